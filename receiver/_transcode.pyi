@@ -1,0 +1,134 @@
+"""The compiled core, as Python sees it. Proved against the module by `mypy.stubtest`."""
+
+from collections.abc import Sequence
+from typing import Final, final
+
+BUILD_PROFILE: Final[str]
+"""`release` or `debug`: a debug core in production is a silent tenfold slowdown."""
+VERSION: Final[str]
+COLUMNS: Final[list[tuple[str, str]]]
+"""Name and table type of every stored column, in order."""
+SCHEMAS: Final[list[tuple[str, str]]]
+"""File name and text of every numbered SQL statement, in order."""
+
+class CoreError(ValueError):
+    """Arguments that make no sense, or a segment that is not what it says."""
+
+@final
+class Policy:
+    """What is kept, cut, sampled and resolved: built once from the settings."""
+
+    def __new__(
+        cls,
+        *,
+        project: Sequence[tuple[str, str]],
+        deployment: Sequence[tuple[str, str]],
+        retention_days: int,
+        late_margin_days: int,
+        ahead_s_max: int,
+        sampling_mode: str,
+        sampling_rate: float,
+        sampling_seed: int,
+        sampling_rules: Sequence[tuple[dict[str, str], float]],
+        codec: str,
+        limits: dict[str, int],
+    ) -> Policy: ...
+
+@final
+class Outcome:
+    """What became of one delivery."""
+
+    @property
+    def verdict(self) -> str:
+        """`accepted`, `malformed`, `too_large` or `crashed`."""
+    @property
+    def received(self) -> int: ...
+    @property
+    def stored(self) -> int: ...
+    @property
+    def sampled_out(self) -> int: ...
+    @property
+    def rejected(self) -> int: ...
+    @property
+    def unresolved(self) -> int:
+        """Stored spans for which no project was found."""
+    @property
+    def message(self) -> str:
+        """For `partial_success` (empty: nothing to say), or why the delivery is refused."""
+    @property
+    def field(self) -> str:
+        """The field at fault when refused."""
+    @property
+    def reasons(self) -> list[tuple[str, int]]:
+        """Warnings and rejections by their stable key, with their counts."""
+
+@final
+class Commit:
+    """One record, ready to append, and what became of each delivery."""
+
+    @property
+    def record(self) -> bytes:
+        """Empty if there is nothing to journal."""
+    @property
+    def rows(self) -> int: ...
+    @property
+    def outcomes(self) -> list[Outcome]: ...
+
+def commit(
+    policy: Policy,
+    deliveries: Sequence[tuple[str, bytes, str, tuple[str, ...], int, bool, int]],
+    epoch: int,
+    seq: int,
+) -> Commit:
+    """Transcode (drain, body, kind, encodings, received_at_ns, strict, body_bytes_max) into one record."""
+
+def footer(segment: bytes) -> bytes:
+    """The footer that seals these records."""
+
+@final
+class Record:
+    """One record of a segment."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def length(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def answers(self) -> bytes:
+        """What the record answers for, as msgpack."""
+    @property
+    def received_ms(self) -> tuple[int, int]:
+        """Earliest and latest ReceivedAt of its rows, milliseconds since 1970."""
+
+@final
+class Scan:
+    """A segment, read: whole records only."""
+
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def seq(self) -> int: ...
+    @property
+    def records(self) -> list[Record]: ...
+    @property
+    def good_bytes(self) -> int:
+        """Where the last whole record ends: a torn tail is cut here."""
+    @property
+    def sealed(self) -> bool:
+        """A whole footer closes the segment."""
+    @property
+    def damage(self) -> list[tuple[int, int, str]]:
+        """Offset, length and description of every stretch that was promised and cannot be read."""
+
+def scan(segment: bytes) -> Scan:
+    """Read a segment: a torn tail is an ordinary answer, rot in a promised record is damage."""
+
+def rewrite(segment: bytes, keep: Sequence[tuple[int, int]], codec: str, block_rows_max: int) -> bytes:
+    """Merge the blocks of a segment, keeping only these row ranges, into a new sealed segment."""
+
+def explain_sampling(
+    trace_id: str, *, mode: str, rate: float, seed: int, trace_state: str
+) -> tuple[bool, float | None, str | None, str]:
+    """Keep, weight, threshold and reason for one trace."""

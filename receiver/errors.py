@@ -1,0 +1,124 @@
+"""Everything that can go wrong, as one tree with two verdicts, and the one table of answers.
+
+    ReceiverError
+    ├── Refused                the sender must change the request before trying again
+    │   ├── MalformedBody          ├── NoSuchPath
+    │   ├── Unauthenticated        ├── MethodNotAllowed
+    │   ├── NotAllowed             ├── BodyTooLarge
+    │   └── UnsupportedMedia
+    ├── Unavailable            the sender should send the same bytes again, later
+    │   ├── QuotaSpent             ├── DiskTrouble
+    │   ├── JournalFull            ├── ShuttingDown
+    │   ├── MemoryBudgetSpent      ├── DeadlinePassed
+    │   └── CoreCrashed
+    └── OperatorError          a setting, a file or a command is wrong; never seen by a sender
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class ReceiverError(Exception):
+    """Anything this program raises on purpose. The text is ours: no byte of a body, no secret."""
+
+
+class Refused(ReceiverError):  # noqa: N818 - a verdict, not an accident
+    """The sender must change the request before trying again."""
+
+    def __init__(self, reason: str, *, field: str = "body") -> None:
+        super().__init__(reason)
+        self.field = field
+
+
+class MalformedBody(Refused):
+    """Not one well-formed document of the declared type, or no valid span in it."""
+
+
+class Unauthenticated(Refused):
+    """No credentials, or unknown ones."""
+
+
+class NotAllowed(Refused):
+    """Known credentials that do not cover this, or a signature that does not match."""
+
+
+class NoSuchPath(Refused):
+    """Nothing listens at this path."""
+
+
+class MethodNotAllowed(Refused):
+    """The path takes POST only."""
+
+
+class BodyTooLarge(Refused):
+    """Declared or real size, before or after unpacking, is over the limit."""
+
+
+class UnsupportedMedia(Refused):
+    """A content type, charset or encoding that is not read here."""
+
+
+class Unavailable(ReceiverError):  # noqa: N818 - a verdict, not an accident
+    """The sender should send the same bytes again, later."""
+
+
+class QuotaSpent(Unavailable):
+    """This drain's quota is spent for now."""
+
+
+class JournalFull(Unavailable):
+    """The journal is at its ceiling, or the disk at its floor."""
+
+
+class DiskTrouble(Unavailable):
+    """The journal's disk refused a write or a sync."""
+
+
+class MemoryBudgetSpent(Unavailable):
+    """Too many bytes of bodies are in flight."""
+
+
+class ShuttingDown(Unavailable):
+    """The process takes no more work."""
+
+
+class DeadlinePassed(Unavailable):
+    """The promise could not be made in time; it may still come true."""
+
+
+class CoreCrashed(Unavailable):
+    """The core panicked on this body. It is kept aside for a human."""
+
+
+class OperatorError(ReceiverError):
+    """A setting, a file or a command is wrong. Never seen by a sender."""
+
+
+class Answer(NamedTuple):
+    """How a verdict is told over HTTP."""
+
+    status: int
+    grpc_code: int
+
+
+ANSWER_OF: dict[type[ReceiverError], Answer] = {
+    MalformedBody: Answer(400, 3),
+    Unauthenticated: Answer(401, 16),
+    NotAllowed: Answer(403, 7),
+    NoSuchPath: Answer(404, 5),
+    MethodNotAllowed: Answer(405, 12),
+    BodyTooLarge: Answer(413, 3),
+    UnsupportedMedia: Answer(415, 3),
+    QuotaSpent: Answer(429, 8),
+    JournalFull: Answer(503, 14),
+    DiskTrouble: Answer(503, 14),
+    MemoryBudgetSpent: Answer(503, 14),
+    ShuttingDown: Answer(503, 14),
+    DeadlinePassed: Answer(503, 14),
+    CoreCrashed: Answer(503, 14),
+}
+"""One enum, one table, one place. `OperatorError` is never answered to a sender."""
+
+RETRY_AFTER_S = 2
+"""SDKs give up when it exceeds what is left of their 10 s."""

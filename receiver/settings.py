@@ -1,0 +1,206 @@
+"""Every knob: name, type, default, and what turning it costs.
+
+Keeps: a settings object is complete, checked and frozen before any process starts.
+Never: an environment read, a file read or a default outside this room and its loader.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+KIB = 1 << 10
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+class Frozen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table of settings: immutable, and an unknown key is an error."""
+
+
+class Tls(Frozen):
+    """Certificates of the drain endpoint. Reloaded when the files change or on SIGHUP."""
+
+    cert_file: str = ""
+    """PEM chain; empty: plain HTTP."""
+    key_file: str = ""
+    """PEM key."""
+    client_ca_file: str = ""
+    """PEM of the authorities whose client certificates are required; empty: none is asked for."""
+    self_signed: bool = False
+    """Make a certificate for localhost at start, to try TLS out."""
+
+
+class Store(Frozen):
+    """Where spans rest."""
+
+    url: str = "embedded"
+    """`embedded`, or `http(s)://user@host:port/database`."""
+    password: str = ""
+    """Secret (`password_file` in the file). Never printed."""
+    database: str = "otel"
+    """Database that holds `otel_traces`; a path in the URL wins."""
+    retention_days: int = 30
+    """Days until spans are deleted; 0: for ever."""
+    late_margin_days: int = 3
+    """Spans that would be deleted within so many days are stored under their receive time."""
+    memory_bytes_max: int = 4 * GIB
+    """What the embedded engine may take."""
+    insert_timeout_s: int = 120
+    """After this an INSERT's outcome is unknown and is counted."""
+
+
+class Journal(Frozen):
+    """What is promised and not yet stored."""
+
+    bytes_max: int = 8 * GIB
+    """Disk the journal may hold before senders are told to wait (503)."""
+    disk_free_min: int = 2 * GIB
+    """Free disk below which senders are told to wait; the embedded engine stops before that."""
+    segment_rows_max: int = 200_000
+    """Rows that seal a segment."""
+    segment_bytes_max: int = 32 * MIB
+    """Bytes that seal a segment."""
+    segment_age_ms_max: int = 1_000
+    """Age that seals a segment once its predecessor is stored. Freshness costs INSERTs."""
+    codec: Literal["lz4", "zstd"] = "lz4"
+    """Compression of blocks: lz4 is cheaper here, zstd on the wire to the server."""
+
+
+class Resolve(Frozen):
+    """How the project and deployment of a span are found: the first attribute that is there wins."""
+
+    preset: Literal["platform", "vercel"] = "platform"
+    """`vercel` for that spelling of the attributes."""
+    project: tuple[str, ...] = ()
+    """In order, each `resource:KEY` or `span:KEY`; replaces the preset's."""
+    deployment: tuple[str, ...] = ()
+    """As `project`."""
+
+
+class SamplingRule(Frozen):
+    """What a trace must be for `rate` to hold; the first rule that matches wins."""
+
+    project: str | None = None
+    environment: str | None = None
+    service: str | None = None
+    drain: str | None = None
+    rate: float = 1.0
+    """0 to 1."""
+
+
+class Sampling(Frozen):
+    """Head sampling. Off by default: everything is kept."""
+
+    mode: Literal["off", "equalizing", "proportional", "hash_seed"] = "off"
+    """See docs/sampling.md; `off` keeps everything and records what upstream said."""
+    rate: float = 1.0
+    """0 to 1, where no rule matches."""
+    seed: int = 0
+    """For `hash_seed`: the Collector's `hash_seed`."""
+    rule: tuple[SamplingRule, ...] = ()
+    """Ordered rules (`[[sampling.rule]]`)."""
+
+
+class Limits(Frozen):
+    """Ceilings on one delivery and on all of them together."""
+
+    body_bytes_max: int = 64 * MIB
+    """Body, before and after unpacking. A drain may set its own."""
+    inflight_bytes_max: int = 512 * MIB
+    """Bodies being read or decoded, per intake. Over it: 503."""
+    connections_max: int = 4_096
+    """Open connections, per intake."""
+    header_timeout_s: float = 15.0
+    """From connect, or the end of an answer, to the end of the headers."""
+    tls_handshake_timeout_s: float = 5.0
+    """From connect to the end of the handshake."""
+    body_grace_s: float = 5.0
+    """After this the floor on body speed applies."""
+    body_bytes_per_s_min: int = 1 * KIB
+    """A slower body closes the connection."""
+    answer_deadline_s: float = 5.0
+    """From the last body byte to the answer; passed: 503."""
+    stop_grace_s: float = 20.0
+    """What a stopping receiver gives to work in flight and to handing over."""
+    spans_max: int = 100_000
+    """Spans in one delivery."""
+    attributes_max: int = 1_024
+    """Attributes of one span, resource, scope, event or link."""
+    events_max: int = 1_024
+    """Events of one span."""
+    links_max: int = 1_024
+    """Links of one span."""
+    nodes_max: int = 4_000_000
+    """Attribute values, nested ones counted, in one delivery."""
+    resources_max: int = 10_000
+    """Resources in one delivery."""
+    scopes_max: int = 10_000
+    """Scopes in one delivery."""
+    value_depth_max: int = 64
+    """Nesting of an attribute value that is kept."""
+    key_bytes_max: int = 64 * KIB
+    """Bytes of an attribute key."""
+    text_bytes_max: int = 4 * MIB
+    """Bytes of one stored text; longer ones are cut."""
+
+
+class Drain(Frozen):
+    """A configured sender."""
+
+    name: str
+    """Stored with every span, and a metric label."""
+    path: str = "/v1/traces"
+    """Where it posts."""
+    header: str = "authorization"
+    """The header that carries the token; `authorization` expects `Bearer TOKEN`."""
+    tokens: tuple[str, ...] = ()
+    """Secrets (`token_file`, `token_files`); several for rotation. Empty: no token is asked for."""
+    signature_header: str = ""
+    """The header that carries the HMAC of the raw body; empty: none is asked for."""
+    signature_algorithm: Literal["sha1", "sha256"] = "sha1"
+    """Of the HMAC."""
+    signature_secrets: tuple[str, ...] = ()
+    """Secrets (`signature_secret_file`, `signature_secret_files`); several for rotation."""
+    strict: bool = False
+    """Refuse with 400 whatever would be accepted with a warning."""
+    acknowledge: Literal["journal", "store"] = "journal"
+    """`store`: the 200 waits until ClickHouse has the spans."""
+    body_bytes_max: int | None = None
+    """Body limit of this drain; none: `limits.body_bytes_max`."""
+    verify_header: str = ""
+    """A value answered in `x-vercel-verify`, for platforms that check the endpoint so."""
+
+
+class Settings(Frozen):
+    """The whole configuration."""
+
+    data_dir: str = "data"
+    """Journal, embedded store and `receiver.json` live here."""
+    listen: str = "127.0.0.1:4318"
+    """The drain endpoint: the only public one. Port 0: a free one."""
+    admin_listen: str = "127.0.0.1:9464"
+    """Health and metrics."""
+    api_listen: str = "127.0.0.1:8318"
+    """Queries."""
+    api_token: str = ""
+    """Secret (`api_token_file`); required when `api_listen` is beyond loopback."""
+    intakes: int = 1
+    """Intake processes; about one a core."""
+    insecure: bool = False
+    """Listen beyond loopback without credentials or TLS. Said on purpose."""
+    behind_proxy: bool = False
+    """A proxy in front ends TLS: plain HTTP beyond loopback is then allowed, with credentials."""
+    post_root: bool = True
+    """`POST /` is the same as the first drain's path, for SDKs that are given a bare URL."""
+    log_format: Literal["auto", "json", "console"] = "auto"
+    """`auto`: console on a terminal, JSON elsewhere."""
+    tls: Tls = Tls()
+    store: Store = Store()
+    journal: Journal = Journal()
+    resolve: Resolve = Resolve()
+    sampling: Sampling = Sampling()
+    limits: Limits = Limits()
+    drain: tuple[Drain, ...] = ()
+    """`[[drain]]`; none: one open drain, on loopback only."""

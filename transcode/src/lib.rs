@@ -1,0 +1,10 @@
+//! What the bytes mean: OTLP request bodies in, `ClickHouse` Native blocks and counts out.
+//!
+//! Holds no file, socket, clock or lock; never recurses on input depth; never allocates by an
+//! announced length. The rooms, in the order a delivery walks through them:
+//!
+//! * [`limits`] every ceiling, [`refusal`] every no, [`visit`] the words a decoder speaks
+
+pub mod limits;
+pub mod refusal;
+pub mod visit;

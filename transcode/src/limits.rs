@@ -1,0 +1,56 @@
+//! Every ceiling on what one delivery may ask of us, by name, with its default.
+
+/// What one delivery may hold. Checked while decoding, before anything is materialised.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of a body once unpacked. Over it: too large.
+    pub body_bytes_max: usize,
+    /// Compressed members or frames in one body. Over it: malformed.
+    pub members_max: usize,
+    /// Resources in one delivery. Over it: too large.
+    pub resources_max: u32,
+    /// Scopes in one delivery. Over it: too large.
+    pub scopes_max: u32,
+    /// Spans in one delivery. Over it: too large.
+    pub spans_max: u32,
+    /// `AnyValue` nodes in one delivery, each attribute and each nested element being one. Over it: too large.
+    pub nodes_max: u32,
+    /// Attributes of one span, resource, scope, event or link. The rest is dropped, counted and warned about.
+    pub attributes_max: u32,
+    /// Events of one span. The rest is dropped, counted and warned about.
+    pub events_max: u32,
+    /// Links of one span. The rest is dropped, counted and warned about.
+    pub links_max: u32,
+    /// Nesting of one attribute value. What lies deeper becomes the text `…`, with a warning.
+    pub value_depth_max: u32,
+    /// Nesting of a JSON document. Over it: malformed.
+    pub json_depth_max: u32,
+    /// Bytes of a JSON key or an attribute key. An attribute with a longer key is dropped with a
+    /// warning; a longer JSON object key is malformed.
+    pub key_bytes_max: usize,
+    /// Bytes of one stored text. Longer texts are cut at a character, with a warning.
+    pub text_bytes_max: usize,
+    /// Bytes of a JSON number literal. Over it: malformed.
+    pub number_bytes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            body_bytes_max: 64 << 20,
+            members_max: 16,
+            resources_max: 10_000,
+            scopes_max: 10_000,
+            spans_max: 100_000,
+            nodes_max: 4_000_000,
+            attributes_max: 1_024,
+            events_max: 1_024,
+            links_max: 1_024,
+            value_depth_max: 64,
+            json_depth_max: 1_024,
+            key_bytes_max: 64 << 10,
+            text_bytes_max: 4 << 20,
+            number_bytes_max: 400,
+        }
+    }
+}
