@@ -21,6 +21,9 @@ pub struct Limits {
     pub events_max: u32,
     /// Links of one span. The rest is dropped, counted and warned about.
     pub links_max: u32,
+    /// Bytes of one delivery as rows, where every span repeats the attributes of its resource and scope.
+    /// Over it: too large.
+    pub expanded_bytes_max: usize,
     /// Nesting of one attribute value. What lies deeper becomes the text `…`, with a warning.
     pub value_depth_max: u32,
     /// Nesting of a JSON document. Over it: malformed.
@@ -46,6 +49,7 @@ impl Default for Limits {
             attributes_max: 1_024,
             events_max: 1_024,
             links_max: 1_024,
+            expanded_bytes_max: 1 << 30,
             value_depth_max: 64,
             json_depth_max: 1_024,
             key_bytes_max: 64 << 10,
