@@ -3,8 +3,10 @@
 //! Holds no file, socket, clock or lock; never recurses on input depth; never allocates by an
 //! announced length. The rooms, in the order a delivery walks through them:
 //!
+//! * [`unpack`] codings undone
 //! * [`limits`] every ceiling, [`refusal`] every no, [`visit`] the words a decoder speaks
 
 pub mod limits;
 pub mod refusal;
+pub mod unpack;
 pub mod visit;
