@@ -4,7 +4,11 @@
 //! announced length. The rooms, in the order a delivery walks through them:
 //!
 //! * [`limits`] every ceiling, [`refusal`] every no, [`visit`] the words a decoder speaks
+//! * [`text`] values as stored text, [`identity`] ids, [`base64`]: what both decoders share
 
+pub mod base64;
+pub mod identity;
 pub mod limits;
 pub mod refusal;
+pub mod text;
 pub mod visit;
