@@ -5,8 +5,12 @@
 //!
 //! * [`unpack`] codings undone
 //! * [`limits`] every ceiling, [`refusal`] every no, [`visit`] the words a decoder speaks
+//! * [`text`] values as stored text, [`identity`] ids, [`base64`]: what both decoders share
 
+pub mod base64;
+pub mod identity;
 pub mod limits;
 pub mod refusal;
+pub mod text;
 pub mod unpack;
 pub mod visit;
