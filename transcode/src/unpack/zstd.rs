@@ -81,6 +81,7 @@ fn frame<'a>(
         .reset(ResetDirective::SessionOnly)
         .and_then(|_| context.set_parameter(DParameter::WindowLogMax(WINDOW_LOG_MAX)))
         .map_err(|_| corrupt(FRAME))?;
+    let start = room.filled().len();
     let mut source = InBuffer::around(input);
     loop {
         let read_before = source.pos();
@@ -91,6 +92,7 @@ fn frame<'a>(
         let written = sink.pos();
         room.advance(written);
         if hint == 0 {
+            header.check_length(room.filled().len() - start)?;
             return Ok(input.get(source.pos()..).unwrap_or_default());
         }
         if written == 0 && source.pos() == read_before {
@@ -166,6 +168,17 @@ impl Header {
                 "body",
                 "zstd frame asks for a dictionary; expected one without",
             ));
+        }
+        Ok(())
+    }
+
+    /// The library lets a frame pass that ends with an empty block before its announced length.
+    fn check_length(&self, written_bytes: usize) -> Result<(), Refusal> {
+        if self
+            .content_bytes
+            .is_some_and(|announced| announced != written_bytes as u64)
+        {
+            return Err(corrupt(FRAME));
         }
         Ok(())
     }
