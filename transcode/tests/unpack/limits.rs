@@ -4,7 +4,7 @@ use _transcode::limits::Limits;
 use _transcode::refusal::Verdict;
 use _transcode::unpack::{Buffers, Encoding, Expect, unpack};
 
-use crate::streams::{CODINGS, gzip, lz4, skippable, snappy_framed, telemetry, zstd};
+use crate::streams::{CODINGS, Coding, gzip, lz4, skippable, snappy_framed, telemetry, zstd};
 use crate::{plain, up_to, verdict, verdict_within};
 
 const MIB: usize = 1 << 20;
@@ -47,7 +47,7 @@ fn a_framed_snappy_bomb_is_too_large() {
 #[test]
 fn the_limit_itself_is_taken_and_one_byte_more_is_not() {
     let data = telemetry(100_000);
-    let framed: (_, _, fn(&[u8]) -> Vec<u8>) = ("framed", Encoding::SnappyFramed, snappy_framed);
+    let framed: Coding = ("framed", Encoding::SnappyFramed, snappy_framed);
     for (name, encoding, encode) in CODINGS.into_iter().chain([framed]) {
         let stream = encode(&data);
 

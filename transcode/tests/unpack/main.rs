@@ -1,5 +1,12 @@
 //! What unpacking promises: whole or not at all, never over the limit, never a panic.
 
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a panic in a test is the point, also in its helpers"
+)]
+
 mod declared;
 mod hostile;
 mod limits;

@@ -3,10 +3,12 @@
 use std::io::Write;
 
 use _transcode::unpack::Encoding;
-use flate2::write::{DeflateEncoder, ZlibEncoder};
+use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
 use flate2::{Compression, GzBuilder};
 
-pub const CODINGS: [(&str, Encoding, fn(&[u8]) -> Vec<u8>); 9] = [
+pub type Coding = (&'static str, Encoding, fn(&[u8]) -> Vec<u8>);
+
+pub const CODINGS: [Coding; 9] = [
     ("gzip", Encoding::Gzip, gzip),
     (
         "gzip with every header field",
@@ -30,7 +32,7 @@ pub fn gzip(data: &[u8]) -> Vec<u8> {
     written(
         GzBuilder::new().write(Vec::new(), Compression::default()),
         data,
-        |sink| sink.finish(),
+        GzEncoder::finish,
     )
 }
 
@@ -43,7 +45,7 @@ pub fn gzip_with_every_field(data: &[u8]) -> Vec<u8> {
     let stream = written(
         builder.write(Vec::new(), Compression::fast()),
         data,
-        |sink| sink.finish(),
+        GzEncoder::finish,
     );
     with_header_crc(&stream, 10 + 2 + 6 + 2 + 2)
 }
