@@ -50,7 +50,9 @@ pub fn integer(out: &mut Vec<u8>, value: i64) {
 #[must_use]
 pub fn split(answers: &[u8]) -> Option<(usize, &[u8])> {
     match answers {
-        [0xDD, a, b, c, d, entries @ ..] => Some((u32::from_be_bytes([*a, *b, *c, *d]) as usize, entries)),
+        [0xDD, a, b, c, d, entries @ ..] => {
+            Some((u32::from_be_bytes([*a, *b, *c, *d]) as usize, entries))
+        }
         [head @ 0x90..=0x9F, entries @ ..] => Some((usize::from(head & 0xF), entries)),
         _ => None,
     }

@@ -33,10 +33,13 @@ pub fn write(out: &mut Vec<u8>, columns: &Columns, segment: Segment) {
 fn data(out: &mut Vec<u8>, field: Field, columns: &Columns, segment: Segment) {
     let (events, links) = (&columns.events, &columns.links);
     match field {
-        Field::Timestamp => put::fixed(out, columns.timestamps.iter().map(|time| time.to_le_bytes())),
+        Field::Timestamp => put::fixed(
+            out,
+            columns.timestamps.iter().map(|time| time.to_le_bytes()),
+        ),
         Field::TraceId => trace_ids(out, &columns.trace_ids),
         Field::SpanId => put::fixed(out, columns.span_ids.iter().map(put::hex::<8, 16>)),
-        Field::ParentSpanId => put::fixed(out, columns.parent_span_ids.iter().map(parent)),
+        Field::ParentSpanId => put::fixed(out, columns.parent_span_ids.iter().copied().map(parent)),
         Field::TraceState => texts(out, &columns.trace_states),
         Field::SpanName => texts(out, &columns.names),
         Field::SpanKind => names(out, &KINDS, &columns.kinds),
@@ -45,7 +48,13 @@ fn data(out: &mut Vec<u8>, field: Field, columns: &Columns, segment: Segment) {
         Field::ScopeName => runs(out, &columns.scope_names),
         Field::ScopeVersion => runs(out, &columns.scope_versions),
         Field::SpanAttributes => maps(out, None, &columns.attributes),
-        Field::Duration => put::fixed(out, columns.durations.iter().map(|duration| duration.to_le_bytes())),
+        Field::Duration => put::fixed(
+            out,
+            columns
+                .durations
+                .iter()
+                .map(|duration| duration.to_le_bytes()),
+        ),
         Field::StatusCode => names(out, &STATUSES, &columns.status_codes),
         Field::StatusMessage => texts(out, &columns.status_messages),
         Field::EventsTimestamp => {
@@ -84,14 +93,22 @@ fn our_data(out: &mut Vec<u8>, field: Field, columns: &Columns, segment: Segment
         Field::SegmentEpoch => repeated(out, segment.epoch.to_le_bytes(), rows),
         Field::SegmentSeq => repeated(out, segment.seq.to_le_bytes(), rows),
         Field::TraceFlags => put::fixed(out, columns.flags.iter().map(|flags| flags.to_le_bytes())),
-        Field::DroppedAttributesCount => sparse(out, &columns.dropped_attributes, rows, |count| count.to_le_bytes()),
-        Field::DroppedEventsCount => sparse(out, &columns.dropped_events, rows, |count| count.to_le_bytes()),
-        Field::DroppedLinksCount => sparse(out, &columns.dropped_links, rows, |count| count.to_le_bytes()),
+        Field::DroppedAttributesCount => sparse(out, &columns.dropped_attributes, rows, |count| {
+            count.to_le_bytes()
+        }),
+        Field::DroppedEventsCount => sparse(out, &columns.dropped_events, rows, |count| {
+            count.to_le_bytes()
+        }),
+        Field::DroppedLinksCount => sparse(out, &columns.dropped_links, rows, |count| {
+            count.to_le_bytes()
+        }),
         Field::ScopeAttributes => map_runs(out, &columns.scopes),
         Field::ResourceSchemaUrl => runs(out, &columns.resource_urls),
         Field::ScopeSchemaUrl => runs(out, &columns.scope_urls),
-        Field::SampleWeight => nullable(out, &columns.weights, rows, |weight| weight.to_le_bytes()),
-        Field::SampleThreshold => nullable(out, &columns.thresholds, rows, |threshold| threshold.to_le_bytes()),
+        Field::SampleWeight => nullable(out, &columns.weights, rows, f64::to_le_bytes),
+        Field::SampleThreshold => nullable(out, &columns.thresholds, rows, |threshold| {
+            threshold.to_le_bytes()
+        }),
         Field::SampleReason => runs(out, &columns.reasons),
         _ => {}
     }
@@ -104,8 +121,8 @@ fn prefix(out: &mut Vec<u8>, dictionaries: usize) {
 }
 
 /// A parent id; a root has none, and a `FixedString` of zeros becomes the empty text.
-fn parent(id: &[u8; 8]) -> [u8; 16] {
-    if *id == [0; 8] { [0; 16] } else { put::hex(id) }
+fn parent(id: [u8; 8]) -> [u8; 16] {
+    if id == [0; 8] { [0; 16] } else { put::hex(&id) }
 }
 
 fn repeated<const WIDTH: usize>(out: &mut Vec<u8>, value: [u8; WIDTH], rows: usize) {
@@ -120,7 +137,10 @@ fn sparse<T: Copy, const WIDTH: usize>(
 ) {
     let start = out.len();
     out.resize(start + rows * WIDTH, 0);
-    let (cells, _) = out.get_mut(start..).unwrap_or_default().as_chunks_mut::<WIDTH>();
+    let (cells, _) = out
+        .get_mut(start..)
+        .unwrap_or_default()
+        .as_chunks_mut::<WIDTH>();
     for (row, value) in &column.cells {
         if let Some(cell) = cells.get_mut(*row as usize) {
             *cell = bytes(*value);
@@ -180,11 +200,16 @@ fn trace_id_codes(out: &mut Vec<u8>, column: &TraceIds) {
     let width = put::Width::of(column.distinct.len());
     put::number(out, put::DICTIONARY_FLAGS | width as u64);
     put::number(out, column.distinct.len() as u64);
-    put::fixed(out, column.distinct.iter().map(|id| {
-        let mut text = [32; 33];
-        text.get_mut(1..).unwrap_or_default().copy_from_slice(&put::hex::<16, 32>(id));
-        text
-    }));
+    put::fixed(
+        out,
+        column.distinct.iter().map(|id| {
+            let mut text = [32; 33];
+            text.get_mut(1..)
+                .unwrap_or_default()
+                .copy_from_slice(&put::hex::<16, 32>(id));
+            text
+        }),
+    );
     put::number(out, column.ids.len() as u64);
     put::indexes(out, width, &column.ids);
 }
@@ -211,7 +236,10 @@ fn map_runs(out: &mut Vec<u8>, column: &MapRuns) {
     for run in runs {
         let size = maps.entries(run.id).0.len();
         let first = entries;
-        put::fixed(out, (0..run.rows as usize).map(|row| ((first + (row + 1) * size) as u64).to_le_bytes()));
+        put::fixed(
+            out,
+            (0..run.rows as usize).map(|row| ((first + (row + 1) * size) as u64).to_le_bytes()),
+        );
         entries += size * run.rows as usize;
     }
     if entries == 0 {

@@ -49,13 +49,23 @@ impl Window {
     #[inline]
     pub fn stamp(&self, start: u64, end: u64, received_at_ns: i64) -> Stamp {
         let received = u64::try_from(received_at_ns).unwrap_or_default();
-        let latest = received.saturating_add(u64::from(self.ahead_s_max) * NANOS_PER_S).min(UNIX_NANO_MAX);
+        let latest = received
+            .saturating_add(u64::from(self.ahead_s_max) * NANOS_PER_S)
+            .min(UNIX_NANO_MAX);
         let implausible = !(START_UNIX_NANO_MIN..=latest).contains(&start);
         let late = !implausible && start < self.oldest(received);
         let end_ignored = (end > UNIX_NANO_MAX).then_some(end);
         Stamp {
-            timestamp: if implausible || late { received_at_ns.max(0) } else { saturated(start) },
-            duration: if start == 0 || end_ignored.is_some() { 0 } else { end.saturating_sub(start) },
+            timestamp: if implausible || late {
+                received_at_ns.max(0)
+            } else {
+                saturated(start)
+            },
+            duration: if start == 0 || end_ignored.is_some() {
+                0
+            } else {
+                end.saturating_sub(start)
+            },
             start_replaced: (implausible || late).then_some(start),
             late,
             end_ignored,
@@ -86,7 +96,11 @@ mod tests {
     const DAY: u64 = S_PER_DAY * NANOS_PER_S;
 
     fn stamp(start: u64, end: u64) -> Stamp {
-        let window = Window { retention_days: 30, late_margin_days: 3, ahead_s_max: 3_600 };
+        let window = Window {
+            retention_days: 30,
+            late_margin_days: 3,
+            ahead_s_max: 3_600,
+        };
         window.stamp(start, end, saturated(NOW))
     }
 
@@ -99,12 +113,27 @@ mod tests {
 
     fn assert_kept(start: u64) {
         let found = stamp(start, start.saturating_add(5));
-        assert_eq!(found, Stamp { timestamp: saturated(start), duration: 5, ..Stamp::default() }, "start {start}");
+        assert_eq!(
+            found,
+            Stamp {
+                timestamp: saturated(start),
+                duration: 5,
+                ..Stamp::default()
+            },
+            "start {start}"
+        );
     }
 
     #[test]
     fn start_times_that_cannot_be_true_are_replaced() {
-        for start in [0, 1, START_UNIX_NANO_MIN - 1, NOW + 3_600 * NANOS_PER_S + 1, UNIX_NANO_MAX + 1, u64::MAX] {
+        for start in [
+            0,
+            1,
+            START_UNIX_NANO_MIN - 1,
+            NOW + 3_600 * NANOS_PER_S + 1,
+            UNIX_NANO_MAX + 1,
+            u64::MAX,
+        ] {
             assert_replaced(start, false);
         }
     }
@@ -124,7 +153,11 @@ mod tests {
 
     #[test]
     fn nothing_is_late_when_spans_are_kept_for_ever() {
-        let window = Window { retention_days: 0, late_margin_days: 3, ahead_s_max: 3_600 };
+        let window = Window {
+            retention_days: 0,
+            late_margin_days: 3,
+            ahead_s_max: 3_600,
+        };
 
         assert!(!window.stamp(START_UNIX_NANO_MIN, 0, saturated(NOW)).late);
     }

@@ -1,6 +1,8 @@
 //! Blocks as LZ4 or zstd frames: what stock tools and the engine read by themselves.
 
-use std::io::{Read, Write};
+use crate::limits::Limits;
+use crate::refusal::Refusal;
+use crate::unpack::{Buffers, Encoding, Expect, unpack};
 
 /// How blocks are compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,31 +31,44 @@ impl Codec {
 
     /// Appends `raw` as one frame.
     ///
-    /// # Errors
-    /// When the codec's library fails, which it does only without memory.
-    pub fn compress(self, raw: &[u8], out: &mut Vec<u8>) -> std::io::Result<()> {
-        match self {
-            Self::Lz4 => {
-                let mut encoder = lz4_flex::frame::FrameEncoder::new(out);
-                encoder.write_all(raw)?;
-                encoder.finish()?;
-            }
-            Self::Zstd => zstd::stream::copy_encode(raw, out, ZSTD_LEVEL)?,
-        }
-        Ok(())
+    /// # Panics
+    /// When the codec's library fails to write into memory; nothing is promised then.
+    pub fn compress(self, raw: &[u8], out: &mut Vec<u8>) {
+        let done = match self {
+            Self::Lz4 => lz4(raw, out),
+            Self::Zstd => zstd::stream::copy_encode(raw, out, ZSTD_LEVEL),
+        };
+        assert!(done.is_ok(), "compressing into memory");
     }
+}
+
+fn lz4(raw: &[u8], out: &mut Vec<u8>) -> std::io::Result<()> {
+    use std::io::Write;
+    let mut encoder = lz4_flex::frame::FrameEncoder::new(out);
+    encoder.write_all(raw)?;
+    encoder.finish()?;
+    Ok(())
 }
 
 /// What a frame of either codec holds.
 ///
 /// # Errors
-/// When it is not a whole frame.
-pub fn decompress(frame: &[u8]) -> std::io::Result<Vec<u8>> {
-    let mut out = Vec::new();
-    if frame.starts_with(&ZSTD_MAGIC) {
-        zstd::stream::copy_decode(frame, &mut out)?;
+/// When it is not one whole frame.
+pub fn decompress(frame: &[u8]) -> Result<Vec<u8>, Refusal> {
+    let encoding = if frame.starts_with(&ZSTD_MAGIC) {
+        Encoding::Zstd
     } else {
-        lz4_flex::frame::FrameDecoder::new(frame).read_to_end(&mut out)?;
-    }
-    Ok(out)
+        Encoding::Lz4
+    };
+    let limits = Limits {
+        body_bytes_max: usize::MAX,
+        members_max: 1,
+        ..Limits::default()
+    };
+    let mut buffers = Buffers::default();
+    Ok(
+        unpack(frame, &[encoding], Expect::Protobuf, &limits, &mut buffers)?
+            .body
+            .to_vec(),
+    )
 }

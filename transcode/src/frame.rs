@@ -116,17 +116,33 @@ pub fn record_at(segment: &[u8], offset: usize) -> Option<Record<'_>> {
     let answers_bytes = u32::from_le_bytes(array(bytes, 28)?) as usize;
     let answers_end = HEAD_BYTES.checked_add(answers_bytes)?;
     let length = answers_end.checked_add(payload_bytes)?;
-    let (answers, payload) = (bytes.get(HEAD_BYTES..answers_end)?, bytes.get(answers_end..length)?);
+    let (answers, payload) = (
+        bytes.get(HEAD_BYTES..answers_end)?,
+        bytes.get(answers_end..length)?,
+    );
     let checksum = u64::from_le_bytes(array(bytes, 64)?);
     if record_checksum(bytes.get(..64)?, answers, payload) != checksum {
         return None;
     }
     let head = Head {
         rows: u32::from_le_bytes(array(bytes, 24)?),
-        segment: Segment { epoch: u64::from_le_bytes(array(bytes, 32)?), seq: u64::from_le_bytes(array(bytes, 40)?) },
-        received_ms: (i64::from_le_bytes(array(bytes, 48)?), i64::from_le_bytes(array(bytes, 56)?)),
+        segment: Segment {
+            epoch: u64::from_le_bytes(array(bytes, 32)?),
+            seq: u64::from_le_bytes(array(bytes, 40)?),
+        },
+        received_ms: (
+            i64::from_le_bytes(array(bytes, 48)?),
+            i64::from_le_bytes(array(bytes, 56)?),
+        ),
     };
-    Some(Record { offset, length, head, answers, payload, checksum })
+    Some(Record {
+        offset,
+        length,
+        head,
+        answers,
+        payload,
+        checksum,
+    })
 }
 
 /// Appends a footer.
@@ -181,7 +197,11 @@ mod tests {
     use super::*;
 
     fn head() -> Head {
-        Head { segment: Segment { epoch: 7, seq: 9 }, rows: 3, received_ms: (-1, 5) }
+        Head {
+            segment: Segment { epoch: 7, seq: 9 },
+            rows: 3,
+            received_ms: (-1, 5),
+        }
     }
 
     #[test]
@@ -192,7 +212,10 @@ mod tests {
         let record = record_at(&out, 6).unwrap();
 
         assert_eq!(record.head, head());
-        assert_eq!((record.answers, record.payload), (&b"answers"[..], &b"payload"[..]));
+        assert_eq!(
+            (record.answers, record.payload),
+            (&b"answers"[..], &b"payload"[..])
+        );
         assert_eq!(record.length, out.len() - 6);
     }
 
@@ -213,7 +236,12 @@ mod tests {
 
     #[test]
     fn a_footer_knows_where_it_lies() {
-        let footer = Footer { records: 2, rows: 5, bytes_before: 3, digest: 4 };
+        let footer = Footer {
+            records: 2,
+            rows: 5,
+            bytes_before: 3,
+            digest: 4,
+        };
         let mut out = b"abc".to_vec();
         push_footer(&mut out, &footer);
 

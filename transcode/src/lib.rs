@@ -3,7 +3,7 @@
 //! Holds no file, socket, clock or lock; never recurses on input depth; never allocates by an
 //! announced length. The rooms, in the order a delivery walks through them:
 //!
-//! * [`group`] one commit, and so the order of all that follows
+//! * [`group`] one commit, and so the order of all that follows; [`outcome`] what each sender is told
 //! * [`unpack`] codings undone
 //! * [`limits`] every ceiling, [`refusal`] every no, [`visit`] the words a decoder speaks
 //! * [`wire`] and [`otlp`] read protobuf
@@ -24,12 +24,14 @@ pub mod group;
 pub mod identity;
 pub mod limits;
 pub mod otlp;
+pub mod outcome;
 pub mod policy;
 pub mod put;
 #[cfg(feature = "python")]
 mod python;
 pub mod refusal;
 pub mod resolve;
+pub mod rewrite;
 pub mod rows;
 pub mod sample;
 pub mod scan;

@@ -58,3 +58,29 @@ impl Default for Limits {
         }
     }
 }
+
+impl Limits {
+    /// Sets the limit with this name; false if there is none. What does not fit means "no limit".
+    pub fn set(&mut self, name: &str, value: usize) -> bool {
+        let narrow = u32::try_from(value).unwrap_or(u32::MAX);
+        match name {
+            "body_bytes_max" => self.body_bytes_max = value,
+            "members_max" => self.members_max = value,
+            "resources_max" => self.resources_max = narrow,
+            "scopes_max" => self.scopes_max = narrow,
+            "spans_max" => self.spans_max = narrow,
+            "nodes_max" => self.nodes_max = narrow,
+            "attributes_max" => self.attributes_max = narrow,
+            "events_max" => self.events_max = narrow,
+            "links_max" => self.links_max = narrow,
+            "expanded_bytes_max" => self.expanded_bytes_max = value,
+            "value_depth_max" => self.value_depth_max = narrow,
+            "json_depth_max" => self.json_depth_max = narrow,
+            "key_bytes_max" => self.key_bytes_max = value,
+            "text_bytes_max" => self.text_bytes_max = value,
+            "number_bytes_max" => self.number_bytes_max = value,
+            _ => return false,
+        }
+        true
+    }
+}

@@ -65,10 +65,16 @@ pub fn number(out: &mut Vec<u8>, value: u64) {
 
 /// Appends values of a fixed width.
 #[inline]
-pub fn fixed<const WIDTH: usize>(out: &mut Vec<u8>, values: impl ExactSizeIterator<Item = [u8; WIDTH]>) {
+pub fn fixed<const WIDTH: usize>(
+    out: &mut Vec<u8>,
+    values: impl ExactSizeIterator<Item = [u8; WIDTH]>,
+) {
     let start = out.len();
     out.resize(start + values.len() * WIDTH, 0);
-    let (cells, _) = out.get_mut(start..).unwrap_or_default().as_chunks_mut::<WIDTH>();
+    let (cells, _) = out
+        .get_mut(start..)
+        .unwrap_or_default()
+        .as_chunks_mut::<WIDTH>();
     for (cell, value) in cells.iter_mut().zip(values) {
         *cell = value;
     }
@@ -98,7 +104,10 @@ pub fn dictionary<'a>(
 
 /// Appends indexes.
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "the width was chosen so that every index fits")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the width was chosen so that every index fits"
+)]
 pub fn indexes(out: &mut Vec<u8>, width: Width, ids: &[u32]) {
     match width {
         Width::U8 => out.extend(ids.iter().map(|id| *id as u8)),
@@ -154,14 +163,21 @@ mod tests {
         }
 
         assert_eq!(out[..6], [0, 127, 0x80, 1, 0xAC, 2]);
-        assert_eq!(out[6..], [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 1]);
+        assert_eq!(
+            out[6..],
+            [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 1]
+        );
     }
 
     #[test]
     fn runs_are_spelled_out() {
         let mut out = vec![9];
 
-        run_indexes(&mut out, Width::U16, &[Run { id: 1, rows: 3 }, Run { id: 258, rows: 1 }]);
+        run_indexes(
+            &mut out,
+            Width::U16,
+            &[Run { id: 1, rows: 3 }, Run { id: 258, rows: 1 }],
+        );
 
         assert_eq!(out, [9, 1, 0, 1, 0, 1, 0, 2, 1]);
     }
@@ -173,6 +189,9 @@ mod tests {
 
     #[test]
     fn indexes_are_as_narrow_as_the_dictionary_allows() {
-        assert_eq!([256, 257, 65_536, 65_537].map(Width::of), [Width::U8, Width::U16, Width::U16, Width::U32]);
+        assert_eq!(
+            [256, 257, 65_536, 65_537].map(Width::of),
+            [Width::U8, Width::U16, Width::U16, Width::U32]
+        );
     }
 }

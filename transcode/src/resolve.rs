@@ -12,8 +12,12 @@ pub const NO_ROLE: RoleId = 0;
 /// Most rules in one list: a rank is one byte, and one value of it means "none".
 pub const RULES_MAX: usize = 100;
 /// In order: the deployment environment, for sampling rules.
-const ENVIRONMENT_KEYS: [&str; 4] =
-    ["deployment.environment.name", "deployment.environment", "platform.environment", "vercel.environment"];
+const ENVIRONMENT_KEYS: [&str; 4] = [
+    "deployment.environment.name",
+    "deployment.environment",
+    "platform.environment",
+    "vercel.environment",
+];
 
 /// Where an attribute is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +72,11 @@ impl Roles {
     /// What a role says.
     #[must_use]
     pub fn get(&self, id: RoleId) -> Role {
-        usize::from(id).checked_sub(1).and_then(|at| self.roles.get(at)).copied().unwrap_or_default()
+        usize::from(id)
+            .checked_sub(1)
+            .and_then(|at| self.roles.get(at))
+            .copied()
+            .unwrap_or_default()
     }
 
     fn of_mut(&mut self, key: &str) -> Option<&mut Role> {
@@ -100,16 +108,24 @@ impl Resolver {
     pub fn new(project: &[Rule], deployment: &[Rule]) -> Result<Self, String> {
         for (name, rules) in [("project", project), ("deployment", deployment)] {
             if rules.len() > RULES_MAX {
-                return Err(format!("{name} names {} attributes; at most {RULES_MAX} are expected", rules.len()));
+                return Err(format!(
+                    "{name} names {} attributes; at most {RULES_MAX} are expected",
+                    rules.len()
+                ));
             }
             if rules.iter().any(|rule| rule.key.is_empty()) {
-                return Err(format!("{name} names an attribute with an empty key; expected a key"));
+                return Err(format!(
+                    "{name} names an attribute with an empty key; expected a key"
+                ));
             }
         }
         let mut resolver = Self::default();
         resolver.add(project, |role| &mut role.project);
         resolver.add(deployment, |role| &mut role.deployment);
-        let on_resource = |key: &&str| Rule { place: Place::Resource, key: (*key).to_owned() };
+        let on_resource = |key: &&str| Rule {
+            place: Place::Resource,
+            key: (*key).to_owned(),
+        };
         let environment: Vec<Rule> = ENVIRONMENT_KEYS.iter().map(on_resource).collect();
         resolver.add(&environment, |role| &mut role.environment);
         if let Some(role) = resolver.resource.of_mut("service.name") {
@@ -123,11 +139,11 @@ impl Resolver {
 
     fn add(&mut self, rules: &[Rule], rank_of: impl Fn(&mut Role) -> &mut Option<u8>) {
         for (rank, rule) in (0_u8..).zip(rules) {
-            let roles = match rule.place {
+            let place = match rule.place {
                 Place::Resource => &mut self.resource,
                 Place::Span => &mut self.span,
             };
-            if let Some(role) = roles.of_mut(&rule.key) {
+            if let Some(role) = place.of_mut(&rule.key) {
                 rank_of(role).get_or_insert(rank);
             }
         }
@@ -141,7 +157,9 @@ pub struct Best(pub Option<(u8, usize)>);
 impl Best {
     /// Takes a candidate if it ranks before the best so far and its value is not empty.
     pub fn offer(&mut self, rank: Option<u8>, position: usize, value: &str) {
-        let Some(rank) = rank.filter(|_| !value.is_empty()) else { return };
+        let Some(rank) = rank.filter(|_| !value.is_empty()) else {
+            return;
+        };
         if self.0.is_none_or(|(best, _)| rank < best) {
             self.0 = Some((rank, position));
         }
@@ -163,12 +181,19 @@ mod tests {
     use super::*;
 
     fn rule(place: Place, key: &str) -> Rule {
-        Rule { place, key: key.to_owned() }
+        Rule {
+            place,
+            key: key.to_owned(),
+        }
     }
 
     #[test]
     fn ranks_follow_the_list_across_resource_and_span() {
-        let list = [rule(Place::Span, "a"), rule(Place::Resource, "b"), rule(Place::Span, "c")];
+        let list = [
+            rule(Place::Span, "a"),
+            rule(Place::Resource, "b"),
+            rule(Place::Span, "c"),
+        ];
         let resolver = Resolver::new(&list, &[]).unwrap();
 
         let rank = |roles: &Roles, key: &str| roles.get(roles.of(key)).project;
@@ -186,7 +211,10 @@ mod tests {
 
         let role = resolver.resource.get(resolver.resource.of("service.name"));
 
-        assert_eq!((role.project, role.deployment, role.service), (Some(0), Some(0), true));
+        assert_eq!(
+            (role.project, role.deployment, role.service),
+            (Some(0), Some(0), true)
+        );
     }
 
     #[test]
@@ -205,6 +233,11 @@ mod tests {
         best.offer(None, 4, "z");
 
         assert_eq!(best.0, Some((1, 3)));
-        assert!(best.beats(Some(2)) && best.beats(None) && !best.beats(Some(1)) && !Best::default().beats(None));
+        assert!(
+            best.beats(Some(2))
+                && best.beats(None)
+                && !best.beats(Some(1))
+                && !Best::default().beats(None)
+        );
     }
 }

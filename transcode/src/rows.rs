@@ -94,7 +94,12 @@ pub struct Rows<'a> {
 
 impl<'a> Rows<'a> {
     /// Ready for the first word of a delivery.
-    pub fn new(policy: &'a Policy, columns: &'a mut Columns, drain: &'a str, received_at_ns: i64) -> Self {
+    pub fn new(
+        policy: &'a Policy,
+        columns: &'a mut Columns,
+        drain: &'a str,
+        received_at_ns: i64,
+    ) -> Self {
         let first_row = columns.rows();
         Self {
             policy,
@@ -131,7 +136,9 @@ impl<'a> Rows<'a> {
         if rows > 0 {
             let drain = self.columns.drains.dictionary.id_of_text(self.drain);
             self.columns.drains.runs.push(drain, rows);
-            self.columns.received_ms.push((self.received_at_ns.div_euclid(1_000_000), rows));
+            self.columns
+                .received_ms
+                .push((self.received_at_ns.div_euclid(1_000_000), rows));
         }
         Ok(self.tally)
     }
@@ -142,12 +149,21 @@ fn rows_since(first_row: usize, columns: &Columns) -> u32 {
 }
 
 /// Pays for `count` more of something that has a limit.
-fn spend(spent: &mut u32, count: u32, max: u32, field: &'static str, what: &str) -> Result<(), Refusal> {
+fn spend(
+    spent: &mut u32,
+    count: u32,
+    max: u32,
+    field: &'static str,
+    what: &str,
+) -> Result<(), Refusal> {
     *spent = spent.saturating_add(count);
     if *spent <= max {
         return Ok(());
     }
-    Err(Refusal::too_large(field, format!("more than {max} {what} in one body; send smaller batches")))
+    Err(Refusal::too_large(
+        field,
+        format!("more than {max} {what} in one body; send smaller batches"),
+    ))
 }
 
 impl Visitor for Rows<'_> {
@@ -161,7 +177,13 @@ impl Visitor for Rows<'_> {
 
     #[inline]
     fn spend_nodes(&mut self, count: u32) -> Result<(), Refusal> {
-        spend(&mut self.nodes, count, self.policy.limits.nodes_max, "resource_spans", "attribute values")
+        spend(
+            &mut self.nodes,
+            count,
+            self.policy.limits.nodes_max,
+            "resource_spans",
+            "attribute values",
+        )
     }
 
     #[inline]
@@ -172,7 +194,13 @@ impl Visitor for Rows<'_> {
     }
 
     fn resource_begin(&mut self) -> Result<(), Refusal> {
-        spend(&mut self.resources, 1, self.policy.limits.resources_max, "resource_spans", "resources")?;
+        spend(
+            &mut self.resources,
+            1,
+            self.policy.limits.resources_max,
+            "resource_spans",
+            "resources",
+        )?;
         self.open_resource();
         Ok(())
     }
@@ -186,7 +214,13 @@ impl Visitor for Rows<'_> {
     }
 
     fn scope_begin(&mut self) -> Result<(), Refusal> {
-        spend(&mut self.scopes, 1, self.policy.limits.scopes_max, "resource_spans.scope_spans", "scopes")?;
+        spend(
+            &mut self.scopes,
+            1,
+            self.policy.limits.scopes_max,
+            "resource_spans.scope_spans",
+            "scopes",
+        )?;
         self.open_scope();
         Ok(())
     }
@@ -207,7 +241,10 @@ impl Visitor for Rows<'_> {
         let max = self.policy.limits.spans_max;
         if self.tally.received >= max {
             let reason = format!("more than {max} spans in one body; send smaller batches");
-            return Err(Refusal::too_large("resource_spans.scope_spans.spans", reason));
+            return Err(Refusal::too_large(
+                "resource_spans.scope_spans.spans",
+                reason,
+            ));
         }
         self.open_span();
         Ok(())

@@ -39,6 +39,11 @@ impl Sampler {
     /// The decision; `trace_state` becomes the rewritten tracestate, or stays empty if it is as sent.
     #[must_use]
     pub fn decide(&self, _subject: &Subject<'_>, _trace_state: &mut Vec<u8>) -> Decision {
-        Decision { keep: true, weight: None, threshold: None, reason: "" }
+        Decision {
+            keep: true,
+            weight: None,
+            threshold: None,
+            reason: "",
+        }
     }
 }

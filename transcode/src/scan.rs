@@ -57,9 +57,15 @@ pub fn scan(bytes: &[u8]) -> Scan<'_> {
     let mut found = Scan::default();
     let mut offset = 0;
     while offset < bytes.len() {
-        let Some((at, whole)) = next_whole(bytes, offset, &found) else { break };
+        let Some((at, whole)) = next_whole(bytes, offset, &found) else {
+            break;
+        };
         if at > offset {
-            found.damage.push(Damage { offset, length: at - offset, reason: "bytes that are no whole record" });
+            found.damage.push(Damage {
+                offset,
+                length: at - offset,
+                reason: "bytes that are no whole record",
+            });
         }
         offset = at + whole.length();
         found.good_bytes = offset;
@@ -73,7 +79,11 @@ pub fn scan(bytes: &[u8]) -> Scan<'_> {
     }
     if found.footer.is_some() && offset < bytes.len() {
         let (length, reason) = (bytes.len() - offset, "bytes after the footer");
-        found.damage.push(Damage { offset, length, reason });
+        found.damage.push(Damage {
+            offset,
+            length,
+            reason,
+        });
     }
     found
 }
@@ -91,7 +101,11 @@ impl<'a> Scan<'a> {
         let digest = frame::digest(self.records.iter().map(|record| record.checksum));
         if self.damage.is_empty() && digest != footer.digest {
             let reason = "records are not those that the footer names";
-            self.damage.push(Damage { offset, length: 0, reason });
+            self.damage.push(Damage {
+                offset,
+                length: 0,
+                reason,
+            });
         }
     }
 
@@ -121,7 +135,9 @@ fn whole_at<'a>(bytes: &'a [u8], offset: usize, found: &Scan<'a>) -> Option<Whol
     if *magic == FOOTER_MAGIC {
         return frame::footer_at(bytes, offset).map(Whole::Footer);
     }
-    frame::record_at(bytes, offset).filter(|record| found.fits(record)).map(Whole::Record)
+    frame::record_at(bytes, offset)
+        .filter(|record| found.fits(record))
+        .map(Whole::Record)
 }
 
 /// The footer that seals these records.
@@ -134,7 +150,11 @@ pub fn footer(segment: &[u8]) -> Result<Vec<u8>, String> {
         return Err("segment has a footer; expected an open one".to_owned());
     }
     if !found.damage.is_empty() || found.good_bytes != segment.len() {
-        return Err(format!("segment has {} bytes, {} of them whole; cut it first", segment.len(), found.good_bytes));
+        return Err(format!(
+            "segment has {} bytes, {} of them whole; cut it first",
+            segment.len(),
+            found.good_bytes
+        ));
     }
     let mut out = Vec::new();
     frame::push_footer(&mut out, &footer_of(&found.records, segment.len()));
@@ -146,7 +166,10 @@ pub fn footer(segment: &[u8]) -> Result<Vec<u8>, String> {
 pub fn footer_of(records: &[Record<'_>], bytes_before: usize) -> Footer {
     Footer {
         records: u32::try_from(records.len()).unwrap_or(u32::MAX),
-        rows: records.iter().map(|record| u64::from(record.head.rows)).sum(),
+        rows: records
+            .iter()
+            .map(|record| u64::from(record.head.rows))
+            .sum(),
         bytes_before: bytes_before as u64,
         digest: frame::digest(records.iter().map(|record| record.checksum)),
     }

@@ -77,7 +77,14 @@ fields! {
 }
 
 /// Names of the span kinds, by number.
-pub const KINDS: [&str; 6] = ["Unspecified", "Internal", "Server", "Client", "Producer", "Consumer"];
+pub const KINDS: [&str; 6] = [
+    "Unspecified",
+    "Internal",
+    "Server",
+    "Client",
+    "Producer",
+    "Consumer",
+];
 /// Names of the status codes, by number.
 pub const STATUSES: [&str; 3] = ["Unset", "Ok", "Error"];
 

@@ -156,31 +156,56 @@ impl Tally {
         if let Some(entry) = self.slots.get_mut(wanted) {
             *entry = u32::try_from(slot).ok();
         }
-        self.projects.push(ProjectTally { project, ..ProjectTally::default() });
+        self.projects.push(ProjectTally {
+            project,
+            ..ProjectTally::default()
+        });
         slot
     }
 
     /// The first warning that was given, by the list's order.
     #[must_use]
     pub fn first_warning(&self) -> Option<Warning> {
-        Warning::ALL.iter().zip(&self.warnings).find(|(_, seen)| seen.count > 0).map(|(warning, _)| *warning)
+        Warning::ALL
+            .iter()
+            .zip(&self.warnings)
+            .find(|(_, seen)| seen.count > 0)
+            .map(|(warning, _)| *warning)
     }
 
     /// Warnings and rejections by their stable key, with their counts.
     #[must_use]
     pub fn reasons(&self) -> Vec<(&'static str, u32)> {
-        let rejections = Rejection::ALL.iter().zip(&self.rejections).map(|(reason, seen)| (reason.key(), seen.count));
-        let warnings = Warning::ALL.iter().zip(&self.warnings).map(|(warning, seen)| (warning.key(), seen.count));
+        let rejections = Rejection::ALL
+            .iter()
+            .zip(&self.rejections)
+            .map(|(reason, seen)| (reason.key(), seen.count));
+        let warnings = Warning::ALL
+            .iter()
+            .zip(&self.warnings)
+            .map(|(warning, seen)| (warning.key(), seen.count));
         let late = std::iter::once(("late", self.late));
-        rejections.chain(warnings).chain(late).filter(|(_, count)| *count > 0).collect()
+        rejections
+            .chain(warnings)
+            .chain(late)
+            .filter(|(_, count)| *count > 0)
+            .collect()
     }
 
     /// One sentence for each reason; empty if there is nothing to say.
     #[must_use]
     pub fn message(&self) -> String {
-        let rejections = Rejection::ALL.iter().zip(&self.rejections).map(|(reason, seen)| (reason.text(), seen, "rejected"));
-        let warnings = Warning::ALL.iter().zip(&self.warnings).map(|(warning, seen)| (warning.text(), seen, "warning"));
-        let said = rejections.chain(warnings).filter(|(_, seen, _)| seen.count > 0);
+        let rejections = Rejection::ALL
+            .iter()
+            .zip(&self.rejections)
+            .map(|(reason, seen)| (reason.text(), seen, "rejected"));
+        let warnings = Warning::ALL
+            .iter()
+            .zip(&self.warnings)
+            .map(|(warning, seen)| (warning.text(), seen, "warning"));
+        let said = rejections
+            .chain(warnings)
+            .filter(|(_, seen, _)| seen.count > 0);
         joined(said.map(|(text, seen, what)| sentence(what, text, seen)))
     }
 }
@@ -190,8 +215,14 @@ fn sentence(what: &str, text: &str, seen: &Seen) -> String {
     if let Some(span) = seen.first_span {
         let _ = write!(out, ", first at span {span}");
     }
-    let _ = write!(out, "): {}", text.replace('…', "..."));
+    let _ = write!(out, "): {}", ascii(text));
     out
+}
+
+/// One of our texts for an answer that must be plain ASCII.
+#[must_use]
+pub fn ascii(text: &str) -> String {
+    text.replace('…', "...")
 }
 
 fn joined(sentences: impl Iterator<Item = String>) -> String {

@@ -51,14 +51,23 @@ mod tests {
 
     #[test]
     fn a_long_text_is_cut_between_characters() {
-        assert_eq!(cleaned("grün".as_bytes(), 3), ("gr".to_owned(), vec![("text_cut", 1)]));
-        assert_eq!(cleaned("a🦀".as_bytes(), 4), ("a".to_owned(), vec![("text_cut", 1)]));
+        assert_eq!(
+            cleaned("grün".as_bytes(), 3),
+            ("gr".to_owned(), vec![("text_cut", 1)])
+        );
+        assert_eq!(
+            cleaned("a🦀".as_bytes(), 4),
+            ("a".to_owned(), vec![("text_cut", 1)])
+        );
         assert_eq!(cleaned("a🦀".as_bytes(), 5), ("a🦀".to_owned(), vec![]));
     }
 
     #[test]
     fn bytes_that_are_not_utf8_become_replacement_characters() {
-        assert_eq!(cleaned(b"a\xFFb", 9), ("a\u{FFFD}b".to_owned(), vec![("invalid_utf8", 1)]));
+        assert_eq!(
+            cleaned(b"a\xFFb", 9),
+            ("a\u{FFFD}b".to_owned(), vec![("invalid_utf8", 1)])
+        );
     }
 
     #[test]

@@ -78,7 +78,9 @@ impl Dictionary {
     #[must_use]
     #[inline]
     pub fn text(&self, id: u32) -> &str {
-        self.range(id).and_then(|(start, end)| self.text.get(start..end)).unwrap_or_default()
+        self.range(id)
+            .and_then(|(start, end)| self.text.get(start..end))
+            .unwrap_or_default()
     }
 
     /// Whether the text with this number is exactly `raw`; false if there is none.
@@ -91,12 +93,16 @@ impl Dictionary {
     }
 
     /// All texts, in the order of their numbers.
+    #[must_use]
     pub fn texts(&self) -> impl ExactSizeIterator<Item = &str> {
         (0..self.len()).map(|id| self.text(id_from(id)))
     }
 
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "half of the hash is enough, and half the size")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "half of the hash is enough, and half the size"
+    )]
     fn hash(&self, raw: &[u8]) -> u32 {
         let mut hasher = self.seed.build_hasher();
         hasher.write(raw);
@@ -122,22 +128,35 @@ impl Dictionary {
 
     #[inline]
     fn find(&self, raw: &[u8]) -> Option<u32> {
-        let wanted = Slot { hash: self.hash(raw), id: 0 };
+        let wanted = Slot {
+            hash: self.hash(raw),
+            id: 0,
+        };
         self.table
-            .find(wanted.spread(), |slot| slot.hash == wanted.hash && self.is(slot.id, raw))
+            .find(wanted.spread(), |slot| {
+                slot.hash == wanted.hash && self.is(slot.id, raw)
+            })
             .map(|slot| slot.id)
     }
 
     fn id_of_new(&mut self, raw: &[u8], bytes_max: usize, tally: &mut Tally) -> u32 {
         let text = clean(raw, bytes_max, tally);
-        if text.as_bytes() == raw { self.insert(&text) } else { self.id_of_text(&text) }
+        if text.as_bytes() == raw {
+            self.insert(&text)
+        } else {
+            self.id_of_text(&text)
+        }
     }
 
     fn insert(&mut self, text: &str) -> u32 {
-        let slot = Slot { hash: self.hash(text.as_bytes()), id: id_from(self.len()) };
+        let slot = Slot {
+            hash: self.hash(text.as_bytes()),
+            id: id_from(self.len()),
+        };
         self.text.push_str(text);
         self.bounds.push(self.text.len());
-        self.table.insert_unique(slot.spread(), slot, |slot| slot.spread());
+        self.table
+            .insert_unique(slot.spread(), slot, |slot| slot.spread());
         slot.id
     }
 
@@ -145,13 +164,17 @@ impl Dictionary {
     pub fn truncate(&mut self, len: usize) {
         for id in len..self.len() {
             let id = id_from(id);
-            let gone = Slot { hash: self.hash(self.text(id).as_bytes()), id };
+            let gone = Slot {
+                hash: self.hash(self.text(id).as_bytes()),
+                id,
+            };
             if let Ok(entry) = self.table.find_entry(gone.spread(), |slot| slot.id == id) {
                 entry.remove();
             }
         }
         self.bounds.truncate(len + 1);
-        self.text.truncate(self.bounds.last().copied().unwrap_or_default());
+        self.text
+            .truncate(self.bounds.last().copied().unwrap_or_default());
     }
 
     /// Forgets everything; keeps the memory unless it is out of proportion.
@@ -179,7 +202,10 @@ mod tests {
 
     fn ids(dictionary: &mut Dictionary, raws: &[&[u8]]) -> (Vec<u32>, Vec<(&'static str, u32)>) {
         let mut tally = Tally::default();
-        let ids = raws.iter().map(|raw| dictionary.id_of(raw, 100, &mut tally)).collect();
+        let ids = raws
+            .iter()
+            .map(|raw| dictionary.id_of(raw, 100, &mut tally))
+            .collect();
         (ids, tally.reasons())
     }
 

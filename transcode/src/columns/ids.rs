@@ -23,7 +23,11 @@ impl TraceIds {
     #[inline]
     pub fn push(&mut self, trace_id: [u8; 16]) {
         let last = self.ids.last().copied().unwrap_or_default();
-        let id = if self.distinct.get(last as usize) == Some(&trace_id) { last } else { self.id_of(trace_id) };
+        let id = if self.distinct.get(last as usize) == Some(&trace_id) {
+            last
+        } else {
+            self.id_of(trace_id)
+        };
         self.ids.push(id);
     }
 
@@ -33,13 +37,20 @@ impl TraceIds {
 
     fn id_of(&mut self, trace_id: [u8; 16]) -> u32 {
         let hash = self.hash(trace_id);
-        let found = self.table.find(hash, |id| self.distinct.get(*id as usize) == Some(&trace_id));
+        let found = self.table.find(hash, |id| {
+            self.distinct.get(*id as usize) == Some(&trace_id)
+        });
         if let Some(id) = found {
             return *id;
         }
         let id = id_from(self.distinct.len());
         self.distinct.push(trace_id);
-        let Self { distinct, table, seed, .. } = self;
+        let Self {
+            distinct,
+            table,
+            seed,
+            ..
+        } = self;
         let rehash = |id: &u32| {
             let known = distinct.get(*id as usize).copied().unwrap_or_default();
             seed.hash_one(u128::from_le_bytes(known))

@@ -82,12 +82,21 @@ impl MapColumn {
 
     /// Puts an attribute into the open map; a key that is there already gets the new value.
     #[inline]
-    pub fn put(&mut self, key: &[u8], value: &[u8], roles: &Roles, bytes_max: usize, tally: &mut Tally) {
+    pub fn put(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        roles: &Roles,
+        bytes_max: usize,
+        tally: &mut Tally,
+    ) {
         let key_id = self.key_id(key, roles, bytes_max, tally);
         let value_id = self.value_id(key_id, value, bytes_max, tally);
         self.last_key = key_id;
         let (opened, position) = (self.opened, self.key_ids.len());
-        let Some(habit) = self.habits.get_mut(key_id as usize) else { return };
+        let Some(habit) = self.habits.get_mut(key_id as usize) else {
+            return;
+        };
         habit.value = value_id;
         if habit.map == opened {
             if let Some(known) = self.value_ids.get_mut(habit.position) {
@@ -105,7 +114,10 @@ impl MapColumn {
 
     #[inline]
     fn key_id(&mut self, key: &[u8], roles: &Roles, bytes_max: usize, tally: &mut Tally) -> u32 {
-        let guess = self.habits.get(self.last_key as usize).map_or(0, |habit| habit.follower);
+        let guess = self
+            .habits
+            .get(self.last_key as usize)
+            .map_or(0, |habit| habit.follower);
         if self.keys.is(guess, key) {
             return guess;
         }
@@ -115,45 +127,82 @@ impl MapColumn {
         }
         if self.habits.len() < self.keys.len() {
             let role = roles.of(self.keys.text(id));
-            self.habits.push(Habit { follower: id, value: 0, map: 0, position: 0, role });
+            self.habits.push(Habit {
+                follower: id,
+                value: 0,
+                map: 0,
+                position: 0,
+                role,
+            });
         }
         id
     }
 
     #[inline]
     fn value_id(&mut self, key_id: u32, value: &[u8], bytes_max: usize, tally: &mut Tally) -> u32 {
-        let guess = self.habits.get(key_id as usize).map_or(0, |habit| habit.value);
-        if self.values.is(guess, value) { guess } else { self.values.id_of(value, bytes_max, tally) }
+        let guess = self
+            .habits
+            .get(key_id as usize)
+            .map_or(0, |habit| habit.value);
+        if self.values.is(guess, value) {
+            guess
+        } else {
+            self.values.id_of(value, bytes_max, tally)
+        }
     }
 
     /// The value at a position, as text.
     #[must_use]
     pub fn value_at(&self, position: usize) -> &str {
-        self.value_ids.get(position).map_or("", |id| self.values.text(*id))
+        self.value_ids
+            .get(position)
+            .map_or("", |id| self.values.text(*id))
     }
 
     /// Bytes of all texts of the open map, as often as they occur.
     #[must_use]
     pub fn open_text_bytes(&self) -> usize {
-        let keys = self.key_ids.get(self.start..).unwrap_or_default().iter().map(|id| self.keys.text(*id).len());
-        let values = self.value_ids.get(self.start..).unwrap_or_default().iter().map(|id| self.values.text(*id).len());
+        let keys = self
+            .key_ids
+            .get(self.start..)
+            .unwrap_or_default()
+            .iter()
+            .map(|id| self.keys.text(*id).len());
+        let values = self
+            .value_ids
+            .get(self.start..)
+            .unwrap_or_default()
+            .iter()
+            .map(|id| self.values.text(*id).len());
         keys.chain(values).sum()
     }
 
     /// The entries of one map: key numbers and value numbers.
     #[must_use]
     pub fn entries(&self, map: u32) -> (&[u32], &[u32]) {
-        let end_of = |map: usize| self.ends.get(map).map_or(0, |end| usize::try_from(*end).unwrap_or_default());
+        let end_of = |map: usize| {
+            self.ends
+                .get(map)
+                .map_or(0, |end| usize::try_from(*end).unwrap_or_default())
+        };
         let map = map as usize;
         let range = map.checked_sub(1).map_or(0, end_of)..end_of(map);
-        (self.key_ids.get(range.clone()).unwrap_or_default(), self.value_ids.get(range).unwrap_or_default())
+        (
+            self.key_ids.get(range.clone()).unwrap_or_default(),
+            self.value_ids.get(range).unwrap_or_default(),
+        )
     }
 
     /// Where the column stands.
     #[must_use]
     #[inline]
     pub fn mark(&self) -> MapMark {
-        MapMark { keys: self.keys.len(), values: self.values.len(), entries: self.key_ids.len(), maps: self.ends.len() }
+        MapMark {
+            keys: self.keys.len(),
+            values: self.values.len(),
+            entries: self.key_ids.len(),
+            maps: self.ends.len(),
+        }
     }
 
     /// Back to where the column stood.
@@ -224,12 +273,20 @@ mod tests {
 
     fn read(column: &MapColumn, map: u32) -> Vec<(String, String)> {
         let (keys, values) = column.entries(map);
-        let text = |(key, value): (&u32, &u32)| (column.keys.text(*key).to_owned(), column.values.text(*value).to_owned());
+        let text = |(key, value): (&u32, &u32)| {
+            (
+                column.keys.text(*key).to_owned(),
+                column.values.text(*value).to_owned(),
+            )
+        };
         keys.iter().zip(values).map(text).collect()
     }
 
     fn owned(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
-        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+        pairs
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect()
     }
 
     #[test]
@@ -241,7 +298,10 @@ mod tests {
         put_all(&mut column, &[]);
 
         assert_eq!(read(&column, 0), owned(&[("a", "1"), ("b", "2")]));
-        assert_eq!(read(&column, 1), owned(&[("b", "2"), ("a", "3"), ("c", "1")]));
+        assert_eq!(
+            read(&column, 1),
+            owned(&[("b", "2"), ("a", "3"), ("c", "1")])
+        );
         assert_eq!(read(&column, 2), owned(&[]));
     }
 
@@ -264,8 +324,14 @@ mod tests {
         column.truncate(mark);
         put_all(&mut column, &[("a", "new"), ("other", "x"), ("gone", "y")]);
 
-        assert_eq!(read(&column, 1), owned(&[("a", "new"), ("other", "x"), ("gone", "y")]));
-        assert_eq!(column.keys.texts().collect::<Vec<_>>(), ["a", "other", "gone"]);
+        assert_eq!(
+            read(&column, 1),
+            owned(&[("a", "new"), ("other", "x"), ("gone", "y")])
+        );
+        assert_eq!(
+            column.keys.texts().collect::<Vec<_>>(),
+            ["a", "other", "gone"]
+        );
     }
 
     #[test]

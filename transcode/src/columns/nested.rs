@@ -21,11 +21,19 @@ impl Events {
     /// Where the columns stand.
     #[must_use]
     pub fn mark(&self) -> (usize, usize, (usize, usize), MapMark) {
-        (self.ends.len(), self.times.len(), self.names.mark(), self.attributes.mark())
+        (
+            self.ends.len(),
+            self.times.len(),
+            self.names.mark(),
+            self.attributes.mark(),
+        )
     }
 
     /// Back to where they stood.
-    pub fn truncate(&mut self, (rows, events, names, attributes): (usize, usize, (usize, usize), MapMark)) {
+    pub fn truncate(
+        &mut self,
+        (rows, events, names, attributes): (usize, usize, (usize, usize), MapMark),
+    ) {
         self.ends.truncate(rows);
         self.times.truncate(events);
         self.names.truncate(names);
@@ -64,7 +72,13 @@ impl Links {
     #[must_use]
     pub fn mark(&self) -> LinksMark {
         let (traces, states) = (self.trace_ids.mark(), self.trace_states.mark());
-        (self.ends.len(), traces, self.span_ids.len(), states, self.attributes.mark())
+        (
+            self.ends.len(),
+            traces,
+            self.span_ids.len(),
+            states,
+            self.attributes.mark(),
+        )
     }
 
     /// Back to where they stood.

@@ -113,7 +113,11 @@ impl RunColumn {
     #[inline]
     pub fn push_text(&mut self, text: &str) {
         let last = self.runs.runs.last().map_or(0, |run| run.id);
-        let id = if self.dictionary.is(last, text.as_bytes()) { last } else { self.dictionary.id_of_text(text) };
+        let id = if self.dictionary.is(last, text.as_bytes()) {
+            last
+        } else {
+            self.dictionary.id_of_text(text)
+        };
         self.runs.push(id, 1);
     }
 
@@ -200,7 +204,10 @@ mod tests {
         column.push(b"gone", 10, &mut tally);
 
         assert_eq!(column.ids, [0, 1, 2]);
-        assert_eq!(column.dictionary.texts().collect::<Vec<_>>(), ["a", "b", "gone"]);
+        assert_eq!(
+            column.dictionary.texts().collect::<Vec<_>>(),
+            ["a", "b", "gone"]
+        );
     }
 
     #[test]

@@ -23,7 +23,11 @@ impl Rows<'_> {
         };
         let has_room = map.open_len() < limits.attributes_max as usize;
         if !has_room || key.len() > limits.key_bytes_max {
-            let why = if has_room { Warning::KeyTooLong } else { Warning::AttributesOverLimit };
+            let why = if has_room {
+                Warning::KeyTooLong
+            } else {
+                Warning::AttributesOverLimit
+            };
             self.drop_attribute(owner, why);
             return;
         }
@@ -41,7 +45,11 @@ impl Rows<'_> {
 
     pub(super) fn open_resource(&mut self) {
         let mark = Some(self.columns.resources.mark());
-        self.resource = Resource { first_row: self.columns.rows(), mark, ..Resource::default() };
+        self.resource = Resource {
+            first_row: self.columns.rows(),
+            mark,
+            ..Resource::default()
+        };
         self.columns.resources.maps.open();
     }
 
@@ -53,10 +61,15 @@ impl Rows<'_> {
         maps.close();
         let (mut project, mut deployment) = (Best::default(), Best::default());
         for &(role, position) in &maps.noted {
-            let (role, value) = (self.policy.resolver.resource.get(role), maps.value_at(position));
+            let (role, value) = (
+                self.policy.resolver.resource.get(role),
+                maps.value_at(position),
+            );
             project.offer(role.project, position, value);
             deployment.offer(role.deployment, position, value);
-            self.resource.environment.offer(role.environment, position, value);
+            self.resource
+                .environment
+                .offer(role.environment, position, value);
             if role.service {
                 self.resource.service = Some(position);
             }
@@ -76,17 +89,27 @@ impl Rows<'_> {
         }
         let columns = &mut *self.columns;
         columns.resources.push(rows);
-        let service = self.resource.service.map_or("", |position| columns.resources.maps.value_at(position));
+        let service = self
+            .resource
+            .service
+            .map_or("", |position| columns.resources.maps.value_at(position));
         let service = columns.services.dictionary.id_of_text(service);
         columns.services.runs.push(service, rows);
         let bytes_max = self.policy.limits.text_bytes_max;
-        let url = columns.resource_urls.dictionary.id_of(schema_url, bytes_max, &mut self.tally);
+        let url = columns
+            .resource_urls
+            .dictionary
+            .id_of(schema_url, bytes_max, &mut self.tally);
         columns.resource_urls.runs.push(url, rows);
     }
 
     pub(super) fn open_scope(&mut self) {
         let mark = Some(self.columns.scopes.mark());
-        self.scope = Scope { first_row: self.columns.rows(), mark, ..Scope::default() };
+        self.scope = Scope {
+            first_row: self.columns.rows(),
+            mark,
+            ..Scope::default()
+        };
         self.columns.scopes.maps.open();
     }
 
@@ -96,8 +119,15 @@ impl Rows<'_> {
         self.has_content |= columns.scopes.maps.open_len() + name.len() + version.len() > 0;
         self.scope.expanded_bytes = map_bytes(&columns.scopes.maps) + name.len() + version.len();
         columns.scopes.maps.close();
-        self.scope.name = columns.scope_names.dictionary.id_of(name, bytes_max, &mut self.tally);
-        self.scope.version = columns.scope_versions.dictionary.id_of(version, bytes_max, &mut self.tally);
+        self.scope.name = columns
+            .scope_names
+            .dictionary
+            .id_of(name, bytes_max, &mut self.tally);
+        self.scope.version =
+            columns
+                .scope_versions
+                .dictionary
+                .id_of(version, bytes_max, &mut self.tally);
     }
 
     pub(super) fn fill_scope(&mut self, schema_url: &[u8]) {
@@ -113,7 +143,10 @@ impl Rows<'_> {
         columns.scope_names.runs.push(self.scope.name, rows);
         columns.scope_versions.runs.push(self.scope.version, rows);
         let bytes_max = self.policy.limits.text_bytes_max;
-        let url = columns.scope_urls.dictionary.id_of(schema_url, bytes_max, &mut self.tally);
+        let url = columns
+            .scope_urls
+            .dictionary
+            .id_of(schema_url, bytes_max, &mut self.tally);
         columns.scope_urls.runs.push(url, rows);
     }
 
@@ -137,7 +170,9 @@ impl Rows<'_> {
         self.open.expanded_bytes += name.len() + ATTRIBUTE_BYTES;
         events.attributes.close();
         events.times.push(clock::saturated(time_unix_nano));
-        events.names.push(name, self.policy.limits.text_bytes_max, &mut self.tally);
+        events
+            .names
+            .push(name, self.policy.limits.text_bytes_max, &mut self.tally);
     }
 
     pub(super) fn open_link(&mut self) {
@@ -168,7 +203,11 @@ impl Rows<'_> {
         links.attributes.close();
         links.trace_ids.push(trace_id);
         links.span_ids.push(span_id);
-        links.trace_states.push(trace_state, self.policy.limits.text_bytes_max, &mut self.tally);
+        links.trace_states.push(
+            trace_state,
+            self.policy.limits.text_bytes_max,
+            &mut self.tally,
+        );
     }
 }
 
@@ -179,5 +218,8 @@ fn map_bytes(maps: &MapColumn) -> usize {
 /// The best attribute's value as a number of its column; the empty text if there is none.
 fn found(best: Best, maps: &MapColumn, column: &mut RunColumn) -> Found {
     let value = best.0.map_or("", |(_, position)| maps.value_at(position));
-    Found { rank: best.0.map(|(rank, _)| rank), id: column.dictionary.id_of_text(value) }
+    Found {
+        rank: best.0.map(|(rank, _)| rank),
+        id: column.dictionary.id_of_text(value),
+    }
 }

@@ -10,9 +10,9 @@ use crate::sample::{Decision, Subject};
 use crate::tally::Fate;
 use crate::visit::{Span, Warning};
 
-/// SPAN_KIND_* run from 0 to 5.
+/// `SPAN_KIND_…` run from 0 to 5.
 const KIND_MAX: u8 = 5;
-/// STATUS_CODE_* run from 0 to 2.
+/// `STATUS_CODE_…` run from 0 to 2.
 const STATUS_MAX: u8 = 2;
 
 /// The span's own answers to whose it is, and whether it asks to be kept.
@@ -32,7 +32,10 @@ impl Rows<'_> {
             events: columns.events.mark(),
             links: columns.links.mark(),
         };
-        self.open = Open { mark, ..Open::default() };
+        self.open = Open {
+            mark,
+            ..Open::default()
+        };
         columns.attributes.open();
         self.tally.span_begin();
     }
@@ -61,11 +64,16 @@ impl Rows<'_> {
     /// A resource is told once and stored with every span: that may not multiply without bound.
     #[inline]
     fn charge(&mut self) {
-        let row_bytes = ROW_BYTES + self.open.expanded_bytes + self.resource.expanded_bytes + self.scope.expanded_bytes;
+        let row_bytes = ROW_BYTES
+            + self.open.expanded_bytes
+            + self.resource.expanded_bytes
+            + self.scope.expanded_bytes;
         self.expanded_bytes = self.expanded_bytes.saturating_add(row_bytes);
         let max = self.policy.limits.expanded_bytes_max;
         if self.expanded_bytes > max && self.refusal.is_none() {
-            let reason = format!("spans with their resources' attributes take more than {max} bytes; send smaller batches");
+            let reason = format!(
+                "spans with their resources' attributes take more than {max} bytes; send smaller batches"
+            );
             self.refusal = Some(Refusal::too_large("resource_spans", reason));
         }
     }
@@ -73,7 +81,11 @@ impl Rows<'_> {
     #[inline]
     fn resolve(&mut self) -> Resolved {
         let (project, deployment) = (self.resource.project, self.resource.deployment);
-        let mut resolved = Resolved { project, deployment, priority: None };
+        let mut resolved = Resolved {
+            project,
+            deployment,
+            priority: None,
+        };
         if !self.columns.attributes.noted.is_empty() {
             self.resolve_from_span(&mut resolved);
         }
@@ -91,12 +103,28 @@ impl Rows<'_> {
                 resolved.priority = value.parse().ok();
             }
         }
-        better(&mut resolved.project, project, attributes, &mut self.columns.projects);
-        better(&mut resolved.deployment, deployment, attributes, &mut self.columns.deployments);
+        better(
+            &mut resolved.project,
+            project,
+            attributes,
+            &mut self.columns.projects,
+        );
+        better(
+            &mut resolved.deployment,
+            deployment,
+            attributes,
+            &mut self.columns.deployments,
+        );
     }
 
     #[inline]
-    fn keep_or_drop(&mut self, span: &Span<'_>, trace_id: [u8; 16], span_id: [u8; 8], resolved: &Resolved) -> Fate {
+    fn keep_or_drop(
+        &mut self,
+        span: &Span<'_>,
+        trace_id: [u8; 16],
+        span_id: [u8; 8],
+        resolved: &Resolved,
+    ) -> Fate {
         let decision = self.decide(span, trace_id, resolved);
         if !decision.keep {
             return Fate::SampledOut;
@@ -122,8 +150,19 @@ impl Rows<'_> {
     }
 
     #[inline]
-    fn write(&mut self, span: &Span<'_>, trace_id: [u8; 16], span_id: [u8; 8], resolved: &Resolved, decision: Decision) {
-        let stamp = self.policy.window.stamp(span.start_unix_nano, span.end_unix_nano, self.received_at_ns);
+    fn write(
+        &mut self,
+        span: &Span<'_>,
+        trace_id: [u8; 16],
+        span_id: [u8; 8],
+        resolved: &Resolved,
+        decision: Decision,
+    ) {
+        let stamp = self.policy.window.stamp(
+            span.start_unix_nano,
+            span.end_unix_nano,
+            self.received_at_ns,
+        );
         if stamp.start_replaced.is_some() || stamp.end_ignored.is_some() {
             self.note_times(&stamp);
         }
@@ -138,7 +177,9 @@ impl Rows<'_> {
         columns.links.ends.push(columns.links.span_ids.len() as u64);
         columns.trace_ids.push(trace_id);
         columns.span_ids.push(span_id);
-        columns.parent_span_ids.push(span.parent_span_id.unwrap_or_default());
+        columns
+            .parent_span_ids
+            .push(span.parent_span_id.unwrap_or_default());
         columns.kinds.push(kind);
         columns.status_codes.push(status);
         columns.durations.push(stamp.duration);
@@ -154,10 +195,16 @@ impl Rows<'_> {
     fn write_texts(&mut self, span: &Span<'_>) {
         let bytes_max = self.policy.limits.text_bytes_max;
         let (columns, tally) = (&mut *self.columns, &mut self.tally);
-        let trace_state = if self.trace_state.is_empty() { span.trace_state } else { &self.trace_state };
+        let trace_state = if self.trace_state.is_empty() {
+            span.trace_state
+        } else {
+            &self.trace_state
+        };
         columns.trace_states.push(trace_state, bytes_max, tally);
         columns.names.push(span.name, bytes_max, tally);
-        columns.status_messages.push(span.status_message, bytes_max, tally);
+        columns
+            .status_messages
+            .push(span.status_message, bytes_max, tally);
         self.open.expanded_bytes += trace_state.len() + span.name.len() + span.status_message.len();
     }
 
@@ -166,9 +213,21 @@ impl Rows<'_> {
         let (columns, open) = (&mut *self.columns, &self.open);
         let row = columns.rows();
         let dropped = [
-            (&mut columns.dropped_attributes, span.dropped_attributes_count, open.dropped_attributes),
-            (&mut columns.dropped_events, span.dropped_events_count, open.dropped_events),
-            (&mut columns.dropped_links, span.dropped_links_count, open.dropped_links),
+            (
+                &mut columns.dropped_attributes,
+                span.dropped_attributes_count,
+                open.dropped_attributes,
+            ),
+            (
+                &mut columns.dropped_events,
+                span.dropped_events_count,
+                open.dropped_events,
+            ),
+            (
+                &mut columns.dropped_links,
+                span.dropped_links_count,
+                open.dropped_links,
+            ),
         ];
         for (column, by_sender, by_us) in dropped {
             let count = by_sender.saturating_add(by_us);
@@ -226,7 +285,13 @@ impl Rows<'_> {
         let mut buffer = itoa::Buffer::new();
         let value = buffer.format(number).as_bytes();
         let bytes_max = self.policy.limits.text_bytes_max;
-        self.columns.attributes.put(key, value, &self.policy.resolver.span, bytes_max, &mut self.tally);
+        self.columns.attributes.put(
+            key,
+            value,
+            &self.policy.resolver.span,
+            bytes_max,
+            &mut self.tally,
+        );
     }
 }
 
@@ -236,6 +301,9 @@ fn better(found: &mut Found, best: Best, attributes: &MapColumn, column: &mut Ru
         return;
     }
     if let Some((rank, position)) = best.0 {
-        *found = Found { rank: Some(rank), id: column.dictionary.id_of_text(attributes.value_at(position)) };
+        *found = Found {
+            rank: Some(rank),
+            id: column.dictionary.id_of_text(attributes.value_at(position)),
+        };
     }
 }
