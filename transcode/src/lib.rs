@@ -3,7 +3,7 @@
 //! Holds no file, socket, clock or lock; never recurses on input depth; never allocates by an
 //! announced length. The rooms, in the order a delivery walks through them:
 //!
-//! * [`unpack`] codings undone
+//! * [`unpack`] codings undone, [`sample`] which spans are kept
 //! * [`limits`] every ceiling, [`refusal`] every no, [`visit`] the words a decoder speaks
 //! * [`text`] values as stored text, [`identity`] ids, [`base64`]: what both decoders share
 
@@ -11,6 +11,7 @@ pub mod base64;
 pub mod identity;
 pub mod limits;
 pub mod refusal;
+pub mod sample;
 pub mod text;
 pub mod unpack;
 pub mod visit;
