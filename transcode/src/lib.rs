@@ -6,12 +6,15 @@
 //! * [`unpack`] codings undone, [`sample`] which spans are kept
 //! * [`limits`] every ceiling, [`refusal`] every no, [`visit`] the words a decoder speaks
 //! * [`text`] values as stored text, [`identity`] ids, [`base64`]: what both decoders share
+//! * [`wire`] protobuf's bytes, [`otlp`] the request in them
 
 pub mod base64;
 pub mod identity;
 pub mod limits;
+pub mod otlp;
 pub mod refusal;
 pub mod sample;
 pub mod text;
 pub mod unpack;
 pub mod visit;
+pub mod wire;
