@@ -5,9 +5,11 @@
 //!
 //! * [`limits`] every ceiling, [`refusal`] every no, [`visit`] the words a decoder speaks
 //! * [`text`] values as stored text, [`identity`] ids, [`base64`]: what both decoders share
+//! * [`json`] the decoder of `application/json` bodies
 
 pub mod base64;
 pub mod identity;
+pub mod json;
 pub mod limits;
 pub mod refusal;
 pub mod text;
