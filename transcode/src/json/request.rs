@@ -47,6 +47,8 @@ struct Seen<'a> {
 
 /// An element of `resourceSpans` or of `scopeSpans`.
 trait Envelope<'a>: Default {
+    /// The list whose element it is.
+    const PATH: &'static str;
     fn role(field: Field) -> Role;
     fn begin<V: Visitor>(reader: &mut Reader<'a, '_, V>) -> Outcome<()>;
     fn owner<V: Visitor>(&mut self, reader: &mut Reader<'a, '_, V>) -> Outcome<()>;
@@ -60,6 +62,8 @@ trait Envelope<'a>: Default {
 struct ResourceSpans;
 
 impl<'a> Envelope<'a> for ResourceSpans {
+    const PATH: &'static str = "resource_spans";
+
     fn role(field: Field) -> Role {
         match field {
             Field::Resource => Role::Owner,
@@ -92,7 +96,7 @@ impl<'a> Envelope<'a> for ResourceSpans {
     }
 
     fn content<V: Visitor>(reader: &mut Reader<'a, '_, V>) -> Outcome<u32> {
-        reader.envelopes("resource_spans.scope_spans", Reader::envelope::<ScopeSpans<'a>>)
+        reader.envelopes(ScopeSpans::PATH, Reader::envelope::<ScopeSpans<'a>>)
     }
 
     fn end<V: Visitor>(reader: &mut Reader<'a, '_, V>, schema_url: &Text<'a>) {
@@ -107,6 +111,8 @@ struct ScopeSpans<'a> {
 }
 
 impl<'a> Envelope<'a> for ScopeSpans<'a> {
+    const PATH: &'static str = "resource_spans.scope_spans";
+
     fn role(field: Field) -> Role {
         match field {
             Field::Scope | Field::InstrumentationLibrary => Role::Owner,
@@ -166,7 +172,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         while let Some(field) = self.field(&mut fresh)? {
             match field {
                 Field::ResourceSpans => {
-                    self.envelopes("resource_spans", Self::envelope::<ResourceSpans>)?;
+                    self.envelopes(ResourceSpans::PATH, Self::envelope::<ResourceSpans>)?;
                 }
                 Field::ResourceLogs | Field::ResourceMetrics | Field::ResourceProfiles => {
                     return Err(other_signal(field).into());
@@ -240,7 +246,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
     }
 
     fn pass<E: Envelope<'a>>(&mut self, pass: Pass, envelope: &mut E, seen: &mut Seen<'a>) -> Outcome<()> {
-        self.open_envelope(b'{', "resource_spans", "an object")?;
+        self.open_envelope(b'{', E::PATH, "an object")?;
         let mut fresh = true;
         while let Some(field) = self.field(&mut fresh)? {
             let role = E::role(field);
