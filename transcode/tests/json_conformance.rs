@@ -18,10 +18,16 @@ fn member<'l>(line: &'l str, name: &str) -> Option<&'l str> {
 
 #[test]
 fn every_case_of_the_sample_is_answered_as_it_should_be() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/conformance/bodies.jsonl");
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../tests/conformance/bodies.jsonl"
+    );
     let sample = fs::read_to_string(path).unwrap();
     let mut case_count = 0;
-    for line in sample.lines().filter(|line| line.contains("\"content_type\": \"application/json\"")) {
+    for line in sample
+        .lines()
+        .filter(|line| line.contains("\"content_type\": \"application/json\""))
+    {
         let id = member(line, "id").unwrap();
         let Some(encoded) = member(line, "base64") else {
             continue; // compressed ones are built by hand in json_neighbours.rs
@@ -34,10 +40,19 @@ fn every_case_of_the_sample_is_answered_as_it_should_be() {
 
         let (is_refused, stored, rejected, has_warning) = match &told {
             Err(_) => (true, 0, 0, false),
-            Ok(story) => (false, story.stored, story.rejected, !story.warnings.is_empty()),
+            Ok(story) => (
+                false,
+                story.stored,
+                story.rejected,
+                !story.warnings.is_empty(),
+            ),
         };
         let all_rejected = stored == 0 && rejected > 0;
-        assert_eq!(is_refused || all_rejected, expected("status") == "400", "{id}: {told:?}");
+        assert_eq!(
+            is_refused || all_rejected,
+            expected("status") == "400",
+            "{id}: {told:?}"
+        );
         assert_eq!(stored.to_string(), expected("stored"), "{id}: {told:?}");
         assert_eq!(rejected.to_string(), expected("rejected"), "{id}: {told:?}");
         let is_partly_rejected = stored > 0 && rejected > 0;

@@ -69,7 +69,11 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
     }
 
     fn tell(&mut self, owner: Owner, key: &Text<'a>, mark: usize) -> Outcome<()> {
-        self.visitor.attribute(owner, key.bytes(&self.scratch.arena), &self.scratch.rendered)?;
+        self.visitor.attribute(
+            owner,
+            key.bytes(&self.scratch.arena),
+            &self.scratch.rendered,
+        )?;
         self.scratch.arena.truncate(mark);
         Ok(())
     }

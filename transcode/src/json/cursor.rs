@@ -2,8 +2,8 @@
 //!
 //! Keeps: the document is checked as far as the cursor has come, and no deeper than the limit.
 
-use super::scan;
 use super::number;
+use super::scan;
 use super::stop::{Outcome, Stop};
 use crate::limits::Limits;
 use crate::refusal::Refusal;
@@ -61,7 +61,10 @@ impl<'a> Cursor<'a> {
 
     #[inline]
     pub fn place(&self) -> Place {
-        Place { at: self.at, depth: self.depth }
+        Place {
+            at: self.at,
+            depth: self.depth,
+        }
     }
 
     #[inline]
@@ -124,7 +127,11 @@ impl<'a> Cursor<'a> {
     pub fn open(&mut self) -> Outcome<()> {
         self.at += 1;
         self.depth += 1;
-        if self.depth > self.depth_max { Err(self.too_deep()) } else { Ok(()) }
+        if self.depth > self.depth_max {
+            Err(self.too_deep())
+        } else {
+            Ok(())
+        }
     }
 
     /// The next member's name, its colon consumed; `None` behind the closing brace. `fresh` is true
@@ -231,7 +238,7 @@ impl<'a> Cursor<'a> {
 
     /// The next byte does not continue a document.
     #[cold]
-    pub fn expected(&self, what: &str) -> Box<Stop> {
+    pub fn expected(&self, what: &str) -> Stop {
         let found = match self.bytes.get(self.at) {
             None => "the body ends",
             Some(0..0x20) => "a control character stands",
@@ -242,26 +249,35 @@ impl<'a> Cursor<'a> {
     }
 
     #[cold]
-    pub fn malformed(&self, found: &str, expected: &str) -> Box<Stop> {
+    pub fn malformed(&self, found: &str, expected: &str) -> Stop {
         let at = self.at.min(self.bytes.len());
         Refusal::malformed("body", format!("{found} at byte {at}; expected {expected}")).into()
     }
 
     /// The string just read has an escape that is none.
     #[cold]
-    pub fn bad_escape(&self) -> Box<Stop> {
-        self.malformed("a string with an unknown escape ends", "the escapes of JSON")
+    pub fn bad_escape(&self) -> Stop {
+        self.malformed(
+            "a string with an unknown escape ends",
+            "the escapes of JSON",
+        )
     }
 
     #[cold]
-    fn too_deep(&self) -> Box<Stop> {
+    fn too_deep(&self) -> Stop {
         let levels = self.depth_max;
-        self.malformed("JSON nests deeper than the limit", &format!("at most {levels} levels"))
+        self.malformed(
+            "JSON nests deeper than the limit",
+            &format!("at most {levels} levels"),
+        )
     }
 
     #[cold]
-    fn key_too_long(&self) -> Box<Stop> {
+    fn key_too_long(&self) -> Stop {
         let bytes = self.key_bytes_max;
-        self.malformed("a longer name than the limit ends", &format!("at most {bytes} bytes"))
+        self.malformed(
+            "a longer name than the limit ends",
+            &format!("at most {bytes} bytes"),
+        )
     }
 }

@@ -16,7 +16,14 @@ enum Found {
     NoNumber,
 }
 
-const SPAN_KINDS: [&str; 6] = ["UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"];
+const SPAN_KINDS: [&str; 6] = [
+    "UNSPECIFIED",
+    "INTERNAL",
+    "SERVER",
+    "CLIENT",
+    "PRODUCER",
+    "CONSUMER",
+];
 const STATUS_CODES: [&str; 3] = ["UNSET", "OK", "ERROR"];
 
 impl<V: Visitor> Reader<'_, '_, V> {
@@ -60,9 +67,10 @@ impl<V: Visitor> Reader<'_, '_, V> {
             Found::NoNumber => (0, Some(Warning::FieldType)),
             Found::Number(Whole::Exact(count)) => clamped(count),
             Found::Number(Whole::Floor(count)) => (clamped(count).0, Some(Warning::CountClamped)),
-            Found::Number(Whole::Huge { negative }) => {
-                (if negative { 0 } else { u32::MAX }, Some(Warning::CountClamped))
-            }
+            Found::Number(Whole::Huge { negative }) => (
+                if negative { 0 } else { u32::MAX },
+                Some(Warning::CountClamped),
+            ),
         };
         if let Some(warning) = warning {
             self.warn(warning);
@@ -109,7 +117,9 @@ impl<V: Visitor> Reader<'_, '_, V> {
             Some((start, rest)) if start.eq_ignore_ascii_case(prefix.as_bytes()) => rest,
             _ => word,
         };
-        let number = (0i32..).zip(names).find(|(_, name)| word.eq_ignore_ascii_case(name.as_bytes()));
+        let number = (0i32..)
+            .zip(names)
+            .find(|(_, name)| word.eq_ignore_ascii_case(name.as_bytes()));
         if number.is_none() {
             self.cursor.return_to(place);
         }
@@ -139,7 +149,9 @@ impl<V: Visitor> Reader<'_, '_, V> {
         let text = self.text(quoted)?;
         let arena = std::mem::take(&mut self.scratch.arena);
         let literal = self.spelled(text.bytes(&arena));
-        let found = literal.map_or(Found::NoNumber, |literal| Found::Number(number::whole(literal)));
+        let found = literal.map_or(Found::NoNumber, |literal| {
+            Found::Number(number::whole(literal))
+        });
         self.scratch.arena = arena;
         self.scratch.arena.truncate(mark);
         Ok(found)
@@ -172,7 +184,11 @@ impl<V: Visitor> Reader<'_, '_, V> {
             return Ok(None);
         };
         let bits = u64::from(high) << 32 | u64::from(low);
-        Ok(Some(if is_unsigned { i128::from(bits) } else { i128::from(bits.cast_signed()) }))
+        Ok(Some(if is_unsigned {
+            i128::from(bits)
+        } else {
+            i128::from(bits.cast_signed())
+        }))
     }
 
     /// Half a Long: 32 bits, signed or not.
@@ -181,7 +197,9 @@ impl<V: Visitor> Reader<'_, '_, V> {
             return self.skip().map(|()| None);
         }
         Ok(match number::whole(self.cursor.number()?) {
-            Whole::Exact(half) => u32::try_from(half).or_else(|_| i32::try_from(half).map(i32::cast_unsigned)).ok(),
+            Whole::Exact(half) => u32::try_from(half)
+                .or_else(|_| i32::try_from(half).map(i32::cast_unsigned))
+                .ok(),
             _ => None,
         })
     }

@@ -1,16 +1,21 @@
 //! OTLP/JSON: a request body told to a [`Visitor`] in one pass, without a tree.
 //!
 //! ```text
-//! request      envelopes, their order, second passes     value     an attribute's value, however nested
-//! span         a span, its events and links              attributes  lists of key and value
-//! integers     times, counts, enums                      reader    names, texts, what to skip
-//! cursor       brackets, commas, strings, numbers        hint      what else the body may be
+//! request     envelopes, their order, second passes
+//! span        a span, its events and links
+//! integers    its times, counts and enums
+//! attributes  lists of key and value; predicted: the usual one at a glance
+//! nested      a value, however nested; any_value and scalar: what it may be made of
+//! reader      names (field), texts (strings), what to skip
+//! cursor      brackets, commas, strings (scan), numbers
+//! hint        what else the body may be
 //! ```
 //!
 //! Keeps: a tolerant reader. What has one sensible meaning is read, with a warning if OTLP says
 //! otherwise; only what is no JSON, or no trace request, is refused.
 //! Never: recurses on nesting; goes through a double where an integer was sent.
 
+mod any_value;
 mod attributes;
 mod cursor;
 mod field;
@@ -34,7 +39,7 @@ use crate::visit::Visitor;
 use cursor::{Cursor, Shape};
 use nested::Frame;
 use reader::Reader;
-use stop::{Outcome, Stop};
+use stop::{Outcome, Reason};
 
 /// Buffers that are used again for every delivery.
 #[derive(Debug, Default)]
@@ -87,32 +92,53 @@ pub fn decode<V: Visitor>(
     scratch: &mut Scratch,
     visitor: &mut V,
 ) -> Result<(), Refusal> {
-    let manner = Manner { limits, ndjson, is_careful: false };
-    let told = read(body, manner, scratch, visitor).or_else(|stop| match *stop {
-        Stop::Late => {
+    let manner = Manner {
+        limits,
+        ndjson,
+        is_careful: false,
+    };
+    let told = read(body, manner, scratch, visitor).or_else(|stop| match *stop.0 {
+        Reason::Late => {
             visitor.restart();
             scratch.settle();
-            read(body, Manner { is_careful: true, ..manner }, scratch, visitor)
+            read(
+                body,
+                Manner {
+                    is_careful: true,
+                    ..manner
+                },
+                scratch,
+                visitor,
+            )
         }
-        Stop::Refused(_) => Err(stop),
+        Reason::Refused(_) => Err(stop),
     });
     scratch.settle();
-    told.map_err(|stop| refusal(body, *stop))
+    told.map_err(|stop| refusal(body, *stop.0))
 }
 
 /// Why the body is refused, by its likeliest name.
 #[cold]
-fn refusal(body: &[u8], stop: Stop) -> Refusal {
-    match stop {
-        Stop::Refused(refusal) if refusal.verdict == Verdict::Malformed && refusal.field == "body" => {
+fn refusal(body: &[u8], reason: Reason) -> Refusal {
+    match reason {
+        Reason::Refused(refusal)
+            if refusal.verdict == Verdict::Malformed && refusal.field == "body" =>
+        {
             hint::known_mistake(body).map_or(refusal, |reason| Refusal::malformed("body", reason))
         }
-        Stop::Refused(refusal) => refusal,
-        Stop::Late => Refusal::malformed("resource_spans", "a second resource or scope; expected one"),
+        Reason::Refused(refusal) => refusal,
+        Reason::Late => {
+            Refusal::malformed("resource_spans", "a second resource or scope; expected one")
+        }
     }
 }
 
-fn read<V: Visitor>(body: &[u8], manner: Manner<'_>, scratch: &mut Scratch, visitor: &mut V) -> Outcome<()> {
+fn read<V: Visitor>(
+    body: &[u8],
+    manner: Manner<'_>,
+    scratch: &mut Scratch,
+    visitor: &mut V,
+) -> Outcome<()> {
     let mut start = hint::byte_order_mark(body);
     if !manner.ndjson {
         return document(body, start, manner, scratch, visitor);
@@ -120,8 +146,18 @@ fn read<V: Visitor>(body: &[u8], manner: Manner<'_>, scratch: &mut Scratch, visi
     while let Some(rest) = body.get(start..).filter(|rest| !rest.is_empty()) {
         let line_bytes = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
         let end = start + line_bytes;
-        if rest.iter().take(line_bytes).any(|byte| !byte.is_ascii_whitespace()) {
-            document(body.get(..end).unwrap_or(body), start, manner, scratch, visitor)?;
+        if rest
+            .iter()
+            .take(line_bytes)
+            .any(|byte| !byte.is_ascii_whitespace())
+        {
+            document(
+                body.get(..end).unwrap_or(body),
+                start,
+                manner,
+                scratch,
+                visitor,
+            )?;
         }
         start = end + 1;
     }

@@ -1,32 +1,28 @@
 //! Attribute values, however nested, as stored text: a machine with a stack of its own.
-//!
-//! Where a value is expected, an object is an `AnyValue` if it has a member that `AnyValue` has; it then
-//! means its last one. Otherwise it is a bare map and kept as JSON, unless its only member is named
-//! `…Value`: that is a kind of value newer than we are, and means nothing.
 
-use super::cursor::{Quoted, Shape};
+use super::cursor::Shape;
 use super::field::Field;
 use super::reader::Reader;
-use super::scalar::{Scalar, Token};
+use super::scalar::Scalar;
 use super::stop::Outcome;
 use super::strings::Text;
 use crate::text;
 use crate::visit::{Visitor, Warning};
 
 /// A container of the body that is open while a value is rendered.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
-    kind: Kind,
+    pub kind: Kind,
     /// No member or element was read yet.
-    fresh: bool,
+    pub fresh: bool,
     /// Where its text begins.
-    mark: usize,
+    pub mark: usize,
     /// What stands here was already warned about.
-    is_quiet: bool,
+    pub is_quiet: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+pub(super) enum Kind {
     /// An object in a value's place.
     Value(Meaning),
     /// The elements of an array; `is_bare` if no message around it writes the brackets.
@@ -41,7 +37,7 @@ enum Kind {
 
 /// What an object in a value's place turned out to be so far.
 #[derive(Clone, Copy, Debug)]
-enum Meaning {
+pub(super) enum Meaning {
     Unclear,
     AnyValue(Option<Field>),
     Map { is_only_newer: bool },
@@ -59,14 +55,17 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
                 Kind::Elements { is_bare } => self.elements_step(frame, is_bare)?,
                 Kind::Pairs { is_bare } => self.pairs_step(frame, is_bare)?,
                 Kind::Message { closing } => self.message_step(frame, closing)?,
-                Kind::Pair { key_bytes, has_value } => self.pair_step(frame, key_bytes, has_value)?,
+                Kind::Pair {
+                    key_bytes,
+                    has_value,
+                } => self.pair_step(frame, key_bytes, has_value)?,
             }
         }
         Ok(())
     }
 
     /// A value: a scalar is written, a container opened.
-    fn begin(&mut self, is_quiet: bool) -> Outcome<()> {
+    pub fn begin(&mut self, is_quiet: bool) -> Outcome<()> {
         let shape = self.cursor.shape()?;
         if shape == Shape::Object {
             self.cursor.open()?;
@@ -86,7 +85,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
     }
 
     /// A value within another. It is paid for first.
-    fn begin_child(&mut self, is_quiet: bool) -> Outcome<()> {
+    pub fn begin_child(&mut self, is_quiet: bool) -> Outcome<()> {
         self.visitor.spend_nodes(1)?;
         self.begin(is_quiet)
     }
@@ -101,17 +100,22 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         Ok(())
     }
 
-    fn stack(&mut self, kind: Kind, is_quiet: bool) {
+    pub fn stack(&mut self, kind: Kind, is_quiet: bool) {
         let mark = self.scratch.rendered.len();
-        self.scratch.frames.push(Frame { kind, fresh: true, mark, is_quiet });
+        self.scratch.frames.push(Frame {
+            kind,
+            fresh: true,
+            mark,
+            is_quiet,
+        });
     }
 
-    fn resume(&mut self, frame: Frame, kind: Kind) {
+    pub fn resume(&mut self, frame: Frame, kind: Kind) {
         self.scratch.frames.push(Frame { kind, ..frame });
     }
 
     /// Writes an opening bracket; what is nested too deep for one is written as a marker.
-    fn deepen(&mut self, bracket: u8) -> bool {
+    pub fn deepen(&mut self, bracket: u8) -> bool {
         if self.value_depth >= self.value_depth_max {
             self.warn(Warning::ValueTooDeep);
             self.scratch.rendered.extend_from_slice(text::TOO_DEEP);
@@ -122,19 +126,19 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         true
     }
 
-    fn close(&mut self, bracket: u8) {
+    pub fn close(&mut self, bracket: u8) {
         self.value_depth = self.value_depth.saturating_sub(1);
         self.scratch.rendered.push(bracket);
     }
 
-    fn comma(&mut self) {
+    pub fn comma(&mut self) {
         if !matches!(self.scratch.rendered.last(), Some(b'[' | b'{')) {
             self.scratch.rendered.push(b',');
         }
     }
 
     /// Writes a scalar: as JSON if a container is open around it.
-    fn push_here(&mut self, scalar: &Scalar<'a>) {
+    pub fn push_here(&mut self, scalar: &Scalar<'a>) {
         let is_stored_text = self.scratch.frames.is_empty();
         self.push(scalar, is_stored_text);
     }
@@ -166,7 +170,13 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         self.visitor.spend_nodes(1)?;
         self.cursor.open()?;
         self.comma();
-        self.stack(Kind::Pair { key_bytes: 0, has_value: false }, false);
+        self.stack(
+            Kind::Pair {
+                key_bytes: 0,
+                has_value: false,
+            },
+            false,
+        );
         Ok(())
     }
 
@@ -194,11 +204,23 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
             Some(Field::Key) => {
                 let key = self.text_field()?;
                 let key_bytes = self.push_key(mark, key_bytes, &key);
-                self.resume(frame, Kind::Pair { key_bytes, has_value });
+                self.resume(
+                    frame,
+                    Kind::Pair {
+                        key_bytes,
+                        has_value,
+                    },
+                );
             }
             Some(Field::Value) => {
                 self.scratch.rendered.truncate(mark + key_bytes);
-                self.resume(frame, Kind::Pair { key_bytes, has_value: true });
+                self.resume(
+                    frame,
+                    Kind::Pair {
+                        key_bytes,
+                        has_value: true,
+                    },
+                );
                 self.begin(false)?;
             }
             Some(_) => {
@@ -231,165 +253,13 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
             self.push(&Scalar::Empty, false);
         }
     }
-
-    fn value_step(&mut self, mut frame: Frame, meaning: Meaning) -> Outcome<()> {
-        let Some(name) = self.cursor.member(&mut frame.fresh)? else {
-            self.finish_value(&frame, meaning);
-            return Ok(());
-        };
-        let field = self.field_of(name)?;
-        match meaning {
-            _ if is_member(field) => self.any_value_member(frame, meaning, field),
-            Meaning::AnyValue(_) => {
-                self.scratch.frames.push(frame);
-                self.skip()
-            }
-            Meaning::Unclear => {
-                let is_only_newer = name.raw.ends_with(b"Value") || name.raw.ends_with(b"Strindex");
-                if self.deepen(b'{') {
-                    self.map_member(frame, is_only_newer, name)
-                } else {
-                    self.resume(frame, Kind::Value(Meaning::AnyValue(None)));
-                    self.skip()
-                }
-            }
-            Meaning::Map { .. } => self.map_member(frame, false, name),
-        }
-    }
-
-    fn map_member(&mut self, frame: Frame, is_only_newer: bool, name: Quoted<'a>) -> Outcome<()> {
-        let key = self.text(name)?;
-        self.comma();
-        text::push_json_string(&mut self.scratch.rendered, key.bytes(&self.scratch.arena));
-        self.scratch.rendered.push(b':');
-        self.resume(frame, Kind::Value(Meaning::Map { is_only_newer }));
-        self.begin_child(true)
-    }
-
-    fn finish_value(&mut self, frame: &Frame, meaning: Meaning) {
-        match meaning {
-            Meaning::Map { is_only_newer: false } => {
-                self.close(b'}');
-                if !frame.is_quiet {
-                    self.warn(Warning::ValueBare);
-                }
-                return;
-            }
-            Meaning::Map { is_only_newer: true } => self.forget_map(frame),
-            Meaning::AnyValue(Some(_)) => return,
-            Meaning::Unclear | Meaning::AnyValue(None) => {}
-        }
-        if self.scratch.rendered.len() == frame.mark {
-            self.push_here(&Scalar::Empty);
-        }
-    }
-
-    fn forget_map(&mut self, frame: &Frame) {
-        self.scratch.rendered.truncate(frame.mark);
-        self.value_depth = self.value_depth.saturating_sub(1);
-    }
-
-    fn any_value_member(&mut self, frame: Frame, meaning: Meaning, field: Field) -> Outcome<()> {
-        if let Meaning::Map { .. } = meaning {
-            self.forget_map(&frame);
-        }
-        let previous = if let Meaning::AnyValue(previous) = meaning { previous } else { None };
-        let shape = self.cursor.shape()?;
-        if shape == Shape::Null {
-            self.resume(frame, Kind::Value(Meaning::AnyValue(previous)));
-            return self.cursor.word("null");
-        }
-        if previous.is_some_and(|previous| previous != field) {
-            self.warn(Warning::ValueAmbiguous);
-        }
-        if let Some(closing) = closing_of(field) && matches!(shape, Shape::Object | Shape::Array) {
-            return self.container(frame, field, shape, closing, previous == Some(field));
-        }
-        self.scratch.rendered.truncate(frame.mark);
-        self.scalar_member(frame, field, shape)
-    }
-
-    fn scalar_member(&mut self, frame: Frame, field: Field, shape: Shape) -> Outcome<()> {
-        let resumed = Kind::Value(Meaning::AnyValue(Some(field)));
-        let scalar = match shape {
-            Shape::Object if field == Field::IntValue => self.long()?.map(|value| self.long_scalar(value)),
-            Shape::Object | Shape::Array => None,
-            _ => {
-                let token: Token<'a> = self.token(shape)?;
-                Some(self.scalar(field, token))
-            }
-        };
-        let Some(scalar) = scalar else {
-            self.warn(Warning::ValueType);
-            self.resume(frame, resumed);
-            return self.begin(true);
-        };
-        self.push_here(&scalar);
-        self.resume(frame, resumed);
-        Ok(())
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "an unsigned Long beyond int64 is kept as a double")]
-    fn long_scalar(&mut self, value: i128) -> Scalar<'a> {
-        self.warn(Warning::LongObject);
-        i64::try_from(value).map_or_else(
-            |_| {
-                self.warn(Warning::IntAsDouble);
-                Scalar::Double(value as f64)
-            },
-            Scalar::Int,
-        )
-    }
-
-    /// `arrayValue` or `kvlistValue`. One that comes again continues the list.
-    fn container(
-        &mut self,
-        frame: Frame,
-        field: Field,
-        shape: Shape,
-        closing: u8,
-        continues: bool,
-    ) -> Outcome<()> {
-        let out = &mut self.scratch.rendered;
-        if continues && out.last() == Some(&closing) {
-            out.pop();
-            self.value_depth += 1;
-        } else {
-            out.truncate(frame.mark);
-            if !self.deepen(if closing == b']' { b'[' } else { b'{' }) {
-                self.resume(frame, Kind::Value(Meaning::AnyValue(Some(field))));
-                return self.skip();
-            }
-        }
-        self.resume(frame, Kind::Value(Meaning::AnyValue(Some(field))));
-        self.cursor.open()?;
-        if shape == Shape::Array {
-            self.warn(Warning::ValueBare);
-            self.stack(elements(closing, true), false);
-        } else {
-            self.stack(Kind::Message { closing }, false);
-        }
-        Ok(())
-    }
 }
 
 /// The list in a container that closes so.
-fn elements(closing: u8, is_bare: bool) -> Kind {
-    if closing == b']' { Kind::Elements { is_bare } } else { Kind::Pairs { is_bare } }
-}
-
-fn closing_of(field: Field) -> Option<u8> {
-    match field {
-        Field::ArrayValue => Some(b']'),
-        Field::KvlistValue => Some(b'}'),
-        _ => None,
+pub(super) fn elements(closing: u8, is_bare: bool) -> Kind {
+    if closing == b']' {
+        Kind::Elements { is_bare }
+    } else {
+        Kind::Pairs { is_bare }
     }
-}
-
-fn is_member(field: Field) -> bool {
-    closing_of(field).is_some()
-        || matches!(
-            field,
-            Field::StringValue | Field::BoolValue | Field::IntValue | Field::DoubleValue | Field::BytesValue
-        )
 }

@@ -26,7 +26,10 @@ pub(super) fn literal(bytes: &[u8]) -> Option<&[u8]> {
 #[inline]
 fn digits_at(bytes: &[u8], at: usize) -> usize {
     let digits = bytes.get(at..).unwrap_or_default();
-    digits.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(digits.len())
+    digits
+        .iter()
+        .position(|byte| !byte.is_ascii_digit())
+        .unwrap_or(digits.len())
 }
 
 /// A text that is a number.
@@ -40,10 +43,16 @@ pub(super) struct Spelled<'a> {
 /// The number that a text spells; also `+1`, `007`, `.5`, `5.` and surrounding blanks.
 pub(super) fn spelled(text: &[u8]) -> Option<Spelled<'_>> {
     if literal(text) == Some(text) {
-        return Some(Spelled { literal: text, is_json: true });
+        return Some(Spelled {
+            literal: text,
+            is_json: true,
+        });
     }
     let trimmed = text.trim_ascii();
-    is_number(trimmed).then_some(Spelled { literal: trimmed, is_json: false })
+    is_number(trimmed).then_some(Spelled {
+        literal: trimmed,
+        is_json: false,
+    })
 }
 
 fn is_number(text: &[u8]) -> bool {
@@ -56,7 +65,10 @@ fn is_number(text: &[u8]) -> bool {
         let (_, digits) = split_sign(exponent);
         !digits.is_empty() && are_digits(digits)
     });
-    integer.len() + fraction.len() > 0 && are_digits(integer) && are_digits(fraction) && exponent_is_number
+    integer.len() + fraction.len() > 0
+        && are_digits(integer)
+        && are_digits(fraction)
+        && exponent_is_number
 }
 
 fn split_sign(text: &[u8]) -> (bool, &[u8]) {
@@ -127,14 +139,18 @@ pub(super) fn whole(literal: &[u8]) -> Whole {
 fn exponent_of(text: &[u8]) -> i64 {
     let (negative, digits) = split_sign(text);
     let magnitude = digits.iter().fold(0i64, |sum, digit| {
-        sum.saturating_mul(10).saturating_add(i64::from(digit - b'0'))
+        sum.saturating_mul(10)
+            .saturating_add(i64::from(digit - b'0'))
     });
     if negative { -magnitude } else { magnitude }
 }
 
 /// The nearest double; infinite beyond the range.
 pub(super) fn double(literal: &[u8]) -> f64 {
-    std::str::from_utf8(literal).ok().and_then(|text| text.parse().ok()).unwrap_or(f64::NAN)
+    std::str::from_utf8(literal)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(f64::NAN)
 }
 
 /// Digits longer than this may not fit 64 bits.
@@ -228,20 +244,38 @@ mod tests {
             (".5", None),
             ("", None),
         ] {
-            assert_eq!(literal(bytes.as_bytes()), found.map(str::as_bytes), "{bytes}");
+            assert_eq!(
+                literal(bytes.as_bytes()),
+                found.map(str::as_bytes),
+                "{bytes}"
+            );
         }
     }
 
     #[test]
     fn a_text_may_spell_a_number_in_other_ways() {
-        for (text, is_json) in [("1e3", true), ("-5", true), ("+1", false), ("007", false), (" 5 ", false)] {
+        for (text, is_json) in [
+            ("1e3", true),
+            ("-5", true),
+            ("+1", false),
+            ("007", false),
+            (" 5 ", false),
+        ] {
             let spelled = spelled(text.as_bytes()).unwrap();
 
             assert_eq!(spelled.is_json, is_json, "{text}");
         }
-        assert_eq!(spelled(b".5").map(|spelled| double(spelled.literal)), Some(0.5));
-        assert_eq!(spelled(b"5.").map(|spelled| double(spelled.literal)), Some(5.0));
-        for text in ["", " ", ".", "-", "e5", "1e", "0x10", "1 2", "1_000", "NaN", "--1", "1.2.3"] {
+        assert_eq!(
+            spelled(b".5").map(|spelled| double(spelled.literal)),
+            Some(0.5)
+        );
+        assert_eq!(
+            spelled(b"5.").map(|spelled| double(spelled.literal)),
+            Some(5.0)
+        );
+        for text in [
+            "", " ", ".", "-", "e5", "1e", "0x10", "1 2", "1_000", "NaN", "--1", "1.2.3",
+        ] {
             assert_eq!(spelled(text.as_bytes()), None, "{text}");
         }
     }

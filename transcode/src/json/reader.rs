@@ -1,10 +1,10 @@
 //! What reads: a cursor, the buffers, the listener; and how it reads names, texts and what to skip.
 
-use super::{Manner, Scratch};
 use super::cursor::{Cursor, Quoted, Shape};
 use super::field::Field;
 use super::stop::Outcome;
 use super::strings::{self, Text};
+use super::{Manner, Scratch};
 use super::{number, skip};
 use crate::visit::{Visitor, Warning};
 
@@ -21,7 +21,12 @@ pub(super) struct Reader<'a, 's, V> {
 }
 
 impl<'a, 's, V: Visitor> Reader<'a, 's, V> {
-    pub fn new(cursor: Cursor<'a>, manner: Manner<'_>, scratch: &'s mut Scratch, visitor: &'s mut V) -> Self {
+    pub fn new(
+        cursor: Cursor<'a>,
+        manner: Manner<'_>,
+        scratch: &'s mut Scratch,
+        visitor: &'s mut V,
+    ) -> Self {
         Self {
             cursor,
             scratch,
@@ -51,7 +56,11 @@ impl<'a, 's, V: Visitor> Reader<'a, 's, V> {
     pub fn field_of(&mut self, name: Quoted<'a>) -> Outcome<Field> {
         if !name.escaped {
             let field = Field::of(name.raw);
-            return Ok(if field == Field::Unknown { self.snake_case(name.raw) } else { field });
+            return Ok(if field == Field::Unknown {
+                self.snake_case(name.raw)
+            } else {
+                field
+            });
         }
         let mark = self.scratch.arena.len();
         let name = self.text(name)?;
@@ -72,7 +81,11 @@ impl<'a, 's, V: Visitor> Reader<'a, 's, V> {
     /// What a string says, its escapes undone.
     #[inline]
     pub fn text(&mut self, quoted: Quoted<'a>) -> Outcome<Text<'a>> {
-        if quoted.escaped { self.unescaped(quoted.raw) } else { Ok(Text::Body(quoted.raw)) }
+        if quoted.escaped {
+            self.unescaped(quoted.raw)
+        } else {
+            Ok(Text::Body(quoted.raw))
+        }
     }
 
     fn unescaped(&mut self, raw: &[u8]) -> Outcome<Text<'a>> {

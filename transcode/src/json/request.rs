@@ -2,7 +2,7 @@
 //!
 //! Resource and scope are told before their spans. In the usual order that is one pass. Spans that come
 //! first are passed over, and read in a second pass over the same element. One that comes *again* after
-//! its spans were told stops the reading ([`Stop::Late`]); it begins anew with two passes for each.
+//! its spans were told stops the reading ([`Stop::late`]); it begins anew with two passes for each.
 
 use super::cursor::Shape;
 use super::field::Field;
@@ -34,12 +34,22 @@ enum Pass {
     OldContent,
 }
 
+/// How much of the story of an element was told.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd)]
+enum Told {
+    #[default]
+    Nothing,
+    /// Its resource or scope, perhaps in part.
+    Owner,
+    /// All but what it holds.
+    Ready,
+}
+
 /// What is known of an element of an envelope's list.
 #[derive(Default)]
 struct Seen<'a> {
     schema_url: Text<'a>,
-    owner: bool,
-    ready: bool,
+    told: Told,
     postponed: bool,
     old_content: bool,
     content_count: u32,
@@ -84,7 +94,9 @@ impl<'a> Envelope<'a> for ResourceSpans {
         while let Some(field) = reader.field(&mut fresh)? {
             match field {
                 Field::Attributes => reader.attributes(Owner::Resource)?,
-                Field::DroppedAttributesCount | Field::EntityRefs | Field::SchemaUrl => reader.skip()?,
+                Field::DroppedAttributesCount | Field::EntityRefs | Field::SchemaUrl => {
+                    reader.skip()?;
+                }
                 _ => reader.unknown()?,
             }
         }
@@ -100,7 +112,9 @@ impl<'a> Envelope<'a> for ResourceSpans {
     }
 
     fn end<V: Visitor>(reader: &mut Reader<'a, '_, V>, schema_url: &Text<'a>) {
-        reader.visitor.resource_end(schema_url.bytes(&reader.scratch.arena));
+        reader
+            .visitor
+            .resource_end(schema_url.bytes(&reader.scratch.arena));
     }
 }
 
@@ -143,7 +157,9 @@ impl<'a> Envelope<'a> for ScopeSpans<'a> {
 
     fn ready<V: Visitor>(&self, reader: &mut Reader<'a, '_, V>) {
         let arena = &reader.scratch.arena;
-        reader.visitor.scope_ready(self.name.bytes(arena), self.version.bytes(arena));
+        reader
+            .visitor
+            .scope_ready(self.name.bytes(arena), self.version.bytes(arena));
     }
 
     fn content<V: Visitor>(reader: &mut Reader<'a, '_, V>) -> Outcome<u32> {
@@ -160,7 +176,9 @@ impl<'a> Envelope<'a> for ScopeSpans<'a> {
     }
 
     fn end<V: Visitor>(reader: &mut Reader<'a, '_, V>, schema_url: &Text<'a>) {
-        reader.visitor.scope_end(schema_url.bytes(&reader.scratch.arena));
+        reader
+            .visitor
+            .scope_end(schema_url.bytes(&reader.scratch.arena));
     }
 }
 
@@ -184,7 +202,11 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
     }
 
     /// Every element of a list of envelopes; tells how many there were.
-    fn envelopes(&mut self, field: &'static str, read: fn(&mut Self) -> Outcome<()>) -> Outcome<u32> {
+    fn envelopes(
+        &mut self,
+        field: &'static str,
+        read: fn(&mut Self) -> Outcome<()>,
+    ) -> Outcome<u32> {
         if !self.list_opens(field)? {
             return Ok(0);
         }
@@ -239,13 +261,18 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
     }
 
     fn ready<E: Envelope<'a>>(&mut self, envelope: &E, seen: &mut Seen<'a>) {
-        if !seen.ready {
-            seen.ready = true;
+        if seen.told < Told::Ready {
+            seen.told = Told::Ready;
             envelope.ready(self);
         }
     }
 
-    fn pass<E: Envelope<'a>>(&mut self, pass: Pass, envelope: &mut E, seen: &mut Seen<'a>) -> Outcome<()> {
+    fn pass<E: Envelope<'a>>(
+        &mut self,
+        pass: Pass,
+        envelope: &mut E,
+        seen: &mut Seen<'a>,
+    ) -> Outcome<()> {
         self.open_envelope(b'{', E::PATH, "an object")?;
         let mut fresh = true;
         while let Some(field) = self.field(&mut fresh)? {
@@ -272,7 +299,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         match role {
             Role::Owner => self.owner(field, envelope, seen),
             Role::SchemaUrl => self.text_field().map(|url| seen.schema_url = url),
-            Role::Content if seen.owner && !self.is_careful => {
+            Role::Content if seen.told >= Told::Owner && !self.is_careful => {
                 self.ready(envelope, seen);
                 E::content(self).map(|count| seen.content_count += count)
             }
@@ -289,17 +316,22 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         }
     }
 
-    fn owner<E: Envelope<'a>>(&mut self, field: Field, envelope: &mut E, seen: &mut Seen<'a>) -> Outcome<()> {
+    fn owner<E: Envelope<'a>>(
+        &mut self,
+        field: Field,
+        envelope: &mut E,
+        seen: &mut Seen<'a>,
+    ) -> Outcome<()> {
         if self.cursor.null()? {
             return Ok(());
         }
-        if seen.ready {
-            return Err(Box::new(Stop::Late));
+        if seen.told == Told::Ready {
+            return Err(Stop::late());
         }
         if field == Field::InstrumentationLibrary {
             self.warn(Warning::InstrumentationLibrary);
         }
-        seen.owner = true;
+        seen.told = Told::Owner;
         envelope.owner(self)
     }
 }
@@ -311,5 +343,8 @@ fn other_signal(field: Field) -> Refusal {
         Field::ResourceMetrics => ("resource_metrics", "metrics"),
         _ => ("resource_profiles", "profiles"),
     };
-    Refusal::malformed(name, format!("a request of {path}; expected resourceSpans: this endpoint takes traces only"))
+    Refusal::malformed(
+        name,
+        format!("a request of {path}; expected resourceSpans: this endpoint takes traces only"),
+    )
 }

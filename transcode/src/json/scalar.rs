@@ -53,7 +53,9 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
             (Field::BytesValue, Token::Text(text)) => self.bytes(text),
             (Field::BoolValue, Token::Bool(value)) => Scalar::Bool(value),
             (Field::IntValue, Token::Number(literal)) => self.int(literal, Text::Body(literal)),
-            (Field::DoubleValue, Token::Number(literal)) => self.double(literal, Text::Body(literal)),
+            (Field::DoubleValue, Token::Number(literal)) => {
+                self.double(literal, Text::Body(literal))
+            }
             (Field::IntValue | Field::DoubleValue, Token::Text(text)) => {
                 let arena = std::mem::take(&mut self.scratch.arena);
                 let scalar = self.number_in_text(member, text.bytes(&arena), text.clone());
@@ -63,7 +65,11 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
             (_, token) => {
                 self.warn(Warning::ValueType);
                 let is_bool = member == Field::BoolValue;
-                let word = if is_bool { self.word_for_bool(&token) } else { None };
+                let word = if is_bool {
+                    self.word_for_bool(&token)
+                } else {
+                    None
+                };
                 word.map_or_else(|| self.bare(token), Scalar::Bool)
             }
         }
@@ -76,9 +82,8 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
             Token::Text(text) => Scalar::Text(text),
             Token::Bool(value) => Scalar::Bool(value),
             Token::Number(literal) => match number::whole(literal) {
-                Whole::Exact(value) if is_int_literal(literal) => {
-                    i64::try_from(value).map_or_else(|_| self.double(literal, Text::Body(literal)), Scalar::Int)
-                }
+                Whole::Exact(value) if is_int_literal(literal) => i64::try_from(value)
+                    .map_or_else(|_| self.double(literal, Text::Body(literal)), Scalar::Int),
                 _ => self.double(literal, Text::Body(literal)),
             },
         }
@@ -110,19 +115,25 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         match self.spelled(bytes) {
             Some(literal) if is_int => self.int(literal, text),
             Some(literal) => self.double(literal, text),
-            None => match non_finite(bytes).filter(|_| !is_int) {
-                Some((value, is_proto_json)) => {
-                    if !is_proto_json {
-                        self.warn(Warning::NumberSpelling);
-                    }
-                    Scalar::Double(value)
-                }
-                None => {
-                    self.warn(Warning::ValueType);
-                    Scalar::Text(text)
-                }
-            },
+            None if is_int => self.of_another_type(text),
+            None => self.non_finite(bytes, text),
         }
+    }
+
+    fn of_another_type(&mut self, text: Text<'a>) -> Scalar<'a> {
+        self.warn(Warning::ValueType);
+        Scalar::Text(text)
+    }
+
+    /// A double without digits.
+    fn non_finite(&mut self, bytes: &[u8], text: Text<'a>) -> Scalar<'a> {
+        let Some((value, is_proto_json)) = non_finite(bytes) else {
+            return self.of_another_type(text);
+        };
+        if !is_proto_json {
+            self.warn(Warning::NumberSpelling);
+        }
+        Scalar::Double(value)
     }
 
     /// Base64 of any kind as standard base64; other text as it is, with a warning.
@@ -145,7 +156,11 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
             Token::Text(text) => text.bytes(&self.scratch.arena),
             _ => return None,
         };
-        let is_any_of = |words: [&str; 2]| words.iter().any(|known| word.eq_ignore_ascii_case(known.as_bytes()));
+        let is_any_of = |words: [&str; 2]| {
+            words
+                .iter()
+                .any(|known| word.eq_ignore_ascii_case(known.as_bytes()))
+        };
         match (is_any_of(["1", "true"]), is_any_of(["0", "false"])) {
             (true, _) => Some(true),
             (_, true) => Some(false),
@@ -171,7 +186,10 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
 
 /// Whether a bare number was meant as an integer.
 fn is_int_literal(literal: &[u8]) -> bool {
-    literal != b"-0" && literal.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-')
+    literal != b"-0"
+        && literal
+            .iter()
+            .all(|byte| byte.is_ascii_digit() || *byte == b'-')
 }
 
 /// The doubles without digits, and whether `ProtoJSON` spells them so.
@@ -188,6 +206,9 @@ fn non_finite(text: &[u8]) -> Option<(f64, bool)> {
         ("-∞", f64::NEG_INFINITY),
         ("-NaN", f64::NAN),
     ];
-    let known = NAMES.iter().zip(0..).find(|((name, _), _)| text.eq_ignore_ascii_case(name.as_bytes()));
+    let known = NAMES
+        .iter()
+        .zip(0..)
+        .find(|((name, _), _)| text.eq_ignore_ascii_case(name.as_bytes()));
     known.map(|((name, value), place)| (*value, place < 3 && text == name.as_bytes()))
 }

@@ -47,7 +47,11 @@ fn scalar(cursor: &mut Cursor<'_>, shape: Shape) -> Outcome<()> {
     match shape {
         Shape::String => {
             let string = cursor.string()?;
-            if string.escaped { check(cursor, string.raw) } else { Ok(()) }
+            if string.escaped {
+                check(cursor, string.raw)
+            } else {
+                Ok(())
+            }
         }
         Shape::Number => cursor.number().map(|_| ()),
         Shape::True => cursor.word("true"),

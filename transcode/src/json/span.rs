@@ -123,13 +123,18 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
                 _ => self.skip()?,
             }
         }
-        self.visitor.event_end(time, name.bytes(&self.scratch.arena));
+        self.visitor
+            .event_end(time, name.bytes(&self.scratch.arena));
         Ok(())
     }
 
     fn link(&mut self) -> Outcome<()> {
         self.visitor.link_begin();
-        let Span { mut trace_id, mut span_id, .. } = Span::default();
+        let Span {
+            mut trace_id,
+            mut span_id,
+            ..
+        } = Span::default();
         let mut trace_state = Text::default();
         let mut fresh = true;
         while let Some(field) = self.field(&mut fresh)? {
@@ -142,7 +147,8 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
             }
         }
         let ids = trace_id.ok().zip(span_id.ok());
-        self.visitor.link_end(ids, trace_state.bytes(&self.scratch.arena));
+        self.visitor
+            .link_end(ids, trace_state.bytes(&self.scratch.arena));
         Ok(())
     }
 
@@ -168,7 +174,10 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
             return Ok(None);
         };
         let warn = &mut |warning| self.visitor.warn(warning);
-        Ok(identity::parent_from_text(text.bytes(&self.scratch.arena), warn))
+        Ok(identity::parent_from_text(
+            text.bytes(&self.scratch.arena),
+            warn,
+        ))
     }
 
     /// The text of an id, empty for null; `None` for what is no text.

@@ -37,7 +37,9 @@ pub(super) struct BadEscape;
 pub(super) fn unescape(raw: &[u8], out: &mut Vec<u8>) -> Result<bool, BadEscape> {
     let mut has_lone_surrogate = false;
     let mut rest = raw;
-    while let Some((plain, escape)) = memchr::memchr(b'\\', rest).and_then(|at| rest.split_at_checked(at)) {
+    while let Some((plain, escape)) =
+        memchr::memchr(b'\\', rest).and_then(|at| rest.split_at_checked(at))
+    {
         out.extend_from_slice(plain);
         let (character, after) = escaped(escape)?;
         has_lone_surrogate |= character.is_none();
@@ -52,7 +54,9 @@ pub(super) fn unescape(raw: &[u8], out: &mut Vec<u8>) -> Result<bool, BadEscape>
 /// Whether every escape of `raw` is one that JSON knows.
 pub(super) fn check_escapes(raw: &[u8]) -> Result<(), BadEscape> {
     let mut rest = raw;
-    while let Some((_, escape)) = memchr::memchr(b'\\', rest).and_then(|at| rest.split_at_checked(at)) {
+    while let Some((_, escape)) =
+        memchr::memchr(b'\\', rest).and_then(|at| rest.split_at_checked(at))
+    {
         (_, rest) = escaped(escape)?;
     }
     Ok(())
@@ -116,7 +120,8 @@ mod tests {
 
     #[test]
     fn every_escape_stands_for_its_character() {
-        let (text, has_lone_surrogate) = read(r#"a\"\\\/\b\f\n\r\t\u0000\u00e9\u20AC\ud83d\ude00z"#).unwrap();
+        let (text, has_lone_surrogate) =
+            read(r#"a\"\\\/\b\f\n\r\t\u0000\u00e9\u20AC\ud83d\ude00z"#).unwrap();
 
         assert_eq!(text, "a\"\\/\u{8}\u{c}\n\r\t\0é€😀z");
         assert!(!has_lone_surrogate);
@@ -139,8 +144,22 @@ mod tests {
 
     #[test]
     fn what_json_does_not_know_is_no_escape() {
-        for raw in [r"\x41", r"\", r"\u12", r"\u12g4", r"\'", r"\U0041", r"\ud83d\u12", r"\u+123", r"\0"] {
-            assert_eq!(unescape(raw.as_bytes(), &mut Vec::new()), Err(BadEscape), "{raw}");
+        for raw in [
+            r"\x41",
+            r"\",
+            r"\u12",
+            r"\u12g4",
+            r"\'",
+            r"\U0041",
+            r"\ud83d\u12",
+            r"\u+123",
+            r"\0",
+        ] {
+            assert_eq!(
+                unescape(raw.as_bytes(), &mut Vec::new()),
+                Err(BadEscape),
+                "{raw}"
+            );
             assert_eq!(check_escapes(raw.as_bytes()), Err(BadEscape), "{raw}");
         }
     }

@@ -1,5 +1,12 @@
 //! A listener that writes down what a JSON decoder tells it, and the bodies that tests send.
 #![allow(dead_code, reason = "each test file uses its part")]
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a panic in a test is the point"
+)]
+
+use std::fmt::Write as _;
 
 use _transcode::json::{Scratch, decode};
 use _transcode::limits::Limits;
@@ -25,16 +32,33 @@ impl Story {
     }
 
     pub fn text(&self) -> String {
-        self.lines.join("\n")
+        self.lines.join("⏎")
+    }
+
+    pub fn warning_keys(&self) -> String {
+        let keys: Vec<_> = self.warnings.iter().map(|warning| warning.key()).collect();
+        keys.join(" ")
     }
 }
 
+/// As text, its control characters as their pictures.
 fn lossy(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    let picture = |letter: char| match u32::from(letter) {
+        control @ 0..0x20 => char::from_u32(0x2400 + control).unwrap_or(letter),
+        _ => letter,
+    };
+    String::from_utf8_lossy(bytes)
+        .chars()
+        .map(picture)
+        .collect()
 }
 
 fn hex(id: &[u8]) -> String {
-    id.iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut out = String::new();
+    for byte in id {
+        let _ = write!(out, "{byte:02x}");
+    }
+    out
 }
 
 impl Visitor for Story {
@@ -45,12 +69,18 @@ impl Visitor for Story {
         self.unknown += 1;
     }
     fn restart(&mut self) {
-        *self = Self { restarts: self.restarts + 1, nodes_max: self.nodes_max, ..Self::default() };
+        *self = Self {
+            restarts: self.restarts + 1,
+            nodes_max: self.nodes_max,
+            ..Self::default()
+        };
     }
     fn spend_nodes(&mut self, count: u32) -> Result<(), Refusal> {
         self.nodes += count;
         match self.nodes_max {
-            Some(nodes_max) if self.nodes > nodes_max => Err(Refusal::too_large("attributes", "too many nodes")),
+            Some(nodes_max) if self.nodes > nodes_max => {
+                Err(Refusal::too_large("attributes", "too many nodes"))
+            }
             _ => Ok(()),
         }
     }
@@ -83,7 +113,9 @@ impl Visitor for Story {
         Ok(())
     }
     fn span_end(&mut self, span: &Span<'_>) {
-        let ids = span.trace_id.and_then(|trace_id| span.span_id.map(|span_id| (trace_id, span_id)));
+        let ids = span
+            .trace_id
+            .and_then(|trace_id| span.span_id.map(|span_id| (trace_id, span_id)));
         let ids = match ids {
             Ok((trace_id, span_id)) => {
                 self.stored += 1;
@@ -121,7 +153,11 @@ impl Visitor for Story {
     }
     fn link_end(&mut self, ids: Option<([u8; 16], [u8; 8])>, trace_state: &[u8]) {
         let ids = ids.map(|(trace_id, span_id)| format!("{}/{}", hex(&trace_id), hex(&span_id)));
-        self.tell(format!("}}link {} {}", ids.unwrap_or_default(), lossy(trace_state)));
+        self.tell(format!(
+            "}}link {} {}",
+            ids.unwrap_or_default(),
+            lossy(trace_state)
+        ));
     }
 }
 
@@ -130,9 +166,19 @@ pub fn told(body: impl AsRef<[u8]>) -> Result<Story, Refusal> {
     told_within(body, &Limits::default(), false)
 }
 
-pub fn told_within(body: impl AsRef<[u8]>, limits: &Limits, ndjson: bool) -> Result<Story, Refusal> {
+pub fn told_within(
+    body: impl AsRef<[u8]>,
+    limits: &Limits,
+    ndjson: bool,
+) -> Result<Story, Refusal> {
     let mut story = Story::default();
-    decode(body.as_ref(), limits, ndjson, &mut Scratch::default(), &mut story)?;
+    decode(
+        body.as_ref(),
+        limits,
+        ndjson,
+        &mut Scratch::default(),
+        &mut story,
+    )?;
     Ok(story)
 }
 
@@ -155,4 +201,25 @@ pub fn span_with(members: &str) -> String {
 /// A request of one sound span with the attribute `k` of this value.
 pub fn attribute_with(value: &str) -> String {
     span_with(&format!(r#""attributes":[{{"key":"k","value":{value}}}]"#))
+}
+
+/// The story of a body that must not be refused.
+#[track_caller]
+pub fn story_of(body: &str) -> Story {
+    told(body).unwrap_or_else(|refusal| panic!("{body}: {refusal}"))
+}
+
+/// Why a body is refused.
+pub fn refused(body: impl AsRef<[u8]>) -> Refusal {
+    told(body).unwrap_err()
+}
+
+/// The rows of a table of four columns, set apart by ` | `.
+pub fn cells(table: &str) -> impl Iterator<Item = [String; 4]> {
+    table.lines().filter(|row| !row.is_empty()).map(|row| {
+        let row = format!("{row} ");
+        let cells: Vec<_> = row.split(" | ").collect();
+        let cell = |place: usize| cells.get(place).copied().unwrap_or_default();
+        [cell(0).trim(), cell(1), cell(2), cell(3).trim()].map(str::to_owned)
+    })
 }
