@@ -7,9 +7,11 @@
 //! * [`limits`] every ceiling, [`refusal`] every no, [`visit`] the words a decoder speaks
 //! * [`text`] values as stored text, [`identity`] ids, [`base64`]: what both decoders share
 //! * [`wire`] protobuf's bytes, [`otlp`] the request in them
+//! * [`json`] the decoder of `application/json` bodies
 
 pub mod base64;
 pub mod identity;
+pub mod json;
 pub mod limits;
 pub mod otlp;
 pub mod refusal;
