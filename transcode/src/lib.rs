@@ -12,6 +12,7 @@
 //! * [`rows`] listens to a decoder and fills the [`columns`]; [`tally`] counts what happened
 //! * [`schema`] names the columns, [`put`] writes them, [`block`] puts them together, [`compress`] shrinks them
 //! * [`frame`] one record, [`answers`] what it answers for, [`scan`] a segment of them
+//! * [`rewrite`] a segment anew: blocks read back by [`native`], put together by [`merge`]
 
 pub mod answers;
 pub mod base64;
@@ -24,6 +25,8 @@ pub mod group;
 pub mod identity;
 pub mod json;
 pub mod limits;
+pub mod merge;
+pub mod native;
 pub mod otlp;
 pub mod outcome;
 pub mod policy;
