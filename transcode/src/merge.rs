@@ -125,7 +125,9 @@ impl Grown {
             }
             Self::Lists(ends, fields) => {
                 put::ends(out, ends);
-                fields.iter().for_each(|field| field.write(out));
+                for field in fields {
+                    field.write(out);
+                }
             }
         }
     }
@@ -148,13 +150,12 @@ fn append_texts(
         let slot = known
             .get_mut(*id as usize)
             .ok_or("dictionary has no text for an index")?;
-        let merged = match *slot {
-            Some(merged) => merged,
-            None => {
-                let text = texts.get(*id as usize).copied().unwrap_or_default();
-                let text = std::str::from_utf8(text).map_err(|_| "text is not UTF-8")?;
-                *slot.insert(dictionary.id_of_text(text))
-            }
+        let merged = if let Some(merged) = *slot {
+            merged
+        } else {
+            let text = texts.get(*id as usize).copied().unwrap_or_default();
+            let text = std::str::from_utf8(text).map_err(|_| "text is not UTF-8")?;
+            *slot.insert(dictionary.id_of_text(text))
         };
         out.push(merged);
     }
