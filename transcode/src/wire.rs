@@ -296,12 +296,14 @@ impl<'a> Cursor<'a> {
     #[inline]
     #[must_use]
     pub fn short(&mut self, wanted: u32) -> Option<&'a [u8]> {
-        let [tag, length @ 0..0x80, rest @ ..] = self.rest else {
-            return None;
-        };
-        let (field, rest) = rest.split_at_checked(usize::from(*length))?;
-        self.rest = rest;
-        (u32::from(*tag) == wanted).then_some(field)
+        match self.rest {
+            [tag, length @ 0..0x80, rest @ ..] if u32::from(*tag) == wanted => {
+                let (field, rest) = rest.split_at_checked(usize::from(*length))?;
+                self.rest = rest;
+                Some(field)
+            }
+            _ => None,
+        }
     }
 
     /// Whether the message has been read to its end.

@@ -15,11 +15,17 @@ use crate::wire::{Cursor, Flaw};
 enum Value<'a> {
     Empty,
     Text(&'a [u8]),
+    Bytes(&'a [u8]),
+    Number(Number),
+    Many(Pieces<'a>),
+}
+
+/// A value of fixed size.
+#[derive(Clone, Copy)]
+enum Number {
     Bool(bool),
     Int(i64),
     Double(f64),
-    Bytes(&'a [u8]),
-    Many(Pieces<'a>),
 }
 
 /// An array or key-value list, in however many pieces it was sent.
@@ -119,9 +125,11 @@ impl<'a> Merge<'a> {
         while let Some(tag) = fields.tag()? {
             self.value = match tag {
                 any_value::STRING_VALUE => Value::Text(fields.bytes()?),
-                any_value::BOOL_VALUE => Value::Bool(fields.varint()? != 0),
-                any_value::INT_VALUE => Value::Int(fields.int64()?),
-                any_value::DOUBLE_VALUE => Value::Double(f64::from_bits(fields.fixed64()?)),
+                any_value::BOOL_VALUE => Value::Number(Number::Bool(fields.varint()? != 0)),
+                any_value::INT_VALUE => Value::Number(Number::Int(fields.int64()?)),
+                any_value::DOUBLE_VALUE => {
+                    Value::Number(Number::Double(f64::from_bits(fields.fixed64()?)))
+                }
                 any_value::ARRAY_VALUE | any_value::KVLIST_VALUE => {
                     fields.bytes()?;
                     self.piece(tag)
@@ -157,20 +165,34 @@ impl<'a> Merge<'a> {
     }
 }
 
-/// Key and value of a `KeyValue` message as nearly all are: a short key, one short scalar, nothing else.
+/// Key and `AnyValue` of a `KeyValue` message as nearly all are: both short, and nothing else.
 #[inline]
-fn read_plain(message: &[u8]) -> Option<(&[u8], Value<'_>)> {
-    let mut pair = Cursor::new(message, &key_value::MESSAGE);
-    let key = pair.short(key_value::KEY)?;
-    let mut fields = Cursor::new(pair.short(key_value::VALUE)?, &any_value::MESSAGE);
-    let value = match fields.tag().ok()?? {
-        any_value::STRING_VALUE => Value::Text(fields.bytes().ok()?),
-        any_value::INT_VALUE => Value::Int(fields.int64().ok()?),
-        any_value::BOOL_VALUE => Value::Bool(fields.varint().ok()? != 0),
-        any_value::DOUBLE_VALUE => Value::Double(f64::from_bits(fields.fixed64().ok()?)),
+fn read_pair(message: &[u8]) -> Option<(&[u8], Cursor<'_>)> {
+    let mut fields = Cursor::new(message, &key_value::MESSAGE);
+    let key = fields.short(key_value::KEY)?;
+    let value = fields.short(key_value::VALUE)?;
+    fields
+        .is_at_end()
+        .then_some((key, Cursor::new(value, &any_value::MESSAGE)))
+}
+
+/// The text of an `AnyValue` that holds a short one, and nothing else.
+#[inline]
+fn read_text(mut fields: Cursor<'_>) -> Option<&[u8]> {
+    let text = fields.short(any_value::STRING_VALUE)?;
+    fields.is_at_end().then_some(text)
+}
+
+/// The number of an `AnyValue` that holds one, and nothing else.
+#[inline]
+fn read_number(mut fields: Cursor<'_>) -> Option<Number> {
+    let number = match fields.tag().ok()?? {
+        any_value::INT_VALUE => Number::Int(fields.int64().ok()?),
+        any_value::BOOL_VALUE => Number::Bool(fields.varint().ok()? != 0),
+        any_value::DOUBLE_VALUE => Number::Double(f64::from_bits(fields.fixed64().ok()?)),
         _ => return None,
     };
-    (pair.is_at_end() && fields.is_at_end()).then_some((key, value))
+    fields.is_at_end().then_some(number)
 }
 
 /// Key and value of any `KeyValue` message.
@@ -196,39 +218,42 @@ fn read_any_value(message: &[u8]) -> Result<Value<'_>, Flaw> {
 impl<'a, V: Visitor> Decoder<'a, '_, V> {
     #[inline]
     pub(super) fn attribute(&mut self, owner: Owner, message: &'a [u8]) -> Result<(), Stop> {
-        match read_plain(message) {
-            Some((key, Value::Text(text))) => Ok(self.visitor.attribute(owner, key, text)?),
-            Some((key, value)) => self.written_attribute(owner, key, value),
-            None => self.any_attribute(owner, message),
+        if let Some((key, value)) = read_pair(message) {
+            if let Some(text) = read_text(value) {
+                return Ok(self.visitor.attribute(owner, key, text)?);
+            }
+            if let Some(number) = read_number(value) {
+                return self.number_attribute(owner, key, number);
+            }
         }
+        self.any_attribute(owner, message)
+    }
+
+    #[inline(never)]
+    fn number_attribute(&mut self, owner: Owner, key: &[u8], number: Number) -> Result<(), Stop> {
+        let mut digits = itoa::Buffer::new();
+        let text = match number {
+            Number::Bool(value) => text::of_bool(value),
+            Number::Int(value) => digits.format(value).as_bytes(),
+            Number::Double(value) => {
+                self.writer.text.clear();
+                text::push_double(&mut self.writer.text, value);
+                &self.writer.text
+            }
+        };
+        Ok(self.visitor.attribute(owner, key, text)?)
     }
 
     #[inline(never)]
     fn any_attribute(&mut self, owner: Owner, message: &'a [u8]) -> Result<(), Stop> {
         let (key, value) = read_key_value(message)?;
-        self.written_attribute(owner, key, value)
-    }
-
-    #[inline(never)]
-    fn written_attribute(
-        &mut self,
-        owner: Owner,
-        key: &[u8],
-        value: Value<'a>,
-    ) -> Result<(), Stop> {
         let writer = &mut self.writer;
-        writer.text.clear();
-        let mut digits = itoa::Buffer::new();
         let text = match value {
             Value::Empty => b"",
             Value::Text(text) => text,
-            Value::Bool(value) => text::of_bool(value),
-            Value::Int(value) => digits.format(value).as_bytes(),
-            Value::Double(value) => {
-                text::push_double(&mut writer.text, value);
-                &writer.text
-            }
+            Value::Number(number) => return self.number_attribute(owner, key, number),
             Value::Bytes(raw) => {
+                writer.text.clear();
                 text::push_base64(
                     &mut writer.text,
                     text::enough_of(raw, self.limits.text_bytes_max),
@@ -259,6 +284,7 @@ impl<'a> Writer<'a> {
         visitor: &mut V,
     ) -> Result<&[u8], Stop> {
         self.is_too_deep = false;
+        self.text.clear();
         self.open.clear();
         self.begin(pieces, limits)?;
         while let Some(innermost) = self.open.last_mut() {
@@ -301,9 +327,9 @@ impl<'a> Writer<'a> {
             Value::Text(raw) => {
                 text::push_json_string(&mut self.text, text::enough_of(raw, limits.text_bytes_max));
             }
-            Value::Bool(value) => text::push_bool(&mut self.text, value),
-            Value::Int(value) => text::push_int(&mut self.text, value),
-            Value::Double(value) => text::push_json_double(&mut self.text, value),
+            Value::Number(Number::Bool(value)) => text::push_bool(&mut self.text, value),
+            Value::Number(Number::Int(value)) => text::push_int(&mut self.text, value),
+            Value::Number(Number::Double(value)) => text::push_json_double(&mut self.text, value),
             Value::Bytes(raw) => {
                 self.text.push(b'"');
                 text::push_base64(&mut self.text, text::enough_of(raw, limits.text_bytes_max));
