@@ -1,8 +1,8 @@
 //! What exporters nearly always write, compared with that prediction a word at a time. Anything else is
 //! left to the general reading, from its beginning.
 //!
-//! An attribute looks like `{"key":"…","value":{"stringValue":"…"}}`; a count has few digits; and a span
-//! has the members of the span before it, in the same order and spelling.
+//! An attribute looks like `{"key":"…","value":{"stringValue":"…"}}`, perhaps with blanks; a count has few
+//! digits; and a span has the members of the span before it, in the same order and spelling.
 
 use super::cursor::Cursor;
 use super::field::Field;
@@ -56,17 +56,21 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub fn predicted_attribute(&mut self) -> Option<(&'a [u8], &'a [u8])> {
         let whole = self.rest();
-        let rest = whole.strip_prefix(b"{\"key\":\"")?;
+        let rest = after(whole, b"{\"key\":\"", &["{", "\"key\"", ":", "\""])?;
         let (key, rest) = plain_string(rest)?;
-        let rest = rest.strip_prefix(b",\"value\":{\"")?;
+        let rest = after(rest, b",\"value\":{\"", &[",", "\"value\"", ":", "{", "\""])?;
         let (value, rest) = match rest.first()? {
-            b's' => plain_string(rest.strip_prefix(b"stringValue\":\"")?)?,
-            b'i' => plain_int(rest.strip_prefix(b"intValue\":")?)?,
-            b'b' => plain_bool(rest.strip_prefix(b"boolValue\":")?)?,
-            b'd' => plain_double(rest.strip_prefix(b"doubleValue\":")?)?,
+            b's' => plain_string(after(
+                rest,
+                b"stringValue\":\"",
+                &["stringValue\"", ":", "\""],
+            )?)?,
+            b'i' => plain_int(after(rest, b"intValue\":", &["intValue\"", ":", ""])?)?,
+            b'b' => plain_bool(after(rest, b"boolValue\":", &["boolValue\"", ":", ""])?)?,
+            b'd' => plain_double(after(rest, b"doubleValue\":", &["doubleValue\"", ":", ""])?)?,
             _ => return None,
         };
-        let rest = rest.strip_prefix(b"}}")?;
+        let rest = after(rest, b"}}", &["}", "}"])?;
         if !self.has_room_for(2) {
             return None;
         }
@@ -93,6 +97,22 @@ impl<'a> Cursor<'a> {
         is_plain.then(|| self.advance(digits))?;
         Some(value)
     }
+}
+
+/// What follows these bytes; or, with blanks before any of them, these tokens.
+#[inline]
+fn after<'b>(rest: &'b [u8], compact: &[u8], tokens: &[&str]) -> Option<&'b [u8]> {
+    rest.strip_prefix(compact)
+        .or_else(|| after_blanks(rest, tokens))
+}
+
+fn after_blanks<'b>(rest: &'b [u8], tokens: &[&str]) -> Option<&'b [u8]> {
+    tokens.iter().try_fold(rest, |mut rest, token| {
+        while let [b' ' | b'\n' | b'\r' | b'\t', after @ ..] = rest {
+            rest = after;
+        }
+        rest.strip_prefix(token.as_bytes())
+    })
 }
 
 /// A string without escapes, its opening quote consumed; and what follows it.
