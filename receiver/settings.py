@@ -19,7 +19,7 @@ class Frozen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A table of settings: immutable, and an unknown key is an error."""
 
 
-class Tls(Frozen):
+class Tls(Frozen, frozen=True):
     """Certificates of the drain endpoint. Reloaded when the files change or on SIGHUP."""
 
     cert_file: str = ""
@@ -32,7 +32,7 @@ class Tls(Frozen):
     """Make a certificate for localhost at start, to try TLS out."""
 
 
-class Store(Frozen):
+class Store(Frozen, frozen=True):
     """Where spans rest."""
 
     url: str = "embedded"
@@ -51,7 +51,7 @@ class Store(Frozen):
     """After this an INSERT's outcome is unknown and is counted."""
 
 
-class Journal(Frozen):
+class Journal(Frozen, frozen=True):
     """What is promised and not yet stored."""
 
     bytes_max: int = 8 * GIB
@@ -68,7 +68,7 @@ class Journal(Frozen):
     """Compression of blocks: lz4 is cheaper here, zstd on the wire to the server."""
 
 
-class Resolve(Frozen):
+class Resolve(Frozen, frozen=True):
     """How the project and deployment of a span are found: the first attribute that is there wins."""
 
     preset: Literal["platform", "vercel"] = "platform"
@@ -79,7 +79,7 @@ class Resolve(Frozen):
     """As `project`."""
 
 
-class SamplingRule(Frozen):
+class SamplingRule(Frozen, frozen=True):
     """What a trace must be for `rate` to hold; the first rule that matches wins."""
 
     project: str | None = None
@@ -90,7 +90,7 @@ class SamplingRule(Frozen):
     """0 to 1."""
 
 
-class Sampling(Frozen):
+class Sampling(Frozen, frozen=True):
     """Head sampling. Off by default: everything is kept."""
 
     mode: Literal["off", "equalizing", "proportional", "hash_seed"] = "off"
@@ -103,7 +103,7 @@ class Sampling(Frozen):
     """Ordered rules (`[[sampling.rule]]`)."""
 
 
-class Limits(Frozen):
+class Limits(Frozen, frozen=True):
     """Ceilings on one delivery and on all of them together."""
 
     body_bytes_max: int = 64 * MIB
@@ -146,7 +146,7 @@ class Limits(Frozen):
     """Bytes of one stored text; longer ones are cut."""
 
 
-class Drain(Frozen):
+class Drain(Frozen, frozen=True):
     """A configured sender."""
 
     name: str
@@ -173,7 +173,7 @@ class Drain(Frozen):
     """A value answered in `x-vercel-verify`, for platforms that check the endpoint so."""
 
 
-class Settings(Frozen):
+class Settings(Frozen, frozen=True):
     """The whole configuration."""
 
     data_dir: str = "data"
