@@ -5,9 +5,7 @@ Each case has a drain of its own, so that the stored rows tell which case they b
 
 from __future__ import annotations
 
-import base64
 import json
-import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from tests.e2e.running import Reply, Row, Running
+from tests.e2e.samples import decoded
 
 CASES_FILE = Path(__file__).parents[1] / "conformance/bodies.jsonl"
 PROTOBUF = "application/x-protobuf"
@@ -33,15 +32,9 @@ class Case:
     expect: dict[str, Any]
 
 
-def body_of(encoded: dict[str, str]) -> bytes:
-    if "zlib_base64" in encoded:
-        return zlib.decompress(base64.b64decode(encoded["zlib_base64"]))
-    return base64.b64decode(encoded["base64"])
-
-
 def read_cases() -> list[Case]:
     cases = [json.loads(line) for line in CASES_FILE.read_text().splitlines()]
-    return [Case(case["id"], case["content_type"], body_of(case["body"]), case["expect"]) for case in cases]
+    return [Case(case["id"], case["content_type"], decoded(case["body"]), case["expect"]) for case in cases]
 
 
 CASES = read_cases()
