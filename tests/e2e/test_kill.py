@@ -1,4 +1,4 @@
-"""Kill -9 of every process in turn, under load: nothing answered with 200 is lost, nothing is stored twice."""
+"""Kill -9 of every process in turn, under load: what was answered with 200 is there, once."""
 
 from __future__ import annotations
 
