@@ -7,17 +7,20 @@ body, a lost connection) is trouble, and its outcome unknown.
 from __future__ import annotations
 
 import json
+from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple, cast
 from urllib.parse import unquote, urlencode, urlsplit
 
 import clickhouse_connect
+from clickhouse_connect.driver.binding import quote_identifier
 from clickhouse_connect.driver.client import Client
+from clickhouse_connect.driver.exceptions import ClickHouseError
 from clickhouse_connect.driver.httpclient import HttpClient
 from urllib3 import BaseHTTPResponse, Timeout
 
 from receiver.errors import OperatorError
-from receiver.storage.sql import SqlStore, pins
+from receiver.storage.sql import SqlStore, pins, trouble_of
 from receiver.storage.store import TABLE, StoreTrouble
 
 CONTENT_ENCODING_OF = {".lz4": "lz4", ".zst": "zstd"}
@@ -69,19 +72,30 @@ class ClickHouseStore(SqlStore):
         self._insert_timeout_s = insert_timeout_s
 
     def _open(self) -> Client:
+        return self._connect(self._address.database)
+
+    def _connect(self, database: str | None) -> Client:
         return clickhouse_connect.get_client(
             interface=self._address.scheme,
             host=self._address.host,
             port=self._address.port,
             username=self._address.user,
             password=self._password,
-            database=self._address.database,
+            database=database,
             connect_timeout=CONNECT_TIMEOUT_S,
             send_receive_timeout=QUERY_TIMEOUT_S,
             autogenerate_session_id=False,
             client_name="trace-drain",
             show_clickhouse_errors="scrub",
         )
+
+    def create_database(self) -> None:
+        """See `Store`."""
+        try:
+            client = self._connect(None)
+            client.command(f"CREATE DATABASE IF NOT EXISTS {quote_identifier(self._address.database)}")
+        except ClickHouseError as error:
+            raise trouble_of(error) from error
 
     def insert(self, segment: Path, *, token: str, query_id: str) -> int:
         """See `Store`."""
@@ -113,6 +127,9 @@ class ClickHouseStore(SqlStore):
             "wait_end_of_query": "1",
         }
 
+    def _forget_client(self) -> None:
+        """See `SqlStore`. Requests share nothing: the client stays."""
+
     def sync(self) -> None:
         """See `Store`. A server keeps what it acknowledged; `schema status` shows its fsync settings."""
 
@@ -121,7 +138,7 @@ def _read_rows(answer: BaseHTTPResponse) -> int:
     """Take a plain OK for what it is, and everything else for trouble."""
     code = answer.headers.get("X-ClickHouse-Exception-Code")
     text = answer.data.decode(errors="replace").strip()
-    if answer.status != 200 or code or text:
+    if answer.status != HTTPStatus.OK or code or text:
         raise StoreTrouble(
             f"the server answered {answer.status}: {text[:_TEXT_CHARS_MAX]}",
             code=int(code) if code and code.isdigit() else _code_in(text),

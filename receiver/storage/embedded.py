@@ -15,20 +15,24 @@ from pathlib import Path
 
 import clickhouse_connect
 import structlog
+from clickhouse_connect.driver.binding import quote_identifier
 from clickhouse_connect.driver.client import Client
+from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from receiver.errors import OperatorError
-from receiver.storage.sql import SqlStore, pins, trouble_of
+from receiver.storage.sql import SqlStore, pins
 from receiver.storage.store import COMPANION, TABLE, StoreTrouble
 
 CODEC_OF = {".lz4": "lz4", ".zst": "zstd"}
 
-_WRITE_FAILURES = "SELECT sum(value) FROM system.events WHERE event = 'WriteBufferFromFileDescriptorWriteFailed'"
+_WRITE_FAILURES = (
+    "SELECT sum(value) FROM system.events WHERE event = 'WriteBufferFromFileDescriptorWriteFailed'"
+)
 _YOUNG_PARTS = f"""
 SELECT table, name, level FROM system.parts
 WHERE database = currentDatabase() AND table IN ('{TABLE}', '{COMPANION}')
   AND active AND modification_time > now() - INTERVAL 1 HOUR
-"""
+"""  # noqa: S608 - the tables' names are constants
 
 
 class EmbeddedStore(SqlStore):
@@ -49,8 +53,8 @@ class EmbeddedStore(SqlStore):
         path.mkdir(parents=True, exist_ok=True)
         try:
             self._anchor = self._connect(None)
-            self._anchor.command(f"CREATE DATABASE IF NOT EXISTS `{database}`")
-        except clickhouse_connect.driver.exceptions.ClickHouseError as error:
+            self.create_database()
+        except ClickHouseError as error:
             raise OperatorError(
                 f"embedded store at '{path}' does not open: {error}; expected a directory of this engine "
                 "that no other process has open"
@@ -76,6 +80,10 @@ class EmbeddedStore(SqlStore):
                 if client in self._clients:
                     self._clients.remove(client)
             client.close()
+
+    def create_database(self) -> None:
+        """See `Store`."""
+        self._anchor.command(f"CREATE DATABASE IF NOT EXISTS {quote_identifier(self._database)}")
 
     def insert(self, segment: Path, *, token: str, query_id: str) -> int:
         """See `Store`. The engine reads the file itself; every row it reads is one it inserts."""
@@ -141,6 +149,3 @@ class EmbeddedStore(SqlStore):
 def _quoted(text: str) -> str:
     """Quote a path, token or name of ours, where the engine takes no parameter."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-__all__ = ["CODEC_OF", "EmbeddedStore", "trouble_of"]

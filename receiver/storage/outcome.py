@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 from typing import NamedTuple
@@ -58,23 +59,24 @@ def rows_by_day(runs: Iterable[DayRun]) -> DayRows:
     return rows
 
 
-def due(runs: Iterable[DayRun], *, now_s: float, retention_days: int) -> DayRows:
-    """Count the rows that must be in the table: those of days that cannot have begun to expire."""
-    runs = list(runs)
+def due_days(days: Iterable[str], *, now_s: float, retention_days: int) -> set[str]:
+    """Choose the days whose rows must be in the table: those that cannot have begun to expire."""
     if not retention_days:
-        return rows_by_day(runs)
-    oldest_s = now_s + CLOCK_MARGIN_S - retention_days * 86_400
-    return rows_by_day(run for run in runs if run[2] * 86_400 > oldest_s)
+        return set(days)
+    oldest = _EPOCH + timedelta(seconds=now_s + CLOCK_MARGIN_S) - timedelta(days=retention_days)
+    return {day for day in days if datetime.strptime(day, "%Y%m%d").replace(tzinfo=UTC) > oldest}
 
 
-def judge(due_rows: DayRows, counted: DayRows) -> Finding:
-    """Compare what must be there with what is."""
-    odd = tuple(day for day, rows in due_rows.items() if counted.get(day, 0) not in {0, rows})
+def judge(rows: DayRows, counted: DayRows, *, due: AbstractSet[str], answered: AbstractSet[str]) -> Finding:
+    """Compare what the segment holds with what was counted.
+
+    `answered`: days whose INSERT answered plainly OK. It is all there is to know of a day that is not due.
+    """
+    odd = tuple(day for day in rows if counted.get(day, 0) > rows[day])
+    odd += tuple(day for day in rows if day in due and 0 < counted.get(day, 0) < rows[day])
     if odd:
         return Finding(Found.ODD, odd)
-    missing = tuple(day for day in due_rows if not counted.get(day, 0))
+    missing = tuple(day for day in rows if not counted.get(day, 0) and (day in due or day not in answered))
     if not missing:
         return Finding(Found.COMPLETE)
-    if not sum(counted.values()):
-        return Finding(Found.NOTHING, missing)
-    return Finding(Found.MISSING, missing)
+    return Finding(Found.MISSING if any(counted.values()) else Found.NOTHING, missing)

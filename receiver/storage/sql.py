@@ -5,6 +5,7 @@ Keeps: one INSERT is one atomic block, at every try the same (`PINS`). Parameter
 
 from __future__ import annotations
 
+import io
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,13 +29,20 @@ PINS = {
     "input_format_skip_unknown_fields": "0",
     "deduplicate_blocks_in_dependent_materialized_views": "1",
 }
-"""Settings of every INSERT. Other squash settings at a retry would make another token key of the same bytes."""
+"""Settings of every INSERT. With other squash settings a retry's token would have another key."""
 
 NEWER_PINS = {"deduplicate_insert": "enable", "distributed_foreground_insert": "1"}
 """The same, for engines that know them."""
 
-ONCE_MORE = {"insert_deduplicate": "0", "deduplicate_insert": "disable", "deduplicate_insert_select": "disable"}
+ONCE_MORE = {
+    "insert_deduplicate": "0",
+    "deduplicate_insert": "disable",
+    "deduplicate_insert_select": "disable",
+}
 """For statements that are safe to repeat and must not be taken for a repetition."""
+
+PIECE_BYTES = 1 << 18
+"""Of a long answer, read at once."""
 
 _READING = "SETTINGS session_timezone = 'UTC', output_format_json_quote_64bit_integers = 0"
 
@@ -46,7 +54,7 @@ WHERE SegmentSeq IN {{seqs:Array(UInt64)}} AND SegmentEpoch IN {{epochs:Array(UI
                      AND fromUnixTimestamp64Milli({{to_ms:Int64}}, 'UTC')
 GROUP BY ALL
 SETTINGS max_threads = 1
-"""
+"""  # noqa: S608 - the table's name is a constant
 
 _REFILL = f"""
 INSERT INTO {COMPANION} (TraceId, Start, End)
@@ -57,20 +65,30 @@ WHERE SegmentSeq = {{seq:UInt64}} AND SegmentEpoch = {{epoch:UInt64}}
                      AND fromUnixTimestamp64Milli({{to_ms:Int64}}, 'UTC')
   AND TraceId != ''
 GROUP BY TraceId
-"""
+"""  # noqa: S608 - as above
 
 _PROBE = f"""
 INSERT INTO {TABLE}
-SELECT * FROM (
-    SELECT
-        toDateTime64('1970-01-01 00:00:00', 9, 'UTC') AS Timestamp,
-        'ffffffffffffffffffffffffffffffff' AS TraceId, 'ffffffffffffffff' AS SpanId, '' AS ParentSpanId,
-        'k=v' AS TraceState, 'probe' AS SpanName, 'Internal' AS SpanKind, 'trace-drain' AS ServiceName,
-        map('key', 'value') AS ResourceAttributes, 'scope' AS ScopeName, '1' AS ScopeVersion,
-        map('key', 'value') AS SpanAttributes, toUInt64(1) AS Duration, 'Unset' AS StatusCode,
-        'message' AS StatusMessage
+(
+    Timestamp, TraceId, SpanId, ParentSpanId, TraceState, SpanName, SpanKind, ServiceName, ResourceAttributes,
+    ScopeName, ScopeVersion, SpanAttributes, Duration, StatusCode, StatusMessage,
+    `Events.Timestamp`, `Events.Name`, `Events.Attributes`,
+    `Links.TraceId`, `Links.SpanId`, `Links.TraceState`, `Links.Attributes`,
+    ProjectId, DeploymentId, Drain, ReceivedAt, SegmentEpoch, SegmentSeq, TraceFlags,
+    DroppedAttributesCount, DroppedEventsCount, DroppedLinksCount,
+    ScopeAttributes, ResourceSchemaUrl, ScopeSchemaUrl, SampleWeight, SampleThreshold, SampleReason
 )
+SELECT
+    toDateTime64('1970-01-01 00:00:00', 9, 'UTC'), repeat('f', 32), repeat('f', 16), '', 'k=v', 'probe',
+    'Internal', 'trace-drain', map('key', 'value'), 'scope', 'v1', map('key', 'value'),
+    toUInt64(1), 'Unset', 'text',
+    [toDateTime64('1970-01-01 00:00:00', 9, 'UTC')], ['event'], [map('key', 'value')],
+    [repeat('f', 32)], [repeat('f', 16)], ['k=v'], [map('key', 'value')],
+    'project', 'deployment', 'trace-drain probe', toDateTime64('1970-01-01 00:00:00', 3, 'UTC'),
+    toUInt64(0), toUInt64(0), toUInt32(1), toUInt32(1), toUInt32(1), toUInt32(1),
+    map('key', 'value'), 'url', 'url', toFloat64(1), toUInt64(1), 'reason'
 """
+"""A row with something in every column."""
 
 
 class SqlStore(ABC):
@@ -89,8 +107,9 @@ class SqlStore(ABC):
     def _open(self) -> Client:
         """Open a client for the calling thread."""
 
+    @abstractmethod
     def _forget_client(self) -> None:
-        """After an error: what the engine's interface says must be done with the client."""
+        """After an error: do what must be done with this thread's client."""
 
     @contextmanager
     def _client(self) -> Iterator[Client]:
@@ -171,8 +190,10 @@ class SqlStore(ABC):
             stream = client.raw_stream(
                 f"{statement}\n{_READING}", parameters=_bound(parameters), fmt="JSONEachRow"
             )
+            if not isinstance(stream, io.IOBase):
+                raise TypeError(f"stream is a {type(stream).__name__}; expected an open file")
             with stream:
-                yield from _whole_lines(iter(lambda: stream.read(1 << 18), b""))
+                yield from _whole_lines(iter(lambda: stream.read(PIECE_BYTES), b""))
 
     def close(self) -> None:
         """See `Store`."""

@@ -65,6 +65,9 @@ class Store(Protocol):
     def version(self) -> Version:
         """Ask the engine how old it is. Also the cheapest sign of life."""
 
+    def create_database(self) -> None:
+        """Make the database that the tables will lie in, if it is not there."""
+
     def insert(self, segment: Path, *, token: str, query_id: str) -> int:
         """Insert a segment file in one statement. The rows the engine read, deduplicated ones too.
 
@@ -72,7 +75,7 @@ class Store(Protocol):
         """
 
     def counts(self, held: Sequence[Held]) -> dict[SegmentId, DayRows]:
-        """Count the rows of each segment by day, where the INSERT went. Segments without rows are left out."""
+        """Count the rows of each segment by day, where the INSERT went. One without rows is left out."""
 
     def running(self, prefix: str) -> list[str]:
         """Name the statements in flight whose query id begins so."""
