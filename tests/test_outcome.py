@@ -44,10 +44,16 @@ BOTH = frozenset(ROWS)
             id="not due, never answered: once more",
         ),
         pytest.param(
-            {"20260130": 1, "20260131": 5}, {"20260131"}, set(), Finding(Found.COMPLETE), id="expiring by and by"
+            {"20260130": 1, "20260131": 5},
+            {"20260131"},
+            set(),
+            Finding(Found.COMPLETE),
+            id="expiring by and by",
         ),
         pytest.param({}, set(), BOTH, Finding(Found.COMPLETE), id="all expired at the INSERT"),
-        pytest.param({}, set(), set(), Finding(Found.NOTHING, tuple(ROWS)), id="all may expire, none answered"),
+        pytest.param(
+            {}, set(), set(), Finding(Found.NOTHING, tuple(ROWS)), id="all may expire, none answered"
+        ),
     ],
 )
 def test_counts_are_judged_by_day(
