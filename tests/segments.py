@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
-import lz4.frame
+import lz4.frame  # type: ignore[import-untyped]  # it has no types
 
 from receiver.model import SegmentId
 from receiver.storage.store import Held

@@ -206,7 +206,7 @@ def test_an_answer_may_be_left_half_read(engine: Store) -> None:
         pytest.param({"kind": "lost"}, None, True, id="applied, the answer lost"),
     ],
 )
-def test_whatever_is_not_a_plain_ok_over_http_is_trouble_and_sent_once(
+def test_whatever_is_not_a_plain_ok_over_http_is_trouble_and_sent_once(  # noqa: PLR0913 - fixtures
     over_http: Store,
     server: Server,
     press: Press,

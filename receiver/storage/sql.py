@@ -44,8 +44,6 @@ ONCE_MORE = {
 PIECE_BYTES = 1 << 18
 """Of a long answer, read at once."""
 
-_READING = "SETTINGS session_timezone = 'UTC', output_format_json_quote_64bit_integers = 0"
-
 _COUNT = f"""
 SELECT SegmentEpoch, SegmentSeq, _partition_id, count()
 FROM {TABLE}
@@ -187,9 +185,7 @@ class SqlStore(ABC):
     def lines(self, statement: str, parameters: Parameters | None = None) -> Iterator[bytes]:
         """See `Store`. A server may fail after its 200: then a line is no object but a text."""
         with self._client() as client:
-            stream = client.raw_stream(
-                f"{statement}\n{_READING}", parameters=_bound(parameters), fmt="JSONEachRow"
-            )
+            stream = client.raw_stream(statement, parameters=_bound(parameters), fmt="JSONEachRow")
             if not isinstance(stream, io.IOBase):
                 raise TypeError(f"stream is a {type(stream).__name__}; expected an open file")
             with stream:

@@ -16,7 +16,7 @@ from receiver.model import SegmentId
 TABLE = "otel_traces"
 COMPANION = "otel_traces_trace_id_ts"
 
-Parameters = Mapping[str, str | int | list[int]]
+Parameters = Mapping[str, str | int | Sequence[int]]
 """Bound by the engine as `{name:Type}`; never put into the text of a statement."""
 
 DayRows = Mapping[str, int]
