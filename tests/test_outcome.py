@@ -6,10 +6,10 @@ from itertools import islice
 
 import pytest
 
+from receiver.errors import StoreTrouble
 from receiver.storage.backoff import backoff_s
 from receiver.storage.faults import FAULT_OF, Fault, fault_of
 from receiver.storage.outcome import Finding, Found, due_days, judge, rows_by_day
-from receiver.storage.store import StoreTrouble
 
 DAY_S = 86_400
 JAN_31 = 20_484  # days from 1970 to 2026-01-31

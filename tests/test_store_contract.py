@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
+from receiver.config.addresses import parse_store_url
+from receiver.errors import StoreTrouble
 from receiver.storage import schema
-from receiver.storage.clickhouse import ClickHouseStore, parse_url
+from receiver.storage.clickhouse import ClickHouseStore
 from receiver.storage.embedded import EmbeddedStore
-from receiver.storage.store import COMPANION, Store, StoreTrouble
+from receiver.storage.store import Store
 from tests.segments import Press, Segment
 from tests.storehouse import MemoryStore, Server, schema_sources
 
@@ -31,13 +34,25 @@ def embedded(engine_dir: Path) -> Iterator[Store]:
     store.close()
 
 
+def connected(url: str, *, database: str, insert_timeout_s: int = 60) -> ClickHouseStore:
+    parts = parse_store_url(url)
+    assert parts is not None
+    return ClickHouseStore(
+        replace(parts, database=database), database="", password="", insert_timeout_s=insert_timeout_s
+    )
+
+
 @pytest.fixture(scope="module")
-def over_http(server_url: str) -> Iterator[Store]:
-    address = parse_url(server_url, "otel")._replace(database=f"contract_{uuid4().hex}")
-    store = ClickHouseStore(address, password="", insert_timeout_s=60)
+def database() -> str:
+    return f"contract_{uuid4().hex}"
+
+
+@pytest.fixture(scope="module")
+def over_http(server_url: str, database: str) -> Iterator[Store]:
+    store = connected(server_url, database=database)
     schema.apply(store, schema_sources(), 30)
     yield store
-    store.command(f"DROP DATABASE {address.database}")
+    store.command(f"DROP DATABASE {database}")
     store.close()
 
 
@@ -136,7 +151,7 @@ def test_the_companion_is_filled_by_the_insert_and_may_be_refilled(engine: Store
     segment = press.make(0, 0, 1)
     engine.insert(segment.path, token=str(segment.held.segment), query_id="trace-drain-companion")
     statement = (
-        f"SELECT count(), countIf(spans > 1) FROM (SELECT TraceId, count() AS spans FROM {COMPANION} "
+        "SELECT count(), countIf(spans > 1) FROM (SELECT TraceId, count() AS spans FROM otel_traces_trace_id_ts "
         "WHERE startsWith(TraceId, {start:String}) GROUP BY TraceId)"
     )
     start = {"start": f"{segment.held.segment.seq:016x}"}
@@ -226,11 +241,11 @@ def test_whatever_is_not_a_plain_ok_over_http_is_trouble_and_sent_once(  # noqa:
 
 
 def test_a_statement_in_flight_is_seen_by_its_id_and_can_be_killed(
-    over_http: Store, server: Server, press: Press
+    over_http: Store, database: str, server: Server, press: Press
 ) -> None:
     segment = press.make(0)
     server.meet("hang")
-    impatient = ClickHouseStore(over_http._address, password="", insert_timeout_s=1)  # type: ignore[attr-defined]  # noqa: SLF001 - the same database
+    impatient = connected(server.url, database=database, insert_timeout_s=1)
 
     with pytest.raises(StoreTrouble) as trouble:
         impatient.insert(segment.path, token="hang", query_id="trace-drain-hang#0")
@@ -242,9 +257,7 @@ def test_a_statement_in_flight_is_seen_by_its_id_and_can_be_killed(
 
 
 def test_a_server_that_is_down_is_trouble_without_a_code() -> None:
-    store = ClickHouseStore(
-        parse_url("http://nobody@127.0.0.1:9/otel", "otel"), password="", insert_timeout_s=5
-    )
+    store = connected("http://nobody@127.0.0.1:9", database="otel")
 
     with pytest.raises(StoreTrouble) as trouble:
         store.version()

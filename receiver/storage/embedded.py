@@ -19,9 +19,9 @@ from clickhouse_connect.driver.binding import quote_identifier
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from receiver.errors import OperatorError
+from receiver.errors import OperatorError, StoreTrouble
 from receiver.storage.sql import SqlStore, pins
-from receiver.storage.store import COMPANION, TABLE, StoreTrouble
+from receiver.storage.store import COMPANION, TABLE
 
 CODEC_OF = {".lz4": "lz4", ".zst": "zstd"}
 

@@ -16,8 +16,9 @@ from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 from urllib3.exceptions import HTTPError
 
+from receiver.errors import StoreTrouble
 from receiver.model import SegmentId
-from receiver.storage.store import COMPANION, TABLE, DayRows, Held, Parameters, StoreTrouble, Version
+from receiver.storage.store import COMPANION, TABLE, DayRows, Held, Parameters, Version
 
 PINS = {
     "min_insert_block_size_rows": "1000000000",
