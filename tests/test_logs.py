@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import structlog
@@ -41,12 +41,8 @@ def test_an_event_is_one_line_that_says_who_when_and_how_bad(sink: Sink) -> None
     structlog.get_logger().warning("store away", tries=3)
 
     (line,) = sink.lines()
-    assert (line["event"], line["level"], line["process"], line["tries"]) == (
-        "store away",
-        "warning",
-        "intake-0",
-        3,
-    )
+    assert (line["event"], line["level"], line["process"]) == ("store away", "warning", "intake-0")
+    assert line["tries"] == 3
     assert line["timestamp"].endswith("Z")
 
 
@@ -79,7 +75,9 @@ def test_a_password_in_a_url_is_hidden(sink: Sink) -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "console"])
-def test_no_input_moves_the_cursor_starts_a_line_or_turns_the_text_around(form: Any) -> None:
+def test_no_input_moves_the_cursor_starts_a_line_or_turns_the_text_around(
+    form: Literal["json", "console"],
+) -> None:
     sink = Sink()
     logs.set_up(form, process="intake-0", stream=sink)
 
@@ -98,8 +96,9 @@ def test_a_long_field_is_cut(sink: Sink) -> None:
 
 
 def test_an_exception_is_told_where_and_what(sink: Sink) -> None:
+    nothing: dict[str, str] = {}
     try:
-        raise KeyError("x\ny")
+        nothing["x\ny"]
     except KeyError:
         structlog.get_logger().exception("failed")
 
