@@ -13,8 +13,8 @@ from tests.storehouse import Server, clickhouse_server
 
 @pytest.fixture(scope="session")
 def engine_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The one directory that the embedded engine of this process may have open."""
-    return tmp_path_factory.mktemp("chdb")
+    """The one directory that the embedded engine of this process may have open; its parent is a data_dir."""
+    return tmp_path_factory.mktemp("data") / "store"
 
 
 @pytest.fixture(scope="session")

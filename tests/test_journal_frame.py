@@ -118,7 +118,9 @@ def test_a_record_of_another_segment_among_ours_is_damage() -> None:
     ("content", "kind"),
     [
         pytest.param(of("a"), Kind.LZ4, id="lz4"),
-        pytest.param(record("a", rows=0) + record("b", zstd=True), Kind.ZSTD, id="zstd after a record without rows"),
+        pytest.param(
+            record("a", rows=0) + record("b", zstd=True), Kind.ZSTD, id="zstd after a record without rows"
+        ),
         pytest.param(record("a", rows=0), Kind.LZ4, id="nothing to tell by"),
     ],
 )

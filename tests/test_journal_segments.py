@@ -129,7 +129,9 @@ def test_adoption_is_tried_again_when_the_disk_refused_and_does_not_hold_up_the_
     second = [name for found in journal.sealed() for name in names_in(found)]
 
     assert (len(first), second) == (1, ["a", "b"])
-    assert [line["event"] for line in logs if line["log_level"] == "warning"] == ["segment cannot be adopted yet"]
+    assert [line["event"] for line in logs if line["log_level"] == "warning"] == [
+        "segment cannot be adopted yet"
+    ]
 
 
 @pytest.mark.parametrize("count", range(1, 8))

@@ -21,10 +21,9 @@ from urllib3 import BaseHTTPResponse, Timeout
 
 from receiver.config.addresses import StoreUrl
 from receiver.errors import StoreTrouble
-from receiver.storage.sql import SqlStore, pins, trouble_of
+from receiver.storage.sql import CODEC_OF, SqlStore, pins, trouble_of
 from receiver.storage.store import TABLE
 
-CONTENT_ENCODING_OF = {".lz4": "lz4", ".zst": "zstd"}
 CONNECT_TIMEOUT_S = 5
 QUERY_TIMEOUT_S = 60
 _TEXT_CHARS_MAX = 2_000
@@ -80,7 +79,7 @@ class ClickHouseStore(SqlStore):
                 body=body,
                 headers={
                     **http.headers,
-                    "Content-Encoding": CONTENT_ENCODING_OF[segment.suffix],
+                    "Content-Encoding": CODEC_OF[segment.suffix],
                     "Content-Length": str(segment.stat().st_size),
                     "Content-Type": "application/octet-stream",
                 },

@@ -42,6 +42,9 @@ ONCE_MORE = {
 }
 """For statements that are safe to repeat and must not be taken for a repetition."""
 
+CODEC_OF = {".lz4": "lz4", ".zst": "zstd"}
+"""Suffix of a segment's name → its compression, as the engine and HTTP both call it."""
+
 PIECE_BYTES = 1 << 18
 """Of a long answer, read at once."""
 

@@ -1,7 +1,7 @@
 """The store process at work: schema, writer and API, begun in this order and ended in the reverse.
 
-Keeps: it starts, and answers for its health, while the store is away. When told to stop it hands over what is
-sealed, for as long as it has; what is left waits in the journal. A writer that dies takes the process with it.
+Keeps: it starts, and answers for its health, while the store is away. When told to stop it hands over what
+is sealed, for as long as it has; what is left waits in the journal. A writer that dies ends the process.
 """
 
 from __future__ import annotations
