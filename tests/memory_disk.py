@@ -6,7 +6,6 @@ waiting writes away while the process goes on seeing them, and a later sync succ
 why nobody may sync twice.
 """
 
-
 from __future__ import annotations
 
 import errno
