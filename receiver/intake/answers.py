@@ -139,7 +139,7 @@ def printable(text: str) -> str:
 
 def _varint(value: int) -> bytes:
     out = bytearray()
-    while value > 0x7F:
+    while value >= 0x80:  # noqa: PLR2004 - seven bits a byte
         out.append(value & 0x7F | 0x80)
         value >>= 7
     out.append(value)

@@ -1,6 +1,6 @@
 """The committer: while one group is written to disk, the next is decoded and a third gathers.
 
-    line ──▶ choose segment ──▶ transcode (a thread, no GIL) ──▶ append + sync (the disk's thread) ──▶ receipts
+    line ──▶ choose segment ──▶ transcode (a thread, no GIL) ──▶ append + sync (a thread) ──▶ receipts
 
 Keeps: a receipt that promises is given only after `append` returned; records are appended in the order their
 segments were chosen; a group costs its neighbours nothing but their place in it.
@@ -38,13 +38,20 @@ STALE_MAX = 3
 class Appender(Protocol):
     """The journal, as the committer uses it. See `receiver/journal/appender.py`."""
 
-    def choose(self) -> SegmentId: ...
-    def append(self, segment: SegmentId, record: bytes, rows: int) -> None: ...
-    def seal_if_due(self) -> None: ...
-    def seal(self) -> None: ...
-    def close(self) -> None: ...
-    def full_reason(self) -> str | None: ...
-    def is_stored(self, segment: SegmentId) -> bool: ...
+    def choose(self) -> SegmentId:
+        """Give the segment that the next record belongs to."""
+
+    def append(self, segment: SegmentId, record: bytes, rows: int) -> None:
+        """Make a record safe, or raise and make sure that it never comes back."""
+
+    def seal_if_due(self) -> None:
+        """Hand the open segment over if it is old enough."""
+
+    def close(self) -> None:
+        """Hand everything over and take no more."""
+
+    def is_stored(self, segment: SegmentId) -> bool:
+        """Tell whether a segment is in the store."""
 
 
 @dataclass(slots=True)
@@ -140,7 +147,7 @@ class Committer:
             for one in waiting:
                 one.give(CoreCrashed("the decoder failed; expected to work again"))
             return Group(segment, b"", 0, [])
-        self._metrics.add("commits")
+        self._metrics.add("commit_deliveries", len(waiting))
         self._metrics.observe("commit_seconds", time.perf_counter() - begun_at)
         accepted = [one for one in zip(waiting, done.outcomes, strict=True) if await self._is_accepted(*one)]
         return Group(segment, done.record, done.rows, accepted)
@@ -194,13 +201,12 @@ class Committer:
         drain = waiting.delivery.drain
         self._metrics.add("spans_received", outcome.received, drain=drain)
         self._metrics.add("spans_accepted", outcome.stored, drain=drain)
-        for name, count in (
-            ("spans_rejected", outcome.rejected),
-            ("spans_sampled_out", outcome.sampled_out),
-            ("spans_unresolved", outcome.unresolved),
-        ):
-            if count:
-                self._metrics.add(name, count, drain=drain)
+        if outcome.rejected:
+            self._metrics.add("spans_rejected", outcome.rejected, drain=drain)
+        if outcome.sampled_out:
+            self._metrics.add("spans_sampled_out", outcome.sampled_out, drain=drain)
+        if outcome.unresolved:
+            self._metrics.add("spans_unresolved", outcome.unresolved, drain=drain)
         for reason, count in outcome.reasons:
             self._metrics.add("span_notes", count, reason=reason)
         if waiting.until_stored and group.record:

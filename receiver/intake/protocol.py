@@ -2,8 +2,8 @@
 
     head timer ─▶ parse ─▶ Reception.answer ─▶ write ─▶ next request, or close
 
-Keeps: what HTTP itself refuses is a fixed Status, never an echo; a refused body is not read to its end; an answer that
-closes a connection is not destroyed by the reset that unread bytes would cause.
+Keeps: what HTTP itself refuses is a fixed Status, never an echo; a refused body is not read to its end; an
+answer that closes a connection is not destroyed by the reset that unread bytes would cause.
 Never: a wait without an end. Header, body, answer and farewell each have theirs.
 """
 
@@ -39,8 +39,8 @@ HEADERS_MAX = 64
 READ_BUFFER_BYTES = 64 * 1024
 FAREWELL_S = 1.0
 """After an answer that closes the connection the peer gets so long to read it."""
-FAREWELL_BYTES_MAX = 64 * 1024
-"""What is read meanwhile, and thrown away."""
+FAREWELL_BYTES_MAX = 4 * 1024
+"""Meanwhile reading goes on until so much was thrown away; one read is at most 256,000 bytes."""
 UNSENT_MS_MAX = 20_000
 """A peer that takes nothing for so long is gone, or wants to look so."""
 REQUESTS_MAX = 10_000
@@ -192,8 +192,7 @@ class IntakeProtocol(RequestHandler):
         self._is_leaving = True
         if transport.is_closing():
             return
-        if self._reading_paused or self._buffer_paused:
-            transport.resume_reading()
+        self._resume_transport_reading()
         if transport.can_write_eof():
             transport.write_eof()
         try:

@@ -1,7 +1,7 @@
 """Reception: one request in, one reply out, and in between the order in which a delivery is taken.
 
-Keeps: head → credentials → media → size → room → body → signature → commit. Nothing is told about a later step to
-a sender that fails an earlier one, and no body byte is read before there is room for it.
+Keeps: head → credentials → media → size → room → body → signature → commit. Nothing is told about a later
+step to a sender that fails an earlier one, and no body byte is read before there is room for it.
 Never: a 500. What we did not foresee is ours to repair, so the sender is told to come again.
 """
 
@@ -19,7 +19,7 @@ from receiver.errors import MethodNotAllowed, ReceiverError
 from receiver.intake import answers, body, credentials, media
 from receiver.intake.admission import Admission, Claim
 from receiver.intake.answers import Reply
-from receiver.intake.committer import Outcome
+from receiver.intake.outcome import Outcome
 from receiver.intake.routes import Route, Routes
 from receiver.logs import limited
 from receiver.metrics import Metrics
@@ -117,7 +117,9 @@ class Reception:
             return answers.http_refusal(reason.status, str(reason), visit.kind)
         name = answers.reason_of(reason)
         self._metrics.add("refusals", reason=name)
-        limited.warning(f"{name}:{visit.drain_name}", "delivery not taken", drain=visit.drain_name, why=str(reason))
+        limited.warning(
+            f"{name}:{visit.drain_name}", "delivery not taken", drain=visit.drain_name, why=str(reason)
+        )
         return answers.verdict(reason, visit.kind)
 
     def _require_http(self, request: BaseRequest) -> None:
@@ -166,7 +168,9 @@ class Reception:
         try:
             return await body.read(request.content, claim, bytes_max=route.body_bytes_max, floor=floor)
         except body.BadFraming as reason:
-            raise HttpRefused(400, "the rest of the body is not HTTP; expected the framing announced") from reason
+            raise HttpRefused(
+                400, "the rest of the body is not HTTP; expected the framing announced"
+            ) from reason
 
     async def _verify(self, visit: Visit, admitted: list[credentials.Credentials], raw: bytes) -> Drain:
         """Find the drain the body is from, and hold the body against that drain's own limit."""

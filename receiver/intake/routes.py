@@ -95,5 +95,7 @@ def _normal(path: str) -> str:
 def _verify_line(drain: Drain) -> bytes:
     value = drain.verify_header
     if not (value.isascii() and value.isprintable()):
-        raise OperatorError(f"drain '{drain.name}': verify_header is not printable ASCII; expected a header value")
+        raise OperatorError(
+            f"drain '{drain.name}': verify_header is not printable ASCII; expected a header value"
+        )
     return f"x-vercel-verify: {value}\r\n".encode()

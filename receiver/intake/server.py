@@ -1,7 +1,7 @@
 """The drain endpoint: aiohttp's low-level server on a socket that the supervisor holds.
 
-Keeps: stopping shows no reset. The socket stays open elsewhere, so new connections wait in its queue; open ones
-are told `Connection: close` with their next answer, and idle ones are closed once they have been quiet.
+Keeps: stopping shows no reset. The socket stays open elsewhere, so new connections wait in its queue; open
+ones are told `Connection: close` with their next answer, idle ones are closed once they have been quiet.
 Never: aiohttp's pure-Python parser. Four request smuggling bugs were in it alone.
 """
 
@@ -35,7 +35,9 @@ LOOK_S = 0.02
 def require_c_parser() -> None:
     """Refuse to start without aiohttp's compiled parser."""
     if http_parser.HttpRequestParser is http_parser.HttpRequestParserPy:
-        raise OperatorError("aiohttp has no compiled HTTP parser here; expected its C extensions to be installed")
+        raise OperatorError(
+            "aiohttp has no compiled HTTP parser here; expected its C extensions to be installed"
+        )
 
 
 class IntakeServer(web.Server):

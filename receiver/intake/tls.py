@@ -29,7 +29,7 @@ def build_context(tls: Tls) -> ssl.SSLContext:
             context.verify_mode = ssl.CERT_REQUIRED
     except (OSError, ValueError) as reason:  # ssl.SSLError is an OSError
         raise OperatorError(
-            f"certificate '{tls.cert_file}' with key '{tls.key_file}': {reason}; expected a PEM chain and its key"
+            f"certificate '{tls.cert_file}', key '{tls.key_file}': {reason}; expected a PEM chain and its key"
         ) from reason
     return context
 
