@@ -1,4 +1,4 @@
-"""What the intake's tests share: doubles of the core and the journal, a running intake, a raw-socket sender."""
+"""What the intake's tests share: doubles of the core and the journal, a running intake, a sender."""
 
 from __future__ import annotations
 
@@ -42,6 +42,12 @@ def on_uvloop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]
             runner.run(test(*args, **kwargs))
 
     return run
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for what has no event of its own; the test's own timeout ends a wait in vain."""
+    while not condition():  # noqa: ASYNC110 - see above
+        await asyncio.sleep(0.005)
 
 
 @dataclass
@@ -174,6 +180,7 @@ class Intake:
     """A running intake with its doubles."""
 
     server: IntakeServer
+    admission: Admission
     reception: Reception
     committer: Committer
     core: CoreDouble
@@ -199,7 +206,7 @@ class Intake:
 
     async def post(self, body: bytes = SPAN_BODY, path: str = "/v1/traces", **headers: str) -> Answer:
         """Post a body; header names are written with underscores."""
-        return await self.exchange(request(body, path, **headers))
+        return await self.exchange(request(body, path, "POST", **headers))
 
     def counted(self, name: str, *labels: str) -> float:
         """Read a counter."""
@@ -259,7 +266,7 @@ class Connection:
 
 
 @asynccontextmanager
-async def running(  # noqa: PLR0913 - each is one thing a test is about
+async def running(
     *drains: Drain,
     limits: Limits | None = None,
     core: CoreDouble | None = None,
@@ -267,7 +274,7 @@ async def running(  # noqa: PLR0913 - each is one thing a test is about
     tls: tuple[ssl.SSLContext, ssl.SSLContext] | None = None,
     listening: socket.socket | None = None,
 ) -> AsyncIterator[Intake]:
-    """Run an intake on a free port of loopback, with doubles behind it. `tls`: the receiver's, the sender's."""
+    """Run an intake on loopback, with doubles behind it. `tls`: the receiver's and the sender's context."""
     limits = limits or Limits()
     core, appender, metrics = core or CoreDouble(), appender or AppenderDouble(), Metrics("intake-0")
     aside = Aside(Path(mkdtemp()))
@@ -281,7 +288,9 @@ async def running(  # noqa: PLR0913 - each is one thing a test is about
     committing = asyncio.create_task(committer.run())
     await server.listen(plug, tls[0] if tls else None)
     try:
-        yield Intake(server, reception, committer, core, appender, metrics, port, tls[1] if tls else None)
+        yield Intake(
+            server, admission, reception, committer, core, appender, metrics, port, tls[1] if tls else None
+        )
     finally:
         core.may_go_on.set()
         appender.may_go_on.set()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from google.rpc.error_details_pb2 import BadRequest
-from google.rpc.status_pb2 import Status
+from google.rpc.error_details_pb2 import BadRequest  # type: ignore[import-untyped]  # it ships no types
+from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # as above
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from receiver import errors

@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import hmac
 
-
 import pytest
 
 from receiver.settings import MIB, Drain
@@ -41,7 +40,7 @@ SIGNED = Drain(name="signed", signature_header="x-platform-signature", signature
 @on_uvloop
 async def test_a_bearer_token_opens_the_drain(header: str, value: str, status: int) -> None:
     async with running(Drain(name="d", tokens=("one", "two"))) as intake:
-        answer = await intake.post(**{header: value})
+        answer = await intake.exchange(request(SPAN_BODY, "/v1/traces", "POST", **{header: value}))
 
     assert answer.status == status
     assert answer.headers.get("www-authenticate") == ("Bearer" if status == 401 else None)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 
 import pytest
 
 from receiver.settings import KIB, MIB, Drain, Limits
-from tests.intake_support import SPAN_BODY, AppenderDouble, CoreDouble, on_uvloop, request, running
+from tests.intake_support import SPAN_BODY, AppenderDouble, CoreDouble, on_uvloop, request, running, until
 
 SLOW = Limits(body_grace_s=0.2, body_bytes_per_s_min=1000)
 
@@ -27,7 +26,7 @@ async def test_a_declared_size_over_the_limit_is_413_at_once_and_closes() -> Non
         await connection.closed()
 
     assert (answer.status, answer.headers["connection"]) == (413, "close")
-    assert intake.reception.admission.bytes_in_flight == 0
+    assert intake.admission.bytes_in_flight == 0
 
 
 @on_uvloop
@@ -39,7 +38,7 @@ async def test_chunks_without_an_end_are_413_at_the_limit() -> None:
         await connection.closed()
 
     assert (answer.status, answer.headers["connection"]) == (413, "close")
-    assert intake.reception.admission.bytes_in_flight == 0
+    assert intake.admission.bytes_in_flight == 0
 
 
 @on_uvloop
@@ -73,7 +72,7 @@ async def test_a_body_that_does_not_fit_into_memory_is_told_to_come_again() -> N
         assert (await first).status == 200
         assert [one.status for one in (second, third)] == [503, 503]
         assert second.headers["retry-after"] == "2"
-        assert intake.reception.admission.bytes_in_flight == 0
+        assert intake.admission.bytes_in_flight == 0
         assert (await intake.post()).status == 200
 
 
@@ -129,7 +128,7 @@ async def test_a_body_that_stops_closes_the_connection_without_an_answer(sent: b
     assert said in {b"", b"reset"}
     assert intake.core.groups == []
     assert intake.counted("refusals", "body_too_slow") == 1
-    assert intake.reception.admission.bytes_in_flight == 0
+    assert intake.admission.bytes_in_flight == 0
 
 
 @on_uvloop
@@ -170,11 +169,10 @@ async def test_a_body_cut_anywhere_stores_nothing(cut: int) -> None:
         await connection.writer.drain()
         await asyncio.sleep(0)
         await connection.close()
-        while intake.server.connection_count:
-            await asyncio.sleep(0.005)
+        await until(lambda: not intake.server.connection_count)
 
         assert intake.core.groups == []
-        assert intake.reception.admission.bytes_in_flight == 0
+        assert intake.admission.bytes_in_flight == 0
 
 
 @on_uvloop
@@ -188,8 +186,7 @@ async def test_one_connection_too_many_is_told_so_and_closed() -> None:
         said = await refused.closed()
         for connection in kept:
             await connection.close()
-        while intake.server.connection_count:
-            await asyncio.sleep(0.005)
+        await until(lambda: not intake.server.connection_count)
         after = await intake.post()
 
     assert said.startswith(b"HTTP/1.1 503 ")
@@ -207,13 +204,8 @@ async def test_a_peer_that_never_reads_its_answers_is_closed() -> None:
         nowhere = request(b"", path="/nowhere") * 1000
         for _ in range(200):
             connection.writer.write(nowhere)
-        began_at = time.monotonic()
-        while intake.server.connection_count and time.monotonic() - began_at < 10:
-            await asyncio.sleep(0.02)
-        count = intake.server.connection_count
+        await until(lambda: not intake.server.connection_count)
         transport.abort()
-
-    assert count == 0
 
 
 @on_uvloop

@@ -1,4 +1,4 @@
-"""Stopping: what is in flight is answered, nobody sees a reset, and who comes now waits for the next process."""
+"""Stopping: what is in flight is answered, nobody sees a reset, who comes now waits for the next process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiohttp import http_parser
 from receiver.errors import OperatorError
 from receiver.intake.server import require_c_parser
 from receiver.settings import Limits
-from tests.intake_support import Connection, CoreDouble, Intake, on_uvloop, request, running
+from tests.intake_support import Connection, CoreDouble, Intake, on_uvloop, request, running, until
 
 
 async def send_until_told_to_close(intake: Intake, seen: Counter[str]) -> None:
@@ -41,8 +41,7 @@ async def test_a_stop_under_load_shows_no_reset() -> None:
     seen: Counter[str] = Counter()
     async with running() as intake:
         senders = [asyncio.create_task(send_until_told_to_close(intake, seen)) for _ in range(16)]
-        while seen["200"] < 200:
-            await asyncio.sleep(0.01)
+        await until(lambda: seen["200"] >= 200)
         await intake.server.stop(5)
         await asyncio.wait(senders, timeout=5)
         rows = sum(rows for _, _, rows in intake.appender.appended)
@@ -96,7 +95,7 @@ async def test_who_connects_while_stopping_waits_for_the_next_process() -> None:
 @on_uvloop
 async def test_after_the_committer_closed_a_delivery_is_told_to_come_again() -> None:
     async with running(limits=Limits()) as intake:
-        intake.reception.admission.is_closed = True
+        intake.admission.is_closed = True
         answer = await intake.post()
 
     assert (answer.status, answer.headers["retry-after"]) == (503, "2")
