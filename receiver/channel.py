@@ -92,7 +92,7 @@ class _End(Generic[Incoming, Outgoing]):
         return self._decoder.decode(line)
 
     async def send(self, message: Outgoing) -> None:
-        """Send one message. The other end may be gone, which `receive` tells, or hang: it is not waited for."""
+        """Send one message. The other end may be gone, as `receive` tells, or hang: it is not waited for."""
         self._writer.write(self._encoder.encode(message) + b"\n")
         with contextlib.suppress(ConnectionError, TimeoutError):
             async with asyncio.timeout(SEND_S):

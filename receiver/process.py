@@ -106,7 +106,7 @@ class _Life:
             self._work = await begin(self._start, self._metrics)
             await self._channel.send(Ready())
             listening = asyncio.create_task(self._listen(self._work))
-            await _first_of(stopping, listening, reporting)
+            await first_of(stopping, listening, reporting)
             await self._finish(self._work)
             await self._send_report()
         finally:
@@ -146,7 +146,7 @@ class _Life:
         await self._channel.send(Report(self._metrics.snapshot(), health))
 
 
-async def _first_of(*tasks: asyncio.Task[Any]) -> None:
+async def first_of(*tasks: asyncio.Task[Any]) -> None:
     """Wait until one of them ends; raise what it raised."""
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in done:

@@ -6,6 +6,8 @@ sockets       listening sockets, our own or systemd's, held open while processes
 certificate   `--tls-self-signed`
 child         one process: spawned, watched, replaced
 health        what the admin port says
+exposition    the counts of all processes as one
+reload        which new settings a running receiver takes over
 admin         the admin port
 run           all of it, in order
 welcome       what is printed at the start

@@ -116,11 +116,16 @@ class Child:
         done, _ = await asyncio.wait({self._running}, timeout=grace_s)
         if not done:
             structlog.get_logger().warning("process does not stop; killed", name=self.name, grace_s=grace_s)
-            self.kill()
+            self._kill()
             await asyncio.wait({self._running})
 
-    def kill(self) -> None:
-        """End it now, with whatever it started."""
+    def end(self) -> None:
+        """Kill it, and do not replace it."""
+        self._stopping.set()
+        self._kill()
+
+    def _kill(self) -> None:
+        """With whatever it started."""
         if self._process and self._process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -191,11 +196,11 @@ class Child:
                     message = await channel.receive()
             except TimeoutError:
                 structlog.get_logger().error("process hangs; killed", name=self.name, silent_s=patience_s)
-                self.kill()
+                self._kill()
                 return
             except msgspec.DecodeError:
                 structlog.get_logger().error("process does not speak our language; killed", name=self.name)
-                self.kill()
+                self._kill()
                 return
             if message is None:
                 return
@@ -214,7 +219,7 @@ class Child:
             async with asyncio.timeout(self._patience.exit_s):
                 return await process.wait()
         except TimeoutError:
-            self.kill()
+            self._kill()
             return await process.wait()
 
     def _forget(self) -> None:

@@ -72,8 +72,9 @@ def read_state(directory: Path) -> State:
 class DataDir:
     """A data directory that is ours, once it is taken."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, children_wait_s: float = CHILDREN_WAIT_S) -> None:
         self.path = path
+        self._children_wait_s = children_wait_s
         self._lock_fd = -1
         self.children_lock_fd = -1
         """Passed to every child: it keeps the lock until the last of them ends."""
@@ -94,7 +95,7 @@ class DataDir:
             raise self._taken("processes of an earlier receiver do not end", "children.lock")
 
     async def _children_have_ended(self) -> bool:
-        deadline_s = time.monotonic() + CHILDREN_WAIT_S
+        deadline_s = time.monotonic() + self._children_wait_s
         while not _lock(self.children_lock_fd):
             if time.monotonic() > deadline_s:
                 return False

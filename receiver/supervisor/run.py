@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import structlog
@@ -22,12 +21,14 @@ from receiver import __version__, logs
 from receiver.config.checks import problems_of
 from receiver.config.load import Loaded, Sources
 from receiver.errors import OperatorError
-from receiver.metrics import Metrics, render
+from receiver.metrics import Metrics
+from receiver.process import first_of
 from receiver.settings import Settings
 from receiver.supervisor.admin import Admin
 from receiver.supervisor.certificate import with_certificate
 from receiver.supervisor.child import Child, Patience, Role
 from receiver.supervisor.data_dir import DataDir, Pids, State
+from receiver.supervisor.exposition import render
 from receiver.supervisor.health import Readiness, readiness
 from receiver.supervisor.notify import notify, reloading
 from receiver.supervisor.reload import reloaded
@@ -114,12 +115,12 @@ class Supervisor:
         tasks = [child.start() for child in self._children]
         print(welcome(self._settings, self._state()), flush=True)  # noqa: T201 - this is what a human started us for
         try:
-            await _first_of(
+            await first_of(
                 asyncio.create_task(self._stop.wait()), asyncio.create_task(self._reload_when_told()), *tasks
             )
             await self._finish()
         finally:
-            self._kill()
+            self._end()
             await runner.cleanup()
         self._directory.remove_state()
         return EXIT_KILLED if self._is_killed else 0
@@ -139,13 +140,13 @@ class Supervisor:
 
     def _told_to_stop(self) -> None:
         if self._stop.is_set():
-            self._kill()
+            self._end()
             self._is_killed = True
         self._stop.set()
 
-    def _kill(self) -> None:
+    def _end(self) -> None:
         for child in self._children:
-            child.kill()
+            child.end()
 
     async def _finish(self) -> None:
         """Intakes first, so that the store sees all they sealed."""
@@ -232,10 +233,3 @@ class Supervisor:
             self._metrics.set("process_up", float(child.is_ready), process=child.name)
         counted = [snapshot for child in self._children for snapshot in child.snapshots]
         return render([self._metrics.snapshot(), *counted])
-
-
-async def _first_of(*tasks: asyncio.Task[Any]) -> None:
-    """Wait until one of them ends; raise what it raised."""
-    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for task in done:
-        task.result()
