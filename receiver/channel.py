@@ -19,6 +19,7 @@ import msgspec
 from receiver.metrics import Snapshot
 from receiver.settings import MIB, Settings
 
+SEND_S = 5.0
 LINE_BYTES_MAX = 16 * MIB
 """Of one message; the largest is a `Start` with many drains, or a `Report` with many series."""
 
@@ -91,10 +92,11 @@ class _End(Generic[Incoming, Outgoing]):
         return self._decoder.decode(line)
 
     async def send(self, message: Outgoing) -> None:
-        """Send one message. If the other end is gone it is dropped: `receive` tells."""
-        with contextlib.suppress(ConnectionError):
-            self._writer.write(self._encoder.encode(message) + b"\n")
-            await self._writer.drain()
+        """Send one message. The other end may be gone, as `receive` tells, or hang: it is not waited for."""
+        self._writer.write(self._encoder.encode(message) + b"\n")
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            async with asyncio.timeout(SEND_S):
+                await self._writer.drain()
 
     async def close(self) -> None:
         """Close this end; the other end's `receive` gives `None`."""

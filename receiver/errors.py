@@ -16,7 +16,7 @@ ReceiverError
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 
 class ReceiverError(Exception):
@@ -93,6 +93,9 @@ class CoreCrashed(Unavailable):
 
 class OperatorError(ReceiverError):
     """A setting, a file or a command is wrong. Never seen by a sender."""
+
+    exit_code: ClassVar[int] = 2
+    """Of the command that ends with it."""
 
 
 class Answer(NamedTuple):

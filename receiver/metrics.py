@@ -7,17 +7,11 @@ Never: a label whose values a sender can choose. One `Metrics` belongs to one th
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from itertools import accumulate
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 import msgspec
-from prometheus_client import CollectorRegistry, Metric, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-from prometheus_client.registry import Collector
 
-PREFIX = "trace_drain_"
 SECONDS_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 """Upper edges of every histogram's buckets; one more holds what is slower."""
 
@@ -161,25 +155,19 @@ class Metrics:
 
 def carried_over(ended: Snapshot, before: Snapshot | None) -> Snapshot:
     """What stays counted of a process that ended: its counters and histograms, added to those before it."""
-    lasting = [one for one in ended.series if not _spec(one.name).kind.startswith("gauge")]
-    merged = _merged([*(before.series if before else ()), *lasting])
+    lasting = [one for one in ended.series if not spec_of(one.name).kind.startswith("gauge")]
+    merged = added_up([*(before.series if before else ()), *lasting])
     return Snapshot(process=ended.process, series=tuple(merged.values()))
 
 
-def render(snapshots: Iterable[Snapshot]) -> bytes:
-    """Write the merged snapshots in Prometheus' text format."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Merged(snapshots))
-    return generate_latest(registry)
-
-
 def _check(name: MetricName, labels: dict[str, str]) -> None:
-    declared = _spec(name).labels
+    declared = spec_of(name).labels
     if tuple(labels) != declared:
         raise ValueError(f"metric '{name}' got the labels {tuple(labels)}; expected {declared}")
 
 
-def _spec(name: str) -> Spec:
+def spec_of(name: str) -> Spec:
+    """What a name means."""
     spec = METRICS.get(name)  # type: ignore[call-overload]  # a name off the channel is any text
     if spec is None:
         raise ValueError(f"metric '{name}' is not in the list; expected one of receiver.metrics.METRICS")
@@ -187,7 +175,7 @@ def _spec(name: str) -> Spec:
     return found
 
 
-def _merged(series: Iterable[Series]) -> dict[tuple[str, tuple[str, ...]], Series]:
+def added_up(series: Iterable[Series]) -> dict[tuple[str, tuple[str, ...]], Series]:
     """Add up the series that have the same name and labels."""
     merged: dict[tuple[str, tuple[str, ...]], Series] = {}
     for one in series:
@@ -199,51 +187,3 @@ def _merged(series: Iterable[Series]) -> dict[tuple[str, tuple[str, ...]], Serie
         else:
             merged[key] = one
     return merged
-
-
-def _told_apart(snapshot: Snapshot) -> Iterator[Series]:
-    """Give the gauges of one process that cannot be added up its name."""
-    for one in snapshot.series:
-        if _spec(one.name).kind == "gauge_by_process":
-            yield Series(one.name, (*one.labels, snapshot.process), one.value)
-        else:
-            yield one
-
-
-class _Merged(Collector):
-    """All processes as one, in the order of the names."""
-
-    def __init__(self, snapshots: Iterable[Snapshot]) -> None:
-        told_apart = [one for snapshot in snapshots for one in _told_apart(snapshot)]
-        self._by_name: dict[str, list[Series]] = defaultdict(list)
-        for one in _merged(told_apart).values():
-            self._by_name[one.name].append(one)
-
-    def collect(self) -> Iterator[Metric]:
-        for name in sorted(self._by_name):
-            yield _family(name, _spec(name), self._by_name[name])
-
-
-def _family(name: str, spec: Spec, series: list[Series]) -> Metric:
-    full_name, labels = PREFIX + name, list(spec.labels)
-    if spec.kind == "seconds":
-        histogram = HistogramMetricFamily(full_name, spec.help, labels=labels)
-        for one in series:
-            histogram.add_metric(one.labels, list(_le(one.buckets)), one.value)
-        return histogram
-    if spec.kind == "counter":
-        counter = CounterMetricFamily(full_name, spec.help, labels=labels)
-        for one in series:
-            counter.add_metric(one.labels, one.value)
-        return counter
-    by_process = ["process"] if spec.kind == "gauge_by_process" else []
-    gauge = GaugeMetricFamily(full_name, spec.help, labels=labels + by_process)
-    for one in series:
-        gauge.add_metric(one.labels, one.value)
-    return gauge
-
-
-def _le(buckets: tuple[int, ...]) -> Iterator[tuple[str, float]]:
-    """Prometheus' buckets: upper edge and everything up to it."""
-    edges = [*(str(edge) for edge in SECONDS_BUCKETS), "+Inf"]
-    return zip(edges, (float(total) for total in accumulate(buckets)), strict=True)

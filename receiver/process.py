@@ -8,8 +8,11 @@
 `begin` sets everything up and returns the running `Work`; `Ready` is sent when it returns. A `Report` leaves
 every second from the very start (`Work.health`, and whatever was counted in `metrics`), so a loop that is
 blocked is a process that hangs: the supervisor kills it after 30 s of silence. `Work.stop` is awaited once:
-on `Stop`, when the supervisor is gone, or on SIGTERM; then `Stopped` is sent and the process ends. SIGINT and
-SIGHUP are the supervisor's and ignored here.
+on `Stop`, when the supervisor is gone, or on SIGTERM; then `Stopped` is sent and the process ends. It gets
+`limits.stop_grace_s`, or `ORPHAN_GRACE_S` without a supervisor, because the next one waits for our locks.
+SIGINT and SIGHUP are the supervisor's and ignored here.
+
+Health checks: an intake's `accepts` decides `/readyz`; all others are only shown.
 
 Keeps: whatever `begin` or the work raises ends the process, so that it is replaced.
 """
@@ -18,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -33,6 +37,7 @@ from receiver.metrics import Metrics
 from receiver.settings import Settings
 
 REPORT_S = 1.0
+ORPHAN_GRACE_S = 8.0
 EXIT_FAILED = 1
 
 
@@ -90,6 +95,7 @@ class _Life:
         self._metrics = Metrics(start.name)
         self._work: Work | None = None
         self._stop = asyncio.Event()
+        self._is_orphan = False
 
     async def run(self, begin: Begin) -> None:
         """Work until told to stop. Raises what ends the work before that."""
@@ -100,11 +106,22 @@ class _Life:
             self._work = await begin(self._start, self._metrics)
             await self._channel.send(Ready())
             listening = asyncio.create_task(self._listen(self._work))
-            await _first_of(stopping, listening, reporting)
-            await self._work.stop()
+            await first_of(stopping, listening, reporting)
+            await self._finish(self._work)
             await self._send_report()
         finally:
             reporting.cancel()
+
+    async def _finish(self, work: Work) -> None:
+        grace_s = ORPHAN_GRACE_S if self._is_orphan else self._start.settings.limits.stop_grace_s
+        try:
+            async with asyncio.timeout(grace_s):
+                await work.stop()
+        except TimeoutError:
+            structlog.get_logger().warning(
+                "not finished in time; the journal keeps the rest", grace_s=grace_s
+            )
+            os._exit(EXIT_FAILED)  # a thread that hangs would hold an ordinary exit, and our locks, for ever
 
     def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -116,6 +133,7 @@ class _Life:
         """Do what the supervisor says until it says stop, or is gone."""
         while isinstance(message := await self._channel.receive(), Reload):
             await work.reload(message.settings)
+        self._is_orphan = message is None
 
     async def _report(self) -> None:
         while True:
@@ -128,7 +146,7 @@ class _Life:
         await self._channel.send(Report(self._metrics.snapshot(), health))
 
 
-async def _first_of(*tasks: asyncio.Task[Any]) -> None:
+async def first_of(*tasks: asyncio.Task[Any]) -> None:
     """Wait until one of them ends; raise what it raised."""
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in done:

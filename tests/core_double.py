@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 
+import backports.zstd
 import lz4.frame  # type: ignore[import-untyped]  # it ships no types
 import msgspec
 import xxhash
@@ -44,10 +45,14 @@ class Scan:
     damage: list[tuple[int, int, str]] = field(default_factory=list)
 
 
-def record(name: str, *, epoch: int = 0, seq: int = 0, rows: int = 1, padding_bytes: int = 0) -> bytes:
+def record(  # noqa: PLR0913 - each can be left out
+    name: str, *, epoch: int = 0, seq: int = 0, rows: int = 1, padding_bytes: int = 0, zstd: bool = False
+) -> bytes:
     """Build a record that answers for one delivery of the drain `name`."""
     answers = msgspec.msgpack.encode([[name, b"d" * 16, 1, rows, [["prj", rows, rows, 0, 0]]]])
-    payload = lz4.frame.compress(b"block of " + name.encode() + b"." * padding_bytes) if rows else b""
+    block = b"block of " + name.encode() + b"." * padding_bytes
+    frame = backports.zstd.compress(block) if zstd else lz4.frame.compress(block, compression_level=0)
+    payload = frame if rows else b""
     sized = (b"TDRJ", 1, 0, len(payload), rows, len(answers), epoch, seq, 5, 7)
     plain = HEADER.pack(*sized, 0)[: -CHECKSUM.size]
     checksum = xxhash.xxh3_64_intdigest(plain + answers + payload)
@@ -71,6 +76,8 @@ def scan(segment: bytes) -> Scan:
     offset, bad_from = 0, None
     while offset < len(segment):
         whole = _record_at(segment, offset)
+        if whole is not None and found.records and whole[1] != (found.epoch, found.seq):
+            whole = None
         closes = _is_footer(segment, offset)
         if whole is None and not closes:
             bad_from = offset if bad_from is None else bad_from

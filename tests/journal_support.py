@@ -16,6 +16,7 @@ except ModuleNotFoundError:
 
     receiver.transcode = core_double
 
+import msgspec
 from core_double import record
 
 from receiver import settings, transcode
@@ -44,8 +45,7 @@ class Clock:
 
 def limits(**knobs: int) -> settings.Journal:
     """Journal settings that never stand in a test's way, except where it says so."""
-    return settings.Journal(**{"disk_free_min": 0, **knobs})  # type: ignore[arg-type]  # every knob here is
-    an int
+    return msgspec.convert({"disk_free_min": 0, **knobs}, settings.Journal)
 
 
 def appender(files: Files = DISK, root: Path = ROOT, clock: Clock | None = None, **knobs: int) -> Appender:

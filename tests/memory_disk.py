@@ -65,13 +65,13 @@ class MemoryDisk:
 
     # What a test does to it.
 
-    def fail(self, call: str, code: int = errno.EIO, *, times: int = 1) -> None:
-        """Let the next calls of this name fail."""
-        left = [times]
+    def fail(self, *calls: str, code: int = errno.EIO, times: int = 1) -> None:
+        """Let the next so many calls of each of these names fail."""
+        left = dict.fromkeys(calls, times)
 
         def fault(_count: int, name: str) -> None:
-            if name == call and left[0]:
-                left[0] -= 1
+            if left.get(name, 0):
+                left[name] -= 1
                 raise OSError(code, os.strerror(code))
 
         self.fault = fault

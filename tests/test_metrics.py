@@ -5,7 +5,8 @@ from typing import get_args
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from receiver.metrics import METRICS, MetricName, Metrics, Snapshot, carried_over, render
+from receiver.metrics import METRICS, MetricName, Metrics, Snapshot, carried_over
+from receiver.supervisor.exposition import render
 
 
 def values(*snapshots: Snapshot) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
