@@ -43,12 +43,14 @@ class Clock:
         return self.now_s
 
 
-def limits(**knobs: int) -> settings.Journal:
+def limits(**knobs: int | str) -> settings.Journal:
     """Journal settings that never stand in a test's way, except where it says so."""
     return msgspec.convert({"disk_free_min": 0, **knobs}, settings.Journal)
 
 
-def appender(files: Files = DISK, root: Path = ROOT, clock: Clock | None = None, **knobs: int) -> Appender:
+def appender(
+    files: Files = DISK, root: Path = ROOT, clock: Clock | None = None, **knobs: int | str
+) -> Appender:
     """Start an intake's journal."""
     return Appender(root, limits(**knobs), now=clock or Clock(), files=files)
 

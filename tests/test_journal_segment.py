@@ -120,7 +120,7 @@ def test_whichever_call_of_an_append_fails_nothing_is_counted(count: int, how: t
     segment = Segment(Place(HERE, 0, files))
     files.fail_nth(count, how)
 
-    with pytest.raises(OSError, match="error|space"):
+    with pytest.raises(OSError, match=r"error|space"):
         segment.append(RECORD, 1)
 
     assert (segment.bytes_good, segment.rows) == (0, 0)
@@ -133,7 +133,7 @@ def test_whichever_call_of_a_seal_fails_a_second_try_succeeds(count: int, how: t
     segment = written(files, HERE, "a")
     files.fail_nth(count, how)
 
-    with pytest.raises(OSError, match="error|space"):
+    with pytest.raises(OSError, match=r"error|space"):
         segment.place.seal(segment.bytes_good, Kind.LZ4)
     segment.place.seal(segment.bytes_good, Kind.LZ4)
     files.cut_power(nothing_waiting)
