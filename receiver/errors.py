@@ -1,22 +1,22 @@
 """Everything that can go wrong, as one tree with two verdicts, and the one table of answers.
 
-    ReceiverError
-    ├── Refused                the sender must change the request before trying again
-    │   ├── MalformedBody          ├── NoSuchPath
-    │   ├── Unauthenticated        ├── MethodNotAllowed
-    │   ├── NotAllowed             ├── BodyTooLarge
-    │   └── UnsupportedMedia
-    ├── Unavailable            the sender should send the same bytes again, later
-    │   ├── QuotaSpent             ├── DiskTrouble
-    │   ├── JournalFull            ├── ShuttingDown
-    │   ├── MemoryBudgetSpent      ├── DeadlinePassed
-    │   └── CoreCrashed
-    └── OperatorError          a setting, a file or a command is wrong; never seen by a sender
+ReceiverError
+├── Refused                the sender must change the request before trying again
+│   ├── MalformedBody          ├── NoSuchPath
+│   ├── Unauthenticated        ├── MethodNotAllowed
+│   ├── NotAllowed             ├── BodyTooLarge
+│   └── UnsupportedMedia
+├── Unavailable            the sender should send the same bytes again, later
+│   ├── QuotaSpent             ├── DiskTrouble
+│   ├── JournalFull            ├── ShuttingDown
+│   ├── MemoryBudgetSpent      ├── DeadlinePassed
+│   └── CoreCrashed
+└── OperatorError          a setting, a file or a command is wrong; never seen by a sender
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 
 class ReceiverError(Exception):
@@ -64,7 +64,7 @@ class Unavailable(ReceiverError):  # noqa: N818 - a verdict, not an accident
 
 
 class QuotaSpent(Unavailable):
-    """This drain's quota is spent for now."""
+    """The drain's quota is spent for now."""
 
 
 class JournalFull(Unavailable):
@@ -93,6 +93,9 @@ class CoreCrashed(Unavailable):
 
 class OperatorError(ReceiverError):
     """A setting, a file or a command is wrong. Never seen by a sender."""
+
+    exit_code: ClassVar[int] = 2
+    """Of the command that ends with it."""
 
 
 class Answer(NamedTuple):
