@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 try:
     import receiver.transcode
 except ModuleNotFoundError:
-    import core_double
+    from tests import core_double
 
     sys.modules["receiver.transcode"] = core_double
     import receiver
@@ -17,13 +17,14 @@ except ModuleNotFoundError:
     receiver.transcode = core_double
 
 import msgspec
-from core_double import record
 
 from receiver import settings, transcode
 from receiver.journal.appender import Appender
 from receiver.journal.files import DISK, Files
 from receiver.journal.frame import answers_of
 from receiver.journal.segments import Journal, SegmentFile
+from receiver.journal.start import Start
+from tests.core_double import record
 
 if TYPE_CHECKING:
     from receiver.model import SegmentId
@@ -73,4 +74,20 @@ def recovered(files: Files = DISK, root: Path = ROOT) -> list[str]:
     return [name for found in Journal(root, files).sealed() for name in names_in(found)]
 
 
-__all__ = ["ROOT", "Clock", "append", "appender", "limits", "names_in", "record", "recovered", "transcode"]
+def try_to_adopt(directory: Path) -> bool:
+    """Try it, in another process."""
+    return Start.adopt(directory, DISK) is not None
+
+
+__all__ = [
+    "ROOT",
+    "Clock",
+    "append",
+    "appender",
+    "limits",
+    "names_in",
+    "record",
+    "recovered",
+    "transcode",
+    "try_to_adopt",
+]

@@ -5,9 +5,6 @@ import os
 from pathlib import Path
 
 import pytest
-from core_double import record
-from journal_support import ROOT, Clock, append, appender, limits, recovered
-from memory_disk import MemoryDisk
 
 from receiver.errors import DiskTrouble, JournalFull, OperatorError, ShuttingDown
 from receiver.journal.appender import TAIL_AT_LARGE, Appender, StaleSegment
@@ -15,6 +12,9 @@ from receiver.journal.names import Kind, file_name, start_name
 from receiver.journal.segments import Journal
 from receiver.model import SegmentId
 from receiver.settings import MIB
+from tests.core_double import record
+from tests.journal_support import ROOT, Clock, append, appender, limits, recovered
+from tests.memory_disk import MemoryDisk
 
 
 def broken_disk() -> OSError:

@@ -1,12 +1,12 @@
 """Claims about records as bytes: what they answer for, what a torn tail is, what damage is."""
 
 import pytest
-from core_double import footer, record, scan
-from journal_support import transcode
 
 from receiver.journal.frame import Answered, Claim, Tally, answers_of, claim_of, damage_in, sealed_kind
 from receiver.journal.names import Kind
 from receiver.model import SegmentId
+from tests.core_double import footer, record, scan
+from tests.journal_support import transcode
 
 SEGMENT = SegmentId(7, 3)
 HEADER_BYTES = 72

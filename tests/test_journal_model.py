@@ -3,7 +3,6 @@
 Invariants: acknowledged ⊆ recovered ⊆ issued, each once; and what was refused with an error never comes back,
 except after a death in the one state in which the journal could not drop it and said so.
 """
-# ruff: noqa: D102 - a rule's name is its sentence
 
 from __future__ import annotations
 
@@ -11,16 +10,16 @@ import errno
 import os
 from typing import TYPE_CHECKING
 
-from core_double import record
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from journal_support import ROOT, Clock, appender, names_in
-from memory_disk import Killed, MemoryDisk
 
 from receiver.errors import DiskTrouble, JournalFull, OperatorError
 from receiver.journal.appender import TAIL_AT_LARGE, Appender, StaleSegment
 from receiver.journal.segments import Journal, SegmentFile
+from tests.core_double import record
+from tests.journal_support import ROOT, Clock, appender, names_in
+from tests.memory_disk import Killed, MemoryDisk
 
 if TYPE_CHECKING:
     from collections.abc import Callable

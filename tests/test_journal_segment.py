@@ -5,13 +5,13 @@ import os
 from pathlib import Path
 
 import pytest
-from core_double import record
-from journal_support import transcode
-from memory_disk import MemoryDisk
 
 from receiver.journal.files import DISK, Files, write_all
 from receiver.journal.names import Kind
 from receiver.journal.segment import Place, Segment
+from tests.core_double import record
+from tests.journal_support import transcode
+from tests.memory_disk import MemoryDisk
 
 HERE = Path("/here")
 RECORD = record("a")

@@ -5,9 +5,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from core_double import record
-from journal_support import ROOT, append, appender, names_in, recovered, transcode
-from memory_disk import MemoryDisk
 from structlog.testing import capture_logs
 
 from receiver.journal.files import DISK
@@ -15,6 +12,9 @@ from receiver.journal.frame import answers_of
 from receiver.journal.names import start_name
 from receiver.journal.segments import Journal
 from receiver.journal.start import DRAWS_MAX, Start
+from tests.core_double import record
+from tests.journal_support import ROOT, append, appender, names_in, recovered, transcode, try_to_adopt
+from tests.memory_disk import MemoryDisk
 
 
 def test_sealed_segments_of_live_starts_are_listed_oldest_first_and_open_ones_are_not() -> None:
@@ -291,10 +291,6 @@ def test_a_directory_that_was_never_locked_is_adopted_and_removed() -> None:
     Journal(ROOT, files).sealed()
 
     assert files.names(ROOT) == []
-
-
-def try_to_adopt(directory: Path) -> bool:
-    return Start.adopt(directory, DISK) is not None
 
 
 def test_the_lock_holds_between_processes_and_is_not_inherited(tmp_path: Path) -> None:

@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING, Literal
 import click
 import msgspec
 from msgspec.structs import asdict
-from receiver.cli.options import config_option, data_option, loaded_with
 
+from receiver.cli.options import config_option, data_option, loaded_with
 from receiver.journal.frame import answers_of
 from receiver.journal.survey import segment_called, segments_under
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from receiver.transcode import Scan
-
     from receiver.journal.frame import Answered
     from receiver.journal.survey import Seen
+    from receiver.transcode import Scan
 
 ROW = "{:<28} {:<10} {:>12} {:>8} {:>10} {:>9}"
 

@@ -100,7 +100,7 @@ class Place:
             footer = transcode.footer(self.files.read(path)[:bytes_good])
         except transcode.CoreError as reason:
             what = "promised records rotted; sealed as they are"
-            log.error(what, path=str(path), reason=str(reason))  # noqa: TRY400 - a traceback says no more
+            log.error(what, path=str(path), reason=str(reason))
             footer = b""
         with opened(self.files, path) as fd:
             self.files.truncate(fd, bytes_good)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from journal_support import append, appender
+from tests.journal_support import append, appender
 
 
 def main(root: Path, count: int) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from subprocess import PIPE, Popen
 
-from journal_support import recovered
+from tests.journal_support import recovered
 
-TESTS = Path(__file__).parents[1]
-CHILD = [sys.executable, str(TESTS / "crash" / "append_forever.py")]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{TESTS}{os.pathsep}{TESTS.parent}"}
+ROOT = Path(__file__).parents[2]
+CHILD = [sys.executable, "-m", "tests.crash.append_forever"]
 
 
 def words(said: str, kind: str) -> set[str]:
@@ -22,7 +20,7 @@ def test_a_killed_intake_keeps_every_promise_and_makes_none_twice(tmp_path: Path
     issued: set[str] = set()
     acknowledged: set[str] = set()
     for lines_before_death in (1, 2, 7, 12, 40):
-        with Popen([*CHILD, str(tmp_path), "100000"], stdout=PIPE, text=True, env=ENVIRONMENT) as child:  # noqa: S603 - our own file
+        with Popen([*CHILD, str(tmp_path), "100000"], stdout=PIPE, text=True, cwd=ROOT) as child:
             assert child.stdout is not None
             said = "".join(child.stdout.readline() for _ in range(lines_before_death))
             child.kill()
