@@ -23,6 +23,7 @@ MetricName = Literal[
     "body_bytes",
     "build_info",
     "certificate_expires_in_seconds",
+    "commit_deliveries",
     "commit_seconds",
     "connections",
     "dead_letters",
@@ -34,6 +35,7 @@ MetricName = Literal[
     "inflight_bytes",
     "process_restarts",
     "process_up",
+    "refusals",
     "reloads",
     "span_notes",
     "spans_accepted",
@@ -73,7 +75,8 @@ METRICS: dict[MetricName, Spec] = {
     "certificate_expires_in_seconds": Spec(
         "gauge_by_process", "Until the certificate ends. Worry below 14 days."
     ),
-    "commit_seconds": Spec("seconds", "One group commit: transcode, append, sync."),
+    "commit_deliveries": Spec("counter", "Deliveries in group commits. Over the commits: a group's size."),
+    "commit_seconds": Spec("seconds", "One group transcoded, in the core."),
     "connections": Spec("gauge_sum", "Open connections at the drain endpoint."),
     "dead_letters": Spec("gauge_sum", "Segments set aside under DATA/dead. Each one needs a human."),
     "deliveries": Spec("counter", "Deliveries answered. Worry about anything but 200.", ("drain", "status")),
@@ -84,7 +87,7 @@ METRICS: dict[MetricName, Spec] = {
         "gauge_by_process", "Their share of all answers. Platforms give a drain up at 0.8.", ("drain",)
     ),
     "freshness_seconds": Spec("seconds", "From a segment's last receipt to its spans being readable."),
-    "fsync_seconds": Spec("seconds", "One fdatasync of the journal. It bounds what a sender waits."),
+    "fsync_seconds": Spec("seconds", "One append to the journal, synced. It bounds what a sender waits."),
     "inflight_bytes": Spec(
         "gauge_sum", "Bytes of bodies being read or decoded. At its limit senders get 503."
     ),
@@ -93,6 +96,7 @@ METRICS: dict[MetricName, Spec] = {
     "reloads": Spec(
         "counter", "Configurations read again; `refused` left the old one in force.", ("outcome",)
     ),
+    "refusals": Spec("counter", "Requests answered with an error or not at all, by verdict.", ("reason",)),
     "span_notes": Spec("counter", "Spans accepted with a warning or rejected, by reason.", ("reason",)),
     "spans_accepted": Spec("counter", "Spans promised to be stored.", ("drain",)),
     "spans_dead_lettered": Spec("counter", "Accepted spans in segments that were set aside.", ("cause",)),
