@@ -12,9 +12,11 @@ import xxhash
 
 PREFIX = struct.Struct("<II")
 HEADER = struct.Struct("<4sHHQIIQQqqQ")
-FOOTER = struct.Struct("<4sHHIQQQ")
+FOOTER = struct.Struct("<4sHHIQQQQ")
 RECORD_MAGIC, FOOTER_MAGIC = 0x184D2A54, 0x184D2A55
 CHECKSUM = struct.Struct("<Q")
+RECORD_MAGIC_BYTES = RECORD_MAGIC.to_bytes(4, "little")
+FOOTER_BYTES = PREFIX.size + FOOTER.size
 
 
 class CoreError(ValueError):
@@ -54,69 +56,79 @@ def record(  # noqa: PLR0913 - each can be left out
     frame = backports.zstd.compress(block) if zstd else lz4.frame.compress(block, compression_level=0)
     payload = frame if rows else b""
     sized = (b"TDRJ", 1, 0, len(payload), rows, len(answers), epoch, seq, 5, 7)
-    plain = HEADER.pack(*sized, 0)[: -CHECKSUM.size]
-    checksum = xxhash.xxh3_64_intdigest(plain + answers + payload)
     prefix = PREFIX.pack(RECORD_MAGIC, HEADER.size + len(answers))
-    return prefix + plain + CHECKSUM.pack(checksum) + answers + payload
+    plain = prefix + HEADER.pack(*sized, 0)[: -CHECKSUM.size]
+    checksum = xxhash.xxh3_64_intdigest(plain + answers + payload)
+    return plain + CHECKSUM.pack(checksum) + answers + payload
 
 
 def footer(segment: bytes) -> bytes:
     """As the core's."""
     found = scan(segment)
+    if found.sealed or found.damage or found.good_bytes != len(segment):
+        raise CoreError("segment is sealed, torn or damaged")
     rows = sum(record.rows for record in found.records)
-    sums = b"".join(CHECKSUM.pack(record.checksum) for record in found.records)
-    plain = FOOTER.pack(b"TDRF", 1, 0, len(found.records), rows, len(segment), 0)[: -CHECKSUM.size]
-    content = plain + CHECKSUM.pack(xxhash.xxh3_64_intdigest(sums + plain))
-    return PREFIX.pack(FOOTER_MAGIC, len(content)) + content
+    sized = (b"TDRF", 1, 0, len(found.records), rows, len(segment), _digest(found))
+    plain = PREFIX.pack(FOOTER_MAGIC, FOOTER.size) + FOOTER.pack(*sized, 0)[: -CHECKSUM.size]
+    return plain + CHECKSUM.pack(xxhash.xxh3_64_intdigest(plain))
 
 
 def scan(segment: bytes) -> Scan:
     """As the core's: whole records, then a footer, then nothing; what lies between is damage."""
     found = Scan()
-    offset, bad_from = 0, None
-    while offset < len(segment):
-        whole = _record_at(segment, offset)
-        if whole is not None and found.records and whole[1] != (found.epoch, found.seq):
-            whole = None
-        closes = _is_footer(segment, offset)
-        if whole is None and not closes:
-            bad_from = offset if bad_from is None else bad_from
+    offset = bad_from = 0
+    while offset < len(segment) and not found.sealed:
+        whole = _record_at(segment, offset, found)
+        digest = _footer_at(segment, offset)
+        if whole is None and digest is None:
             offset += 1
             continue
-        if bad_from is not None:
+        if bad_from < offset:
             found.damage.append((bad_from, offset - bad_from, "no whole record; expected one"))
-            bad_from = None
-        if whole is None:
-            found.sealed = bool(found.damage) or segment[offset:] == footer(segment[:offset])
-            break
-        found.records.append(whole[0])
-        found.epoch, found.seq = whole[1]
-        offset += whole[0].length
-        found.good_bytes = offset
+        if whole is not None:
+            found.records.append(whole)
+            offset += whole.length
+        else:
+            found.sealed = True
+            if not found.damage and digest != _digest(found):
+                found.damage.append((offset, 0, "footer disagrees"))
+            offset += FOOTER_BYTES
+        bad_from = found.good_bytes = offset
+    if found.sealed and bad_from < len(segment):
+        found.damage.append((bad_from, len(segment) - bad_from, "bytes after the footer"))
     return found
 
 
-def _record_at(segment: bytes, offset: int) -> tuple[Record, tuple[int, int]] | None:
+def _digest(found: Scan) -> int:
+    return xxhash.xxh3_64_intdigest(b"".join(CHECKSUM.pack(record.checksum) for record in found.records))
+
+
+def _record_at(segment: bytes, offset: int, found: Scan) -> Record | None:
     start = offset + PREFIX.size
-    if len(segment) < start + HEADER.size or not segment.startswith(CHECKSUM.pack(RECORD_MAGIC)[:4], offset):
+    if len(segment) < start + HEADER.size or not segment.startswith(RECORD_MAGIC_BYTES, offset):
         return None
-    _, frame_bytes = PREFIX.unpack_from(segment, offset)
     name, version, _, payload_bytes, rows, answers_bytes, epoch, seq, low, high, checksum = (
         HEADER.unpack_from(segment, start)
     )
     rest = start + HEADER.size
     end = rest + answers_bytes + payload_bytes
-    if (name, version, frame_bytes) != (b"TDRJ", 1, HEADER.size + answers_bytes) or end > len(segment):
+    if (name, version) != (b"TDRJ", 1) or end > len(segment):
         return None
-    plain = segment[start : rest - CHECKSUM.size]
-    if xxhash.xxh3_64_intdigest(plain + segment[rest:end]) != checksum:
+    if xxhash.xxh3_64_intdigest(segment[offset : rest - CHECKSUM.size] + segment[rest:end]) != checksum:
+        return None
+    if not found.records:
+        found.epoch, found.seq = epoch, seq
+    elif (found.epoch, found.seq) != (epoch, seq):
         return None
     answers = segment[rest : rest + answers_bytes]
-    return Record(offset, end - offset, rows, answers, (low, high), checksum), (epoch, seq)
+    return Record(offset, end - offset, rows, answers, (low, high), checksum)
 
 
-def _is_footer(segment: bytes, offset: int) -> bool:
-    prefix = PREFIX.pack(FOOTER_MAGIC, FOOTER.size)
-    if len(segment) - offset != PREFIX.size + FOOTER.size or not segment.startswith(prefix, offset):
-        return False
-    return bool(FOOTER.unpack_from(segment, offset + PREFIX.size)[5] == offset)
+def _footer_at(segment: bytes, offset: int) -> int | None:
+    """Return the digest that a whole footer names."""
+    end = offset + FOOTER_BYTES
+    if end > len(segment) or not segment.startswith(PREFIX.pack(FOOTER_MAGIC, FOOTER.size), offset):
+        return None
+    *_, bytes_before, digest, checksum = FOOTER.unpack_from(segment, offset + PREFIX.size)
+    plain = segment[offset : end - CHECKSUM.size]
+    return digest if (bytes_before, checksum) == (offset, xxhash.xxh3_64_intdigest(plain)) else None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 try:
     import receiver.transcode
 except ModuleNotFoundError:
-    import core_double
+    from tests import core_double
 
     sys.modules["receiver.transcode"] = core_double
     import receiver
@@ -17,13 +17,14 @@ except ModuleNotFoundError:
     receiver.transcode = core_double
 
 import msgspec
-from core_double import record
 
 from receiver import settings, transcode
 from receiver.journal.appender import Appender
 from receiver.journal.files import DISK, Files
 from receiver.journal.frame import answers_of
 from receiver.journal.segments import Journal, SegmentFile
+from receiver.journal.start import Start
+from tests.core_double import record
 
 if TYPE_CHECKING:
     from receiver.model import SegmentId
@@ -43,12 +44,14 @@ class Clock:
         return self.now_s
 
 
-def limits(**knobs: int) -> settings.Journal:
+def limits(**knobs: int | str) -> settings.Journal:
     """Journal settings that never stand in a test's way, except where it says so."""
     return msgspec.convert({"disk_free_min": 0, **knobs}, settings.Journal)
 
 
-def appender(files: Files = DISK, root: Path = ROOT, clock: Clock | None = None, **knobs: int) -> Appender:
+def appender(
+    files: Files = DISK, root: Path = ROOT, clock: Clock | None = None, **knobs: int | str
+) -> Appender:
     """Start an intake's journal."""
     return Appender(root, limits(**knobs), now=clock or Clock(), files=files)
 
@@ -71,4 +74,20 @@ def recovered(files: Files = DISK, root: Path = ROOT) -> list[str]:
     return [name for found in Journal(root, files).sealed() for name in names_in(found)]
 
 
-__all__ = ["ROOT", "Clock", "append", "appender", "limits", "names_in", "record", "recovered", "transcode"]
+def try_to_adopt(directory: Path) -> bool:
+    """Try it, in another process."""
+    return Start.adopt(directory, DISK) is not None
+
+
+__all__ = [
+    "ROOT",
+    "Clock",
+    "append",
+    "appender",
+    "limits",
+    "names_in",
+    "record",
+    "recovered",
+    "transcode",
+    "try_to_adopt",
+]

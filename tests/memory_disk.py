@@ -5,7 +5,6 @@ sync carries them over; a power cut keeps some first part of them. A failed sync
 waiting writes away while the process goes on seeing them, and a later sync succeeds: what Linux does, and
 why nobody may sync twice.
 """
-# ruff: noqa: D102 - receiver/journal/files.py explains the calls
 
 from __future__ import annotations
 

@@ -5,9 +5,6 @@ import os
 from pathlib import Path
 
 import pytest
-from core_double import record
-from journal_support import ROOT, Clock, append, appender, recovered
-from memory_disk import MemoryDisk
 
 from receiver.errors import DiskTrouble, JournalFull, OperatorError, ShuttingDown
 from receiver.journal.appender import TAIL_AT_LARGE, Appender, StaleSegment
@@ -15,6 +12,9 @@ from receiver.journal.names import Kind, file_name, start_name
 from receiver.journal.segments import Journal
 from receiver.model import SegmentId
 from receiver.settings import MIB
+from tests.core_double import record
+from tests.journal_support import ROOT, Clock, append, appender, limits, recovered
+from tests.memory_disk import MemoryDisk
 
 
 def broken_disk() -> OSError:
@@ -46,15 +46,15 @@ def test_records_share_a_segment_until_it_is_due() -> None:
 
 
 @pytest.mark.parametrize(
-    "knobs",
+    ("knob", "most"),
     [
-        pytest.param({"segment_rows_max": 2}, id="rows"),
-        pytest.param({"segment_bytes_max": 2 * len(record("a"))}, id="bytes"),
+        pytest.param("segment_rows_max", 2, id="rows"),
+        pytest.param("segment_bytes_max", 2 * len(record("a")), id="bytes"),
     ],
 )
-def test_a_segment_that_is_large_enough_is_left_and_sealed_by_the_next_record(knobs: dict[str, int]) -> None:
+def test_a_segment_that_is_large_enough_is_left_and_sealed_by_the_next_record(knob: str, most: int) -> None:
     files = MemoryDisk()
-    journal = appender(files, **knobs)
+    journal = Appender(ROOT, limits(**{knob: most}), now=Clock(), files=files)
 
     seqs = [append(journal, name).seq for name in "abc"]
 

@@ -1,12 +1,12 @@
 """Claims about records as bytes: what they answer for, what a torn tail is, what damage is."""
 
 import pytest
-from core_double import footer, record, scan
-from journal_support import transcode
 
 from receiver.journal.frame import Answered, Claim, Tally, answers_of, claim_of, damage_in, sealed_kind
 from receiver.journal.names import Kind
 from receiver.model import SegmentId
+from tests.core_double import footer, record, scan
+from tests.journal_support import transcode
 
 SEGMENT = SegmentId(7, 3)
 HEADER_BYTES = 72
@@ -70,7 +70,7 @@ def test_a_flipped_bit_anywhere_in_a_sealed_segment_is_seen() -> None:
     for bit in range(len(sealed) * 8):
         found = transcode.scan(flipped(sealed, bit))
 
-        assert damage_in(found, SegmentId(7, 3), sealed=True)
+        assert damage_in(found, SEGMENT, len(sealed))
 
 
 def flipped(content: bytes, bit: int) -> bytes:
@@ -84,24 +84,24 @@ def test_a_whole_sealed_segment_has_no_damage() -> None:
 
     found = transcode.scan(sealed)
 
-    assert (found.sealed, damage_in(found, SEGMENT, sealed=True)) == (True, [])
+    assert (found.sealed, damage_in(found, SEGMENT, len(sealed))) == (True, [])
     assert transcode.footer(of("a", "b")) == footer(of("a", "b"))
 
 
 def test_a_sealed_name_without_a_footer_is_damage() -> None:
-    found = transcode.scan(of("a"))
+    found = transcode.scan(of("a") + b"?")
 
-    [damage] = damage_in(found, SEGMENT, sealed=True)
+    [damage] = damage_in(found, SEGMENT, len(of("a") + b"?"))
 
     assert str(damage) == (
-        "segment 0000000000000007-0000000003 at byte 139, 0 bytes: "
-        "footer is missing or disagrees; expected a sealed file"
+        "segment 0000000000000007-0000000003 at byte 139, 1 bytes: "
+        "no whole footer; expected one in a sealed file"
     )
-    assert damage_in(found, SEGMENT, sealed=False) == []
+    assert damage_in(found, SEGMENT) == []
 
 
 def test_records_under_another_segment_s_name_are_damage() -> None:
-    [damage] = damage_in(transcode.scan(of("a")), SegmentId(7, 4), sealed=False)
+    [damage] = damage_in(transcode.scan(of("a")), SegmentId(7, 4))
 
     assert damage.reason == "holds records of segment 0000000000000007-0000000003"
 
@@ -109,7 +109,7 @@ def test_records_under_another_segment_s_name_are_damage() -> None:
 def test_a_record_of_another_segment_among_ours_is_damage() -> None:
     found = transcode.scan(of("a") + record("stray", epoch=9, seq=9) + of("b"))
 
-    [damage] = damage_in(found, SEGMENT, sealed=False)
+    [damage] = damage_in(found, SEGMENT)
 
     assert damage.offset == len(of("a"))
 
@@ -118,7 +118,9 @@ def test_a_record_of_another_segment_among_ours_is_damage() -> None:
     ("content", "kind"),
     [
         pytest.param(of("a"), Kind.LZ4, id="lz4"),
-        pytest.param(record("a", rows=0) + record("b", zstd=True), Kind.ZSTD, id="zstd after a record without rows"),
+        pytest.param(
+            record("a", rows=0) + record("b", zstd=True), Kind.ZSTD, id="zstd after a record without rows"
+        ),
         pytest.param(record("a", rows=0), Kind.LZ4, id="nothing to tell by"),
     ],
 )

@@ -1,24 +1,30 @@
-"""The journal against a model of it: a list of names. Every move is random: errors, deaths and power cuts too.
+"""The journal against a model of it: a list of names. Every move is random: errors, deaths, power cuts too.
 
-Invariants: acknowledged ⊆ recovered ⊆ issued, each once; and what was refused with an error never comes back, except
-after a death in the one state in which the journal could not drop it and said so.
+Invariants: acknowledged ⊆ recovered ⊆ issued, each once; and what was refused with an error never comes back,
+except after a death in the one state in which the journal could not drop it and said so.
 """
+
+from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from core_double import record
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from journal_support import ROOT, Clock, appender, names_in
-from memory_disk import Killed, MemoryDisk
 
 from receiver.errors import DiskTrouble, JournalFull, OperatorError
 from receiver.journal.appender import TAIL_AT_LARGE, Appender, StaleSegment
 from receiver.journal.segments import Journal, SegmentFile
-from receiver.model import SegmentId
+from tests.core_double import record
+from tests.journal_support import ROOT, Clock, appender, names_in
+from tests.memory_disk import Killed, MemoryDisk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from receiver.model import SegmentId
 
 CODES = st.sampled_from([errno.EIO, errno.ENOSPC, errno.EROFS])
 CALLS = st.integers(min_value=1, max_value=12)
@@ -134,7 +140,7 @@ class JournalMachine(RuleBasedStateMachine):
             self.die(power=False, kept=0)
 
     def remember_what_may_come_back(self) -> None:
-        """What failed is dropped by now, unless the journal says that it could not."""
+        """Expect that what failed is dropped by now, unless the journal says that it could not."""
         if self.intake is not None and self.intake.full_reason() == TAIL_AT_LARGE:
             self.unresolved |= self.at_large
         self.at_large.clear()
@@ -158,6 +164,9 @@ class JournalMachine(RuleBasedStateMachine):
 
 
 JournalMachine.TestCase.settings = settings(
-    max_examples=200, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=150,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
 )
 TestJournalAgainstItsModel = JournalMachine.TestCase

@@ -5,13 +5,13 @@ import os
 from pathlib import Path
 
 import pytest
-from core_double import record
-from journal_support import transcode
-from memory_disk import MemoryDisk
 
 from receiver.journal.files import DISK, Files, write_all
 from receiver.journal.names import Kind
 from receiver.journal.segment import Place, Segment
+from tests.core_double import record
+from tests.journal_support import transcode
+from tests.memory_disk import MemoryDisk
 
 HERE = Path("/here")
 RECORD = record("a")
@@ -120,7 +120,7 @@ def test_whichever_call_of_an_append_fails_nothing_is_counted(count: int, how: t
     segment = Segment(Place(HERE, 0, files))
     files.fail_nth(count, how)
 
-    with pytest.raises(OSError, match="error|space"):
+    with pytest.raises(OSError, match=r"error|space"):
         segment.append(RECORD, 1)
 
     assert (segment.bytes_good, segment.rows) == (0, 0)
@@ -133,7 +133,7 @@ def test_whichever_call_of_a_seal_fails_a_second_try_succeeds(count: int, how: t
     segment = written(files, HERE, "a")
     files.fail_nth(count, how)
 
-    with pytest.raises(OSError, match="error|space"):
+    with pytest.raises(OSError, match=r"error|space"):
         segment.place.seal(segment.bytes_good, Kind.LZ4)
     segment.place.seal(segment.bytes_good, Kind.LZ4)
     files.cut_power(nothing_waiting)

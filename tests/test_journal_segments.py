@@ -1,12 +1,10 @@
 """Claims about the writer's end: what is listed, what is adopted, and what is left alone."""
 
 import multiprocessing
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from core_double import record
-from journal_support import ROOT, append, appender, names_in, recovered, transcode
-from memory_disk import MemoryDisk
 from structlog.testing import capture_logs
 
 from receiver.journal.files import DISK
@@ -14,6 +12,9 @@ from receiver.journal.frame import answers_of
 from receiver.journal.names import start_name
 from receiver.journal.segments import Journal
 from receiver.journal.start import DRAWS_MAX, Start
+from tests.core_double import record
+from tests.journal_support import ROOT, append, appender, names_in, recovered, transcode, try_to_adopt
+from tests.memory_disk import MemoryDisk
 
 
 def test_sealed_segments_of_live_starts_are_listed_oldest_first_and_open_ones_are_not() -> None:
@@ -105,10 +106,8 @@ def test_new_content_replaces_the_old_in_one_step_whatever_the_power_does() -> N
         files.kill()
         [found] = Journal(ROOT, files).sealed()
         files.fail_nth(count, KeyboardInterrupt)
-        try:
+        with suppress(KeyboardInterrupt):
             assert found.replace(content).bytes == len(content)
-        except KeyboardInterrupt:
-            pass
         files.cut_power(lambda waiting: waiting // 2)
         seen.add(tuple(recovered(files)))
         assert not [name for name in files.names(found.path.parent) if name.endswith("rewrite")]
@@ -129,7 +128,9 @@ def test_adoption_is_tried_again_when_the_disk_refused_and_does_not_hold_up_the_
     second = [name for found in journal.sealed() for name in names_in(found)]
 
     assert (len(first), second) == (1, ["a", "b"])
-    assert [line["event"] for line in logs if line["log_level"] == "warning"] == ["segment cannot be adopted yet"]
+    assert [line["event"] for line in logs if line["log_level"] == "warning"] == [
+        "segment cannot be adopted yet"
+    ]
 
 
 @pytest.mark.parametrize("count", range(1, 8))
@@ -177,10 +178,61 @@ def test_rot_in_a_record_that_was_promised_names_the_loss_and_spares_the_rest() 
     files.kill()
 
     [found] = Journal(ROOT, files).sealed()
-    [damage] = found.damage(found.scan())
+    damage, no_footer = found.damage(found.scan())
 
     assert names_in(found) == ["a", "c"]
+    assert no_footer.reason.startswith("no whole footer")
     assert (damage.segment, damage.offset, damage.length_bytes) == (found.id, offset, len(record("b")))
+
+
+def test_a_start_that_died_between_the_footer_and_the_new_name_is_sealed_once() -> None:
+    files = MemoryDisk()
+    dead = appender(files)
+    append(dead, "a")
+    files.fail("rename")
+    dead.seal()
+    files.kill()
+
+    [found] = Journal(ROOT, files).sealed()
+
+    assert found.read() == sealed("a", dead.epoch)
+
+
+def test_an_open_segment_of_which_only_the_footer_is_whole_is_kept_as_damage() -> None:
+    files = MemoryDisk()
+    dead = appender(files)
+    append(dead, "a")
+    files.fail("rename")
+    dead.seal()
+    path = ROOT / start_name(dead.epoch) / "0000000000.open"
+    files.write(files.open(path), memoryview(b"\xff"), 100)
+    files.kill()
+
+    [found] = Journal(ROOT, files).sealed()
+
+    assert names_in(found) == []
+    assert [damage.length_bytes for damage in found.damage(found.scan())] == [len(record("a"))]
+
+
+def test_rot_that_the_intake_itself_meets_does_not_stop_it() -> None:
+    files = MemoryDisk()
+    live = appender(files)
+    append(live, "a")
+    append(live, "b")
+    path = ROOT / start_name(live.epoch) / "0000000000.open"
+    files.write(files.open(path), memoryview(b"\xff"), 100)
+
+    live.seal()
+
+    [found] = Journal(ROOT, files).sealed()
+    assert names_in(found) == ["b"]
+    assert found.damage(found.scan())
+    assert append(live, "c").seq == 1
+
+
+def sealed(name: str, epoch: int) -> bytes:
+    content = record(name, epoch=epoch)
+    return content + transcode.footer(content)
 
 
 def test_a_mark_that_outlived_its_segment_is_removed() -> None:
@@ -239,10 +291,6 @@ def test_a_directory_that_was_never_locked_is_adopted_and_removed() -> None:
     Journal(ROOT, files).sealed()
 
     assert files.names(ROOT) == []
-
-
-def try_to_adopt(directory: Path) -> bool:
-    return Start.adopt(directory, DISK) is not None
 
 
 def test_the_lock_holds_between_processes_and_is_not_inherited(tmp_path: Path) -> None:

@@ -6,12 +6,11 @@
     answers:  msgpack: one entry per delivery, see `Answered`
     payload:  one LZ4 or zstd frame with one Native block; absent when rows = 0
 
-    footer:   magic 0x184D2A55 u32 │ 36 u32 │ "TDRF" │ version u16 │ 0 u16 │ records u32 │ rows u64
-              │ bytes_before u64 │ checksum u64
+    footer:   magic 0x184D2A55 u32 │ 44 u32 │ "TDRF" │ version u16 │ 0 u16 │ records u32 │ rows u64
+              │ bytes_before u64 │ digest of the record checksums u64 │ checksum u64
 
 All integers little endian. `frame_bytes` counts header and answers: stock tools skip the frame and read the
-payload. The record's checksum (xxh3-64) covers everything else of header, answers and payload; the footer's
-covers those of the records and its own fields.
+payload. A checksum is xxh3-64 of everything else in the record or footer.
 
 A torn tail (fewer bytes than announced, or a last record whose checksum disagrees) is how a crash looks, so
 it is an ordinary answer. Rot in a record that others follow, or that a footer seals, is damage: reported
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 _FRAME_PREFIX = struct.Struct("<II")
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-_FOOTER = struct.Struct("<II4sHHIQQQ")
+_FOOTER = struct.Struct("<II4sHHIQQQQ")
 _FOOTER_MAGIC = 0x184D2A55
 FOOTER_BYTES = _FOOTER.size
 
@@ -88,15 +87,21 @@ def answers_of(record: Record) -> tuple[Answered, ...]:
     return _ANSWERS.decode(record.answers)
 
 
-def damage_in(scan: Scan, segment: SegmentId, *, sealed: bool) -> list[Damage]:
-    """Everything that was promised under this name and is not there as promised."""
+def bytes_of_records(scan: Scan) -> int:
+    """Where the last whole record ends: what a seal closes, and a torn seal is cut to."""
+    return scan.good_bytes - FOOTER_BYTES if scan.sealed else scan.good_bytes
+
+
+def damage_in(scan: Scan, segment: SegmentId, sealed_bytes: int | None = None) -> list[Damage]:
+    """Everything that was promised under this name and is not there as promised. A sealed file has a size."""
     found = [Damage(segment, *stretch) for stretch in scan.damage]
     if scan.records and (scan.epoch, scan.seq) != (segment.epoch, segment.seq):
         other = SegmentId(scan.epoch, scan.seq)
         found.append(Damage(segment, 0, scan.good_bytes, f"holds records of segment {other}"))
-    if sealed and not scan.sealed:
+    if sealed_bytes is not None and not scan.sealed:
+        rest_bytes = sealed_bytes - scan.good_bytes
         found.append(
-            Damage(segment, scan.good_bytes, 0, "footer is missing or disagrees; expected a sealed file")
+            Damage(segment, scan.good_bytes, rest_bytes, "no whole footer; expected one in a sealed file")
         )
     return found
 
@@ -115,5 +120,7 @@ def claim_of(tail: bytes) -> Claim | None:
     """Read the footer at the very end, trusting it: enough to list a segment, not to store it."""
     if len(tail) < FOOTER_BYTES:
         return None
-    magic, _, name, _, _, records, rows, bytes_before, _ = _FOOTER.unpack_from(tail, len(tail) - FOOTER_BYTES)
+    magic, _, name, _, _, records, rows, bytes_before, *_ = _FOOTER.unpack_from(
+        tail, len(tail) - FOOTER_BYTES
+    )
     return Claim(records, rows, bytes_before) if (magic, name) == (_FOOTER_MAGIC, b"TDRF") else None

@@ -12,6 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import structlog
+
 from receiver import transcode
 from receiver.journal.files import opened, write_all, write_new
 from receiver.journal.names import SEALED, Kind, file_name
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from receiver.journal.files import Files
+
+log = structlog.get_logger()
 
 
 class Segment:
@@ -74,7 +78,7 @@ class Place:
         return not any(self.has(kind) for kind in (Kind.OPEN, *SEALED))
 
     def seal(self, bytes_good: int, kind: Kind) -> None:
-        """Cut it, close it with a footer, name it sealed; remove it when nothing in it is good.
+        """Cut it, close it with a footer, name it sealed; remove it when nothing in it was ever promised.
 
         The same act for a segment that is full, one that met a disk error and one that a dead start left.
         Stopped anywhere, by an error or a crash, it can be done again from the beginning.
@@ -90,8 +94,14 @@ class Place:
         self.unmark()
 
     def _close_with_footer(self, bytes_good: int) -> None:
+        """Promised bytes that rotted stay as they are: without a footer the writer takes them for damage."""
         path = self.path(Kind.OPEN)
-        footer = transcode.footer(self.files.read(path)[:bytes_good])
+        try:
+            footer = transcode.footer(self.files.read(path)[:bytes_good])
+        except transcode.CoreError as reason:
+            what = "promised records rotted; sealed as they are"
+            log.error(what, path=str(path), reason=str(reason))
+            footer = b""
         with opened(self.files, path) as fd:
             self.files.truncate(fd, bytes_good)
             write_all(self.files, fd, footer, bytes_good)

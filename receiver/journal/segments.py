@@ -18,7 +18,7 @@ import structlog
 from receiver import transcode
 from receiver.journal.ceiling import bytes_under
 from receiver.journal.files import DISK, write_new
-from receiver.journal.frame import damage_in, sealed_kind
+from receiver.journal.frame import bytes_of_records, damage_in, sealed_kind
 from receiver.journal.names import SEALED, START_NOTE, Kind, Named, epoch_of, file_name, understood
 from receiver.journal.segment import Place
 from receiver.journal.start import Start, note_of
@@ -61,7 +61,7 @@ class SegmentFile:
 
     def damage(self, scan: Scan) -> list[Damage]:
         """List what was promised in this file and is not there as promised."""
-        return damage_in(scan, self.id, sealed=True)
+        return damage_in(scan, self.id, self.bytes)
 
     def replace(self, content: builtins.bytes) -> SegmentFile:
         """Put new content in its place, in one step that outlives a power cut."""
@@ -175,12 +175,9 @@ class Journal:
         path = place.path(Kind.OPEN)
         content = self._files.read(path)
         scan = transcode.scan(content[: place.bytes_promised()])
-        if scan.damage and not scan.good_bytes:
-            self._tell("open segment is damaged from the start; left alone", path)
-            return
-        place.seal(scan.good_bytes, sealed_kind(content, scan))
-        cut_bytes = len(content) - scan.good_bytes
-        log.info("segment adopted", path=str(path), bytes=scan.good_bytes, cut_bytes=cut_bytes)
+        bytes_good = bytes_of_records(scan)
+        place.seal(bytes_good, sealed_kind(content, scan))
+        log.info("segment adopted", path=str(path), bytes=bytes_good, cut_bytes=len(content) - bytes_good)
 
     def _tell(self, event: str, path: Path, reason: OSError | None = None) -> None:
         """Once for each path."""

@@ -117,8 +117,11 @@ def note_of(directory: Path, files: Files) -> Note:
 
 
 def _make_root(root: Path, files: Files) -> None:
+    """Make it, durably, even if the one who made it died before its name was on the disk."""
     missing = [path for path in (root, *root.parents) if files.size_bytes(path) is None]
     for path in reversed(missing):
         with suppress(FileExistsError):
             files.make_directory(path)
         files.sync_directory(path.parent)
+    if not missing:
+        files.sync_directory(root.parent)
