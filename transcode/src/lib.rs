@@ -6,7 +6,7 @@
 //! * [`group`] one commit, and so the order of all that follows; [`outcome`] what each sender is told
 //! * [`unpack`] codings undone
 //! * [`limits`] every ceiling, [`refusal`] every no, [`visit`] the words a decoder speaks
-//! * [`wire`] and [`otlp`] read protobuf
+//! * [`wire`] and [`otlp`] read protobuf, [`json`] reads JSON
 //! * [`text`] values as stored text, [`identity`] ids, [`base64`]: what both decoders share
 //! * [`policy`] what the operator wants: [`resolve`] whose span, [`clock`] which times, [`sample`] which spans
 //! * [`rows`] listens to a decoder and fills the [`columns`]; [`tally`] counts what happened
@@ -22,6 +22,7 @@ pub mod compress;
 pub mod frame;
 pub mod group;
 pub mod identity;
+pub mod json;
 pub mod limits;
 pub mod otlp;
 pub mod outcome;
