@@ -148,7 +148,7 @@ def _exception_as_text(_logger: WrappedLogger, _method: str, event: EventDict) -
 
 
 def _harmless(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    ordered = {key: event[key] for key in _FIRST if key in event} | event
+    ordered = {**{key: event[key] for key in _FIRST if key in event}, **event}
     return {harmless_text(str(key)): _shown(str(key), value, 0) for key, value in ordered.items()}
 
 
