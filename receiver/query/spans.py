@@ -10,7 +10,7 @@ from receiver.errors import MalformedBody
 from receiver.query.limits import SETTINGS, SPANS_DEFAULT, SPANS_MAX
 from receiver.storage.store import TABLE, Store
 
-_AGE = re.compile(r"(\d{1,9})(s|m|h|d)")
+_AGE = re.compile(r"([0-9]{1,9})(s|m|h|d)")
 _SECONDS_OF = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _AGE_S_MAX = 200 * 366 * 86_400
 """Before that no time of the table lies."""

@@ -192,7 +192,7 @@ reasons! {
         IdBase64 => "id_base64", "id sent as base64 in JSON; OTLP/JSON wants hex";
         /// A dashed UUID as trace id.
         IdUuid => "id_uuid", "trace id sent as a dashed UUID; OTLP/JSON wants 32 hex digits";
-        /// snake_case JSON keys.
+        /// `snake_case` JSON keys.
         SnakeCaseKeys => "snake_case_keys", "snake_case keys; OTLP/JSON wants lowerCamelCase";
         /// An enum's name in place of its number.
         EnumName => "enum_name", "enum sent by name; OTLP/JSON wants the number";
