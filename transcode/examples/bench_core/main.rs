@@ -14,7 +14,9 @@
     reason = "reads only what it wrote itself"
 )]
 
-mod json;
+mod commit;
+#[path = "json.rs"]
+mod json_body;
 mod payload;
 mod protobuf;
 mod silence;
@@ -22,6 +24,7 @@ mod silence;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use _transcode::json;
 use _transcode::limits::Limits;
 use _transcode::otlp;
 use payload::{Dice, SPANS};
@@ -73,10 +76,12 @@ fn kinds() -> Vec<Kind> {
             .map(|delivery| protobuf::body(delivery))
             .collect()
     };
-    let of_json: Vec<Vec<u8>> = deliveries
-        .iter()
-        .map(|delivery| json::body(delivery))
-        .collect();
+    let of_json = || {
+        deliveries
+            .iter()
+            .map(|delivery| json_body::body(delivery))
+            .collect()
+    };
     vec![
         Kind {
             name: "protobuf-decode",
@@ -84,11 +89,30 @@ fn kinds() -> Vec<Kind> {
             work: decode_protobuf,
         },
         Kind {
-            name: "json-walk",
-            bodies: of_json,
-            work: |body| body.len(),
+            name: "protobuf-commit",
+            bodies: of_protobuf(),
+            work: commit::protobuf,
+        },
+        Kind {
+            name: "json-decode",
+            bodies: of_json(),
+            work: decode_json,
+        },
+        Kind {
+            name: "json-commit",
+            bodies: of_json(),
+            work: commit::json,
         },
     ]
+}
+
+fn decode_json(body: &[u8]) -> usize {
+    let mut silence = Silence::default();
+    let mut scratch = json::Scratch::default();
+    json::decode(body, &Limits::default(), false, &mut scratch, &mut silence)
+        .expect("a valid body");
+    assert_eq!(silence.span_count, SPANS);
+    silence.heard_bytes
 }
 
 fn decode_protobuf(body: &[u8]) -> usize {
