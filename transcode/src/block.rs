@@ -18,7 +18,7 @@ pub struct Segment {
     pub seq: u64,
 }
 
-/// Appends the columns as one block.
+/// Appends the columns, of one row at least, as one block.
 pub fn write(out: &mut Vec<u8>, columns: &Columns, segment: Segment) {
     let rows = columns.rows();
     put::varint(out, Field::ALL.len() as u64);

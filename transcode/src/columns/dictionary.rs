@@ -98,60 +98,45 @@ impl Dictionary {
         (0..self.len()).map(|id| self.text(id_from(id)))
     }
 
-    #[inline]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "half of the hash is enough, and half the size"
-    )]
-    fn hash(&self, raw: &[u8]) -> u32 {
-        let mut hasher = self.seed.build_hasher();
-        hasher.write(raw);
-        hasher.finish() as u32
-    }
-
     /// The number of a text as it came off the wire, cleaned first if it is new.
     #[inline]
     pub fn id_of(&mut self, raw: &[u8], bytes_max: usize, tally: &mut Tally) -> u32 {
-        match self.find(raw) {
+        let wanted = hash(&self.seed, raw);
+        match self.find(wanted, raw) {
             Some(id) => id,
-            None => self.id_of_new(raw, bytes_max, tally),
+            None => self.id_of_new(wanted, raw, bytes_max, tally),
         }
     }
 
     /// The number of a text that is known to be clean.
     pub fn id_of_text(&mut self, text: &str) -> u32 {
-        match self.find(text.as_bytes()) {
+        let wanted = hash(&self.seed, text.as_bytes());
+        match self.find(wanted, text.as_bytes()) {
             Some(id) => id,
-            None => self.insert(text),
+            None => self.insert(wanted, text),
         }
     }
 
     #[inline]
-    fn find(&self, raw: &[u8]) -> Option<u32> {
-        let wanted = Slot {
-            hash: self.hash(raw),
-            id: 0,
-        };
-        self.table
-            .find(wanted.spread(), |slot| {
-                slot.hash == wanted.hash && self.is(slot.id, raw)
-            })
-            .map(|slot| slot.id)
+    fn find(&self, wanted: Slot, raw: &[u8]) -> Option<u32> {
+        let is_it = |slot: &Slot| slot.hash == wanted.hash && self.is(slot.id, raw);
+        self.table.find(wanted.spread(), is_it).map(|slot| slot.id)
     }
 
-    fn id_of_new(&mut self, raw: &[u8], bytes_max: usize, tally: &mut Tally) -> u32 {
-        let text = clean(raw, bytes_max, tally);
-        if text.as_bytes() == raw {
-            self.insert(&text)
-        } else {
-            self.id_of_text(&text)
+    fn id_of_new(&mut self, slot: Slot, raw: &[u8], bytes_max: usize, tally: &mut Tally) -> u32 {
+        match simdutf8::basic::from_utf8(raw) {
+            Ok(text) if raw.len() <= bytes_max => self.insert(slot, text),
+            _ => {
+                let text = clean(raw, bytes_max, tally);
+                self.id_of_text(&text)
+            }
         }
     }
 
-    fn insert(&mut self, text: &str) -> u32 {
+    fn insert(&mut self, slot: Slot, text: &str) -> u32 {
         let slot = Slot {
-            hash: self.hash(text.as_bytes()),
             id: id_from(self.len()),
+            ..slot
         };
         self.text.push_str(text);
         self.bounds.push(self.text.len());
@@ -164,10 +149,7 @@ impl Dictionary {
     pub fn truncate(&mut self, len: usize) {
         for id in len..self.len() {
             let id = id_from(id);
-            let gone = Slot {
-                hash: self.hash(self.text(id).as_bytes()),
-                id,
-            };
+            let gone = hash(&self.seed, self.text(id).as_bytes());
             if let Ok(entry) = self.table.find_entry(gone.spread(), |slot| slot.id == id) {
                 entry.remove();
             }
@@ -186,6 +168,21 @@ impl Dictionary {
             self.bounds.truncate(1);
             self.table.clear();
         }
+    }
+}
+
+/// A slot for this text, its number yet to be found.
+#[inline]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "half of the hash is enough, and half the size"
+)]
+fn hash(seed: &RandomState, raw: &[u8]) -> Slot {
+    let mut hasher = seed.build_hasher();
+    hasher.write(raw);
+    Slot {
+        hash: hasher.finish() as u32,
+        id: 0,
     }
 }
 

@@ -5,27 +5,40 @@
 //! key_ids:   0 1 │ 0 1 │ …                value_ids: 0 1 │ 0 2 │ …       ends: 2 4 …
 //! ```
 //!
-//! Senders repeat themselves: after the same key comes the same next key, and often with the same
-//! value as last time. Both guesses are one `memcmp`; only what differs is hashed. A guess is never
+//! Senders repeat themselves: after the same key comes the same next key, and often one of the
+//! values that it had lately. Both guesses are one `memcmp`; only what differs is hashed. A guess is never
 //! trusted, so it may be stale after a roll-back.
 
 use super::dictionary::{Dictionary, id_from};
 use crate::resolve::{NO_ROLE, RoleId, Roles};
 use crate::tally::Tally;
 
+/// Values remembered for a key, each in the place that its length and last byte say.
+const VALUES: usize = 8;
+
 /// What is remembered of a key.
 #[derive(Clone, Copy)]
 struct Habit {
     /// The key that came after it last time.
     follower: u32,
-    /// The value it had last time.
-    value: u32,
+    /// The values it had lately.
+    values: [u32; VALUES],
     /// The map that has it already.
     map: u64,
     /// Where in that map it lies.
     position: usize,
     /// What it means to us.
     role: RoleId,
+}
+
+impl Habit {
+    /// The value that looked like this one last time.
+    #[inline]
+    fn like(&mut self, value: &[u8]) -> Option<&mut u32> {
+        let last = value.last().copied().unwrap_or_default();
+        self.values
+            .get_mut(value.len().wrapping_add(usize::from(last)) % VALUES)
+    }
 }
 
 /// Where a map column stands.
@@ -91,22 +104,26 @@ impl MapColumn {
         tally: &mut Tally,
     ) {
         let key_id = self.key_id(key, roles, bytes_max, tally);
-        let value_id = self.value_id(key_id, value, bytes_max, tally);
         self.last_key = key_id;
-        let (opened, position) = (self.opened, self.key_ids.len());
         let Some(habit) = self.habits.get_mut(key_id as usize) else {
             return;
         };
-        habit.value = value_id;
-        if habit.map == opened {
+        let Some(guess) = habit.like(value) else {
+            return;
+        };
+        if !self.values.is(*guess, value) {
+            *guess = self.values.id_of(value, bytes_max, tally);
+        }
+        let value_id = *guess;
+        if habit.map == self.opened {
             if let Some(known) = self.value_ids.get_mut(habit.position) {
                 *known = value_id;
             }
             return;
         }
-        (habit.map, habit.position) = (opened, position);
+        (habit.map, habit.position) = (self.opened, self.key_ids.len());
         if habit.role != NO_ROLE {
-            self.noted.push((habit.role, position));
+            self.noted.push((habit.role, habit.position));
         }
         self.key_ids.push(key_id);
         self.value_ids.push(value_id);
@@ -119,8 +136,19 @@ impl MapColumn {
             .get(self.last_key as usize)
             .map_or(0, |habit| habit.follower);
         if self.keys.is(guess, key) {
-            return guess;
+            guess
+        } else {
+            self.key_id_of_another(key, roles, bytes_max, tally)
         }
+    }
+
+    fn key_id_of_another(
+        &mut self,
+        key: &[u8],
+        roles: &Roles,
+        bytes_max: usize,
+        tally: &mut Tally,
+    ) -> u32 {
         let id = self.keys.id_of(key, bytes_max, tally);
         if let Some(habit) = self.habits.get_mut(self.last_key as usize) {
             habit.follower = id;
@@ -129,26 +157,13 @@ impl MapColumn {
             let role = roles.of(self.keys.text(id));
             self.habits.push(Habit {
                 follower: id,
-                value: 0,
+                values: [0; VALUES],
                 map: 0,
                 position: 0,
                 role,
             });
         }
         id
-    }
-
-    #[inline]
-    fn value_id(&mut self, key_id: u32, value: &[u8], bytes_max: usize, tally: &mut Tally) -> u32 {
-        let guess = self
-            .habits
-            .get(key_id as usize)
-            .map_or(0, |habit| habit.value);
-        if self.values.is(guess, value) {
-            guess
-        } else {
-            self.values.id_of(value, bytes_max, tally)
-        }
     }
 
     /// The value at a position, as text.
@@ -217,9 +232,12 @@ impl MapColumn {
 
     /// Forgets everything.
     pub fn clear(&mut self) {
-        self.truncate(MapMark::default());
         self.keys.clear();
         self.values.clear();
+        self.habits.clear();
+        self.key_ids.clear();
+        self.value_ids.clear();
+        self.ends.clear();
     }
 }
 

@@ -1,0 +1,194 @@
+//! Random deliveries become the rows that the slow and obvious way says, however they are mixed with
+//! deliveries that are taken back, and however their segment is rewritten.
+
+#![allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a panic in a test is the point"
+)]
+
+mod cells;
+mod model;
+mod story;
+
+use _transcode::block::{self, Segment};
+use _transcode::columns::Columns;
+use _transcode::compress::{Codec, decompress};
+use _transcode::frame::{Head, push_record};
+use _transcode::limits::Limits;
+use _transcode::native;
+use _transcode::policy::{Policy, Wishes};
+use _transcode::rewrite::rewrite;
+use _transcode::rows::Rows;
+use _transcode::scan;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use story::ResourceStory;
+
+const RECEIVED_AT_NS: i64 = 1_800_000_000_123_456_789;
+const DRAIN: &str = "drain";
+const SEGMENT: Segment = Segment {
+    epoch: 1 << 63,
+    seq: 7,
+};
+
+fn policy() -> Policy {
+    let places = |spelled: &[(&str, &str)]| {
+        spelled
+            .iter()
+            .map(|(place, key)| ((*place).to_owned(), (*key).to_owned()))
+            .collect::<Vec<_>>()
+    };
+    let wishes = Wishes {
+        project: places(&[
+            ("span", "p.span"),
+            ("resource", "p.resource"),
+            ("span", "sampling.priority"),
+        ]),
+        deployment: places(&[("span", "d.span")]),
+        retention_days: 30,
+        late_margin_days: 3,
+        ahead_s_max: 3_600,
+        sampling_mode: "off".to_owned(),
+        sampling_rate: 1.0,
+        codec: "lz4".to_owned(),
+        ..Wishes::default()
+    };
+    let limits = Limits {
+        attributes_max: 5,
+        events_max: 3,
+        links_max: 3,
+        key_bytes_max: 40,
+        text_bytes_max: 41,
+        ..Limits::default()
+    };
+    Policy {
+        limits,
+        ..Policy::new(&wishes).unwrap()
+    }
+}
+
+/// Tells deliveries to one set of columns; those that are not kept are taken back whole.
+fn told(policy: &Policy, deliveries: &[(Vec<ResourceStory>, bool)], columns: &mut Columns) {
+    for (story, is_kept) in deliveries {
+        let mark = columns.mark();
+        let mut rows = Rows::new(policy, columns, DRAIN, RECEIVED_AT_NS, None);
+        story::tell(story, &mut rows).unwrap();
+        rows.finish().unwrap();
+        if !is_kept {
+            columns.truncate(mark);
+        }
+    }
+}
+
+fn block_of(columns: &Columns) -> Vec<u8> {
+    let mut raw = Vec::new();
+    block::write(&mut raw, columns, SEGMENT);
+    raw
+}
+
+fn read(raw: &[u8]) -> Vec<Vec<String>> {
+    cells::rows(&native::read(raw).unwrap())
+}
+
+fn rows_of(columns: &Columns) -> Vec<Vec<String>> {
+    if columns.rows() == 0 {
+        Vec::new()
+    } else {
+        read(&block_of(columns))
+    }
+}
+
+/// A sealed segment with one record a delivery.
+fn segment_of(policy: &Policy, deliveries: &[Vec<ResourceStory>]) -> Vec<u8> {
+    let mut segment = Vec::new();
+    for story in deliveries {
+        let mut columns = Columns::default();
+        told(policy, &[(story.clone(), true)], &mut columns);
+        let mut payload = Vec::new();
+        if columns.rows() > 0 {
+            Codec::Lz4.compress(&block_of(&columns), &mut payload);
+        }
+        let head = Head {
+            segment: SEGMENT,
+            rows: u32::try_from(columns.rows()).unwrap(),
+            received_ms: (1, 2),
+        };
+        push_record(&mut segment, &head, b"\x91\x01", &payload);
+    }
+    let footer = scan::footer(&segment).unwrap();
+    [segment, footer].concat()
+}
+
+fn rows_of_segment(segment: &[u8]) -> Vec<Vec<String>> {
+    let records = scan::scan(segment).records;
+    let with_rows = records.iter().filter(|record| record.head.rows > 0);
+    with_rows
+        .flat_map(|record| read(&decompress(record.payload).unwrap()))
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn rows_are_what_the_slow_way_says(deliveries in vec((story::delivery(), any::<bool>()), 1..5)) {
+        let (policy, mut columns) = (policy(), Columns::default());
+        let kept = deliveries.iter().filter(|(_, is_kept)| *is_kept);
+        let expected: Vec<_> = kept.flat_map(|(story, _)| model::rows(story, &policy.limits)).collect();
+
+        told(&policy, &deliveries, &mut columns);
+
+        prop_assert_eq!(rows_of(&columns), expected);
+    }
+
+    #[test]
+    fn cleared_columns_make_the_same_block_as_new_ones(first in story::delivery(), second in story::delivery()) {
+        let (policy, mut fresh, mut used) = (policy(), Columns::default(), Columns::default());
+        told(&policy, &[(first, true)], &mut used);
+        used.clear();
+
+        told(&policy, &[(second.clone(), true)], &mut used);
+        told(&policy, &[(second, true)], &mut fresh);
+
+        prop_assert_eq!(block_of(&used), block_of(&fresh));
+    }
+
+    #[test]
+    fn a_delivery_told_twice_after_a_restart_is_stored_once(story in story::delivery()) {
+        let (policy, mut once, mut again) = (policy(), Columns::default(), Columns::default());
+        told(&policy, &[(story.clone(), true)], &mut once);
+
+        let mut rows = Rows::new(&policy, &mut again, DRAIN, RECEIVED_AT_NS, None);
+        story::tell(&story, &mut rows).unwrap();
+        _transcode::visit::Visitor::restart(&mut rows);
+        story::tell(&story, &mut rows).unwrap();
+        rows.finish().unwrap();
+
+        prop_assert_eq!(rows_of(&again), rows_of(&once));
+    }
+
+    #[test]
+    fn a_rewritten_segment_has_the_kept_rows_in_order(
+        deliveries in vec(story::delivery(), 1..5),
+        cuts in vec(any::<prop::sample::Index>(), 0..6),
+        block_rows_max in 1..9_usize,
+    ) {
+        let segment = segment_of(&policy(), &deliveries);
+        let all = rows_of_segment(&segment);
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(all.len() + 1)).collect();
+        cuts.sort_unstable();
+        let keep: Vec<_> = cuts.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+        let expected: Vec<_> = keep.iter().flat_map(|&(start, end)| all[start..end].to_vec()).collect();
+
+        let rewritten = rewrite(&segment, &keep, Codec::Zstd, block_rows_max).unwrap();
+
+        let found = scan::scan(&rewritten);
+        prop_assert_eq!(rows_of_segment(&rewritten), expected);
+        prop_assert!(found.footer.is_some() && found.damage.is_empty() && found.segment == SEGMENT);
+        prop_assert!(found.records.iter().all(|record| record.head.rows as usize <= block_rows_max));
+        let answered: usize = found.records.iter().map(|record| usize::from(record.answers[0] & 0xF)).sum();
+        prop_assert_eq!(answered, deliveries.len());
+        prop_assert_eq!(rewrite(&segment, &keep, Codec::Zstd, block_rows_max).unwrap(), rewritten);
+    }
+}
