@@ -110,7 +110,7 @@ impl Outcome {
         };
         Self {
             verdict,
-            message: refusal.reason.to_string(),
+            message: crate::tally::ascii(&refusal.reason),
             field: refusal.field,
             ..Self::default()
         }

@@ -174,3 +174,6 @@ pub fn footer_of(records: &[Record<'_>], bytes_before: usize) -> Footer {
         digest: frame::digest(records.iter().map(|record| record.checksum)),
     }
 }
+
+#[cfg(test)]
+mod tests;

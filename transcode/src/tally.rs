@@ -240,3 +240,76 @@ fn joined(sentences: impl Iterator<Item = String>) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_ascii_and_below_4_kib_whatever_is_wrong() {
+        let mut tally = Tally::default();
+        for warning in Warning::ALL {
+            tally.warn(*warning);
+        }
+        for reason in Rejection::ALL {
+            tally.span_begin();
+            tally.span_end(0, Fate::Rejected(*reason));
+        }
+
+        let message = tally.message();
+
+        assert!(
+            message.is_ascii() && message.len() < 4_096,
+            "{} bytes",
+            message.len()
+        );
+        assert!(message.starts_with("rejected (1x, first at span 0): span without a trace id"));
+        assert!(message.ends_with("more reasons"));
+    }
+
+    #[test]
+    fn warnings_know_the_first_span_they_were_given_in() {
+        let mut tally = Tally::default();
+        tally.warn(Warning::GzipUndeclared);
+        tally.span_begin();
+        tally.span_end(0, Fate::Stored);
+        tally.span_begin();
+        tally.warn(Warning::EnumName);
+        tally.warn(Warning::EnumName);
+
+        assert_eq!(
+            tally.message(),
+            "warning (2x, first at span 1): enum sent by name; OTLP/JSON wants the number. \
+             warning (1x): body is gzip but Content-Encoding does not say so"
+        );
+    }
+
+    #[test]
+    fn projects_are_counted_apart_in_order_of_appearance() {
+        let mut tally = Tally::default();
+        for (project, fate) in [
+            (7, Fate::Stored),
+            (3, Fate::SampledOut),
+            (7, Fate::Rejected(Rejection::SpanIdZero)),
+        ] {
+            tally.span_begin();
+            tally.span_end(project, fate);
+        }
+
+        let seven = ProjectTally {
+            project: 7,
+            received: 2,
+            stored: 1,
+            sampled_out: 0,
+            rejected: 1,
+        };
+        let three = ProjectTally {
+            project: 3,
+            received: 1,
+            stored: 0,
+            sampled_out: 1,
+            rejected: 0,
+        };
+        assert_eq!(tally.projects, [seven, three]);
+    }
+}

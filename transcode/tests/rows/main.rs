@@ -129,7 +129,7 @@ fn rows_of_segment(segment: &[u8]) -> Vec<Vec<String>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
 
     #[test]
     fn rows_are_what_the_slow_way_says(deliveries in vec((story::delivery(), any::<bool>()), 1..5)) {
@@ -140,6 +140,17 @@ proptest! {
         told(&policy, &deliveries, &mut columns);
 
         prop_assert_eq!(rows_of(&columns), expected);
+    }
+
+    #[test]
+    fn a_delivery_that_was_taken_back_leaves_no_byte(deliveries in vec((story::delivery(), any::<bool>()), 1..4)) {
+        let (policy, mut mixed, mut pure) = (policy(), Columns::default(), Columns::default());
+        let kept: Vec<_> = deliveries.iter().filter(|(_, is_kept)| *is_kept).cloned().collect();
+
+        told(&policy, &deliveries, &mut mixed);
+        told(&policy, &kept, &mut pure);
+
+        prop_assert_eq!(block_of(&mixed), block_of(&pure));
     }
 
     #[test]

@@ -1,0 +1,176 @@
+//! Segments cut, flipped and forged.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::frame::{Head, push_record};
+
+const SEGMENT: Segment = Segment { epoch: 5, seq: 6 };
+
+fn record_of(segment: Segment, payload: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    push_record(
+        &mut out,
+        &Head {
+            segment,
+            rows: 2,
+            received_ms: (1, 2),
+        },
+        b"answers",
+        payload,
+    );
+    out
+}
+
+/// Open segment of these payloads, and where each record ends.
+fn open_of(payloads: &[Vec<u8>]) -> (Vec<u8>, Vec<usize>) {
+    let (mut out, mut ends) = (Vec::new(), vec![0]);
+    for payload in payloads {
+        out.extend(record_of(SEGMENT, payload));
+        ends.push(out.len());
+    }
+    (out, ends)
+}
+
+fn sealed_of(payloads: &[Vec<u8>]) -> (Vec<u8>, Vec<usize>) {
+    let (open, ends) = open_of(payloads);
+    let footer = footer(&open).unwrap();
+    ([open, footer].concat(), ends)
+}
+
+fn payloads() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    vec(vec(any::<u8>(), 0..40), 1..5)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+
+    #[test]
+    fn a_sealed_segment_is_read_back(payloads in payloads()) {
+        let (sealed, _) = sealed_of(&payloads);
+
+        let found = scan(&sealed);
+
+        prop_assert_eq!(found.records.iter().map(|record| record.payload.to_vec()).collect::<Vec<_>>(), payloads);
+        prop_assert_eq!((found.good_bytes, found.segment, found.damage), (sealed.len(), SEGMENT, vec![]));
+        prop_assert!(found.footer.is_some());
+    }
+
+    #[test]
+    fn a_segment_cut_anywhere_has_a_torn_tail_and_no_damage(payloads in payloads(), cut in any::<prop::sample::Index>()) {
+        let (sealed, ends) = sealed_of(&payloads);
+        let cut = cut.index(sealed.len());
+
+        let found = scan(&sealed[..cut]);
+
+        let whole = ends.iter().filter(|end| **end <= cut).count() - 1;
+        prop_assert_eq!((found.records.len(), found.good_bytes, &found.damage), (whole, ends[whole], &vec![]));
+        prop_assert!(found.footer.is_none());
+    }
+
+    #[test]
+    fn a_flipped_bit_in_a_sealed_segment_is_damage_or_an_unsealed_segment(
+        payloads in payloads(),
+        bit in any::<prop::sample::Index>(),
+    ) {
+        let (mut sealed, ends) = sealed_of(&payloads);
+        let bit = bit.index(sealed.len() * 8);
+        sealed[bit / 8] ^= 1 << (bit % 8);
+
+        let found = scan(&sealed);
+
+        let hit = ends.iter().filter(|end| **end <= bit / 8).count() - 1;
+        if hit == payloads.len() {
+            prop_assert!(found.footer.is_none());
+            prop_assert_eq!((found.records.len(), &found.damage), (payloads.len(), &vec![]));
+        } else {
+            let (offset, length) = (ends[hit], ends[hit + 1] - ends[hit]);
+            prop_assert_eq!(found.records.len(), payloads.len() - 1);
+            prop_assert_eq!((found.damage.len(), found.damage[0].offset, found.damage[0].length), (1, offset, length));
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_survived(bytes in vec(prop::sample::select(b"\x54\x55\x2A\x4D\x18TDRJF\x00\x01".to_vec()), 0..200)) {
+        let found = scan(&bytes);
+
+        prop_assert_eq!((found.records.len(), found.good_bytes), (0, 0));
+    }
+}
+
+#[test]
+fn a_rotten_last_record_of_an_open_segment_is_a_torn_tail() {
+    let (mut open, ends) = open_of(&[vec![1], vec![2]]);
+    let last = open.len() - 1;
+    open[last] ^= 1;
+
+    let found = scan(&open);
+
+    assert_eq!(
+        (found.records.len(), found.good_bytes, found.damage),
+        (1, ends[1], vec![])
+    );
+}
+
+#[test]
+fn a_record_of_another_segment_inside_a_rotten_one_is_not_believed() {
+    let forged = record_of(Segment { epoch: 1, seq: 1 }, b"forged");
+    let (open, ends) = open_of(&[vec![1], forged, vec![3]]);
+    let mut rotten = open;
+    rotten[ends[1] + 20] ^= 1;
+
+    let found = scan(&rotten);
+
+    assert_eq!(
+        found
+            .records
+            .iter()
+            .map(|record| record.payload)
+            .collect::<Vec<_>>(),
+        [&[1][..], &[3]]
+    );
+    assert_eq!(
+        (found.damage[0].offset, found.damage[0].length),
+        (ends[1], ends[2] - ends[1])
+    );
+}
+
+#[test]
+fn a_footer_over_other_records_is_noticed() {
+    let (open, ends) = open_of(&[vec![1], vec![2]]);
+    let swapped = [&open[ends[1]..], &open[..ends[1]], &footer(&open).unwrap()].concat();
+
+    assert_eq!(
+        scan(&swapped).damage[0].reason,
+        "records are not those that the footer names"
+    );
+}
+
+#[test]
+fn bytes_after_the_footer_are_damage() {
+    let (mut sealed, _) = sealed_of(&[vec![1]]);
+    let whole = sealed.len();
+    sealed.push(0);
+
+    let found = scan(&sealed);
+
+    assert_eq!(
+        found.damage,
+        [Damage {
+            offset: whole,
+            length: 1,
+            reason: "bytes after the footer"
+        }]
+    );
+}
+
+#[test]
+fn only_an_open_and_whole_segment_gets_a_footer() {
+    let (open, _) = open_of(&[vec![1]]);
+    let (sealed, _) = sealed_of(&[vec![1]]);
+
+    assert!(footer(&sealed).is_err());
+    assert!(footer(&open[..open.len() - 1]).is_err());
+    assert_eq!(footer(b"").unwrap().len(), FOOTER_BYTES);
+}
