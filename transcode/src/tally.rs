@@ -264,7 +264,14 @@ mod tests {
             message.len()
         );
         assert!(message.starts_with("rejected (1x, first at span 0): span without a trace id"));
-        assert!(message.ends_with("more reasons"));
+    }
+
+    #[test]
+    fn a_message_that_would_grow_too_long_says_how_much_is_left_out() {
+        let message = joined((0..50).map(|_| "x".repeat(100)));
+
+        assert!(message.len() < 4_096);
+        assert!(message.ends_with("; and 11 more reasons"), "{}", message.len());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use _transcode::limits::Limits;
 use _transcode::schema::{KINDS, STATUSES};
 
-use crate::story::{Attributes, ResourceStory, ScopeStory, SpanStory};
+use crate::story::{Attributes, Ids, ResourceStory, ScopeStory, SpanStory};
 use crate::{DRAIN, RECEIVED_AT_NS, SEGMENT};
 
 const S: u64 = 1_000_000_000;
@@ -64,7 +64,7 @@ fn list(entries: impl IntoIterator<Item = String>) -> String {
 }
 
 fn hex(id: &[u8]) -> String {
-    id.iter().map(|byte| format!("{byte:02x}")).collect()
+    id.iter().flat_map(|byte| [byte >> 4, byte & 0xF]).filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
 }
 
 fn saturated(time: u64) -> i64 {
@@ -137,56 +137,26 @@ fn enum_name<'a>(
         })
 }
 
-fn row(
-    resource: &ResourceStory,
-    scope: &ScopeStory,
-    span: &SpanStory,
-    limits: &Limits,
-) -> Vec<String> {
-    let text = |raw: &[u8]| stored(raw, limits);
+fn row(resource: &ResourceStory, scope: &ScopeStory, span: &SpanStory, limits: &Limits) -> Vec<String> {
     let (resource_map, _) = map(&resource.attributes, limits);
     let (scope_map, _) = map(&scope.attributes, limits);
     let (sent, dropped_attributes) = map(&span.attributes, limits);
     let mut attributes = sent.clone();
     let (timestamp, duration) = times(span, &mut attributes);
     let kind = enum_name(&KINDS, span.numbers.0, "trace_drain.kind", &mut attributes);
-    let status = enum_name(
-        &STATUSES,
-        span.numbers.1,
-        "trace_drain.status_code",
-        &mut attributes,
-    );
-    let (events, dropped_events) = span
-        .events
-        .split_at(span.events.len().min(limits.events_max as usize));
-    let links = kept_links(span, limits);
-    let dropped_links = span.links.len() - links.len();
-    let project = first_of(&[
-        (&sent, "p.span"),
-        (&resource_map, "p.resource"),
-        (&sent, "sampling.priority"),
-    ]);
-    let (epoch, seq) = (SEGMENT.epoch.cast_signed(), SEGMENT.seq.cast_signed());
-    let count = |sent: u32, ours: usize| sent.saturating_add(u32::try_from(ours).unwrap());
-    let own_map = |attributes: &Attributes| spelled(&map(attributes, limits).0);
-    vec![
+    let status = enum_name(&STATUSES, span.numbers.1, "trace_drain.status_code", &mut attributes);
+    let text = |raw: &[u8]| stored(raw, limits);
+    let project = first_of(&[(&sent, "p.span"), (&resource_map, "p.resource"), (&sent, "sampling.priority")]);
+    let parent = span.parent.filter(|id| *id != [0; 8]).map(|id| hex(&id)).unwrap_or_default();
+    let mut row = vec![
         format!("Timestamp={timestamp}"),
         format!("TraceId={}", hex(&span.ids.0.unwrap())),
         format!("SpanId={}", hex(&span.ids.1.unwrap())),
-        format!(
-            "ParentSpanId={}",
-            span.parent
-                .filter(|id| *id != [0; 8])
-                .map(|id| hex(&id))
-                .unwrap_or_default()
-        ),
+        format!("ParentSpanId={parent}"),
         format!("TraceState={}", text(&span.texts[0])),
         format!("SpanName={}", text(&span.texts[1])),
         format!("SpanKind={kind}"),
-        format!(
-            "ServiceName={}",
-            first_of(&[(&resource_map, "service.name")])
-        ),
+        format!("ServiceName={}", first_of(&[(&resource_map, "service.name")])),
         format!("ResourceAttributes={}", spelled(&resource_map)),
         format!("ScopeName={}", text(&scope.name)),
         format!("ScopeVersion={}", text(&scope.version)),
@@ -194,71 +164,58 @@ fn row(
         format!("Duration={duration}"),
         format!("StatusCode={status}"),
         format!("StatusMessage={}", text(&span.texts[2])),
-        format!(
-            "Events.Timestamp={}",
-            list(
-                events
-                    .iter()
-                    .map(|(time, _, _)| saturated(*time).to_string())
-            )
-        ),
-        format!(
-            "Events.Name={}",
-            list(events.iter().map(|(_, name, _)| text(name)))
-        ),
-        format!(
-            "Events.Attributes={}",
-            list(events.iter().map(|(_, _, attributes)| own_map(attributes)))
-        ),
-        format!(
-            "Links.TraceId={}",
-            list(links.iter().map(|(ids, _, _)| hex(&ids.0)))
-        ),
-        format!(
-            "Links.SpanId={}",
-            list(
-                links
-                    .iter()
-                    .map(|(ids, _, _)| hex(&ids.1).trim_end_matches('\0').to_owned())
-            )
-        ),
-        format!(
-            "Links.TraceState={}",
-            list(links.iter().map(|(_, state, _)| text(state)))
-        ),
-        format!(
-            "Links.Attributes={}",
-            list(links.iter().map(|(_, _, attributes)| own_map(attributes)))
-        ),
-        format!("ProjectId={project}"),
-        format!("DeploymentId={}", first_of(&[(&sent, "d.span")])),
+    ];
+    row.extend(nested(span, limits));
+    row.push(format!("ProjectId={project}"));
+    row.push(format!("DeploymentId={}", first_of(&[(&sent, "d.span")])));
+    row.extend(counts(span, dropped_attributes, limits));
+    row.extend([
+        format!("ScopeAttributes={}", spelled(&scope_map)),
+        format!("ResourceSchemaUrl={}", text(&resource.schema_url)),
+        format!("ScopeSchemaUrl={}", text(&scope.schema_url)),
+    ]);
+    row.extend(["SampleWeight=NULL", "SampleThreshold=NULL", "SampleReason=sampling is off"].map(str::to_owned));
+    row
+}
+
+fn kept_events(span: &SpanStory, limits: &Limits) -> usize {
+    span.events.len().min(limits.events_max as usize)
+}
+
+fn nested(span: &SpanStory, limits: &Limits) -> [String; 7] {
+    let (events, links) = (&span.events[..kept_events(span, limits)], kept_links(span, limits));
+    let text = |raw: &[u8]| stored(raw, limits);
+    let own_map = |attributes: &Attributes| spelled(&map(attributes, limits).0);
+    [
+        format!("Events.Timestamp={}", list(events.iter().map(|(time, _, _)| saturated(*time).to_string()))),
+        format!("Events.Name={}", list(events.iter().map(|(_, name, _)| text(name)))),
+        format!("Events.Attributes={}", list(events.iter().map(|(_, _, attributes)| own_map(attributes)))),
+        format!("Links.TraceId={}", list(links.iter().map(|(ids, _, _)| hex(&ids.0)))),
+        format!("Links.SpanId={}", list(links.iter().map(|(ids, _, _)| hex(&ids.1)))),
+        format!("Links.TraceState={}", list(links.iter().map(|(_, state, _)| text(state)))),
+        format!("Links.Attributes={}", list(links.iter().map(|(_, _, attributes)| own_map(attributes)))),
+    ]
+}
+
+/// From `Drain` to `DroppedLinksCount`.
+fn counts(span: &SpanStory, dropped_attributes: u32, limits: &Limits) -> [String; 8] {
+    let (epoch, seq) = (SEGMENT.epoch.cast_signed(), SEGMENT.seq.cast_signed());
+    let count = |sent: u32, ours: usize| sent.saturating_add(u32::try_from(ours).unwrap());
+    let dropped_events = span.events.len() - kept_events(span, limits);
+    let dropped_links = span.links.len() - kept_links(span, limits).len();
+    [
         format!("Drain={DRAIN}"),
         format!("ReceivedAt={}", RECEIVED_AT_NS / 1_000_000),
         format!("SegmentEpoch={epoch}"),
         format!("SegmentSeq={seq}"),
         format!("TraceFlags={}", span.numbers.2),
-        format!(
-            "DroppedAttributesCount={}",
-            span.dropped[0].saturating_add(dropped_attributes)
-        ),
-        format!(
-            "DroppedEventsCount={}",
-            count(span.dropped[1], dropped_events.len())
-        ),
-        format!(
-            "DroppedLinksCount={}",
-            count(span.dropped[2], dropped_links)
-        ),
-        format!("ScopeAttributes={}", spelled(&scope_map)),
-        format!("ResourceSchemaUrl={}", text(&resource.schema_url)),
-        format!("ScopeSchemaUrl={}", text(&scope.schema_url)),
-        "SampleWeight=NULL".to_owned(),
-        "SampleThreshold=NULL".to_owned(),
-        "SampleReason=sampling is off".to_owned(),
+        format!("DroppedAttributesCount={}", span.dropped[0].saturating_add(dropped_attributes)),
+        format!("DroppedEventsCount={}", count(span.dropped[1], dropped_events)),
+        format!("DroppedLinksCount={}", count(span.dropped[2], dropped_links)),
     ]
 }
 
-type Link<'a> = (([u8; 16], [u8; 8]), &'a Vec<u8>, &'a Attributes);
+type Link<'a> = (Ids, &'a Vec<u8>, &'a Attributes);
 
 /// Links with ids, up to the limit; bad ones take no room.
 fn kept_links<'a>(span: &'a SpanStory, limits: &Limits) -> Vec<Link<'a>> {

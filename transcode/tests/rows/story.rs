@@ -7,6 +7,9 @@ use proptest::prelude::*;
 
 pub type Attributes = Vec<(Vec<u8>, Vec<u8>)>;
 
+/// Of a linked span.
+pub type Ids = ([u8; 16], [u8; 8]);
+
 #[derive(Clone, Debug)]
 pub struct ResourceStory {
     pub attributes: Attributes,
@@ -33,7 +36,7 @@ pub struct SpanStory {
     pub dropped: [u32; 3],
     pub attributes: Attributes,
     pub events: Vec<(u64, Vec<u8>, Attributes)>,
-    pub links: Vec<(Option<([u8; 16], [u8; 8])>, Vec<u8>, Attributes)>,
+    pub links: Vec<(Option<Ids>, Vec<u8>, Attributes)>,
 }
 
 impl SpanStory {
