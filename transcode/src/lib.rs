@@ -11,7 +11,7 @@
 //! * [`policy`] what the operator wants: [`resolve`] whose span, [`clock`] which times, [`sample`] which spans
 //! * [`rows`] listens to a decoder and fills the [`columns`]; [`tally`] counts what happened
 //! * [`schema`] names the columns, [`put`] writes them, [`block`] puts them together, [`compress`] shrinks them
-//! * [`frame`] one record, [`answers`] what it answers for, [`scan`] a segment of them
+//! * [`frame`] one record, [`answers`] what it answers for, [`scan`] a segment of them, [`days`] its rows by day
 
 pub mod answers;
 pub mod base64;
@@ -19,6 +19,7 @@ pub mod block;
 pub mod clock;
 pub mod columns;
 pub mod compress;
+pub mod days;
 pub mod frame;
 pub mod group;
 pub mod identity;
