@@ -11,7 +11,8 @@
 //! * [`policy`] what the operator wants: [`resolve`] whose span, [`clock`] which times, [`sample`] which spans
 //! * [`rows`] listens to a decoder and fills the [`columns`]; [`tally`] counts what happened
 //! * [`schema`] names the columns, [`put`] writes them, [`block`] puts them together, [`compress`] shrinks them
-//! * [`frame`] one record, [`answers`] what it answers for, [`scan`] a segment of them, [`days`] its rows by day
+//! * [`frame`] one record, [`answers`] what it answers for, [`scan`] a segment of them
+//! * [`days`] its rows by day; [`rewrite`] a segment anew: blocks read back by [`native`], put together by [`merge`]
 
 pub mod answers;
 pub mod base64;
@@ -25,6 +26,8 @@ pub mod group;
 pub mod identity;
 pub mod json;
 pub mod limits;
+pub mod merge;
+pub mod native;
 pub mod otlp;
 pub mod outcome;
 pub mod policy;
