@@ -7,10 +7,19 @@ import json
 
 import pytest
 
+from receiver.intake import protocol
 from receiver.settings import KIB, MIB, Drain, Limits
 from tests.intake_support import SPAN_BODY, AppenderDouble, CoreDouble, on_uvloop, request, running, until
 
 SLOW = Limits(body_grace_s=0.2, body_bytes_per_s_min=1000)
+
+
+class Deaf(asyncio.Protocol):
+    """A sender that never reads."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.pause_reading()
 
 
 def chunked(**headers: str) -> bytes:
@@ -74,6 +83,31 @@ async def test_a_body_that_does_not_fit_into_memory_is_told_to_come_again() -> N
         assert second.headers["retry-after"] == "2"
         assert intake.admission.bytes_in_flight == 0
         assert (await intake.post()).status == 200
+
+
+@on_uvloop
+async def test_a_chunked_body_claims_memory_as_it_grows() -> None:
+    async with running(limits=Limits(inflight_bytes_max=10)) as intake:
+        connection = await intake.connect()
+        connection.writer.write(chunked() + b"4\r\n\nabc\r\n")
+        await until(lambda: intake.admission.bytes_in_flight == 4)
+        connection.writer.write(b"7\r\nabcdefg\r\n")
+        answer = await connection.answer()
+        await connection.close()
+
+    assert (answer.status, answer.headers["connection"]) == (503, "close")
+    assert intake.admission.bytes_in_flight == 0
+
+
+@on_uvloop
+async def test_a_refused_sender_of_a_long_body_sees_its_answer_and_an_orderly_end() -> None:
+    async with running(limits=Limits(body_bytes_max=1)) as intake:
+        connection = await intake.connect()
+        connection.writer.write(request(bytes(1 * MIB)))
+        answer = await connection.answer()
+        end = await connection.closed()
+
+    assert (answer.status, end) == (413, b"")
 
 
 @on_uvloop
@@ -195,17 +229,23 @@ async def test_one_connection_too_many_is_told_so_and_closed() -> None:
 
 
 @on_uvloop
-async def test_a_peer_that_never_reads_its_answers_is_closed() -> None:
-    async with running(limits=Limits(answer_deadline_s=0.3, header_timeout_s=0.5)) as intake:
-        connection = await intake.connect()
-        connection.reader._limit = 1  # type: ignore[attr-defined]  # noqa: SLF001 - this sender stops reading
-        transport = connection.writer.transport
-        transport.pause_reading()  # type: ignore[attr-defined]  # asyncio's own interface of a TCP transport
-        nowhere = request(b"", path="/nowhere") * 1000
-        for _ in range(200):
-            connection.writer.write(nowhere)
-        await until(lambda: not intake.server.connection_count)
+async def test_a_peer_that_never_reads_its_answers_is_closed_before_they_pile_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(protocol, "ANSWERS_MAX", 10**9)
+    nowhere = request(b"", path="/nowhere") * 100_000
+    unsent_bytes = 0
+    async with running(limits=Limits(answer_deadline_s=0.3)) as intake:
+        transport, _ = await asyncio.get_running_loop().create_connection(Deaf, "127.0.0.1", intake.port)
+        transport.write(nowhere)
+        await until(lambda: intake.server.connections)
+        (connection,) = intake.server.connections
+        while (plug := connection.transport) is not None:
+            unsent_bytes = max(unsent_bytes, plug.get_write_buffer_size())
+            await asyncio.sleep(0)
         transport.abort()
+
+    assert unsent_bytes < 256 * KIB
 
 
 @on_uvloop
