@@ -23,9 +23,10 @@ def serve(ctx: click.Context, /, config: str | None, **flags: object) -> None:
     sources = sources_of(config, **flags)
     loaded = sources.load()
     check_machine(loaded.settings)
+    raise_file_limit()
     logs.set_up(loaded.settings.log_format, process="supervisor")
     log = structlog.get_logger()
-    for warning in filter(None, [*loaded.warnings, raise_file_limit(loaded.settings)]):
+    for warning in loaded.warnings:
         log.warning(warning)
     version = versions()
     if version["core_profile"] != "release":

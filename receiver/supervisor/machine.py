@@ -11,18 +11,11 @@ from aiohttp import http_parser
 from receiver.errors import OperatorError
 from receiver.settings import Settings
 
-FILES_BESIDE_CONNECTIONS = 256
-"""Descriptors a process needs for other things."""
 
-
-def raise_file_limit(settings: Settings) -> str:
-    """Let every process open as many files as it may; they inherit it. What is too few is told."""
+def raise_file_limit() -> None:
+    """Let every process open as many files as it may; they inherit it."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    needed = settings.limits.connections_max + FILES_BESIDE_CONNECTIONS
-    if hard >= needed:
-        return ""
-    return f"a process may open {hard} files; expected {needed} for limits.connections_max (ulimit -n)"
 
 
 def check_machine(settings: Settings) -> None:

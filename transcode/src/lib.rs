@@ -3,8 +3,42 @@
 //! Holds no file, socket, clock or lock; never recurses on input depth; never allocates by an
 //! announced length. The rooms, in the order a delivery walks through them:
 //!
+//! * [`group`] one commit, and so the order of all that follows; [`outcome`] what each sender is told
+//! * [`unpack`] codings undone
 //! * [`limits`] every ceiling, [`refusal`] every no, [`visit`] the words a decoder speaks
+//! * [`wire`] and [`otlp`] read protobuf, [`json`] reads JSON
+//! * [`text`] values as stored text, [`identity`] ids, [`base64`]: what both decoders share
+//! * [`policy`] what the operator wants: [`resolve`] whose span, [`clock`] which times, [`sample`] which spans
+//! * [`rows`] listens to a decoder and fills the [`columns`]; [`tally`] counts what happened
+//! * [`schema`] names the columns, [`put`] writes them, [`block`] puts them together, [`compress`] shrinks them
+//! * [`frame`] one record, [`answers`] what it answers for, [`scan`] a segment of them
 
+pub mod answers;
+pub mod base64;
+pub mod block;
+pub mod clock;
+pub mod columns;
+pub mod compress;
+pub mod frame;
+pub mod group;
+pub mod identity;
+pub mod json;
 pub mod limits;
+pub mod otlp;
+pub mod outcome;
+pub mod policy;
+pub mod put;
+#[cfg(feature = "python")]
+mod python;
 pub mod refusal;
+pub mod resolve;
+pub mod rewrite;
+pub mod rows;
+pub mod sample;
+pub mod scan;
+pub mod schema;
+pub mod tally;
+pub mod text;
+pub mod unpack;
 pub mod visit;
+pub mod wire;

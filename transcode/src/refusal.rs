@@ -26,12 +26,20 @@ pub struct Refusal {
 impl Refusal {
     /// The body is not what it says it is.
     pub fn malformed(field: &'static str, reason: impl Into<Cow<'static, str>>) -> Self {
-        Self { verdict: Verdict::Malformed, field, reason: reason.into() }
+        Self {
+            verdict: Verdict::Malformed,
+            field,
+            reason: reason.into(),
+        }
     }
 
     /// The body asks for more than a limit allows.
     pub fn too_large(field: &'static str, reason: impl Into<Cow<'static, str>>) -> Self {
-        Self { verdict: Verdict::TooLarge, field, reason: reason.into() }
+        Self {
+            verdict: Verdict::TooLarge,
+            field,
+            reason: reason.into(),
+        }
     }
 }
 

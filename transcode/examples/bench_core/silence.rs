@@ -1,0 +1,52 @@
+//! A listener that keeps nothing: what is measured is the telling.
+
+use _transcode::refusal::Refusal;
+use _transcode::visit::{Owner, Span, Visitor, Warning};
+
+/// Counts what it hears, so that nothing is left out as unused.
+#[derive(Default)]
+pub struct Silence {
+    pub span_count: usize,
+    pub heard_bytes: usize,
+}
+
+impl Visitor for Silence {
+    fn warn(&mut self, _: Warning) {}
+    fn unknown_content(&mut self) {}
+    fn spend_nodes(&mut self, _: u32) -> Result<(), Refusal> {
+        Ok(())
+    }
+    fn attribute(&mut self, _: Owner, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
+        self.heard_bytes += key.len() + value.len();
+        Ok(())
+    }
+    fn resource_begin(&mut self) -> Result<(), Refusal> {
+        Ok(())
+    }
+    fn resource_ready(&mut self) {}
+    fn resource_end(&mut self, _: &[u8]) {}
+    fn scope_begin(&mut self) -> Result<(), Refusal> {
+        Ok(())
+    }
+    fn scope_ready(&mut self, name: &[u8], _: &[u8]) {
+        self.heard_bytes += name.len();
+    }
+    fn scope_end(&mut self, _: &[u8]) {}
+    fn span_begin(&mut self) -> Result<(), Refusal> {
+        self.span_count += 1;
+        Ok(())
+    }
+    fn span_end(&mut self, span: &Span<'_>) {
+        let is_root = span.parent_span_id.is_none();
+        self.heard_bytes +=
+            span.name.len() + usize::from(is_root) + usize::from(span.trace_id.is_ok());
+    }
+    fn event_begin(&mut self) {}
+    fn event_end(&mut self, _: u64, name: &[u8]) {
+        self.heard_bytes += name.len();
+    }
+    fn link_begin(&mut self) {}
+    fn link_end(&mut self, _: Option<([u8; 16], [u8; 8])>, trace_state: &[u8]) {
+        self.heard_bytes += trace_state.len();
+    }
+}

@@ -1,0 +1,207 @@
+//! The protobuf decoder: one request body, told to a [`Visitor`] field by field.
+//!
+//! Borrowed bytes all the way: no message is ever built. A field that is repeated where the schema has
+//! one is merged as protobuf wants: the last scalar wins, messages add up.
+//!
+//! Keeps: the listener is asked before anything grows; a resource or scope is told before its spans,
+//! wherever it stands (its message is walked twice, over the spans by their lengths).
+
+mod fields;
+mod hints;
+mod span;
+mod value;
+
+use crate::limits::Limits;
+use crate::refusal::Refusal;
+use crate::visit::{Owner, Visitor, Warning};
+use crate::wire::{Cursor, Flaw};
+use hints::Misdirected;
+use value::Writer;
+
+/// Reads one `ExportTraceServiceRequest`.
+///
+/// # Errors
+/// When the body is not one, or the listener has had enough.
+pub fn decode<V: Visitor>(body: &[u8], limits: &Limits, visitor: &mut V) -> Result<(), Refusal> {
+    let mut decoder = Decoder {
+        limits,
+        visitor,
+        writer: Writer::default(),
+        misdirected: Misdirected::default(),
+    };
+    match decoder.request(body) {
+        Ok(()) => decoder.misdirected.verdict(),
+        Err(Stop::Malformed(flaw)) => Err(hints::refusal(&flaw, body)),
+        Err(Stop::Refused(refusal)) => Err(refusal),
+    }
+}
+
+/// Why decoding ends early.
+enum Stop {
+    /// The bytes are not what they should be.
+    Malformed(Flaw),
+    /// The listener said so.
+    Refused(Refusal),
+}
+
+impl From<Flaw> for Stop {
+    fn from(flaw: Flaw) -> Self {
+        Self::Malformed(flaw)
+    }
+}
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+struct Decoder<'a, 'v, V> {
+    limits: &'v Limits,
+    visitor: &'v mut V,
+    writer: Writer<'a>,
+    misdirected: Misdirected,
+}
+
+/// What a walk over a resource or scope and its spans finds out before the spans are read.
+#[derive(Default)]
+struct Head<'a> {
+    name: &'a [u8],
+    version: &'a [u8],
+    schema_url: &'a [u8],
+    child_count: u32,
+    has_instrumentation_library: bool,
+}
+
+impl<'a, V: Visitor> Decoder<'a, '_, V> {
+    fn request(&mut self, body: &'a [u8]) -> Result<(), Stop> {
+        let mut fields = Cursor::new(body, &fields::REQUEST);
+        while let Some(tag) = fields.tag()? {
+            match tag {
+                fields::RESOURCE_SPANS => self.resource_spans(fields.bytes()?)?,
+                _ => self.skip(&mut fields, tag)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn resource_spans(&mut self, message: &'a [u8]) -> Result<(), Stop> {
+        use fields::resource_spans::{INSTRUMENTATION_LIBRARY_SPANS, MESSAGE, SCOPE_SPANS};
+        self.visitor.resource_begin()?;
+        let head = self.resource_head(message)?;
+        self.visitor.resource_ready();
+        let is_old = head.child_count == 0 && head.has_instrumentation_library;
+        if is_old {
+            self.visitor.warn(Warning::InstrumentationLibrary);
+        }
+        let mut fields = Cursor::new(message, &MESSAGE);
+        let wanted = if is_old {
+            INSTRUMENTATION_LIBRARY_SPANS
+        } else {
+            SCOPE_SPANS
+        };
+        while let Some(scope_spans) = fields.find(wanted)? {
+            self.scope_spans(scope_spans)?;
+        }
+        self.visitor.resource_end(head.schema_url);
+        Ok(())
+    }
+
+    /// Everything of a resource's message but its spans.
+    fn resource_head(&mut self, message: &'a [u8]) -> Result<Head<'a>, Stop> {
+        use fields::resource_spans as field;
+        let mut head = Head::default();
+        let mut fields = Cursor::new(message, &field::MESSAGE);
+        while let Some(tag) = fields.tag()? {
+            match tag {
+                field::RESOURCE => self.resource(fields.bytes()?)?,
+                field::SCHEMA_URL => head.schema_url = fields.bytes()?,
+                field::INSTRUMENTATION_LIBRARY_SPANS => {
+                    fields.bytes()?;
+                    head.has_instrumentation_library = true;
+                }
+                field::SCOPE_SPANS => {
+                    fields.bytes()?;
+                    head.child_count += 1;
+                }
+                _ => self.skip(&mut fields, tag)?,
+            }
+            if head.child_count > self.limits.scopes_max {
+                // The listener is about to refuse the scopes: what comes after them never matters.
+                break;
+            }
+        }
+        Ok(head)
+    }
+
+    fn resource(&mut self, message: &'a [u8]) -> Result<(), Stop> {
+        use fields::resource::{ATTRIBUTES, MESSAGE};
+        let mut fields = Cursor::new(message, &MESSAGE);
+        while let Some(tag) = fields.tag()? {
+            match tag {
+                ATTRIBUTES => self.attribute(Owner::Resource, fields.bytes()?)?,
+                _ => self.skip(&mut fields, tag)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn scope_spans(&mut self, message: &'a [u8]) -> Result<(), Stop> {
+        use fields::scope_spans::{MESSAGE, SPANS};
+        self.visitor.scope_begin()?;
+        let head = self.scope_head(message)?;
+        self.visitor.scope_ready(head.name, head.version);
+        let mut fields = Cursor::new(message, &MESSAGE);
+        while let Some(span) = fields.find(SPANS)? {
+            self.span(span)?;
+        }
+        self.visitor.scope_end(head.schema_url);
+        Ok(())
+    }
+
+    /// Everything of a scope's message but its spans.
+    fn scope_head(&mut self, message: &'a [u8]) -> Result<Head<'a>, Stop> {
+        use fields::scope_spans as field;
+        let mut head = Head::default();
+        let mut fields = Cursor::new(message, &field::MESSAGE);
+        while let Some(tag) = fields.tag()? {
+            match tag {
+                field::SPANS => {
+                    fields.bytes()?;
+                    head.child_count += 1;
+                    if head.child_count > self.limits.spans_max {
+                        // The listener is about to refuse the spans: what comes after them never matters.
+                        break;
+                    }
+                }
+                field::SCOPE => self.scope(fields.bytes()?, &mut head)?,
+                field::SCHEMA_URL => head.schema_url = fields.bytes()?,
+                _ => self.skip(&mut fields, tag)?,
+            }
+        }
+        Ok(head)
+    }
+
+    fn scope(&mut self, message: &'a [u8], head: &mut Head<'a>) -> Result<(), Stop> {
+        use fields::scope::{ATTRIBUTES, MESSAGE, NAME, VERSION};
+        let mut fields = Cursor::new(message, &MESSAGE);
+        while let Some(tag) = fields.tag()? {
+            match tag {
+                NAME => head.name = fields.bytes()?,
+                VERSION => head.version = fields.bytes()?,
+                ATTRIBUTES => self.attribute(Owner::Scope, fields.bytes()?)?,
+                _ => self.skip(&mut fields, tag)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes over a field outside spans, and says so if the schema does not have it.
+    #[cold]
+    fn skip(&mut self, fields: &mut Cursor<'a>, tag: u32) -> Result<(), Stop> {
+        if !fields.skip(tag)? {
+            self.visitor.unknown_content();
+        }
+        Ok(())
+    }
+}

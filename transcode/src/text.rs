@@ -1,0 +1,212 @@
+//! Values as stored text: one spelling for every type, whichever decoder met it.
+//!
+//! Scalars are written bare (`true`, `-5`, `0.1`); arrays and key-value lists as compact JSON in
+//! arrival order. Doubles use the shortest digits that read back the same, in the layout that
+//! JavaScript and the OpenTelemetry Collector use (`1`, not `1.0`; `1e+21`).
+
+use std::io::Write as _;
+
+pub use crate::base64::encode as push_base64;
+
+/// What stands in the JSON of an attribute value for an array or list that is nested too deep: with a
+/// limit of 64, the one that would be the 65th open. Scalars in the 64th are kept.
+pub const TOO_DEEP: &[u8] = "\"…\"".as_bytes();
+
+/// Appends `true` or `false`.
+pub fn push_bool(out: &mut Vec<u8>, value: bool) {
+    out.extend_from_slice(if value { b"true" } else { b"false" });
+}
+
+/// Appends the decimal digits.
+pub fn push_int(out: &mut Vec<u8>, value: i64) {
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+}
+
+/// Appends the shortest digits that read back the same; `NaN`, `Infinity`, `-Infinity`, `-0`.
+pub fn push_double(out: &mut Vec<u8>, value: f64) {
+    let magnitude = value.abs();
+    if !value.is_finite() {
+        out.extend_from_slice(name_of_non_finite(value).as_bytes());
+    } else if (1e16..1e21).contains(&magnitude) || (1e-6..1e-5).contains(&magnitude) {
+        // Writing into a Vec cannot fail.
+        let _ = write!(out, "{value}");
+    } else {
+        let mut digits = zmij::Buffer::new();
+        let digits = digits.format_finite(value);
+        out.extend_from_slice(digits.strip_suffix(".0").unwrap_or(digits).as_bytes());
+    }
+}
+
+/// Appends a double as a JSON element: a number where JSON has one, else its name in quotes.
+pub fn push_json_double(out: &mut Vec<u8>, value: f64) {
+    if value.is_finite() {
+        push_double(out, value);
+    } else {
+        push_json_string(out, name_of_non_finite(value).as_bytes());
+    }
+}
+
+fn name_of_non_finite(value: f64) -> &'static str {
+    if value.is_nan() {
+        "NaN"
+    } else if value > 0.0 {
+        "Infinity"
+    } else {
+        "-Infinity"
+    }
+}
+
+/// Appends a JSON string. Bytes that are not UTF-8 stay as they are: whoever keeps the text mends it.
+pub fn push_json_string(out: &mut Vec<u8>, raw: &[u8]) {
+    out.push(b'"');
+    let mut rest = raw;
+    while let Some(at) = rest.iter().position(|&byte| needs_escape(byte)) {
+        let Some((plain, [byte, after @ ..])) = rest.split_at_checked(at) else {
+            break;
+        };
+        out.extend_from_slice(plain);
+        push_escape(out, *byte);
+        rest = after;
+    }
+    out.extend_from_slice(rest);
+    out.push(b'"');
+}
+
+fn needs_escape(byte: u8) -> bool {
+    byte < 0x20 || byte == b'"' || byte == b'\\'
+}
+
+fn push_escape(out: &mut Vec<u8>, byte: u8) {
+    let short = match byte {
+        b'"' | b'\\' => byte,
+        b'\n' => b'n',
+        b'\r' => b'r',
+        b'\t' => b't',
+        0x08 => b'b',
+        0x0c => b'f',
+        _ => {
+            out.extend_from_slice(if byte < 0x10 { b"\\u000" } else { b"\\u001" });
+            let low = byte & 0x0f;
+            return out.push(if low < 10 {
+                b'0' + low
+            } else {
+                b'a' + low - 10
+            });
+        }
+    };
+    out.extend_from_slice(&[b'\\', short]);
+}
+
+/// The beginning of `raw` that is enough to fill `bytes_max` of stored text and still be seen to
+/// exceed it, ending between two characters: so that what is written is bounded by what is kept.
+#[must_use]
+pub fn enough_of(raw: &[u8], bytes_max: usize) -> &[u8] {
+    const CHARACTER_BYTES_MAX: usize = 4;
+    let starts_character = |at: &usize| raw.get(*at).is_some_and(|byte| byte & 0xc0 != 0x80);
+    let longest = bytes_max.saturating_add(CHARACTER_BYTES_MAX);
+    let end = (bytes_max.saturating_add(1)..=longest)
+        .rev()
+        .find(starts_character);
+    raw.get(..end.unwrap_or(longest)).unwrap_or(raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn written(push: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
+        push(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn doubles_are_spelled_as_javascript_does_but_minus_zero() {
+        for (value, text) in [
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (1.0, "1"),
+            (-1.5, "-1.5"),
+            (0.1, "0.1"),
+            (1e15, "1000000000000000"),
+            (1e16, "10000000000000000"),
+            (123_456_789_012_345_680_000.0, "123456789012345680000"),
+            (1e21, "1e+21"),
+            (-1.25e300, "-1.25e+300"),
+            (0.000_01, "0.00001"),
+            (1.5e-6, "0.0000015"),
+            (1e-7, "1e-7"),
+            (5e-324, "5e-324"),
+            (f64::NAN, "NaN"),
+            (f64::INFINITY, "Infinity"),
+            (f64::NEG_INFINITY, "-Infinity"),
+        ] {
+            assert_eq!(written(|out| push_double(out, value)), text);
+        }
+    }
+
+    #[test]
+    fn a_double_without_a_json_number_is_quoted_inside_json() {
+        assert_eq!(written(|out| push_json_double(out, f64::NAN)), "\"NaN\"");
+        assert_eq!(
+            written(|out| push_json_double(out, f64::NEG_INFINITY)),
+            "\"-Infinity\""
+        );
+        assert_eq!(written(|out| push_json_double(out, 2.5)), "2.5");
+    }
+
+    #[test]
+    fn integers_and_booleans_are_spelled_bare() {
+        assert_eq!(
+            written(|out| push_int(out, i64::MIN)),
+            "-9223372036854775808"
+        );
+        assert_eq!(written(|out| push_bool(out, true)), "true");
+        assert_eq!(written(|out| push_bool(out, false)), "false");
+    }
+
+    #[test]
+    fn strings_are_escaped_as_json_wants_and_no_more() {
+        let text = written(|out| {
+            push_json_string(out, "a\"b\\c/\n\r\t\u{8}\u{c}\0\u{1f}\u{7f}é<".as_bytes());
+        });
+
+        assert_eq!(
+            text,
+            "\"a\\\"b\\\\c/\\n\\r\\t\\b\\f\\u0000\\u001f\u{7f}é<\""
+        );
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_stay_for_whoever_keeps_them() {
+        let mut out = Vec::new();
+        push_json_string(&mut out, b"\xff\"");
+
+        assert_eq!(out, b"\"\xff\\\"\"");
+    }
+
+    #[test]
+    fn enough_of_a_long_text_ends_between_characters_and_past_the_limit() {
+        let text = "aé€😀".repeat(9);
+        for bytes_max in 0..text.len() + 2 {
+            let enough = enough_of(text.as_bytes(), bytes_max);
+
+            assert!(std::str::from_utf8(enough).is_ok());
+            assert!(enough.len() > bytes_max || enough.len() == text.len());
+            assert!(enough.len() <= bytes_max + 4);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_double_reads_back_the_same(bits: u64) {
+            let value = f64::from_bits(bits);
+            prop_assume!(!value.is_nan());
+
+            let text = written(|out| push_double(out, value));
+
+            prop_assert_eq!(text.parse::<f64>().unwrap().to_bits(), bits);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! lz4 frames, one after another. The frames are walked here, the blocks unfolded straight into the
+//! room: the crate's own frame reader takes a body cut between two blocks for a whole one.
+
+use lz4_flex::block::{DecompressError, decompress_into_with_dict};
+use xxhash_rust::xxh32::xxh32;
+
+use super::room::Room;
+use super::zstd::{is_skippable, skip};
+use super::{corrupt, count_member, cut};
+use crate::refusal::Refusal;
+
+const MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
+const WINDOW_BYTES: usize = 64 << 10;
+/// One more byte of a length adds at most 255 bytes of match.
+const RATIO_MAX: usize = 255;
+const UNCOMPRESSED: u32 = 1 << 31;
+const FRAME: &str = "lz4 frame";
+
+pub(super) fn starts(body: &[u8]) -> bool {
+    body.starts_with(&MAGIC) || is_skippable(body)
+}
+
+pub(super) fn decode(body: &[u8], members_max: usize, room: &mut Room) -> Result<(), Refusal> {
+    let mut rest = body;
+    let mut frames = 0;
+    loop {
+        count_member(&mut frames, members_max, FRAME)?;
+        rest = if is_skippable(rest) {
+            skip(rest, FRAME)?
+        } else {
+            frame(rest, room)?
+        };
+        if rest.is_empty() {
+            return Ok(());
+        }
+    }
+}
+
+/// Unfolds the frame at the start of `input`; returns what follows it.
+fn frame<'a>(input: &'a [u8], room: &mut Room) -> Result<&'a [u8], Refusal> {
+    let (header, mut rest) = Header::read(input)?;
+    let start = room.filled().len();
+    loop {
+        let size = take_u32(&mut rest)?;
+        if size == 0 {
+            break;
+        }
+        let block = take(&mut rest, (size & !UNCOMPRESSED) as usize)?;
+        if header.block_checksums && xxh32(block, 0) != take_u32(&mut rest)? {
+            return Err(corrupt("lz4 block"));
+        }
+        if size & UNCOMPRESSED == 0 {
+            unfold(block, &header, start, room)?;
+        } else {
+            copy(block, &header, room)?;
+        }
+    }
+    let content = room.filled().get(start..).unwrap_or_default();
+    if header
+        .content_bytes
+        .is_some_and(|announced| announced != content.len() as u64)
+    {
+        return Err(corrupt(FRAME));
+    }
+    if header.content_checksum && xxh32(content, 0) != take_u32(&mut rest)? {
+        return Err(corrupt(FRAME));
+    }
+    Ok(rest)
+}
+
+fn unfold(block: &[u8], header: &Header, start: usize, room: &mut Room) -> Result<(), Refusal> {
+    let wanted = header
+        .block_bytes_max
+        .min(block.len().saturating_mul(RATIO_MAX));
+    room.make_free(wanted);
+    let (written, free) = room.split();
+    let whole = free.len() >= wanted;
+    let free = free.get_mut(..wanted.min(free.len())).unwrap_or_default();
+    let window = if header.linked {
+        written.get(start..).unwrap_or_default()
+    } else {
+        &[]
+    };
+    let window = window
+        .get(window.len().saturating_sub(WINDOW_BYTES)..)
+        .unwrap_or_default();
+    match decompress_into_with_dict(block, free, window) {
+        Ok(bytes) => room.advance(bytes),
+        Err(DecompressError::OutputTooSmall { .. }) if !whole => return Err(room.too_large()),
+        Err(_) => return Err(corrupt("lz4 block")),
+    }
+    Ok(())
+}
+
+fn copy(block: &[u8], header: &Header, room: &mut Room) -> Result<(), Refusal> {
+    if block.len() > header.block_bytes_max {
+        return Err(corrupt("lz4 block"));
+    }
+    room.make_free(block.len());
+    let free = room.split().1.get_mut(..block.len());
+    free.ok_or(())
+        .map(|free| free.copy_from_slice(block))
+        .map_err(|()| room.too_large())?;
+    room.advance(block.len());
+    Ok(())
+}
+
+/// What a frame announces.
+struct Header {
+    linked: bool,
+    block_checksums: bool,
+    content_bytes: Option<u64>,
+    content_checksum: bool,
+    block_bytes_max: usize,
+}
+
+impl Header {
+    fn read(input: &[u8]) -> Result<(Self, &[u8]), Refusal> {
+        let Some(fields) = input.strip_prefix(&MAGIC) else {
+            return Err(if MAGIC.starts_with(input) {
+                cut(FRAME)
+            } else {
+                Refusal::malformed("body", "no lz4 frame found; expected one to start here")
+            });
+        };
+        let mut rest = fields;
+        let &[flags, sizes] = take_chunk::<2>(&mut rest)?;
+        let block_bytes_max = block_bytes_max(sizes).ok_or_else(|| corrupt("lz4 header"))?;
+        if flags & 0xc2 != 0x40 {
+            return Err(corrupt("lz4 header"));
+        }
+        if flags & 1 != 0 {
+            return Err(Refusal::malformed(
+                "body",
+                "lz4 frame asks for a dictionary; expected one without",
+            ));
+        }
+        let content_bytes = match flags & 8 {
+            0 => None,
+            _ => Some(u64::from_le_bytes(*take_chunk(&mut rest)?)),
+        };
+        let described = fields.get(..fields.len() - rest.len()).unwrap_or_default();
+        let [_, checksum, ..] = xxh32(described, 0).to_le_bytes();
+        if take_chunk::<1>(&mut rest)? != &[checksum] {
+            return Err(corrupt("lz4 header"));
+        }
+        let header = Self {
+            linked: flags & 0x20 == 0,
+            block_checksums: flags & 0x10 != 0,
+            content_bytes,
+            content_checksum: flags & 4 != 0,
+            block_bytes_max,
+        };
+        Ok((header, rest))
+    }
+}
+
+fn block_bytes_max(sizes: u8) -> Option<usize> {
+    match sizes {
+        0x40 => Some(64 << 10),
+        0x50 => Some(256 << 10),
+        0x60 => Some(1 << 20),
+        0x70 => Some(4 << 20),
+        _ => None,
+    }
+}
+
+fn take<'a>(rest: &mut &'a [u8], bytes: usize) -> Result<&'a [u8], Refusal> {
+    let (taken, after) = rest.split_at_checked(bytes).ok_or_else(|| cut(FRAME))?;
+    *rest = after;
+    Ok(taken)
+}
+
+fn take_chunk<'a, const BYTES: usize>(rest: &mut &'a [u8]) -> Result<&'a [u8; BYTES], Refusal> {
+    let (taken, after) = rest.split_first_chunk().ok_or_else(|| cut(FRAME))?;
+    *rest = after;
+    Ok(taken)
+}
+
+fn take_u32(rest: &mut &[u8]) -> Result<u32, Refusal> {
+    take_chunk(rest).map(|bytes| u32::from_le_bytes(*bytes))
+}

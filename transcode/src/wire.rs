@@ -1,0 +1,368 @@
+//! Protobuf's wire format: a cursor over the borrowed bytes of one message.
+//!
+//! ```text
+//! message: field*          field: tag varint (number << 3 | wire type) │ content by wire type
+//! 0 varint   1 eight bytes   2 length varint, bytes   3 group begins   4 group ends   5 four bytes
+//! ```
+//!
+//! Keeps: a length is only ever compared, never allocated by; groups are skipped without recursion.
+
+use std::fmt;
+
+/// Levels of groups inside groups, all of them unknown to us. Over it: malformed.
+pub const GROUP_DEPTH_MAX: usize = 100;
+/// Bytes of the longest varint.
+const VARINT_BYTES_MAX: usize = 10;
+/// Bytes of the longest field: protobuf's own limit.
+const FIELD_BYTES_MAX: u64 = 0x7fff_ffff;
+
+/// The wire types, as they stand in the low three bits of a tag.
+pub mod wire_type {
+    /// A variable-length integer.
+    pub const VARINT: u32 = 0;
+    /// Eight bytes.
+    pub const I64: u32 = 1;
+    /// A length and so many bytes.
+    pub const LEN: u32 = 2;
+    /// A group begins.
+    pub const GROUP_BEGIN: u32 = 3;
+    /// A group ends.
+    pub const GROUP_END: u32 = 4;
+    /// Four bytes.
+    pub const I32: u32 = 5;
+}
+
+/// A message type: what its fields are called and what their tags are.
+#[derive(Debug)]
+pub struct Message {
+    /// Where it stands in a request, as refusals spell it.
+    pub path: &'static str,
+    /// The tag and the path of every field that the schema has.
+    pub fields: &'static [(u32, &'static str)],
+}
+
+impl Message {
+    /// The tag that the schema has for this field number, and the field's path.
+    fn known(&self, number: u32) -> Option<&'static (u32, &'static str)> {
+        self.fields.iter().find(|(tag, _)| tag >> 3 == number)
+    }
+}
+
+/// What is wrong with the bytes of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A varint or a fixed number ends with the message.
+    NumberCut,
+    /// A varint of more than ten bytes.
+    VarintTooLong,
+    /// A length beyond the end of the message that holds the field, or beyond 2^31.
+    LengthTooLong {
+        /// What the length says.
+        announced_bytes: u64,
+        /// What is there.
+        left_bytes: usize,
+    },
+    /// Field number 0, or a tag beyond 32 bits.
+    FieldNumber,
+    /// Wire type 6 or 7.
+    WireTypeUnknown,
+    /// The schema has another wire type for this field.
+    WireType {
+        /// The tag as sent.
+        found: u32,
+        /// The tag in the schema.
+        expected: u32,
+    },
+    /// An end of a group that is not open.
+    GroupNotOpen,
+    /// A group without an end.
+    GroupNotClosed,
+    /// Groups nested too deep.
+    GroupTooDeep,
+}
+
+/// A fault and where it was found.
+#[derive(Clone, Copy, Debug)]
+pub struct Flaw {
+    /// What is wrong.
+    pub fault: Fault,
+    /// The path of the field, or of the message it is in.
+    pub field: &'static str,
+    /// The address of the bytes at fault.
+    address: usize,
+}
+
+impl Flaw {
+    /// How far into `body` the fault lies.
+    #[must_use]
+    pub fn offset_in(&self, body: &[u8]) -> usize {
+        self.address.wrapping_sub(body.as_ptr().addr())
+    }
+}
+
+/// Reads one message, front to back.
+#[derive(Clone, Copy, Debug)]
+pub struct Cursor<'a> {
+    rest: &'a [u8],
+    message: &'static Message,
+}
+
+impl<'a> Cursor<'a> {
+    /// A cursor before the first field.
+    #[must_use]
+    #[inline]
+    pub const fn new(bytes: &'a [u8], message: &'static Message) -> Self {
+        Self {
+            rest: bytes,
+            message,
+        }
+    }
+
+    #[cold]
+    fn flaw(&self, fault: Fault) -> Flaw {
+        Flaw {
+            fault,
+            field: self.message.path,
+            address: self.rest.as_ptr().addr(),
+        }
+    }
+
+    /// The next field's tag; `None` at the end of the message.
+    ///
+    /// # Errors
+    /// When it is no tag.
+    #[inline]
+    pub fn tag(&mut self) -> Result<Option<u32>, Flaw> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let before = *self;
+        match u32::try_from(self.varint()?) {
+            Ok(tag) if tag >> 3 != 0 => Ok(Some(tag)),
+            _ => Err(before.flaw(Fault::FieldNumber)),
+        }
+    }
+
+    /// A variable-length integer. Longer encodings than needed are legal.
+    ///
+    /// # Errors
+    /// When it is cut or longer than ten bytes.
+    #[inline]
+    pub fn varint(&mut self) -> Result<u64, Flaw> {
+        match self.rest {
+            [first, rest @ ..] if *first < 0x80 => {
+                self.rest = rest;
+                Ok(u64::from(*first))
+            }
+            [first, second, rest @ ..] if *second < 0x80 => {
+                self.rest = rest;
+                Ok(u64::from(*first & 0x7f) | u64::from(*second) << 7)
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    #[inline(never)]
+    fn long_varint(&mut self) -> Result<u64, Flaw> {
+        let mut value = 0;
+        let mut rest = self.rest;
+        for place in 0..VARINT_BYTES_MAX {
+            let Some((&byte, after)) = rest.split_first() else {
+                return Err(self.flaw(Fault::NumberCut));
+            };
+            value |= u64::from(byte & 0x7f) << (7 * place);
+            rest = after;
+            if byte < 0x80 {
+                self.rest = rest;
+                return Ok(value);
+            }
+        }
+        Err(self.flaw(Fault::VarintTooLong))
+    }
+
+    /// A 64-bit integer that may be negative.
+    ///
+    /// # Errors
+    /// As [`Self::varint`].
+    #[inline]
+    pub fn int64(&mut self) -> Result<i64, Flaw> {
+        self.varint().map(u64::cast_signed)
+    }
+
+    /// The low 32 bits of a varint, as protobuf reads `uint32`.
+    ///
+    /// # Errors
+    /// As [`Self::varint`].
+    #[inline]
+    pub fn uint32(&mut self) -> Result<u32, Flaw> {
+        let [a, b, c, d, ..] = self.varint()?.to_le_bytes();
+        Ok(u32::from_le_bytes([a, b, c, d]))
+    }
+
+    /// The low 32 bits of a varint, as protobuf reads `int32` and enums.
+    ///
+    /// # Errors
+    /// As [`Self::varint`].
+    #[inline]
+    pub fn int32(&mut self) -> Result<i32, Flaw> {
+        self.uint32().map(u32::cast_signed)
+    }
+
+    /// Eight bytes, as an integer.
+    ///
+    /// # Errors
+    /// When they are cut.
+    #[inline]
+    pub fn fixed64(&mut self) -> Result<u64, Flaw> {
+        self.fixed().map(u64::from_le_bytes)
+    }
+
+    /// Four bytes, as an integer.
+    ///
+    /// # Errors
+    /// When they are cut.
+    #[inline]
+    pub fn fixed32(&mut self) -> Result<u32, Flaw> {
+        self.fixed().map(u32::from_le_bytes)
+    }
+
+    #[inline]
+    fn fixed<const N: usize>(&mut self) -> Result<[u8; N], Flaw> {
+        let Some((bytes, rest)) = self.rest.split_first_chunk() else {
+            return Err(self.flaw(Fault::NumberCut));
+        };
+        self.rest = rest;
+        Ok(*bytes)
+    }
+
+    /// A length and so many bytes.
+    ///
+    /// # Errors
+    /// When the message ends before them.
+    #[inline]
+    pub fn bytes(&mut self) -> Result<&'a [u8], Flaw> {
+        let before = *self;
+        let announced_bytes = self.varint()?;
+        let left_bytes = self.rest.len();
+        let length =
+            usize::try_from(announced_bytes.min(FIELD_BYTES_MAX + 1)).unwrap_or(usize::MAX);
+        match self.rest.split_at_checked(length) {
+            Some((field, rest)) if announced_bytes <= FIELD_BYTES_MAX => {
+                self.rest = rest;
+                Ok(field)
+            }
+            _ => Err(before.flaw(Fault::LengthTooLong {
+                announced_bytes,
+                left_bytes,
+            })),
+        }
+    }
+
+    /// The bytes of the next field with this tag, over whatever lies between.
+    ///
+    /// # Errors
+    /// When something between is malformed.
+    #[inline]
+    pub fn find(&mut self, wanted: u32) -> Result<Option<&'a [u8]>, Flaw> {
+        while let Some(tag) = self.tag()? {
+            if tag == wanted {
+                return self.bytes().map(Some);
+            }
+            self.skip(tag)?;
+        }
+        Ok(None)
+    }
+
+    /// Passes over the content of a field that nobody reads; false if the schema does not have it.
+    ///
+    /// # Errors
+    /// When the schema has another wire type for it, or it is malformed.
+    #[cold]
+    pub fn skip(&mut self, tag: u32) -> Result<bool, Flaw> {
+        let known = self.message.known(tag >> 3);
+        match known {
+            Some(&(expected, field)) if expected != tag => {
+                let flaw = self.flaw(Fault::WireType {
+                    found: tag,
+                    expected,
+                });
+                Err(Flaw { field, ..flaw })
+            }
+            _ if tag & 7 == wire_type::GROUP_BEGIN => self.skip_group(tag >> 3).map(|()| false),
+            _ => self.skip_content(tag).map(|()| known.is_some()),
+        }
+    }
+
+    fn skip_content(&mut self, tag: u32) -> Result<(), Flaw> {
+        match tag & 7 {
+            wire_type::VARINT => self.varint().map(drop),
+            wire_type::I64 => self.fixed64().map(drop),
+            wire_type::LEN => self.bytes().map(drop),
+            wire_type::I32 => self.fixed32().map(drop),
+            wire_type::GROUP_END => Err(self.flaw(Fault::GroupNotOpen)),
+            _ => Err(self.flaw(Fault::WireTypeUnknown)),
+        }
+    }
+
+    fn skip_group(&mut self, number: u32) -> Result<(), Flaw> {
+        let before = *self;
+        let mut open = vec![number];
+        while let Some(&innermost) = open.last() {
+            let Some(tag) = self.tag()? else {
+                return Err(before.flaw(Fault::GroupNotClosed));
+            };
+            match tag & 7 {
+                wire_type::GROUP_BEGIN if open.len() == GROUP_DEPTH_MAX => {
+                    return Err(self.flaw(Fault::GroupTooDeep));
+                }
+                wire_type::GROUP_BEGIN => open.push(tag >> 3),
+                wire_type::GROUP_END if tag >> 3 == innermost => drop(open.pop()),
+                _ => self.skip_content(tag)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::NumberCut => f.write_str("a number is cut short; its message ends first"),
+            Self::VarintTooLong => {
+                write!(
+                    f,
+                    "a varint does not end; at most {VARINT_BYTES_MAX} bytes expected"
+                )
+            }
+            Self::LengthTooLong {
+                announced_bytes,
+                left_bytes,
+            } => {
+                write!(
+                    f,
+                    "a field announces {announced_bytes} bytes; {left_bytes} are left in its message"
+                )
+            }
+            Self::FieldNumber => {
+                f.write_str("a field has number 0 or one beyond 29 bits; 1 or more expected")
+            }
+            Self::WireTypeUnknown => f.write_str("a field has wire type 6 or 7; 0 to 5 expected"),
+            Self::WireType { found, expected } => {
+                write!(
+                    f,
+                    "the field has wire type {}; {} expected",
+                    found & 7,
+                    expected & 7
+                )
+            }
+            Self::GroupNotOpen => f.write_str("a group ends that did not begin"),
+            Self::GroupNotClosed => f.write_str("a group begins and does not end"),
+            Self::GroupTooDeep => {
+                write!(
+                    f,
+                    "groups are nested deeper than {GROUP_DEPTH_MAX}; at most that expected"
+                )
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What the headers say against what the body is.
+
+use _transcode::limits::Limits;
+use _transcode::refusal::Verdict;
+use _transcode::unpack::{Buffers, Encoding, Expect, unpack};
+use _transcode::visit::Warning;
+
+use crate::streams::{gzip, zstd};
+use crate::{unpacked, verdict};
+
+/// Two `resource_spans`, the second empty.
+const REQUEST: &[u8] = b"\x0a\x03\x0a\x01\x2a\x0a\x00";
+
+const WITH_MAGIC: [Encoding; 4] = [
+    Encoding::Gzip,
+    Encoding::Zstd,
+    Encoding::SnappyFramed,
+    Encoding::Lz4,
+];
+
+#[test]
+fn names_are_those_of_the_registry_and_the_collector() {
+    let names = [
+        "gzip",
+        "x-gzip",
+        "deflate",
+        "zlib",
+        "zstd",
+        "snappy",
+        "x-snappy-framed",
+        "lz4",
+    ];
+
+    assert!(names.iter().all(|name| Encoding::from_name(name).is_some()));
+    assert_eq!(Encoding::from_name("br"), None);
+    assert_eq!(Encoding::from_name("identity"), None);
+}
+
+#[test]
+fn gzip_without_the_header_is_read_with_a_warning() {
+    let found = unpacked(&gzip(REQUEST), &[], &Limits::default()).unwrap();
+
+    assert_eq!(found, (REQUEST.to_vec(), Some(Warning::GzipUndeclared)));
+}
+
+#[test]
+fn zstd_without_the_header_is_not_guessed() {
+    let body = zstd(REQUEST);
+
+    assert_eq!(
+        unpacked(&body, &[], &Limits::default()).unwrap(),
+        (body.clone(), None)
+    );
+}
+
+#[test]
+fn a_plain_protobuf_body_under_a_coding_is_taken_as_it_is_with_a_warning() {
+    for encoding in WITH_MAGIC {
+        let found = unpacked(REQUEST, &[encoding], &Limits::default()).unwrap();
+
+        assert_eq!(
+            found,
+            (REQUEST.to_vec(), Some(Warning::EncodingUnneeded)),
+            "{encoding:?}"
+        );
+    }
+}
+
+#[test]
+fn a_coding_named_twice_and_applied_once_is_undone_once() {
+    let twice = [Encoding::Gzip, Encoding::Gzip];
+
+    let found = unpacked(&gzip(REQUEST), &twice, &Limits::default()).unwrap();
+
+    assert_eq!(found, (REQUEST.to_vec(), Some(Warning::EncodingUnneeded)));
+}
+
+#[test]
+fn a_plain_json_body_under_a_coding_is_taken_as_it_is_with_a_warning() {
+    let body = b"\r\n {\"resourceSpans\":[]}";
+    let mut buffers = Buffers::default();
+
+    let found = unpack(
+        body,
+        &[Encoding::Gzip],
+        Expect::Json,
+        &Limits::default(),
+        &mut buffers,
+    )
+    .unwrap();
+
+    assert_eq!(
+        (found.body, found.warning),
+        (&body[..], Some(Warning::EncodingUnneeded))
+    );
+}
+
+#[test]
+fn codings_without_a_magic_are_taken_at_their_word() {
+    for encoding in [Encoding::Deflate, Encoding::Snappy] {
+        assert_eq!(
+            verdict(REQUEST, encoding),
+            Some(Verdict::Malformed),
+            "{encoding:?}"
+        );
+    }
+}
+
+#[test]
+fn a_body_that_is_neither_packed_nor_of_its_type_is_malformed() {
+    let bodies: [&[u8]; 8] = [
+        b"",
+        b"{}",
+        b"\x0a",
+        b"\x0a\x05ab",
+        b"\x0a\x01ab",
+        b"\x12\x00",
+        b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+        b"\x0a\x00\x08\x01",
+    ];
+    for body in bodies {
+        for encoding in WITH_MAGIC {
+            assert_eq!(
+                verdict(body, encoding),
+                Some(Verdict::Malformed),
+                "{body:?} {encoding:?}"
+            );
+        }
+    }
+}
