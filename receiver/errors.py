@@ -10,7 +10,7 @@ ReceiverError
 │   ├── QuotaSpent             ├── DiskTrouble
 │   ├── JournalFull            ├── ShuttingDown
 │   ├── MemoryBudgetSpent      ├── DeadlinePassed
-│   └── CoreCrashed
+│   ├── CoreCrashed            └── StoreTrouble (never seen by a sender)
 └── OperatorError          a setting, a file or a command is wrong; never seen by a sender
 """
 
@@ -91,6 +91,20 @@ class CoreCrashed(Unavailable):
     """The core panicked on this body. It is kept aside for a human."""
 
 
+class StoreTrouble(Unavailable):
+    """The store refused, failed or did not answer. `code` is ClickHouse's; `None`: no answer came."""
+
+    def __init__(self, reason: str, *, code: int | None = None, name: str = "") -> None:
+        super().__init__(reason)
+        self.code = code
+        self.name = name
+
+    @property
+    def label(self) -> str:
+        """What may be logged and told: ClickHouse's texts can hold values of rows, this cannot."""
+        return f"{self.name or 'ERROR'} ({self.code})" if self.code is not None else "no answer"
+
+
 class OperatorError(ReceiverError):
     """A setting, a file or a command is wrong. Never seen by a sender."""
 
@@ -120,6 +134,7 @@ ANSWER_OF: dict[type[ReceiverError], Answer] = {
     ShuttingDown: Answer(503, 14),
     DeadlinePassed: Answer(503, 14),
     CoreCrashed: Answer(503, 14),
+    StoreTrouble: Answer(503, 14),
 }
 """One enum, one table, one place. `OperatorError` is never answered to a sender."""
 

@@ -17,15 +17,20 @@ SECONDS_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.
 
 MetricName = Literal[
     "answer_seconds",
+    "backlog_age_seconds",
+    "backlog_bytes",
+    "backlog_segments",
     "body_bytes",
     "build_info",
     "certificate_expires_in_seconds",
     "commit_deliveries",
     "commit_seconds",
     "connections",
+    "dead_letters",
     "deliveries",
     "failed_answers_past_hour",
     "failed_answers_past_hour_ratio",
+    "freshness_seconds",
     "fsync_seconds",
     "inflight_bytes",
     "process_restarts",
@@ -34,10 +39,15 @@ MetricName = Literal[
     "reloads",
     "span_notes",
     "spans_accepted",
+    "spans_dead_lettered",
     "spans_received",
     "spans_rejected",
     "spans_sampled_out",
     "spans_unresolved",
+    "store_alarms",
+    "store_inserts",
+    "store_spans",
+    "store_troubles",
 ]
 
 
@@ -55,6 +65,11 @@ METRICS: dict[MetricName, Spec] = {
     "answer_seconds": Spec(
         "seconds", "From a delivery's last body byte to its answer. Over 5 s it is a 503."
     ),
+    "backlog_age_seconds": Spec(
+        "gauge_sum", "How long the oldest sealed segment waits. Rising steadily: the store is away or slow."
+    ),
+    "backlog_bytes": Spec("gauge_sum", "Sealed segments that are not stored yet."),
+    "backlog_segments": Spec("gauge_sum", "Their number."),
     "body_bytes": Spec("counter", "Bytes of bodies as they came off the wire.", ("drain",)),
     "build_info": Spec("gauge_sum", "Always 1; the labels say what runs.", ("version", "core_profile")),
     "certificate_expires_in_seconds": Spec(
@@ -63,6 +78,7 @@ METRICS: dict[MetricName, Spec] = {
     "commit_deliveries": Spec("counter", "Deliveries in group commits. Over the commits: a group's size."),
     "commit_seconds": Spec("seconds", "One group transcoded, in the core."),
     "connections": Spec("gauge_sum", "Open connections at the drain endpoint."),
+    "dead_letters": Spec("gauge_sum", "Segments set aside under DATA/dead. Each one needs a human."),
     "deliveries": Spec("counter", "Deliveries answered. Worry about anything but 200.", ("drain", "status")),
     "failed_answers_past_hour": Spec(
         "gauge_sum", "Answers other than 200 in the past hour. Platforms give a drain up at 50.", ("drain",)
@@ -70,6 +86,7 @@ METRICS: dict[MetricName, Spec] = {
     "failed_answers_past_hour_ratio": Spec(
         "gauge_by_process", "Their share of all answers. Platforms give a drain up at 0.8.", ("drain",)
     ),
+    "freshness_seconds": Spec("seconds", "From a segment's last receipt to its spans being readable."),
     "fsync_seconds": Spec("seconds", "One append to the journal, synced. It bounds what a sender waits."),
     "inflight_bytes": Spec(
         "gauge_sum", "Bytes of bodies being read or decoded. At its limit senders get 503."
@@ -82,12 +99,17 @@ METRICS: dict[MetricName, Spec] = {
     "refusals": Spec("counter", "Requests answered with an error or not at all, by verdict.", ("reason",)),
     "span_notes": Spec("counter", "Spans accepted with a warning or rejected, by reason.", ("reason",)),
     "spans_accepted": Spec("counter", "Spans promised to be stored.", ("drain",)),
+    "spans_dead_lettered": Spec("counter", "Accepted spans in segments that were set aside.", ("cause",)),
     "spans_received": Spec("counter", "Spans in deliveries that were answered with 200.", ("drain",)),
     "spans_rejected": Spec(
         "counter", "Spans refused one by one. Told to the sender in partial_success.", ("drain",)
     ),
     "spans_sampled_out": Spec("counter", "Spans dropped by the sampling policy.", ("drain",)),
     "spans_unresolved": Spec("counter", "Accepted spans for which no project was found.", ("drain",)),
+    "store_alarms": Spec("counter", "What the writer could not mend alone. Worry about any."),
+    "store_inserts": Spec("counter", "INSERTs sent."),
+    "store_spans": Spec("counter", "Spans whose rows were counted in the store."),
+    "store_troubles": Spec("counter", "Errors of the store, by what they mean.", ("fault",)),
 }
 """The typed list. A name that is not here is an error at its call site (mypy) and at run time."""
 

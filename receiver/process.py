@@ -12,7 +12,7 @@ on `Stop`, when the supervisor is gone, or on SIGTERM; then `Stopped` is sent an
 `limits.stop_grace_s`, or `ORPHAN_GRACE_S` without a supervisor, because the next one waits for our locks.
 SIGINT and SIGHUP are the supervisor's and ignored here.
 
-Health checks: an intake's `accepts` decides `/readyz`; all others are only shown.
+Health checks: an intake's `journal` decides `/readyz`; all others are only shown.
 
 Keeps: whatever `begin` or the work raises ends the process, so that it is replaced.
 """
@@ -23,7 +23,6 @@ import argparse
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
@@ -32,13 +31,17 @@ import uvloop
 
 from receiver import logs
 from receiver.channel import Channel, Ready, Reload, Report, Start, Stopped
-from receiver.errors import OperatorError
+from receiver.errors import OperatorError, ReceiverError
 from receiver.metrics import Metrics
 from receiver.settings import Settings
 
 REPORT_S = 1.0
 ORPHAN_GRACE_S = 8.0
 EXIT_FAILED = 1
+
+
+class Unfinished(ReceiverError):  # noqa: N818 - a verdict, not an accident
+    """The grace is over and the work is not."""
 
 
 class Work(Protocol):
@@ -63,7 +66,9 @@ def run(begin: Begin) -> None:
     parser.add_argument("--channel-fd", type=int, required=True)
     channel_fd: int = parser.parse_args().channel_fd
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        sys.exit(runner.run(live(channel_fd, begin)))
+        exit_code = runner.run(live(channel_fd, begin))
+        if exit_code:
+            os._exit(exit_code)  # a thread that hangs would hold an ordinary exit, and our locks, for ever
 
 
 async def live(channel_fd: int, begin: Begin) -> int:
@@ -77,6 +82,9 @@ async def live(channel_fd: int, begin: Begin) -> int:
         await _Life(channel, start).run(begin)
     except OperatorError as reason:
         structlog.get_logger().error("process cannot work", why=str(reason))
+        return EXIT_FAILED
+    except Unfinished as reason:
+        structlog.get_logger().warning("process ends before its time", why=str(reason))
         return EXIT_FAILED
     except Exception:  # noqa: BLE001 - whatever it is, the log must have it before the process ends
         structlog.get_logger().exception("process failed")
@@ -118,10 +126,7 @@ class _Life:
             async with asyncio.timeout(grace_s):
                 await work.stop()
         except TimeoutError:
-            structlog.get_logger().warning(
-                "not finished in time; the journal keeps the rest", grace_s=grace_s
-            )
-            os._exit(EXIT_FAILED)  # a thread that hangs would hold an ordinary exit, and our locks, for ever
+            raise Unfinished(f"not finished in {grace_s} s; the journal keeps the rest") from None
 
     def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()

@@ -14,8 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from receiver.errors import StoreTrouble
 from receiver.model import SegmentId
-from receiver.storage.store import DayRows, Held, Parameters, StoreTrouble, Version
+from receiver.storage.store import DayRows, Held, Parameters, Version
 
 ROOT = Path(__file__).parent.parent
 DAY_S = 86_400

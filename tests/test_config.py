@@ -282,7 +282,7 @@ def test_the_api_beyond_loopback_takes_a_token(desk: Desk) -> None:
 
 def test_drains_may_share_a_path_when_their_credentials_differ(desk: Desk) -> None:
     own = "[[drain]]\nname='a'\ntokens=['s']\n[[drain]]\nname='b'\ntokens=['t']"
-    same = "[[drain]]\nname='a'\ntokens=['s']\n[[drain]]\nname='b'\ntokens=['t', 's']"
+    same = "[[drain]]\nname='a'\ntokens=['s']\n[[drain]]\nname='b'\npath='/v1/traces/'\ntokens=['t', 's']"
 
     assert len(desk.load(own).settings.drain) == 2
     assert "and look the same" in desk.problem(same)

@@ -6,10 +6,10 @@ from itertools import islice
 
 import pytest
 
+from receiver.errors import StoreTrouble
 from receiver.storage.backoff import backoff_s
 from receiver.storage.faults import FAULT_OF, Fault, fault_of
 from receiver.storage.outcome import Finding, Found, due_days, judge, rows_by_day
-from receiver.storage.store import StoreTrouble
 
 DAY_S = 86_400
 JAN_31 = 20_484  # days from 1970 to 2026-01-31
@@ -44,10 +44,16 @@ BOTH = frozenset(ROWS)
             id="not due, never answered: once more",
         ),
         pytest.param(
-            {"20260130": 1, "20260131": 5}, {"20260131"}, set(), Finding(Found.COMPLETE), id="expiring by and by"
+            {"20260130": 1, "20260131": 5},
+            {"20260131"},
+            set(),
+            Finding(Found.COMPLETE),
+            id="expiring by and by",
         ),
         pytest.param({}, set(), BOTH, Finding(Found.COMPLETE), id="all expired at the INSERT"),
-        pytest.param({}, set(), set(), Finding(Found.NOTHING, tuple(ROWS)), id="all may expire, none answered"),
+        pytest.param(
+            {}, set(), set(), Finding(Found.NOTHING, tuple(ROWS)), id="all may expire, none answered"
+        ),
     ],
 )
 def test_counts_are_judged_by_day(

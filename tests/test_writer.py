@@ -114,7 +114,9 @@ def test_what_is_found_at_start_is_counted_before_anything_is_sent(bench: Bench)
         pytest.param(["lost"], ["#0"], True, id="applied, answer lost: counted, not sent again"),
         pytest.param(["error:210"], ["#0", "#0"], True, id="refused: the same token again"),
         pytest.param(["burnt"], ["#0", "#0", "#1"], True, id="T1: token spent in vain, the next one works"),
-        pytest.param(["burnt", "ok", "burnt"], ["#0", "#0", "#1", "#1", "#2"], True, id="T1 in the repair too"),
+        pytest.param(
+            ["burnt", "ok", "burnt"], ["#0", "#0", "#1", "#1", "#2"], True, id="T1 in the repair too"
+        ),
     ],
 )
 def test_every_row_is_stored_once_whatever_an_insert_meets(

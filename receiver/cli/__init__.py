@@ -7,6 +7,7 @@ must work at three in the morning where the engine is broken, and `version` must
 from __future__ import annotations
 
 import importlib
+from difflib import get_close_matches
 
 import click
 
@@ -38,6 +39,15 @@ class Verbs(click.Group):
             return None
         found = getattr(importlib.import_module(f"receiver.cli.{cmd_name}"), cmd_name)
         return found if isinstance(found, click.Command) else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The verb that was meant, or a suggestion."""
+        close = get_close_matches(args[0], VERBS, n=1)
+        if args[0] not in VERBS and close:
+            ctx.fail(f"no such verb '{args[0]}'; did you mean '{close[0]}'?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Help without loading everything."""

@@ -46,9 +46,12 @@ def explain(  # noqa: PLR0913 - one parameter an option
     if rate is not None and percent is not None:
         raise OperatorError("--rate and --percent are both given; expected one")
     kept_rate = percent / 100 if percent is not None else 1.0 if rate is None else rate
-    keep, weight, threshold, reason = transcode.explain_sampling(
-        trace_id, mode=mode, rate=kept_rate, seed=seed, trace_state=tracestate
-    )
+    try:
+        keep, weight, threshold, reason = transcode.explain_sampling(
+            trace_id, mode=mode, rate=kept_rate, seed=seed, trace_state=tracestate
+        )
+    except ValueError as wrong:
+        raise OperatorError(str(wrong)) from wrong
     answer = {"keep": keep, "weight": weight, "threshold": threshold, "reason": reason}
     if form == "json":
         click.echo(json.dumps(answer))

@@ -11,7 +11,7 @@ import structlog
 from receiver import logs
 from receiver.cli.options import settings_options, sources_of
 from receiver.cli.version import versions
-from receiver.supervisor.machine import check_machine
+from receiver.supervisor.machine import check_machine, raise_file_limit
 from receiver.supervisor.run import Plan, supervise
 
 
@@ -23,6 +23,7 @@ def serve(ctx: click.Context, /, config: str | None, **flags: object) -> None:
     sources = sources_of(config, **flags)
     loaded = sources.load()
     check_machine(loaded.settings)
+    raise_file_limit()
     logs.set_up(loaded.settings.log_format, process="supervisor")
     log = structlog.get_logger()
     for warning in loaded.warnings:

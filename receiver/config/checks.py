@@ -142,12 +142,12 @@ def _drain_credentials(drain: Drain) -> Iterator[str]:
 def _shared_paths(settings: Settings) -> Iterator[str]:
     by_path: dict[str, list[Drain]] = defaultdict(list)
     for drain in settings.drain:
-        by_path[drain.path].append(drain)
+        by_path[drain.path.rstrip("/")].append(drain)
     for path, drains in by_path.items():
         for one, other in combinations(drains, 2):
             if not _is_told_apart(one, other):
                 yield (
-                    f"drains '{one.name}' and '{other.name}' share the path '{path}' and look the same; "
+                    f"drains '{one.name}' and '{other.name}' share a path ('{path}/') and look the same; "
                     "expected a path of their own, or tokens or signature secrets of their own for each"
                 )
 

@@ -61,7 +61,7 @@ class Reply:
 HANG_UP = Reply(0, b"", keep_alive=False)
 """No answer at all: the sender was too slow, or is gone."""
 
-_date: tuple[int, bytes] = (0, b"")
+_date: tuple[int, bytes] = (-1, b"")
 
 
 def date_line(now_s: int) -> bytes:

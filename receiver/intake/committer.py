@@ -65,7 +65,7 @@ class Group:
 
 
 class Committer:
-    """Promises deliveries, a group at a time. `transcode` is replaced when the policy is."""
+    """Promises deliveries, a group at a time."""
 
     def __init__(
         self,
@@ -76,8 +76,8 @@ class Committer:
         *,
         answer_deadline_s: float,
     ) -> None:
-        self.transcode = transcode
-        self.answer_deadline_s = answer_deadline_s
+        self._transcode = transcode
+        self._answer_deadline_s = answer_deadline_s
         self._appender = appender
         self._aside = aside
         self._metrics = metrics
@@ -89,12 +89,17 @@ class Committer:
         self._sealing = asyncio.Lock()
         self._closing = False
 
+    def use(self, transcode: Transcode, answer_deadline_s: float) -> None:
+        """Use these for groups and deliveries to come."""
+        self._transcode = transcode
+        self._answer_deadline_s = answer_deadline_s
+
     async def commit(self, delivery: Delivery, drain: Drain, received_at: float) -> Outcome:
         """Wait for the receipt of one delivery; raise the verdict if there is none."""
         if self._closing:
             raise ShuttingDown("the receiver is stopping; expected to be back in seconds")
         receipt: asyncio.Future[Outcome | ReceiverError] = asyncio.get_running_loop().create_future()
-        deadline = received_at + self.answer_deadline_s
+        deadline = received_at + self._answer_deadline_s
         self._line.join(Waiting(delivery, drain.acknowledge == "store", deadline, receipt))
         outcome = await receipt
         if isinstance(outcome, ReceiverError):
@@ -141,7 +146,7 @@ class Committer:
     async def _transcoded_for(self, segment: SegmentId, waiting: Sequence[Waiting]) -> Group:
         begun_at = time.perf_counter()
         try:
-            done = await self._on(self._core, self.transcode, [one.delivery for one in waiting], segment)
+            done = await self._on(self._core, self._transcode, [one.delivery for one in waiting], segment)
         except Exception as reason:  # noqa: BLE001 - the core answers for bodies; what it raises is a bug
             limited.error("transcode", "a group could not be transcoded", why=type(reason).__name__)
             for one in waiting:

@@ -43,8 +43,8 @@ FAREWELL_BYTES_MAX = 4 * 1024
 """Meanwhile reading goes on until so much was thrown away; one read is at most 256,000 bytes."""
 UNSENT_MS_MAX = 20_000
 """A peer that takes nothing for so long is gone, or wants to look so."""
-REQUESTS_MAX = 10_000
-"""Requests on one connection, give or take a fifth: new connections spread over the processes."""
+ANSWERS_MAX = 10_000
+"""Answers on one connection, give or take a fifth: new connections spread over the processes."""
 BUSY = answers.verdict(MemoryBudgetSpent("too many connections are open"), ContentKind.JSON)
 TROUBLE = answers.verdict(MemoryBudgetSpent("the receiver failed to answer"), ContentKind.JSON)
 
@@ -53,6 +53,8 @@ class IntakeProtocol(RequestHandler):
     """aiohttp's request loop with our manners."""
 
     __slots__ = (
+        "_answered_count",
+        "_answers_max",
         "_discarded_bytes",
         "_gone",
         "_half_closed",
@@ -61,20 +63,20 @@ class IntakeProtocol(RequestHandler):
         "_is_leaving",
         "_last_heard_at",
         "_open_payload",
-        "_requests_left",
     )
 
     def __init__(self, intake: IntakeServer, *, loop: asyncio.AbstractEventLoop, **settings: Any) -> None:  # noqa: ANN401 - aiohttp's own settings
         super().__init__(intake, loop=loop, **settings)
         self._intake = intake
         self._open_payload: StreamReader | None = None
+        self._answered_count = 0
         self._is_broken = False
         self._half_closed = False
         self._is_leaving = False
         self._discarded_bytes = 0
         self._gone: asyncio.Event = asyncio.Event()
         self._last_heard_at = 0.0
-        self._requests_left = int(REQUESTS_MAX * random.uniform(0.8, 1.2))  # noqa: S311 - spreads load
+        self._answers_max = int(ANSWERS_MAX * random.uniform(0.8, 1.2))  # noqa: S311 - spreads load
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take a connection, if there is room for one more."""
@@ -125,13 +127,12 @@ class IntakeProtocol(RequestHandler):
         self._half_closed = True
         if self._open_payload is not None and not self._open_payload.is_eof():
             set_exception(self._open_payload, ConnectionResetError("the body ends early"))
-        is_busy = self._request_in_progress or bool(self._messages) or self._is_leaving
-        return is_busy and not self._is_leaving and self.ssl_context is None
+        return self.is_working and not self._is_leaving and self.ssl_context is None
 
     @property
     def is_working(self) -> bool:
         """Tell whether a request is being answered, or waits for it."""
-        return self._request_in_progress or bool(self._messages)
+        return self._request_count > self._answered_count
 
     def idle_s(self, now: float) -> float:
         """Give the seconds since the peer was last heard of; 0 while it waits for an answer."""
@@ -158,7 +159,6 @@ class IntakeProtocol(RequestHandler):
         if transport is None or reply is HANG_UP:
             self.force_close()
             return resp, True
-        self._requests_left -= 1
         is_unread = self._is_broken or not request.content.is_eof()
         close = is_unread or self._must_close(request, reply)
         transport.write(reply.wire(close=close, bodyless=request.method == "HEAD"))
@@ -166,6 +166,7 @@ class IntakeProtocol(RequestHandler):
             await self._flush(transport)
         if is_unread:
             await self._say_farewell(transport)
+        self._answered_count += 1
         return resp, close
 
     def _must_close(self, request: BaseRequest, reply: Reply) -> bool:
@@ -175,7 +176,7 @@ class IntakeProtocol(RequestHandler):
             or request.version.minor == 0
             or self._upgraded
             or self._half_closed
-            or self._requests_left <= 0
+            or self._answered_count >= self._answers_max
             or self._intake.is_stopping
         )
 

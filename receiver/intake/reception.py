@@ -64,16 +64,21 @@ class Head:
 
 
 class Reception:
-    """The stages of one request. `routes` and `limits` are replaced when the settings are."""
+    """The stages of one request."""
 
     def __init__(
         self, routes: Routes, limits: Limits, admission: Admission, commit: Commit, metrics: Metrics
     ) -> None:
-        self.routes = routes
-        self.limits = limits
-        self.admission = admission
+        self._routes = routes
+        self._limits = limits
+        self._admission = admission
         self._commit = commit
         self._metrics = metrics
+
+    def use(self, routes: Routes, limits: Limits) -> None:
+        """Use these for requests to come."""
+        self._routes = routes
+        self._limits = limits
 
     async def answer(self, request: BaseRequest) -> Reply:
         """Answer one request, whatever it is."""
@@ -100,7 +105,7 @@ class Reception:
             return answers.OPTIONS
         admitted = self._authorise(visit, route)
         head = self._read_head(visit.request, route)
-        claim = self.admission.admit(head.declared_bytes)
+        claim = self._admission.admit(head.declared_bytes)
         try:
             raw = await self._read_body(visit.request, route, head, claim)
             received_at = asyncio.get_running_loop().time()
@@ -134,14 +139,14 @@ class Reception:
         """Find the route; a method other than POST is refused where there is one."""
         if visit.request.method == "CONNECT":
             raise MethodNotAllowed("this is no proxy; expected POST")
-        visit.route = route = self.routes.find(visit.request.raw_path)
+        visit.route = route = self._routes.find(visit.request.raw_path)
         visit.drain_name = route.drains[0].drain.name
         if visit.request.method not in {"POST", "OPTIONS"}:
             raise MethodNotAllowed("method is not taken here; expected POST")
         return route
 
     def _authorise(self, visit: Visit, route: Route) -> list[credentials.Credentials]:
-        admitted = credentials.authorise(route.drains, self.routes.credentials, visit.request.headers)
+        admitted = credentials.authorise(route.drains, self._routes.credentials, visit.request.headers)
         visit.drain_name = admitted[0].drain.name
         return admitted
 
@@ -164,7 +169,7 @@ class Reception:
         transport = request.transport
         if head.expects_continue and transport is not None and request.version == HttpVersion11:
             transport.write(CONTINUE)
-        floor = body.SpeedFloor(self.limits.body_grace_s, self.limits.body_bytes_per_s_min)
+        floor = body.SpeedFloor(self._limits.body_grace_s, self._limits.body_bytes_per_s_min)
         try:
             return await body.read(request.content, claim, bytes_max=route.body_bytes_max, floor=floor)
         except body.BadFraming as reason:
@@ -180,7 +185,7 @@ class Reception:
         else:
             drain = await asyncio.to_thread(credentials.verify, admitted, headers, raw)
         visit.drain_name = drain.name
-        body.refuse_over(len(raw), self.routes.body_bytes_max(drain))
+        body.refuse_over(len(raw), self._routes.body_bytes_max(drain))
         self._metrics.add("body_bytes", len(raw), drain=drain.name)
         return drain
 
@@ -192,5 +197,5 @@ class Reception:
             encodings=head.encodings,
             received_at_ns=time.time_ns(),
             strict=drain.strict,
-            body_bytes_max=self.routes.body_bytes_max(drain),
+            body_bytes_max=self._routes.body_bytes_max(drain),
         )

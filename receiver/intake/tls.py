@@ -6,6 +6,7 @@ Never: a context changed in place. A new one is built whole and handshakes are p
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 from receiver.errors import OperatorError
 from receiver.settings import Tls
 
+HANDSHAKE_ROUNDS = 3
 Stamp = tuple[tuple[int, int, int], ...]
 
 
@@ -32,6 +34,29 @@ def build_context(tls: Tls) -> ssl.SSLContext:
             f"certificate '{tls.cert_file}', key '{tls.key_file}': {reason}; expected a PEM chain and its key"
         ) from reason
     return context
+
+
+def expires_at_s(tls: Tls) -> float:
+    """Learn when the certificate ends as a sender would, by a handshake in memory; 0: it is not valid."""
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(tls.cert_file, tls.key_file or None)
+    sender = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    sender.check_hostname = False
+    sender.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    sender.load_verify_locations(tls.cert_file)
+    to_server, to_sender = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = (
+        sender.wrap_bio(to_sender, to_server),
+        server.wrap_bio(to_server, to_sender, server_side=True),
+    )
+    try:
+        for end in ends * HANDSHAKE_ROUNDS:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+    except ssl.SSLCertVerificationError:
+        return 0.0
+    certificate = ends[0].getpeercert() or {}
+    return float(ssl.cert_time_to_seconds(str(certificate["notAfter"])))
 
 
 def _stamp(tls: Tls) -> Stamp:
@@ -54,6 +79,7 @@ class Certificates:
         self._warn = warn
         self._stamp = _stamp(tls)
         self._current = build_context(tls)
+        self.expires_at_s = expires_at_s(tls)
         self.context = self._current
         """What the listener is given; every handshake is pointed at the newest context from it."""
         self.context.sni_callback = self._point_at_current
@@ -80,7 +106,7 @@ class Certificates:
     def _load(self, tls: Tls) -> None:
         self._tls = tls
         try:
-            self._current = build_context(tls)
+            self._current, self.expires_at_s = build_context(tls), expires_at_s(tls)
         except OperatorError as reason:
             self.trouble = str(reason)
             self._warn(self.trouble)

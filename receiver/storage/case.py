@@ -7,7 +7,6 @@ left out first, in one rewrite that is on the disk before anything is sent.
 from __future__ import annotations
 
 import builtins
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

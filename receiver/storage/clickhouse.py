@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from http import HTTPStatus
 from pathlib import Path
-from typing import NamedTuple, cast
-from urllib.parse import unquote, urlencode, urlsplit
+from typing import cast
+from urllib.parse import urlencode
 
 import clickhouse_connect
 from clickhouse_connect.driver.binding import quote_identifier
@@ -19,44 +19,14 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from clickhouse_connect.driver.httpclient import HttpClient
 from urllib3 import BaseHTTPResponse, Timeout
 
-from receiver.errors import OperatorError
-from receiver.storage.sql import SqlStore, pins, trouble_of
-from receiver.storage.store import TABLE, StoreTrouble
+from receiver.config.addresses import StoreUrl
+from receiver.errors import StoreTrouble
+from receiver.storage.sql import CODEC_OF, SqlStore, pins, trouble_of
+from receiver.storage.store import TABLE
 
-CONTENT_ENCODING_OF = {".lz4": "lz4", ".zst": "zstd"}
 CONNECT_TIMEOUT_S = 5
 QUERY_TIMEOUT_S = 60
-_PORT_OF = {"http": 8123, "https": 8443}
 _TEXT_CHARS_MAX = 2_000
-
-
-class Address(NamedTuple):
-    """Where a server is, out of `http(s)://user@host:port/database`."""
-
-    scheme: str
-    host: str
-    port: int
-    user: str
-    database: str
-
-
-def parse_url(url: str, database: str) -> Address:
-    """Read the setting `store.url`; a path in it names the database."""
-    parts = urlsplit(url)
-    if parts.scheme not in _PORT_OF or not parts.hostname:
-        raise OperatorError(
-            "setting store.url: expected 'embedded' or 'http(s)://user@host:port/database'; "
-            f"found the scheme '{parts.scheme}' and {'a' if parts.hostname else 'no'} host"
-        )
-    if parts.password:
-        raise OperatorError("setting store.url holds a password; expected it in store.password_file")
-    return Address(
-        scheme=parts.scheme,
-        host=parts.hostname,
-        port=parts.port or _PORT_OF[parts.scheme],
-        user=unquote(parts.username or "default"),
-        database=parts.path.strip("/") or database,
-    )
 
 
 class ClickHouseStore(SqlStore):
@@ -65,21 +35,23 @@ class ClickHouseStore(SqlStore):
     embedded = False
     _running_id = "query_id"
 
-    def __init__(self, address: Address, *, password: str, insert_timeout_s: int) -> None:
+    def __init__(self, url: StoreUrl, *, database: str, password: str, insert_timeout_s: int) -> None:
+        """`database` and `password` are used where the URL has none."""
         super().__init__()
-        self._address = address
-        self._password = password
+        self._url = url
+        self._database = url.database or database
+        self._password = url.password or password
         self._insert_timeout_s = insert_timeout_s
 
     def _open(self) -> Client:
-        return self._connect(self._address.database)
+        return self._connect(self._database)
 
     def _connect(self, database: str | None) -> Client:
         return clickhouse_connect.get_client(
-            interface=self._address.scheme,
-            host=self._address.host,
-            port=self._address.port,
-            username=self._address.user,
+            interface="https" if self._url.secure else "http",
+            host=self._url.host,
+            port=self._url.port,
+            username=self._url.user or "default",
             password=self._password,
             database=database,
             connect_timeout=CONNECT_TIMEOUT_S,
@@ -93,7 +65,7 @@ class ClickHouseStore(SqlStore):
         """See `Store`."""
         try:
             client = self._connect(None)
-            client.command(f"CREATE DATABASE IF NOT EXISTS {quote_identifier(self._address.database)}")
+            client.command(f"CREATE DATABASE IF NOT EXISTS {quote_identifier(self._database)}")
         except ClickHouseError as error:
             raise trouble_of(error) from error
 
@@ -107,7 +79,7 @@ class ClickHouseStore(SqlStore):
                 body=body,
                 headers={
                     **http.headers,
-                    "Content-Encoding": CONTENT_ENCODING_OF[segment.suffix],
+                    "Content-Encoding": CODEC_OF[segment.suffix],
                     "Content-Length": str(segment.stat().st_size),
                     "Content-Type": "application/octet-stream",
                 },
@@ -120,7 +92,7 @@ class ClickHouseStore(SqlStore):
         return {
             **client.params,
             **pins(client),
-            "database": self._address.database,
+            "database": self._database,
             "query": f"INSERT INTO {TABLE} FORMAT Native",
             "query_id": query_id,
             "insert_deduplication_token": token,

@@ -19,11 +19,9 @@ from clickhouse_connect.driver.binding import quote_identifier
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from receiver.errors import OperatorError
-from receiver.storage.sql import SqlStore, pins
-from receiver.storage.store import COMPANION, TABLE, StoreTrouble
-
-CODEC_OF = {".lz4": "lz4", ".zst": "zstd"}
+from receiver.errors import OperatorError, StoreTrouble
+from receiver.storage.sql import CODEC_OF, SqlStore, pins
+from receiver.storage.store import COMPANION, TABLE
 
 _WRITE_FAILURES = (
     "SELECT sum(value) FROM system.events WHERE event = 'WriteBufferFromFileDescriptorWriteFailed'"
@@ -126,7 +124,7 @@ class EmbeddedStore(SqlStore):
             if level:
                 raise StoreTrouble(
                     f"merged part '{name}' of '{table}' cannot be read after a disk error; "
-                    "expected a human: see docs/operating.md",
+                    "expected a human: see docs/operations.md",
                     code=40,
                     name="CHECKSUM_DOESNT_MATCH",
                 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from receiver.storage.store import StoreTrouble
+from receiver.errors import StoreTrouble
 
 
 class Fault(StrEnum):

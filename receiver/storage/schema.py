@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from receiver import __version__
-from receiver.errors import OperatorError
-from receiver.storage.store import COMPANION, TABLE, Store, StoreTrouble, Version
+from receiver.errors import OperatorError, StoreTrouble
+from receiver.storage.store import COMPANION, TABLE, Store, Version
 
 MIGRATIONS = "trace_drain_migrations"
 LOCK = "trace_drain_schema_lock"

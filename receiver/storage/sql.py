@@ -16,8 +16,9 @@ from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 from urllib3.exceptions import HTTPError
 
+from receiver.errors import StoreTrouble
 from receiver.model import SegmentId
-from receiver.storage.store import COMPANION, TABLE, DayRows, Held, Parameters, StoreTrouble, Version
+from receiver.storage.store import COMPANION, TABLE, DayRows, Held, Parameters, Version
 
 PINS = {
     "min_insert_block_size_rows": "1000000000",
@@ -41,10 +42,11 @@ ONCE_MORE = {
 }
 """For statements that are safe to repeat and must not be taken for a repetition."""
 
+CODEC_OF = {".lz4": "lz4", ".zst": "zstd"}
+"""Suffix of a segment's name → its compression, as the engine and HTTP both call it."""
+
 PIECE_BYTES = 1 << 18
 """Of a long answer, read at once."""
-
-_READING = "SETTINGS session_timezone = 'UTC', output_format_json_quote_64bit_integers = 0"
 
 _COUNT = f"""
 SELECT SegmentEpoch, SegmentSeq, _partition_id, count()
@@ -187,9 +189,7 @@ class SqlStore(ABC):
     def lines(self, statement: str, parameters: Parameters | None = None) -> Iterator[bytes]:
         """See `Store`. A server may fail after its 200: then a line is no object but a text."""
         with self._client() as client:
-            stream = client.raw_stream(
-                f"{statement}\n{_READING}", parameters=_bound(parameters), fmt="JSONEachRow"
-            )
+            stream = client.raw_stream(statement, parameters=_bound(parameters), fmt="JSONEachRow")
             if not isinstance(stream, io.IOBase):
                 raise TypeError(f"stream is a {type(stream).__name__}; expected an open file")
             with stream:

@@ -10,31 +10,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from receiver.errors import Unavailable
 from receiver.model import SegmentId
 
 TABLE = "otel_traces"
 COMPANION = "otel_traces_trace_id_ts"
 
-Parameters = Mapping[str, str | int | list[int]]
+Parameters = Mapping[str, str | int | Sequence[int]]
 """Bound by the engine as `{name:Type}`; never put into the text of a statement."""
 
 DayRows = Mapping[str, int]
 """Rows by day, the day spelled as the table's partition is: `20260131`."""
-
-
-class StoreTrouble(Unavailable):
-    """The store refused, failed or did not answer. `code` is ClickHouse's; `None`: no answer came."""
-
-    def __init__(self, reason: str, *, code: int | None = None, name: str = "") -> None:
-        super().__init__(reason)
-        self.code = code
-        self.name = name
-
-    @property
-    def label(self) -> str:
-        """What may be logged: ClickHouse's texts can hold values of rows, this cannot."""
-        return f"{self.name or 'ERROR'} ({self.code})" if self.code is not None else "no answer"
 
 
 class Version(NamedTuple):

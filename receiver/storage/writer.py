@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
+from receiver.errors import StoreTrouble
 from receiver.logs import limited
 from receiver.model import SegmentId
 from receiver.storage import outcome
@@ -27,7 +28,7 @@ from receiver.storage.dead import DeadLetters, Reason, write_durably
 from receiver.storage.faults import Fault, fault_of
 from receiver.storage.outcome import Finding, Found
 from receiver.storage.progress import Progress
-from receiver.storage.store import Store, StoreTrouble
+from receiver.storage.store import Store
 
 IDLE_S = 0.1
 """Between two looks at an empty journal."""

@@ -12,8 +12,8 @@ import msgspec
 
 from receiver.supervisor.child import Child
 
-ACCEPTS = "accepts"
-"""The check of an intake that decides."""
+DECIDING = frozenset({"process", "journal"})
+"""The checks of an intake that decide: whether it runs, and whether its journal takes more."""
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -43,13 +43,13 @@ def readiness(intakes: Sequence[Child], store: Child, *, is_stopping: bool) -> R
     """How things stand now."""
     checks = [
         Check("supervisor", "stopping", "the receiver stops" if is_stopping else "", decides=True),
-        *(check for intake in intakes for check in _checks(intake, deciding={"process", ACCEPTS})),
-        *_checks(store, deciding=set()),
+        *(check for intake in intakes for check in _checks(intake, deciding=DECIDING)),
+        *_checks(store, deciding=frozenset()),
     ]
     return Readiness(not any(check.decides and check.reason for check in checks), tuple(checks))
 
 
-def _checks(child: Child, deciding: set[str]) -> list[Check]:
+def _checks(child: Child, deciding: frozenset[str]) -> list[Check]:
     return [Check(child.name, name, reason, name in deciding) for name, reason in child.health.items()]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import sys
 from importlib.util import find_spec
 
@@ -9,6 +10,12 @@ from aiohttp import http_parser
 
 from receiver.errors import OperatorError
 from receiver.settings import Settings
+
+
+def raise_file_limit() -> None:
+    """Let every process open as many files as it may; they inherit it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def check_machine(settings: Settings) -> None:

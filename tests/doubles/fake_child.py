@@ -53,7 +53,7 @@ class FakeWork:
 
     def health(self) -> dict[str, str]:
         full = self._directory / "journal-is-full"
-        return {"accepts": "journal is full" if full.exists() else "", "spare": ""}
+        return {"journal": "8 GiB are full" if full.exists() else "", "spare": ""}
 
     async def stop(self) -> None:
         self.note("stop")

@@ -88,5 +88,16 @@ pub const KINDS: [&str; 6] = [
 /// Names of the status codes, by number.
 pub const STATUSES: [&str; 3] = ["Unset", "Ok", "Error"];
 
+macro_rules! statement {
+    ($name:literal) => {
+        ($name, include_str!(concat!("../../schemas/", $name)))
+    };
+}
+
 /// File name and text of every numbered SQL statement, in order.
-pub const SCHEMAS: &[(&str, &str)] = &[];
+pub const SCHEMAS: &[(&str, &str)] = &[
+    statement!("0000_trace_drain_migrations.sql"),
+    statement!("0001_otel_traces.sql"),
+    statement!("0002_otel_traces_trace_id_ts.sql"),
+    statement!("0003_otel_traces_trace_id_ts_mv.sql"),
+];
