@@ -5,7 +5,7 @@ import pytest
 from receiver.journal.frame import Answered, Claim, Tally, answers_of, claim_of, damage_in, sealed_kind
 from receiver.journal.names import Kind
 from receiver.model import SegmentId
-from tests.core_double import footer, record, scan
+from tests.core_double import footer, record
 from tests.journal_support import transcode
 
 SEGMENT = SegmentId(7, 3)
@@ -125,7 +125,7 @@ def test_a_record_of_another_segment_among_ours_is_damage() -> None:
     ],
 )
 def test_the_first_payload_tells_the_codec(content: bytes, kind: Kind) -> None:
-    assert sealed_kind(content, scan(content)) is kind
+    assert sealed_kind(content, transcode.scan(content)) is kind
 
 
 def test_a_footer_can_be_listed_without_reading_the_segment() -> None:
