@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from receiver._transcode import (
+from receiver._transcode import (  # noqa: TID251 - this is the door
     BUILD_PROFILE,
     COLUMNS,
     SCHEMAS,
@@ -18,12 +18,13 @@ from receiver._transcode import (
     Policy,
     Record,
     Scan,
+    day_runs,
     explain_sampling,
     footer,
     rewrite,
     scan,
 )
-from receiver._transcode import commit as _commit
+from receiver._transcode import commit as _commit  # noqa: TID251 - this is the door
 from receiver.errors import OperatorError
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ __all__ = [
     "Record",
     "Scan",
     "commit",
+    "day_runs",
     "explain_sampling",
     "footer",
     "policy",

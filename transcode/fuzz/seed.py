@@ -1,7 +1,7 @@
 """Writes the seed corpus of the fuzz targets from the conformance cases.
 
 Keeps: a corpus is made, not committed; what a fuzzer adds to it stays.
-"""
+"""  # noqa: INP001 - a script, not a module of a package
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ CODING_OF = {"gzip": 1, "x-gzip": 1, "deflate": 2, "zstd": 3, "snappy": 4, "lz4"
 
 
 def cases(name: str) -> list[dict[str, dict[str, str]]]:
-    """The cases of one file, a JSON object a line."""
+    """Read the cases of one file, a JSON object a line."""
     return [json.loads(line) for line in (CASES / name).read_text().splitlines() if line]
 
 
 def bytes_of(packed: dict[str, str]) -> bytes:
-    """The bytes of a body or a request."""
+    """Unpack the bytes of a body or a request."""
     if "base64" in packed:
         return base64.b64decode(packed["base64"])
     return zlib.decompress(base64.b64decode(packed["zlib_base64"]))
 
 
 def coded_body_of(case: dict[str, dict[str, str]]) -> bytes:
-    """The body of a raw request, behind the byte that names its coding."""
+    """Put the body of a raw request behind the byte that names its coding."""
     head, _, body = bytes_of(case["request"]).partition(b"\r\n\r\n")
     coding = 0
     for line in head.decode("latin-1").lower().split("\r\n"):
