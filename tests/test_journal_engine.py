@@ -20,8 +20,6 @@ from receiver.model import ContentKind, Delivery
 from receiver.settings import Settings
 from tests.journal_support import appender, limits
 
-pytestmark = pytest.mark.skipif(not hasattr(transcode, "policy"), reason="its double stands in for the core")
-
 SPANS_EACH = 3
 READ = """
 import sys
