@@ -33,6 +33,7 @@ _SECRET_KEY = re.compile(
     r"authorization|cookie|token|secret|password|signature|api.?key|credential", re.IGNORECASE
 )
 _URL_PASSWORD = re.compile(r"(://[^/\s:@]*):[^/\s@]*@")
+_FIRST = ("timestamp", "level", "process", "event")
 _ITEMS_MAX = 64
 _DEPTH_MAX = 4
 
@@ -147,7 +148,8 @@ def _exception_as_text(_logger: WrappedLogger, _method: str, event: EventDict) -
 
 
 def _harmless(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    return {harmless_text(str(key)): _shown(str(key), value, 0) for key, value in event.items()}
+    ordered = {**{key: event[key] for key in _FIRST if key in event}, **event}
+    return {harmless_text(str(key)): _shown(str(key), value, 0) for key, value in ordered.items()}
 
 
 def _shown(key: str, value: object, depth: int) -> object:

@@ -12,9 +12,9 @@ from receiver.journal.names import Kind, file_name, start_name
 from receiver.journal.segments import Journal
 from receiver.model import SegmentId
 from receiver.settings import MIB
-from tests.core_double import record
 from tests.journal_support import ROOT, Clock, append, appender, limits, recovered
 from tests.memory_disk import MemoryDisk
+from tests.record_layout import record
 
 
 def broken_disk() -> OSError:
@@ -186,9 +186,8 @@ def test_whichever_call_of_an_append_fails_the_record_never_comes_back(
     files.heal()
 
     append(journal, "later")
-    files.cut_power(lambda _count: 0)
 
-    assert recovered(files) == [*earlier, *kept, "later"]
+    assert recovered_after_power_cut(files) == [*earlier, *kept, "later"]
 
 
 def test_after_an_error_the_segment_is_sealed_at_once_and_a_group_in_flight_commits_anew() -> None:
@@ -236,8 +235,26 @@ def test_once_the_disk_drops_the_tail_the_journal_goes_on() -> None:
 
     assert journal.full_reason() is None
     append(journal, "b")
+    assert recovered_after_power_cut(files) == ["a", "b"]
+
+
+def test_under_load_the_next_record_drops_the_tail_and_is_taken() -> None:
+    files, clock = MemoryDisk(), Clock()
+    journal = appender(files, clock=clock)
+    files.fail_nth(3, broken_disk, for_ever=True)
+    with pytest.raises(DiskTrouble):
+        append(journal, "x")
+    files.heal()
+    clock.now_s += 1
+
+    append(journal, "a")
+
+    assert recovered_after_power_cut(files) == ["a"]
+
+
+def recovered_after_power_cut(files: MemoryDisk) -> list[str]:
     files.cut_power(lambda _count: 0)
-    assert recovered(files) == ["a", "b"]
+    return recovered(files)
 
 
 def test_a_mark_is_enough_to_go_on_and_the_adopter_respects_it() -> None:

@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from receiver import transcode
 from receiver.journal.files import DISK
 from receiver.journal.frame import answers_of
 from receiver.journal.names import start_name
 from receiver.journal.segments import Journal
 from receiver.journal.start import DRAWS_MAX, Start
-from tests.core_double import record
-from tests.journal_support import ROOT, append, appender, names_in, recovered, transcode, try_to_adopt
-from tests.memory_disk import MemoryDisk
+from tests.journal_support import ROOT, append, appender, names_in, recovered, try_to_adopt
+from tests.memory_disk import Killed, MemoryDisk
+from tests.record_layout import record
 
 
 def test_sealed_segments_of_live_starts_are_listed_oldest_first_and_open_ones_are_not() -> None:
@@ -193,9 +194,11 @@ def test_a_start_that_died_between_the_footer_and_the_new_name_is_sealed_once() 
     dead.seal()
     files.kill()
 
-    [found] = Journal(ROOT, files).sealed()
+    with capture_logs() as logs:
+        [found] = Journal(ROOT, files).sealed()
 
     assert found.read() == sealed("a", dead.epoch)
+    assert [line["event"] for line in logs] == ["segment adopted"]
 
 
 def test_an_open_segment_of_which_only_the_footer_is_whole_is_kept_as_damage() -> None:
@@ -265,6 +268,47 @@ def test_two_starts_never_share_a_directory_even_when_the_draw_is_the_same() -> 
     starts = [Start.draw(ROOT, files, lambda: next(draws)) for _ in range(2)]
 
     assert [start.epoch for start in starts] == [1, 2]
+
+
+@pytest.mark.parametrize("removes_directory", [True, False], ids=["both removed", "only the note removed"])
+def test_a_start_that_meets_its_adopter_before_it_holds_the_lock_draws_again(
+    *, removes_directory: bool
+) -> None:
+    files = MeddledDisk()
+    if not removes_directory:
+        files.fail("remove_directory")
+
+    start = Start.draw(ROOT, files, iter([1, 2]).__next__)
+
+    assert start.epoch == 2
+    assert start_name(2) in files.names(ROOT)
+
+
+class MeddledDisk(MemoryDisk):
+    """Somebody adopts the first directory, and removes what he can, in the moment before it is locked."""
+
+    met = False
+
+    def lock(self, fd: int) -> bool:
+        if not self.met:
+            self.met = True
+            adopter = Start.adopt(ROOT / start_name(1), self)
+            assert adopter is not None
+            adopter.leave()
+        return super().lock(fd)
+
+
+def test_a_root_whose_maker_died_before_its_name_was_on_the_disk_is_made_durable_by_the_next() -> None:
+    files = MemoryDisk()
+    files.fail_nth(2, Killed)
+    with pytest.raises(Killed):
+        appender(files)
+    files.kill()
+
+    append(appender(files), "a")
+    files.cut_power(lambda _count: 0)
+
+    assert recovered(files) == ["a"]
 
 
 def test_a_draw_that_always_meets_others_gives_up() -> None:

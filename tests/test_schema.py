@@ -9,11 +9,10 @@ from uuid import uuid4
 import pytest
 
 from receiver.errors import OperatorError, StoreTrouble
-from receiver.settings import GIB
 from receiver.storage import schema
-from receiver.storage.embedded import EmbeddedStore
 from receiver.storage.schema import Engine
 from receiver.storage.store import Store, Version
+from tests import engines
 from tests.storehouse import schema_sources
 
 NAMES = [
@@ -48,7 +47,7 @@ COLUMNS = {
 @pytest.fixture
 def store(engine_dir: Path) -> Iterator[Store]:
     database = f"schema_{uuid4().hex}"
-    store = EmbeddedStore(engine_dir, database=database, memory_bytes_max=4 * GIB, disk_free_min=lambda: 1)
+    store = engines.bare(engine_dir, database)
     yield store
     store.command(f"DROP DATABASE {database}")
     store.close()

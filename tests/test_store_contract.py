@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
-from receiver.config.addresses import parse_store_url
 from receiver.errors import StoreTrouble
-from receiver.storage import schema
-from receiver.storage.clickhouse import ClickHouseStore
-from receiver.storage.embedded import EmbeddedStore
 from receiver.storage.store import Store
+from tests import engines
 from tests.segments import Press, Segment
-from tests.storehouse import MemoryStore, Server, schema_sources
-
-GIB = 1 << 30
+from tests.storehouse import MemoryStore, Server
 
 
 @pytest.fixture(scope="module")
@@ -28,18 +22,8 @@ def press(tmp_path_factory: pytest.TempPathFactory) -> Press:
 
 @pytest.fixture(scope="module")
 def embedded(engine_dir: Path) -> Iterator[Store]:
-    store = EmbeddedStore(engine_dir, database="contract", memory_bytes_max=4 * GIB, disk_free_min=lambda: 1)
-    schema.apply(store, schema_sources(), 30)
-    yield store
-    store.close()
-
-
-def connected(url: str, *, database: str, insert_timeout_s: int = 60) -> ClickHouseStore:
-    parts = parse_store_url(url)
-    assert parts is not None
-    return ClickHouseStore(
-        replace(parts, database=database), database="", password="", insert_timeout_s=insert_timeout_s
-    )
+    with engines.embedded(engine_dir) as store:
+        yield store
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +33,8 @@ def database() -> str:
 
 @pytest.fixture(scope="module")
 def over_http(server_url: str, database: str) -> Iterator[Store]:
-    store = connected(server_url, database=database)
-    schema.apply(store, schema_sources(), 30)
-    yield store
-    store.command(f"DROP DATABASE {database}")
-    store.close()
+    with engines.over_http(server_url, database=database) as store:
+        yield store
 
 
 @pytest.fixture(params=["memory", "embedded", "over_http"])
@@ -151,7 +132,8 @@ def test_the_companion_is_filled_by_the_insert_and_may_be_refilled(engine: Store
     segment = press.make(0, 0, 1)
     engine.insert(segment.path, token=str(segment.held.segment), query_id="trace-drain-companion")
     statement = (
-        "SELECT count(), countIf(spans > 1) FROM (SELECT TraceId, count() AS spans FROM otel_traces_trace_id_ts "
+        "SELECT count(), countIf(spans > 1) FROM "
+        "(SELECT TraceId, count() AS spans FROM otel_traces_trace_id_ts "
         "WHERE startsWith(TraceId, {start:String}) GROUP BY TraceId)"
     )
     start = {"start": f"{segment.held.segment.seq:016x}"}
@@ -245,7 +227,7 @@ def test_a_statement_in_flight_is_seen_by_its_id_and_can_be_killed(
 ) -> None:
     segment = press.make(0)
     server.meet("hang")
-    impatient = connected(server.url, database=database, insert_timeout_s=1)
+    impatient = engines.connected(server.url, database=database, insert_timeout_s=1)
 
     with pytest.raises(StoreTrouble) as trouble:
         impatient.insert(segment.path, token="hang", query_id="trace-drain-hang#0")
@@ -257,7 +239,7 @@ def test_a_statement_in_flight_is_seen_by_its_id_and_can_be_killed(
 
 
 def test_a_server_that_is_down_is_trouble_without_a_code() -> None:
-    store = connected("http://nobody@127.0.0.1:9", database="otel")
+    store = engines.connected("http://nobody@127.0.0.1:9", database="otel")
 
     with pytest.raises(StoreTrouble) as trouble:
         store.version()

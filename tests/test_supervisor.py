@@ -185,6 +185,7 @@ def test_the_first_signal_stops_intakes_then_the_store(supervised: Supervised) -
     assert stops[-2:] == ["store stop", "store stopped"]
     assert sorted(stops[:-2]) == ["intake-0 stop", "intake-0 stopped", "intake-1 stop", "intake-1 stopped"]
     assert not (supervised.directory / "receiver.json").exists()
+    assert '"error"' not in (supervised.directory / "log").read_text()
 
 
 def test_the_second_signal_kills(supervised: Supervised) -> None:

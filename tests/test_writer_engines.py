@@ -1,25 +1,20 @@
-"""The writer against real engines: crashes, lost answers and swallowed tokens end in every row stored once."""
+"""The writer against real engines: after crashes, lost answers and spent tokens every row is there once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
-from receiver.config.addresses import parse_store_url
-from receiver.settings import GIB
-from receiver.storage import schema
-from receiver.storage.clickhouse import ClickHouseStore
 from receiver.storage.dead import DeadLetters
-from receiver.storage.embedded import EmbeddedStore
 from receiver.storage.progress import Progress
 from receiver.storage.store import Store
 from receiver.storage.writer import Stopping, Surroundings, Writer
+from tests import engines
 from tests.segments import Press, Segment, day_of
-from tests.storehouse import NOW_S, FakeFile, FakeJournal, Server, schema_sources
+from tests.storehouse import NOW_S, FakeFile, FakeJournal, Server
 
 NAPS_MAX = 200
 
@@ -77,7 +72,8 @@ class Desk:
     def traces(self, segment: Segment) -> int:
         start = {"start": f"{segment.held.segment.seq:016x}"}
         found = self.store.rows(
-            "SELECT uniqExact(TraceId) FROM otel_traces_trace_id_ts WHERE startsWith(TraceId, {start:String})",
+            "SELECT uniqExact(TraceId) FROM otel_traces_trace_id_ts "
+            "WHERE startsWith(TraceId, {start:String})",
             start,
         )
         return int(found[0][0])
@@ -90,28 +86,14 @@ def press(tmp_path_factory: pytest.TempPathFactory) -> Press:
 
 @pytest.fixture(scope="module")
 def embedded(engine_dir: Path) -> Iterator[Store]:
-    store = EmbeddedStore(engine_dir, database="writer", memory_bytes_max=4 * GIB, disk_free_min=lambda: 1)
-    schema.apply(store, schema_sources(), 30)
-    yield store
-    store.close()
+    with engines.embedded(engine_dir) as store:
+        yield store
 
 
 @pytest.fixture(scope="module")
 def over_http(server_url: str) -> Iterator[Store]:
-    url = parse_store_url(server_url)
-    assert url is not None
-    database = f"writer_{uuid4().hex}"
-    store = ClickHouseStore(
-        type(url)(**{**_fields(url), "database": database}), database="", password="", insert_timeout_s=2
-    )
-    schema.apply(store, schema_sources(), 30)
-    yield store
-    store.command(f"DROP DATABASE {database}")
-    store.close()
-
-
-def _fields(url: object) -> dict[str, object]:
-    return {name: getattr(url, name) for name in ("secure", "host", "port", "user", "password")}
+    with engines.over_http(server_url, insert_timeout_s=2) as store:
+        yield store
 
 
 @pytest.fixture(params=["embedded", "over_http"])

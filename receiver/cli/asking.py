@@ -24,7 +24,7 @@ TIMEOUT_S = 90
 
 
 def running_on(settings: Settings) -> State | None:
-    """The receiver that runs on this data directory, if one does. A file left by a dead one does not count."""
+    """The receiver that runs on this data directory. A file left by one that died does not count."""
     directory = Path(settings.data_dir)
     if not (directory / STATE_NAME).exists():
         return None

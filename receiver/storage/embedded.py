@@ -124,7 +124,7 @@ class EmbeddedStore(SqlStore):
             if level:
                 raise StoreTrouble(
                     f"merged part '{name}' of '{table}' cannot be read after a disk error; "
-                    "expected a human: see docs/operating.md",
+                    "expected a human: see docs/operations.md",
                     code=40,
                     name="CHECKSUM_DOESNT_MATCH",
                 )

@@ -18,6 +18,7 @@ import msgspec
 import structlog
 
 from receiver import __version__, logs
+from receiver.config.addresses import parse_address
 from receiver.config.checks import problems_of
 from receiver.config.load import Loaded, Sources
 from receiver.errors import OperatorError
@@ -205,9 +206,9 @@ class Supervisor:
 
     def _state(self) -> State:
         addresses = {
-            "listen": address_of(self._sockets.drain[0]),
-            "admin": address_of(self._sockets.admin),
-            "api": address_of(self._sockets.api),
+            "listen": parse_address(self._settings.listen),
+            "admin": parse_address(self._settings.admin_listen),
+            "api": parse_address(self._settings.api_listen),
         }
         scheme = {"listen": "https" if self._settings.tls.cert_file else "http"}
         return State(

@@ -40,7 +40,7 @@ def first_trace(settings: Settings, drain: Drain, url: str) -> list[str]:
     command = ["curl", "-sS", f"{url}{drain.path}", "-H", "content-type: application/json"]
     quoted = [*(shlex.quote(word) for word in command), *_credentials(drain), *_trust(settings)]
     body = json.dumps(_request(trace_id, time.time_ns()), separators=(",", ":"))
-    read_back = [_command(), "trace", trace_id, "--data", settings.data_dir]
+    read_back = [*_command(), "trace", trace_id, "--data", settings.data_dir]
     return [
         "send a first trace:",
         f"  {' '.join(quoted)} -d {shlex.quote(body)}",
@@ -61,11 +61,16 @@ def _trust(settings: Settings) -> list[str]:
     return ["--cacert", shlex.quote(settings.tls.cert_file)] if settings.tls.self_signed else []
 
 
-def _command() -> str:
+def _command() -> list[str]:
+    """How this program is called here."""
     if shutil.which("trace-drain"):
-        return "trace-drain"
+        return ["trace-drain"]
     beside = Path(sys.executable).with_name("trace-drain")
-    return str(beside) if beside.exists() else f"{sys.executable} -m receiver.cli"
+    return [_short(beside)] if beside.exists() else [_short(Path(sys.executable)), "-m", "receiver.cli"]
+
+
+def _short(path: Path) -> str:
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 def _request(trace_id: str, now_ns: int) -> dict[str, object]:

@@ -3,9 +3,9 @@
 //! Keeps: the columns of [`crate::schema`], all of them, in that order.
 
 use crate::columns::Columns;
+use crate::columns::ids::TraceIds;
 use crate::columns::map::{MapColumn, MapRuns};
 use crate::columns::text::{RunColumn, Sparse, TextColumn};
-use crate::columns::{dictionary::Dictionary, ids::TraceIds};
 use crate::put;
 use crate::schema::{Field, KINDS, STATUSES};
 
@@ -164,22 +164,15 @@ fn nullable<T: Copy, const WIDTH: usize>(
     sparse(out, column, rows, bytes);
 }
 
-fn codes(out: &mut Vec<u8>, dictionary: &Dictionary, ids: &[u32]) {
-    if !ids.is_empty() {
-        let width = put::dictionary(out, dictionary.texts().map(str::as_bytes), ids.len());
-        put::indexes(out, width, ids);
-    }
-}
-
 fn texts(out: &mut Vec<u8>, column: &TextColumn) {
     prefix(out, 1);
-    codes(out, &column.dictionary, &column.ids);
+    put::codes(out, &column.dictionary, &column.ids);
 }
 
 fn text_lists(out: &mut Vec<u8>, ends: &[u64], column: &TextColumn) {
     prefix(out, 1);
     put::ends(out, ends);
-    codes(out, &column.dictionary, &column.ids);
+    put::codes(out, &column.dictionary, &column.ids);
 }
 
 fn names(out: &mut Vec<u8>, names: &[&str], numbers: &[u8]) {
@@ -225,8 +218,8 @@ fn maps(out: &mut Vec<u8>, lists: Option<&[u64]>, column: &MapColumn) {
     prefix(out, 2);
     put::ends(out, lists.unwrap_or_default());
     put::ends(out, &column.ends);
-    codes(out, &column.keys, &column.key_ids);
-    codes(out, &column.values, &column.value_ids);
+    put::codes(out, &column.keys, &column.key_ids);
+    put::codes(out, &column.values, &column.value_ids);
 }
 
 fn map_runs(out: &mut Vec<u8>, column: &MapRuns) {

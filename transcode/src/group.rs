@@ -11,6 +11,7 @@ use crate::answers;
 use crate::block::{self, Segment};
 use crate::columns::Columns;
 use crate::frame::{self, Head};
+use crate::json;
 use crate::otlp;
 use crate::outcome::{Outcome, Verdict};
 use crate::policy::Policy;
@@ -93,6 +94,7 @@ pub struct Commit {
 pub struct Workspace {
     columns: Columns,
     buffers: Buffers,
+    scratch: json::Scratch,
     raw: Vec<u8>,
     payload: Vec<u8>,
     answers: Vec<u8>,
@@ -275,7 +277,10 @@ fn decode(
     let mut limits = policy.limits;
     limits.body_bytes_max = delivery.body_bytes_max;
     let Workspace {
-        columns, buffers, ..
+        columns,
+        buffers,
+        scratch,
+        ..
     } = workspace;
     let unpacked = unpack::unpack(
         delivery.body,
@@ -289,15 +294,16 @@ fn decode(
         unpacked.body != tests::PANICKING_BODY,
         "a test asked for it"
     );
-    let mut rows = Rows::new(policy, columns, delivery.drain, delivery.received_at_ns);
-    if let Some(warning) = unpacked.warning {
-        rows.tally.warn(warning);
-    }
+    let Delivery {
+        drain,
+        received_at_ns,
+        ..
+    } = *delivery;
+    let mut rows = Rows::new(policy, columns, drain, received_at_ns, unpacked.warning);
     match delivery.kind {
         Kind::Protobuf => otlp::decode(unpacked.body, &limits, &mut rows)?,
-        Kind::Json | Kind::Ndjson => {
-            return Err(Refusal::malformed("body", "JSON is not read yet"));
-        }
+        Kind::Json => json::decode(unpacked.body, &limits, false, scratch, &mut rows)?,
+        Kind::Ndjson => json::decode(unpacked.body, &limits, true, scratch, &mut rows)?,
     }
     Ok((digest(delivery, unpacked.body), rows.finish()?))
 }

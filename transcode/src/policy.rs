@@ -6,7 +6,7 @@ use crate::clock::Window;
 use crate::compress::Codec;
 use crate::limits::Limits;
 use crate::resolve::{Place, Resolver, Rule};
-use crate::sample::{Sampler, Subject};
+use crate::sample::{Match, Mode, Sampler};
 
 /// The operator's wishes.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ impl Policy {
                 &rules("deployment", &wishes.deployment)?,
             )?,
             window: window(wishes)?,
-            sampler: Sampler,
+            sampler: sampler(wishes)?,
             codec: Codec::from_name(&wishes.codec)
                 .ok_or_else(|| format!("codec {:?}; expected lz4 or zstd", wishes.codec))?,
             limits: limits(&wishes.limits)?,
@@ -77,6 +77,45 @@ fn rules(list: &str, spelled: &[(String, String)]) -> Result<Vec<Rule>, String> 
         })
     };
     spelled.iter().map(rule).collect()
+}
+
+fn sampler(wishes: &Wishes) -> Result<Sampler, String> {
+    let mode = Mode::from_name(&wishes.sampling_mode).ok_or_else(|| {
+        format!(
+            "sampling mode {:?}; expected off, equalizing, proportional or hash_seed",
+            wishes.sampling_mode
+        )
+    })?;
+    let rules = wishes
+        .sampling_rules
+        .iter()
+        .map(|(when, rate)| Ok((matching(when)?, *rate)));
+    let rules = rules.collect::<Result<_, String>>()?;
+    Sampler::new(
+        mode,
+        wishes.sampling_rate,
+        count("sampling seed", wishes.sampling_seed)?,
+        rules,
+    )
+}
+
+fn matching(when: &HashMap<String, String>) -> Result<Match, String> {
+    let mut matching = Match::default();
+    for (what, value) in when {
+        let field = match what.as_str() {
+            "project" => &mut matching.project,
+            "environment" => &mut matching.environment,
+            "service" => &mut matching.service,
+            "drain" => &mut matching.drain,
+            other => {
+                return Err(format!(
+                    "sampling rule looks at {other:?}; expected project, environment, service or drain"
+                ));
+            }
+        };
+        *field = Some(value.clone());
+    }
+    Ok(matching)
 }
 
 fn window(wishes: &Wishes) -> Result<Window, String> {
@@ -109,38 +148,4 @@ fn limits(spelled: &HashMap<String, i64>) -> Result<Limits, String> {
         }
     }
     Ok(limits)
-}
-
-/// Keep, weight, threshold and reason for one trace.
-///
-/// # Errors
-/// When the trace id or the wishes make no sense.
-pub fn explain(
-    trace_id: &str,
-    _mode: &str,
-    _rate: f64,
-    _seed: i64,
-    trace_state: &str,
-) -> Result<(bool, Option<f64>, Option<String>, String), String> {
-    let trace_id = crate::identity::trace_id_from_text(trace_id.as_bytes(), &mut |_| {})
-        .map_err(crate::visit::Rejection::text)?;
-    let subject = Subject {
-        trace_id,
-        trace_state: trace_state.as_bytes(),
-        project: "",
-        environment: "",
-        service: "",
-        drain: "",
-        priority: None,
-    };
-    let decision = Sampler.decide(&subject, &mut Vec::new());
-    let threshold = decision
-        .threshold
-        .map(|threshold| format!("{threshold:014x}"));
-    Ok((
-        decision.keep,
-        decision.weight,
-        threshold,
-        decision.reason.to_owned(),
-    ))
 }

@@ -12,6 +12,7 @@
 //! What stands before ║ is the prefix: for nested types all prefixes come first. A `LowCardinality`
 //! without rows is its prefix alone. All numbers are little endian.
 
+use crate::columns::dictionary::Dictionary;
 use crate::columns::text::Run;
 
 /// Version of `LowCardinality` serialisation: a dictionary in each block.
@@ -113,6 +114,14 @@ pub fn indexes(out: &mut Vec<u8>, width: Width, ids: &[u32]) {
         Width::U8 => out.extend(ids.iter().map(|id| *id as u8)),
         Width::U16 => fixed(out, ids.iter().map(|id| (*id as u16).to_le_bytes())),
         Width::U32 => fixed(out, ids.iter().map(|id| id.to_le_bytes())),
+    }
+}
+
+/// Appends a whole `LowCardinality` after its prefix.
+pub fn codes(out: &mut Vec<u8>, known: &Dictionary, ids: &[u32]) {
+    if !ids.is_empty() {
+        let width = dictionary(out, known.texts().map(str::as_bytes), ids.len());
+        indexes(out, width, ids);
     }
 }
 

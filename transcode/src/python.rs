@@ -1,5 +1,10 @@
 //! The doorway to Python: converts arguments, drops the GIL, maps errors. No logic lives here.
 
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "what Python hands over is owned here"
+)]
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 
@@ -14,6 +19,7 @@ use crate::compress::Codec;
 use crate::group::{self, Delivery, Kind, Workspace};
 use crate::outcome;
 use crate::policy::{self, Wishes};
+use crate::sample::{self, Explained};
 use crate::schema;
 use crate::unpack::Encoding;
 
@@ -163,7 +169,7 @@ fn delivery(from: &PyDelivery) -> PyResult<Delivery<'_>> {
     })
 }
 
-/// Transcode (drain, body, kind, encodings, received_at_ns, strict, body_bytes_max) into one record.
+/// Transcode deliveries into one record.
 #[pyfunction]
 fn commit(
     py: Python<'_>,
@@ -194,7 +200,7 @@ fn commit(
 
 /// The footer that seals these records.
 #[pyfunction]
-fn footer<'py>(py: Python<'py>, segment: PyBackedBytes) -> PyResult<Bound<'py, PyBytes>> {
+fn footer(py: Python<'_>, segment: PyBackedBytes) -> PyResult<Bound<'_, PyBytes>> {
     let footer = py
         .detach(|| crate::scan::footer(&segment))
         .map_err(core_error)?;
@@ -271,6 +277,18 @@ fn rewrite_segment<'py>(
     Ok(PyBytes::new(py, &done))
 }
 
+/// Which rows belong to which day: first row, row after the last, days since 1970.
+#[pyfunction]
+fn day_runs(py: Python<'_>, segment: PyBackedBytes) -> PyResult<Vec<(usize, usize, i64)>> {
+    let runs = py
+        .detach(|| crate::days::day_runs(&segment))
+        .map_err(core_error)?;
+    Ok(runs
+        .iter()
+        .map(|run| (run.first, run.end, run.day))
+        .collect())
+}
+
 /// Keep, weight, threshold and reason for one trace.
 #[pyfunction]
 #[pyo3(signature = (trace_id, *, mode, rate, seed, trace_state))]
@@ -278,10 +296,17 @@ fn explain_sampling(
     trace_id: &str,
     mode: &str,
     rate: f64,
-    seed: i64,
+    seed: u32,
     trace_state: &str,
 ) -> PyResult<(bool, Option<f64>, Option<String>, String)> {
-    policy::explain(trace_id, mode, rate, seed, trace_state).map_err(core_error)
+    let explained = sample::explain(trace_id, mode, rate, seed, trace_state).map_err(core_error)?;
+    let Explained {
+        keep,
+        weight,
+        threshold,
+        reason,
+    } = explained;
+    Ok((keep, weight, threshold, reason))
 }
 
 #[pymodule]
@@ -311,5 +336,6 @@ fn _transcode(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(footer, module)?)?;
     module.add_function(wrap_pyfunction!(scan, module)?)?;
     module.add_function(wrap_pyfunction!(rewrite_segment, module)?)?;
+    module.add_function(wrap_pyfunction!(day_runs, module)?)?;
     module.add_function(wrap_pyfunction!(explain_sampling, module)?)
 }

@@ -7,9 +7,9 @@
 mod owner;
 mod span;
 
-use crate::columns::Columns;
 use crate::columns::map::MapMark;
 use crate::columns::nested::LinksMark;
+use crate::columns::{self, Columns};
 use crate::policy::Policy;
 use crate::refusal::Refusal;
 use crate::resolve::Best;
@@ -77,15 +77,16 @@ pub struct Rows<'a> {
     columns: &'a mut Columns,
     drain: &'a str,
     received_at_ns: i64,
-    /// What happened so far.
-    pub tally: Tally,
+    tally: Tally,
     refusal: Option<Refusal>,
     has_content: bool,
     nodes: u32,
     resources: u32,
     scopes: u32,
     expanded_bytes: usize,
+    begun: columns::Mark,
     first_row: usize,
+    told_before: Option<Warning>,
     resource: Resource,
     scope: Scope,
     open: Open,
@@ -93,19 +94,23 @@ pub struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Ready for the first word of a delivery.
+    /// Ready for the first word of a delivery. `warning` is what unpacking had to say.
     pub fn new(
         policy: &'a Policy,
         columns: &'a mut Columns,
         drain: &'a str,
         received_at_ns: i64,
+        warning: Option<Warning>,
     ) -> Self {
-        let first_row = columns.rows();
-        Self {
+        let (begun, first_row) = (columns.mark(), columns.rows());
+        let mut rows = Self {
             policy,
             columns,
             drain,
             received_at_ns,
+            begun,
+            first_row,
+            told_before: warning,
             tally: Tally::default(),
             refusal: None,
             has_content: false,
@@ -113,11 +118,24 @@ impl<'a> Rows<'a> {
             resources: 0,
             scopes: 0,
             expanded_bytes: 0,
-            first_row,
             resource: Resource::default(),
             scope: Scope::default(),
             open: Open::default(),
             trace_state: Vec::new(),
+        };
+        rows.begin();
+        rows
+    }
+
+    /// From the first word on, also when the decoder begins anew.
+    fn begin(&mut self) {
+        self.columns.truncate(self.begun);
+        self.tally = Tally::default();
+        self.refusal = None;
+        self.has_content = false;
+        (self.nodes, self.resources, self.scopes, self.expanded_bytes) = (0, 0, 0, 0);
+        if let Some(warning) = self.told_before {
+            self.tally.warn(warning);
         }
     }
 
@@ -173,6 +191,10 @@ impl Visitor for Rows<'_> {
 
     fn unknown_content(&mut self) {
         self.has_content = true;
+    }
+
+    fn restart(&mut self) {
+        self.begin();
     }
 
     #[inline]

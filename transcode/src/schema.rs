@@ -88,5 +88,36 @@ pub const KINDS: [&str; 6] = [
 /// Names of the status codes, by number.
 pub const STATUSES: [&str; 3] = ["Unset", "Ok", "Error"];
 
+macro_rules! schemas {
+    ($($file:literal)*) => {
+        &[$(($file, include_str!(concat!("../../schemas/", $file))),)*]
+    };
+}
+
 /// File name and text of every numbered SQL statement, in order.
-pub const SCHEMAS: &[(&str, &str)] = &[];
+pub const SCHEMAS: &[(&str, &str)] = schemas! {
+    "0000_trace_drain_migrations.sql"
+    "0001_otel_traces.sql"
+    "0002_otel_traces_trace_id_ts.sql"
+    "0003_otel_traces_trace_id_ts_mv.sql"
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_statement_of_the_folder_is_in_the_list_in_order() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../schemas");
+        let names = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+
+        assert_eq!(
+            SCHEMAS.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
+            names
+        );
+    }
+}

@@ -94,6 +94,9 @@ pub trait Visitor {
     /// Notes content that was skipped because we do not know it, outside spans. A delivery without
     /// spans in which this happened is not an empty request but a misunderstanding.
     fn unknown_content(&mut self);
+    /// Forgets all that was told of this delivery: a resource or scope came again after its spans, and
+    /// the decoder begins anew, this time with two passes over each.
+    fn restart(&mut self);
     /// Pays for `count` nested value nodes beyond the attribute itself.
     ///
     /// # Errors
@@ -237,7 +240,7 @@ reasons! {
         /// null in a list.
         NullElement => "null_element", "null in a list; skipped";
         /// A field of another type than OTLP says, inside a span.
-        FieldType => "field_type", "field of another type than OTLP says; ignored";
+        FieldType => "field_type", "field of another type than OTLP says; read as what it looks like, or ignored";
         /// The pre-0.19 list of spans.
         InstrumentationLibrary => "instrumentation_library", "instrumentationLibrarySpans is from before 2022; read as scopeSpans";
         /// A gzip body without the header.

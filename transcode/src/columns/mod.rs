@@ -17,7 +17,7 @@ use text::{RunColumn, Runs, Sparse, TextColumn};
 
 /// A plain column as the others: marked, truncated, cleared.
 trait Rewind {
-    type Mark;
+    type Mark: Copy;
     fn mark(&self) -> Self::Mark;
     fn truncate(&mut self, mark: Self::Mark);
     fn clear(&mut self);
@@ -68,6 +68,7 @@ macro_rules! columns {
         pub struct Columns { $($(#[$doc])* pub $name: $type,)* }
 
         /// Where all columns stand.
+        #[derive(Clone, Copy)]
         pub struct Mark { $($name: <$type as Rewind>::Mark,)* }
 
         impl Columns {

@@ -20,10 +20,10 @@ const STATUS_MAX: u8 = 2;
 struct Resolved {
     project: Found,
     deployment: Found,
-    priority: Option<i64>,
+    priority: Option<f64>,
 }
 
-impl Rows<'_> {
+impl<'a> Rows<'a> {
     #[inline]
     pub(super) fn open_span(&mut self) {
         let columns = &mut *self.columns;
@@ -129,11 +129,11 @@ impl Rows<'_> {
         if !decision.keep {
             return Fate::SampledOut;
         }
-        self.write(span, trace_id, span_id, resolved, decision);
+        self.write(span, trace_id, span_id, resolved, &decision);
         Fate::Stored
     }
 
-    fn decide(&mut self, span: &Span<'_>, trace_id: [u8; 16], resolved: &Resolved) -> Decision {
+    fn decide(&mut self, span: &Span<'_>, trace_id: [u8; 16], resolved: &Resolved) -> Decision<'a> {
         let resources = &self.columns.resources.maps;
         let value_at = |position: Option<usize>| position.map_or("", |at| resources.value_at(at));
         let subject = Subject {
@@ -156,7 +156,7 @@ impl Rows<'_> {
         trace_id: [u8; 16],
         span_id: [u8; 8],
         resolved: &Resolved,
-        decision: Decision,
+        decision: &Decision<'_>,
     ) {
         let stamp = self.policy.window.stamp(
             span.start_unix_nano,
@@ -170,7 +170,7 @@ impl Rows<'_> {
         let status = self.enum_number(span.status_code, STATUS_MAX, b"trace_drain.status_code");
         self.write_counts(span);
         self.write_decision(decision);
-        self.write_texts(span);
+        self.write_texts(span, decision.rewritten);
         let columns = &mut *self.columns;
         columns.attributes.close();
         columns.events.ends.push(columns.events.times.len() as u64);
@@ -192,13 +192,13 @@ impl Rows<'_> {
 
     /// Texts in the wire's order of columns.
     #[inline]
-    fn write_texts(&mut self, span: &Span<'_>) {
+    fn write_texts(&mut self, span: &Span<'_>, is_rewritten: bool) {
         let bytes_max = self.policy.limits.text_bytes_max;
         let (columns, tally) = (&mut *self.columns, &mut self.tally);
-        let trace_state = if self.trace_state.is_empty() {
-            span.trace_state
-        } else {
+        let trace_state = if is_rewritten {
             &self.trace_state
+        } else {
+            span.trace_state
         };
         columns.trace_states.push(trace_state, bytes_max, tally);
         columns.names.push(span.name, bytes_max, tally);
@@ -238,7 +238,7 @@ impl Rows<'_> {
     }
 
     #[inline]
-    fn write_decision(&mut self, decision: Decision) {
+    fn write_decision(&mut self, decision: &Decision<'_>) {
         let columns = &mut *self.columns;
         let row = columns.rows();
         if let Some(weight) = decision.weight {

@@ -185,6 +185,10 @@ impl Visitor for Recorder {
         self.story.unknown_count += 1;
     }
 
+    fn restart(&mut self) {
+        *self = Self::within(self.limits);
+    }
+
     fn spend_nodes(&mut self, count: u32) -> Result<(), Refusal> {
         self.story.node_count += count - 1;
         spend(&mut self.story.node_count, self.limits.nodes_max, "nodes")

@@ -1,0 +1,7 @@
+//! Protobuf requests: read or refused, told in order.
+#![no_main]
+
+#[path = "../entry.rs"]
+mod entry;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| entry::protobuf(input));

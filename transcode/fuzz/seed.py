@@ -1,0 +1,65 @@
+"""Writes the seed corpus of the fuzz targets from the conformance cases.
+
+Keeps: a corpus is made, not committed; what a fuzzer adds to it stays.
+"""  # noqa: INP001 - a script, not a module of a package
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import zlib
+from pathlib import Path
+
+FUZZ = Path(__file__).resolve().parent
+CASES = FUZZ.parent.parent / "tests" / "conformance"
+SEED_BYTES_MAX = 64 << 10
+CODING_OF = {"gzip": 1, "x-gzip": 1, "deflate": 2, "zstd": 3, "snappy": 4, "lz4": 6}
+"""What the first byte of an `unpack` input means; see `CODINGS` in entry.rs."""
+
+
+def cases(name: str) -> list[dict[str, dict[str, str]]]:
+    """Read the cases of one file, a JSON object a line."""
+    return [json.loads(line) for line in (CASES / name).read_text().splitlines() if line]
+
+
+def bytes_of(packed: dict[str, str]) -> bytes:
+    """Unpack the bytes of a body or a request."""
+    if "base64" in packed:
+        return base64.b64decode(packed["base64"])
+    return zlib.decompress(base64.b64decode(packed["zlib_base64"]))
+
+
+def coded_body_of(case: dict[str, dict[str, str]]) -> bytes:
+    """Put the body of a raw request behind the byte that names its coding."""
+    head, _, body = bytes_of(case["request"]).partition(b"\r\n\r\n")
+    coding = 0
+    for line in head.decode("latin-1").lower().split("\r\n"):
+        name, _, value = line.partition(":")
+        if name == "content-encoding":
+            coding = CODING_OF.get(value.strip(), 0)
+    return bytes([coding]) + body
+
+
+def write(target: str, seed: bytes) -> None:
+    """Add one seed, named after its content as libFuzzer names its own."""
+    if len(seed) <= SEED_BYTES_MAX:
+        corpus = FUZZ / "corpus" / target
+        corpus.mkdir(parents=True, exist_ok=True)
+        (corpus / hashlib.sha1(seed, usedforsecurity=False).hexdigest()).write_bytes(seed)
+
+
+def main() -> None:
+    """Write all seeds."""
+    for case in cases("bodies.jsonl"):
+        body = bytes_of(case["body"])
+        write("protobuf" if "protobuf" in str(case["content_type"]) else "json", body)
+        write("unpack", b"\x01" + gzip.compress(body, mtime=0))
+        write("unpack", b"\x02" + zlib.compress(body))
+    for case in cases("http.jsonl"):
+        write("unpack", coded_body_of(case))
+
+
+if __name__ == "__main__":
+    main()

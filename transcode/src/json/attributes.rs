@@ -1,0 +1,80 @@
+//! Attributes: a list of keys and values in any order, or, with a warning, a map.
+
+use super::field::Field;
+use super::reader::Reader;
+use super::stop::Outcome;
+use super::strings::Text;
+use crate::visit::{Owner, Visitor, Warning};
+
+impl<'a, V: Visitor> Reader<'a, '_, V> {
+    /// The attributes of `owner`.
+    pub fn attributes(&mut self, owner: Owner) -> Outcome<()> {
+        match self.cursor.peek() {
+            Some(b'[') => self.attribute_list(owner),
+            Some(b'{') => self.attribute_map(owner),
+            _ => self.wrong_type(),
+        }
+    }
+
+    fn attribute_list(&mut self, owner: Owner) -> Outcome<()> {
+        self.cursor.open()?;
+        let mut fresh = true;
+        while self.element(&mut fresh)? {
+            if let Some((key, value)) = self.cursor.predicted_attribute() {
+                self.visitor.attribute(owner, key, value)?;
+            } else if self.cursor.peek() == Some(b'{') {
+                self.attribute(owner)?;
+            } else {
+                self.warn(Warning::AttributeUnreadable);
+                self.skip()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One key and value in any order and spelling.
+    fn attribute(&mut self, owner: Owner) -> Outcome<()> {
+        self.cursor.open()?;
+        self.scratch.rendered.clear();
+        let mark = self.scratch.arena.len();
+        let (mut key, mut is_attribute, mut is_other) = (Text::default(), false, false);
+        let mut fresh = true;
+        while let Some(field) = self.field(&mut fresh)? {
+            match field {
+                Field::Key => key = self.text_field()?,
+                Field::Value => self.render(false)?,
+                _ => self.skip()?,
+            }
+            is_attribute |= matches!(field, Field::Key | Field::Value);
+            is_other |= field == Field::Unknown;
+        }
+        if is_other && !is_attribute {
+            self.warn(Warning::AttributeUnreadable);
+            return Ok(());
+        }
+        self.tell(owner, &key, mark)
+    }
+
+    fn attribute_map(&mut self, owner: Owner) -> Outcome<()> {
+        self.warn(Warning::AttributesAsMap);
+        self.cursor.open()?;
+        let mut fresh = true;
+        while let Some(name) = self.cursor.member(&mut fresh)? {
+            let mark = self.scratch.arena.len();
+            let key = self.text(name)?;
+            self.render(true)?;
+            self.tell(owner, &key, mark)?;
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, owner: Owner, key: &Text<'a>, mark: usize) -> Outcome<()> {
+        self.visitor.attribute(
+            owner,
+            key.bytes(&self.scratch.arena),
+            &self.scratch.rendered,
+        )?;
+        self.scratch.arena.truncate(mark);
+        Ok(())
+    }
+}

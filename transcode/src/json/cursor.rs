@@ -1,0 +1,283 @@
+//! A place in the body, and the tokens read there: brackets, commas, names, strings, numbers, words.
+//!
+//! Keeps: the document is checked as far as the cursor has come, and no deeper than the limit.
+
+use super::number;
+use super::scan;
+use super::stop::{Outcome, Stop};
+use crate::limits::Limits;
+use crate::refusal::Refusal;
+
+/// A string as it lies in the body, without its quotes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Quoted<'a> {
+    /// The bytes between the quotes.
+    pub raw: &'a [u8],
+    /// Whether they hold a backslash.
+    pub escaped: bool,
+}
+
+/// A place to return to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    at: usize,
+    depth: u32,
+}
+
+/// What the next value is, by its first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    Object,
+    Array,
+    String,
+    Number,
+    True,
+    False,
+    Null,
+}
+
+/// Reads forward through one document.
+#[derive(Debug)]
+pub(super) struct Cursor<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    depth: u32,
+    depth_max: u32,
+    key_bytes_max: usize,
+    number_bytes_max: usize,
+}
+
+impl<'a> Cursor<'a> {
+    pub fn new(bytes: &'a [u8], at: usize, limits: &Limits) -> Self {
+        Self {
+            bytes,
+            at,
+            depth: 0,
+            depth_max: limits.json_depth_max,
+            key_bytes_max: limits.key_bytes_max,
+            number_bytes_max: limits.number_bytes_max,
+        }
+    }
+
+    #[inline]
+    pub fn place(&self) -> Place {
+        Place {
+            at: self.at,
+            depth: self.depth,
+        }
+    }
+
+    #[inline]
+    pub fn return_to(&mut self, place: Place) {
+        self.at = place.at;
+        self.depth = place.depth;
+    }
+
+    /// How far into the body it has come, for messages.
+    pub fn offset(&self) -> usize {
+        self.at
+    }
+
+    /// Whether so many more containers may open.
+    #[inline]
+    pub fn has_room_for(&self, levels: u32) -> bool {
+        self.depth.saturating_add(levels) <= self.depth_max
+    }
+
+    /// The bytes from here on.
+    #[inline]
+    pub fn rest(&self) -> &'a [u8] {
+        self.bytes.get(self.at..).unwrap_or_default()
+    }
+
+    /// Moves on by what was seen in [`Self::rest`].
+    #[inline]
+    pub fn advance(&mut self, bytes: usize) {
+        self.at += bytes;
+    }
+
+    /// The next byte that is no white space, not consumed.
+    #[inline]
+    pub fn peek(&mut self) -> Option<u8> {
+        loop {
+            match self.bytes.get(self.at) {
+                Some(b' ' | b'\n' | b'\r' | b'\t') => self.at += 1,
+                byte => return byte.copied(),
+            }
+        }
+    }
+
+    /// What the next value is.
+    #[inline]
+    pub fn shape(&mut self) -> Outcome<Shape> {
+        Ok(match self.peek() {
+            Some(b'"') => Shape::String,
+            Some(b'{') => Shape::Object,
+            Some(b'-' | b'0'..=b'9') => Shape::Number,
+            Some(b'[') => Shape::Array,
+            Some(b't') => Shape::True,
+            Some(b'f') => Shape::False,
+            Some(b'n') => Shape::Null,
+            _ => return Err(self.expected("a value")),
+        })
+    }
+
+    /// Enters the object or array whose bracket was seen.
+    #[inline]
+    pub fn open(&mut self) -> Outcome<()> {
+        self.at += 1;
+        self.depth += 1;
+        if self.depth > self.depth_max {
+            Err(self.too_deep())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The next member's name, its colon consumed; `None` behind the closing brace. `fresh` is true
+    /// before the first.
+    #[inline]
+    pub fn member(&mut self, fresh: &mut bool) -> Outcome<Option<Quoted<'a>>> {
+        if !self.separator(b'}', fresh)? {
+            return Ok(None);
+        }
+        if self.peek() != Some(b'"') {
+            return Err(self.expected("a name in double quotes"));
+        }
+        let name = self.string()?;
+        if name.raw.len() > self.key_bytes_max {
+            return Err(self.key_too_long());
+        }
+        if self.peek() != Some(b':') {
+            return Err(self.expected("a colon"));
+        }
+        self.at += 1;
+        Ok(Some(name))
+    }
+
+    /// Whether another element follows; false behind the closing bracket.
+    #[inline]
+    pub fn element(&mut self, fresh: &mut bool) -> Outcome<bool> {
+        self.separator(b']', fresh)
+    }
+
+    #[inline]
+    fn separator(&mut self, closing: u8, fresh: &mut bool) -> Outcome<bool> {
+        match self.peek() {
+            Some(byte) if byte == closing => {
+                self.at += 1;
+                self.depth = self.depth.saturating_sub(1);
+                Ok(false)
+            }
+            _ if *fresh => {
+                *fresh = false;
+                Ok(true)
+            }
+            Some(b',') => {
+                self.at += 1;
+                Ok(true)
+            }
+            _ => Err(self.expected("a comma or the end of the object or list")),
+        }
+    }
+
+    /// The string whose opening quote was seen. Its escapes are not checked yet.
+    #[inline]
+    pub fn string(&mut self) -> Outcome<Quoted<'a>> {
+        let start = self.at + 1;
+        let mut end = scan::special(self.bytes, start);
+        let mut escaped = false;
+        while self.bytes.get(end) == Some(&b'\\') {
+            escaped = true;
+            end = scan::special(self.bytes, end + 2);
+        }
+        self.at = end;
+        if self.bytes.get(end) != Some(&b'"') {
+            return Err(self.expected("the end of a string"));
+        }
+        self.at = end + 1;
+        let raw = self.bytes.get(start..end).unwrap_or_default();
+        Ok(Quoted { raw, escaped })
+    }
+
+    /// The number whose first byte was seen, as it is spelled.
+    #[inline]
+    pub fn number(&mut self) -> Outcome<&'a [u8]> {
+        let window = self.rest();
+        let window = window.get(..=self.number_bytes_max).unwrap_or(window);
+        match number::literal(window) {
+            Some(literal) if literal.len() > self.number_bytes_max => {
+                Err(self.malformed("a number literal is longer than the limit", "a shorter one"))
+            }
+            Some(literal) => {
+                self.at += literal.len();
+                Ok(literal)
+            }
+            None => Err(self.expected("a number")),
+        }
+    }
+
+    /// Consumes `true`, `false` or `null`, as its first byte has promised.
+    #[inline]
+    pub fn word(&mut self, word: &'static str) -> Outcome<()> {
+        if !self.rest().starts_with(word.as_bytes()) {
+            return Err(self.expected("a value"));
+        }
+        self.at += word.len();
+        Ok(())
+    }
+
+    /// Consumes a null, if one is next.
+    #[inline]
+    pub fn null(&mut self) -> Outcome<bool> {
+        if self.peek() != Some(b'n') {
+            return Ok(false);
+        }
+        self.word("null").map(|()| true)
+    }
+
+    /// The next byte does not continue a document.
+    #[cold]
+    pub fn expected(&self, what: &str) -> Stop {
+        let found = match self.bytes.get(self.at) {
+            None => "the body ends",
+            Some(0..0x20) => "a control character stands",
+            Some(0x80..) => "a byte beyond ASCII stands",
+            Some(_) => "an unexpected character stands",
+        };
+        self.malformed(found, what)
+    }
+
+    #[cold]
+    pub fn malformed(&self, found: &str, expected: &str) -> Stop {
+        let at = self.at.min(self.bytes.len());
+        Refusal::malformed("body", format!("{found} at byte {at}; expected {expected}")).into()
+    }
+
+    /// The string just read has an escape that is none.
+    #[cold]
+    pub fn bad_escape(&self) -> Stop {
+        self.malformed(
+            "a string with an unknown escape ends",
+            "the escapes of JSON",
+        )
+    }
+
+    #[cold]
+    fn too_deep(&self) -> Stop {
+        let levels = self.depth_max;
+        self.malformed(
+            "JSON nests deeper than the limit",
+            &format!("at most {levels} levels"),
+        )
+    }
+
+    #[cold]
+    fn key_too_long(&self) -> Stop {
+        let bytes = self.key_bytes_max;
+        self.malformed(
+            "a longer name than the limit ends",
+            &format!("at most {bytes} bytes"),
+        )
+    }
+}

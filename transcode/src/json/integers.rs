@@ -1,0 +1,239 @@
+//! Integer fields: times, counts, flags, enums. Read from a number, a string, or a Long object.
+
+use super::cursor::Shape;
+use super::field::Field;
+use super::number::{self, Whole};
+use super::reader::Reader;
+use super::stop::Outcome;
+use crate::visit::{Visitor, Warning};
+
+/// What stands in an integer's place.
+enum Found {
+    /// Null, so the default.
+    Nothing,
+    Number(Whole),
+    /// Something else; it has been passed over.
+    NoNumber,
+}
+
+const SPAN_KINDS: [&str; 6] = [
+    "UNSPECIFIED",
+    "INTERNAL",
+    "SERVER",
+    "CLIENT",
+    "PRODUCER",
+    "CONSUMER",
+];
+const STATUS_CODES: [&str; 3] = ["UNSET", "OK", "ERROR"];
+
+impl<V: Visitor> Reader<'_, '_, V> {
+    /// Nanoseconds since 1970; 0 for null and, with a warning, for what is no time.
+    #[inline]
+    pub fn time(&mut self) -> Outcome<u64> {
+        let place = self.cursor.place();
+        if self.cursor.peek() == Some(b'"') {
+            let quoted = self.cursor.string()?;
+            if let Some(time) = number::digits(quoted.raw) {
+                return Ok(time);
+            }
+            self.cursor.return_to(place);
+        }
+        self.odd_time()
+    }
+
+    fn odd_time(&mut self) -> Outcome<u64> {
+        let nanos = match self.integer()? {
+            Found::Nothing => return Ok(0),
+            Found::Number(Whole::Exact(nanos)) => u64::try_from(nanos).ok(),
+            Found::Number(Whole::Floor(nanos)) => {
+                let nanos = u64::try_from(nanos).ok();
+                if nanos.is_some() {
+                    self.warn(Warning::TimeFractional);
+                }
+                nanos
+            }
+            Found::Number(Whole::Huge { .. }) | Found::NoNumber => None,
+        };
+        if nanos.is_none() {
+            self.warn(Warning::TimeUnreadable);
+        }
+        Ok(nanos.unwrap_or_default())
+    }
+
+    /// A count or flags: 32 bits, clamped with a warning.
+    #[inline]
+    pub fn count(&mut self) -> Outcome<u32> {
+        match self.cursor.predicted_count() {
+            Some(count) => Ok(count),
+            None => self.odd_count(),
+        }
+    }
+
+    fn odd_count(&mut self) -> Outcome<u32> {
+        let (count, warning) = match self.integer()? {
+            Found::Nothing => (0, None),
+            Found::NoNumber => (0, Some(Warning::FieldType)),
+            Found::Number(Whole::Exact(count)) => clamped(count),
+            Found::Number(Whole::Floor(count)) => (clamped(count).0, Some(Warning::CountClamped)),
+            Found::Number(Whole::Huge { negative }) => (
+                if negative { 0 } else { u32::MAX },
+                Some(Warning::CountClamped),
+            ),
+        };
+        if let Some(warning) = warning {
+            self.warn(warning);
+        }
+        Ok(count)
+    }
+
+    /// A span's kind.
+    pub fn kind(&mut self) -> Outcome<i32> {
+        self.enumeration("SPAN_KIND_", &SPAN_KINDS)
+    }
+
+    /// A status code.
+    pub fn status_code(&mut self) -> Outcome<i32> {
+        self.enumeration("STATUS_CODE_", &STATUS_CODES)
+    }
+
+    /// An enum: a number, or, with a warning, its name or its number as text.
+    #[inline]
+    fn enumeration(&mut self, prefix: &str, names: &[&str]) -> Outcome<i32> {
+        match self
+            .cursor
+            .predicted_count()
+            .and_then(|number| i32::try_from(number).ok())
+        {
+            Some(number) => Ok(number),
+            None => self.odd_enumeration(prefix, names),
+        }
+    }
+
+    fn odd_enumeration(&mut self, prefix: &str, names: &[&str]) -> Outcome<i32> {
+        let is_text = self.cursor.peek() == Some(b'"');
+        if is_text && let Some(number) = self.enum_name(prefix, names)? {
+            self.warn(Warning::EnumName);
+            return Ok(number);
+        }
+        let number = match self.integer()? {
+            Found::Nothing => return Ok(0),
+            Found::Number(Whole::Exact(number)) => i32::try_from(number).ok(),
+            _ => None,
+        };
+        if number.is_none() {
+            self.warn(Warning::EnumUnreadable);
+        } else if is_text {
+            self.warn(Warning::EnumName);
+        }
+        Ok(number.unwrap_or_default())
+    }
+
+    /// The number of a name in any case, with or without its prefix; reads nothing if it is none.
+    fn enum_name(&mut self, prefix: &str, names: &[&str]) -> Outcome<Option<i32>> {
+        let place = self.cursor.place();
+        let quoted = self.cursor.string()?;
+        let word = quoted.raw.trim_ascii();
+        let word = match word.split_at_checked(prefix.len()) {
+            Some((start, rest)) if start.eq_ignore_ascii_case(prefix.as_bytes()) => rest,
+            _ => word,
+        };
+        let number = (0i32..)
+            .zip(names)
+            .find(|(_, name)| word.eq_ignore_ascii_case(name.as_bytes()));
+        if number.is_none() {
+            self.cursor.return_to(place);
+        }
+        Ok(number.map(|(number, _)| number))
+    }
+
+    /// An integer in any form that means one.
+    fn integer(&mut self) -> Outcome<Found> {
+        match self.cursor.shape()? {
+            Shape::Null => self.cursor.word("null").map(|()| Found::Nothing),
+            Shape::Number => {
+                let literal = self.cursor.number()?;
+                Ok(Found::Number(match number::digits(literal) {
+                    Some(value) => Whole::Exact(i128::from(value)),
+                    None => number::whole(literal),
+                }))
+            }
+            Shape::String => self.integer_in_text(),
+            Shape::Object => self.long_or_other(),
+            _ => self.skip().map(|()| Found::NoNumber),
+        }
+    }
+
+    fn integer_in_text(&mut self) -> Outcome<Found> {
+        let quoted = self.cursor.string()?;
+        let mark = self.scratch.arena.len();
+        let text = self.text(quoted)?;
+        let arena = std::mem::take(&mut self.scratch.arena);
+        let literal = self.spelled(text.bytes(&arena));
+        let found = literal.map_or(Found::NoNumber, |literal| {
+            Found::Number(number::whole(literal))
+        });
+        self.scratch.arena = arena;
+        self.scratch.arena.truncate(mark);
+        Ok(found)
+    }
+
+    fn long_or_other(&mut self) -> Outcome<Found> {
+        if let Some(value) = self.long()? {
+            self.warn(Warning::LongObject);
+            return Ok(Found::Number(Whole::Exact(value)));
+        }
+        self.skip().map(|()| Found::NoNumber)
+    }
+
+    /// The value of a `{low, high, unsigned}` object; reads nothing if it is none.
+    pub fn long(&mut self) -> Outcome<Option<i128>> {
+        let place = self.cursor.place();
+        self.cursor.open()?;
+        let (mut low, mut high, mut is_unsigned) = (None, None, false);
+        let mut fresh = true;
+        while let Some(field) = self.field(&mut fresh)? {
+            match field {
+                Field::Low => low = self.half()?,
+                Field::High => high = self.half()?,
+                Field::Unsigned => is_unsigned = self.is_true()?,
+                _ => self.skip()?,
+            }
+        }
+        let (Some(low), Some(high)) = (low, high) else {
+            self.cursor.return_to(place);
+            return Ok(None);
+        };
+        let bits = u64::from(high) << 32 | u64::from(low);
+        Ok(Some(if is_unsigned {
+            i128::from(bits)
+        } else {
+            i128::from(bits.cast_signed())
+        }))
+    }
+
+    /// Half a Long: 32 bits, signed or not.
+    fn half(&mut self) -> Outcome<Option<u32>> {
+        if self.cursor.shape()? != Shape::Number {
+            return self.skip().map(|()| None);
+        }
+        Ok(match number::whole(self.cursor.number()?) {
+            Whole::Exact(half) => u32::try_from(half)
+                .or_else(|_| i32::try_from(half).map(i32::cast_unsigned))
+                .ok(),
+            _ => None,
+        })
+    }
+
+    fn is_true(&mut self) -> Outcome<bool> {
+        let is_true = self.cursor.shape()? == Shape::True;
+        self.skip().map(|()| is_true)
+    }
+}
+
+fn clamped(count: i128) -> (u32, Option<Warning>) {
+    match u32::try_from(count) {
+        Ok(count) => (count, None),
+        Err(_) if count < 0 => (0, Some(Warning::CountClamped)),
+        Err(_) => (u32::MAX, Some(Warning::CountClamped)),
+    }
+}

@@ -1,0 +1,339 @@
+//! Numbers: found in the body, read exactly, never through a double unless they are one.
+
+/// The JSON number that `bytes` begin with. Stops where the number can go no further, so what follows
+/// is the next token's trouble.
+#[inline]
+pub(super) fn literal(bytes: &[u8]) -> Option<&[u8]> {
+    let sign = usize::from(bytes.first() == Some(&b'-'));
+    let integer = match bytes.get(sign)? {
+        b'0' => 1,
+        _ => digits_at(bytes, sign),
+    };
+    if integer == 0 {
+        return None;
+    }
+    let mut end = sign + integer;
+    if bytes.get(end) == Some(&b'.') {
+        end += 1 + Some(digits_at(bytes, end + 1)).filter(|&count| count > 0)?;
+    }
+    if matches!(bytes.get(end), Some(b'e' | b'E')) {
+        let sign = usize::from(matches!(bytes.get(end + 1), Some(b'+' | b'-')));
+        end += 1 + sign + Some(digits_at(bytes, end + 1 + sign)).filter(|&count| count > 0)?;
+    }
+    bytes.get(..end)
+}
+
+#[inline]
+fn digits_at(bytes: &[u8], at: usize) -> usize {
+    let digits = bytes.get(at..).unwrap_or_default();
+    digits
+        .iter()
+        .position(|byte| !byte.is_ascii_digit())
+        .unwrap_or(digits.len())
+}
+
+/// A text that is a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Spelled<'a> {
+    pub literal: &'a [u8],
+    /// Whether JSON would spell it so.
+    pub is_json: bool,
+}
+
+/// The number that a text spells; also `+1`, `007`, `.5`, `5.` and surrounding blanks.
+pub(super) fn spelled(text: &[u8]) -> Option<Spelled<'_>> {
+    if literal(text) == Some(text) {
+        return Some(Spelled {
+            literal: text,
+            is_json: true,
+        });
+    }
+    let trimmed = text.trim_ascii();
+    is_number(trimmed).then_some(Spelled {
+        literal: trimmed,
+        is_json: false,
+    })
+}
+
+fn is_number(text: &[u8]) -> bool {
+    let (_, unsigned) = split_sign(text);
+    let (mantissa, exponent) = split_at_either(unsigned, *b"eE");
+    let (integer, fraction) = split_at_either(mantissa, *b"..");
+    let fraction = fraction.unwrap_or_default();
+    let are_digits = |digits: &[u8]| digits.iter().all(u8::is_ascii_digit);
+    let exponent_is_number = exponent.is_none_or(|exponent| {
+        let (_, digits) = split_sign(exponent);
+        !digits.is_empty() && are_digits(digits)
+    });
+    integer.len() + fraction.len() > 0
+        && are_digits(integer)
+        && are_digits(fraction)
+        && exponent_is_number
+}
+
+fn split_sign(text: &[u8]) -> (bool, &[u8]) {
+    match text {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        _ => (false, text),
+    }
+}
+
+fn split_at_either(text: &[u8], marks: [u8; 2]) -> (&[u8], Option<&[u8]>) {
+    let at = text.iter().position(|byte| marks.contains(byte));
+    match at.and_then(|at| text.split_at_checked(at)) {
+        Some((before, [_, after @ ..])) => (before, Some(after)),
+        _ => (text, None),
+    }
+}
+
+/// A number seen as an integer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whole {
+    /// It is one.
+    Exact(i128),
+    /// It has a fraction; the next lower integer.
+    Floor(i128),
+    /// Far beyond 64 bits.
+    Huge { negative: bool },
+}
+
+/// Past any 64-bit integer.
+const HUGE: i128 = 1 << 65;
+
+/// The integer that a number is, whatever its spelling (`1.0`, `2e0`, `120e-1`).
+pub(super) fn whole(literal: &[u8]) -> Whole {
+    let (negative, unsigned) = split_sign(literal);
+    let (mantissa, exponent) = split_at_either(unsigned, *b"eE");
+    let (integer, fraction) = split_at_either(mantissa, *b"..");
+    let integer_digits = i64::try_from(integer.len()).unwrap_or(i64::MAX);
+    let mut places_left = integer_digits.saturating_add(exponent.map_or(0, exponent_of));
+    let (mut magnitude, mut has_fraction) = (0i128, false);
+    for digit in integer.iter().chain(fraction.unwrap_or_default()) {
+        if places_left > 0 {
+            magnitude = magnitude * 10 + i128::from(digit - b'0');
+        } else {
+            has_fraction |= *digit != b'0';
+        }
+        places_left = places_left.saturating_sub(1);
+        if magnitude > HUGE {
+            return Whole::Huge { negative };
+        }
+    }
+    while places_left > 0 && magnitude != 0 {
+        magnitude *= 10;
+        places_left -= 1;
+        if magnitude > HUGE {
+            return Whole::Huge { negative };
+        }
+    }
+    match (negative, has_fraction) {
+        (false, false) => Whole::Exact(magnitude),
+        (true, false) => Whole::Exact(-magnitude),
+        (false, true) => Whole::Floor(magnitude),
+        (true, true) => Whole::Floor(-magnitude - 1),
+    }
+}
+
+/// Saturates: nobody can tell such exponents apart.
+fn exponent_of(text: &[u8]) -> i64 {
+    let (negative, digits) = split_sign(text);
+    let magnitude = digits.iter().fold(0i64, |sum, digit| {
+        sum.saturating_mul(10)
+            .saturating_add(i64::from(digit - b'0'))
+    });
+    if negative { -magnitude } else { magnitude }
+}
+
+/// The nearest double; infinite beyond the range.
+pub(super) fn double(literal: &[u8]) -> f64 {
+    std::str::from_utf8(literal)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(f64::NAN)
+}
+
+/// Digits longer than this may not fit 64 bits.
+const SAFE_DIGITS: usize = 19;
+
+/// The number that up to nineteen digits and nothing else spell.
+#[inline]
+pub(super) fn digits(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || text.len() > SAFE_DIGITS {
+        return None;
+    }
+    let (mut value, mut rest) = (0u64, text);
+    while let Some((eight, tail)) = rest.split_first_chunk::<8>() {
+        value = value * 100_000_000 + eight_digits(u64::from_le_bytes(*eight))?;
+        rest = tail;
+    }
+    for digit in rest {
+        value = value * 10 + u64::from(Some(digit.wrapping_sub(b'0')).filter(|&digit| digit < 10)?);
+    }
+    Some(value)
+}
+
+/// Eight ASCII digits at once, the first in the lowest byte: neighbours are joined into pairs, pairs
+/// into fours, fours into the number.
+#[inline]
+fn eight_digits(word: u64) -> Option<u64> {
+    const ZEROS: u64 = u64::from_ne_bytes([b'0'; 8]);
+    const HIGH_NIBBLES: u64 = u64::from_ne_bytes([0xf0; 8]);
+    const SIXES: u64 = u64::from_ne_bytes([6; 8]);
+    if (word & HIGH_NIBBLES) != ZEROS || (word.wrapping_add(SIXES) & HIGH_NIBBLES) != ZEROS {
+        return None;
+    }
+    let ones = word - ZEROS;
+    let pairs = (ones * 10 + (ones >> 8)) & 0x00ff_00ff_00ff_00ff;
+    let fours = (pairs * 100 + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
+    Some((fours * 10_000 + (fours >> 32)) & 0xffff_ffff)
+}
+
+/// Whether these digits are the one way to write an int64: what was sent is what is stored.
+#[inline]
+pub(super) fn is_canonical_int(text: &[u8]) -> bool {
+    let unsigned = text.strip_prefix(b"-").unwrap_or(text);
+    let leads_well = match unsigned {
+        [b'0'] => text.len() == 1,
+        [first, ..] => *first != b'0',
+        [] => false,
+    };
+    leads_well && unsigned.len() < SAFE_DIGITS && digits(unsigned).is_some()
+}
+
+/// Whether this JSON number is how its double would be stored. Two decimals of fifteen digits are never
+/// the same double, so none is shorter.
+#[inline]
+pub(super) fn is_canonical_double(literal: &[u8]) -> bool {
+    const EXACT_DIGITS: usize = 15;
+    let unsigned = literal.strip_prefix(b"-").unwrap_or(literal);
+    let has_exponent = unsigned.iter().any(u8::is_ascii_alphabetic);
+    match split_at_either(unsigned, *b"..") {
+        (integer, None) => integer.len() <= EXACT_DIGITS && integer != b"0" && !has_exponent,
+        (integer, Some(fraction)) => {
+            let is_tiny = integer == b"0" && fraction.first() == Some(&b'0');
+            let ends_well = fraction.last() != Some(&b'0');
+            integer.len() + fraction.len() <= EXACT_DIGITS && !is_tiny && ends_well && !has_exponent
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_literal_is_what_json_calls_a_number() {
+        for (bytes, found) in [
+            ("0", Some("0")),
+            ("-0", Some("-0")),
+            ("01", Some("0")),
+            ("12,", Some("12")),
+            ("-1.50e+07}", Some("-1.50e+07")),
+            ("1E5", Some("1E5")),
+            ("1..", None),
+            ("1.", None),
+            ("1.e5", None),
+            ("1e", None),
+            ("1e+", None),
+            ("-", None),
+            ("-a", None),
+            ("+1", None),
+            (".5", None),
+            ("", None),
+        ] {
+            assert_eq!(
+                literal(bytes.as_bytes()),
+                found.map(str::as_bytes),
+                "{bytes}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_text_may_spell_a_number_in_other_ways() {
+        for (text, is_json) in [
+            ("1e3", true),
+            ("-5", true),
+            ("+1", false),
+            ("007", false),
+            (" 5 ", false),
+        ] {
+            let spelled = spelled(text.as_bytes()).unwrap();
+
+            assert_eq!(spelled.is_json, is_json, "{text}");
+        }
+        assert_eq!(
+            spelled(b".5").map(|spelled| double(spelled.literal)),
+            Some(0.5)
+        );
+        assert_eq!(
+            spelled(b"5.").map(|spelled| double(spelled.literal)),
+            Some(5.0)
+        );
+        for text in [
+            "", " ", ".", "-", "e5", "1e", "0x10", "1 2", "1_000", "NaN", "--1", "1.2.3",
+        ] {
+            assert_eq!(spelled(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_integer_is_one_in_every_spelling() {
+        for (literal, expected) in [
+            ("0", Whole::Exact(0)),
+            ("-0", Whole::Exact(0)),
+            ("-0.0", Whole::Exact(0)),
+            ("1.0", Whole::Exact(1)),
+            ("2e0", Whole::Exact(2)),
+            ("1e3", Whole::Exact(1000)),
+            ("120e-1", Whole::Exact(12)),
+            ("1.5e1", Whole::Exact(15)),
+            ("+7", Whole::Exact(7)),
+            ("007", Whole::Exact(7)),
+            ("9007199254740993", Whole::Exact(9_007_199_254_740_993)),
+            ("18446744073709551615", Whole::Exact(u64::MAX.into())),
+            ("-9223372036854775808", Whole::Exact(i64::MIN.into())),
+            ("1.5", Whole::Floor(1)),
+            ("-1.5", Whole::Floor(-2)),
+            ("15e-1", Whole::Floor(1)),
+            ("1e-400", Whole::Floor(0)),
+            ("1e21", Whole::Huge { negative: false }),
+            ("-1e99999999999999999999", Whole::Huge { negative: true }),
+            ("0e99999999999999999999", Whole::Exact(0)),
+            ("0e-99999999999999999999", Whole::Exact(0)),
+        ] {
+            assert_eq!(whole(literal.as_bytes()), expected, "{literal}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn digits_are_read_exactly(value: u64) {
+            let text = value.to_string();
+            let expected = (text.len() < 20).then_some(value);
+
+            prop_assert_eq!(digits(text.as_bytes()), expected);
+        }
+
+        #[test]
+        fn what_is_not_all_digits_is_not_read_as_digits(text in "[0-9]{0,18}[^0-9][0-9]{0,18}") {
+            prop_assert_eq!(digits(text.as_bytes()), None);
+        }
+
+        #[test]
+        fn a_canonical_spelling_is_what_would_be_stored(literal in "-?(0|[1-9][0-9]{0,16})(\\.[0-9]{1,16})?(e[1-9])?") {
+            let mut as_double = Vec::new();
+            text::push_double(&mut as_double, double(literal.as_bytes()));
+
+            if is_canonical_double(literal.as_bytes()) {
+                prop_assert_eq!(String::from_utf8(as_double).unwrap(), literal.clone());
+            }
+            if is_canonical_int(literal.as_bytes()) {
+                prop_assert_eq!(literal.parse::<i64>().unwrap().to_string(), literal);
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Passing over a value: checked to be JSON, otherwise untouched. No recursion; a byte a level.
+
+use super::cursor::{Cursor, Shape};
+use super::stop::Outcome;
+use super::strings;
+
+/// Passes over the next value, whatever it is. `nesting` is a buffer to work in.
+pub(super) fn value(cursor: &mut Cursor<'_>, nesting: &mut Vec<Shape>) -> Outcome<()> {
+    nesting.clear();
+    loop {
+        let mut fresh = match cursor.shape()? {
+            container @ (Shape::Object | Shape::Array) => {
+                cursor.open()?;
+                nesting.push(container);
+                true
+            }
+            scalar => {
+                self::scalar(cursor, scalar)?;
+                false
+            }
+        };
+        while let Some(&container) = nesting.last() {
+            if next(cursor, container, &mut fresh)? {
+                break;
+            }
+            nesting.pop();
+            fresh = false;
+        }
+        if nesting.is_empty() {
+            return Ok(());
+        }
+    }
+}
+
+/// Whether the container holds another value.
+fn next(cursor: &mut Cursor<'_>, container: Shape, fresh: &mut bool) -> Outcome<bool> {
+    if container == Shape::Array {
+        return cursor.element(fresh);
+    }
+    match cursor.member(fresh)? {
+        Some(name) if name.escaped => check(cursor, name.raw).map(|()| true),
+        name => Ok(name.is_some()),
+    }
+}
+
+fn scalar(cursor: &mut Cursor<'_>, shape: Shape) -> Outcome<()> {
+    match shape {
+        Shape::String => {
+            let string = cursor.string()?;
+            if string.escaped {
+                check(cursor, string.raw)
+            } else {
+                Ok(())
+            }
+        }
+        Shape::Number => cursor.number().map(|_| ()),
+        Shape::True => cursor.word("true"),
+        Shape::False => cursor.word("false"),
+        _ => cursor.word("null"),
+    }
+}
+
+fn check(cursor: &Cursor<'_>, raw: &[u8]) -> Outcome<()> {
+    strings::check_escapes(raw).map_err(|_| cursor.bad_escape())
+}

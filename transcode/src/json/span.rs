@@ -1,0 +1,192 @@
+//! A span, with its events and links.
+
+use super::field::Field;
+use super::reader::Reader;
+use super::stop::Outcome;
+use super::strings::Text;
+use crate::identity;
+use crate::visit::{Owner, Rejection, Span, Visitor, Warning};
+
+/// The fields of a span while it is read; texts may still lie in the arena.
+struct Fields<'a> {
+    /// Everything but the texts.
+    numbers: Span<'static>,
+    trace_state: Text<'a>,
+    name: Text<'a>,
+    status_message: Text<'a>,
+}
+
+impl<'a, V: Visitor> Reader<'a, '_, V> {
+    /// One element of `spans`.
+    pub fn span(&mut self) -> Outcome<()> {
+        self.visitor.span_begin()?;
+        let mark = self.scratch.arena.len();
+        let mut fields = Fields {
+            numbers: Span::default(),
+            trace_state: Text::default(),
+            name: Text::default(),
+            status_message: Text::default(),
+        };
+        if self.cursor.peek() == Some(b'{') {
+            self.cursor.open()?;
+            let mut ordinal = 0;
+            while let Some(field) = self.span_member(ordinal)? {
+                self.span_field(field, &mut fields)?;
+                ordinal += 1;
+            }
+        } else {
+            self.skip()?;
+            fields.numbers.trace_id = Err(Rejection::SpanNotObject);
+        }
+        let arena = &self.scratch.arena;
+        self.visitor.span_end(&Span {
+            trace_state: fields.trace_state.bytes(arena),
+            name: fields.name.bytes(arena),
+            status_message: fields.status_message.bytes(arena),
+            ..fields.numbers
+        });
+        self.scratch.arena.truncate(mark);
+        Ok(())
+    }
+
+    fn span_field(&mut self, field: Field, fields: &mut Fields<'a>) -> Outcome<()> {
+        let numbers = &mut fields.numbers;
+        match field {
+            Field::TraceId => numbers.trace_id = self.trace_id()?,
+            Field::SpanId => numbers.span_id = self.span_id()?,
+            Field::ParentSpanId => numbers.parent_span_id = self.parent_span_id()?,
+            Field::TraceState => fields.trace_state = self.text_field()?,
+            Field::Name => fields.name = self.text_field()?,
+            Field::Kind => numbers.kind = self.kind()?,
+            Field::StartTimeUnixNano => numbers.start_unix_nano = self.time()?,
+            Field::EndTimeUnixNano => numbers.end_unix_nano = self.time()?,
+            Field::Flags => numbers.flags = self.count()?,
+            Field::DroppedAttributesCount => numbers.dropped_attributes_count = self.count()?,
+            Field::DroppedEventsCount => numbers.dropped_events_count = self.count()?,
+            Field::DroppedLinksCount => numbers.dropped_links_count = self.count()?,
+            Field::Attributes => self.attributes(Owner::Span)?,
+            Field::Events => self.each(Self::event)?,
+            Field::Links => self.each(Self::link)?,
+            Field::Status => self.status(fields)?,
+            _ => self.skip()?,
+        }
+        Ok(())
+    }
+
+    fn status(&mut self, fields: &mut Fields<'a>) -> Outcome<()> {
+        if self.cursor.null()? {
+            fields.numbers.status_code = 0;
+            fields.status_message = Text::default();
+            return Ok(());
+        }
+        if self.cursor.peek() != Some(b'{') {
+            self.warn(Warning::FieldType);
+            fields.numbers.status_code = self.status_code()?;
+            return Ok(());
+        }
+        self.cursor.open()?;
+        let mut fresh = true;
+        while let Some(field) = self.field(&mut fresh)? {
+            match field {
+                Field::Code => fields.numbers.status_code = self.status_code()?,
+                Field::Message => fields.status_message = self.text_field()?,
+                _ => self.skip()?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Every element of a list of objects; what else is in it is passed over with a warning.
+    fn each(&mut self, read: fn(&mut Self) -> Outcome<()>) -> Outcome<()> {
+        if !self.opens_list()? {
+            return Ok(());
+        }
+        let mut fresh = true;
+        while self.element(&mut fresh)? {
+            if self.opens_object()? {
+                let mark = self.scratch.arena.len();
+                read(self)?;
+                self.scratch.arena.truncate(mark);
+            }
+        }
+        Ok(())
+    }
+
+    fn event(&mut self) -> Outcome<()> {
+        self.visitor.event_begin();
+        let (mut time, mut name) = (0, Text::default());
+        let mut fresh = true;
+        while let Some(field) = self.field(&mut fresh)? {
+            match field {
+                Field::TimeUnixNano => time = self.time()?,
+                Field::Name => name = self.text_field()?,
+                Field::Attributes => self.attributes(Owner::Event)?,
+                _ => self.skip()?,
+            }
+        }
+        self.visitor
+            .event_end(time, name.bytes(&self.scratch.arena));
+        Ok(())
+    }
+
+    fn link(&mut self) -> Outcome<()> {
+        self.visitor.link_begin();
+        let Span {
+            mut trace_id,
+            mut span_id,
+            ..
+        } = Span::default();
+        let mut trace_state = Text::default();
+        let mut fresh = true;
+        while let Some(field) = self.field(&mut fresh)? {
+            match field {
+                Field::TraceId => trace_id = self.trace_id()?,
+                Field::SpanId => span_id = self.span_id()?,
+                Field::TraceState => trace_state = self.text_field()?,
+                Field::Attributes => self.attributes(Owner::Link)?,
+                _ => self.skip()?,
+            }
+        }
+        let ids = trace_id.ok().zip(span_id.ok());
+        self.visitor
+            .link_end(ids, trace_state.bytes(&self.scratch.arena));
+        Ok(())
+    }
+
+    fn trace_id(&mut self) -> Outcome<Result<[u8; 16], Rejection>> {
+        let text = self.id_text()?;
+        let warn = &mut |warning| self.visitor.warn(warning);
+        Ok(text.map_or(Err(Rejection::TraceIdMalformed), |text| {
+            identity::trace_id_from_text(text.bytes(&self.scratch.arena), warn)
+        }))
+    }
+
+    fn span_id(&mut self) -> Outcome<Result<[u8; 8], Rejection>> {
+        let text = self.id_text()?;
+        let warn = &mut |warning| self.visitor.warn(warning);
+        Ok(text.map_or(Err(Rejection::SpanIdMalformed), |text| {
+            identity::span_id_from_text(text.bytes(&self.scratch.arena), warn)
+        }))
+    }
+
+    fn parent_span_id(&mut self) -> Outcome<Option<[u8; 8]>> {
+        let Some(text) = self.id_text()? else {
+            self.warn(Warning::ParentDropped);
+            return Ok(None);
+        };
+        let warn = &mut |warning| self.visitor.warn(warning);
+        Ok(identity::parent_from_text(
+            text.bytes(&self.scratch.arena),
+            warn,
+        ))
+    }
+
+    /// The text of an id, empty for null; `None` for what is no text.
+    #[inline]
+    fn id_text(&mut self) -> Outcome<Option<Text<'a>>> {
+        match self.cursor.peek() {
+            Some(b'"' | b'n') => self.text_field().map(Some),
+            _ => self.skip().map(|()| None),
+        }
+    }
+}

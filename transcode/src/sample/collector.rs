@@ -1,0 +1,54 @@
+//! The Collector's `probabilistic_sampler` in `hash_seed` mode, bit for bit.
+
+use super::threshold::{NEVER, Rate};
+
+/// The hash is cut to this many buckets.
+const BUCKETS: u32 = 0x4000;
+/// What one bucket weighs in 56 bits of randomness.
+const BUCKET_BITS: u32 = 42;
+
+/// The threshold of a rate, in the Collector's own 32-bit arithmetic: a percent times buckets per
+/// percent, cut off. A rate is quantised to 1/16384, and below that nothing is kept.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the Collector computes so, and the rate lies between 0 and 1"
+)]
+pub(super) fn rate(probability: f64) -> Rate {
+    let percent = (probability * 100.0) as f32;
+    let buckets_kept = ((percent * 163.84_f32) as u32).min(BUCKETS);
+    Rate {
+        probability: f64::from(buckets_kept) / f64::from(BUCKETS),
+        threshold: u64::from(BUCKETS - buckets_kept) << BUCKET_BITS,
+    }
+}
+
+/// The bucket of a trace as randomness: reaching the threshold means lying in a bucket that is kept.
+/// The bits of the hash that choose no bucket fill the rest, so that later stages can go on.
+pub(super) fn randomness(seed: u32, trace_id: &[u8; 16]) -> u64 {
+    let hash = fnv_1a(&seed.to_le_bytes(), fnv_1a_start());
+    let hash = fnv_1a(trace_id, hash);
+    let bucket = u64::from(hash & (BUCKETS - 1));
+    let unused = u64::from(hash >> 18);
+    let filling = (unused ^ unused << 10) << 14;
+    ((u64::from(BUCKETS - 1) - bucket) << BUCKET_BITS | filling | bucket) & (NEVER - 1)
+}
+
+/// What `sampling.priority` demands: 0 drops, more keeps, less is no demand.
+pub(super) fn priority(value: f64) -> Option<bool> {
+    match value {
+        0.0 => Some(false),
+        value if value > 0.0 => Some(true),
+        _ => None,
+    }
+}
+
+fn fnv_1a_start() -> u32 {
+    0x811c_9dc5
+}
+
+fn fnv_1a(bytes: &[u8], start: u32) -> u32 {
+    bytes.iter().fold(start, |hash, &byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    })
+}

@@ -1,0 +1,66 @@
+//! A decision about one trace, for an operator who asks.
+
+use super::{Mode, Sampler, Subject, threshold};
+
+/// A decision, for whoever asks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explained {
+    /// Whether the span would be stored.
+    pub keep: bool,
+    /// How many spans it would stand for.
+    pub weight: Option<f64>,
+    /// The threshold as tracestate spells it.
+    pub threshold: Option<String>,
+    /// Short and stable.
+    pub reason: String,
+}
+
+/// What would be decided about a trace at one rate.
+///
+/// # Errors
+/// When the trace id, the mode or the rate make no sense.
+pub fn explain(
+    trace_id_hex: &str,
+    mode: &str,
+    rate: f64,
+    seed: u32,
+    trace_state: &str,
+) -> Result<Explained, String> {
+    let mode = Mode::from_name(mode).ok_or_else(|| {
+        format!("sampling mode '{mode}'; expected off, equalizing, proportional or hash_seed")
+    })?;
+    let subject = Subject {
+        trace_id: trace_id_from_hex(trace_id_hex)?,
+        trace_state: trace_state.as_bytes(),
+        project: "",
+        environment: "",
+        service: "",
+        drain: "",
+        priority: None,
+    };
+    let sampler = Sampler::new(mode, rate, seed, Vec::new())?;
+    let decision = sampler.decide(&subject, &mut Vec::new());
+    Ok(Explained {
+        keep: decision.keep,
+        weight: decision.weight,
+        threshold: decision
+            .threshold
+            .map(|threshold| threshold::hex(threshold).as_str().to_owned()),
+        reason: decision.reason.to_owned(),
+    })
+}
+
+fn trace_id_from_hex(text: &str) -> Result<[u8; 16], String> {
+    let wrong = || {
+        format!(
+            "trace id of {} characters; expected 32 hex digits",
+            text.len()
+        )
+    };
+    if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(wrong());
+    }
+    u128::from_str_radix(text, 16)
+        .map(u128::to_be_bytes)
+        .map_err(|_| wrong())
+}

@@ -1,0 +1,139 @@
+//! Thresholds and probabilities: 56 bits of randomness, and what share of them is kept.
+
+/// Randomness has 56 bits; no randomness reaches this threshold.
+pub(super) const NEVER: u64 = 1 << 56;
+/// Hex digits of a threshold.
+pub(super) const DIGITS: u32 = 14;
+/// Digits that a threshold made from a probability carries after its leading f's.
+const DIGITS_KEPT: u32 = 4;
+
+/// A probability and its threshold.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rate {
+    pub(super) probability: f64,
+    pub(super) threshold: u64,
+}
+
+impl Default for Rate {
+    fn default() -> Self {
+        Self {
+            probability: 1.0,
+            threshold: 0,
+        }
+    }
+}
+
+impl Rate {
+    pub(super) fn new(probability: f64) -> Self {
+        Self {
+            probability,
+            threshold: threshold_of(probability),
+        }
+    }
+
+    /// The threshold that keeps this share of what `arriving` keeps.
+    pub(super) fn of(&self, arriving: u64) -> u64 {
+        if self.probability >= 1.0 {
+            return arriving;
+        }
+        threshold_of(self.probability * (kept_of(arriving) / kept_of(0)))
+    }
+}
+
+/// The last seven bytes of the trace id.
+pub(super) fn randomness_of(trace_id: &[u8; 16]) -> u64 {
+    let last = u128::from_be_bytes(*trace_id) & u128::from(NEVER - 1);
+    u64::try_from(last).unwrap_or_default()
+}
+
+/// How many of the 2^56 values of randomness reach the threshold.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "what is kept is rounded as every peer rounds it"
+)]
+fn kept_of(threshold: u64) -> f64 {
+    NEVER.saturating_sub(threshold) as f64
+}
+
+/// How many spans one that passed this threshold stands for.
+pub(super) fn adjusted_count(threshold: u64) -> f64 {
+    kept_of(0) / kept_of(threshold)
+}
+
+/// As the specification makes thresholds: four digits after the leading f's, rounded, so that
+/// every component that is given the same rate writes the same threshold.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the probability lies between 0 and 1"
+)]
+fn threshold_of(probability: f64) -> u64 {
+    let kept = probability * kept_of(0);
+    if kept < 1.0 {
+        return NEVER;
+    }
+    let exact = NEVER - (kept.round() as u64).min(NEVER);
+    let leading_fs = (!exact << 8).leading_zeros() / 4;
+    let dropped_bits = 4 * DIGITS.saturating_sub(DIGITS_KEPT + leading_fs);
+    let half = (1_u64 << dropped_bits) >> 1;
+    (exact + half) >> dropped_bits << dropped_bits
+}
+
+/// A threshold as `th` spells it: no zeros at the end, but at least one digit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hex {
+    digits: [u8; DIGITS as usize],
+    length: usize,
+}
+
+impl Hex {
+    pub(super) fn as_str(&self) -> &str {
+        str::from_utf8(self.as_bytes()).unwrap_or_default()
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        self.digits.get(..self.length).unwrap_or(&self.digits)
+    }
+}
+
+/// The fourteen digits of a randomness.
+pub(super) fn hex_in_full(value: u64) -> Hex {
+    let mut digits = [0; DIGITS as usize];
+    let mut rest = value;
+    for digit in digits.iter_mut().rev() {
+        *digit = b"0123456789abcdef"
+            .get((rest & 0xf) as usize)
+            .copied()
+            .unwrap_or_default();
+        rest >>= 4;
+    }
+    Hex {
+        digits,
+        length: digits.len(),
+    }
+}
+
+/// The digits of a threshold.
+pub(super) fn hex(threshold: u64) -> Hex {
+    let zeros = (threshold.trailing_zeros() / 4).min(DIGITS - 1);
+    let mut hex = hex_in_full(threshold);
+    hex.length -= zeros as usize;
+    hex
+}
+
+/// Reads up to fourteen lower-case hex digits, as if zeros followed.
+pub(super) fn from_hex(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || text.len() > DIGITS as usize {
+        return None;
+    }
+    let mut value = 0;
+    for &byte in text {
+        let digit = match byte {
+            b'0'..=b'9' => byte - b'0',
+            b'a'..=b'f' => byte - b'a' + 10,
+            _ => return None,
+        };
+        value = value << 4 | u64::from(digit);
+    }
+    Some(value << (4 * (DIGITS as usize - text.len())))
+}

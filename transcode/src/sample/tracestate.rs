@@ -1,0 +1,112 @@
+//! The `ot` member of a W3C tracestate: what upstream says about sampling, read and written back.
+//!
+//! ```text
+//! vendor=x,ot=th:c;rv:9b8233f7e3a151;p:8
+//! ```
+//!
+//! What is malformed is absent. What is not ours is preserved, in order.
+
+use super::threshold::{DIGITS, from_hex, hex, hex_in_full};
+
+const OT_BYTES_MAX: usize = 256;
+
+/// What a span arrived with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Arrival {
+    pub(super) randomness: Option<u64>,
+    pub(super) threshold: Option<u64>,
+}
+
+impl Arrival {
+    pub(super) fn read(trace_state: &[u8]) -> Self {
+        let mut arrival = Self::default();
+        if trace_state.is_empty() {
+            return arrival;
+        }
+        for (key, value) in fields(trace_state) {
+            match key {
+                b"th" => arrival.threshold = arrival.threshold.or_else(|| from_hex(value)),
+                b"rv" => arrival.randomness = arrival.randomness.or_else(|| randomness(value)),
+                _ => {}
+            }
+        }
+        arrival
+    }
+
+    /// Upstream left no trace of sampling.
+    pub(super) fn is_unmarked(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+fn randomness(digits: &[u8]) -> Option<u64> {
+    from_hex(digits).filter(|_| digits.len() == DIGITS as usize)
+}
+
+/// Writes the tracestate with another threshold, or with none. `new_randomness` is for a span that
+/// arrived without. The member comes first, as W3C asks of a changed one.
+pub(super) fn write(
+    trace_state: &[u8],
+    threshold: Option<u64>,
+    new_randomness: Option<u64>,
+    out: &mut Vec<u8>,
+) {
+    out.clear();
+    if let Some(threshold) = threshold {
+        field(out, b"th", hex(threshold).as_bytes());
+    }
+    if let Some(randomness) = new_randomness {
+        field(out, b"rv", hex_in_full(randomness).as_bytes());
+    }
+    for (key, value) in fields(trace_state) {
+        if key != b"th" && (key != b"rv" || randomness(value).is_some()) {
+            field(out, key, value);
+        }
+    }
+    for member in members(trace_state).filter(|member| ot_value(member).is_none()) {
+        if !out.is_empty() {
+            out.push(b',');
+        }
+        out.extend_from_slice(member);
+    }
+}
+
+fn field(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
+    out.extend_from_slice(if out.is_empty() { b"ot=" } else { b";" });
+    out.extend_from_slice(key);
+    out.push(b':');
+    out.extend_from_slice(value);
+}
+
+fn members(trace_state: &[u8]) -> impl Iterator<Item = &[u8]> {
+    trace_state
+        .split(|&byte| byte == b',')
+        .map(<[u8]>::trim_ascii)
+        .filter(|it| !it.is_empty())
+}
+
+fn ot_value(member: &[u8]) -> Option<&[u8]> {
+    member.strip_prefix(b"ot=")
+}
+
+/// The well-formed fields of the first `ot` member.
+fn fields(trace_state: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let value = members(trace_state)
+        .find_map(ot_value)
+        .filter(|value| value.len() <= OT_BYTES_MAX)
+        .unwrap_or_default();
+    value.split(|&byte| byte == b';').filter_map(key_and_value)
+}
+
+fn key_and_value(field: &[u8]) -> Option<(&[u8], &[u8])> {
+    let colon = memchr::memchr(b':', field)?;
+    let (key, value) = (field.get(..colon)?, field.get(colon + 1..)?);
+    let key_is_sound = key.first()?.is_ascii_lowercase()
+        && key
+            .iter()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    let value_is_sound = value
+        .iter()
+        .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'));
+    (key_is_sound && value_is_sound).then_some((key, value))
+}

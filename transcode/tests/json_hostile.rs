@@ -1,0 +1,326 @@
+//! Bodies that are not JSON, not a trace request, or built to hurt.
+
+mod story;
+
+use _transcode::limits::Limits;
+use _transcode::refusal::Verdict;
+use _transcode::visit::Warning::NullElement;
+use proptest::prelude::*;
+use story::{IDS, attribute_with, refused, request, span_with, told, told_within};
+
+fn sound() -> String {
+    span_with(
+        r#""attributes":[{"key":"k","value":{"arrayValue":{"values":[{"intValue":"1"},{"doubleValue":-1.5e3}]}}}],"events":[{"name":"\u00e9","timeUnixNano":5}],"status":{"code":"STATUS_CODE_OK"},"zzz":[true,false,null,{}]"#,
+    )
+}
+
+#[test]
+fn what_is_not_one_json_object_is_malformed_with_a_hint() {
+    let utf_16: Vec<u8> = sound().encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let utf_16_be: Vec<u8> = [0xfeff]
+        .into_iter()
+        .chain(sound().encode_utf16())
+        .flat_map(u16::to_be_bytes)
+        .collect();
+    let utf_32: Vec<u8> = sound()
+        .chars()
+        .flat_map(|letter| u32::from(letter).to_be_bytes())
+        .collect();
+    let cases: [(&str, &[u8], &str); 17] = [
+        ("J01", b"", "empty body"),
+        ("J01", b" \r\n\t", "empty body"),
+        ("J04a", b"null", "bare value"),
+        ("J04b", b"[]", "a list"),
+        ("J04d", b"-1.5", "bare value"),
+        ("J09", &utf_16, "UTF-16"),
+        ("J09", &utf_16_be, "UTF-16"),
+        ("J09", &utf_32, "UTF-16 or UTF-32"),
+        (
+            "J37",
+            &[sound(), sound()].join("\n").into_bytes(),
+            "application/x-ndjson",
+        ),
+        ("J37", b"{}{}", "application/x-ndjson"),
+        ("J07", b"{} x", "application/x-ndjson"),
+        ("J38", b"[{}]", "send each request by itself"),
+        ("", b"\x1f\x8b\x08\x00\x00\x00", "Content-Encoding: gzip"),
+        ("", b"\x28\xb5\x2f\xfd\x04\x00", "Content-Encoding: zstd"),
+        ("", b"\x0a\x02\x12\x00", "application/x-protobuf"),
+        (
+            "",
+            &[b"\x0a\x7b\x12\x00".as_slice(), &[0x20; 121]].concat(),
+            "application/x-protobuf",
+        ),
+        ("", b"resourceSpans=1", "something else than JSON"),
+    ];
+    for (id, body, hint) in cases {
+        let refusal = refused(body);
+
+        assert_eq!(
+            (refusal.verdict, refusal.field),
+            (Verdict::Malformed, "body"),
+            "{id}"
+        );
+        assert!(refusal.reason.contains(hint), "{id} {hint}: {refusal}");
+    }
+}
+
+#[test]
+fn other_signals_and_broken_envelopes_are_malformed_and_named() {
+    for (body, field, hint) in [
+        (r#"{"resourceLogs":[]}"#, "resource_logs", "traces only"),
+        (
+            r#"{"resource_metrics":[]}"#,
+            "resource_metrics",
+            "traces only",
+        ),
+        (
+            r#"{"resourceProfiles":[]}"#,
+            "resource_profiles",
+            "traces only",
+        ),
+        (
+            r#"{"resourceSpans":5}"#,
+            "resource_spans",
+            "a number; expected a list",
+        ),
+        (
+            r#"{"resourceSpans":{}}"#,
+            "resource_spans",
+            "an object; expected a list",
+        ),
+        (
+            r#"{"resourceSpans":["x"]}"#,
+            "resource_spans",
+            "a string; expected an object",
+        ),
+        (
+            r#"{"resourceSpans":[{"resource":[]}]}"#,
+            "resource_spans.resource",
+            "a list; expected an object",
+        ),
+        (
+            r#"{"resourceSpans":[{"scopeSpans":"x"}]}"#,
+            "resource_spans.scope_spans",
+            "a string",
+        ),
+        (
+            r#"{"resourceSpans":[{"scopeSpans":[true]}]}"#,
+            "resource_spans.scope_spans",
+            "a boolean",
+        ),
+        (
+            r#"{"resourceSpans":[{"scopeSpans":[{"scope":5}]}]}"#,
+            "resource_spans.scope_spans.scope",
+            "a number",
+        ),
+        (
+            r#"{"resourceSpans":[{"scopeSpans":[{"spans":{}}]}]}"#,
+            "resource_spans.scope_spans.spans",
+            "an object",
+        ),
+    ] {
+        let refusal = refused(body);
+
+        assert_eq!(
+            (refusal.verdict, refusal.field),
+            (Verdict::Malformed, field),
+            "{body}"
+        );
+        assert!(refusal.reason.contains(hint), "{body}: {refusal}");
+    }
+}
+
+#[test]
+fn what_json_does_not_know_is_malformed_wherever_it_stands() {
+    for value in [
+        "NaN",
+        "Infinity",
+        "-Infinity",
+        "-",
+        "+1",
+        "01",
+        "1.",
+        ".5",
+        "1e",
+        "0x10",
+        "tru",
+        "nul",
+        "True",
+        "undefined",
+        "'x'",
+        "[1,]",
+        "[,1]",
+        "[1 2]",
+        "{,}",
+        r#"{"a":1,}"#,
+        r#"{"a" 1}"#,
+        "{a:1}",
+        r#"{"a"}"#,
+        "{1:2}",
+        "[}",
+        "{]",
+        r#""\x41""#,
+        r#""\u12""#,
+        "\"\x01\"",
+        "\"a\tb\"",
+        "\"a\nb\"",
+        r#"{"\x":1}"#,
+        "/* c */ 1",
+        "1 // c",
+        "\u{a0}1",
+        "é",
+        "",
+        r#""abc"#,
+        r#""abc\"#,
+    ] {
+        for body in [
+            attribute_with(&format!(r#"{{"stringValue":{value}}}"#)),
+            attribute_with(value),
+            span_with(&format!(r#""zzz":{value}"#)),
+            span_with(&format!(r#""name":{value}"#)),
+            span_with(&format!(r#""flags":{value}"#)),
+            format!(r#"{{"zzz":{value}}}"#),
+        ] {
+            let refusal = refused(&body);
+
+            assert_eq!(
+                (refusal.verdict, refusal.field),
+                (Verdict::Malformed, "body"),
+                "{body}"
+            );
+            assert!(!refusal.reason.contains("zzz"), "{refusal}");
+        }
+    }
+}
+
+#[test]
+fn bytes_that_are_no_utf_8_pass_inside_strings_and_nowhere_else() {
+    let mut body = attribute_with(r#"{"stringValue":"x?y"}"#).into_bytes();
+    let place = body.iter().position(|&byte| byte == b'?').unwrap();
+    body[place] = 0xff;
+
+    assert!(told(&body).unwrap().text().contains("Span.k=x\u{fffd}y"));
+    assert_eq!(
+        refused([sound().as_bytes(), b"\xff"].concat()).verdict,
+        Verdict::Malformed
+    );
+    assert_eq!(refused(b"{\xff}").verdict, Verdict::Malformed);
+}
+
+#[test]
+fn a_byte_order_mark_and_white_space_are_passed_over() {
+    let plain = told(sound()).unwrap();
+
+    assert_eq!(told(format!("\u{feff}{}", sound())).unwrap(), plain);
+    assert_eq!(told(format!(" \r\n\t{}\r\n ", sound())).unwrap(), plain);
+}
+
+#[test]
+fn a_body_cut_anywhere_is_malformed() {
+    let body = sound();
+    for end in 0..body.len() {
+        assert_eq!(
+            refused(&body[..end]).verdict,
+            Verdict::Malformed,
+            "cut at {end}"
+        );
+    }
+}
+
+#[test]
+fn a_span_that_is_no_object_is_rejected_and_null_passed_over() {
+    let story = told(request(&format!(r#"5,"x",[{{}}],true,null,{{{IDS}}}"#))).unwrap();
+
+    assert_eq!((story.stored, story.rejected), (1, 4));
+    assert_eq!(story.text().matches("!span_not_object").count(), 4);
+    assert_eq!(story.warnings, [NullElement]);
+}
+
+#[test]
+fn empty_requests_are_told_as_nothing_and_unknown_content_is_noted() {
+    for (body, unknown) in [
+        ("{}", 0),
+        (r#"{"resourceSpans":null}"#, 0),
+        (
+            r#"{"resourceSpans":[{"resource":null,"scopeSpans":null,"schemaUrl":null}]}"#,
+            0,
+        ),
+        (
+            r#"{"resourceSpans":[{"resource":{"schemaUrl":"x","entityRefs":[{}],"droppedAttributesCount":1}}]}"#,
+            0,
+        ),
+        (r#"{"spans":[{}]}"#, 1),
+        (
+            r#"{"foo":{},"resourceSpans":[{"x":1,"resource":{"y":2},"scopeSpans":[{"z":3,"scope":{"w":4}}]}]}"#,
+            5,
+        ),
+    ] {
+        let story = told(body).unwrap();
+
+        assert_eq!((story.stored, story.unknown), (0, unknown), "{body}");
+        assert_eq!(story.warnings, [], "{body}");
+    }
+}
+
+#[test]
+fn ndjson_is_one_request_a_line_and_all_or_nothing() {
+    let ndjson = |body: &str| told_within(body, &Limits::default(), true);
+    let line = sound();
+
+    assert_eq!(
+        ndjson(&format!("{line}\n{line}\r\n\n \r\n{line}"))
+            .unwrap()
+            .stored,
+        3
+    );
+    assert_eq!(ndjson(&format!("\u{feff}{line}\n")).unwrap().stored, 1);
+    assert_eq!(ndjson("").unwrap().stored, 0);
+    for broken in [
+        format!("{line}\n{}", &line[..line.len() - 1]),
+        format!("{line} {line}\n"),
+        line.replacen(',', ",\n", 1),
+        format!("{line}\nnull"),
+        format!("{line}\n[{line}]"),
+    ] {
+        assert_eq!(ndjson(&broken).unwrap_err().verdict, Verdict::Malformed);
+    }
+}
+
+proptest! {
+    #[test]
+    fn random_bytes_never_panic(body: Vec<u8>, ndjson: bool) {
+        let _ = told_within(&body, &Limits::default(), ndjson);
+    }
+
+    #[test]
+    fn random_json_like_text_never_panics(body in "[\\[\\]{}:,\"\\\\ntf0-9eE.+a-]{0,200}") {
+        let _ = told(format!(r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{{"attributes":[{body}"#));
+    }
+
+    #[test]
+    fn a_sound_body_with_some_bytes_changed_never_panics(
+        changes in prop::collection::vec((0usize..1000, any::<u8>()), 1..8),
+    ) {
+        let mut body = sound().into_bytes();
+        let body_bytes = body.len();
+        for (place, byte) in changes {
+            body[place % body_bytes] = byte;
+        }
+
+        let _ = told(&body);
+    }
+
+    #[test]
+    fn a_sound_body_with_a_part_repeated_or_left_out_never_panics(
+        from in 0usize..1000, bytes in 0usize..200, to in 0usize..1000,
+    ) {
+        let body = sound().into_bytes();
+        let from = from % body.len();
+        let part = &body[from..(from + bytes).min(body.len())];
+        let to = to % body.len();
+
+        let _ = told([&body[..to], part, &body[to..]].concat());
+        let _ = told([&body[..from], &body[from + part.len()..]].concat());
+    }
+}

@@ -1,0 +1,151 @@
+//! Bodies built to hurt: nested, long, or many; and what each limit does about them.
+
+mod story;
+
+use _transcode::limits::Limits;
+use _transcode::refusal::Verdict;
+use _transcode::visit::Warning::{self, DoubleRange, IntAsDouble, ValueBare, ValueTooDeep};
+use story::{attribute_with, refused, span_with, told};
+
+fn nested_arrays(levels: usize) -> String {
+    attribute_with(&format!(
+        "{}{}",
+        r#"{"arrayValue":{"values":["#.repeat(levels),
+        "]}}".repeat(levels)
+    ))
+}
+
+#[test]
+fn a_value_nested_too_deep_is_cut_by_a_marker_and_costs_nothing_else() {
+    let brackets =
+        |open: usize, inner: &str| format!("{}{inner}{}", "[".repeat(open), "]".repeat(open));
+    let bare_maps = |levels: usize| format!("{}1{}", r#"{"a":"#.repeat(levels), "}".repeat(levels));
+    let cases: [(&str, String, String, &[Warning]); 6] = [
+        ("J35a", nested_arrays(64), brackets(64, ""), &[]),
+        ("J35b", nested_arrays(60), brackets(60, ""), &[]),
+        (
+            "J35c",
+            nested_arrays(65),
+            brackets(64, "\"…\""),
+            &[ValueTooDeep],
+        ),
+        (
+            "J35c",
+            nested_arrays(130),
+            brackets(64, "\"…\""),
+            &[ValueTooDeep],
+        ),
+        (
+            "J35d",
+            attribute_with(&brackets(70, "1")),
+            brackets(64, "\"…\""),
+            &[ValueBare, ValueTooDeep],
+        ),
+        (
+            "J35d",
+            attribute_with(&bare_maps(65)),
+            bare_maps(64).replace('1', "\"…\""),
+            &[ValueTooDeep, ValueBare],
+        ),
+    ];
+    for (id, body, stored, warnings) in cases {
+        let story = told(&body).unwrap();
+
+        assert!(
+            story.text().contains(&format!("Span.k={stored}⏎}}span")),
+            "{id}"
+        );
+        assert_eq!(story.warnings, *warnings, "{id}");
+    }
+}
+
+#[test]
+fn a_document_nested_too_deep_is_malformed_whatever_it_nests() {
+    let levels = Limits::default().json_depth_max as usize;
+    let inside = |nested: String| format!(r#"{{"zzz":{nested}}}"#);
+
+    assert_eq!(
+        told(inside(format!(
+            "{}{}",
+            "[".repeat(levels - 1),
+            "]".repeat(levels - 1)
+        )))
+        .unwrap()
+        .unknown,
+        1
+    );
+    for body in [
+        inside(format!("{}{}", "[".repeat(levels), "]".repeat(levels))),
+        inside("[".repeat(1_000_000)),
+        inside(r#"{"a":"#.repeat(1_000_000)),
+        attribute_with(&"[".repeat(1_000_000)),
+        attribute_with(&r#"{"a":"#.repeat(1_000_000)),
+        attribute_with(&r#"{"kvlistValue":{"values":[{"value":"#.repeat(1_000_000)),
+        nested_arrays(100_000),
+    ] {
+        let refusal = refused(&body);
+
+        assert!(refusal.reason.contains("nests deeper"), "{refusal}");
+    }
+    assert_eq!(refused("[".repeat(1_000_000)).verdict, Verdict::Malformed);
+}
+
+#[test]
+fn long_numbers_and_names_are_malformed_at_their_limits() {
+    let nines = |count: usize| attribute_with(&format!(r#"{{"intValue":{}}}"#, "9".repeat(count)));
+    let name = |count: usize| span_with(&format!(r#""{}":1"#, "x".repeat(count)));
+
+    assert_eq!(
+        told(nines(400)).unwrap().warnings,
+        [IntAsDouble, DoubleRange]
+    );
+    assert!(
+        refused(nines(401))
+            .reason
+            .contains("number literal is longer")
+    );
+    assert_eq!(told(name(64 << 10)).unwrap().stored, 1);
+    assert!(refused(name((64 << 10) + 1)).reason.contains("longer name"));
+}
+
+#[test]
+fn sixty_four_mebibytes_of_one_thing_are_read_once_and_refused() {
+    let much = 64 << 20;
+    for body in [
+        [b"{\"a\":".as_slice(), &vec![b'9'; much]].concat(),
+        [b"{\"a\":\"".as_slice(), &vec![b'x'; much]].concat(),
+        [b"{\"a\":\"".as_slice(), &vec![b'\\'; much]].concat(),
+    ] {
+        assert_eq!(refused(&body).verdict, Verdict::Malformed);
+    }
+}
+
+#[test]
+fn nested_elements_are_paid_for_one_by_one() {
+    let body = attribute_with(
+        r#"{"arrayValue":{"values":[{"intValue":1},{"kvlistValue":{"values":[{"key":"a"}]}}]}}"#,
+    );
+
+    // Two attributes, two elements, one pair.
+    assert_eq!(told(&body).unwrap().nodes, 5);
+}
+
+#[test]
+fn a_listener_that_has_had_enough_ends_the_reading() {
+    let mut story = story::Story {
+        nodes_max: Some(3),
+        ..Default::default()
+    };
+    let body = attribute_with(&format!("[{}1]", "1,".repeat(1000)));
+
+    let told = _transcode::json::decode(
+        body.as_bytes(),
+        &Limits::default(),
+        false,
+        &mut _transcode::json::Scratch::default(),
+        &mut story,
+    );
+
+    assert_eq!(told.unwrap_err().verdict, Verdict::TooLarge);
+    assert_eq!(story.nodes, 4);
+}

@@ -1,0 +1,281 @@
+//! Spelling means nothing: random requests tell the same story with their names in any order, and blanks
+//! and escapes wherever JSON allows them.
+
+mod story;
+
+use std::fmt::Write as _;
+
+use proptest::prelude::*;
+use story::{Story, request, story_of};
+
+#[test]
+fn a_span_is_read_by_its_own_names_whatever_those_before_it_had() {
+    let story = story_of(&request(
+        r#"{"name":"a","kind":1},{"name":"b","kind":2},{"kind":3,"name":"c"},{ "name":"d"},{},{"n\u0061me":"e","trace_state":"x"},{"name":"f","trace_state":"y"}"#,
+    ));
+
+    let spans: Vec<_> = story
+        .lines
+        .iter()
+        .filter(|line| line.starts_with("}span"))
+        .collect();
+    for (span, part) in spans.iter().zip([
+        "name=a kind=1",
+        "name=b kind=2",
+        "name=c kind=3",
+        "name=d kind=0",
+        "name= kind=0",
+        "state=x name=e kind=0",
+        "state=y name=f kind=0",
+    ]) {
+        assert!(span.contains(part), "{part}: {span}");
+    }
+    assert_eq!(story.warning_keys(), "snake_case_keys snake_case_keys");
+}
+
+/// A document, to be spelled in more than one way.
+#[derive(Clone, Debug)]
+enum Json {
+    Literal(String),
+    Text(String),
+    List(Vec<Json>),
+    Object(Vec<(String, Json)>),
+}
+
+use Json::{List, Literal, Object, Text};
+
+fn object(members: Vec<(&str, Json)>) -> Json {
+    Object(
+        members
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect(),
+    )
+}
+
+/// Chooses, from random bytes, how a document is spelled. Out of bytes it spells it the usual way.
+struct Spelling<'c> {
+    choices: std::slice::Iter<'c, u8>,
+}
+
+impl Spelling<'_> {
+    fn choice(&mut self) -> u8 {
+        self.choices.next().copied().unwrap_or(0)
+    }
+
+    fn blank(&mut self, out: &mut String) {
+        out.push_str(match self.choice() % 8 {
+            7 => "\r\n",
+            6 => "\t ",
+            5 => "\n",
+            4 => " ",
+            _ => "",
+        });
+    }
+
+    fn text(&mut self, text: &str, out: &mut String) {
+        out.push('"');
+        for letter in text.chars() {
+            if letter < ' ' || matches!(letter, '"' | '\\') || self.choice() % 16 == 15 {
+                for unit in letter.encode_utf16(&mut [0; 2]) {
+                    let _ = write!(out, "\\u{unit:04x}");
+                }
+            } else {
+                out.push(letter);
+            }
+        }
+        out.push('"');
+    }
+
+    fn spell(&mut self, json: &Json, out: &mut String) {
+        self.blank(out);
+        match json {
+            Literal(literal) => out.push_str(literal),
+            Text(text) => self.text(text, out),
+            List(elements) => {
+                out.push('[');
+                for (place, element) in elements.iter().enumerate() {
+                    out.push_str(if place == 0 { "" } else { "," });
+                    self.spell(element, out);
+                }
+                out.push(']');
+            }
+            Object(members) => self.object(members, out),
+        }
+        self.blank(out);
+    }
+
+    fn object(&mut self, members: &[(String, Json)], out: &mut String) {
+        let mut shuffled: Vec<&(String, Json)> = members.iter().collect();
+        for place in (1..shuffled.len()).rev() {
+            shuffled.swap(place, place - usize::from(self.choice()) % (place + 1));
+        }
+        out.push('{');
+        for (place, (name, value)) in shuffled.into_iter().enumerate() {
+            out.push_str(if place == 0 { "" } else { "," });
+            self.blank(out);
+            self.text(name, out);
+            self.blank(out);
+            out.push(':');
+            self.spell(value, out);
+        }
+        out.push('}');
+    }
+}
+
+fn spelled(json: &Json, choices: &[u8]) -> String {
+    let mut out = String::new();
+    Spelling {
+        choices: choices.iter(),
+    }
+    .spell(json, &mut out);
+    out
+}
+
+fn texts() -> impl Strategy<Value = Json> {
+    "[a-z\"\\\\\n\u{0}é😀]{0,12}".prop_map(Text)
+}
+
+fn values() -> impl Strategy<Value = Json> {
+    let scalars = prop_oneof![
+        texts().prop_map(|text| object(vec![("stringValue", text)])),
+        any::<i64>().prop_map(|int| object(vec![("intValue", Text(int.to_string()))])),
+        any::<i64>().prop_map(|int| object(vec![("intValue", Literal(int.to_string()))])),
+        any::<bool>().prop_map(|flag| object(vec![("boolValue", Literal(flag.to_string()))])),
+        (-1e9..1e9f64)
+            .prop_map(|double| object(vec![("doubleValue", Literal(double.to_string()))])),
+        Just(Object(vec![])),
+        Just(Literal("null".into())),
+    ];
+    scalars.prop_recursive(3, 12, 4, |inner| {
+        let lists = prop::collection::vec(inner.clone(), 0..4);
+        prop_oneof![
+            lists.prop_map(|values| object(vec![(
+                "arrayValue",
+                object(vec![("values", List(values))])
+            )])),
+            pairs(inner)
+                .prop_map(|pairs| object(vec![("kvlistValue", object(vec![("values", pairs)]))])),
+        ]
+    })
+}
+
+fn pairs(values: impl Strategy<Value = Json>) -> impl Strategy<Value = Json> {
+    let pair =
+        (texts(), values).prop_map(|(key, value)| object(vec![("key", key), ("value", value)]));
+    prop::collection::vec(pair, 0..4).prop_map(List)
+}
+
+fn spans_strategy() -> impl Strategy<Value = Json> {
+    let events = (texts(), any::<u64>(), pairs(values())).prop_map(|(name, time, attributes)| {
+        object(vec![
+            ("timeUnixNano", Text(time.to_string())),
+            ("name", name),
+            ("attributes", attributes),
+        ])
+    });
+    let links = pairs(values()).prop_map(|attributes| {
+        object(vec![
+            ("traceId", Text("ab".repeat(16))),
+            ("spanId", Text("cd".repeat(8))),
+            ("attributes", attributes),
+        ])
+    });
+    let fields = (texts(), 0..9i32, any::<u64>(), any::<u32>(), texts());
+    let lists = (
+        pairs(values()),
+        prop::collection::vec(events, 0..3),
+        prop::collection::vec(links, 0..3),
+    );
+    (fields, lists).prop_map(
+        |((name, kind, time, flags, message), (attributes, events, links))| {
+            object(vec![
+                ("traceId", Text("0123456789abcdef".repeat(2))),
+                ("spanId", Text("0123456789abcdef".into())),
+                ("name", name),
+                ("kind", Literal(kind.to_string())),
+                ("startTimeUnixNano", Text(time.to_string())),
+                ("endTimeUnixNano", Literal(time.to_string())),
+                ("flags", Literal(flags.to_string())),
+                (
+                    "status",
+                    object(vec![("code", Literal("2".into())), ("message", message)]),
+                ),
+                ("attributes", attributes),
+                ("events", List(events)),
+                ("links", List(links)),
+                (
+                    "zzz",
+                    object(vec![("traceId", List(vec![Literal("-1.5e3".into())]))]),
+                ),
+            ])
+        },
+    )
+}
+
+fn requests() -> impl Strategy<Value = Json> {
+    let scope = (
+        texts(),
+        pairs(values()),
+        prop::collection::vec(spans_strategy(), 0..3),
+        texts(),
+    )
+        .prop_map(|(name, attributes, spans, schema_url)| {
+            let scope = object(vec![("name", name), ("attributes", attributes)]);
+            object(vec![
+                ("scope", scope),
+                ("spans", List(spans)),
+                ("schemaUrl", schema_url),
+            ])
+        });
+    let resource = (pairs(values()), prop::collection::vec(scope, 0..3), texts()).prop_map(
+        |(attributes, scopes, schema_url)| {
+            let resource = object(vec![("attributes", attributes)]);
+            object(vec![
+                ("resource", resource),
+                ("scopeSpans", List(scopes)),
+                ("schemaUrl", schema_url),
+            ])
+        },
+    );
+    prop::collection::vec(resource, 0..3)
+        .prop_map(|resources| object(vec![("resourceSpans", List(resources))]))
+}
+
+/// The story with each span's attributes before its events before its links.
+fn settled(mut story: Story) -> Story {
+    let mut parts = Vec::new();
+    let (mut span, mut part) = (0, 0);
+    for line in &story.lines {
+        match line.split(['{', '.', ' ']).next() {
+            Some("span") => span += 1,
+            Some("event") => part = 1,
+            Some("link") => part = 2,
+            Some("}span") => part = 3,
+            _ => {}
+        }
+        parts.push((span, part));
+        if line.starts_with("}event") || line.starts_with("}link") || line.starts_with("}span") {
+            part = if line.starts_with("}span") { 4 } else { 0 };
+        }
+        if line.starts_with("span{") {
+            part = 0;
+        }
+    }
+    let mut lines: Vec<_> = parts.into_iter().zip(story.lines).collect();
+    lines.sort_by_key(|(part, _)| *part);
+    story.lines = lines.into_iter().map(|(_, line)| line).collect();
+    story
+}
+
+proptest! {
+    #[test]
+    fn a_request_tells_the_same_story_however_it_is_spelled(
+        request in requests(), choices in prop::collection::vec(any::<u8>(), 0..4000),
+    ) {
+        let usual = settled(story_of(&spelled(&request, &[])));
+        let unusual = settled(story_of(&spelled(&request, &choices)));
+
+        prop_assert_eq!(usual, unusual);
+    }
+}
