@@ -14,6 +14,8 @@
     reason = "reads only what it wrote itself"
 )]
 
+#[path = "../../tests/support/encode.rs"]
+mod encode;
 mod json;
 mod payload;
 mod protobuf;
@@ -100,6 +102,7 @@ fn kinds() -> Vec<Kind> {
             8,
             work::commit(group::Kind::Protobuf),
         ),
+        kind("json-decode", &json, 1, work::decode_json()),
         kind("json-commit", &json, 1, work::commit(group::Kind::Json)),
         kind("json-commit-8", &json, 8, work::commit(group::Kind::Json)),
     ]

@@ -13,6 +13,9 @@ pub struct Silence {
 impl Visitor for Silence {
     fn warn(&mut self, _: Warning) {}
     fn unknown_content(&mut self) {}
+    fn restart(&mut self) {
+        *self = Self::default();
+    }
     fn spend_nodes(&mut self, _: u32) -> Result<(), Refusal> {
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use _transcode::block::Segment;
 use _transcode::group::{self, Delivery, Kind, Workspace};
+use _transcode::json::{self, Scratch};
 use _transcode::limits::Limits;
 use _transcode::otlp;
 use _transcode::outcome::Verdict;
@@ -18,7 +19,7 @@ const RECEIVED_AT_NS: i64 = 1_780_000_100_000_000_000;
 /// Does its work on these bodies; the bytes it makes of them.
 pub type Work = Box<dyn FnMut(&[Vec<u8>]) -> usize>;
 
-/// The decoder alone: nobody keeps what it tells.
+/// The protobuf decoder alone: nobody keeps what it tells.
 pub fn decode_protobuf(bodies: &[Vec<u8>]) -> usize {
     let mut silence = Silence::default();
     for body in bodies {
@@ -26,6 +27,20 @@ pub fn decode_protobuf(bodies: &[Vec<u8>]) -> usize {
     }
     assert_eq!(silence.span_count, bodies.len() * SPANS);
     silence.heard_bytes
+}
+
+/// The JSON decoder alone.
+pub fn decode_json() -> Work {
+    let mut scratch = Scratch::default();
+    Box::new(move |bodies| {
+        let mut silence = Silence::default();
+        for body in bodies {
+            json::decode(body, &Limits::default(), false, &mut scratch, &mut silence)
+                .expect("a valid body");
+        }
+        assert_eq!(silence.span_count, bodies.len() * SPANS);
+        silence.heard_bytes
+    })
 }
 
 /// Commits of several deliveries; the bytes of their records.
