@@ -128,6 +128,9 @@ def scan(segment: bytes) -> Scan:
 def rewrite(segment: bytes, keep: Sequence[tuple[int, int]], codec: str, block_rows_max: int) -> bytes:
     """Merge the blocks of a segment, keeping only these row ranges, into a new sealed segment."""
 
+def day_runs(segment: bytes) -> list[tuple[int, int, int]]:
+    """First row, row after the last, day since 1970 (UTC): rows that follow each other and share a day."""
+
 def explain_sampling(
     trace_id: str, *, mode: str, rate: float, seed: int, trace_state: str
 ) -> tuple[bool, float | None, str | None, str]:

@@ -1,22 +1,22 @@
 """Everything that can go wrong, as one tree with two verdicts, and the one table of answers.
 
-    ReceiverError
-    ├── Refused                the sender must change the request before trying again
-    │   ├── MalformedBody          ├── NoSuchPath
-    │   ├── Unauthenticated        ├── MethodNotAllowed
-    │   ├── NotAllowed             ├── BodyTooLarge
-    │   └── UnsupportedMedia
-    ├── Unavailable            the sender should send the same bytes again, later
-    │   ├── QuotaSpent             ├── DiskTrouble
-    │   ├── JournalFull            ├── ShuttingDown
-    │   ├── MemoryBudgetSpent      ├── DeadlinePassed
-    │   └── CoreCrashed
-    └── OperatorError          a setting, a file or a command is wrong; never seen by a sender
+ReceiverError
+├── Refused                the sender must change the request before trying again
+│   ├── MalformedBody          ├── NoSuchPath
+│   ├── Unauthenticated        ├── MethodNotAllowed
+│   ├── NotAllowed             ├── BodyTooLarge
+│   └── UnsupportedMedia
+├── Unavailable            the sender should send the same bytes again, later
+│   ├── QuotaSpent             ├── DiskTrouble
+│   ├── JournalFull            ├── ShuttingDown
+│   ├── MemoryBudgetSpent      ├── DeadlinePassed
+│   ├── CoreCrashed            └── StoreTrouble (never seen by a sender)
+└── OperatorError          a setting, a file or a command is wrong; never seen by a sender
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 
 class ReceiverError(Exception):
@@ -64,7 +64,7 @@ class Unavailable(ReceiverError):  # noqa: N818 - a verdict, not an accident
 
 
 class QuotaSpent(Unavailable):
-    """This drain's quota is spent for now."""
+    """The drain's quota is spent for now."""
 
 
 class JournalFull(Unavailable):
@@ -91,8 +91,25 @@ class CoreCrashed(Unavailable):
     """The core panicked on this body. It is kept aside for a human."""
 
 
+class StoreTrouble(Unavailable):
+    """The store refused, failed or did not answer. `code` is ClickHouse's; `None`: no answer came."""
+
+    def __init__(self, reason: str, *, code: int | None = None, name: str = "") -> None:
+        super().__init__(reason)
+        self.code = code
+        self.name = name
+
+    @property
+    def label(self) -> str:
+        """What may be logged and told: ClickHouse's texts can hold values of rows, this cannot."""
+        return f"{self.name or 'ERROR'} ({self.code})" if self.code is not None else "no answer"
+
+
 class OperatorError(ReceiverError):
     """A setting, a file or a command is wrong. Never seen by a sender."""
+
+    exit_code: ClassVar[int] = 2
+    """Of the command that ends with it."""
 
 
 class Answer(NamedTuple):
@@ -117,6 +134,7 @@ ANSWER_OF: dict[type[ReceiverError], Answer] = {
     ShuttingDown: Answer(503, 14),
     DeadlinePassed: Answer(503, 14),
     CoreCrashed: Answer(503, 14),
+    StoreTrouble: Answer(503, 14),
 }
 """One enum, one table, one place. `OperatorError` is never answered to a sender."""
 

@@ -6,69 +6,82 @@ Never: an environment read, a file read or a default outside this room and its l
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 KIB = 1 << 10
 MIB = 1 << 20
 GIB = 1 << 30
+
+Bytes = Annotated[int, Meta(ge=0, extra={"form": "bytes"})]
+"""A size: a whole number, or as `8GiB` or `512 MB`."""
+Secret = Annotated[str, Meta(extra={"form": "secret"})]
+"""Never printed; `…_file` names a file that holds it."""
+FilePath = Annotated[str, Meta(extra={"form": "path"})]
+"""Relative to the configuration file that names it, else to the working directory."""
+Count = Annotated[int, Meta(ge=1)]
+NotNegative = Annotated[int, Meta(ge=0)]
+Seed = Annotated[int, Meta(ge=0, le=0xFFFF_FFFF)]
+Seconds = Annotated[float, Meta(gt=0)]
+Rate = Annotated[float, Meta(ge=0, le=1)]
 
 
 class Frozen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A table of settings: immutable, and an unknown key is an error."""
 
 
-class Tls(Frozen):
+class Tls(Frozen, frozen=True):
     """Certificates of the drain endpoint. Reloaded when the files change or on SIGHUP."""
 
-    cert_file: str = ""
+    cert_file: FilePath = ""
     """PEM chain; empty: plain HTTP."""
-    key_file: str = ""
+    key_file: FilePath = ""
     """PEM key."""
-    client_ca_file: str = ""
+    client_ca_file: FilePath = ""
     """PEM of the authorities whose client certificates are required; empty: none is asked for."""
     self_signed: bool = False
     """Make a certificate for localhost at start, to try TLS out."""
 
 
-class Store(Frozen):
+class Store(Frozen, frozen=True):
     """Where spans rest."""
 
     url: str = "embedded"
     """`embedded`, or `http(s)://user@host:port/database`."""
-    password: str = ""
+    password: Secret = ""
     """Secret (`password_file` in the file). Never printed."""
     database: str = "otel"
     """Database that holds `otel_traces`; a path in the URL wins."""
-    retention_days: int = 30
+    retention_days: NotNegative = 30
     """Days until spans are deleted; 0: for ever."""
-    late_margin_days: int = 3
+    late_margin_days: NotNegative = 3
     """Spans that would be deleted within so many days are stored under their receive time."""
-    memory_bytes_max: int = 4 * GIB
+    memory_bytes_max: Bytes = 4 * GIB
     """What the embedded engine may take."""
-    insert_timeout_s: int = 120
+    insert_timeout_s: Count = 120
     """After this an INSERT's outcome is unknown and is counted."""
 
 
-class Journal(Frozen):
+class Journal(Frozen, frozen=True):
     """What is promised and not yet stored."""
 
-    bytes_max: int = 8 * GIB
+    bytes_max: Bytes = 8 * GIB
     """Disk the journal may hold before senders are told to wait (503)."""
-    disk_free_min: int = 2 * GIB
+    disk_free_min: Bytes = 2 * GIB
     """Free disk below which senders are told to wait; the embedded engine stops before that."""
-    segment_rows_max: int = 200_000
+    segment_rows_max: Count = 200_000
     """Rows that seal a segment."""
-    segment_bytes_max: int = 32 * MIB
+    segment_bytes_max: Bytes = 32 * MIB
     """Bytes that seal a segment."""
-    segment_age_ms_max: int = 1_000
+    segment_age_ms_max: NotNegative = 1_000
     """Age that seals a segment once its predecessor is stored. Freshness costs INSERTs."""
     codec: Literal["lz4", "zstd"] = "lz4"
     """Compression of blocks: lz4 is cheaper here, zstd on the wire to the server."""
 
 
-class Resolve(Frozen):
+class Resolve(Frozen, frozen=True):
     """How the project and deployment of a span are found: the first attribute that is there wins."""
 
     preset: Literal["platform", "vercel"] = "platform"
@@ -79,74 +92,74 @@ class Resolve(Frozen):
     """As `project`."""
 
 
-class SamplingRule(Frozen):
+class SamplingRule(Frozen, frozen=True):
     """What a trace must be for `rate` to hold; the first rule that matches wins."""
 
     project: str | None = None
     environment: str | None = None
     service: str | None = None
     drain: str | None = None
-    rate: float = 1.0
+    rate: Rate = 1.0
     """0 to 1."""
 
 
-class Sampling(Frozen):
+class Sampling(Frozen, frozen=True):
     """Head sampling. Off by default: everything is kept."""
 
     mode: Literal["off", "equalizing", "proportional", "hash_seed"] = "off"
     """See docs/sampling.md; `off` keeps everything and records what upstream said."""
-    rate: float = 1.0
+    rate: Rate = 1.0
     """0 to 1, where no rule matches."""
-    seed: int = 0
+    seed: Seed = 0
     """For `hash_seed`: the Collector's `hash_seed`."""
     rule: tuple[SamplingRule, ...] = ()
     """Ordered rules (`[[sampling.rule]]`)."""
 
 
-class Limits(Frozen):
+class Limits(Frozen, frozen=True):
     """Ceilings on one delivery and on all of them together."""
 
-    body_bytes_max: int = 64 * MIB
+    body_bytes_max: Bytes = 64 * MIB
     """Body, before and after unpacking. A drain may set its own."""
-    inflight_bytes_max: int = 512 * MIB
+    inflight_bytes_max: Bytes = 512 * MIB
     """Bodies being read or decoded, per intake. Over it: 503."""
-    connections_max: int = 4_096
+    connections_max: Count = 4_096
     """Open connections, per intake."""
-    header_timeout_s: float = 15.0
+    header_timeout_s: Seconds = 15.0
     """From connect, or the end of an answer, to the end of the headers."""
-    tls_handshake_timeout_s: float = 5.0
+    tls_handshake_timeout_s: Seconds = 5.0
     """From connect to the end of the handshake."""
-    body_grace_s: float = 5.0
+    body_grace_s: Seconds = 5.0
     """After this the floor on body speed applies."""
-    body_bytes_per_s_min: int = 1 * KIB
+    body_bytes_per_s_min: Bytes = 1 * KIB
     """A slower body closes the connection."""
-    answer_deadline_s: float = 5.0
+    answer_deadline_s: Seconds = 5.0
     """From the last body byte to the answer; passed: 503."""
-    stop_grace_s: float = 20.0
+    stop_grace_s: Seconds = 20.0
     """What a stopping receiver gives to work in flight and to handing over."""
-    spans_max: int = 100_000
+    spans_max: Count = 100_000
     """Spans in one delivery."""
-    attributes_max: int = 1_024
+    attributes_max: Count = 1_024
     """Attributes of one span, resource, scope, event or link."""
-    events_max: int = 1_024
+    events_max: Count = 1_024
     """Events of one span."""
-    links_max: int = 1_024
+    links_max: Count = 1_024
     """Links of one span."""
-    nodes_max: int = 4_000_000
+    nodes_max: Count = 4_000_000
     """Attribute values, nested ones counted, in one delivery."""
-    resources_max: int = 10_000
+    resources_max: Count = 10_000
     """Resources in one delivery."""
-    scopes_max: int = 10_000
+    scopes_max: Count = 10_000
     """Scopes in one delivery."""
-    value_depth_max: int = 64
+    value_depth_max: Count = 64
     """Nesting of an attribute value that is kept."""
-    key_bytes_max: int = 64 * KIB
+    key_bytes_max: Bytes = 64 * KIB
     """Bytes of an attribute key."""
-    text_bytes_max: int = 4 * MIB
+    text_bytes_max: Bytes = 4 * MIB
     """Bytes of one stored text; longer ones are cut."""
 
 
-class Drain(Frozen):
+class Drain(Frozen, frozen=True):
     """A configured sender."""
 
     name: str
@@ -155,28 +168,28 @@ class Drain(Frozen):
     """Where it posts."""
     header: str = "authorization"
     """The header that carries the token; `authorization` expects `Bearer TOKEN`."""
-    tokens: tuple[str, ...] = ()
+    tokens: tuple[Secret, ...] = ()
     """Secrets (`token_file`, `token_files`); several for rotation. Empty: no token is asked for."""
     signature_header: str = ""
     """The header that carries the HMAC of the raw body; empty: none is asked for."""
     signature_algorithm: Literal["sha1", "sha256"] = "sha1"
     """Of the HMAC."""
-    signature_secrets: tuple[str, ...] = ()
+    signature_secrets: tuple[Secret, ...] = ()
     """Secrets (`signature_secret_file`, `signature_secret_files`); several for rotation."""
     strict: bool = False
     """Refuse with 400 whatever would be accepted with a warning."""
     acknowledge: Literal["journal", "store"] = "journal"
     """`store`: the 200 waits until ClickHouse has the spans."""
-    body_bytes_max: int | None = None
+    body_bytes_max: Bytes | None = None
     """Body limit of this drain; none: `limits.body_bytes_max`."""
     verify_header: str = ""
     """A value answered in `x-vercel-verify`, for platforms that check the endpoint so."""
 
 
-class Settings(Frozen):
+class Settings(Frozen, frozen=True):
     """The whole configuration."""
 
-    data_dir: str = "data"
+    data_dir: FilePath = "data"
     """Journal, embedded store and `receiver.json` live here."""
     listen: str = "127.0.0.1:4318"
     """The drain endpoint: the only public one. Port 0: a free one."""
@@ -184,9 +197,9 @@ class Settings(Frozen):
     """Health and metrics."""
     api_listen: str = "127.0.0.1:8318"
     """Queries."""
-    api_token: str = ""
+    api_token: Secret = ""
     """Secret (`api_token_file`); required when `api_listen` is beyond loopback."""
-    intakes: int = 1
+    intakes: Count = 1
     """Intake processes; about one a core."""
     insecure: bool = False
     """Listen beyond loopback without credentials or TLS. Said on purpose."""

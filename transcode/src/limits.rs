@@ -21,6 +21,9 @@ pub struct Limits {
     pub events_max: u32,
     /// Links of one span. The rest is dropped, counted and warned about.
     pub links_max: u32,
+    /// Bytes of one delivery as rows, where every span repeats the attributes of its resource and scope.
+    /// Over it: too large.
+    pub expanded_bytes_max: usize,
     /// Nesting of one attribute value. What lies deeper becomes the text `…`, with a warning.
     pub value_depth_max: u32,
     /// Nesting of a JSON document. Over it: malformed.
@@ -46,11 +49,38 @@ impl Default for Limits {
             attributes_max: 1_024,
             events_max: 1_024,
             links_max: 1_024,
+            expanded_bytes_max: 1 << 30,
             value_depth_max: 64,
             json_depth_max: 1_024,
             key_bytes_max: 64 << 10,
             text_bytes_max: 4 << 20,
             number_bytes_max: 400,
         }
+    }
+}
+
+impl Limits {
+    /// Sets the limit with this name; false if there is none. What does not fit means "no limit".
+    pub fn set(&mut self, name: &str, value: usize) -> bool {
+        let narrow = u32::try_from(value).unwrap_or(u32::MAX);
+        match name {
+            "body_bytes_max" => self.body_bytes_max = value,
+            "members_max" => self.members_max = value,
+            "resources_max" => self.resources_max = narrow,
+            "scopes_max" => self.scopes_max = narrow,
+            "spans_max" => self.spans_max = narrow,
+            "nodes_max" => self.nodes_max = narrow,
+            "attributes_max" => self.attributes_max = narrow,
+            "events_max" => self.events_max = narrow,
+            "links_max" => self.links_max = narrow,
+            "expanded_bytes_max" => self.expanded_bytes_max = value,
+            "value_depth_max" => self.value_depth_max = narrow,
+            "json_depth_max" => self.json_depth_max = narrow,
+            "key_bytes_max" => self.key_bytes_max = value,
+            "text_bytes_max" => self.text_bytes_max = value,
+            "number_bytes_max" => self.number_bytes_max = value,
+            _ => return false,
+        }
+        true
     }
 }

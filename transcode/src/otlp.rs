@@ -32,7 +32,7 @@ pub fn decode<V: Visitor>(body: &[u8], limits: &Limits, visitor: &mut V) -> Resu
     match decoder.request(body) {
         Ok(()) => decoder.misdirected.verdict(),
         Err(Stop::Malformed(flaw)) => Err(hints::refusal(&flaw, body)),
-        Err(Stop::Refused(refusal)) => Err(refusal),
+        Err(Stop::Refused(refusal)) => Err(*refusal),
     }
 }
 
@@ -41,7 +41,7 @@ enum Stop {
     /// The bytes are not what they should be.
     Malformed(Flaw),
     /// The listener said so.
-    Refused(Refusal),
+    Refused(Box<Refusal>),
 }
 
 impl From<Flaw> for Stop {
@@ -51,8 +51,9 @@ impl From<Flaw> for Stop {
 }
 
 impl From<Refusal> for Stop {
+    #[cold]
     fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
+        Self::Refused(Box::new(refusal))
     }
 }
 

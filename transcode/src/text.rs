@@ -12,9 +12,15 @@ pub use crate::base64::encode as push_base64;
 /// limit of 64, the one that would be the 65th open. Scalars in the 64th are kept.
 pub const TOO_DEEP: &[u8] = "\"…\"".as_bytes();
 
+/// `true` or `false`.
+#[must_use]
+pub const fn of_bool(value: bool) -> &'static [u8] {
+    if value { b"true" } else { b"false" }
+}
+
 /// Appends `true` or `false`.
 pub fn push_bool(out: &mut Vec<u8>, value: bool) {
-    out.extend_from_slice(if value { b"true" } else { b"false" });
+    out.extend_from_slice(of_bool(value));
 }
 
 /// Appends the decimal digits.

@@ -81,24 +81,40 @@ pub enum Fault {
     GroupTooDeep,
 }
 
-/// A fault and where it was found.
-#[derive(Clone, Copy, Debug)]
-pub struct Flaw {
-    /// What is wrong.
-    pub fault: Fault,
-    /// The path of the field, or of the message it is in.
-    pub field: &'static str,
+/// A fault and where it was found. Boxed, because every step returns one or, nearly always, none.
+#[derive(Debug)]
+pub struct Flaw(Box<Finding>);
+
+#[derive(Debug)]
+struct Finding {
+    fault: Fault,
+    field: &'static str,
     /// The address of the bytes at fault.
     address: usize,
 }
 
 impl Flaw {
+    /// What is wrong.
+    #[must_use]
+    pub fn fault(&self) -> Fault {
+        self.0.fault
+    }
+
+    /// The path of the field, or of the message it is in.
+    #[must_use]
+    pub fn field(&self) -> &'static str {
+        self.0.field
+    }
+
     /// How far into `body` the fault lies.
     #[must_use]
     pub fn offset_in(&self, body: &[u8]) -> usize {
-        self.address.wrapping_sub(body.as_ptr().addr())
+        self.0.address.wrapping_sub(body.as_ptr().addr())
     }
 }
+
+/// What was read, and what is left of the message after it.
+type Stepped<'a, T> = Result<(T, &'a [u8]), Flaw>;
 
 /// Reads one message, front to back.
 #[derive(Clone, Copy, Debug)]
@@ -120,11 +136,16 @@ impl<'a> Cursor<'a> {
 
     #[cold]
     fn flaw(&self, fault: Fault) -> Flaw {
-        Flaw {
+        self.flaw_in(self.message.path, fault)
+    }
+
+    #[cold]
+    fn flaw_in(&self, field: &'static str, fault: Fault) -> Flaw {
+        Flaw(Box::new(Finding {
             fault,
-            field: self.message.path,
+            field,
             address: self.rest.as_ptr().addr(),
-        }
+        }))
     }
 
     /// The next field's tag; `None` at the end of the message.
@@ -133,12 +154,29 @@ impl<'a> Cursor<'a> {
     /// When it is no tag.
     #[inline]
     pub fn tag(&mut self) -> Result<Option<u32>, Flaw> {
-        if self.rest.is_empty() {
-            return Ok(None);
+        match self.rest {
+            [] => Ok(None),
+            [tag @ 0x08..0x80, rest @ ..] => {
+                self.rest = rest;
+                Ok(Some(u32::from(*tag)))
+            }
+            _ => self.step(Self::long_tag).map(Some),
         }
-        let before = *self;
+    }
+
+    /// Takes a step out of line on a copy, so that the cursor itself can live in registers.
+    #[inline]
+    fn step<T>(&mut self, step: fn(Self) -> Stepped<'a, T>) -> Result<T, Flaw> {
+        let (value, rest) = step(*self)?;
+        self.rest = rest;
+        Ok(value)
+    }
+
+    #[inline(never)]
+    fn long_tag(mut self) -> Stepped<'a, u32> {
+        let before = self;
         match u32::try_from(self.varint()?) {
-            Ok(tag) if tag >> 3 != 0 => Ok(Some(tag)),
+            Ok(tag) if tag >> 3 != 0 => Ok((tag, self.rest)),
             _ => Err(before.flaw(Fault::FieldNumber)),
         }
     }
@@ -150,22 +188,21 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub fn varint(&mut self) -> Result<u64, Flaw> {
         match self.rest {
-            [first, rest @ ..] if *first < 0x80 => {
+            [byte @ 0..0x80, rest @ ..] => {
                 self.rest = rest;
-                Ok(u64::from(*first))
+                Ok(u64::from(*byte))
             }
-            [first, second, rest @ ..] if *second < 0x80 => {
+            [low, high @ 0..0x80, rest @ ..] => {
                 self.rest = rest;
-                Ok(u64::from(*first & 0x7f) | u64::from(*second) << 7)
+                Ok(u64::from(*low & 0x7f) | u64::from(*high) << 7)
             }
-            _ => self.long_varint(),
+            _ => self.step(Self::long_varint),
         }
     }
 
     #[inline(never)]
-    fn long_varint(&mut self) -> Result<u64, Flaw> {
-        let mut value = 0;
-        let mut rest = self.rest;
+    fn long_varint(self) -> Stepped<'a, u64> {
+        let (mut value, mut rest) = (0, self.rest);
         for place in 0..VARINT_BYTES_MAX {
             let Some((&byte, after)) = rest.split_first() else {
                 return Err(self.flaw(Fault::NumberCut));
@@ -173,8 +210,7 @@ impl<'a> Cursor<'a> {
             value |= u64::from(byte & 0x7f) << (7 * place);
             rest = after;
             if byte < 0x80 {
-                self.rest = rest;
-                return Ok(value);
+                return Ok((value, rest));
             }
         }
         Err(self.flaw(Fault::VarintTooLong))
@@ -243,19 +279,38 @@ impl<'a> Cursor<'a> {
     pub fn bytes(&mut self) -> Result<&'a [u8], Flaw> {
         let before = *self;
         let announced_bytes = self.varint()?;
-        let left_bytes = self.rest.len();
-        let length =
-            usize::try_from(announced_bytes.min(FIELD_BYTES_MAX + 1)).unwrap_or(usize::MAX);
-        match self.rest.split_at_checked(length) {
-            Some((field, rest)) if announced_bytes <= FIELD_BYTES_MAX => {
-                self.rest = rest;
-                Ok(field)
-            }
-            _ => Err(before.flaw(Fault::LengthTooLong {
-                announced_bytes,
-                left_bytes,
-            })),
+        if announced_bytes <= FIELD_BYTES_MAX
+            && let Ok(length) = usize::try_from(announced_bytes)
+            && let Some((field, rest)) = self.rest.split_at_checked(length)
+        {
+            self.rest = rest;
+            return Ok(field);
         }
+        Err(before.flaw(Fault::LengthTooLong {
+            announced_bytes,
+            left_bytes: self.rest.len(),
+        }))
+    }
+
+    /// The bytes of the next field, if this is its tag and they are few: how most small fields are read.
+    #[inline]
+    #[must_use]
+    pub fn short(&mut self, wanted: u32) -> Option<&'a [u8]> {
+        match self.rest {
+            [tag, length @ 0..0x80, rest @ ..] if u32::from(*tag) == wanted => {
+                let (field, rest) = rest.split_at_checked(usize::from(*length))?;
+                self.rest = rest;
+                Some(field)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the message has been read to its end.
+    #[inline]
+    #[must_use]
+    pub const fn is_at_end(&self) -> bool {
+        self.rest.is_empty()
     }
 
     /// The bytes of the next field with this tag, over whatever lies between.
@@ -277,19 +332,30 @@ impl<'a> Cursor<'a> {
     ///
     /// # Errors
     /// When the schema has another wire type for it, or it is malformed.
-    #[cold]
+    #[inline]
     pub fn skip(&mut self, tag: u32) -> Result<bool, Flaw> {
+        let (is_known, rest) = self.skipped(tag)?;
+        self.rest = rest;
+        Ok(is_known)
+    }
+
+    #[cold]
+    fn skipped(mut self, tag: u32) -> Stepped<'a, bool> {
         let known = self.message.known(tag >> 3);
         match known {
-            Some(&(expected, field)) if expected != tag => {
-                let flaw = self.flaw(Fault::WireType {
+            Some(&(expected, field)) if expected != tag => Err(self.flaw_in(
+                field,
+                Fault::WireType {
                     found: tag,
                     expected,
-                });
-                Err(Flaw { field, ..flaw })
+                },
+            )),
+            _ if tag & 7 == wire_type::GROUP_BEGIN => {
+                self.skip_group(tag >> 3).map(|()| (false, self.rest))
             }
-            _ if tag & 7 == wire_type::GROUP_BEGIN => self.skip_group(tag >> 3).map(|()| false),
-            _ => self.skip_content(tag).map(|()| known.is_some()),
+            _ => self
+                .skip_content(tag)
+                .map(|()| (known.is_some(), self.rest)),
         }
     }
 

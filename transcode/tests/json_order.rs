@@ -3,7 +3,7 @@
 mod story;
 
 use _transcode::visit::Warning::{self, InstrumentationLibrary};
-use story::{IDS, Story, story_of};
+use story::{IDS, story_of};
 
 const RESOURCE: &str = r#""resource":{"attributes":[{"key":"r","value":{"intValue":1}}]}"#;
 const RESOURCE_2: &str = r#""resource":{"attributes":[{"key":"s","value":{"intValue":2}}]}"#;

@@ -6,7 +6,32 @@ mod story;
 use std::fmt::Write as _;
 
 use proptest::prelude::*;
-use story::{Story, story_of};
+use story::{Story, request, story_of};
+
+#[test]
+fn a_span_is_read_by_its_own_names_whatever_those_before_it_had() {
+    let story = story_of(&request(
+        r#"{"name":"a","kind":1},{"name":"b","kind":2},{"kind":3,"name":"c"},{ "name":"d"},{},{"n\u0061me":"e","trace_state":"x"},{"name":"f","trace_state":"y"}"#,
+    ));
+
+    let spans: Vec<_> = story
+        .lines
+        .iter()
+        .filter(|line| line.starts_with("}span"))
+        .collect();
+    for (span, part) in spans.iter().zip([
+        "name=a kind=1",
+        "name=b kind=2",
+        "name=c kind=3",
+        "name=d kind=0",
+        "name= kind=0",
+        "state=x name=e kind=0",
+        "state=y name=f kind=0",
+    ]) {
+        assert!(span.contains(part), "{part}: {span}");
+    }
+    assert_eq!(story.warning_keys(), "snake_case_keys snake_case_keys");
+}
 
 /// A document, to be spelled in more than one way.
 #[derive(Clone, Debug)]

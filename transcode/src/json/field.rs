@@ -3,8 +3,12 @@
 macro_rules! fields {
     ($($field:ident $camel:literal $($snake:literal)?;)*) => {
         /// A field of any OTLP message on the traces path, or none that we know.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(super) enum Field { $($field,)* Unknown }
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub(super) enum Field {
+            $($field,)*
+            #[default]
+            Unknown,
+        }
 
         impl Field {
             /// Every name by its field.
@@ -83,9 +87,13 @@ mod tests {
     use super::*;
 
     fn snake_case(name: &str) -> String {
-        let underscored = |letter: char| match letter.is_ascii_uppercase() {
-            true => format!("_{}", letter.to_ascii_lowercase()),
-            false => letter.to_string(),
+        let underscored = |letter: char| {
+            let lower = letter.to_ascii_lowercase();
+            if lower == letter {
+                letter.to_string()
+            } else {
+                format!("_{lower}")
+            }
         };
         name.chars().map(underscored).collect()
     }

@@ -61,7 +61,15 @@ impl<V: Visitor> Reader<'_, '_, V> {
     }
 
     /// A count or flags: 32 bits, clamped with a warning.
+    #[inline]
     pub fn count(&mut self) -> Outcome<u32> {
+        match self.cursor.predicted_count() {
+            Some(count) => Ok(count),
+            None => self.odd_count(),
+        }
+    }
+
+    fn odd_count(&mut self) -> Outcome<u32> {
         let (count, warning) = match self.integer()? {
             Found::Nothing => (0, None),
             Found::NoNumber => (0, Some(Warning::FieldType)),
@@ -89,7 +97,19 @@ impl<V: Visitor> Reader<'_, '_, V> {
     }
 
     /// An enum: a number, or, with a warning, its name or its number as text.
+    #[inline]
     fn enumeration(&mut self, prefix: &str, names: &[&str]) -> Outcome<i32> {
+        match self
+            .cursor
+            .predicted_count()
+            .and_then(|number| i32::try_from(number).ok())
+        {
+            Some(number) => Ok(number),
+            None => self.odd_enumeration(prefix, names),
+        }
+    }
+
+    fn odd_enumeration(&mut self, prefix: &str, names: &[&str]) -> Outcome<i32> {
         let is_text = self.cursor.peek() == Some(b'"');
         if is_text && let Some(number) = self.enum_name(prefix, names)? {
             self.warn(Warning::EnumName);

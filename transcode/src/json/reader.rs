@@ -2,6 +2,7 @@
 
 use super::cursor::{Cursor, Quoted, Shape};
 use super::field::Field;
+use super::predicted::Layout;
 use super::stop::Outcome;
 use super::strings::{self, Text};
 use super::{Manner, Scratch};
@@ -13,6 +14,8 @@ pub(super) struct Reader<'a, 's, V> {
     pub cursor: Cursor<'a>,
     pub scratch: &'s mut Scratch,
     pub visitor: &'s mut V,
+    /// How the span before was spelled.
+    pub layout: Layout<'a>,
     /// Brackets open in the attribute value being rendered.
     pub value_depth: u32,
     pub value_depth_max: u32,
@@ -31,6 +34,7 @@ impl<'a, 's, V: Visitor> Reader<'a, 's, V> {
             cursor,
             scratch,
             visitor,
+            layout: Layout::default(),
             value_depth: 0,
             value_depth_max: manner.limits.value_depth_max,
             is_careful: manner.is_careful,

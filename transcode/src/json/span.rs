@@ -29,9 +29,10 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         };
         if self.cursor.peek() == Some(b'{') {
             self.cursor.open()?;
-            let mut fresh = true;
-            while let Some(field) = self.field(&mut fresh)? {
+            let mut ordinal = 0;
+            while let Some(field) = self.span_member(ordinal)? {
                 self.span_field(field, &mut fields)?;
+                ordinal += 1;
             }
         } else {
             self.skip()?;

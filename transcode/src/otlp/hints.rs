@@ -22,8 +22,8 @@ pub(super) fn refusal(flaw: &Flaw, body: &[u8]) -> Refusal {
     let offset = flaw.offset_in(body);
     let hint = signal_hint(flaw).unwrap_or_default();
     Refusal::malformed(
-        flaw.field,
-        format!("{} (byte {offset} of the body){hint}", flaw.fault),
+        flaw.field(),
+        format!("{} (byte {offset} of the body){hint}", flaw.fault()),
     )
 }
 
@@ -52,11 +52,11 @@ const IS_METRICS: &str = "; is this a metrics request? this endpoint takes trace
 /// The signals share their outer messages: what tells them apart is a field of theirs where a span has
 /// another type.
 fn signal_hint(flaw: &Flaw) -> Option<&'static str> {
-    let Fault::WireType { found, .. } = flaw.fault else {
+    let Fault::WireType { found, .. } = flaw.fault() else {
         return None;
     };
     match (
-        flaw.field
+        flaw.field()
             .strip_prefix("resource_spans.scope_spans.spans.")?,
         found & 7,
     ) {

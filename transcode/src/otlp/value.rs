@@ -11,40 +11,87 @@ use crate::visit::{Owner, Visitor, Warning};
 use crate::wire::{Cursor, Flaw};
 
 /// An `AnyValue` after merging.
+#[derive(Clone, Copy)]
 enum Value<'a> {
     Empty,
     Text(&'a [u8]),
+    Bytes(&'a [u8]),
+    Number(Number),
+    Many(Pieces<'a>),
+}
+
+/// A value of fixed size.
+#[derive(Clone, Copy)]
+enum Number {
     Bool(bool),
     Int(i64),
     Double(f64),
-    Bytes(&'a [u8]),
-    Many(Elements<'a>),
 }
 
-/// The elements of an array or key-value list, over all the pieces it was sent in.
-struct Elements<'a> {
+/// An array or key-value list, in however many pieces it was sent.
+#[derive(Clone, Copy)]
+struct Pieces<'a> {
     /// Which of the two it is: the tag of its pieces.
     tag: u32,
-    /// What is left of the piece being read.
+    /// How many pieces come before the first: of an earlier value, which this one replaced.
+    outdated_count: u32,
+    /// Where they all are.
+    source: Source<'a>,
+}
+
+/// The message that a value is in.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    KeyValue(&'a [u8]),
+    AnyValue(&'a [u8]),
+}
+
+/// The elements of an array or key-value list, one after the other.
+struct Elements<'a> {
+    tag: u32,
     piece: Cursor<'a>,
-    /// What is left of the `AnyValue` that the piece is in: further pieces, perhaps.
     any_value: Cursor<'a>,
-    /// What is left of the `KeyValue` that the `AnyValue` is in: further ones, perhaps.
     key_value: Cursor<'a>,
 }
 
 impl<'a> Elements<'a> {
+    fn new(pieces: &Pieces<'a>) -> Result<Self, Flaw> {
+        let (key_value, any_value) = match pieces.source {
+            Source::KeyValue(message) => (message, &b""[..]),
+            Source::AnyValue(message) => (&b""[..], message),
+        };
+        let mut elements = Self {
+            tag: pieces.tag,
+            piece: Cursor::new(b"", &list::MESSAGE),
+            any_value: Cursor::new(any_value, &any_value::MESSAGE),
+            key_value: Cursor::new(key_value, &key_value::MESSAGE),
+        };
+        for _ in 0..=pieces.outdated_count {
+            elements.next_piece()?;
+        }
+        Ok(elements)
+    }
+
     fn next(&mut self) -> Result<Option<&'a [u8]>, Flaw> {
         loop {
             if let Some(element) = self.piece.find(list::VALUES)? {
                 return Ok(Some(element));
             }
+            if !self.next_piece()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn next_piece(&mut self) -> Result<bool, Flaw> {
+        loop {
             if let Some(piece) = self.any_value.find(self.tag)? {
                 self.piece = Cursor::new(piece, &list::MESSAGE);
-            } else if let Some(any_value) = self.key_value.find(key_value::VALUE)? {
-                self.any_value = Cursor::new(any_value, &any_value::MESSAGE);
-            } else {
-                return Ok(None);
+                return Ok(true);
+            }
+            match self.key_value.find(key_value::VALUE)? {
+                Some(message) => self.any_value = Cursor::new(message, &any_value::MESSAGE),
+                None => return Ok(false),
             }
         }
     }
@@ -54,81 +101,168 @@ impl<'a> Elements<'a> {
     }
 }
 
-impl<'a> Value<'a> {
-    /// Adds the members of one more `AnyValue` message; `after` is what follows it in its `KeyValue`.
-    #[inline]
-    fn merge(&mut self, message: &'a [u8], after: Cursor<'a>) -> Result<(), Flaw> {
+/// A value while the messages that it may be spread over are read.
+struct Merge<'a> {
+    value: Value<'a>,
+    source: Source<'a>,
+    array_pieces: u32,
+    list_pieces: u32,
+}
+
+impl<'a> Merge<'a> {
+    fn new(source: Source<'a>) -> Self {
+        Self {
+            value: Value::Empty,
+            source,
+            array_pieces: 0,
+            list_pieces: 0,
+        }
+    }
+
+    /// Adds the members of one more `AnyValue` message.
+    fn any_value(&mut self, message: &'a [u8]) -> Result<(), Flaw> {
         let mut fields = Cursor::new(message, &any_value::MESSAGE);
         while let Some(tag) = fields.tag()? {
-            match tag {
-                any_value::STRING_VALUE => *self = Self::Text(fields.bytes()?),
-                any_value::BOOL_VALUE => *self = Self::Bool(fields.varint()? != 0),
-                any_value::INT_VALUE => *self = Self::Int(fields.int64()?),
-                any_value::DOUBLE_VALUE => *self = Self::Double(f64::from_bits(fields.fixed64()?)),
-                any_value::ARRAY_VALUE | any_value::KVLIST_VALUE => {
-                    let piece = Cursor::new(fields.bytes()?, &list::MESSAGE);
-                    self.begin(Elements {
-                        tag,
-                        piece,
-                        any_value: fields,
-                        key_value: after,
-                    });
+            self.value = match tag {
+                any_value::STRING_VALUE => Value::Text(fields.bytes()?),
+                any_value::BOOL_VALUE => Value::Number(Number::Bool(fields.varint()? != 0)),
+                any_value::INT_VALUE => Value::Number(Number::Int(fields.int64()?)),
+                any_value::DOUBLE_VALUE => {
+                    Value::Number(Number::Double(f64::from_bits(fields.fixed64()?)))
                 }
-                any_value::BYTES_VALUE => *self = Self::Bytes(fields.bytes()?),
-                _ => drop(fields.skip(tag)?),
-            }
+                any_value::ARRAY_VALUE | any_value::KVLIST_VALUE => {
+                    fields.bytes()?;
+                    self.piece(tag)
+                }
+                any_value::BYTES_VALUE => Value::Bytes(fields.bytes()?),
+                _ => {
+                    fields.skip(tag)?;
+                    continue;
+                }
+            };
         }
         Ok(())
     }
 
-    /// Becomes these elements, unless they only continue what it is already.
-    fn begin(&mut self, elements: Elements<'a>) {
-        match self {
-            Self::Many(begun) if begun.tag == elements.tag => {}
-            _ => *self = Self::Many(elements),
+    /// The value once one more piece has come: it continues only what it directly follows.
+    fn piece(&mut self, tag: u32) -> Value<'a> {
+        let is_array = tag == any_value::ARRAY_VALUE;
+        let seen = if is_array {
+            &mut self.array_pieces
+        } else {
+            &mut self.list_pieces
+        };
+        let outdated_count = *seen;
+        *seen += 1;
+        match self.value {
+            Value::Many(begun) if begun.tag == tag => self.value,
+            _ => Value::Many(Pieces {
+                tag,
+                outdated_count,
+                source: self.source,
+            }),
         }
     }
 }
 
-/// Key and value of a `KeyValue` message.
+/// Key and `AnyValue` of a `KeyValue` message as nearly all are: both short, and nothing else.
 #[inline]
+fn read_pair(message: &[u8]) -> Option<(&[u8], Cursor<'_>)> {
+    let mut fields = Cursor::new(message, &key_value::MESSAGE);
+    let key = fields.short(key_value::KEY)?;
+    let value = fields.short(key_value::VALUE)?;
+    fields
+        .is_at_end()
+        .then_some((key, Cursor::new(value, &any_value::MESSAGE)))
+}
+
+/// The text of an `AnyValue` that holds a short one, and nothing else.
+#[inline]
+fn read_text(mut fields: Cursor<'_>) -> Option<&[u8]> {
+    let text = fields.short(any_value::STRING_VALUE)?;
+    fields.is_at_end().then_some(text)
+}
+
+/// The number of an `AnyValue` that holds one, and nothing else.
+#[inline]
+fn read_number(mut fields: Cursor<'_>) -> Option<Number> {
+    let number = match fields.tag().ok()?? {
+        any_value::INT_VALUE => Number::Int(fields.int64().ok()?),
+        any_value::BOOL_VALUE => Number::Bool(fields.varint().ok()? != 0),
+        any_value::DOUBLE_VALUE => Number::Double(f64::from_bits(fields.fixed64().ok()?)),
+        _ => return None,
+    };
+    fields.is_at_end().then_some(number)
+}
+
+/// Key and value of any `KeyValue` message.
 fn read_key_value(message: &[u8]) -> Result<(&[u8], Value<'_>), Flaw> {
-    use key_value::{KEY, MESSAGE, VALUE};
-    let (mut key, mut value) = (&b""[..], Value::Empty);
-    let mut fields = Cursor::new(message, &MESSAGE);
+    let (mut key, mut merge) = (&b""[..], Merge::new(Source::KeyValue(message)));
+    let mut fields = Cursor::new(message, &key_value::MESSAGE);
     while let Some(tag) = fields.tag()? {
         match tag {
-            KEY => key = fields.bytes()?,
-            VALUE => {
-                let any_value = fields.bytes()?;
-                value.merge(any_value, fields)?;
-            }
+            key_value::KEY => key = fields.bytes()?,
+            key_value::VALUE => merge.any_value(fields.bytes()?)?,
             _ => drop(fields.skip(tag)?),
         }
     }
-    Ok((key, value))
+    Ok((key, merge.value))
+}
+
+fn read_any_value(message: &[u8]) -> Result<Value<'_>, Flaw> {
+    let mut merge = Merge::new(Source::AnyValue(message));
+    merge.any_value(message)?;
+    Ok(merge.value)
 }
 
 impl<'a, V: Visitor> Decoder<'a, '_, V> {
+    #[inline]
     pub(super) fn attribute(&mut self, owner: Owner, message: &'a [u8]) -> Result<(), Stop> {
+        if let Some((key, value)) = read_pair(message) {
+            if let Some(text) = read_text(value) {
+                return Ok(self.visitor.attribute(owner, key, text)?);
+            }
+            if let Some(number) = read_number(value) {
+                return self.number_attribute(owner, key, number);
+            }
+        }
+        self.any_attribute(owner, message)
+    }
+
+    #[inline(never)]
+    fn number_attribute(&mut self, owner: Owner, key: &[u8], number: Number) -> Result<(), Stop> {
+        let mut digits = itoa::Buffer::new();
+        let text = match number {
+            Number::Bool(value) => text::of_bool(value),
+            Number::Int(value) => digits.format(value).as_bytes(),
+            Number::Double(value) => {
+                self.writer.text.clear();
+                text::push_double(&mut self.writer.text, value);
+                &self.writer.text
+            }
+        };
+        Ok(self.visitor.attribute(owner, key, text)?)
+    }
+
+    #[inline(never)]
+    fn any_attribute(&mut self, owner: Owner, message: &'a [u8]) -> Result<(), Stop> {
         let (key, value) = read_key_value(message)?;
         let writer = &mut self.writer;
-        writer.text.clear();
-        match value {
-            Value::Text(text) => return Ok(self.visitor.attribute(owner, key, text)?),
-            Value::Empty => {}
-            Value::Bool(value) => text::push_bool(&mut writer.text, value),
-            Value::Int(value) => text::push_int(&mut writer.text, value),
-            Value::Double(value) => text::push_double(&mut writer.text, value),
+        let text = match value {
+            Value::Empty => b"",
+            Value::Text(text) => text,
+            Value::Number(number) => return self.number_attribute(owner, key, number),
             Value::Bytes(raw) => {
+                writer.text.clear();
                 text::push_base64(
                     &mut writer.text,
                     text::enough_of(raw, self.limits.text_bytes_max),
                 );
+                &writer.text
             }
-            Value::Many(elements) => writer.write(elements, self.limits, self.visitor)?,
-        }
-        Ok(self.visitor.attribute(owner, key, &writer.text)?)
+            Value::Many(pieces) => writer.write(&pieces, self.limits, self.visitor)?,
+        };
+        Ok(self.visitor.attribute(owner, key, text)?)
     }
 }
 
@@ -145,13 +279,14 @@ impl<'a> Writer<'a> {
     #[inline(never)]
     fn write<V: Visitor>(
         &mut self,
-        elements: Elements<'a>,
+        pieces: &Pieces<'a>,
         limits: &Limits,
         visitor: &mut V,
-    ) -> Result<(), Stop> {
+    ) -> Result<&[u8], Stop> {
         self.is_too_deep = false;
+        self.text.clear();
         self.open.clear();
-        self.begin(elements, limits);
+        self.begin(pieces, limits)?;
         while let Some(innermost) = self.open.last_mut() {
             match innermost.next()? {
                 Some(element) => {
@@ -168,46 +303,46 @@ impl<'a> Writer<'a> {
         if self.is_too_deep {
             visitor.warn(Warning::ValueTooDeep);
         }
-        Ok(())
+        Ok(&self.text)
     }
 
     fn element(&mut self, message: &'a [u8], is_array: bool, limits: &Limits) -> Result<(), Flaw> {
         if !matches!(self.text.last(), Some(b'[' | b'{')) {
             self.text.push(b',');
         }
-        let mut value = Value::Empty;
-        if is_array {
-            value.merge(message, Cursor::new(b"", &key_value::MESSAGE))?;
+        let value = if is_array {
+            read_any_value(message)?
         } else {
-            let (key, of_key) = read_key_value(message)?;
+            let (key, value) = read_key_value(message)?;
             text::push_json_string(&mut self.text, text::enough_of(key, limits.text_bytes_max));
             self.text.push(b':');
-            value = of_key;
-        }
-        self.value(value, limits);
-        Ok(())
+            value
+        };
+        self.value(value, limits)
     }
 
-    fn value(&mut self, value: Value<'a>, limits: &Limits) {
+    fn value(&mut self, value: Value<'a>, limits: &Limits) -> Result<(), Flaw> {
         match value {
             Value::Empty => self.text.extend_from_slice(b"null"),
             Value::Text(raw) => {
                 text::push_json_string(&mut self.text, text::enough_of(raw, limits.text_bytes_max));
             }
-            Value::Bool(value) => text::push_bool(&mut self.text, value),
-            Value::Int(value) => text::push_int(&mut self.text, value),
-            Value::Double(value) => text::push_json_double(&mut self.text, value),
+            Value::Number(Number::Bool(value)) => text::push_bool(&mut self.text, value),
+            Value::Number(Number::Int(value)) => text::push_int(&mut self.text, value),
+            Value::Number(Number::Double(value)) => text::push_json_double(&mut self.text, value),
             Value::Bytes(raw) => {
                 self.text.push(b'"');
                 text::push_base64(&mut self.text, text::enough_of(raw, limits.text_bytes_max));
                 self.text.push(b'"');
             }
-            Value::Many(elements) => self.begin(elements, limits),
+            Value::Many(pieces) => self.begin(&pieces, limits)?,
         }
+        Ok(())
     }
 
-    fn begin(&mut self, elements: Elements<'a>, limits: &Limits) {
+    fn begin(&mut self, pieces: &Pieces<'a>, limits: &Limits) -> Result<(), Flaw> {
         if u32::try_from(self.open.len()).is_ok_and(|depth| depth < limits.value_depth_max) {
+            let elements = Elements::new(pieces)?;
             self.text
                 .push(if elements.is_array() { b'[' } else { b'{' });
             self.open.push(elements);
@@ -215,6 +350,7 @@ impl<'a> Writer<'a> {
             self.text.extend_from_slice(text::TOO_DEEP);
             self.is_too_deep = true;
         }
+        Ok(())
     }
 
     fn end(&mut self) {

@@ -1,0 +1,100 @@
+# The one door: `make serve` runs the receiver, `make test` runs every check and test. Both set up what they need.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip --disable-pip-version-check --quiet
+CARGO := cargo --locked
+MANIFEST := --manifest-path transcode/Cargo.toml
+CORE_SOURCES := $(shell find transcode/src schemas -type f) transcode/Cargo.toml transcode/Cargo.lock pyproject.toml
+
+.PHONY: help
+help: ## say what there is
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+.PHONY: serve
+serve: setup ## run the receiver with the embedded store on 127.0.0.1 (ARGS="--listen ...")
+	@exec $(BIN)/trace-drain serve $(ARGS)
+
+.PHONY: setup
+setup: $(VENV)/.core ## .venv with locked dependencies and the release build of the Rust core
+
+$(BIN)/python:
+	@command -v $(PYTHON) >/dev/null || { echo "python3 is missing: install Python 3.11 or newer (apt-get install python3 python3-venv)"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than 3.11: set PYTHON=/path/to/python3.11 or install Python 3.11 or newer"; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' || { echo "the venv module is missing: apt-get install python3-venv"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.serve: requirements/serve.lock requirements/build.lock | $(BIN)/python
+	@echo "installing locked dependencies"
+	$(PIP) install --require-hashes -r requirements/build.lock
+	$(PIP) install --require-hashes -r requirements/serve.lock
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.lock $(VENV)/.serve
+	@echo "installing locked development dependencies"
+	$(PIP) install --require-hashes -r requirements/dev.lock
+	@touch $@
+
+$(VENV)/.core: $(VENV)/.serve $(CORE_SOURCES)
+	@command -v cargo >/dev/null || echo "cargo is missing: the build backend tries to fetch a Rust toolchain (or get it from https://rustup.rs)"
+	@echo "building the Rust core (release)"
+	PATH="$$PWD/$(BIN):$$PATH" $(PIP) install --no-build-isolation --no-deps --editable .
+	@touch $@
+
+.PHONY: check
+check: setup $(VENV)/.dev check-cargo ## formatting, ruff, mypy, import contracts, clippy, stubtest, tidy tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy receiver tests
+	$(BIN)/python -m mypy.stubtest receiver._transcode --ignore-disjoint-bases
+	$(BIN)/lint-imports
+	$(CARGO) fmt $(MANIFEST) --check
+	$(CARGO) clippy $(MANIFEST) --all-targets --features python -- -D warnings
+	$(BIN)/pytest -q tests/tidy
+
+.PHONY: check-cargo
+check-cargo:
+	@command -v cargo >/dev/null || { echo "cargo is missing: development needs a Rust toolchain with clippy and rustfmt (https://rustup.rs)"; exit 1; }
+
+.PHONY: test
+test: check ## every check and every test
+	$(CARGO) test $(MANIFEST) --release --quiet
+	$(BIN)/pytest -q -n 2 --dist loadfile tests
+
+.PHONY: fix
+fix: $(VENV)/.dev ## what the formatters and linters can mend by themselves
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(CARGO) fmt $(MANIFEST)
+
+.PHONY: docs
+docs: $(VENV)/.core ## write docs/settings.md and docs/metrics.md from the code
+	$(BIN)/python docs/generate.py
+
+.PHONY: bench-core
+bench-core: ## speed of the Rust core alone: spans/s per body kind, one core
+	$(CARGO) run $(MANIFEST) --release --quiet --example bench_core
+
+.PHONY: fuzz
+fuzz: ## long fuzzing of unpack, protobuf and JSON (SECONDS=600 each); needs nightly Rust and cargo-fuzz
+	@command -v cargo-fuzz >/dev/null || { echo "cargo-fuzz is missing: cargo install cargo-fuzz"; exit 1; }
+	$(BIN)/python transcode/fuzz/seed.py
+	cd transcode && for target in unpack protobuf json; do cargo +nightly fuzz run $$target -- -max_total_time=$(or $(SECONDS),600); done
+
+.PHONY: lock
+lock: $(VENV)/.serve ## write the lock files anew
+	$(PIP) install pip-tools
+	for name in build serve dev; do $(MAKE) --no-print-directory requirements/$$name.lock.new; done
+
+requirements/%.lock.new:
+	$(BIN)/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras --no-header --no-annotate --no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(if $(filter serve,$*),--extra embedded pyproject.toml,requirements/$*.in) --output-file requirements/$*.lock
+
+.PHONY: clean
+clean: ## remove what was built and installed (data stays)
+	rm -rf $(VENV) transcode/target receiver/_transcode*.so

@@ -1,0 +1,104 @@
+"""Writes docs/settings.md and docs/metrics.md from the code, so that they cannot lie. `make docs`."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+
+from receiver import metrics, settings
+
+DOCS = Path(__file__).parent
+
+
+def nested_table(field: msgspec.structs.FieldInfo) -> type[msgspec.Struct] | None:
+    """The table a field holds, alone or in a tuple."""
+    kinds = [field.type, *get_args(field.type)]
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, msgspec.Struct)), None)
+
+
+def meanings() -> dict[tuple[str, str], str]:
+    """(table, field) → the docstring below the field."""
+    source = Path(settings.__file__).read_text()
+    found = {}
+    for table in ast.parse(source).body:
+        if isinstance(table, ast.ClassDef):
+            for field, after in zip(table.body, table.body[1:], strict=False):
+                if isinstance(field, ast.AnnAssign) and isinstance(after, ast.Expr):
+                    found[table.name, ast.unparse(field.target)] = ast.literal_eval(after.value)
+    return found
+
+
+def default_text(default: Any) -> str:  # noqa: ANN401 - defaults are of every type
+    """A default as it is written in the file."""
+    if default is msgspec.NODEFAULT:
+        return "required"
+    if default in ((), None, ""):
+        return ""
+    if isinstance(default, bool):
+        return f"`{str(default).lower()}`"
+    if isinstance(default, int) and default >= settings.MIB:
+        return f"`{default // settings.GIB}GiB`" if default % settings.GIB == 0 else f"`{default // settings.MIB}MiB`"
+    return f"`{default!r}`".replace("'", '"')
+
+
+def settings_rows(table: type[msgspec.Struct], prefix: str = "") -> list[str]:
+    """A row for every key, `drain.` and `sampling.rule.` for lists of tables."""
+    rows, said = [], meanings()
+    for field in msgspec.structs.fields(table):
+        name = f"{prefix}{field.encode_name}"
+        if inner := nested_table(field):
+            rows += settings_rows(inner, f"{name}.")
+        else:
+            meaning = " ".join(said.get((table.__name__, field.name), "").split())
+            rows.append(f"| `{name}` | {default_text(field.default)} | {meaning} |")
+    return rows
+
+
+def settings_page() -> str:
+    """docs/settings.md."""
+    return "\n".join(
+        [
+            "# Settings",
+            "",
+            "Written by `make docs` from `receiver/settings.py`. In the TOML file, `a.b` is key `b` of table `[a]`; `drain.` and",
+            "`sampling.rule.` are lists of tables. Secrets are given as files (`token_file`, `password_file`, …).",
+            "",
+            "| key | default | meaning |",
+            "|---|---|---|",
+            *settings_rows(settings.Settings),
+            "",
+        ]
+    )
+
+
+def metrics_page() -> str:
+    """docs/metrics.md."""
+    rows = [f"| `{name}` | {metric.kind} | {metric.help} |" for name, metric in metrics.METRICS.items()]
+    return "\n".join(
+        [
+            "# Metrics",
+            "",
+            "Written by `make docs` from `receiver/metrics.py`; served at `/metrics` of the admin listener, merged over processes.",
+            "",
+            "| name | kind | meaning |",
+            "|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+PAGES = {"settings.md": settings_page, "metrics.md": metrics_page}
+
+
+def main() -> None:
+    """Write every page."""
+    for name, page in PAGES.items():
+        (DOCS / name).write_text(page())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""The verbs an operator types, one file each; no logic.
+
+A verb is a click command named as its module. Modules are loaded when their verb is used: `journal verify`
+must work at three in the morning where the engine is broken, and `version` must not wait for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from difflib import get_close_matches
+
+import click
+
+from receiver.errors import OperatorError
+
+VERBS = {
+    "config": "Show or check the configuration.",
+    "journal": "List, verify and inspect what is promised and not yet stored.",
+    "sampling": "Explain a sampling decision.",
+    "schema": "Print, compare and apply the schema.",
+    "serve": "Run the receiver.",
+    "spans": "Search spans.",
+    "trace": "Print one trace.",
+    "version": "Print what runs.",
+}
+"""Verb → what it does. The module `receiver.cli.VERB` holds the command `VERB`."""
+
+
+class Verbs(click.Group):
+    """Loads a verb when it is used; tells what an operator did wrong in one message, without a traceback."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """All verbs."""
+        return sorted(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as above
+        """The command of one verb."""
+        if cmd_name not in VERBS:
+            return None
+        found = getattr(importlib.import_module(f"receiver.cli.{cmd_name}"), cmd_name)
+        return found if isinstance(found, click.Command) else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The verb that was meant, or a suggestion."""
+        close = get_close_matches(args[0], VERBS, n=1)
+        if args[0] not in VERBS and close:
+            ctx.fail(f"no such verb '{args[0]}'; did you mean '{close[0]}'?")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Help without loading everything."""
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(VERBS.items()))
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the verb."""
+        try:
+            return super().invoke(ctx)
+        except OperatorError as reason:
+            click.echo(f"trace-drain: {reason}", err=True)
+            ctx.exit(reason.exit_code)
+
+
+@click.command(cls=Verbs)
+def main() -> None:
+    """OTLP traces in over HTTPS, on disk before the 200, in ClickHouse exactly once."""

@@ -1,0 +1,85 @@
+"""How a command asks the store: through the receiver that runs on the data directory, else directly.
+
+The embedded engine has one owner, so a running receiver is always asked first.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import Any
+
+from receiver.errors import OperatorError, StoreTrouble
+from receiver.settings import Settings
+from receiver.storage.opening import claimed, open_store
+from receiver.storage.store import Store
+from receiver.supervisor.data_dir import STATE_NAME, State, read_state
+
+TIMEOUT_S = 90
+
+
+def running_on(settings: Settings) -> State | None:
+    """The receiver that runs on this data directory. A file left by one that died does not count."""
+    directory = Path(settings.data_dir)
+    if not (directory / STATE_NAME).exists():
+        return None
+    state = read_state(directory)
+    return state if Path(f"/proc/{state.pids.supervisor}").exists() else None
+
+
+@contextmanager
+def store_of(settings: Settings) -> Iterator[Store]:
+    """The store itself, while no receiver runs. The embedded one must exist already."""
+    data_dir = Path(settings.data_dir)
+    embedded = settings.store.url == "embedded"
+    if embedded and not (data_dir / "store").is_dir():
+        raise OperatorError(
+            f"no embedded store in '{data_dir}'; expected one made by `trace-drain serve --data {data_dir}`"
+        )
+    with claimed(data_dir) if embedded else nullcontext():
+        store = open_store(settings, disk_free_min=lambda: settings.journal.disk_free_min)
+        try:
+            yield store
+        except StoreTrouble as trouble:
+            raise OperatorError(f"the store: {trouble}") from trouble
+        finally:
+            store.close()
+
+
+def answered(
+    settings: Settings, state: State, path: str, query: Mapping[str, str]
+) -> Iterator[dict[str, Any]]:
+    """Ask the running receiver; one object for each line of its answer."""
+    text = urllib.parse.urlencode(query)
+    request = urllib.request.Request(f"{state.urls['api']}{path}{'?' if text else ''}{text}")  # noqa: S310 - our own receiver
+    if settings.api_token:
+        request.add_header("Authorization", f"Bearer {settings.api_token}")
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - as above
+            for line in answer:
+                yield json.loads(line)
+    except urllib.error.HTTPError as refusal:
+        raise OperatorError(f"the receiver answered {refusal.code}: {_message(refusal)}") from refusal
+    except (OSError, ValueError) as reason:
+        raise OperatorError(
+            f"the receiver at {state.urls['api']} broke off or does not answer; expected a whole answer, "
+            f"its first byte within {TIMEOUT_S} s"
+        ) from reason
+
+
+def rows_in(pieces: Iterator[bytes]) -> Iterator[dict[str, Any]]:
+    """One object for each line of an answer that came directly."""
+    for piece in pieces:
+        for line in piece.splitlines():
+            yield json.loads(line)
+
+
+def _message(refusal: urllib.error.HTTPError) -> str:
+    with suppress(ValueError, KeyError), refusal:
+        return str(json.loads(refusal.read())["error"])
+    return "no reason given"

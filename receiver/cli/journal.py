@@ -1,0 +1,132 @@
+"""`trace-drain journal ls | verify | inspect`: reads a journal, live or dead, and never touches it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+import msgspec
+from msgspec.structs import asdict
+
+from receiver.cli.options import config_option, data_option, loaded_with
+from receiver.journal.frame import answers_of
+from receiver.journal.survey import segment_called, segments_under
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from receiver.journal.frame import Answered
+    from receiver.journal.survey import Seen
+    from receiver.transcode import Scan
+
+ROW = "{:<28} {:<10} {:>12} {:>8} {:>10} {:>9}"
+
+
+@click.group()
+def journal() -> None:
+    """List, verify and inspect what is promised and not yet stored."""
+
+
+def _root(config: str | None, data: str | None) -> Path:
+    return Path(loaded_with(config, data).settings.data_dir) / "journal"
+
+
+@journal.command()
+@config_option
+@data_option
+def ls(config: str | None, data: str | None) -> None:
+    """List every segment: the start and counter it is known by, its state, what it holds."""
+    click.echo(ROW.format("SEGMENT", "STATE", "BYTES", "RECORDS", "ROWS", "AGE"))
+    for seen in segments_under(_root(config, data)):
+        with suppress(FileNotFoundError):
+            claim = seen.claim()
+            age = f"{seen.age_s:.1f} s"
+            click.echo(ROW.format(str(seen.id), seen.state, seen.bytes, claim.records, claim.rows, age))
+
+
+@journal.command()
+@config_option
+@data_option
+def verify(config: str | None, data: str | None) -> None:
+    """Check every checksum. Exits with 1 when something that was promised cannot be read, and names it."""
+    segments = records = lost = 0
+    for seen in segments_under(_root(config, data)):
+        with suppress(FileNotFoundError):
+            scan = seen.read()
+            segments += 1
+            records += len(scan.records)
+            for damage in seen.damage(scan):
+                lost += 1
+                click.echo(f"{damage} ({seen.path})", err=True)
+    click.echo(f"{segments} segments, {records} whole records, {lost} damaged places")
+    if lost:
+        raise SystemExit(1)
+
+
+@journal.command()
+@click.argument("segment")
+@config_option
+@data_option
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", help="Form of the listing."
+)
+def inspect(segment: str, config: str | None, data: str | None, form: Literal["text", "json"]) -> None:
+    """Print the records of a SEGMENT (a path, or a name that `ls` prints) and what they answer for."""
+    seen = segment_called(segment, _root(config, data))
+    scan = seen.read()
+    click.echo(_as_json(seen, scan) if form == "json" else "\n".join(_as_text(seen, scan)))
+
+
+def _as_json(seen: Seen, scan: Scan) -> str:
+    listing = {
+        "segment": str(seen.id),
+        "path": str(seen.path),
+        "state": seen.state,
+        "bytes": seen.bytes,
+        "records": [
+            {
+                "offset": record.offset,
+                "bytes": record.length,
+                "rows": record.rows,
+                "deliveries": [_described(answered) for answered in answers_of(record)],
+            }
+            for record in scan.records
+        ],
+        "damage": [
+            {"offset": damage.offset, "bytes": damage.length_bytes, "reason": damage.reason}
+            for damage in seen.damage(scan)
+        ],
+    }
+    return msgspec.json.encode(listing).decode()
+
+
+def _described(answered: Answered) -> dict[str, object]:
+    return asdict(answered) | {
+        "digest": answered.digest.hex(),
+        "received_at": _instant(answered),
+        "tallies": [asdict(tally) for tally in answered.tallies],
+    }
+
+
+def _as_text(seen: Seen, scan: Scan) -> Iterator[str]:
+    yield f"segment {seen.id}, {seen.state}, {seen.bytes} bytes, {seen.path}"
+    for record in scan.records:
+        yield f"record at byte {record.offset}: {record.length} bytes, {record.rows} rows"
+        for answered in answers_of(record):
+            yield (
+                f"  delivery {answered.digest.hex()} from drain '{answered.drain}' at {_instant(answered)}: "
+                f"{answered.rows} rows"
+            )
+            for tally in answered.tallies:
+                counts = ", ".join(
+                    f"{count} {what}" for what, count in asdict(tally).items() if what != "project"
+                )
+                yield f"    project '{tally.project}': {counts}"
+    yield from (f"damage: {damage}" for damage in seen.damage(scan))
+
+
+def _instant(answered: Answered) -> str:
+    return datetime.fromtimestamp(answered.received_at_ns / 1e9, UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,78 @@
+"""Options that several verbs take."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from receiver.config.load import Loaded, Sources
+from receiver.supervisor.data_dir import State, read_state
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+SERVE_KEYS = {
+    "data": "data_dir",
+    "listen": "listen",
+    "admin_listen": "admin_listen",
+    "api_listen": "api_listen",
+    "intakes": "intakes",
+    "store": "store.url",
+    "tls_self_signed": "tls.self_signed",
+    "insecure": "insecure",
+    "behind_proxy": "behind_proxy",
+}
+"""Flag → the key it says."""
+
+config_option = click.option(
+    "--config", metavar="FILE", help="Configuration file. [trace-drain.toml if present]"
+)
+data_option = click.option("--data", metavar="DIR", help="Data directory. [data]")
+
+
+def settings_options(command: Command) -> Command:
+    """Every flag that says a setting."""
+    options = [
+        config_option,
+        data_option,
+        click.option("--listen", metavar="HOST:PORT", help="Drain endpoint; port 0: a free one."),
+        click.option("--admin-listen", metavar="HOST:PORT", help="Health and metrics."),
+        click.option("--api-listen", metavar="HOST:PORT", help="Queries."),
+        click.option("--intakes", metavar="N", help="Intake processes; about one a core."),
+        click.option("--store", metavar="URL", help="embedded, or http(s)://user@host:port/database."),
+        click.option("--tls-self-signed", is_flag=True, default=None, help="Make a certificate, to try TLS."),
+        click.option(
+            "--insecure",
+            is_flag=True,
+            default=None,
+            help="Listen beyond loopback without credentials or TLS.",
+        ),
+        click.option("--behind-proxy", is_flag=True, default=None, help="A proxy in front ends TLS."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def sources_of(config: str | None, **flags: object) -> Sources:
+    """Where settings come from, with the flags that were given."""
+    given = {
+        f"--{name.replace('_', '-')}": (SERVE_KEYS[name], value)
+        for name, value in flags.items()
+        if value is not None
+    }
+    return Sources(config, dict(os.environ), given)
+
+
+def loaded_with(config: str | None, data: str | None) -> Loaded:
+    """Settings for a command that works beside a receiver."""
+    return sources_of(config, data=data).load()
+
+
+def running(data: str | None, config: str | None = None) -> State:
+    """The receiver that runs on this data directory. Raises `OperatorError` if none does."""
+    directory = data or loaded_with(config, None).settings.data_dir
+    return read_state(Path(directory))

@@ -1,0 +1,91 @@
+"""`trace-drain schema print | status | apply`."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from receiver import transcode
+from receiver.cli.asking import answered, running_on, store_of
+from receiver.cli.options import config_option, data_option, loaded_with
+from receiver.cli.table import lines_of
+from receiver.errors import OperatorError
+from receiver.storage import schema as tables
+from receiver.storage.store import Version
+
+
+@click.group()
+def schema() -> None:
+    """Print, compare and apply the schema."""
+
+
+@schema.command("print")
+@config_option
+@click.option(
+    "--engine", default="26.9", show_default=True, metavar="VERSION", help="The ClickHouse it is meant for."
+)
+def print_statements(config: str | None, engine: str) -> None:
+    """Print every statement as this engine would get it."""
+    settings = loaded_with(config, None).settings
+    embedded = settings.store.url == "embedded"
+    statements = tables.emit(
+        transcode.SCHEMAS, tables.Engine(_version(engine), embedded), settings.store.retention_days
+    )
+    for statement in statements:
+        click.echo(f"-- {statement.name}\n{statement.sql};\n")
+
+
+@schema.command()
+@config_option
+@data_option
+def status(config: str | None, data: str | None) -> None:
+    """Say what is applied, what is missing, and what the store does to keep what it acknowledged."""
+    settings = loaded_with(config, data).settings
+    state = running_on(settings)
+    if state is not None:
+        answer = next(answered(settings, state, "/api/v1/schema", {}))
+        found = msgspec.convert(answer, tables.Status)
+    else:
+        with store_of(settings) as store:
+            found = tables.status(store, transcode.SCHEMAS, settings.store.retention_days)
+    for line in lines_of(("what", "how it stands"), rows_of(found)):
+        click.echo(line)
+    if found.foreign:
+        raise OperatorError(f"{found.foreign}; `trace-drain schema apply` says how to adopt it")
+
+
+@schema.command()
+@config_option
+@data_option
+def apply(config: str | None, data: str | None) -> None:
+    """Bring the tables up to date. A running receiver did that when it started."""
+    settings = loaded_with(config, data).settings
+    if running_on(settings) is not None and settings.store.url == "embedded":
+        raise OperatorError(
+            "a receiver runs and has the embedded store open; it applied the schema when it started"
+        )
+    with store_of(settings) as store:
+        done = tables.apply(store, transcode.SCHEMAS, settings.store.retention_days)
+    for name in done:
+        click.echo(f"applied {name}")
+    if not done:
+        click.echo("up to date")
+
+
+def rows_of(found: tables.Status) -> list[tuple[str, str]]:
+    """The lines of `schema status`."""
+    days = found.retention_days
+    return [
+        ("engine", f"{'embedded' if found.engine.embedded else 'server'} {found.engine.version}"),
+        ("retention", "no table" if days is None else f"{days} days" if days else "for ever"),
+        *((name, "applied") for name in found.applied),
+        *((name, "MISSING") for name in found.missing),
+        *found.settings,
+    ]
+
+
+def _version(text: str) -> Version:
+    major, _, minor = text.partition(".")
+    if not (major.isdigit() and minor.isdigit()):
+        raise OperatorError(f"--engine is '{text}'; expected a version like 26.3")
+    return Version(int(major), int(minor))

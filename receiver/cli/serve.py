@@ -1,0 +1,35 @@
+"""`trace-drain serve`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import click
+import structlog
+
+from receiver import logs
+from receiver.cli.options import settings_options, sources_of
+from receiver.cli.version import versions
+from receiver.supervisor.machine import check_machine, raise_file_limit
+from receiver.supervisor.run import Plan, supervise
+
+
+@click.command()
+@settings_options
+@click.pass_context
+def serve(ctx: click.Context, /, config: str | None, **flags: object) -> None:
+    """Run the receiver until SIGTERM. SIGHUP reads drains, secrets and certificates again."""
+    sources = sources_of(config, **flags)
+    loaded = sources.load()
+    check_machine(loaded.settings)
+    raise_file_limit()
+    logs.set_up(loaded.settings.log_format, process="supervisor")
+    log = structlog.get_logger()
+    for warning in loaded.warnings:
+        log.warning(warning)
+    version = versions()
+    if version["core_profile"] != "release":
+        log.warning("the core is a debug build, ten times slower; expected `make setup`")
+    plan = Plan(sources, loaded, environ=dict(os.environ), version=version)
+    ctx.exit(asyncio.run(supervise(plan)))

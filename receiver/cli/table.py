@@ -1,0 +1,33 @@
+"""Rows as a table for a terminal. What a sender wrote is shown, never obeyed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from receiver.logs import harmless_text
+
+CELL_CHARS_MAX = 48
+
+
+def lines_of(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Columns as wide as what they hold."""
+    shown = [list(head), *([shown_text(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[column]) for row in shown) for column in range(len(head))]
+    for row in shown:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def shown_text(text: str) -> str:
+    """Cut, and without anything that moves a cursor."""
+    harmless = harmless_text(text)
+    return harmless if len(harmless) <= CELL_CHARS_MAX else harmless[: CELL_CHARS_MAX - 1] + "…"
+
+
+def duration_text(duration_ns: int) -> str:
+    """As a human says it."""
+    for unit, size_ns in (("s", 10**9), ("ms", 10**6), ("µs", 10**3)):
+        if duration_ns >= size_ns:
+            return (
+                f"{duration_ns / size_ns:.3g} {unit}" if duration_ns < 10**12 else f"{duration_ns // 10**9} s"
+            )
+    return f"{duration_ns} ns"

@@ -1,0 +1,102 @@
+"""`trace-drain trace ID`."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import click
+
+from receiver.cli.asking import answered, rows_in, running_on, store_of
+from receiver.cli.options import config_option, data_option, loaded_with
+from receiver.cli.table import duration_text, shown_text
+from receiver.errors import OperatorError, Refused
+from receiver.query import traces as question
+from receiver.settings import Settings
+
+Row = dict[str, Any]
+
+
+@click.command()
+@click.argument("trace_id", metavar="ID")
+@config_option
+@data_option
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json", "jsonl"]),
+    default="table",
+    help="table: a tree; json, jsonl: every stored column.",
+)
+def trace(
+    trace_id: str, config: str | None, data: str | None, *, form: Literal["table", "json", "jsonl"]
+) -> None:
+    """Print the spans of one trace."""
+    settings = loaded_with(config, data).settings
+    try:
+        plain = question.normalised(trace_id)
+    except Refused as reason:
+        raise OperatorError(str(reason)) from reason
+    rows = list(_found(settings, plain))
+    if not rows:
+        raise OperatorError(f"no span of trace {plain} is stored; it may have expired, or not have arrived")
+    if form == "json":
+        click.echo(json.dumps(rows, ensure_ascii=False, indent=2))
+        return
+    lines = tree(rows) if form == "table" else (json.dumps(row, ensure_ascii=False) for row in rows)
+    for line in lines:
+        click.echo(line)
+
+
+def _found(settings: Settings, trace_id: str) -> Iterator[Row]:
+    state = running_on(settings)
+    if state is not None:
+        yield from answered(settings, state, f"/api/v1/traces/{trace_id}", {})
+        return
+    with store_of(settings) as store:
+        yield from rows_in(question.trace(store, trace_id))
+
+
+def tree(rows: list[Row]) -> Iterator[str]:
+    """A line for each span under its parent. A span whose parent is not there stands at the top, marked.
+
+    Senders make cycles, spans that are their own parents, and two spans with one id: each row is told once.
+    """
+    ids = {row["SpanId"] for row in rows}
+    children: dict[str, list[int]] = defaultdict(list)
+    for place, row in enumerate(rows):
+        children[row["ParentSpanId"]].append(place)
+    services = sorted({row["ServiceName"] for row in rows})
+    yield f"trace {rows[0]['TraceId']}: {len(rows)} spans of {', '.join(map(shown_text, services))}"
+    tops = [place for place, row in enumerate(rows) if row["ParentSpanId"] not in ids]
+    told: set[int] = set()
+    for top in [*tops, *range(len(rows))]:
+        waiting = [(top, 0)]
+        while waiting:
+            place, depth = waiting.pop()
+            if place in told:
+                continue
+            told.add(place)
+            yield _line(rows[place], depth, is_orphan=depth == 0 and bool(rows[place]["ParentSpanId"]))
+            below = children[rows[place]["SpanId"]]
+            waiting.extend((child, depth + 1) for child in reversed(below))
+
+
+def _line(row: Row, depth: int, *, is_orphan: bool) -> str:
+    marks = [
+        f"[{row['StatusCode'].lower()}]" if row["StatusCode"] == "Error" else "",
+        shown_text(row["StatusMessage"]) if row["StatusCode"] == "Error" else "",
+        "(parent not stored)" if is_orphan else "",
+    ]
+    indent = "  " * min(depth, DEPTH_SHOWN_MAX)
+    said = " ".join(mark for mark in marks if mark)
+    return (
+        f"{row['Timestamp'][11:23]}  {duration_text(row['Duration']):>8}  "
+        f"{indent}{shown_text(row['ServiceName'])}: {shown_text(row['SpanName'])} {said}"
+    ).rstrip()
+
+
+DEPTH_SHOWN_MAX = 40
+"""Deeper spans are not indented further."""

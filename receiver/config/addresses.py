@@ -1,0 +1,105 @@
+"""HOST:PORT and store URLs, taken apart."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from urllib.parse import quote, unquote, urlsplit
+
+from receiver.errors import OperatorError
+
+PORT_MAX = 65_535
+
+_HOST_AND_PORT = re.compile(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([A-Za-z0-9._-]+)):(\d{1,5})")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches it."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    @property
+    def to_connect(self) -> Address:
+        """Where a client on this machine finds it: a wildcard is no address to connect to."""
+        loopback_of = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared with, not bound
+        return Address(loopback_of.get(self.host, self.host), self.port)
+
+
+def parse_address(text: str) -> Address:
+    """`HOST:PORT` or `[IPv6]:PORT`. Raises `OperatorError`."""
+    found = _HOST_AND_PORT.fullmatch(text)
+    if found is None:
+        raise OperatorError(f"is '{text}'; expected HOST:PORT, as 127.0.0.1:4318 or [::1]:4318")
+    port = int(found.group(3))
+    if port > PORT_MAX:
+        raise OperatorError(f"has port {port}; expected 0 to {PORT_MAX}")
+    return Address(found.group(1) or found.group(2), port)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreUrl:
+    """A ClickHouse server's HTTP interface, taken apart."""
+
+    secure: bool
+    host: str
+    port: int
+    user: str
+    """Empty: the server's default user."""
+    password: str
+    database: str
+    """Empty: `store.database`."""
+
+    def without_password(self) -> str:
+        """As it may be printed."""
+        user = f"{quote(self.user, safe='')}@" if self.user else ""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        path = f"/{self.database}" if self.database else ""
+        return f"http{'s' if self.secure else ''}://{user}{host}:{self.port}{path}"
+
+
+_STORE_FORMS = "expected 'embedded' or http(s)://user@host:port/database"
+_DATABASE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def parse_store_url(text: str) -> StoreUrl | None:
+    """None: embedded. Raises `OperatorError`; what was found is not told, it may hold a password."""
+    if text == "embedded":
+        return None
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError as reason:
+        raise OperatorError(f"is no URL; {_STORE_FORMS}") from reason
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise OperatorError(f"has scheme '{parts.scheme}' and no use; {_STORE_FORMS}")
+    if parts.query or parts.fragment:
+        raise OperatorError(f"has a query or fragment; {_STORE_FORMS}")
+    return StoreUrl(
+        secure=parts.scheme == "https",
+        host=parts.hostname,
+        port=port or (8443 if parts.scheme == "https" else 8123),
+        user=unquote(parts.username or ""),
+        password=unquote(parts.password or ""),
+        database=_database(parts.path),
+    )
+
+
+def _database(path: str) -> str:
+    name = path.strip("/")
+    if name and not _DATABASE.fullmatch(name):
+        raise OperatorError(f"names the database '{name}'; expected letters, digits and underscores")
+    return name

@@ -1,0 +1,136 @@
+"""Every key that can be said, derived from the table of settings, so that nothing is listed twice.
+
+A key is written `store.url`, `drain[0].name`. In the environment it is `TRACE_DRAIN_STORE__URL` or
+`TRACE_DRAIN_STORE_URL`, `TRACE_DRAIN_DRAIN__0__NAME`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Literal, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from receiver.settings import Frozen, Settings
+
+INDEX = "#"
+"""Stands for a table's place in its list."""
+ENV_PREFIX = "TRACE_DRAIN_"
+
+Form = Literal["plain", "bytes", "secret", "path"]
+Spelling = Literal["value", "one", "file", "files"]
+"""How a key says its knob: the value, one of several, a file that holds it, several such files."""
+Key = tuple[str | int, ...]
+"""Where a value goes: `("drain", 0, "name")`."""
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One setting, wherever its table stands."""
+
+    path: tuple[str, ...]
+    """With `#` for a place in a list."""
+    type: object
+    form: Form
+    default: object
+    required: bool
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it holds several values."""
+        return get_origin(self.type) is tuple
+
+
+@dataclass(frozen=True)
+class Said:
+    """One way to say a knob."""
+
+    path: tuple[str, ...]
+    knob: Knob
+    spelling: Spelling
+
+
+@cache
+def knobs() -> tuple[Knob, ...]:
+    """Every setting, in the order of the table."""
+    return tuple(_knobs_of(Settings, ()))
+
+
+@cache
+def spellings() -> dict[tuple[str, ...], Said]:
+    """Every key that can be said, by its path."""
+    return {said.path: said for knob in knobs() for said in _spellings_of(knob)}
+
+
+def is_list_of_tables(path: tuple[str, ...]) -> bool:
+    """Whether a list of tables stands here: `drain`, `sampling.rule`."""
+    return any(known[: len(path) + 1] == (*path, INDEX) for known in spellings())
+
+
+def is_table(path: tuple[str, ...]) -> bool:
+    """Whether a table stands here."""
+    return any(len(known) > len(path) and known[: len(path)] == path for known in spellings())
+
+
+def key_text(key: Key) -> str:
+    """As an operator writes it."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in key).removeprefix(".")
+
+
+def env_name(key: Key) -> str:
+    """As the environment names it."""
+    return ENV_PREFIX + "__".join(str(part).upper() for part in key)
+
+
+@cache
+def env_patterns() -> tuple[tuple[re.Pattern[str], Said], ...]:
+    """What an environment name looks like, single underscores for double ones, prefix gone."""
+    return tuple((re.compile(_env_pattern(said.path)), said) for said in spellings().values())
+
+
+def _env_pattern(path: tuple[str, ...]) -> str:
+    return "_".join(r"(\d{1,4})" if part == INDEX else part.upper() for part in path)
+
+
+def _knobs_of(table: type[Frozen], above: tuple[str, ...]) -> Iterator[Knob]:
+    """Walk our own types: as deep as the table of settings, never as deep as an input."""
+    hints = get_type_hints(table, include_extras=True)
+    for field in msgspec.structs.fields(table):
+        path, annotation = (*above, field.name), hints[field.name]
+        below, in_list = _table_in(annotation)
+        if below:
+            yield from _knobs_of(below, (*path, INDEX) if in_list else path)
+        else:
+            yield Knob(path, annotation, _form_of(annotation), field.default, field.required)
+
+
+def _table_in(annotation: object) -> tuple[type[Frozen] | None, bool]:
+    in_list = get_origin(annotation) is tuple
+    item: object = get_args(annotation)[0] if in_list else annotation
+    if isinstance(item, type) and issubclass(item, Frozen):
+        return item, in_list
+    return None, in_list
+
+
+def _form_of(annotation: object) -> Form:
+    if get_origin(annotation) is Annotated:
+        extras = [meta.extra or {} for meta in get_args(annotation)[1:]]
+        form: Form = next((extra["form"] for extra in extras if "form" in extra), "plain")
+        return form
+    forms = [_form_of(inner) for inner in get_args(annotation)]
+    return next((form for form in forms if form != "plain"), "plain")
+
+
+def _spellings_of(knob: Knob) -> Iterator[Said]:
+    yield Said(knob.path, knob, "value")
+    if knob.form != "secret":
+        return
+    above, name = knob.path[:-1], knob.path[-1]
+    single = name.removesuffix("s") if knob.is_list else name
+    yield Said((*above, f"{single}_file"), knob, "file")
+    if knob.is_list:
+        yield Said((*above, single), knob, "one")
+        yield Said((*above, f"{single}_files"), knob, "files")

@@ -1,0 +1,91 @@
+"""Every key, its value and who said it. Secrets are `(set)` or empty."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+
+import msgspec
+
+from receiver.config.knobs import INDEX, Key, Knob, key_text, knobs
+from receiver.config.load import Loaded
+from receiver.settings import Settings
+
+DEFAULT_ORIGIN = "default"
+SET = "(set)"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One line."""
+
+    key: Key
+    value: object
+    origin: str
+
+
+def shown(loaded: Loaded) -> list[Shown]:
+    """Every key of these settings, in the order of the table, drains and rules one by one."""
+    return [
+        Shown(key, _printable(knob, value), loaded.origins.get(key_text(key), DEFAULT_ORIGIN))
+        for knob in knobs()
+        for key, value in _found(knob, loaded.settings)
+    ]
+
+
+def as_json(loaded: Loaded) -> str:
+    """Key → value and origin."""
+    lines = {key_text(one.key): {"value": one.value, "origin": one.origin} for one in shown(loaded)}
+    return json.dumps(lines, indent=2, ensure_ascii=False)
+
+
+def as_toml(loaded: Loaded) -> str:
+    """A configuration file that says all this, but for the secrets; origins as comments."""
+    tables: dict[Key, list[str]] = {}
+    for one in shown(loaded):
+        line = f"{one.key[-1]} = {_toml(one.value)}"
+        commented = f"# {line}" if one.value is None or _is_secret(one) else line
+        tables.setdefault(one.key[:-1], []).append(f"{commented:<48}  # {one.origin}")
+    return "\n".join(line for table, lines in tables.items() for line in [*_heading(table), *lines])
+
+
+def _heading(table: Key) -> list[str]:
+    name = ".".join(str(part) for part in table if isinstance(part, str))
+    if not table:
+        return []
+    return ["", f"[[{name}]]" if isinstance(table[-1], int) else f"[{name}]"]
+
+
+def _is_secret(one: Shown) -> bool:
+    pattern = tuple(INDEX if isinstance(part, int) else part for part in one.key)
+    return any(knob.path == pattern and knob.form == "secret" for knob in knobs())
+
+
+def _found(knob: Knob, settings: Settings) -> Iterator[tuple[Key, object]]:
+    if INDEX not in knob.path:
+        yield knob.path, attrgetter(".".join(knob.path))(settings)
+        return
+    at = knob.path.index(INDEX)
+    tables = attrgetter(".".join(knob.path[:at]))(settings)
+    for place, table in enumerate(tables):
+        yield (*knob.path[:at], place, *knob.path[at + 1 :]), attrgetter(".".join(knob.path[at + 1 :]))(table)
+
+
+def _printable(knob: Knob, value: object) -> object:
+    plain: object = msgspec.to_builtins(value)
+    if knob.form != "secret":
+        return list(plain) if isinstance(plain, tuple) else plain
+    if isinstance(plain, list | tuple):
+        return [SET for _ in plain]
+    return SET if plain else ""
+
+
+def _toml(value: object) -> str:
+    """TOML's strings, numbers and lists of those are JSON's; it has no null."""
+    if value is None:
+        return '""'
+    if isinstance(value, Mapping):
+        raise TypeError("a table is shown by its keys")
+    return json.dumps(value, ensure_ascii=False)

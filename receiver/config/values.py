@@ -1,0 +1,138 @@
+"""One said value becomes a setting: sizes, secrets read from files, paths, numbers said as text.
+
+Never: a secret in a message. What is told is the key, what was expected, and of all else what was found.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+from pathlib import Path
+
+import msgspec
+
+from receiver.config.sources import Given
+from receiver.settings import GIB, KIB, MIB
+
+SECRET_FILE_BYTES_MAX = 64 * KIB
+
+_SIZE = re.compile(r"(\d+(?:_\d+)*(?:\.\d+)?)\s*([A-Za-z]*)")
+_UNITS = {
+    "": 1,
+    "B": 1,
+    "KB": 1_000,
+    "MB": 1_000_000,
+    "GB": 1_000_000_000,
+    "TB": 1_000_000_000_000,
+    "KIB": KIB,
+    "MIB": MIB,
+    "GIB": GIB,
+    "TIB": 1024 * GIB,
+}
+
+
+class ValueProblem(Exception):  # noqa: N818 - it is collected and told, never raised to a caller
+    """Why a value cannot be used: what was found and what was expected."""
+
+
+def read(given: Given, warnings: list[str]) -> object:
+    """The setting that was said. Raises `ValueProblem`."""
+    if given.knob.form == "secret":
+        return _secrets(given, warnings)
+    if given.knob.form == "path":
+        return _path(given)
+    if given.knob.form == "bytes" and isinstance(given.raw, str):
+        return size_bytes(given.raw)
+    raw = _listed(given.raw) if given.knob.is_list and given.is_text else given.raw
+    return _converted(raw, given)
+
+
+def size_bytes(text: str) -> int:
+    """`8GiB`, `64 MiB`, `512 MB` or a whole number, as bytes."""
+    found = _SIZE.fullmatch(text.strip())
+    unit = _UNITS.get(found.group(2).upper()) if found else None
+    if found is None or unit is None:
+        raise ValueProblem(f"is '{text}'; expected bytes, as 8GiB, 512MB or a whole number")
+    bytes_exact = float(found.group(1).replace("_", "")) * unit
+    if not bytes_exact.is_integer():
+        raise ValueProblem(f"is '{text}'; expected a whole number of bytes")
+    return int(found.group(1).replace("_", "")) * unit if "." not in found.group(1) else int(bytes_exact)
+
+
+def _converted(raw: object, given: Given) -> object:
+    try:
+        return msgspec.convert(raw, given.knob.type, strict=not given.is_text)
+    except msgspec.ValidationError as reason:
+        expected = str(reason).partition(" - at ")[0]
+        found = "" if given.knob.form == "secret" else f" is {raw!r};"
+        raise ValueProblem(f"{found} {_lower_first(expected)}".strip()) from reason
+
+
+def _lower_first(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def _listed(raw: object) -> object:
+    """A list said as text: a JSON array, or parted by commas."""
+    if not isinstance(raw, str):
+        return raw
+    if raw.lstrip().startswith("["):
+        try:
+            return json.loads(raw)
+        except ValueError as reason:
+            raise ValueProblem('is no JSON array; expected ["a", "b"], or a, b') from reason
+    return [part.strip() for part in raw.split(",") if part.strip()]
+
+
+def _path(given: Given) -> object:
+    text = _converted(given.raw, given)
+    if not isinstance(text, str) or text in ("", "."):
+        return text
+    return str(given.directory / Path(text).expanduser())
+
+
+def _secrets(given: Given, warnings: list[str]) -> object:
+    """A secret, or several, from the value itself or from the files that hold them."""
+    if given.spelling == "value":
+        raw = _listed(given.raw) if given.knob.is_list and given.is_text else given.raw
+        return _not_empty(_converted(raw, given))
+    if given.spelling == "one":
+        return _not_empty(_converted([given.raw], given))
+    said = _listed(given.raw) if given.spelling == "files" and given.is_text else given.raw
+    names = said if given.spelling == "files" else [said]
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        raise ValueProblem("is no file name; expected the path of a file that holds the secret")
+    secrets = [_read_secret(given.directory / Path(name).expanduser(), warnings) for name in names]
+    return tuple(secrets) if given.knob.is_list else secrets[0]
+
+
+def _not_empty(secret: object) -> object:
+    values = secret if isinstance(secret, tuple) else (secret,)
+    if not all(values):
+        raise ValueProblem("is empty; expected a secret")
+    return secret
+
+
+def _read_secret(file: Path, warnings: list[str]) -> str:
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(SECRET_FILE_BYTES_MAX + 1)
+            mode = file.stat().st_mode
+    except OSError as reason:
+        raise ValueProblem(f"names '{file}', which cannot be read: {reason.strerror}") from reason
+    if len(content) > SECRET_FILE_BYTES_MAX:
+        raise ValueProblem(f"names '{file}', which is over {SECRET_FILE_BYTES_MAX} bytes; expected a secret")
+    if mode & stat.S_IROTH:
+        warnings.append(f"secret file '{file}' is readable by everyone; expected mode 0600 or 0640")
+    return _secret_text(content, file)
+
+
+def _secret_text(content: bytes, file: Path) -> str:
+    try:
+        secret = content.decode().rstrip("\r\n")
+    except UnicodeDecodeError as reason:
+        raise ValueProblem(f"names '{file}', which is not UTF-8; expected a secret in text") from reason
+    if not secret:
+        raise ValueProblem(f"names '{file}', which is empty; expected a secret")
+    return secret

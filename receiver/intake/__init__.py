@@ -1,0 +1,1 @@
+"""The way in: HTTP on one side, a durable promise on the other."""

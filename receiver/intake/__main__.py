@@ -1,0 +1,167 @@
+"""The intake process: everything between a listening socket and a journal directory.
+
+Keeps: on stop the order is: accept no more, answer what is in flight, seal, let go. A supervisor that is
+gone is a stop. A committer that ends by itself ends the process, so that it is replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import resource
+import socket
+import time
+from pathlib import Path
+
+import msgspec
+
+from receiver import process, transcode
+from receiver.channel import Start
+from receiver.errors import OperatorError
+from receiver.intake.admission import Admission
+from receiver.intake.aside import Aside
+from receiver.intake.committer import Committer
+from receiver.intake.outcome import Transcode
+from receiver.intake.reception import Reception
+from receiver.intake.routes import Routes
+from receiver.intake.server import IntakeServer
+from receiver.intake.tls import Certificates
+from receiver.journal.appender import Appender
+from receiver.logs import limited
+from receiver.metrics import Metrics
+from receiver.settings import Settings
+
+CERTIFICATES_LOOK_S = 1.0
+DESCRIPTORS_BESIDE = 256
+"""Descriptors that are not connections: journal, channel, what waits for a handshake."""
+CLOSE_SHARE = 0.5
+"""Of the grace to stop, what connections get; the rest is for the journal."""
+
+
+class Intake:
+    """The rooms of the intake, wired. Fits `receiver.process.Work`."""
+
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        self._settings = settings
+        self._metrics = metrics
+        limits, data = settings.limits, Path(settings.data_dir)
+        self._certificates = _certificates(settings)
+        self._appender = Appender(data / "journal", settings.journal)
+        self._committer = Committer(
+            bind(settings),
+            self._appender,
+            Aside(data / "aside"),
+            metrics,
+            answer_deadline_s=limits.answer_deadline_s,
+        )
+        self._admission = Admission(limits.inflight_bytes_max, self._appender.full_reason)
+        routes = Routes(settings.drain, limits, post_root=settings.post_root)
+        self._reception = Reception(routes, limits, self._admission, self._committer.commit, metrics)
+        self._server = IntakeServer(self._reception, limits, metrics)
+        self._committing: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
+
+    async def start(self, listen_fd: int) -> None:
+        """Take deliveries from now on."""
+        self._committing = asyncio.create_task(self._committer.run())
+        context = self._certificates.context if self._certificates else None
+        await self._server.listen(socket.socket(fileno=listen_fd), context)
+        if self._certificates is not None:
+            self._looking = asyncio.create_task(self._look_at_certificates(self._certificates))
+
+    async def reload(self, settings: Settings) -> None:
+        """Use new drains, secrets, limits, policy and certificates; what is wrong leaves the old in force."""
+        settings = with_descriptors(settings)
+        limits = settings.limits
+        try:
+            routes = Routes(settings.drain, limits, post_root=settings.post_root)
+            transcode_anew = bind(settings)
+        except OperatorError as reason:
+            limited.error("reload", "settings are not used; the old ones stay in force", why=str(reason))
+            return
+        self._reception.use(routes, limits)
+        self._committer.use(transcode_anew, limits.answer_deadline_s)
+        self._admission.bytes_max = limits.inflight_bytes_max
+        self._server.use(limits)
+        if self._certificates is not None and settings.tls.cert_file:
+            self._certificates.reload(settings.tls)
+        self._settings = settings
+
+    def health(self) -> dict[str, str]:
+        """Say what stands in the way of a 200, and set the gauges."""
+        if self._committing is not None and self._committing.done():
+            self._committing.result()
+        self._metrics.set("connections", self._server.connection_count)
+        self._metrics.set("inflight_bytes", self._admission.bytes_in_flight)
+        checks = {"journal": self._appender.full_reason() or ""}
+        if self._certificates is not None:
+            left_s = self._certificates.expires_at_s - time.time()
+            self._metrics.set("certificate_expires_in_seconds", left_s)
+            checks["certificate"] = self._certificates.trouble or (
+                "" if left_s > 0 else "certificate is not valid now"
+            )
+        return checks
+
+    async def stop(self) -> None:
+        """Answer what is in flight, hand the journal over."""
+        grace_s = self._settings.limits.stop_grace_s
+        await self._server.stop(grace_s * CLOSE_SHARE)
+        self._admission.is_closed = True
+        if self._looking is not None:
+            self._looking.cancel()
+        if self._committing is not None:
+            await self._committer.close(self._committing)
+
+    async def _look_at_certificates(self, certificates: Certificates) -> None:
+        while True:
+            await asyncio.sleep(CERTIFICATES_LOOK_S)
+            certificates.reload_if_changed()
+
+
+def bind(settings: Settings) -> Transcode:
+    """Bind the core to the policy of these settings."""
+    return functools.partial(transcode.commit, transcode.policy(settings))
+
+
+def _certificates(settings: Settings) -> Certificates | None:
+    if not settings.tls.cert_file:
+        return None
+    return Certificates(
+        settings.tls,
+        lambda why: limited.error(
+            "certificate", "certificate is not used; the old one stays in force", why=why
+        ),
+    )
+
+
+def with_descriptors(settings: Settings) -> Settings:
+    """Make room for as many descriptors as connections are allowed, or allow fewer connections."""
+    wanted = settings.limits.connections_max + DESCRIPTORS_BESIDE
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    possible = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft < possible:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (possible, hard))
+    if possible == wanted:
+        return settings
+    connections_max = max(1, possible - DESCRIPTORS_BESIDE)
+    limited.warning(
+        "descriptors", "open files are limited, so connections are", connections_max=connections_max
+    )
+    limits = msgspec.structs.replace(settings.limits, connections_max=connections_max)
+    return msgspec.structs.replace(settings, limits=limits)
+
+
+async def begin(start: Start, metrics: Metrics) -> Intake:
+    """Set everything up and take deliveries."""
+    intake = Intake(with_descriptors(start.settings), metrics)
+    await intake.start(start.listen_fd)
+    return intake
+
+
+def main() -> None:
+    """Run as a child of the supervisor."""
+    process.run(begin)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""Reading a body: as fast as the floor asks, up to the limit, within the claim.
+
+Keeps: memory is claimed before it is filled, by what arrived and not by what was announced beyond the claim.
+Never: an answer to a sender that is too slow. OTLP clients do not retry a 408, but they do retry a closed
+connection, so it is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from aiohttp.streams import StreamReader
+from aiohttp.web_protocol import RequestPayloadError
+
+from receiver.errors import BodyTooLarge
+from receiver.intake.admission import Claim
+
+SENDER_GONE = (ConnectionError, RequestPayloadError, RuntimeError)
+"""What a payload raises when its connection is lost."""
+
+
+class BodyTooSlow(Exception):  # noqa: N818 - told to nobody: the connection is closed
+    """The body came slower than the floor allows."""
+
+
+class SenderGone(Exception):  # noqa: N818 - told to nobody: nobody is there
+    """The connection ended before the body did."""
+
+
+class BadFraming(Exception):  # noqa: N818 - becomes a 400
+    """What came instead of the rest of the body is not HTTP."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedFloor:
+    """How slow a body may be."""
+
+    grace_s: float
+    bytes_per_s_min: int
+
+    def allowed_s(self, received_bytes: int) -> float:
+        """Give the time that a body may take for so many bytes."""
+        return self.grace_s + received_bytes / self.bytes_per_s_min
+
+
+def refuse_over(size_bytes: int, bytes_max: int) -> None:
+    """Refuse a body, declared or real, that is over its limit."""
+    if size_bytes > bytes_max:
+        raise BodyTooLarge(f"body is over {bytes_max} bytes; expected at most that")
+
+
+async def read(payload: StreamReader, claim: Claim, *, bytes_max: int, floor: SpeedFloor) -> bytes:
+    """Read a whole body. Raises `BodyTooLarge`, `MemoryBudgetSpent`, `BodyTooSlow` or `SenderGone`."""
+    try:
+        if payload.is_eof():
+            return _checked(payload.read_nowait(), claim, bytes_max)
+        async with asyncio.timeout(floor.grace_s) as clock:
+            return await _gather(payload, claim, bytes_max, floor, clock)
+    except TimeoutError as reason:
+        raise BodyTooSlow from reason
+    except SENDER_GONE as reason:
+        raise SenderGone from reason
+
+
+def _checked(body: bytes, claim: Claim, bytes_max: int) -> bytes:
+    refuse_over(len(body), bytes_max)
+    claim.grow_to(len(body))
+    return body
+
+
+async def _gather(
+    payload: StreamReader, claim: Claim, bytes_max: int, floor: SpeedFloor, clock: asyncio.Timeout
+) -> bytes:
+    begun_at = asyncio.get_running_loop().time()
+    pieces: list[bytes] = []
+    received_bytes = 0
+    while piece := await payload.readany():
+        received_bytes += len(piece)
+        refuse_over(received_bytes, bytes_max)
+        claim.grow_to(received_bytes)
+        pieces.append(piece)
+        clock.reschedule(begun_at + floor.allowed_s(received_bytes))
+    return b"".join(pieces)

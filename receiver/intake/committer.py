@@ -1,0 +1,240 @@
+"""The committer: while one group is written to disk, the next is decoded and a third gathers.
+
+    line ──▶ choose segment ──▶ transcode (a thread, no GIL) ──▶ append + sync (a thread) ──▶ receipts
+
+Keeps: a receipt that promises is given only after `append` returned; records are appended in the order their
+segments were chosen; a group costs its neighbours nothing but their place in it.
+Never: a delivery without a receipt. What cannot be promised is told within the deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import ParamSpec, Protocol, TypeVar
+
+from receiver.errors import CoreCrashed, DiskTrouble, ReceiverError, ShuttingDown, Unavailable
+from receiver.intake.aside import Aside
+from receiver.intake.outcome import Outcome, Transcode, refusal
+from receiver.intake.waiting import Line, StoreLine, Waiting
+from receiver.journal.appender import StaleSegment
+from receiver.logs import limited
+from receiver.metrics import Metrics
+from receiver.model import Delivery, SegmentId
+from receiver.settings import Drain
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+TICK_S = 0.05
+"""How often deadlines, age and the store are looked at."""
+STALE_MAX = 3
+"""A group meets so many closed segments before the disk is called broken."""
+
+
+class Appender(Protocol):
+    """The journal, as the committer uses it. See `receiver/journal/appender.py`."""
+
+    def choose(self) -> SegmentId:
+        """Give the segment that the next record belongs to."""
+
+    def append(self, segment: SegmentId, record: bytes, rows: int) -> None:
+        """Make a record safe, or raise and make sure that it never comes back."""
+
+    def seal_if_due(self) -> None:
+        """Hand the open segment over if it is old enough."""
+
+    def close(self) -> None:
+        """Hand everything over and take no more."""
+
+    def is_stored(self, segment: SegmentId) -> bool:
+        """Tell whether a segment is in the store."""
+
+
+@dataclass(slots=True)
+class Group:
+    """Deliveries that share a record, transcoded for one segment."""
+
+    segment: SegmentId
+    record: bytes
+    rows: int
+    accepted: list[tuple[Waiting, Outcome]]
+
+
+class Committer:
+    """Promises deliveries, a group at a time."""
+
+    def __init__(
+        self,
+        transcode: Transcode,
+        appender: Appender,
+        aside: Aside,
+        metrics: Metrics,
+        *,
+        answer_deadline_s: float,
+    ) -> None:
+        self._transcode = transcode
+        self._answer_deadline_s = answer_deadline_s
+        self._appender = appender
+        self._aside = aside
+        self._metrics = metrics
+        self._line = Line()
+        self._store_line = StoreLine()
+        self._core = ThreadPoolExecutor(1, "core")
+        self._disk = ThreadPoolExecutor(1, "disk")
+        self._groups_in_flight = 0
+        self._sealing = asyncio.Lock()
+        self._closing = False
+
+    def use(self, transcode: Transcode, answer_deadline_s: float) -> None:
+        """Use these for groups and deliveries to come."""
+        self._transcode = transcode
+        self._answer_deadline_s = answer_deadline_s
+
+    async def commit(self, delivery: Delivery, drain: Drain, received_at: float) -> Outcome:
+        """Wait for the receipt of one delivery; raise the verdict if there is none."""
+        if self._closing:
+            raise ShuttingDown("the receiver is stopping; expected to be back in seconds")
+        receipt: asyncio.Future[Outcome | ReceiverError] = asyncio.get_running_loop().create_future()
+        deadline = received_at + self._answer_deadline_s
+        self._line.join(Waiting(delivery, drain.acknowledge == "store", deadline, receipt))
+        outcome = await receipt
+        if isinstance(outcome, ReceiverError):
+            raise outcome
+        return outcome
+
+    async def run(self) -> None:
+        """Commit group after group until closed and everything in line is answered."""
+        async with asyncio.TaskGroup() as tasks:
+            beside = [tasks.create_task(self._watch()), tasks.create_task(self._seal_by_age())]
+            await self._commit_groups()
+            for task in beside:
+                task.cancel()
+
+    async def close(self, running: asyncio.Future[None]) -> None:
+        """Answer everything in line, hand the journal over, let go of the threads."""
+        self._closing = True
+        self._line.wake()
+        await running
+        await self._on(self._disk, self._appender.close)
+        self._core.shutdown(wait=False)
+        self._disk.shutdown(wait=False)
+
+    async def _commit_groups(self) -> None:
+        appending: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        appending.set_result(None)
+        while True:
+            await self._line.arrival()
+            waiting = self._line.take_group()
+            if waiting:
+                group = await self._transcoded(waiting)
+                await appending
+                appending = asyncio.ensure_future(self._promise(group))
+            elif self._closing:
+                return await appending
+
+    async def _transcoded(self, waiting: Sequence[Waiting]) -> Group:
+        """Choose the segment and turn the deliveries into one record for it."""
+        async with self._sealing:
+            self._groups_in_flight += 1
+            segment = self._appender.choose()
+        return await self._transcoded_for(segment, waiting)
+
+    async def _transcoded_for(self, segment: SegmentId, waiting: Sequence[Waiting]) -> Group:
+        begun_at = time.perf_counter()
+        try:
+            done = await self._on(self._core, self._transcode, [one.delivery for one in waiting], segment)
+        except Exception as reason:  # noqa: BLE001 - the core answers for bodies; what it raises is a bug
+            limited.error("transcode", "a group could not be transcoded", why=type(reason).__name__)
+            for one in waiting:
+                one.give(CoreCrashed("the decoder failed; expected to work again"))
+            return Group(segment, b"", 0, [])
+        self._metrics.add("commit_deliveries", len(waiting))
+        self._metrics.observe("commit_seconds", time.perf_counter() - begun_at)
+        accepted = [one for one in zip(waiting, done.outcomes, strict=True) if await self._is_accepted(*one)]
+        return Group(segment, done.record, done.rows, accepted)
+
+    async def _is_accepted(self, waiting: Waiting, outcome: Outcome) -> bool:
+        """Tell whether this delivery is in the record; its verdict is given if not."""
+        if outcome.verdict == "accepted":
+            return True
+        verdict = refusal(outcome)
+        if verdict is None:
+            verdict = await self._on(self._disk, self._aside.keep, waiting.delivery)
+        waiting.give(verdict)
+        return False
+
+    async def _promise(self, group: Group) -> None:
+        """Make the record safe, then give the receipts."""
+        try:
+            group = await self._appended(group)
+        except Unavailable as reason:
+            limited.error("append", "a group could not be made safe", why=str(reason))
+            for waiting, _ in group.accepted:
+                waiting.give(reason)
+        else:
+            for waiting, outcome in group.accepted:
+                self._settle(group, waiting, outcome)
+        finally:
+            self._groups_in_flight -= 1
+
+    async def _appended(self, group: Group) -> Group:
+        """Append the record; if its segment was closed meanwhile, transcode anew for the next one."""
+        for _ in range(STALE_MAX):
+            if not group.record:
+                return group
+            try:
+                seconds = await self._on(self._disk, self._append, group)
+            except StaleSegment:
+                waiting = [one for one, _ in group.accepted]
+                group = await self._transcoded_for(self._appender.choose(), waiting)
+            else:
+                self._metrics.observe("fsync_seconds", seconds)
+                return group
+        raise DiskTrouble(f"the journal closed {STALE_MAX} segments in a row; expected one to stay open")
+
+    def _append(self, group: Group) -> float:
+        begun_at = time.perf_counter()
+        self._appender.append(group.segment, group.record, group.rows)
+        return time.perf_counter() - begun_at
+
+    def _settle(self, group: Group, waiting: Waiting, outcome: Outcome) -> None:
+        """Count a delivery that is safe, and give its receipt or let it wait for the store."""
+        drain = waiting.delivery.drain
+        self._metrics.add("spans_received", outcome.received, drain=drain)
+        self._metrics.add("spans_accepted", outcome.stored, drain=drain)
+        if outcome.rejected:
+            self._metrics.add("spans_rejected", outcome.rejected, drain=drain)
+        if outcome.sampled_out:
+            self._metrics.add("spans_sampled_out", outcome.sampled_out, drain=drain)
+        if outcome.unresolved:
+            self._metrics.add("spans_unresolved", outcome.unresolved, drain=drain)
+        for reason, count in outcome.reasons:
+            self._metrics.add("span_notes", count, reason=reason)
+        if waiting.until_stored and group.record:
+            self._store_line.join(group.segment, waiting, outcome)
+        else:
+            waiting.give(outcome)
+
+    async def _watch(self) -> None:
+        """Hold deadlines and look for stored segments."""
+        while True:
+            await asyncio.sleep(TICK_S)
+            self._line.expire(asyncio.get_running_loop().time())
+            for segment in self._store_line.segments():
+                if self._appender.is_stored(segment):
+                    self._store_line.stored(segment)
+
+    async def _seal_by_age(self) -> None:
+        """Hand over what is old enough while nothing is on its way to the open segment."""
+        while True:
+            await asyncio.sleep(TICK_S)
+            async with self._sealing:
+                if not self._groups_in_flight:
+                    await self._on(self._disk, self._appender.seal_if_due)
+
+    async def _on(self, thread: ThreadPoolExecutor, call: Callable[P, T], *args: P.args, **_: P.kwargs) -> T:
+        return await asyncio.get_running_loop().run_in_executor(thread, call, *args)

@@ -1,0 +1,89 @@
+"""What a sender says its body is: content type, charset, content codings.
+
+Keeps: the answer's type is the request's type; JSON when it is not known.
+Never: a guess. An unknown type or coding is refused, because some compressed bodies parse as protobuf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from receiver.errors import UnsupportedMedia
+from receiver.model import ContentKind
+
+KIND_OF = {
+    "application/x-protobuf": ContentKind.PROTOBUF,
+    "application/protobuf": ContentKind.PROTOBUF,
+    "application/x-google-protobuf": ContentKind.PROTOBUF,
+    "application/vnd.google.protobuf": ContentKind.PROTOBUF,
+    "application/json": ContentKind.JSON,
+    "application/x-ndjson": ContentKind.NDJSON,
+    "application/jsonl": ContentKind.NDJSON,
+}
+CODING_OF = {
+    "gzip": "gzip",
+    "x-gzip": "gzip",
+    "deflate": "deflate",
+    "zlib": "deflate",
+    "zstd": "zstd",
+    "snappy": "snappy",
+    "x-snappy-framed": "x-snappy-framed",
+    "lz4": "lz4",
+}
+CODINGS_READ = "gzip, zstd, deflate, snappy, lz4"
+"""What the `Accept-Encoding` of a 415 says."""
+CODINGS_MAX = 2
+"""Of one body: gzip of gzip happens by accident, more only on purpose."""
+CHARSETS = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})
+TYPES_READ = "application/x-protobuf, application/json or application/x-ndjson"
+
+
+def answer_kind(content_type: str | None) -> ContentKind:
+    """Say in which encoding this sender is answered, whatever else is wrong with its request."""
+    name = (content_type or "").partition(";")[0].strip()
+    if not name.isascii():
+        return ContentKind.JSON
+    return KIND_OF.get(name.lower(), ContentKind.JSON)
+
+
+@lru_cache(maxsize=64)
+def content_kind(content_type: str | None) -> ContentKind:
+    """Read a Content-Type header. Raises `UnsupportedMedia`."""
+    if not content_type:
+        raise UnsupportedMedia(f"no content type; expected {TYPES_READ}")
+    if not content_type.isascii():
+        raise UnsupportedMedia(f"content type is not ASCII; expected {TYPES_READ}")
+    name, _, parameters = content_type.lower().partition(";")
+    name = name.strip()
+    if name.startswith("application/grpc"):
+        raise UnsupportedMedia("gRPC at an OTLP/HTTP endpoint; expected the exporter protocol http/protobuf")
+    kind = KIND_OF.get(name)
+    if kind is None:
+        raise UnsupportedMedia(f"content type is not read here; expected {TYPES_READ}")
+    if kind is not ContentKind.PROTOBUF and not CHARSETS.issuperset(_charsets(parameters)):
+        raise UnsupportedMedia("charset is not read here; expected utf-8")
+    return kind
+
+
+def _charsets(parameters: str) -> list[str]:
+    pairs = (parameter.partition("=") for parameter in parameters.split(";"))
+    return [value.strip().strip("\"'") for name, _, value in pairs if name.strip() == "charset"]
+
+
+def codings(headers: Sequence[str]) -> tuple[str, ...]:
+    """Read the Content-Encoding headers: names in the order applied. Raises `UnsupportedMedia`."""
+    return _codings(",".join(headers)) if headers else ()
+
+
+@lru_cache(maxsize=64)
+def _codings(header: str) -> tuple[str, ...]:
+    if not header.isascii():
+        raise UnsupportedMedia(f"content encoding is not ASCII; expected {CODINGS_READ}")
+    names = [name.strip() for name in header.lower().split(",")]
+    found = tuple(CODING_OF.get(name, "") for name in names if name not in {"", "identity"})
+    if "" in found:
+        raise UnsupportedMedia(f"content encoding is not read here; expected {CODINGS_READ}")
+    if len(found) > CODINGS_MAX:
+        raise UnsupportedMedia(f"{len(found)} content encodings; expected at most {CODINGS_MAX}")
+    return found

@@ -1,0 +1,235 @@
+"""One connection: aiohttp's parser and request loop, with our answers, closings and timeouts.
+
+    head timer ─▶ parse ─▶ Reception.answer ─▶ write ─▶ next request, or close
+
+Keeps: what HTTP itself refuses is a fixed Status, never an echo; a refused body is not read to its end; an
+answer that closes a connection is not destroyed by the reset that unread bytes would cause.
+Never: a wait without an end. Header, body, answer and farewell each have theirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+from typing import TYPE_CHECKING, Any, cast
+
+from aiohttp import web
+from aiohttp.helpers import set_exception
+from aiohttp.http_exceptions import BadHttpMethod, BadStatusLine, HttpProcessingError, LineTooLong
+from aiohttp.web_protocol import RequestHandler, _ErrInfo
+
+from receiver.errors import MemoryBudgetSpent
+from receiver.intake import answers
+from receiver.intake.answers import HANG_UP, Reply
+from receiver.intake.body import BadFraming
+from receiver.logs import limited
+from receiver.model import ContentKind
+
+if TYPE_CHECKING:
+    from aiohttp.streams import StreamReader
+    from aiohttp.web_request import BaseRequest
+    from aiohttp.web_response import StreamResponse
+
+    from receiver.intake.server import IntakeServer
+
+LINE_BYTES_MAX = 8_190
+FIELD_BYTES_MAX = 4_096
+HEADERS_MAX = 64
+READ_BUFFER_BYTES = 64 * 1024
+FAREWELL_S = 1.0
+"""After an answer that closes the connection the peer gets so long to read it."""
+FAREWELL_BYTES_MAX = 4 * 1024
+"""Meanwhile reading goes on until so much was thrown away; one read is at most 256,000 bytes."""
+UNSENT_MS_MAX = 20_000
+"""A peer that takes nothing for so long is gone, or wants to look so."""
+ANSWERS_MAX = 10_000
+"""Answers on one connection, give or take a fifth: new connections spread over the processes."""
+BUSY = answers.verdict(MemoryBudgetSpent("too many connections are open"), ContentKind.JSON)
+TROUBLE = answers.verdict(MemoryBudgetSpent("the receiver failed to answer"), ContentKind.JSON)
+
+
+class IntakeProtocol(RequestHandler):
+    """aiohttp's request loop with our manners."""
+
+    __slots__ = (
+        "_answered_count",
+        "_answers_max",
+        "_discarded_bytes",
+        "_gone",
+        "_half_closed",
+        "_intake",
+        "_is_broken",
+        "_is_leaving",
+        "_last_heard_at",
+        "_open_payload",
+    )
+
+    def __init__(self, intake: IntakeServer, *, loop: asyncio.AbstractEventLoop, **settings: Any) -> None:  # noqa: ANN401 - aiohttp's own settings
+        super().__init__(intake, loop=loop, **settings)
+        self._intake = intake
+        self._open_payload: StreamReader | None = None
+        self._answered_count = 0
+        self._is_broken = False
+        self._half_closed = False
+        self._is_leaving = False
+        self._discarded_bytes = 0
+        self._gone: asyncio.Event = asyncio.Event()
+        self._last_heard_at = 0.0
+        self._answers_max = int(ANSWERS_MAX * random.uniform(0.8, 1.2))  # noqa: S311 - spreads load
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take a connection, if there is room for one more."""
+        stream = cast("asyncio.Transport", transport)
+        if not self._intake.has_room:
+            self._force_close = True
+            stream.write(BUSY.wire(close=True, bodyless=False))
+            stream.close()
+            return
+        plug = stream.get_extra_info("socket")
+        if plug is not None and plug.family != socket.AF_UNIX:
+            plug.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNSENT_MS_MAX)
+        self._last_heard_at = self._loop.time()
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Let go of whatever waits for this connection."""
+        self._gone.set()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what came, and break off where it is not HTTP."""
+        self._last_heard_at = self._loop.time()
+        if self._is_broken or self._is_leaving:
+            self._discard(len(data))
+            return
+        super().data_received(data)
+        if self._messages:
+            message, payload = self._messages[-1]
+            if isinstance(message, _ErrInfo):
+                self._break_off()
+            else:
+                self._open_payload = payload
+
+    def _discard(self, more_bytes: int) -> None:
+        self._discarded_bytes += more_bytes
+        if self._discarded_bytes > FAREWELL_BYTES_MAX and self.transport is not None:
+            self.transport.pause_reading()
+
+    def _break_off(self) -> None:
+        """Tell the body that was being read, if any, that it will not end: aiohttp leaves it waiting."""
+        self._is_broken = True
+        if self._open_payload is not None and not self._open_payload.is_eof():
+            set_exception(self._open_payload, BadFraming())
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # aiohttp's always closes at once
+        """Answer a whole request of a peer that will send no more; close otherwise."""
+        self._half_closed = True
+        if self._open_payload is not None and not self._open_payload.is_eof():
+            set_exception(self._open_payload, ConnectionResetError("the body ends early"))
+        return self.is_working and not self._is_leaving and self.ssl_context is None
+
+    @property
+    def is_working(self) -> bool:
+        """Tell whether a request is being answered, or waits for it."""
+        return self._request_count > self._answered_count
+
+    def idle_s(self, now: float) -> float:
+        """Give the seconds since the peer was last heard of; 0 while it waits for an answer."""
+        return 0.0 if self.is_working else now - self._last_heard_at
+
+    def hang_up(self) -> None:
+        """Close without a word."""
+        self.force_close()
+
+    def abort(self) -> None:
+        """Close now, whatever is still unsent."""
+        if self.transport is not None:
+            self.transport.abort()
+
+    async def finish_response(
+        self,
+        request: BaseRequest,
+        resp: StreamResponse,
+        start_time: float | None,  # noqa: ARG002 - aiohttp's access log, which is off
+    ) -> tuple[StreamResponse, bool]:
+        """Send the reply. True: the connection is not to be used again."""
+        reply = cast("Reply", resp)
+        transport = self.transport
+        if transport is None or reply is HANG_UP:
+            self.force_close()
+            return resp, True
+        is_unread = self._is_broken or not request.content.is_eof()
+        close = is_unread or self._must_close(request, reply)
+        transport.write(reply.wire(close=close, bodyless=request.method == "HEAD"))
+        if self._paused:
+            await self._flush(transport)
+        if is_unread:
+            await self._say_farewell(transport)
+        self._answered_count += 1
+        return resp, close
+
+    def _must_close(self, request: BaseRequest, reply: Reply) -> bool:
+        return (
+            not reply.keep_alive
+            or not request.keep_alive
+            or request.version.minor == 0
+            or self._upgraded
+            or self._half_closed
+            or self._answered_count >= self._answers_max
+            or self._intake.is_stopping
+        )
+
+    async def _flush(self, transport: asyncio.Transport) -> None:
+        """Wait for a peer that is slow to read what it asked for, but not for ever."""
+        try:
+            async with asyncio.timeout(self._intake.answer_deadline_s):
+                await self._drain_helper()
+        except (TimeoutError, ConnectionError):
+            transport.abort()
+
+    async def _say_farewell(self, transport: asyncio.Transport) -> None:
+        """Let the peer read the answer before unread bytes reset the connection."""
+        self._is_leaving = True
+        if transport.is_closing():
+            return
+        self._resume_transport_reading()
+        if transport.can_write_eof():
+            transport.write_eof()
+        try:
+            async with asyncio.timeout(FAREWELL_S):
+                await self._gone.wait()
+        except TimeoutError:
+            return
+
+    def handle_error(
+        self,
+        request: BaseRequest,  # noqa: ARG002 - its text must not be told
+        status: int = 500,  # noqa: ARG002 - aiohttp's guess
+        exc: BaseException | None = None,
+        message: str | None = None,  # noqa: ARG002 - holds input
+    ) -> StreamResponse:
+        """Answer what aiohttp could not parse, or we did not foresee."""
+        if isinstance(exc, HttpProcessingError):
+            reply = answers.http_refusal(*_refusal_of(exc))
+            self._intake.count_http_refusal(reply.status)
+        else:
+            limited.error("unforeseen", "a request failed", exc_info=exc)
+            reply = TROUBLE
+        return cast("web.StreamResponse", reply)
+
+
+def _refusal_of(error: HttpProcessingError) -> tuple[int, str]:
+    """Give the status and fixed text for a parse error. The error's own text holds input."""
+    if isinstance(error, LineTooLong):
+        if error.args[1] == LINE_BYTES_MAX:
+            return 414, f"request target is over {LINE_BYTES_MAX} bytes; expected a path of a drain"
+        return 431, f"a header is over {FIELD_BYTES_MAX} bytes; expected at most that"
+    if error.message == "Too many headers received":
+        return 431, f"more than {HEADERS_MAX} headers; expected at most that"
+    if isinstance(error, BadHttpMethod):
+        return 400, "not an HTTP request; expected HTTP/1.1, and HTTPS only where it is configured"
+    is_version = isinstance(error, BadStatusLine) and "Invalid HTTP version" in error.message
+    if is_version or error.message.startswith("Pause on PRI"):
+        return 505, "HTTP version is not spoken here; expected HTTP/1.1"
+    return 400, "not a well-formed HTTP request; expected HTTP/1.1"

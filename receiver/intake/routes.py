@@ -1,0 +1,101 @@
+"""Paths: which drains listen where, and what to tell a sender that is a little off.
+
+Keeps: one table, built once for the settings in force; a trailing slash and the root are aliases, never
+redirects, because exporters take a redirect for success.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from receiver.errors import NoSuchPath, OperatorError
+from receiver.intake.credentials import Credentials
+from receiver.settings import Drain, Limits
+
+OTHER_SIGNALS = frozenset({"/v1/metrics", "/v1/logs", "/v1development/profiles"})
+OPEN_DRAIN = Drain(name="default")
+"""What listens when no drain is configured; the supervisor allows that on loopback only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One path: the drains told apart there by their credentials, the most demanding first."""
+
+    drains: tuple[Credentials, ...]
+    body_bytes_max: int
+    """The largest of the drains' limits: which drain it is may be known only after the body."""
+    header_line: bytes
+    """What every answer at this path carries besides, or nothing."""
+
+
+class Routes:
+    """All paths of the drain endpoint."""
+
+    def __init__(self, drains: Sequence[Drain], limits: Limits, *, post_root: bool) -> None:
+        self._limits = limits
+        self.credentials = [Credentials(drain) for drain in drains or (OPEN_DRAIN,)]
+        by_path: dict[str, list[Credentials]] = defaultdict(list)
+        for credentials in self.credentials:
+            by_path[credentials.drain.path.rstrip("/") or "/"].append(credentials)
+        self._configured = tuple(by_path)
+        self._route_of: dict[str, Route] = {}
+        for path, here in by_path.items():
+            self._route_of[path] = self._route_of[f"{path.rstrip('/')}/"] = self._route(here)
+        if post_root:
+            self._route_of.setdefault("/", self._route_of[self._configured[0]])
+
+    def _route(self, here: Sequence[Credentials]) -> Route:
+        ordered = sorted(here, key=lambda one: one.strength, reverse=True)
+        largest = max(self.body_bytes_max(one.drain) for one in here)
+        lines = (_verify_line(one.drain) for one in ordered if one.drain.verify_header)
+        return Route(tuple(ordered), largest, next(lines, b""))
+
+    def body_bytes_max(self, drain: Drain) -> int:
+        """Give the limit in force for one drain."""
+        return self._limits.body_bytes_max if drain.body_bytes_max is None else drain.body_bytes_max
+
+    def find(self, target: str) -> Route:
+        """Find who listens at a request target. Raises `NoSuchPath` with a hint."""
+        path = target.partition("?")[0]
+        route = self._route_of.get(path)
+        if route is None and not path.startswith("/"):
+            path = _path_of_absolute(target)
+            route = self._route_of.get(path)
+        if route is None:
+            raise NoSuchPath(self._hint(path))
+        return route
+
+    def _hint(self, path: str) -> str:
+        meant = _normal(path)
+        if meant in OTHER_SIGNALS:
+            return "this receiver takes traces only; expected '/v1/traces'"
+        for configured in self._configured:
+            if _normal(configured) == meant:
+                return f"nothing listens at this spelling; expected '{configured}'"
+        return "nothing listens at this path; expected the path of a configured drain"
+
+
+def _path_of_absolute(target: str) -> str:
+    """Give the path of an absolute-form target, as proxies send it."""
+    try:
+        return urlsplit(target).path or "/"
+    except ValueError:
+        return ""
+
+
+def _normal(path: str) -> str:
+    """Undo what senders commonly do to a path: case, double slashes, dots, escapes, a fragment."""
+    steps = unquote(path).partition("#")[0].lower().split("/")
+    return "/" + "/".join(step for step in steps if step not in {"", "."})
+
+
+def _verify_line(drain: Drain) -> bytes:
+    value = drain.verify_header
+    if not (value.isascii() and value.isprintable()):
+        raise OperatorError(
+            f"drain '{drain.name}': verify_header is not printable ASCII; expected a header value"
+        )
+    return f"x-vercel-verify: {value}\r\n".encode()

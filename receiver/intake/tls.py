@@ -1,0 +1,114 @@
+"""TLS of the drain endpoint, and certificates that change while it runs.
+
+Keeps: a certificate that cannot be loaded leaves the old one in force; connections never notice a reload.
+Never: a context changed in place. A new one is built whole and handshakes are pointed at it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+from receiver.errors import OperatorError
+from receiver.settings import Tls
+
+HANDSHAKE_ROUNDS = 3
+Stamp = tuple[tuple[int, int, int], ...]
+
+
+def build_context(tls: Tls) -> ssl.SSLContext:
+    """Build the context for these files. Raises `OperatorError` naming what is wrong with them."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    try:
+        context.load_cert_chain(tls.cert_file, tls.key_file or None)
+        if tls.client_ca_file:
+            context.load_verify_locations(tls.client_ca_file)
+            context.verify_mode = ssl.CERT_REQUIRED
+    except (OSError, ValueError) as reason:  # ssl.SSLError is an OSError
+        raise OperatorError(
+            f"certificate '{tls.cert_file}', key '{tls.key_file}': {reason}; expected a PEM chain and its key"
+        ) from reason
+    return context
+
+
+def expires_at_s(tls: Tls) -> float:
+    """Learn when the certificate ends as a sender would, by a handshake in memory; 0: it is not valid."""
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(tls.cert_file, tls.key_file or None)
+    sender = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    sender.check_hostname = False
+    sender.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    sender.load_verify_locations(tls.cert_file)
+    to_server, to_sender = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = (
+        sender.wrap_bio(to_sender, to_server),
+        server.wrap_bio(to_server, to_sender, server_side=True),
+    )
+    try:
+        for end in ends * HANDSHAKE_ROUNDS:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+    except ssl.SSLCertVerificationError:
+        return 0.0
+    certificate = ends[0].getpeercert() or {}
+    return float(ssl.cert_time_to_seconds(str(certificate["notAfter"])))
+
+
+def _stamp(tls: Tls) -> Stamp:
+    """Give what changes when one of the files does."""
+    stamps = []
+    for name in (tls.cert_file, tls.key_file, tls.client_ca_file):
+        try:
+            found = Path(name).stat() if name else None
+        except OSError:
+            found = None
+        stamps.append((found.st_mtime_ns, found.st_ino, found.st_size) if found else (0, 0, 0))
+    return tuple(stamps)
+
+
+class Certificates:
+    """The certificates in force."""
+
+    def __init__(self, tls: Tls, warn: Callable[[str], None]) -> None:
+        self._tls = tls
+        self._warn = warn
+        self._stamp = _stamp(tls)
+        self._current = build_context(tls)
+        self.expires_at_s = expires_at_s(tls)
+        self.context = self._current
+        """What the listener is given; every handshake is pointed at the newest context from it."""
+        self.context.sni_callback = self._point_at_current
+        self.trouble = ""
+        """Why the newest files are not in force, or nothing."""
+
+    def _point_at_current(
+        self, handshake: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _context: ssl.SSLContext
+    ) -> None:
+        handshake.context = self._current
+
+    def reload_if_changed(self) -> None:
+        """Load the files again if they are not those in force."""
+        stamp = _stamp(self._tls)
+        if stamp != self._stamp:
+            self._stamp = stamp
+            self._load(self._tls)
+
+    def reload(self, tls: Tls) -> None:
+        """Load these files, changed or not."""
+        self._stamp = _stamp(tls)
+        self._load(tls)
+
+    def _load(self, tls: Tls) -> None:
+        self._tls = tls
+        try:
+            self._current, self.expires_at_s = build_context(tls), expires_at_s(tls)
+        except OperatorError as reason:
+            self.trouble = str(reason)
+            self._warn(self.trouble)
+        else:
+            self.trouble = ""

@@ -1,0 +1,219 @@
+"""The intake's end of the journal: one start directory, one segment open, records appended and synced.
+
+    choose ──▶ (the core writes the segment's identity into every row) ──▶ append ──▶ the promise may be made
+
+Keeps: when `append` returns, the record outlives a power cut; when it raises, the record never comes back.
+    The second half needs a disk that takes at least a cut or a mark (see `Place.cut`). Until it does, nothing
+    else is acknowledged; a process that is killed in that state may leave a whole record that was answered
+    503, and the writer knows the repetition by its digest.
+Never: an event loop. All calls may block, except `choose`, `full_reason` and `is_stored`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from receiver.errors import DiskTrouble, JournalFull, OperatorError, ShuttingDown
+from receiver.journal.ceiling import Ceiling
+from receiver.journal.files import DISK
+from receiver.journal.names import Kind
+from receiver.journal.segment import Place, Segment
+from receiver.journal.start import Start
+from receiver.model import SegmentId
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from receiver import settings
+    from receiver.journal.files import Files
+
+log = structlog.get_logger()
+
+RETRY_S = 1.0
+"""How long a disk that refused to seal is left alone."""
+
+
+TAIL_AT_LARGE = "journal's disk refuses to drop a record that was never acknowledged"
+"""While this is so, nothing is acknowledged."""
+
+
+class StaleSegment(Exception):  # noqa: N818 - a turn of events, not an error
+    """The segment was closed since it was chosen. Nothing was written: choose and transcode again."""
+
+
+@dataclass(slots=True)
+class Retired:
+    """A segment that takes no more records and is not sealed yet."""
+
+    place: Place
+    bytes_good: int
+    tail_dropped: bool
+    """Nothing that was never acknowledged can come back."""
+
+
+class Appender:
+    """One per intake start. Calls that write take turns; `choose` may be called beside them."""
+
+    def __init__(
+        self,
+        root: Path,
+        limits: settings.Journal,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        files: Files = DISK,
+    ) -> None:
+        try:
+            self._start = Start.draw(root, files)
+        except OSError as reason:
+            found = reason.strerror or "unknown error"
+            raise OperatorError(
+                f"journal directory '{root}': {found}; expected a directory to write in"
+            ) from reason
+        self._limits = limits
+        self._sealed_kind = Kind.ZSTD if limits.codec == "zstd" else Kind.LZ4
+        self._now = now
+        self._files = files
+        self._ceiling = Ceiling(root, limits, files, now)
+        self._writing = threading.Lock()
+        self._choosing = threading.Lock()
+        self._seq = 0
+        self._seq_min = 0
+        self._open: Segment | None = None
+        self._opened_at_s = 0.0
+        self._retired: list[Retired] = []
+        self._mended_at_s = 0.0
+        self._closed = False
+
+    @property
+    def epoch(self) -> int:
+        """The random bits of this start."""
+        return self._start.epoch
+
+    def choose(self) -> SegmentId:
+        """Name the segment that the next record belongs to: the open one, or the next when that is due."""
+        with self._choosing:
+            current = self._open
+            if current is not None and current.place.seq == self._seq and self._is_due(current):
+                self._seq += 1
+            return SegmentId(self.epoch, self._seq)
+
+    def append(self, segment: SegmentId, record: bytes, rows: int) -> None:
+        """Put a record on the disk. A record of a later segment seals the open one first.
+
+        Raises `JournalFull` or `DiskTrouble` (the sender must wait), `StaleSegment` (choose again).
+        """
+        with self._writing:
+            if segment.epoch != self.epoch or segment.seq < self._seq_min:
+                raise StaleSegment(str(segment))
+            self._admit(len(record))
+            target = self._opened(segment.seq)
+            try:
+                target.append(record, rows)
+            except OSError as reason:
+                self._retire(target, tail_dropped=False)
+                raise DiskTrouble(
+                    f"journal segment {segment}: {reason.strerror}; expected a write"
+                ) from reason
+            self._ceiling.add(len(record))
+
+    def seal_if_due(self) -> None:
+        """Seal what is due, and try again what the disk refused. To be called when no group is in flight."""
+        with self._writing:
+            current = self._open
+            if current is not None and (current.place.seq < self._seq or self._is_due(current)):
+                self._retire(current, tail_dropped=True)
+            self._mend_all()
+
+    def seal(self) -> None:
+        """Hand the open segment over to the writer."""
+        with self._writing:
+            if self._open is not None:
+                self._retire(self._open, tail_dropped=True)
+
+    def close(self) -> None:
+        """Seal and leave. What cannot be sealed is adopted later, as after a crash."""
+        self.seal()
+        with self._writing:
+            self._closed = True
+            self._start.leave()
+
+    def full_reason(self) -> str | None:
+        """Why a record could not be appended now; none: it probably could."""
+        if self._tail_at_large():
+            return TAIL_AT_LARGE
+        return self._ceiling.reason()
+
+    def is_stored(self, segment: SegmentId) -> bool:
+        """Whether the writer is done with this segment. When the disk does not say, it is not."""
+        try:
+            return self._place(segment.seq).is_stored()
+        except OSError:
+            return False
+
+    def _is_due(self, current: Segment) -> bool:
+        limits = self._limits
+        if current.rows >= limits.segment_rows_max or current.bytes_good >= limits.segment_bytes_max:
+            return True
+        if (self._now() - self._opened_at_s) * 1000 < limits.segment_age_ms_max:
+            return False
+        return current.place.seq == 0 or self.is_stored(SegmentId(self.epoch, current.place.seq - 1))
+
+    def _admit(self, record_bytes: int) -> None:
+        if self._closed:
+            raise ShuttingDown("journal is closed; expected no more records")
+        self._mend_all()
+        if self._tail_at_large():
+            raise DiskTrouble(TAIL_AT_LARGE)
+        reason = self._ceiling.reason(record_bytes)
+        if reason is not None:
+            raise JournalFull(reason)
+
+    def _opened(self, seq: int) -> Segment:
+        if self._open is not None and self._open.place.seq < seq:
+            self._retire(self._open, tail_dropped=True)
+        if self._open is None:
+            self._opened_at_s = self._now()
+            self._seq_min = seq
+            self._open = Segment(self._place(seq))
+        return self._open
+
+    def _retire(self, target: Segment, *, tail_dropped: bool) -> None:
+        """Take no more records into this segment, and seal it as far as the disk lets us."""
+        target.close()
+        self._open = None
+        self._seq_min = target.place.seq + 1
+        with self._choosing:
+            self._seq = max(self._seq, self._seq_min)
+        retired = Retired(target.place, target.bytes_good, tail_dropped)
+        self._retired.append(retired)
+        self._mend(retired)
+
+    def _mend_all(self) -> None:
+        if self._retired and self._now() - self._mended_at_s >= RETRY_S:
+            for retired in list(self._retired):
+                self._mend(retired)
+
+    def _mend(self, retired: Retired) -> None:
+        self._mended_at_s = self._now()
+        try:
+            if not retired.tail_dropped:
+                retired.place.cut(retired.bytes_good)
+                retired.tail_dropped = True
+            retired.place.seal(retired.bytes_good, self._sealed_kind)
+        except OSError as reason:
+            segment = SegmentId(self.epoch, retired.place.seq)
+            log.warning("segment cannot be sealed yet", segment=str(segment), reason=reason.strerror)
+        else:
+            self._retired.remove(retired)
+
+    def _tail_at_large(self) -> bool:
+        return any(not retired.tail_dropped for retired in tuple(self._retired))
+
+    def _place(self, seq: int) -> Place:
+        return Place(self._start.directory, seq, self._files)

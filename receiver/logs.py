@@ -1,0 +1,175 @@
+"""Structured logs: one line an event, on standard error, as JSON or for a human.
+
+Levels say what was lost: INFO something finished; WARNING we recovered, nothing lost; ERROR spans lost or a
+human needed.
+
+Keeps: no secret in any field, no control character in any line, no field longer than `FIELD_CHARS_MAX`.
+Never: a byte of a body.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, TextIO
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from receiver.settings import KIB
+
+FIELD_CHARS_MAX = 2 * KIB
+REASONS_MAX = 1_024
+"""Reasons that are counted apart; what is more goes under `other`."""
+REPEAT_S = 10.0
+"""One line per reason in so many seconds."""
+HIDDEN = "(hidden)"
+
+_SECRET_KEY = re.compile(
+    r"authorization|cookie|token|secret|password|signature|api.?key|credential", re.IGNORECASE
+)
+_URL_PASSWORD = re.compile(r"(://[^/\s:@]*):[^/\s@]*@")
+_FIRST = ("timestamp", "level", "process", "event")
+_ITEMS_MAX = 64
+_DEPTH_MAX = 4
+
+
+def set_up(
+    log_format: Literal["auto", "json", "console"], *, process: str, stream: TextIO | None = None
+) -> None:
+    """Send everything this process logs, standard library included, through one chain."""
+    sink = stream or sys.stderr
+    for_a_human = log_format == "console" or (log_format == "auto" and sink.isatty())
+    renderer: Processor = (
+        structlog.dev.ConsoleRenderer(colors=sink.isatty(), pad_event_to=0)
+        if for_a_human
+        else structlog.processors.JSONRenderer(sort_keys=False)
+    )
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _Named(process),
+            _exception_as_text,
+            _harmless,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.WriteLoggerFactory(file=sink),
+        cache_logger_on_first_use=False,
+    )
+    logging.basicConfig(handlers=[_ToStructlog()], level=logging.WARNING, force=True)
+    logging.captureWarnings(capture=True)
+
+
+class RateLimited:
+    """One line per reason in `REPEAT_S`, with the count of what was left out."""
+
+    def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._told_at_s: dict[str, float] = {}
+        self._left_out: dict[str, tuple[str, str, int]] = {}
+
+    def info(self, reason: str, event: str, **fields: object) -> None:
+        """Something finished."""
+        self._tell("info", reason, event, fields)
+
+    def warning(self, reason: str, event: str, **fields: object) -> None:
+        """We recovered, nothing lost."""
+        self._tell("warning", reason, event, fields)
+
+    def error(self, reason: str, event: str, **fields: object) -> None:
+        """Spans lost, or a human needed."""
+        self._tell("error", reason, event, fields)
+
+    def flush(self) -> None:
+        """Tell the counts whose time has come. The process loop calls it every second."""
+        for reason, (level, event, count) in list(self._left_out.items()):
+            if self._is_due(reason):
+                self._write(level, reason, event, {"times_more": count})
+
+    def _tell(self, level: str, reason: str, event: str, fields: Mapping[str, object]) -> None:
+        if reason not in self._told_at_s and len(self._told_at_s) >= REASONS_MAX:
+            reason = "other"
+        _, _, count = self._left_out.get(reason, (level, event, 0))
+        if self._is_due(reason):
+            more = {"times_more": count} if count else {}
+            self._write(level, reason, event, {**fields, **more})
+        else:
+            self._left_out[reason] = (level, event, count + 1)
+
+    def _is_due(self, reason: str) -> bool:
+        told_at_s = self._told_at_s.get(reason)
+        return told_at_s is None or self._now() - told_at_s >= REPEAT_S
+
+    def _write(self, level: str, reason: str, event: str, fields: Mapping[str, object]) -> None:
+        self._told_at_s[reason] = self._now()
+        self._left_out.pop(reason, None)
+        getattr(structlog.get_logger(), level)(event, reason=reason, **fields)
+
+
+limited = RateLimited()
+"""The process's own. Use it for whatever a sender, a disk or a store can cause again and again."""
+
+
+def harmless_text(text: str) -> str:
+    """Cut, and escape whatever moves a cursor, a colour or the direction of reading."""
+    shown = text if len(text) <= FIELD_CHARS_MAX else f"{text[:FIELD_CHARS_MAX]}… ({len(text)} characters)"
+    shown = _URL_PASSWORD.sub(rf"\1:{HIDDEN}@", shown)
+    if shown.isprintable():
+        return shown
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in shown)
+
+
+class _Named:
+    """Says which process speaks."""
+
+    def __init__(self, process: str) -> None:
+        self._process = process
+
+    def __call__(self, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        event["process"] = self._process
+        return event
+
+
+def _exception_as_text(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Where it was raised and what it is; of the standard library's loggers too."""
+    found = event.pop("exc_info", None)
+    error = sys.exc_info()[1] if found is True else found[1] if isinstance(found, tuple) else found
+    if isinstance(error, BaseException):
+        frames = traceback.extract_tb(error.__traceback__)[-8:]
+        event["error"] = f"{type(error).__name__}: {error}"
+        event["raised_at"] = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
+    return event
+
+
+def _harmless(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    ordered = {**{key: event[key] for key in _FIRST if key in event}, **event}
+    return {harmless_text(str(key)): _shown(str(key), value, 0) for key, value in ordered.items()}
+
+
+def _shown(key: str, value: object, depth: int) -> object:
+    """Make one field fit to print. Depth is bounded: our own fields, never a sender's structure."""
+    if _SECRET_KEY.search(key):
+        return HIDDEN
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, Mapping) and depth < _DEPTH_MAX:
+        items = list(value.items())[:_ITEMS_MAX]
+        return {harmless_text(str(inner)): _shown(str(inner), item, depth + 1) for inner, item in items}
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes) and depth < _DEPTH_MAX:
+        return [_shown("", item, depth + 1) for item in value[:_ITEMS_MAX]]
+    return harmless_text(str(value))
+
+
+class _ToStructlog(logging.Handler):
+    """Takes what libraries log the old way."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level = "error" if record.levelno >= logging.ERROR else "warning"
+        tell = getattr(structlog.get_logger(), level)
+        tell(record.getMessage(), logger=record.name, exc_info=record.exc_info)

@@ -1,0 +1,211 @@
+"""Every metric: name, kind, meaning, labels; and the counts themselves, merged over the processes.
+
+Keeps: a count never goes backwards, though the process that counted is replaced (`carried_over`).
+Never: a label whose values a sender can choose. One `Metrics` belongs to one thread: the event loop's.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+import msgspec
+
+SECONDS_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+"""Upper edges of every histogram's buckets; one more holds what is slower."""
+
+MetricName = Literal[
+    "answer_seconds",
+    "backlog_age_seconds",
+    "backlog_bytes",
+    "backlog_segments",
+    "body_bytes",
+    "build_info",
+    "certificate_expires_in_seconds",
+    "commit_deliveries",
+    "commit_seconds",
+    "connections",
+    "dead_letters",
+    "deliveries",
+    "failed_answers_past_hour",
+    "failed_answers_past_hour_ratio",
+    "freshness_seconds",
+    "fsync_seconds",
+    "inflight_bytes",
+    "process_restarts",
+    "process_up",
+    "refusals",
+    "reloads",
+    "span_notes",
+    "spans_accepted",
+    "spans_dead_lettered",
+    "spans_received",
+    "spans_rejected",
+    "spans_sampled_out",
+    "spans_unresolved",
+    "store_alarms",
+    "store_inserts",
+    "store_spans",
+    "store_troubles",
+]
+
+
+class Spec(NamedTuple):
+    """What a metric means and how it is merged."""
+
+    kind: Literal["counter", "gauge_sum", "gauge_by_process", "seconds"]
+    """`gauge_sum` is added up over the processes, `gauge_by_process` gets a label `process`."""
+    help: str
+    """What it counts, in which unit, and when to worry."""
+    labels: tuple[str, ...] = ()
+
+
+METRICS: dict[MetricName, Spec] = {
+    "answer_seconds": Spec(
+        "seconds", "From a delivery's last body byte to its answer. Over 5 s it is a 503."
+    ),
+    "backlog_age_seconds": Spec(
+        "gauge_sum", "How long the oldest sealed segment waits. Rising steadily: the store is away or slow."
+    ),
+    "backlog_bytes": Spec("gauge_sum", "Sealed segments that are not stored yet."),
+    "backlog_segments": Spec("gauge_sum", "Their number."),
+    "body_bytes": Spec("counter", "Bytes of bodies as they came off the wire.", ("drain",)),
+    "build_info": Spec("gauge_sum", "Always 1; the labels say what runs.", ("version", "core_profile")),
+    "certificate_expires_in_seconds": Spec(
+        "gauge_by_process", "Until the certificate ends. Worry below 14 days."
+    ),
+    "commit_deliveries": Spec("counter", "Deliveries in group commits. Over the commits: a group's size."),
+    "commit_seconds": Spec("seconds", "One group transcoded, in the core."),
+    "connections": Spec("gauge_sum", "Open connections at the drain endpoint."),
+    "dead_letters": Spec("gauge_sum", "Segments set aside under DATA/dead. Each one needs a human."),
+    "deliveries": Spec("counter", "Deliveries answered. Worry about anything but 200.", ("drain", "status")),
+    "failed_answers_past_hour": Spec(
+        "gauge_sum", "Answers other than 200 in the past hour. Platforms give a drain up at 50.", ("drain",)
+    ),
+    "failed_answers_past_hour_ratio": Spec(
+        "gauge_by_process", "Their share of all answers. Platforms give a drain up at 0.8.", ("drain",)
+    ),
+    "freshness_seconds": Spec("seconds", "From a segment's last receipt to its spans being readable."),
+    "fsync_seconds": Spec("seconds", "One append to the journal, synced. It bounds what a sender waits."),
+    "inflight_bytes": Spec(
+        "gauge_sum", "Bytes of bodies being read or decoded. At its limit senders get 503."
+    ),
+    "process_restarts": Spec("counter", "Processes replaced after they ended or hung.", ("process",)),
+    "process_up": Spec("gauge_sum", "1 while the process runs and reports.", ("process",)),
+    "reloads": Spec(
+        "counter", "Configurations read again; `refused` left the old one in force.", ("outcome",)
+    ),
+    "refusals": Spec("counter", "Requests answered with an error or not at all, by verdict.", ("reason",)),
+    "span_notes": Spec("counter", "Spans accepted with a warning or rejected, by reason.", ("reason",)),
+    "spans_accepted": Spec("counter", "Spans promised to be stored.", ("drain",)),
+    "spans_dead_lettered": Spec("counter", "Accepted spans in segments that were set aside.", ("cause",)),
+    "spans_received": Spec("counter", "Spans in deliveries that were answered with 200.", ("drain",)),
+    "spans_rejected": Spec(
+        "counter", "Spans refused one by one. Told to the sender in partial_success.", ("drain",)
+    ),
+    "spans_sampled_out": Spec("counter", "Spans dropped by the sampling policy.", ("drain",)),
+    "spans_unresolved": Spec("counter", "Accepted spans for which no project was found.", ("drain",)),
+    "store_alarms": Spec("counter", "What the writer could not mend alone. Worry about any."),
+    "store_inserts": Spec("counter", "INSERTs sent."),
+    "store_spans": Spec("counter", "Spans whose rows were counted in the store."),
+    "store_troubles": Spec("counter", "Errors of the store, by what they mean.", ("fault",)),
+}
+"""The typed list. A name that is not here is an error at its call site (mypy) and at run time."""
+
+
+class Series(msgspec.Struct, frozen=True, array_like=True):
+    """One metric with one set of label values, as one process saw it."""
+
+    name: str
+    labels: tuple[str, ...]
+    value: float
+    """Of a histogram: the sum of what was observed."""
+    buckets: tuple[int, ...] = ()
+    """Of a histogram: observations by bucket, not accumulated."""
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """Everything one process has counted."""
+
+    process: str
+    series: tuple[Series, ...]
+
+
+class Metrics:
+    """What one process has counted since it started."""
+
+    def __init__(self, process: str = "") -> None:
+        self._process = process
+        self._values: dict[tuple[str, ...], float] = {}
+        self._buckets: dict[tuple[str, ...], list[int]] = {}
+
+    def add(self, name: MetricName, value: float = 1, **labels: str) -> None:
+        """Count. Labels are given in the order they are declared in."""
+        key = (name, *labels.values())
+        if key not in self._values:
+            _check(name, labels)
+            self._values[key] = 0
+        self._values[key] += value
+
+    def set(self, name: MetricName, value: float, **labels: str) -> None:
+        """Say how it stands now."""
+        key = (name, *labels.values())
+        if key not in self._values:
+            _check(name, labels)
+        self._values[key] = value
+
+    def observe(self, name: MetricName, seconds: float, **labels: str) -> None:
+        """Put one duration into its histogram."""
+        key = (name, *labels.values())
+        if key not in self._buckets:
+            _check(name, labels)
+            self._buckets[key] = [0] * (len(SECONDS_BUCKETS) + 1)
+        self._buckets[key][bisect_left(SECONDS_BUCKETS, seconds)] += 1
+        self._values[key] = self._values.get(key, 0.0) + seconds
+
+    def snapshot(self) -> Snapshot:
+        """Freeze what was counted, for the supervisor."""
+        return Snapshot(
+            process=self._process,
+            series=tuple(
+                Series(key[0], key[1:], value, tuple(self._buckets.get(key, ())))
+                for key, value in self._values.items()
+            ),
+        )
+
+
+def carried_over(ended: Snapshot, before: Snapshot | None) -> Snapshot:
+    """What stays counted of a process that ended: its counters and histograms, added to those before it."""
+    lasting = [one for one in ended.series if not spec_of(one.name).kind.startswith("gauge")]
+    merged = added_up([*(before.series if before else ()), *lasting])
+    return Snapshot(process=ended.process, series=tuple(merged.values()))
+
+
+def _check(name: MetricName, labels: dict[str, str]) -> None:
+    declared = spec_of(name).labels
+    if tuple(labels) != declared:
+        raise ValueError(f"metric '{name}' got the labels {tuple(labels)}; expected {declared}")
+
+
+def spec_of(name: str) -> Spec:
+    """What a name means."""
+    spec = METRICS.get(name)  # type: ignore[call-overload]  # a name off the channel is any text
+    if spec is None:
+        raise ValueError(f"metric '{name}' is not in the list; expected one of receiver.metrics.METRICS")
+    found: Spec = spec
+    return found
+
+
+def added_up(series: Iterable[Series]) -> dict[tuple[str, tuple[str, ...]], Series]:
+    """Add up the series that have the same name and labels."""
+    merged: dict[tuple[str, tuple[str, ...]], Series] = {}
+    for one in series:
+        key = (one.name, one.labels)
+        if key in merged:
+            other = merged[key]
+            buckets = tuple(a + b for a, b in zip(one.buckets, other.buckets, strict=True))
+            merged[key] = Series(one.name, one.labels, one.value + other.value, buckets)
+        else:
+            merged[key] = one
+    return merged

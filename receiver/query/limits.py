@@ -1,0 +1,17 @@
+"""Ceilings of one question, by name. They go with every statement, whoever asks."""
+
+from __future__ import annotations
+
+SPANS_DEFAULT = 100
+SPANS_MAX = 1_000_000
+"""Spans of one answer; it is streamed."""
+SECONDS_MAX = 60
+"""Of the engine's time."""
+MEMORY_BYTES_MAX = 2 << 30
+"""Of the engine's memory."""
+
+SETTINGS = (
+    "SETTINGS session_timezone = 'UTC', output_format_json_quote_64bit_integers = 0, "
+    f"max_execution_time = {SECONDS_MAX}, max_memory_usage = {MEMORY_BYTES_MAX}"
+)
+"""Times are UTC; 64-bit integers are numbers, exact in every reader that does not take them for doubles."""

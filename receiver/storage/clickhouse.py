@@ -1,0 +1,124 @@
+"""A ClickHouse server, over HTTP: the segment file is the request body, as it lies in the journal.
+
+Keeps: an INSERT is sent once per call. Whatever is not a bare 200 (an exception in a header, a text in the
+body, a lost connection) is trouble, and its outcome unknown.
+"""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from pathlib import Path
+from typing import cast
+from urllib.parse import urlencode
+
+import clickhouse_connect
+from clickhouse_connect.driver.binding import quote_identifier
+from clickhouse_connect.driver.client import Client
+from clickhouse_connect.driver.exceptions import ClickHouseError
+from clickhouse_connect.driver.httpclient import HttpClient
+from urllib3 import BaseHTTPResponse, Timeout
+
+from receiver.config.addresses import StoreUrl
+from receiver.errors import StoreTrouble
+from receiver.storage.sql import CODEC_OF, SqlStore, pins, trouble_of
+from receiver.storage.store import TABLE
+
+CONNECT_TIMEOUT_S = 5
+QUERY_TIMEOUT_S = 60
+_TEXT_CHARS_MAX = 2_000
+
+
+class ClickHouseStore(SqlStore):
+    """A server. Clients are made when they are needed: it may be down when we start."""
+
+    embedded = False
+    _running_id = "query_id"
+
+    def __init__(self, url: StoreUrl, *, database: str, password: str, insert_timeout_s: int) -> None:
+        """`database` and `password` are used where the URL has none."""
+        super().__init__()
+        self._url = url
+        self._database = url.database or database
+        self._password = url.password or password
+        self._insert_timeout_s = insert_timeout_s
+
+    def _open(self) -> Client:
+        return self._connect(self._database)
+
+    def _connect(self, database: str | None) -> Client:
+        return clickhouse_connect.get_client(
+            interface="https" if self._url.secure else "http",
+            host=self._url.host,
+            port=self._url.port,
+            username=self._url.user or "default",
+            password=self._password,
+            database=database,
+            connect_timeout=CONNECT_TIMEOUT_S,
+            send_receive_timeout=QUERY_TIMEOUT_S,
+            autogenerate_session_id=False,
+            client_name="trace-drain",
+            show_clickhouse_errors="scrub",
+        )
+
+    def create_database(self) -> None:
+        """See `Store`."""
+        try:
+            client = self._connect(None)
+            client.command(f"CREATE DATABASE IF NOT EXISTS {quote_identifier(self._database)}")
+        except ClickHouseError as error:
+            raise trouble_of(error) from error
+
+    def insert(self, segment: Path, *, token: str, query_id: str) -> int:
+        """See `Store`."""
+        with self._client() as client, segment.open("rb") as body:
+            http = cast("HttpClient", client)
+            answer = http.http.request(
+                "POST",
+                f"{http.url}/?{urlencode(self._parameters(http, token, query_id))}",
+                body=body,
+                headers={
+                    **http.headers,
+                    "Content-Encoding": CODEC_OF[segment.suffix],
+                    "Content-Length": str(segment.stat().st_size),
+                    "Content-Type": "application/octet-stream",
+                },
+                timeout=Timeout(connect=CONNECT_TIMEOUT_S, read=self._insert_timeout_s),
+                retries=False,
+            )
+            return _read_rows(answer)
+
+    def _parameters(self, client: HttpClient, token: str, query_id: str) -> dict[str, str]:
+        return {
+            **client.params,
+            **pins(client),
+            "database": self._database,
+            "query": f"INSERT INTO {TABLE} FORMAT Native",
+            "query_id": query_id,
+            "insert_deduplication_token": token,
+            "wait_end_of_query": "1",
+        }
+
+    def _forget_client(self) -> None:
+        """See `SqlStore`. Requests share nothing: the client stays."""
+
+    def sync(self) -> None:
+        """See `Store`. A server keeps what it acknowledged; `schema status` shows its fsync settings."""
+
+
+def _read_rows(answer: BaseHTTPResponse) -> int:
+    """Take a plain OK for what it is, and everything else for trouble."""
+    code = answer.headers.get("X-ClickHouse-Exception-Code")
+    text = answer.data.decode(errors="replace").strip()
+    if answer.status != HTTPStatus.OK or code or text:
+        raise StoreTrouble(
+            f"the server answered {answer.status}: {text[:_TEXT_CHARS_MAX]}",
+            code=int(code) if code and code.isdigit() else _code_in(text),
+        )
+    return int(json.loads(answer.headers.get("X-ClickHouse-Summary", "{}")).get("read_rows", 0))
+
+
+def _code_in(text: str) -> int | None:
+    """Find the code in `Code: 252. DB::Exception: …`, which may stand at the end of a longer text."""
+    digits = text.rpartition("Code: ")[2].partition(".")[0]
+    return int(digits) if "Code: " in text and digits.isdigit() else None

@@ -1,0 +1,149 @@
+"""The embedded engine: chDB in this process, its data on our disk. No port, no users, one owner.
+
+Three of its habits are undone here. It ignores errors of `write()`: an event counter tells of them, and the
+parts are checked before the INSERT counts as answered. After a failed statement the next one on the same
+handle may start with the failed one's rows: a handle that saw an exception is never used again. Closing hangs
+behind a running statement: those are killed first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import clickhouse_connect
+import structlog
+from clickhouse_connect.driver.binding import quote_identifier
+from clickhouse_connect.driver.client import Client
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from receiver.errors import OperatorError, StoreTrouble
+from receiver.storage.sql import CODEC_OF, SqlStore, pins
+from receiver.storage.store import COMPANION, TABLE
+
+_WRITE_FAILURES = (
+    "SELECT sum(value) FROM system.events WHERE event = 'WriteBufferFromFileDescriptorWriteFailed'"
+)
+_YOUNG_PARTS = f"""
+SELECT table, name, level FROM system.parts
+WHERE database = currentDatabase() AND table IN ('{TABLE}', '{COMPANION}')
+  AND active AND modification_time > now() - INTERVAL 1 HOUR
+"""  # noqa: S608 - the tables' names are constants
+
+
+class EmbeddedStore(SqlStore):
+    """chDB in the data directory."""
+
+    embedded = True
+    _running_id = "Settings['log_comment']"
+
+    def __init__(
+        self, path: Path, *, database: str, memory_bytes_max: int, disk_free_min: Callable[[], int]
+    ) -> None:
+        """Open the engine and keep it open. `disk_free_min`: with less free space it must not insert."""
+        super().__init__()
+        self._path = path
+        self._database = database
+        self._options = {"max_server_memory_usage": str(memory_bytes_max)}
+        self._disk_free_min = disk_free_min
+        path.mkdir(parents=True, exist_ok=True)
+        try:
+            self._anchor = self._connect(None)
+            self.create_database()
+        except ClickHouseError as error:
+            raise OperatorError(
+                f"embedded store at '{path}' does not open: {error}; expected a directory of this engine "
+                "that no other process has open"
+            ) from error
+        self._write_failures = self._count_write_failures()
+
+    def _connect(self, database: str | None) -> Client:
+        return clickhouse_connect.get_client(
+            interface="chdb", path=str(self._path), database=database, chdb_options=self._options
+        )
+
+    def _open(self) -> Client:
+        client = self._connect(self._database)
+        for name, value in pins(client).items():
+            client.set_client_setting(name, value)
+        return client
+
+    def _forget_client(self) -> None:
+        """Never use a handle again that saw an exception (T3)."""
+        client, self._mine.client = getattr(self._mine, "client", None), None
+        if client is not None:
+            with self._lock:
+                if client in self._clients:
+                    self._clients.remove(client)
+            client.close()
+
+    def create_database(self) -> None:
+        """See `Store`."""
+        self._anchor.command(f"CREATE DATABASE IF NOT EXISTS {quote_identifier(self._database)}")
+
+    def insert(self, segment: Path, *, token: str, query_id: str) -> int:
+        """See `Store`. The engine reads the file itself; every row it reads is one it inserts."""
+        statement = (
+            f"INSERT INTO {TABLE} FROM INFILE {_quoted(str(segment))} "
+            f"COMPRESSION '{CODEC_OF[segment.suffix]}' "
+            f"SETTINGS insert_deduplication_token = {_quoted(token)}, log_comment = {_quoted(query_id)}, "
+            f"min_free_disk_bytes_to_perform_insert = {self._disk_free_min()} FORMAT Native"
+        )
+        with self._client() as client:
+            summary = client.query(statement).summary
+        self._check_written()
+        return int(summary["read_rows"])
+
+    def sync(self) -> None:
+        """See `Store`. The tables sync their parts; this also covers what the engine keeps beside them."""
+        fd = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            if ctypes.CDLL(None, use_errno=True).syncfs(fd):
+                raise StoreTrouble(f"syncfs of the store's directory failed: errno {ctypes.get_errno()}")
+        finally:
+            os.close(fd)
+
+    def close(self) -> None:
+        """See `Store`."""
+        self._anchor.query("KILL QUERY WHERE query_id != queryID() ASYNC")
+        super().close()
+        self._anchor.close()
+
+    def _count_write_failures(self) -> int:
+        return int(self.rows(_WRITE_FAILURES)[0][0])
+
+    def _check_written(self) -> None:
+        """Find parts that a swallowed write error made unreadable (T2), and take them out of the table."""
+        failures = self._count_write_failures()
+        if failures == self._write_failures:
+            return
+        broken = [part for part in self.rows(_YOUNG_PARTS) if not self._is_readable(part[0], part[1])]
+        for table, name, level in broken:
+            if level:
+                raise StoreTrouble(
+                    f"merged part '{name}' of '{table}' cannot be read after a disk error; "
+                    "expected a human: see docs/operations.md",
+                    code=40,
+                    name="CHECKSUM_DOESNT_MATCH",
+                )
+            structlog.get_logger().error("part is unreadable after a disk error", table=table, part=name)
+            self.command(f"ALTER TABLE {table} DETACH PART {_quoted(name)}")
+        self._write_failures = failures
+        if broken:
+            raise StoreTrouble("the disk refused writes of this INSERT; its parts were detached", code=75)
+
+    def _is_readable(self, table: str, part: str) -> bool:
+        try:
+            checked = self.rows(
+                f"CHECK TABLE {table} PART {_quoted(part)} SETTINGS check_query_single_value_result = 1"
+            )
+        except StoreTrouble:
+            return False
+        return all(bool(row[0]) for row in checked)
+
+
+def _quoted(text: str) -> str:
+    """Quote a path, token or name of ours, where the engine takes no parameter."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,0 +1,70 @@
+"""What each ClickHouse error means for the segment that met it: one table.
+
+After any error the rows are counted before anything else happens; the class says how long to wait, whether
+to call a human, and whether the data itself may be at fault.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from receiver.errors import StoreTrouble
+
+
+class Fault(StrEnum):
+    """What to do about an error."""
+
+    RETRY = "retry"
+    """It passes: the same INSERT again, soon."""
+    SLOWER = "retry_slower"
+    """The store has too much to do or too little to do it with: the same INSERT again, later."""
+    HOLD = "hold"
+    """Schema, rights or deployment: a human is needed, the segment waits."""
+    POISON = "poison"
+    """The data may be at fault; set it aside if a row of our own is accepted."""
+    BY_DAY = "by_day"
+    """Too many partitions for one INSERT: insert it day by day."""
+    UNKNOWN = "unknown_outcome"
+    """It may have been applied, or still be."""
+
+
+_CODES: dict[Fault, tuple[int, ...]] = {
+    # 209 SOCKET_TIMEOUT, 210 NETWORK_ERROR, 225 NO_ZOOKEEPER, 236 ABORTED, 279 ALL_CONNECTION_TRIES_FAILED,
+    # 285 TOO_FEW_LIVE_REPLICAS, 394 QUERY_WAS_CANCELLED, 439 CANNOT_SCHEDULE_TASK, 999 KEEPER_EXCEPTION,
+    # 216 QUERY_WITH_SAME_ID_IS_ALREADY_RUNNING: our own, it is waited for before the next try
+    Fault.RETRY: (209, 210, 216, 225, 236, 279, 285, 394, 439, 999),
+    # 159 TIMEOUT_EXCEEDED, 164 READONLY, 201 QUOTA_EXCEEDED, 202 TOO_MANY_SIMULTANEOUS_QUERIES,
+    # 241 MEMORY_LIMIT_EXCEEDED, 242 TABLE_IS_READ_ONLY, 243 NOT_ENOUGH_SPACE, 252 TOO_MANY_PARTS,
+    # 516 AUTHENTICATION_FAILED, 692 TOO_MANY_MUTATIONS, 745 SERVER_OVERLOADED
+    Fault.SLOWER: (159, 164, 201, 202, 241, 242, 243, 252, 516, 692, 745),
+    # 16 NO_SUCH_COLUMN_IN_TABLE, 60 UNKNOWN_TABLE, 73 UNKNOWN_FORMAT, 81 UNKNOWN_DATABASE,
+    # 115 UNKNOWN_SETTING, 117 INCORRECT_DATA (a column the table does not have), 497 ACCESS_DENIED
+    Fault.HOLD: (16, 60, 73, 81, 115, 117, 497),
+    # 6 CANNOT_PARSE_TEXT, 7 INCORRECT_NUMBER_OF_COLUMNS, 9 SIZES_OF_COLUMNS_DOESNT_MATCH,
+    # 20 NUMBER_OF_COLUMNS_DOESNT_MATCH, 27 CANNOT_PARSE_INPUT_ASSERTION_FAILED, 32 ATTEMPT_TO_READ_AFTER_EOF,
+    # 33 CANNOT_READ_ALL_DATA, 38 CANNOT_PARSE_DATE, 41 CANNOT_PARSE_DATETIME, 50 UNKNOWN_TYPE,
+    # 53 TYPE_MISMATCH, 62 SYNTAX_ERROR, 69 ARGUMENT_OUT_OF_BOUND, 70 CANNOT_CONVERT_TYPE,
+    # 72 CANNOT_PARSE_NUMBER, 128 TOO_LARGE_ARRAY_SIZE, 131 TOO_LARGE_STRING_SIZE,
+    # 190 SIZES_OF_ARRAYS_DONT_MATCH, 349 CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN, 354 ZLIB_INFLATE_FAILED,
+    # 469 VIOLATED_CONSTRAINT, 618 LZ4_DECODER_FAILED
+    Fault.POISON: (
+        *(6, 7, 9, 20, 27, 32, 33, 38, 41, 50, 53, 62, 69, 70),
+        *(72, 128, 131, 190, 349, 354, 469, 618),
+    ),
+    # 75 CANNOT_WRITE_TO_FILE_DESCRIPTOR, 204 CANNOT_FSYNC, 319 UNKNOWN_STATUS_OF_INSERT, 1001 STD_EXCEPTION
+    Fault.UNKNOWN: (75, 204, 319, 1001),
+}
+
+FAULT_OF: dict[int, Fault] = {code: fault for fault, codes in _CODES.items() for code in codes}
+"""Every code that is known. What is not here holds the segment and calls a human."""
+
+TOO_MANY_PARTS = 252
+
+
+def fault_of(trouble: StoreTrouble) -> Fault:
+    """Classify. No code at all: the answer was lost, and with it the outcome."""
+    if trouble.code is None:
+        return Fault.UNKNOWN
+    if trouble.code == TOO_MANY_PARTS and "too many partitions" in str(trouble).lower():
+        return Fault.BY_DAY
+    return FAULT_OF.get(trouble.code, Fault.HOLD)

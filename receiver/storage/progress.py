@@ -1,0 +1,64 @@
+"""What the writer has done and how it stands, for metrics and health. Only its own thread writes."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from receiver.storage.case import SegmentFile
+from receiver.storage.faults import Fault
+
+FRESHNESS_KEPT = 1_000
+
+
+@dataclass(slots=True)
+class Progress:
+    """Counts since start, and the state of now."""
+
+    inserts: int = 0
+    rows: int = 0
+    segments: int = 0
+    alarms: int = 0
+    troubles: Counter[str] = field(default_factory=Counter)
+    """By class of fault."""
+    dead: Counter[str] = field(default_factory=Counter)
+    """Segments set aside, by cause."""
+    dead_rows: Counter[str] = field(default_factory=Counter)
+    backlog_segments: int = 0
+    backlog_bytes: int = 0
+    oldest_age_s: float = 0.0
+    freshness_s: deque[float] = field(default_factory=lambda: deque(maxlen=FRESHNESS_KEPT))
+    """From a segment's last receipt to its rows being stored; taken out by whoever reports."""
+    trouble: str = ""
+    """Why the oldest segment is not stored yet; empty: nothing is in the way."""
+
+    def backlog(self, segments: Sequence[SegmentFile], now_s: float) -> None:
+        """Note what still waits."""
+        self.backlog_segments = len(segments)
+        self.backlog_bytes = sum(segment.bytes for segment in segments)
+        self.oldest_age_s = max(0.0, now_s - _modified_s(segments[0])) if segments else 0.0
+
+    def met(self, fault: Fault, label: str) -> None:
+        """Note trouble with the store."""
+        self.troubles[fault] += 1
+        self.trouble = f"{fault}: {label}"
+
+    def stored(self, rows: int, received_ms: tuple[int, int], now_s: float) -> None:
+        """Note a segment that is in the store."""
+        self.segments += 1
+        self.rows += rows
+        if rows:
+            self.freshness_s.append(max(0.0, now_s - received_ms[1] / 1_000))
+
+    def set_aside(self, cause: str, rows: int) -> None:
+        """Note a dead letter."""
+        self.dead[cause] += 1
+        self.dead_rows[cause] += rows
+
+
+def _modified_s(segment: SegmentFile) -> float:
+    try:
+        return segment.path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0

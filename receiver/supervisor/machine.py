@@ -1,0 +1,34 @@
+"""What must be there before anything starts."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from importlib.util import find_spec
+
+from aiohttp import http_parser
+
+from receiver.errors import OperatorError
+from receiver.settings import Settings
+
+
+def raise_file_limit() -> None:
+    """Let every process open as many files as it may; they inherit it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def check_machine(settings: Settings) -> None:
+    """Raises `OperatorError` naming what is missing and how to get it."""
+    if not sys.platform.startswith("linux"):
+        raise OperatorError(f"the platform is '{sys.platform}'; expected Linux")
+    if http_parser.HttpRequestParser is http_parser.HttpRequestParserPy:
+        raise OperatorError(
+            "aiohttp runs without its C parser, and the one in Python takes some requests for two; expected "
+            "a wheel of aiohttp with extensions, and AIOHTTP_NO_EXTENSIONS unset"
+        )
+    if settings.store.url == "embedded" and find_spec("chdb") is None:
+        raise OperatorError(
+            "the embedded store needs chdb, which is not installed; expected "
+            "pip install 'trace-drain-receiver[embedded]', or a server's store.url"
+        )

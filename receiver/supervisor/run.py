@@ -1,0 +1,236 @@
+"""All of it, in order: take the directory, bind, start, watch, reload, stop.
+
+SIGTERM and SIGINT: the intakes finish what is in flight, then the store hands over what was sealed, then we
+exit; a second one kills. SIGHUP: read the configuration again; a broken one leaves the old one in force.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from receiver import __version__, logs
+from receiver.config.addresses import parse_address
+from receiver.config.checks import problems_of
+from receiver.config.load import Loaded, Sources
+from receiver.errors import OperatorError
+from receiver.metrics import Metrics
+from receiver.process import first_of
+from receiver.settings import Settings
+from receiver.supervisor.admin import Admin
+from receiver.supervisor.certificate import with_certificate
+from receiver.supervisor.child import Child, Patience, Role
+from receiver.supervisor.data_dir import DataDir, Pids, State
+from receiver.supervisor.exposition import render
+from receiver.supervisor.health import Readiness, readiness
+from receiver.supervisor.notify import notify, reloading
+from receiver.supervisor.reload import reloaded
+from receiver.supervisor.sockets import Sockets, address_of, open_sockets
+from receiver.supervisor.welcome import welcome
+
+KILL_MARGIN_S = 2.0
+"""What a process gets on top of its own grace before it is killed."""
+EXIT_KILLED = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run."""
+
+    sources: Sources
+    loaded: Loaded
+    environ: Mapping[str, str]
+    version: Mapping[str, str]
+    """For `/version`: package, core, aiohttp, engine."""
+    intake_module: str = "receiver.intake"
+    store_module: str = "receiver.web"
+    patience: Patience = field(default_factory=Patience)
+
+
+async def supervise(plan: Plan) -> int:
+    """Run the receiver until it is told to stop. The exit code; raises `OperatorError` if it cannot start."""
+    directory = DataDir(Path(plan.loaded.settings.data_dir))
+    await directory.take()
+    try:
+        settings = with_certificate(plan.loaded.settings, directory.path)
+        sockets = open_sockets(settings, plan.environ)
+        try:
+            return await Supervisor(plan, _as_bound(settings, sockets), directory, sockets).run()
+        finally:
+            sockets.close()
+    finally:
+        directory.let_go()
+
+
+def _as_bound(settings: Settings, sockets: Sockets) -> Settings:
+    """With the addresses we got, systemd's included. What is refused for ours is refused for its."""
+    bound = msgspec.structs.replace(
+        settings,
+        listen=str(address_of(sockets.drain[0])),
+        admin_listen=str(address_of(sockets.admin)),
+        api_listen=str(address_of(sockets.api)),
+    )
+    problems = problems_of(bound)
+    if problems:
+        raise OperatorError("\n".join(["the sockets that were passed cannot be used:", *problems]))
+    return bound
+
+
+class Supervisor:
+    """A running receiver."""
+
+    def __init__(self, plan: Plan, settings: Settings, directory: DataDir, sockets: Sockets) -> None:
+        self._plan = plan
+        self._settings = settings
+        self._directory = directory
+        self._sockets = sockets
+        self._metrics = Metrics("supervisor")
+        self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
+        self._stop = asyncio.Event()
+        self._hangup = asyncio.Event()
+        self._is_killed = False
+        self._is_announced = False
+        lock_fd = directory.children_lock_fd
+        self._intakes = [
+            self._child(Role(f"intake-{place}", plan.intake_module, listening.fileno(), lock_fd))
+            for place, listening in enumerate(sockets.drain)
+        ]
+        self._store = self._child(Role("store", plan.store_module, sockets.api.fileno(), lock_fd))
+
+    async def run(self) -> int:
+        """From the first process to the last."""
+        self._handle_signals()
+        self._metrics.set(
+            "build_info", 1, **{name: self._plan.version[name] for name in ("version", "core_profile")}
+        )
+        admin = Admin(self._readiness, self._render, self._plan.version)
+        runner = await admin.serve(self._sockets.admin)
+        tasks = [child.start() for child in self._children]
+        print(welcome(self._settings, self._state()), flush=True)  # noqa: T201 - this is what a human started us for
+        try:
+            await first_of(
+                asyncio.create_task(self._stop.wait()), asyncio.create_task(self._reload_when_told()), *tasks
+            )
+            await self._finish()
+        finally:
+            self._end()
+            await runner.cleanup()
+        self._directory.remove_state()
+        return EXIT_KILLED if self._is_killed else 0
+
+    @property
+    def _children(self) -> list[Child]:
+        return [*self._intakes, self._store]
+
+    def _child(self, role: Role) -> Child:
+        return Child(role, self._settings, self._metrics, self._changed, self._plan.patience)
+
+    def _handle_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for stopping in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(stopping, self._told_to_stop)
+        loop.add_signal_handler(signal.SIGHUP, self._hangup.set)
+
+    def _told_to_stop(self) -> None:
+        if self._stop.is_set():
+            self._end()
+            self._is_killed = True
+        self._stop.set()
+
+    def _end(self) -> None:
+        for child in self._children:
+            child.end()
+
+    async def _finish(self) -> None:
+        """Intakes first, so that the store sees all they sealed."""
+        notify(self._plan.environ, "STOPPING=1")
+        structlog.get_logger().info("stopping")
+        self._sockets.close_drain()
+        grace_s = self._settings.limits.stop_grace_s + KILL_MARGIN_S
+        await asyncio.gather(*(intake.stop(grace_s) for intake in self._intakes))
+        await self._store.stop(grace_s)
+        structlog.get_logger().info("stopped")
+
+    async def _reload_when_told(self) -> None:
+        while True:
+            await self._hangup.wait()
+            self._hangup.clear()
+            await self._reload()
+
+    async def _reload(self) -> None:
+        """Take over what can be taken over."""
+        log = structlog.get_logger()
+        notify(self._plan.environ, reloading())
+        try:
+            loaded = self._plan.sources.load()
+            new = reloaded(self._settings, self._comparable(loaded.settings))
+        except OperatorError as reason:
+            self._metrics.add("reloads", outcome="refused")
+            log.error("configuration not reloaded; the old one stays in force", why=str(reason))
+        else:
+            self._metrics.add("reloads", outcome="taken")
+            self._settings = new.settings
+            await asyncio.gather(*(child.reload(new.settings) for child in self._children))
+            log.info("configuration reloaded", changed=new.changed, at_next_start=new.waiting)
+        notify(self._plan.environ, "READY=1")
+
+    def _comparable(self, new: Settings) -> Settings:
+        """With the certificate and the addresses that the same words gave at the start."""
+        said = self._plan.loaded.settings
+        bound = {
+            key: getattr(self._settings, key)
+            for key in ("listen", "admin_listen", "api_listen")
+            if getattr(new, key) == getattr(said, key)
+        }
+        return msgspec.structs.replace(with_certificate(new, self._directory.path), **bound)
+
+    def _changed(self) -> None:
+        """A process began, is ready, or ended."""
+        if all(child.pid for child in self._children):
+            try:
+                self._directory.write_state(self._state())
+            except OSError as reason:
+                logs.limited.error("state", "receiver.json cannot be written", why=reason.strerror)
+        if not self._is_announced and self._readiness().ready:
+            self._is_announced = True
+            notify(self._plan.environ, "READY=1")
+            structlog.get_logger().info("ready", listen=self._settings.listen)
+
+    def _state(self) -> State:
+        addresses = {
+            "listen": parse_address(self._settings.listen),
+            "admin": parse_address(self._settings.admin_listen),
+            "api": parse_address(self._settings.api_listen),
+        }
+        scheme = {"listen": "https" if self._settings.tls.cert_file else "http"}
+        return State(
+            **{name: str(address) for name, address in addresses.items()},
+            urls={
+                name: f"{scheme.get(name, 'http')}://{address.to_connect}"
+                for name, address in addresses.items()
+            },
+            pids=Pids(
+                supervisor=os.getpid(),
+                intake=tuple(intake.pid for intake in self._intakes),
+                store=self._store.pid,
+            ),
+            version=__version__,
+            started_at=self._started_at,
+        )
+
+    def _readiness(self) -> Readiness:
+        return readiness(self._intakes, self._store, is_stopping=self._stop.is_set())
+
+    def _render(self) -> bytes:
+        for child in self._children:
+            self._metrics.set("process_up", float(child.is_ready), process=child.name)
+        counted = [snapshot for child in self._children for snapshot in child.snapshots]
+        return render([self._metrics.snapshot(), *counted])

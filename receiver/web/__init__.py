@@ -1,0 +1,1 @@
+"""The store process: the writer in a thread, and the operators' API over the same store."""

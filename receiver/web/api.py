@@ -1,0 +1,185 @@
+"""The operators' API: questions over HTTP, answered as lines of JSON.
+
+    GET /api/v1/traces/{id}                                   the spans of a trace
+    GET /api/v1/spans?since=15m&project=&service=&limit=100   the newest spans that match
+    GET /api/v1/schema                                        how the tables stand
+    GET /api/v1/health                                        how the store and the writer are
+
+Keeps: what a client chose reaches the store as a parameter only; an unknown parameter is refused. An answer
+that cannot be finished ends without its last chunk, so that it is not taken for whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from receiver.errors import ANSWER_OF, MalformedBody, ReceiverError, StoreTrouble
+from receiver.logs import limited
+from receiver.query.spans import Wanted, parse_limit, parse_since, spans
+from receiver.query.traces import trace
+from receiver.storage.store import Store
+from receiver.web.pump import pumped
+
+QUESTIONS_MAX = 4
+"""Questions that are answered at once; others wait. Each costs the engine a thread and memory."""
+JSON_LINES = "application/x-ndjson"
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Unauthorized(ReceiverError):  # noqa: N818 - a verdict
+    """No token, or another one."""
+
+
+class NoSuchTrace(ReceiverError):  # noqa: N818 - a verdict
+    """The store has no span of it."""
+
+
+STATUS_OF: Mapping[type[ReceiverError], int] = {
+    **{kind: answer.status for kind, answer in ANSWER_OF.items()},
+    Unauthorized: HTTPStatus.UNAUTHORIZED,
+    NoSuchTrace: HTTPStatus.NOT_FOUND,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """What the handlers need."""
+
+    store: Store
+    token: str
+    health: Callable[[], dict[str, str]]
+    schema: Callable[[], object]
+    pool: ThreadPoolExecutor
+
+    def application(self) -> web.Application:
+        """Put the routes together."""
+        application = web.Application(middlewares=[_answered, self._admitted])
+        application.router.add_get("/api/v1/traces/{id}", self._trace)
+        application.router.add_get("/api/v1/spans", self._spans)
+        application.router.add_get("/api/v1/schema", self._schema)
+        application.router.add_get("/api/v1/health", self._health)
+        return application
+
+    @web.middleware
+    async def _admitted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Ask for the token, when there is one."""
+        given = request.headers.get("Authorization", "").encode()
+        if self.token and not hmac.compare_digest(given, f"Bearer {self.token}".encode()):
+            raise Unauthorized("no or another token; expected 'Authorization: Bearer TOKEN' (api_token)")
+        return await handler(request)
+
+    async def _trace(self, request: web.Request) -> web.StreamResponse:
+        _known(request.query, set())
+        trace_id = request.match_info["id"]
+        async with pumped(self.pool, lambda: trace(self.store, trace_id)) as pieces:
+            first = await anext(pieces, None)
+            if first is None:
+                raise NoSuchTrace("no span of this trace is stored; it may have expired, or not have arrived")
+            return await _streamed(request, first, pieces)
+
+    async def _spans(self, request: web.Request) -> web.StreamResponse:
+        wanted = wanted_of(request.query)
+
+        def ask() -> Iterator[bytes]:
+            return spans(self.store, wanted, now_s=time.time())
+
+        async with pumped(self.pool, ask) as pieces:
+            first = await anext(pieces, b"")
+            return await _streamed(request, first, pieces)
+
+    async def _schema(self, request: web.Request) -> web.StreamResponse:
+        _known(request.query, set())
+        answer = await asyncio.get_running_loop().run_in_executor(self.pool, self.schema)
+        return _json(HTTPStatus.OK, answer)
+
+    async def _health(self, request: web.Request) -> web.StreamResponse:
+        _known(request.query, set())
+        checks = self.health()
+        return _json(HTTPStatus.OK, {"ok": not any(checks.values()), "checks": checks})
+
+
+def wanted_of(query: Mapping[str, str]) -> Wanted:
+    """Read the filters of a search."""
+    _known(query, {"since", "project", "service", "limit"})
+    default = Wanted()
+    return Wanted(
+        since_s=parse_since(query["since"]) if query.get("since") else default.since_s,
+        project=query.get("project"),
+        service=query.get("service"),
+        limit=parse_limit(query["limit"]) if query.get("limit") else default.limit,
+    )
+
+
+def _known(query: Mapping[str, str], names: set[str]) -> None:
+    if not set(query) <= names:
+        known = ", ".join(sorted(names)) or "none"
+        raise MalformedBody(f"unknown parameter in the URL; known are: {known}", field="query")
+
+
+@web.middleware
+async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Turn every verdict into a status, in one place. Bodies are JSON, and never hold input."""
+    try:
+        response = await handler(request)
+    except web.HTTPException as refusal:
+        return _error(refusal.status, refusal.reason, refusal.headers)
+    except StoreTrouble as trouble:
+        limited.warning(f"api: {trouble.label}", "question not answered", why=trouble.label)
+        return _error(STATUS_OF[StoreTrouble], f"the store: {trouble.label}", {"Retry-After": "2"})
+    except ReceiverError as reason:
+        status = STATUS_OF.get(type(reason), HTTPStatus.INTERNAL_SERVER_ERROR)
+        more = {"WWW-Authenticate": "Bearer"} if status == HTTPStatus.UNAUTHORIZED else {}
+        return _error(status, str(reason), more)
+    return response
+
+
+async def _streamed(request: web.Request, first: bytes, pieces: AsyncIterator[bytes]) -> web.StreamResponse:
+    """Send lines as they come. Trouble after the first byte cuts the answer off."""
+    response = web.StreamResponse(headers={**HEADERS, "Content-Type": JSON_LINES})
+    await response.prepare(request)
+    await response.write(first)
+    try:
+        async for piece in pieces:
+            await response.write(piece)
+    except StoreTrouble as trouble:
+        limited.warning(f"api: {trouble.label}", "answer broken off", why=trouble.label)
+        if request.transport is not None:
+            request.transport.abort()
+        return response
+    await response.write_eof()
+    return response
+
+
+def _json(status: int, body: Any, more: Mapping[str, str] | None = None) -> web.Response:  # noqa: ANN401 - any JSON
+    return web.Response(
+        status=status,
+        body=msgspec.json.encode(body) + b"\n",
+        headers={**HEADERS, **(more or {}), "Content-Type": "application/json"},
+    )
+
+
+def _error(status: int, message: str, more: Mapping[str, str] | None = None) -> web.Response:
+    kept = {
+        name: value
+        for name, value in (more or {}).items()
+        if name in {"Allow", "Retry-After", "WWW-Authenticate"}
+    }
+    return _json(status, {"error": message, "status": status}, kept)

@@ -1,0 +1,24 @@
+"""The writer's progress as metrics. Called on the event loop, which alone owns the metrics."""
+
+from __future__ import annotations
+
+from receiver.metrics import Metrics
+from receiver.storage.dead import DeadLetters
+from receiver.storage.progress import Progress
+
+
+def report(progress: Progress, dead: DeadLetters, metrics: Metrics) -> None:
+    """Say how it stands."""
+    metrics.set("backlog_segments", progress.backlog_segments)
+    metrics.set("backlog_bytes", progress.backlog_bytes)
+    metrics.set("backlog_age_seconds", progress.oldest_age_s)
+    metrics.set("dead_letters", dead.count())
+    metrics.set("store_inserts", progress.inserts)
+    metrics.set("store_spans", progress.rows)
+    metrics.set("store_alarms", progress.alarms)
+    for fault, count in progress.troubles.copy().items():
+        metrics.set("store_troubles", count, fault=fault)
+    for cause, count in progress.dead_rows.copy().items():
+        metrics.set("spans_dead_lettered", count, cause=cause)
+    while progress.freshness_s:
+        metrics.observe("freshness_seconds", progress.freshness_s.popleft())

@@ -1,0 +1,157 @@
+"""The store process at work: schema, writer and API, begun in this order and ended in the reverse.
+
+Keeps: it starts, and answers for its health, while the store is away. When told to stop it hands over what
+is sealed, for as long as it has; what is left waits in the journal. A writer that dies ends the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+from aiohttp import web
+
+from receiver import transcode
+from receiver.channel import Start
+from receiver.errors import OperatorError, StoreTrouble
+from receiver.journal.segments import Journal
+from receiver.logs import limited
+from receiver.metrics import Metrics
+from receiver.settings import Settings
+from receiver.storage import schema
+from receiver.storage.backoff import SLOWER_CEILING_S, SLOWER_FIRST_S, backoff_s
+from receiver.storage.dead import DeadLetters
+from receiver.storage.opening import claimed, open_store
+from receiver.storage.progress import Progress
+from receiver.storage.store import Store
+from receiver.storage.writer import Stopping, Surroundings, Writer
+from receiver.web.api import QUESTIONS_MAX, Api
+from receiver.web.pause import Pause
+from receiver.web.reporting import report
+
+CLOSE_S = 3.0
+"""Of the grace, kept for closing the engine."""
+
+
+async def begin(start: Start, metrics: Metrics) -> StoreWork:
+    """Claim the data directory, open the store, start the writer, serve the API."""
+    held = ExitStack()
+    try:
+        held.enter_context(claimed(Path(start.settings.data_dir)))
+        work = await asyncio.to_thread(StoreWork, start.settings, metrics, held)
+        await work.serve(start.listen_fd)
+    except BaseException:
+        held.close()
+        raise
+    return work
+
+
+class StoreWork:
+    """The store, its writer and its API."""
+
+    def __init__(self, settings: Settings, metrics: Metrics, held: ExitStack) -> None:
+        data_dir = Path(settings.data_dir)
+        self._settings = settings
+        self._metrics = metrics
+        self._held = held
+        self._journal = Journal(data_dir / "journal")
+        self._dead = DeadLetters(data_dir / "dead")
+        self._progress = Progress()
+        self._pause = Pause(time.monotonic)
+        self._failure: BaseException | None = None
+        self._store = open_store(settings, disk_free_min=self._disk_free_min)
+        held.callback(self._store.close)
+        self._pool = ThreadPoolExecutor(QUESTIONS_MAX, thread_name_prefix="question")
+        self._thread = threading.Thread(target=self._write, name="writer", daemon=True)
+        self._runner: web.AppRunner | None = None
+
+    async def serve(self, listen_fd: int) -> None:
+        """Start the writer and answer questions on the inherited socket."""
+        api = Api(
+            store=self._store,
+            token=self._settings.api_token,
+            health=self.health,
+            schema=lambda: schema.status(self._store, transcode.SCHEMAS, self._settings.store.retention_days),
+            pool=self._pool,
+        )
+        self._runner = web.AppRunner(api.application(), access_log=None, shutdown_timeout=1.0)
+        await self._runner.setup()
+        await web.SockSite(self._runner, socket.socket(fileno=listen_fd)).start()
+        self._thread.start()
+
+    async def reload(self, settings: Settings) -> None:
+        """Nothing here changes while running: a new store or retention needs a restart."""
+
+    def health(self) -> dict[str, str]:
+        """How the store and the writer are. Raises what the writer died of."""
+        if self._failure is not None:
+            raise self._failure
+        report(self._progress, self._dead, self._metrics)
+        return {"store": self._progress.trouble}
+
+    async def stop(self) -> None:
+        """Answer no more, hand over what is sealed, let go of the engine."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+        grace_s = max(1.0, self._settings.limits.stop_grace_s - CLOSE_S)
+        self._pause.stop(grace_s)
+        await asyncio.to_thread(self._thread.join, grace_s)
+        await asyncio.to_thread(self._held.close)
+        self._pool.shutdown(wait=False)
+
+    def _write(self) -> None:
+        """Live as the writer's thread."""
+        try:
+            _with_schema(self._store, self._settings, self._pause.sleep, self._progress)
+            self._writer().run()
+        except Stopping:
+            return
+        except BaseException as failure:  # noqa: BLE001 - `health` raises it, and the process ends
+            self._failure = failure
+
+    def _writer(self) -> Writer:
+        around = Surroundings(
+            now=time.time,
+            sleep=self._pause.sleep,
+            jitter=random.random,
+            repair_dir=Path(self._settings.data_dir) / "repair",
+            retention_days=self._settings.store.retention_days,
+        )
+        return Writer(
+            self._journal,
+            self._store,
+            core=transcode,
+            dead=self._dead,
+            progress=self._progress,
+            around=around,
+        )
+
+    def _disk_free_min(self) -> int:
+        """What the journal may still grow, and the floor below: the engine must stop first."""
+        journal = self._settings.journal
+        return max(0, journal.bytes_max - self._journal.bytes_total()) + journal.disk_free_min
+
+
+def _with_schema(
+    store: Store, settings: Settings, sleep: Callable[[float], None], progress: Progress
+) -> None:
+    """Apply the schema, however long the store is away or in somebody else's hands."""
+    for delay_s in backoff_s(random.random, first_s=SLOWER_FIRST_S, ceiling_s=SLOWER_CEILING_S):
+        try:
+            schema.apply(store, transcode.SCHEMAS, settings.store.retention_days, sleep=sleep)
+        except StoreTrouble as trouble:
+            progress.trouble = f"schema: {trouble.label}"
+        except OperatorError as reason:
+            progress.trouble = str(reason)
+        else:
+            progress.trouble = ""
+            return
+        limited.error("writer: schema", "schema cannot be applied yet", why=progress.trouble)
+        sleep(delay_s)

@@ -1,0 +1,1 @@
+"""Stand-ins that need a process of their own."""

@@ -1,0 +1,74 @@
+"""A child process that does little: answers every connection with its pid, and does what it is told.
+
+A line on a connection is an order: `who` (answer), `hang` (block the loop), `crash`. What happens is noted in
+`DATA/events`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from pathlib import Path
+
+from receiver import process
+from receiver.channel import Start
+from receiver.metrics import Metrics
+from receiver.settings import Settings
+
+
+class FakeWork:
+    """Lives until stopped, or for ever if its data directory says so."""
+
+    def __init__(self, start: Start, metrics: Metrics) -> None:
+        self._name = start.name
+        self._directory = Path(start.settings.data_dir)
+        self._metrics = metrics
+        self._server: asyncio.Server | None = None
+        self.note(f"start {start.start_ordinal}")
+
+    def note(self, event: str) -> None:
+        with (self._directory / "events").open("a") as events:
+            events.write(f"{self._name} {event}\n")
+
+    async def serve(self, listen_fd: int) -> None:
+        listening = socket.socket(fileno=os.dup(listen_fd))
+        self._server = await asyncio.start_server(self._answer, sock=listening, backlog=1024)
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        order = (await reader.readline()).decode().strip()
+        if order == "crash":
+            os._exit(3)
+        if order == "hang":
+            self.note("hangs")
+            time.sleep(600)  # noqa: ASYNC251 - blocking the loop is what it is for
+        self._metrics.add("deliveries", drain="default", status="200")
+        writer.write(f"{os.getpid()}\n".encode())
+        await writer.drain()
+        writer.close()
+
+    async def reload(self, settings: Settings) -> None:
+        self.note(f"reload {settings.post_root}")
+
+    def health(self) -> dict[str, str]:
+        full = self._directory / "journal-is-full"
+        return {"journal": "8 GiB are full" if full.exists() else "", "spare": ""}
+
+    async def stop(self) -> None:
+        self.note("stop")
+        if (self._directory / "stubborn").exists():
+            await asyncio.sleep(600)
+        if self._server:
+            self._server.close()
+        self.note("stopped")
+
+
+async def begin(start: Start, metrics: Metrics) -> FakeWork:
+    work = FakeWork(start, metrics)
+    await work.serve(start.listen_fd)
+    return work
+
+
+if __name__ == "__main__":
+    process.run(begin)

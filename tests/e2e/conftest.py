@@ -1,0 +1,22 @@
+"""A real receiver, started as an operator would, on free ports and its own data directory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.running import Running
+
+
+@pytest.fixture(scope="module")
+def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One open drain at the default path."""
+    with Running(tmp_path_factory.mktemp("receiver")) as running:
+        yield running
+
+
+@pytest.fixture
+def fresh_dir(tmp_path: Path) -> Path:
+    return tmp_path

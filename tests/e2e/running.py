@@ -1,0 +1,168 @@
+"""`trace-drain serve` as a child process: start, post, read back, kill, stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+START_TIMEOUT_S = 60
+STOP_TIMEOUT_S = 60
+STORED_TIMEOUT_S = 60
+POLL_S = 0.05
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the receiver answered."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+    def json(self) -> dict[str, Any]:
+        parsed: dict[str, Any] = json.loads(self.body)
+        return parsed
+
+
+class Running:
+    """A receiver that runs for the length of a `with` block."""
+
+    def __init__(self, data: Path, *flags: str, config: str = "") -> None:
+        self.data = data
+        self.flags = list(flags)
+        self.process: subprocess.Popen[bytes] | None = None
+        if config:
+            (data / "trace-drain.toml").write_text(config)
+            self.flags += ["--config", str(data / "trace-drain.toml")]
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        (self.data / "receiver.json").unlink(missing_ok=True)
+        command = [sys.executable, "-m", "receiver.cli", "serve", "--data", str(self.data)]
+        for flag in ("--listen", "--admin-listen", "--api-listen"):
+            if flag not in self.flags:
+                command += [flag, "127.0.0.1:0"]
+        with (self.data / "log").open("ab") as log:
+            self.process = subprocess.Popen([*command, *self.flags], stdout=log, stderr=log)
+        self.wait_until_ready()
+
+    def wait_until_ready(self) -> None:
+        """Until intakes accept and the query API answers."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            if self.process and self.process.poll() is not None:
+                raise AssertionError(f"receiver exited: {self.log()}")
+            if self._answers():
+                return
+            time.sleep(POLL_S)
+        raise AssertionError(f"receiver not ready: {self.log()}")
+
+    def _answers(self) -> bool:
+        try:
+            state = self.state()
+            return (
+                self._get(state["admin"], "/readyz").status == 200
+                and self._get(state["api"], "/api/v1/health").status == 200
+            )
+        except (OSError, ValueError, KeyError):
+            return False
+
+    def state(self) -> dict[str, Any]:
+        parsed: dict[str, Any] = json.loads((self.data / "receiver.json").read_text())
+        return parsed
+
+    def log(self) -> str:
+        return (self.data / "log").read_text(errors="replace")
+
+    def stop(self) -> int:
+        """SIGTERM, and the exit code."""
+        assert self.process
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(STOP_TIMEOUT_S)
+
+    def kill(self, pid: int | None = None) -> None:
+        """SIGKILL to one process of the receiver, by default the supervisor."""
+        assert self.process
+        os.kill(pid or self.process.pid, signal.SIGKILL)
+        if pid in (None, self.process.pid):
+            self.process.wait(STOP_TIMEOUT_S)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, _, port = str(self.state()["listen"]).rpartition("/")[2].rpartition(":")
+        return host, int(port)
+
+    def post(
+        self, body: bytes, content_type: str = "application/json", path: str = "/v1/traces", **headers: str
+    ) -> Reply:
+        host, port = self.address
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        request = urllib.request.Request(
+            f"http://{host}:{port}{path}", body, {"content-type": content_type, **named}
+        )
+        return reply_of(request)
+
+    def _get(self, address: str, path: str) -> Reply:
+        base = address if "://" in address else f"http://{address}"
+        return reply_of(urllib.request.Request(base.rstrip("/") + path))
+
+    def metrics(self) -> str:
+        return self._get(self.state()["admin"], "/metrics").body.decode()
+
+    def command(self, *words: str) -> str:
+        """What a `trace-drain` command prints."""
+        command = [sys.executable, "-m", "receiver.cli", *words, "--data", str(self.data)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def spans(self, limit: int = 100_000) -> list[Row]:
+        lines = self.command(
+            "spans", "--since", "24h", "--limit", str(limit), "--format", "jsonl"
+        ).splitlines()
+        return [json.loads(line) for line in lines]
+
+    def spans_once_stored(self, count: int) -> list[Row]:
+        """All rows, once there are so many and the journal is empty."""
+        deadline = time.monotonic() + STORED_TIMEOUT_S
+        rows = self.spans()
+        while (len(rows) < count or self.backlog()) and time.monotonic() < deadline:
+            time.sleep(0.2)
+            rows = self.spans()
+        return rows
+
+    def backlog(self) -> list[Path]:
+        return [
+            path for path in (self.data / "journal").rglob("*") if path.suffix in {".open", ".lz4", ".zst"}
+        ]
+
+
+def reply_of(request: urllib.request.Request) -> Reply:
+    """The answer, whatever its status."""
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return Reply(answer.status, answer.headers.get("content-type", ""), answer.read())
+    except urllib.error.HTTPError as refused:
+        with refused:
+            return Reply(refused.code, refused.headers.get("content-type", ""), refused.read())

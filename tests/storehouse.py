@@ -1,0 +1,300 @@
+"""What tests of the storage need: segments made without the core, a store in memory, the real engines."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from receiver.errors import StoreTrouble
+from receiver.model import SegmentId
+from receiver.storage.store import DayRows, Held, Parameters, Version
+
+ROOT = Path(__file__).parent.parent
+DAY_S = 86_400
+NOW_S = int(datetime.now(UTC).timestamp()) // DAY_S * DAY_S + DAY_S // 2
+"""Noon of today: tests stay clear of midnight."""
+TODAY = NOW_S // DAY_S
+
+
+def schema_sources() -> list[tuple[str, str]]:
+    """Read the numbered statements where they lie in the repository."""
+    return [(path.name, path.read_text()) for path in sorted((ROOT / "schemas").glob("*.sql"))]
+
+
+@dataclass(frozen=True)
+class FakeRecord:
+    """As the core's."""
+
+    rows: int
+    received_ms: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class FakeScan:
+    """As the core's."""
+
+    records: list[FakeRecord]
+    damage: list[tuple[int, int, str]] = field(default_factory=list)
+    sealed: bool = True
+
+
+class FakeCore:
+    """The core for segments that are JSON: a list of records, a record being the days of its rows."""
+
+    def scan(self, segment: bytes, /) -> FakeScan:
+        """See `Core`."""
+        records = json.loads(segment)
+        whole = [FakeRecord(len(days), (NOW_S * 1000, NOW_S * 1000)) for days in records if days != "rot"]
+        damage = [(0, 1, "checksum disagrees") for days in records if days == "rot"]
+        return FakeScan(whole, damage)
+
+    def rewrite(
+        self, segment: bytes, keep: Sequence[tuple[int, int]], codec: str, block_rows_max: int, /
+    ) -> bytes:
+        """See `Core`."""
+        assert codec in {"lz4", "zstd"}
+        assert block_rows_max > 0
+        rows = _rows(segment)
+        return segment_of([day for first, end in keep for day in rows[first:end]])
+
+    def day_runs(self, segment: bytes, /) -> list[tuple[int, int, int]]:
+        """See `Core`."""
+        return [(row, row + 1, day) for row, day in enumerate(_rows(segment))]
+
+
+def segment_of(*records: Sequence[int]) -> bytes:
+    """Make a segment for `FakeCore`."""
+    return json.dumps([list(days) for days in records]).encode()
+
+
+def _rows(segment: bytes) -> list[int]:
+    return [day for days in json.loads(segment) if days != "rot" for day in days]
+
+
+@dataclass
+class FakeFile:
+    """A sealed segment, as the journal gives it."""
+
+    id: SegmentId
+    path: Path
+    codec: str = "lz4"
+    replaced: int = 0
+
+    @classmethod
+    def make(cls, directory: Path, content: bytes, *, seq: int = 1) -> FakeFile:
+        """Write it down."""
+        path = directory / f"{seq:010d}.native.lz4"
+        path.write_bytes(content)
+        return cls(SegmentId(7, seq), path)
+
+    @property
+    def bytes(self) -> int:
+        """See `SegmentFile`."""
+        return self.path.stat().st_size
+
+    def read(self) -> Any:  # noqa: ANN401 - `bytes` names the property here
+        """See `SegmentFile`."""
+        return self.path.read_bytes()
+
+    def replace(self, content: Any) -> None:  # noqa: ANN401 - as above
+        """See `SegmentFile`."""
+        self.path.write_bytes(content)
+        self.replaced += 1
+
+    def unlink(self) -> None:
+        """See `SegmentFile`."""
+        self.path.unlink()
+
+
+@dataclass
+class FakeJournal:
+    """Whatever still lies there."""
+
+    files: list[FakeFile]
+
+    def sealed(self) -> list[FakeFile]:
+        """See `Journal`."""
+        return [file for file in self.files if file.path.exists()]
+
+
+class MemoryStore:
+    """The Store contract without an engine: parts, tokens, and whatever a script says goes wrong.
+
+    `script` holds what each INSERT meets, in turn; see the methods named `_meets_…`.
+    """
+
+    embedded = True
+
+    def __init__(self, *script: str) -> None:
+        self.script = list(script)
+        self.parts: list[tuple[SegmentId, str, int]] = []
+        self.spent: set[tuple[str, str]] = set()
+        self.tokens: list[str] = []
+        self.events: list[str] = []
+        self.in_flight: list[str] = []
+        self.looks_until_quiet = 0
+        self.probe_refused = False
+        self.rows_of = _rows_in_file
+
+    def version(self) -> Version:
+        """See `Store`."""
+        return Version(26, 9)
+
+    def create_database(self) -> None:
+        """See `Store`."""
+
+    def insert(self, segment: Path, *, token: str, query_id: str) -> int:
+        """See `Store`."""
+        self.tokens.append(token)
+        meets = self.script.pop(0) if self.script else "ok"
+        rows = self.rows_of(segment)
+        getattr(self, f"_meets_{meets.partition(':')[0]}")(meets, rows, token, query_id)
+        return sum(count for _, count in rows.values())
+
+    def _meets_ok(self, _meets: str, rows: Rows, token: str, _query_id: str) -> None:
+        for day, (segment, count) in rows.items():
+            if (token, day) not in self.spent:
+                self.spent.add((token, day))
+                self.parts.append((segment, day, count))
+
+    def _meets_error(self, meets: str, _rows: Rows, _token: str, _query_id: str) -> None:
+        code = meets.partition(":")[2]
+        name, _, text = code.partition(" ")
+        raise StoreTrouble(text or "refused", code=int(name), name="REFUSED")
+
+    def _meets_lost(self, meets: str, rows: Rows, token: str, query_id: str) -> None:
+        """Applied, and the answer is lost."""
+        self._meets_ok(meets, rows, token, query_id)
+        raise StoreTrouble("connection reset")
+
+    def _meets_late(self, meets: str, rows: Rows, token: str, query_id: str) -> None:
+        """Applied while it runs on, the answer lost."""
+        self.in_flight.append(query_id)
+        self.looks_until_quiet = int(meets.partition(":")[2])
+        self.late = (rows, token)
+        raise StoreTrouble("timed out")
+
+    def _meets_burnt(self, _meets: str, rows: Rows, token: str, _query_id: str) -> None:
+        """T1: killed between the deduplication record and the rename."""
+        self.spent |= {(token, day) for day in rows}
+        raise StoreTrouble("connection reset")
+
+    def _meets_torn(self, _meets: str, rows: Rows, token: str, _query_id: str) -> None:
+        """T1 with several days: the first is in, the others are lost, all are remembered."""
+        self.spent |= {(token, day) for day in rows}
+        day, (segment, count) = next(iter(rows.items()))
+        self.parts.append((segment, day, count))
+        raise StoreTrouble("connection reset")
+
+    def _meets_eaten(self, _meets: str, _rows: Rows, _token: str, _query_id: str) -> None:
+        """Answered OK, and nothing is there: DELETE, DROP PARTITION."""
+
+    def _meets_half(self, _meets: str, rows: Rows, _token: str, _query_id: str) -> None:
+        """Half of a day's rows: no rule of the engine explains it."""
+        day, (segment, count) = next(iter(rows.items()))
+        self.parts.append((segment, day, count // 2))
+
+    def counts(self, held: Sequence[Held]) -> dict[SegmentId, DayRows]:
+        """See `Store`."""
+        self.events.append("count")
+        found: dict[SegmentId, Counter[str]] = {}
+        for segment, day, count in self.parts:
+            if segment in {one.segment for one in held}:
+                found.setdefault(segment, Counter())[day] += count
+        return dict(found)
+
+    def running(self, prefix: str) -> list[str]:
+        """See `Store`."""
+        found = [query_id for query_id in self.in_flight if query_id.startswith(prefix)]
+        if found and not self.looks_until_quiet:
+            self.in_flight.clear()
+            self._meets_ok("ok", *self.late, "")
+            return []
+        self.looks_until_quiet -= 1
+        return found
+
+    def kill(self, prefix: str) -> None:
+        """See `Store`."""
+        self.events.append("kill")
+        self.in_flight = [query_id for query_id in self.in_flight if not query_id.startswith(prefix)]
+
+    def refill_companion(self, held: Held) -> None:
+        """See `Store`."""
+        self.events.append(f"refill {held.segment.seq}")
+
+    def probe(self) -> None:
+        """See `Store`."""
+        self.events.append("probe")
+        if self.probe_refused:
+            raise StoreTrouble("refused", code=53)
+
+    def sync(self) -> None:
+        """See `Store`."""
+        self.events.append("sync")
+
+    def command(self, statement: str) -> None:
+        """See `Store`."""
+        raise AssertionError(statement)
+
+    def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
+        """See `Store`."""
+        raise AssertionError(statement, parameters)
+
+    def lines(self, statement: str, parameters: Parameters | None = None) -> Iterator[bytes]:
+        """See `Store`."""
+        raise AssertionError(statement, parameters)
+
+    def close(self) -> None:
+        """See `Store`."""
+
+
+Rows = dict[str, tuple[SegmentId, int]]
+"""Day → whose rows, how many."""
+
+
+def _rows_in_file(path: Path) -> Rows:
+    """Read a segment of `FakeCore`; its name tells whose it is."""
+    segment = SegmentId(7, int(path.name.partition("@")[0].partition(".")[0].rpartition("-")[2]))
+    days = Counter(day for day in _rows(path.read_bytes()))
+    spell = {day: datetime.fromtimestamp(day * DAY_S, UTC).strftime("%Y%m%d") for day in days}
+    return {spell[day]: (segment, count) for day, count in days.items()}
+
+
+@dataclass
+class Server:
+    """A running test server."""
+
+    port: int
+
+    @property
+    def url(self) -> str:
+        """As the setting `store.url` wants it."""
+        return f"http://default@127.0.0.1:{self.port}/otel"
+
+    def meet(self, kind: str, **more: object) -> None:
+        """Let the next INSERTs meet a fault."""
+        body = json.dumps({"kind": kind, **more}).encode()
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/_fault", data=body)
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            assert answer.status == 200
+
+
+@contextmanager
+def clickhouse_server(directory: Path) -> Iterator[Server]:
+    """Run `tests/clickhouse_server.py` until the block ends."""
+    command = [sys.executable, str(ROOT / "tests" / "clickhouse_server.py"), str(directory)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        yield Server(int(process.stdout.readline()))
+        process.stdin.close()
+        process.wait(20)

@@ -1,0 +1,53 @@
+"""The channel: what goes in at one end comes out at the other, and its end is news."""
+
+import socket
+
+from receiver.channel import Channel, ChildChannel, Ready, Report, Start, Stop
+from receiver.metrics import Metrics
+from receiver.settings import Drain, Settings
+
+
+async def both_ends() -> tuple[ChildChannel, Channel]:
+    ours, theirs = socket.socketpair()
+    return await ChildChannel.from_socket(ours), await Channel.from_fd(theirs.detach())
+
+
+async def test_messages_arrive_whole_and_in_order() -> None:
+    supervisor, child = await both_ends()
+    start = Start("intake-0", Settings(drain=(Drain(name="a", tokens=("s",)),)), listen_fd=7, start_ordinal=2)
+    metrics = Metrics("intake-0")
+    metrics.observe("commit_seconds", 0.5)
+    report = Report(metrics.snapshot(), {"journal": ""})
+
+    await supervisor.send(start)
+    await supervisor.send(Stop())
+    await child.send(Ready())
+    await child.send(report)
+
+    assert [await child.receive(), await child.receive()] == [start, Stop()]
+    assert [await supervisor.receive(), await supervisor.receive()] == [Ready(), report]
+    await supervisor.close()
+    await child.close()
+
+
+async def test_a_start_with_a_thousand_drains_fits() -> None:
+    supervisor, child = await both_ends()
+    drains = tuple(Drain(name=f"drain-{number}", tokens=("s" * 64,)) for number in range(1_000))
+    start = Start("intake-0", Settings(drain=drains), listen_fd=7, start_ordinal=0)
+
+    await supervisor.send(start)
+
+    assert await child.receive() == start
+    await supervisor.close()
+    await child.close()
+
+
+async def test_a_child_whose_supervisor_is_gone_reads_none_and_may_go_on_sending() -> None:
+    supervisor, child = await both_ends()
+
+    await supervisor.close()
+
+    assert await child.receive() is None
+    await child.send(Ready())
+    await child.send(Ready())
+    await child.close()

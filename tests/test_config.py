@@ -1,0 +1,352 @@
+"""The loader: three sources, one precedence, every problem told at once, no secret in any message."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from receiver.config.knobs import INDEX, env_name, env_patterns, spellings
+from receiver.config.load import DEFAULT_DRAIN, Loaded, Sources
+from receiver.config.show import as_json, as_toml
+from receiver.errors import OperatorError
+from receiver.settings import GIB, Settings
+
+
+class Desk:
+    """An operator's directory: writes files there and loads what they say."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def file(self, name: str, text: str, mode: int = 0o600) -> str:
+        path = self.directory / name
+        path.write_text(text)
+        path.chmod(mode)
+        return str(path)
+
+    def load(
+        self,
+        toml: str = "",
+        environ: Mapping[str, str] | None = None,
+        flags: Mapping[str, tuple[str, object]] | None = None,
+    ) -> Loaded:
+        return Sources(self.file("trace-drain.toml", toml), environ or {}, flags or {}).load()
+
+    def problem(self, toml: str, **environ: str) -> str:
+        with pytest.raises(OperatorError) as caught:
+            self.load(toml, environ)
+        return str(caught.value)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_nothing_said_is_the_defaults_and_one_open_drain(desk: Desk) -> None:
+    loaded = desk.load()
+
+    assert loaded.settings == Settings(drain=(DEFAULT_DRAIN,))
+    assert loaded.origins == {}
+
+
+def test_flags_win_over_the_environment_that_over_the_file_that_over_the_default(desk: Desk) -> None:
+    toml = 'listen = "127.0.0.1:1"\nintakes = 2\nlog_format = "json"'
+    environ = {"TRACE_DRAIN_LISTEN": "127.0.0.1:2", "TRACE_DRAIN_INTAKES": "3"}
+    flags: dict[str, tuple[str, object]] = {"--listen": ("listen", "127.0.0.1:3")}
+
+    loaded = desk.load(toml, environ, flags)
+
+    said = loaded.settings
+    assert (said.listen, said.intakes, said.log_format) == ("127.0.0.1:3", 3, "json")
+    assert said.admin_listen == Settings().admin_listen
+    assert loaded.origins == {
+        "listen": "flag --listen",
+        "intakes": "environment TRACE_DRAIN_INTAKES",
+        "log_format": f"file {desk.directory / 'trace-drain.toml'}",
+    }
+
+
+def test_the_issues_example_loads(desk: Desk) -> None:
+    for name in ("token", "secret", "secret.old"):
+        desk.file(name, f"{name}-content\n")
+    toml = """
+        data_dir = "data"
+        listen = "127.0.0.1:4318"
+        [store]
+        url = "https://user@host:8443/otel"
+        retention_days = 30
+        [journal]
+        bytes_max = "8GiB"
+        segment_rows_max = 200_000
+        [sampling]
+        mode = "equalizing"
+        rate = 1.0
+        [[sampling.rule]]
+        project = "prj_1"
+        rate = 0.1
+        [[drain]]
+        name = "production"
+        token_file = "token"
+        signature_header = "x-platform-signature"
+        signature_secret_files = ["secret", "secret.old"]
+        acknowledge = "journal"
+    """
+
+    said = desk.load(toml).settings
+
+    (drain,) = said.drain
+    assert drain.tokens == ("token-content",)
+    assert drain.signature_secrets == ("secret-content", "secret.old-content")
+    assert said.journal.bytes_max == 8 * GIB
+    assert said.sampling.rule[0].rate == 0.1
+    assert said.data_dir == str(desk.directory / "data")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "path", "value"),
+    [
+        pytest.param("STORE__URL", "http://h:1/db", "store.url", "http://h:1/db", id="nested"),
+        pytest.param("STORE_URL", "http://h:1/db", "store.url", "http://h:1/db", id="single underscore"),
+        pytest.param("JOURNAL__BYTES_MAX", "1GiB", "journal.bytes_max", GIB, id="size"),
+        pytest.param("LIMITS__BODY_GRACE_S", "2.5", "limits.body_grace_s", 2.5, id="float"),
+        pytest.param("POST_ROOT", "false", "post_root", False, id="bool"),
+        pytest.param(
+            "RESOLVE__PROJECT", "span:a, resource:b", "resolve.project", ("span:a", "resource:b"), id="list"
+        ),
+        pytest.param("RESOLVE__PROJECT", '["span:a,b"]', "resolve.project", ("span:a,b",), id="list as JSON"),
+    ],
+)
+def test_the_environment_says_every_type(desk: Desk, name: str, text: str, path: str, value: object) -> None:
+    said: object = desk.load(environ={f"TRACE_DRAIN_{name}": text}).settings
+    for part in path.split("."):
+        said = getattr(said, part)
+
+    assert said == value
+
+
+def test_drains_can_come_from_the_environment_alone(desk: Desk) -> None:
+    environ = {
+        "TRACE_DRAIN_DRAIN__0__NAME": "a",
+        "TRACE_DRAIN_DRAIN__0__TOKEN_FILE": desk.file("t", "one\n"),
+        "TRACE_DRAIN_DRAIN_1_NAME": "b",
+        "TRACE_DRAIN_DRAIN__1__TOKENS": "two,three",
+    }
+
+    first, second = desk.load(environ=environ).settings.drain
+
+    assert (first.name, first.tokens) == ("a", ("one",))
+    assert (second.name, second.tokens) == ("b", ("two", "three"))
+
+
+def test_a_secret_said_in_the_environment_replaces_the_files(desk: Desk) -> None:
+    toml = f'[store]\nurl = "http://h"\npassword_file = "{desk.file("p", "old")}"'
+
+    said = desk.load(toml, {"TRACE_DRAIN_STORE__PASSWORD": "new"}).settings
+
+    assert said.store.password == "new"
+
+
+def test_what_kubernetes_says_about_a_service_of_our_name_is_not_ours(desk: Desk) -> None:
+    environ = {
+        "TRACE_DRAIN_SERVICE_HOST": "10.0.0.1",
+        "TRACE_DRAIN_SERVICE_PORT_OTLP": "4318",
+        "TRACE_DRAIN_PORT": "tcp://10.0.0.1:4318",
+        "TRACE_DRAIN_PORT_4318_TCP_ADDR": "10.0.0.1",
+    }
+
+    assert desk.load(environ=environ).origins == {}
+
+
+def test_no_two_keys_have_one_name_in_the_environment() -> None:
+    samples = {path: env_name(path).replace(INDEX, "0").replace("__", "_") for path in spellings()}
+
+    for pattern, said in env_patterns():
+        matching = [
+            path for path, name in samples.items() if pattern.fullmatch(name.removeprefix("TRACE_DRAIN_"))
+        ]
+        assert matching == [said.path]
+
+
+@pytest.mark.parametrize(
+    ("toml", "expected"),
+    [
+        pytest.param("listn = 'x'", "'listn' in {file} is no setting; did you mean 'listen'?", id="typo"),
+        pytest.param(
+            "[store]\nretention_day = 1", "did you mean 'store.retention_days'?", id="typo in a table"
+        ),
+        pytest.param("[stroe]\nurl = 1", "did you mean 'store'?", id="typo of a table"),
+        pytest.param(
+            "[[drain]]\nnam = 'a'", "'drain[0].nam' in {file} is no setting; did you mean", id="in a drain"
+        ),
+        pytest.param(
+            "[drain]\nname = 'a'", "'drain' in {file} is no list of tables; expected [[drain]]", id="table"
+        ),
+        pytest.param(
+            "store = 1", "'store' in {file} is a value; expected a table [store]", id="value for a table"
+        ),
+        pytest.param("[[drain]]\npath = '/x'", "'drain[0]' has no name", id="a drain without a name"),
+        pytest.param("intakes = 0", "'intakes' (file {file}) is 0; expected `int` >= 1", id="too small"),
+        pytest.param("intakes = '2'", "'intakes' (file {file}) is '2'; expected `int`, got `str`", id="type"),
+        pytest.param("[sampling]\nrate = 1.5", "is 1.5; expected `float` <= 1.0", id="rate"),
+        pytest.param("[journal]\nbytes_max = '4G'", "is '4G'; expected bytes, as 8GiB, 512MB", id="size"),
+        pytest.param(
+            "[journal]\ncodec = 'gzip'", "'journal.codec' (file {file}) is 'gzip'; invalid enum", id="choice"
+        ),
+        pytest.param("listen = '4318'", "listen is '4318'; expected HOST:PORT", id="address"),
+        pytest.param("listen = '127.0.0.1:70000'", "listen has port 70000; expected 0 to 65535", id="port"),
+        pytest.param(
+            "admin_listen = '127.0.0.1:4318'", "as is listen; expected a port of its own", id="same port"
+        ),
+        pytest.param(
+            "[store]\nretention_days = 3", "retention_days is 3; expected more than", id="retention"
+        ),
+        pytest.param("[store]\nurl = 'tcp://h'", "store.url has scheme 'tcp'", id="scheme"),
+        pytest.param("[store]\nurl = 'http://h/a?b=c'", "store.url has a query or fragment", id="query"),
+        pytest.param("[tls]\ncert_file = 'none'", "tls.key_file is missing", id="half of TLS"),
+        pytest.param("[tls]\ncert_file = 'none'", "none', which cannot be read", id="no certificate"),
+        pytest.param(
+            "[[drain]]\nname = 'a'\npath = 'x'", "drain[0] path is 'x'; expected a path that", id="path"
+        ),
+        pytest.param(
+            "[[drain]]\nname = 'a'\npath = '/x?y'", "without query or fragment", id="path with a query"
+        ),
+        pytest.param(
+            "[[drain]]\nname = 'a'\nheader = 'a b'", "expected the name of an HTTP header", id="header"
+        ),
+        pytest.param(
+            "[[drain]]\nname = 'a'\n[[drain]]\nname = 'a'\npath = '/b'", "configured 2 times", id="names"
+        ),
+        pytest.param(
+            "[[drain]]\nname = 'a'\n[[drain]]\nname = 'b'", "and look the same", id="one path, open"
+        ),
+        pytest.param("[[drain]]\nname = 'a'\nsignature_header = 'x'", "without a secret", id="signature"),
+        pytest.param(
+            "[[drain]]\nname = 'a'\nbody_bytes_max = '1GiB'", "is over limits.inflight", id="body limit"
+        ),
+        pytest.param("[resolve]\nproject = ['a']", "expected 'resource:KEY' or 'span:KEY'", id="resolve"),
+        pytest.param(
+            "[sampling]\nmode = 'off'\nrate = 0.5", "while sampling.mode is 'off'", id="sampling off"
+        ),
+        pytest.param("[[sampling.rule]]\ndrain = 'x'", "is 'x'; expected the name of a drain", id="rule"),
+        pytest.param("a = [", "trace-drain.toml' is not TOML", id="no TOML"),
+    ],
+)
+def test_what_cannot_be_is_told_with_what_was_expected(desk: Desk, toml: str, expected: str) -> None:
+    assert expected.replace("{file}", str(desk.directory / "trace-drain.toml")) in desk.problem(toml)
+
+
+def test_all_problems_are_told_at_once(desk: Desk) -> None:
+    told = desk.problem("intakes = 0\nlisten = 1\nfoo = 2", TRACE_DRAIN_STORE__URLS="x")
+
+    assert [word in told for word in ("'intakes'", "'listen'", "'foo'", "TRACE_DRAIN_STORE__URL'?")] == [
+        True
+    ] * 4
+
+
+@pytest.mark.parametrize(
+    ("toml", "expected"),
+    [
+        pytest.param("", ["without TLS", "drain 'default' takes anything"], id="open"),
+        pytest.param(
+            "behind_proxy = true", ["drain 'default' takes anything"], id="proxy without credentials"
+        ),
+        pytest.param("[[drain]]\nname='a'\ntokens=['s']", ["without TLS"], id="token without TLS"),
+        pytest.param("tls.self_signed = true", ["drain 'default' takes anything"], id="TLS without token"),
+        pytest.param("insecure = true", [], id="insecure on purpose"),
+        pytest.param("behind_proxy = true\n[[drain]]\nname='a'\ntokens=['s']", [], id="proxy and token"),
+        pytest.param("tls.self_signed = true\n[[drain]]\nname='a'\ntokens=['s']", [], id="TLS and token"),
+    ],
+)
+def test_listening_beyond_loopback_takes_credentials_and_tls(
+    desk: Desk, toml: str, expected: list[str]
+) -> None:
+    environ = {"TRACE_DRAIN_LISTEN": "0.0.0.0:4318"}
+
+    told = desk.problem(toml, **environ) if expected else str(desk.load(toml, environ))
+
+    for part in ("without TLS", "drain 'default' takes anything"):
+        assert (part in told) == (part in expected)
+
+
+def test_the_api_beyond_loopback_takes_a_token(desk: Desk) -> None:
+    toml = "api_listen = '0.0.0.0:8318'"
+
+    assert "expected api_token_file" in desk.problem(toml)
+    assert desk.load(toml, {"TRACE_DRAIN_API_TOKEN": "s"}).settings.api_token == "s"
+
+
+def test_drains_may_share_a_path_when_their_credentials_differ(desk: Desk) -> None:
+    own = "[[drain]]\nname='a'\ntokens=['s']\n[[drain]]\nname='b'\ntokens=['t']"
+    same = "[[drain]]\nname='a'\ntokens=['s']\n[[drain]]\nname='b'\npath='/v1/traces/'\ntokens=['t', 's']"
+
+    assert len(desk.load(own).settings.drain) == 2
+    assert "and look the same" in desk.problem(same)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        pytest.param(None, "cannot be read: No such file", id="missing"),
+        pytest.param("\n", "which is empty; expected a secret", id="empty"),
+        pytest.param("x" * 70_000, "which is over 65536 bytes", id="no secret at all"),
+    ],
+)
+def test_a_secret_file_without_a_secret_is_named(desk: Desk, content: str | None, expected: str) -> None:
+    if content is not None:
+        desk.file("token", content)
+
+    told = desk.problem("[[drain]]\nname = 'a'\ntoken_file = 'token'")
+
+    assert f"'drain[0].token_file' (file {desk.directory / 'trace-drain.toml'}) names" in told
+    assert expected in told
+
+
+def test_a_secret_file_that_everyone_can_read_is_warned_about(desk: Desk) -> None:
+    desk.file("token", "s", mode=0o644)
+
+    (warning,) = desk.load("[[drain]]\nname = 'a'\ntoken_file = 'token'").warnings
+
+    assert warning.endswith("is readable by everyone; expected mode 0600 or 0640")
+
+
+def test_no_message_and_no_listing_holds_a_secret(desk: Desk) -> None:
+    canary = "canary-4711"
+    said = f"[[drain]]\nname = 'a'\ntokens = ['{canary}']\n[store]\nurl = 'http://u:{canary}@h'"
+    broken = (
+        f"[[drain]]\nname = 'a'\ntokens = ['{canary}\u00e9']",
+        f"[[drain]]\nname = 'a'\ntokens = '{canary}'",
+        f"[store]\nurl = 'tcp://u:{canary}@h'",
+        f"[store]\npassword = '{canary}'",
+        f"api_token = '{canary}",
+    )
+
+    loaded = desk.load(said)
+
+    assert canary not in as_toml(loaded) + as_json(loaded)
+    assert loaded.settings.store.password == canary
+    for toml in broken:
+        assert canary not in desk.problem(toml)
+
+
+def test_what_is_shown_as_toml_loads_as_the_same_settings(desk: Desk) -> None:
+    toml = (
+        "data_dir = '/data'\nintakes = 3\n[[drain]]\nname = 'a'\n[[sampling.rule]]\nproject = 'p'\nrate = 0.5"
+    )
+    loaded = desk.load(toml)
+
+    shown = as_toml(loaded)
+
+    assert tomllib.loads(shown)["drain"][0]["name"] == "a"
+    assert desk.load(shown).settings == loaded.settings
+
+
+def test_what_is_shown_as_json_says_who_said_it(desk: Desk) -> None:
+    shown = json.loads(as_json(desk.load(environ={"TRACE_DRAIN_API_TOKEN": "s"})))
+
+    assert shown["api_token"] == {"value": "(set)", "origin": "environment TRACE_DRAIN_API_TOKEN"}
+    assert shown["journal.codec"] == {"value": "lz4", "origin": "default"}

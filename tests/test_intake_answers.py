@@ -1,0 +1,115 @@
+"""Answers: every verdict has one, in both encodings, small, exact and harmless."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from google.rpc.error_details_pb2 import BadRequest  # type: ignore[import-untyped]  # it ships no types
+from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # as above
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+
+from receiver import errors
+from receiver.errors import ANSWER_OF, MalformedBody, OperatorError, ReceiverError, Refused, Unavailable
+from receiver.intake import answers
+from receiver.model import ContentKind
+
+RETRIED = {429, 502, 503, 504}
+PROTOBUF, JSON = ContentKind.PROTOBUF, ContentKind.JSON
+
+
+def leaves(root: type[ReceiverError]) -> list[type[ReceiverError]]:
+    below = [leaf for child in root.__subclasses__() for leaf in leaves(child)]
+    return below or [root]
+
+
+VERDICTS = [
+    leaf for leaf in leaves(ReceiverError) if leaf is not OperatorError and leaf.__module__ == errors.__name__
+]
+
+
+def header_lines(reply: answers.Reply) -> list[str]:
+    return reply.head.decode().split("\r\n")
+
+
+def test_every_error_has_an_answer() -> None:
+    assert set(VERDICTS) == set(ANSWER_OF)
+
+
+@pytest.mark.parametrize("leaf", VERDICTS)
+def test_only_unavailable_maps_to_a_status_that_senders_retry(leaf: type[ReceiverError]) -> None:
+    assert issubclass(leaf, Unavailable) == (ANSWER_OF[leaf].status in RETRIED)
+    assert issubclass(leaf, Unavailable) != issubclass(leaf, Refused)
+
+
+@pytest.mark.parametrize("leaf", VERDICTS)
+def test_every_verdict_is_a_status_in_the_encoding_of_the_request(leaf: type[ReceiverError]) -> None:
+    protobuf, text = (
+        answers.verdict(leaf("journal is full"), PROTOBUF),
+        answers.verdict(leaf("journal is full"), JSON),
+    )
+
+    status, told = Status.FromString(protobuf.body), json.loads(text.body)
+    assert (status.code, status.message) == (ANSWER_OF[leaf].grpc_code, "journal is full")
+    assert (told["code"], told["message"]) == (status.code, status.message)
+    assert "Content-Type: application/x-protobuf" in header_lines(protobuf)
+    assert "Content-Type: application/json" in header_lines(text)
+
+
+@pytest.mark.parametrize("leaf", [leaf for leaf in VERDICTS if issubclass(leaf, Unavailable)])
+def test_a_sender_that_must_wait_is_told_for_two_seconds(leaf: type[ReceiverError]) -> None:
+    assert "Retry-After: 2" in header_lines(answers.verdict(leaf("later"), JSON))
+
+
+def test_a_malformed_body_names_its_field_in_both_encodings() -> None:
+    reason = MalformedBody("no valid span", field="resource_spans")
+
+    status = Status.FromString(answers.verdict(reason, PROTOBUF).body)
+    (detail,) = json.loads(answers.verdict(reason, JSON).body)["details"]
+
+    violations = BadRequest()
+    assert status.details[0].Unpack(violations)
+    assert [(one.field, one.description) for one in violations.field_violations] == [
+        ("resource_spans", "no valid span")
+    ]
+    assert detail["@type"] == "type.googleapis.com/google.rpc.BadRequest"
+    assert detail["fieldViolations"] == [{"field": "resource_spans", "description": "no valid span"}]
+
+
+def test_a_full_success_is_an_unset_partial_success() -> None:
+    replies = {kind: answers.accepted(kind, rejected_span_count=0, message="").body for kind in ContentKind}
+
+    assert replies == {PROTOBUF: b"", JSON: b"{}", ContentKind.NDJSON: b"{}"}
+
+
+@pytest.mark.parametrize(
+    ("rejected", "message"), [(300, "300 spans have no trace id"), (0, "kind was a word")]
+)
+def test_what_was_rejected_or_warned_about_is_told_in_both_encodings(rejected: int, message: str) -> None:
+    protobuf = answers.accepted(PROTOBUF, rejected_span_count=rejected, message=message)
+    text = answers.accepted(JSON, rejected_span_count=rejected, message=message)
+
+    partial = ExportTraceServiceResponse.FromString(protobuf.body).partial_success
+    told = json.loads(text.body)["partialSuccess"]
+    assert (partial.rejected_spans, partial.error_message) == (rejected, message)
+    assert (int(told.get("rejectedSpans", 0)), told["errorMessage"]) == (rejected, message)
+
+
+@pytest.mark.parametrize("kind", list(ContentKind))
+def test_an_answer_stays_under_16_kib_whatever_there_is_to_say(kind: ContentKind) -> None:
+    said = '"\\\x00\N{SNOWMAN}' * 100_000
+
+    assert len(answers.accepted(kind, rejected_span_count=1, message=said).body) < 16 * 1024
+    assert len(answers.verdict(MalformedBody(said), kind).body) < 2 * 16 * 1024
+
+
+def test_what_is_told_is_printable_ascii() -> None:
+    body = answers.verdict(MalformedBody("a\r\nb\x1b[31m\N{SNOWMAN}"), PROTOBUF).body
+
+    assert Status.FromString(body).message == "a??b?[31m?"
+
+
+def test_the_date_is_made_once_a_second() -> None:
+    assert answers.date_line(0) == b"Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n"
+    assert answers.date_line(0) is answers.date_line(0)
+    assert answers.date_line(1) == b"Date: Thu, 01 Jan 1970 00:00:01 GMT\r\n"

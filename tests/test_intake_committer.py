@@ -1,0 +1,365 @@
+"""The committer: groups, order, overlap, deadlines, and what becomes of a delivery when something breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from receiver.errors import (
+    BodyTooLarge,
+    CoreCrashed,
+    DeadlinePassed,
+    DiskTrouble,
+    JournalFull,
+    MalformedBody,
+    ReceiverError,
+    ShuttingDown,
+)
+from receiver.intake import waiting
+from receiver.intake.aside import Aside
+from receiver.intake.committer import Committer
+from receiver.metrics import Metrics
+from receiver.model import ContentKind, Delivery, SegmentId
+from receiver.settings import MIB, Drain
+from tests.intake_support import (
+    AppenderDouble,
+    CoreDouble,
+    OutcomeDouble,
+    StaleSegment,
+    on_uvloop,
+    until,
+)
+
+DRAIN = Drain(name="d")
+
+
+def delivery(name: str, *encodings: str) -> Delivery:
+    return Delivery(
+        "d", b"\n" + name.encode(), ContentKind.PROTOBUF, encodings, 1, strict=False, body_bytes_max=MIB
+    )
+
+
+@asynccontextmanager
+async def committing(
+    core: CoreDouble, appender: AppenderDouble, root: Path, *, answer_deadline_s: float = 10
+) -> AsyncIterator[Committer]:
+    committer = Committer(
+        core, appender, Aside(root), Metrics("intake-0"), answer_deadline_s=answer_deadline_s
+    )
+    running = asyncio.create_task(committer.run())
+    try:
+        yield committer
+    finally:
+        core.may_go_on.set()
+        appender.may_go_on.set()
+        await committer.close(running)
+
+
+def commit(committer: Committer, name: str, drain: Drain = DRAIN) -> asyncio.Task[object]:
+    now = asyncio.get_running_loop().time()
+    return asyncio.create_task(committer.commit(delivery(name), drain, now))
+
+
+async def verdict_on(task: asyncio.Task[object]) -> ReceiverError:
+    try:
+        await task
+    except ReceiverError as reason:
+        return reason
+    raise AssertionError("expected a verdict, got a receipt")
+
+
+def bodies(core: CoreDouble) -> list[list[str]]:
+    return [[one.body[1:].decode() for one in group] for group in core.groups]
+
+
+@on_uvloop
+async def test_what_arrives_while_a_group_is_decoded_shares_the_next_one(tmp_path: Path) -> None:
+    core, appender = CoreDouble(), AppenderDouble()
+    core.may_go_on.clear()
+    async with committing(core, appender, tmp_path) as committer:
+        first = commit(committer, "a")
+        await asyncio.to_thread(core.running.wait)
+        others = [commit(committer, name) for name in "bcd"]
+        await asyncio.sleep(0)
+        core.may_go_on.set()
+        await asyncio.gather(first, *others)
+
+    assert bodies(core) == [["a"], ["b", "c", "d"]]
+    assert [record for _, record, _ in appender.appended] == [b"0:\na", b"0:\nb|\nc|\nd"]
+
+
+@on_uvloop
+async def test_the_next_group_is_decoded_while_this_one_is_synced(tmp_path: Path) -> None:
+    core, appender = CoreDouble(), AppenderDouble()
+    appender.may_go_on.clear()
+    async with committing(core, appender, tmp_path) as committer:
+        first = commit(committer, "a")
+        await asyncio.to_thread(appender.running.wait)
+        second = commit(committer, "b")
+        await until(lambda: len(core.groups) == 2)
+        third = commit(committer, "c")
+        await asyncio.sleep(0.05)
+        decoded_early, promised_early = bodies(core), [first.done(), second.done()]
+        appender.may_go_on.set()
+        await asyncio.gather(first, second, third)
+
+    assert decoded_early == [["a"], ["b"]]
+    assert promised_early == [False, False]
+    assert [record for _, record, _ in appender.appended] == [b"0:\na", b"0:\nb", b"0:\nc"]
+
+
+@on_uvloop
+async def test_a_receipt_is_given_only_after_append_returned(tmp_path: Path) -> None:
+    core, appender = CoreDouble(), AppenderDouble()
+    appender.may_go_on.clear()
+    async with committing(core, appender, tmp_path) as committer:
+        task = commit(committer, "a")
+        await asyncio.to_thread(appender.running.wait)
+        await asyncio.sleep(0.05)
+        early = task.done()
+        appender.may_go_on.set()
+        await task
+
+    assert not early
+
+
+@on_uvloop
+async def test_a_group_is_capped_by_deliveries_and_by_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "GROUP_DELIVERIES_MAX", 3)
+    monkeypatch.setattr(waiting, "GROUP_BYTES_MAX", 20)
+    core = CoreDouble()
+    core.may_go_on.clear()
+    async with committing(core, AppenderDouble(), tmp_path) as committer:
+        tasks = [
+            commit(committer, name) for name in ("first", "1", "2", "3", "4", "large" * 4, "5" * 15, "6" * 15)
+        ]
+        await asyncio.to_thread(core.running.wait)
+        await asyncio.sleep(0)
+        core.may_go_on.set()
+        await asyncio.gather(*tasks)
+
+    groups = bodies(core)
+    assert [name for group in groups for name in group][-3:] == ["large" * 4, "5" * 15, "6" * 15]
+    assert groups[-3:] == [["large" * 4], ["5" * 15], ["6" * 15]]
+    assert max(len(group) for group in groups) == 3
+
+
+def test_a_compressed_body_counts_for_what_it_may_become() -> None:
+    loop = asyncio.new_event_loop()
+    plain, packed = (
+        waiting.Waiting(one, until_stored=False, deadline=0, receipt=loop.create_future())
+        for one in (delivery("abc"), delivery("abc", "gzip"))
+    )
+    loop.close()
+
+    assert (plain.weight_bytes, packed.weight_bytes) == (4, 64)
+
+
+@on_uvloop
+async def test_a_refused_delivery_does_not_disturb_its_neighbours(tmp_path: Path) -> None:
+    core = CoreDouble(
+        special={
+            b"\nbad": OutcomeDouble("malformed", message="cut", field="resource_spans"),
+            b"\nbig": OutcomeDouble("too_large", message="too many spans"),
+        }
+    )
+    appender = AppenderDouble()
+    async with committing(core, appender, tmp_path) as committer:
+        good, bad, big = (commit(committer, name) for name in ("good", "bad", "big"))
+        reasons = await verdict_on(bad), await verdict_on(big)
+        await good
+
+    assert [type(reason) for reason in reasons] == [MalformedBody, BodyTooLarge]
+    assert isinstance(reasons[0], MalformedBody)
+    assert reasons[0].field == "resource_spans"
+    assert b"".join(record for _, record, _ in appender.appended) == b"0:\ngood"
+
+
+@on_uvloop
+async def test_nothing_is_appended_when_there_is_nothing_to_journal(tmp_path: Path) -> None:
+    core = CoreDouble(special={b"\nbad": OutcomeDouble("malformed", message="cut")})
+    appender = AppenderDouble()
+    async with committing(core, appender, tmp_path) as committer:
+        await verdict_on(commit(committer, "bad"))
+
+    assert appender.appended == []
+
+
+@on_uvloop
+async def test_a_group_whose_segment_was_closed_is_committed_anew_on_the_next(tmp_path: Path) -> None:
+    core = CoreDouble()
+    appender = AppenderDouble(trouble=[StaleSegment("0")])
+    async with committing(core, appender, tmp_path) as committer:
+        await commit(committer, "a")
+
+    assert bodies(core) == [["a"], ["a"]]
+    assert appender.appended == [(SegmentId(7, 1), b"1:\na", 1)]
+
+
+@on_uvloop
+async def test_a_disk_that_closes_every_segment_is_told_as_trouble(tmp_path: Path) -> None:
+    appender = AppenderDouble(trouble=[StaleSegment(str(seq)) for seq in range(3)])
+    async with committing(CoreDouble(), appender, tmp_path) as committer:
+        reason = await verdict_on(commit(committer, "a"))
+        await commit(committer, "b")
+
+    assert isinstance(reason, DiskTrouble)
+
+
+@pytest.mark.parametrize("trouble", [JournalFull("journal is full"), DiskTrouble("write: I/O error")])
+@on_uvloop
+async def test_a_journal_that_refuses_is_told_to_all_of_the_group_and_to_no_other(
+    tmp_path: Path, trouble: ReceiverError
+) -> None:
+    core, appender = CoreDouble(), AppenderDouble(trouble=[trouble])
+    core.may_go_on.clear()
+    async with committing(core, appender, tmp_path) as committer:
+        first = [commit(committer, name) for name in "ab"]
+        await asyncio.to_thread(core.running.wait)
+        later = commit(committer, "c")
+        await asyncio.sleep(0)
+        core.may_go_on.set()
+        reasons = [await verdict_on(task) for task in first]
+        await later
+
+    assert reasons == [trouble, trouble]
+    assert [rows for _, _, rows in appender.appended] == [1]
+
+
+@on_uvloop
+async def test_a_delivery_that_waits_too_long_is_told_and_not_worked_on(tmp_path: Path) -> None:
+    core = CoreDouble()
+    core.may_go_on.clear()
+    async with committing(core, AppenderDouble(), tmp_path, answer_deadline_s=0.1) as committer:
+        tasks = [commit(committer, "a")]
+        await asyncio.to_thread(core.running.wait)
+        tasks.append(commit(committer, "b"))
+        reasons = [await verdict_on(task) for task in tasks]
+
+    assert [type(reason) for reason in reasons] == [DeadlinePassed, DeadlinePassed]
+    assert bodies(core) == [["a"]]
+
+
+@on_uvloop
+async def test_the_third_crash_of_one_body_is_the_senders_to_know(tmp_path: Path) -> None:
+    core = CoreDouble(special={b"\npoison": OutcomeDouble("crashed")})
+    async with committing(core, AppenderDouble(), tmp_path / "aside") as committer:
+        reasons = [await verdict_on(commit(committer, "poison")) for _ in range(3)]
+        await commit(committer, "good")
+
+    (kept,) = (tmp_path / "aside").iterdir()
+    assert [type(reason) for reason in reasons] == [CoreCrashed, CoreCrashed, MalformedBody]
+    assert kept.read_bytes() == b"\npoison"
+    assert kept.name.endswith(".protobuf.body")
+
+
+def test_bodies_set_aside_are_bounded_in_number_and_bytes(tmp_path: Path) -> None:
+    few, small = Aside(tmp_path / "few", files_max=2), Aside(tmp_path / "small", bytes_max=5)
+
+    for name in ("one", "two", "three"):
+        few.keep(delivery(name))
+        small.keep(delivery(name))
+
+    assert len(list((tmp_path / "few").iterdir())) == 2
+    assert [path.read_bytes() for path in (tmp_path / "small").iterdir()] == [b"\none"]
+
+
+@on_uvloop
+async def test_a_core_that_raises_costs_its_group_and_nothing_else(tmp_path: Path) -> None:
+    class Raising(CoreDouble):
+        def __call__(self, deliveries, segment):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN204 - as above it
+            done = super().__call__(deliveries, segment)
+            if len(self.groups) == 1:
+                raise MemoryError
+            return done
+
+    async with committing(Raising(), AppenderDouble(), tmp_path) as committer:
+        reason = await verdict_on(commit(committer, "a"))
+        await commit(committer, "b")
+
+    assert isinstance(reason, CoreCrashed)
+
+
+@on_uvloop
+async def test_acknowledged_by_the_store_waits_until_the_segment_is_there(tmp_path: Path) -> None:
+    appender = AppenderDouble()
+    async with committing(CoreDouble(), appender, tmp_path) as committer:
+        task = commit(committer, "a", Drain(name="d", acknowledge="store"))
+        await commit(committer, "b")
+        early = task.done()
+        appender.stored.add(SegmentId(7, 0))
+        await task
+
+    assert not early
+
+
+@on_uvloop
+async def test_a_store_that_is_away_is_told_by_the_deadline(tmp_path: Path) -> None:
+    async with committing(CoreDouble(), AppenderDouble(), tmp_path, answer_deadline_s=0.1) as committer:
+        reason = await verdict_on(commit(committer, "a", Drain(name="d", acknowledge="store")))
+
+    assert isinstance(reason, DeadlinePassed)
+
+
+@on_uvloop
+async def test_age_seals_only_while_nothing_is_on_its_way(tmp_path: Path) -> None:
+    core, appender = CoreDouble(), AppenderDouble()
+    core.may_go_on.clear()
+    async with committing(core, appender, tmp_path) as committer:
+        task = commit(committer, "a")
+        await asyncio.to_thread(core.running.wait)
+        before = appender.sealed_count
+        await asyncio.sleep(0.2)
+        meanwhile = appender.sealed_count
+        core.may_go_on.set()
+        await task
+        await until(lambda: appender.sealed_count > meanwhile)
+
+    assert before == meanwhile
+
+
+@on_uvloop
+async def test_closing_answers_everything_in_line_and_takes_no_more(tmp_path: Path) -> None:
+    core, appender = CoreDouble(), AppenderDouble()
+    core.may_go_on.clear()
+    async with committing(core, appender, tmp_path) as committer:
+        tasks = [commit(committer, name) for name in "abc"]
+        await asyncio.to_thread(core.running.wait)
+        threading.Timer(0.05, core.may_go_on.set).start()
+    await asyncio.gather(*tasks)
+
+    assert appender.closed
+    assert isinstance(await verdict_on(commit(committer, "late")), ShuttingDown)
+
+
+@on_uvloop
+async def test_what_became_of_the_spans_is_counted(tmp_path: Path) -> None:
+    told = OutcomeDouble(
+        received=10, stored=6, sampled_out=1, rejected=3, unresolved=2, reasons=[("bad_id", 3)]
+    )
+    metrics = Metrics("intake-0")
+    committer = Committer(
+        CoreDouble(special={b"\na": told}), AppenderDouble(), Aside(tmp_path), metrics, answer_deadline_s=10
+    )
+    running = asyncio.create_task(committer.run())
+    await commit(committer, "a")
+    await committer.close(running)
+
+    counted = {one.name: one.value for one in metrics.snapshot().series}
+    expected = {
+        "spans_received": 10,
+        "spans_accepted": 6,
+        "spans_sampled_out": 1,
+        "spans_rejected": 3,
+        "spans_unresolved": 2,
+        "span_notes": 3,
+        "commit_deliveries": 1,
+    }
+    assert {name: counted[name] for name in expected} == expected

@@ -1,0 +1,247 @@
+"""One contract for every store: the one in memory that other tests rely on, chDB, and a server over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from receiver.errors import StoreTrouble
+from receiver.storage.store import Store
+from tests import engines
+from tests.segments import Press, Segment
+from tests.storehouse import MemoryStore, Server
+
+
+@pytest.fixture(scope="module")
+def press(tmp_path_factory: pytest.TempPathFactory) -> Press:
+    return Press(tmp_path_factory.mktemp("segments"))
+
+
+@pytest.fixture(scope="module")
+def embedded(engine_dir: Path) -> Iterator[Store]:
+    with engines.embedded(engine_dir) as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def database() -> str:
+    return f"contract_{uuid4().hex}"
+
+
+@pytest.fixture(scope="module")
+def over_http(server_url: str, database: str) -> Iterator[Store]:
+    with engines.over_http(server_url, database=database) as store:
+        yield store
+
+
+@pytest.fixture(params=["memory", "embedded", "over_http"])
+def store(request: pytest.FixtureRequest, press: Press) -> Store:
+    if request.param == "memory":
+        memory = MemoryStore()
+        memory.rows_of = press.rows_of
+        return memory
+    found: Store = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture(params=["embedded", "over_http"])
+def engine(request: pytest.FixtureRequest) -> Store:
+    found: Store = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def put(store: Store) -> Callable[..., int]:
+    def insert(segment: Segment, token: str = "#0") -> int:  # noqa: S107 - a token of ours
+        name = f"{segment.held.segment}{token}"
+        return store.insert(segment.path, token=name, query_id=f"trace-drain-{name}")
+
+    return insert
+
+
+def test_what_was_inserted_is_counted_by_day(store: Store, press: Press, put: Callable[..., int]) -> None:
+    segment = press.make(0, 0, 1, 2, 2, 2)
+
+    assert put(segment) == 6
+
+    assert store.counts([segment.held]) == {segment.held.segment: segment.days}
+
+
+def test_the_same_token_stores_once_and_still_reads_every_row(
+    store: Store, press: Press, put: Callable[..., int]
+) -> None:
+    segment = press.make(0, 1)
+
+    assert put(segment) == 2
+    assert put(segment) == 2
+
+    assert store.counts([segment.held]) == {segment.held.segment: segment.days}
+
+
+def test_another_token_stores_again(store: Store, press: Press, put: Callable[..., int]) -> None:
+    segment = press.make(0)
+
+    put(segment)
+    put(segment, token="#1")
+
+    assert list(store.counts([segment.held])[segment.held.segment].values()) == [2]
+
+
+def test_many_segments_are_counted_in_one_question(
+    store: Store, press: Press, put: Callable[..., int]
+) -> None:
+    first, second, absent = press.make(0), press.make(0, 1), press.make(0)
+    put(first)
+    put(second)
+
+    counted = store.counts([first.held, second.held, absent.held])
+
+    assert counted == {first.held.segment: first.days, second.held.segment: second.days}
+    assert store.counts([]) == {}
+
+
+def test_a_row_that_is_expired_at_the_insert_does_not_cost_its_neighbours(
+    engine: Store, press: Press
+) -> None:
+    segment = press.make(40, 0)
+    (expired, _), (today, _) = segment.days.items()
+
+    assert engine.insert(segment.path, token=str(segment.held.segment), query_id="trace-drain-expired") == 2
+
+    counted = engine.counts([segment.held])[segment.held.segment]
+    assert counted[today] == 1
+    assert counted.get(expired, 0) <= 1
+
+
+def test_nothing_runs_when_nothing_was_asked_and_killing_it_is_harmless(store: Store) -> None:
+    assert store.running("trace-drain-") == []
+    store.kill("trace-drain-")
+
+
+def test_a_probe_is_accepted_a_sync_returns_and_the_engine_says_its_age(store: Store) -> None:
+    store.probe()
+    store.sync()
+
+    assert store.version() >= (24, 0)
+
+
+def test_the_companion_is_filled_by_the_insert_and_may_be_refilled(engine: Store, press: Press) -> None:
+    segment = press.make(0, 0, 1)
+    engine.insert(segment.path, token=str(segment.held.segment), query_id="trace-drain-companion")
+    statement = (
+        "SELECT count(), countIf(spans > 1) FROM "
+        "(SELECT TraceId, count() AS spans FROM otel_traces_trace_id_ts "
+        "WHERE startsWith(TraceId, {start:String}) GROUP BY TraceId)"
+    )
+    start = {"start": f"{segment.held.segment.seq:016x}"}
+
+    assert engine.rows(statement, start) == [(3, 0)]
+    engine.refill_companion(segment.held)
+    engine.refill_companion(segment.held)
+
+    assert engine.rows(statement, start)[0][0] == 3
+
+
+def test_a_file_that_is_no_segment_is_refused_and_leaves_nothing(engine: Store, tmp_path: Path) -> None:
+    path = tmp_path / "1.native.lz4"
+    path.write_bytes(b"this is no segment")
+
+    with pytest.raises(StoreTrouble) as trouble:
+        engine.insert(path, token="junk", query_id="trace-drain-junk")
+
+    assert trouble.value.code is not None
+
+
+def test_a_failed_statement_does_not_spoil_the_next(engine: Store) -> None:
+    for _ in range(2):
+        with pytest.raises(StoreTrouble) as trouble:
+            engine.rows("SELECT throwIf(number = 90000) FROM numbers(100000)")
+        assert trouble.value.code == 395
+
+        assert engine.rows("SELECT number FROM numbers(3)") == [(0,), (1,), (2,)]
+
+
+HOSTILE = ["'", "\\", "{a:String}", "--", "a\x00b", "'; DROP TABLE otel_traces; --", "\n\t", "ü", ""]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_parameter_is_data_whatever_it_looks_like(engine: Store, text: str) -> None:
+    assert engine.rows("SELECT {text:String}, length({text:String})", {"text": text}) == [
+        (text, len(text.encode()))
+    ]
+
+
+def test_long_answers_come_as_whole_lines_of_json(engine: Store) -> None:
+    pieces = list(engine.lines("SELECT number, repeat('x', 100) AS text FROM numbers(20000)"))
+
+    assert all(piece.startswith(b"{") and piece.endswith(b"}\n") for piece in pieces)
+    assert sum(piece.count(b"\n") for piece in pieces) == 20_000
+
+
+def test_a_long_answer_that_breaks_off_is_trouble(engine: Store) -> None:
+    with pytest.raises(StoreTrouble):
+        list(engine.lines("SELECT throwIf(number = 19999) FROM numbers(20000)"))
+
+
+def test_an_answer_may_be_left_half_read(engine: Store) -> None:
+    lines = engine.lines("SELECT number FROM numbers(1000000)")
+    next(lines)
+    lines.close()  # type: ignore[attr-defined]  # every implementation is a generator
+
+    assert engine.rows("SELECT 1") == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "is_applied"),
+    [
+        pytest.param({"kind": "reset"}, None, False, id="connection reset"),
+        pytest.param({"kind": "error", "code": 252}, 252, False, id="an error"),
+        pytest.param({"kind": "body", "code": 241}, 241, False, id="200, and an exception in the body"),
+        pytest.param({"kind": "lost"}, None, True, id="applied, the answer lost"),
+    ],
+)
+def test_whatever_is_not_a_plain_ok_over_http_is_trouble_and_sent_once(  # noqa: PLR0913 - fixtures
+    over_http: Store,
+    server: Server,
+    press: Press,
+    fault: dict[str, object],
+    code: int | None,
+    *,
+    is_applied: bool,
+) -> None:
+    segment = press.make(0)
+    server.meet(**fault)  # type: ignore[arg-type]  # the table's first value is the kind
+
+    with pytest.raises(StoreTrouble) as trouble:
+        over_http.insert(segment.path, token=str(segment.held.segment), query_id="trace-drain-faulty")
+
+    assert trouble.value.code == code
+    assert bool(over_http.counts([segment.held])) == is_applied
+
+
+def test_a_statement_in_flight_is_seen_by_its_id_and_can_be_killed(
+    over_http: Store, database: str, server: Server, press: Press
+) -> None:
+    segment = press.make(0)
+    server.meet("hang")
+    impatient = engines.connected(server.url, database=database, insert_timeout_s=1)
+
+    with pytest.raises(StoreTrouble) as trouble:
+        impatient.insert(segment.path, token="hang", query_id="trace-drain-hang#0")
+    assert trouble.value.code is None
+    assert over_http.running("trace-drain-hang") == ["trace-drain-hang#0"]
+    over_http.kill("trace-drain-hang")
+
+    assert over_http.counts([segment.held]) == {}
+
+
+def test_a_server_that_is_down_is_trouble_without_a_code() -> None:
+    store = engines.connected("http://nobody@127.0.0.1:9", database="otel")
+
+    with pytest.raises(StoreTrouble) as trouble:
+        store.version()
+
+    assert trouble.value.code is None

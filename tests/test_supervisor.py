@@ -1,0 +1,334 @@
+"""The supervisor, over fake children: replaces, reloads, stops, and never shows a closed port."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+WAIT_S = 30.0
+QUIET = (
+    'listen = "127.0.0.1:0"\nadmin_listen = "127.0.0.1:0"\napi_listen = "127.0.0.1:0"\nlog_format = "json"\n'
+)
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + WAIT_S
+    while not is_so():
+        assert time.monotonic() < deadline_s, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+class Supervised:
+    """A supervisor process on a directory of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.process: subprocess.Popen[str] | None = None
+        self.configure()
+
+    def configure(self, toml: str = "") -> None:
+        (self.directory / "trace-drain.toml").write_text(QUIET + toml)
+
+    def start(self, silence_s: float = 30.0, **environ: str) -> None:
+        command = [sys.executable, "-m", "tests.doubles.supervised", str(self.directory), str(silence_s)]
+        with (self.directory / "log").open("a") as log:
+            self.process = subprocess.Popen(
+                command, stdout=log, stderr=log, text=True, env={**os.environ, **environ}
+            )
+        wait_until(self.is_ready)
+
+    def is_ready(self) -> bool:
+        assert self.process
+        assert self.process.poll() is None, (self.directory / "log").read_text()
+        try:
+            is_ours = self.state()["pids"]["supervisor"] == self.process.pid
+            return is_ours and self.admin("/readyz")[0] == 200
+        except OSError:
+            return False
+
+    def state(self) -> dict[str, Any]:
+        state: dict[str, Any] = json.loads((self.directory / "receiver.json").read_text())
+        return state
+
+    def admin(self, path: str, **headers: str) -> tuple[int, str]:
+        request = urllib.request.Request(self.state()["urls"]["admin"] + path, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as refused:
+            with refused:
+                return refused.code, refused.read().decode()
+
+    def ask(self, order: str = "who", name: str = "listen") -> str:
+        with self.connected(name) as connection:
+            connection.sendall(f"{order}\n".encode())
+            return connection.makefile().readline().strip()
+
+    def connected(self, name: str) -> socket.socket:
+        host, _, port = self.state()[name].rpartition(":")
+        return socket.create_connection((host, int(port)), timeout=WAIT_S)
+
+    def events(self) -> list[str]:
+        return (self.directory / "events").read_text().splitlines()
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self.process
+        self.process.send_signal(number)
+
+    def exit_code(self) -> int:
+        assert self.process
+        return self.process.wait(WAIT_S)
+
+    def children(self) -> list[int]:
+        pids = self.state()["pids"]
+        return [*pids["intake"], pids["store"]]
+
+    def clean_up(self) -> None:
+        """End what is still running, children included."""
+        if self.process and self.process.poll() is None:
+            children = self.children()
+            self.process.kill()
+            self.process.wait()
+            for pid in children:
+                wait_until(lambda pid=pid: not is_alive(pid))  # type: ignore[misc]
+
+
+@pytest.fixture
+def supervised(tmp_path: Path) -> Iterator[Supervised]:
+    found = Supervised(tmp_path)
+    yield found
+    found.clean_up()
+
+
+def test_receiver_json_says_where_the_receiver_is_and_who_it_is(supervised: Supervised) -> None:
+    supervised.configure("intakes = 2")
+
+    supervised.start()
+
+    state = supervised.state()
+    assert supervised.process
+    assert state["pids"]["supervisor"] == supervised.process.pid
+    assert supervised.ask() in {str(pid) for pid in state["pids"]["intake"]}
+    assert supervised.ask(name="api") == str(state["pids"]["store"])
+    assert state["urls"]["listen"] == f"http://{state['listen']}"
+    assert len(state["pids"]["intake"]) == 2
+    assert (supervised.directory / "receiver.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_while_a_killed_intake_is_replaced_connections_wait(supervised: Supervised) -> None:
+    supervised.start()
+    (killed,) = supervised.state()["pids"]["intake"]
+
+    os.kill(killed, signal.SIGKILL)
+    wait_until(lambda: not is_alive(killed))
+    answered_by = [int(supervised.ask()) for _ in range(5)]
+
+    assert killed not in answered_by
+    wait_until(lambda: supervised.state()["pids"]["intake"] == [answered_by[0]])
+    assert supervised.events()[-1] == "intake-0 start 1"
+
+
+def test_a_process_that_hangs_is_killed_and_replaced(supervised: Supervised) -> None:
+    supervised.start(silence_s=3.0)
+    before = supervised.state()["pids"]["store"]
+
+    with supervised.connected("api") as connection:
+        connection.sendall(b"hang\n")
+        wait_until(lambda: "store hangs" in supervised.events())
+        answered_by = supervised.ask(name="api")
+
+    assert answered_by != str(before)
+    assert not is_alive(before)
+    assert 'trace_drain_process_restarts_total{process="store"} 1.0' in supervised.admin("/metrics")[1]
+
+
+def test_what_a_replaced_process_counted_stays_counted(supervised: Supervised) -> None:
+    supervised.start()
+    counted = 'trace_drain_deliveries_total{drain="default",status="200"}'
+    supervised.ask()
+    wait_until(lambda: f"{counted} 1.0" in supervised.admin("/metrics")[1])
+
+    os.kill(supervised.state()["pids"]["intake"][0], signal.SIGKILL)
+    supervised.ask()
+
+    wait_until(lambda: f"{counted} 2.0" in supervised.admin("/metrics")[1])
+
+
+def test_the_first_signal_stops_intakes_then_the_store(supervised: Supervised) -> None:
+    supervised.configure("intakes = 2")
+    supervised.start()
+
+    supervised.signal(signal.SIGTERM)
+
+    assert supervised.exit_code() == 0
+    stops = [event for event in supervised.events() if "stop" in event]
+    assert stops[-2:] == ["store stop", "store stopped"]
+    assert sorted(stops[:-2]) == ["intake-0 stop", "intake-0 stopped", "intake-1 stop", "intake-1 stopped"]
+    assert not (supervised.directory / "receiver.json").exists()
+    assert '"error"' not in (supervised.directory / "log").read_text()
+
+
+def test_the_second_signal_kills(supervised: Supervised) -> None:
+    (supervised.directory / "stubborn").touch()
+    supervised.start()
+    children = supervised.children()
+    supervised.signal(signal.SIGTERM)
+    wait_until(lambda: "intake-0 stop" in supervised.events())
+
+    supervised.signal(signal.SIGINT)
+
+    assert supervised.exit_code() == 1
+    assert not any(is_alive(pid) for pid in children)
+
+
+def test_a_process_that_does_not_stop_in_its_time_is_ended(supervised: Supervised) -> None:
+    supervised.configure("limits.stop_grace_s = 0.2")
+    (supervised.directory / "stubborn").touch()
+    supervised.start()
+
+    supervised.signal(signal.SIGTERM)
+
+    assert supervised.exit_code() == 0
+    assert "not finished in 0.2 s" in (supervised.directory / "log").read_text()
+
+
+def test_children_of_a_killed_supervisor_finish_and_the_next_start_takes_over(supervised: Supervised) -> None:
+    supervised.start()
+    orphans = supervised.children()
+
+    supervised.signal(signal.SIGKILL)
+    supervised.exit_code()
+    supervised.start()
+
+    assert not any(is_alive(pid) for pid in orphans)
+    assert "store stopped" in supervised.events()
+    assert supervised.ask() == str(supervised.state()["pids"]["intake"][0])
+
+
+def test_a_second_receiver_on_the_directory_names_the_first_and_exits(supervised: Supervised) -> None:
+    supervised.start()
+    assert supervised.process
+
+    second = subprocess.run(
+        [sys.executable, "-m", "tests.doubles.supervised", str(supervised.directory)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=WAIT_S,
+    )
+
+    assert second.returncode == 1
+    assert f"another receiver works on it (process {supervised.process.pid})" in second.stderr
+    assert supervised.is_ready()
+
+
+def test_a_hangup_reloads_and_a_broken_configuration_leaves_the_old_one(supervised: Supervised) -> None:
+    supervised.start()
+
+    supervised.configure("post_root = false\nintakes = 2")
+    supervised.signal(signal.SIGHUP)
+    wait_until(lambda: {"intake-0 reload False", "store reload False"} <= set(supervised.events()))
+    supervised.configure("post_root = 3")
+    supervised.signal(signal.SIGHUP)
+    wait_until(lambda: 'reloads_total{outcome="refused"} 1.0' in supervised.admin("/metrics")[1])
+
+    assert len([event for event in supervised.events() if "reload" in event]) == 2
+    assert len(supervised.state()["pids"]["intake"]) == 1
+
+
+def test_a_replaced_process_starts_with_the_reloaded_settings(supervised: Supervised) -> None:
+    supervised.start()
+    supervised.configure("post_root = false")
+    supervised.signal(signal.SIGHUP)
+    wait_until(lambda: "intake-0 reload False" in supervised.events())
+
+    os.kill(supervised.state()["pids"]["intake"][0], signal.SIGKILL)
+    supervised.configure("[[drain]]\nname = 'other'")
+    supervised.signal(signal.SIGHUP)
+
+    wait_until(lambda: supervised.events()[-1] in ("intake-0 reload True", "store reload True"))
+
+
+def test_an_intake_that_does_not_accept_makes_the_receiver_unready_and_the_store_does_not(
+    supervised: Supervised,
+) -> None:
+    supervised.start()
+    (supervised.directory / "journal-is-full").touch()
+
+    wait_until(lambda: supervised.admin("/readyz")[0] == 503)
+
+    status, text = supervised.admin("/readyz")
+    assert (status, text) == (503, "[-] intake-0 journal: 8 GiB are full\nnot ready\n")
+    _, verbose = supervised.admin("/readyz?verbose")
+    assert "[+] supervisor stopping: ok" in verbose
+    assert "[-] store journal: 8 GiB are full" in verbose
+    _, as_json = supervised.admin("/readyz", Accept="application/json")
+    assert {
+        "process": "store",
+        "name": "journal",
+        "reason": "8 GiB are full",
+        "decides": False,
+    } in json.loads(as_json)["checks"]
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "part"),
+    [
+        ("/livez", 200, "ok\n"),
+        ("/version", 200, '{"version":"0","core_profile":"release"}'),
+        ("/metrics", 200, 'trace_drain_process_up{process="intake-0"} 1.0'),
+        ("/", 404, ""),
+        ("/v1/traces", 404, ""),
+    ],
+)
+def test_the_admin_port_serves_this_and_nothing_else(
+    supervised: Supervised, path: str, status: int, part: str
+) -> None:
+    supervised.start()
+
+    found = supervised.admin(path)
+
+    assert found[0] == status
+    assert part in found[1]
+
+
+def test_sockets_of_systemd_are_used(supervised: Supervised) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    supervised.configure("intakes = 2")
+
+    supervised.start(SOCKET_FOR_SYSTEMD=str(port))
+
+    assert supervised.state()["listen"] == f"127.0.0.1:{port}"
+    assert int(supervised.ask()) in supervised.state()["pids"]["intake"]
+
+
+def test_the_start_prints_a_line_that_sends_a_first_trace_and_one_that_reads_it(
+    supervised: Supervised,
+) -> None:
+    supervised.start()
+
+    printed = (supervised.directory / "log").read_text()
+
+    assert f"curl -sS http://{supervised.state()['listen']}/v1/traces" in printed
+    assert f"--data {supervised.directory}" in printed

@@ -1,0 +1,216 @@
+"""The supervisor's smaller rooms: locks, sockets, the certificate, pauses, what a reload takes over."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import socket
+import ssl
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+import pytest
+from aiohttp import http_parser
+
+from receiver.errors import OperatorError
+from receiver.settings import Drain, Sampling, Settings, Store, Tls
+from receiver.supervisor import data_dir
+from receiver.supervisor.certificate import is_usable, with_certificate
+from receiver.supervisor.child import backoff_s
+from receiver.supervisor.data_dir import DataDir, DirectoryTaken, Pids, State, read_state
+from receiver.supervisor.machine import check_machine
+from receiver.supervisor.notify import notify
+from receiver.supervisor.reload import reloaded
+from receiver.supervisor.sockets import address_of, bind, bind_shared
+from receiver.supervisor.welcome import first_trace, welcome
+
+PIDS = Pids(supervisor=1, intake=(2,), store=3)
+STATE = State(
+    listen="127.0.0.1:1",
+    admin="127.0.0.1:2",
+    api="127.0.0.1:3",
+    urls={"listen": "http://127.0.0.1:1", "admin": "http://127.0.0.1:2", "api": "http://127.0.0.1:3"},
+    pids=PIDS,
+    version="0",
+    started_at="2026-01-01T00:00:00+00:00",
+)
+
+
+@pytest.fixture
+def children_lock(tmp_path: Path) -> Iterator[int]:
+    """The lock as a child of an earlier supervisor holds it."""
+    fd = os.open(tmp_path / "children.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    assert data_dir._lock(fd)  # noqa: SLF001 - the lock itself is what is tested
+    yield fd
+    os.close(fd)
+
+
+async def test_a_data_directory_is_made_for_us_alone(tmp_path: Path) -> None:
+    directory = DataDir(tmp_path / "a" / "b")
+
+    await directory.take()
+
+    assert directory.path.stat().st_mode & 0o777 == 0o700
+    directory.let_go()
+
+
+async def test_a_directory_that_was_let_go_can_be_taken_again(tmp_path: Path) -> None:
+    first, second = DataDir(tmp_path), DataDir(tmp_path)
+    await first.take()
+    with pytest.raises(DirectoryTaken):
+        await second.take()
+
+    first.let_go()
+
+    await second.take()
+    second.let_go()
+
+
+async def test_children_that_do_not_end_are_named_after_a_while(tmp_path: Path, children_lock: int) -> None:
+    assert children_lock
+    directory = DataDir(tmp_path, children_wait_s=0.1)
+
+    with pytest.raises(DirectoryTaken, match="processes of an earlier receiver do not end"):
+        await directory.take()
+
+
+async def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(OperatorError, match="cannot be used: Not a directory"):
+        await DataDir(tmp_path / "file" / "data").take()
+
+
+def test_the_state_is_read_as_it_was_written(tmp_path: Path) -> None:
+    directory = DataDir(tmp_path)
+    with pytest.raises(OperatorError, match="no receiver runs on"):
+        read_state(tmp_path)
+
+    directory.write_state(STATE)
+
+    assert read_state(tmp_path) == STATE
+    assert [path.name for path in tmp_path.iterdir()] == ["receiver.json"]
+
+
+def test_the_sockets_of_all_intakes_share_a_port_that_was_free() -> None:
+    sockets = bind_shared("listen", "127.0.0.1:0", 3)
+
+    assert len({address_of(one) for one in sockets}) == 1
+    for one in sockets:
+        one.close()
+
+
+def test_a_port_that_somebody_shares_already_is_not_shared_with_them() -> None:
+    (theirs,) = bind_shared("listen", "127.0.0.1:0", 1)
+
+    with theirs, pytest.raises(OperatorError, match="another program listens there"):
+        bind_shared("listen", str(address_of(theirs)), 1)
+
+
+def test_a_name_that_does_not_resolve_is_told() -> None:
+    with pytest.raises(OperatorError, match=r"api_listen = 'nowhere.invalid:1' cannot be resolved"):
+        bind("api_listen", "nowhere.invalid:1")
+
+
+def test_the_self_signed_certificate_is_made_once_and_trusted_for_this_machine(tmp_path: Path) -> None:
+    asked = Settings(tls=Tls(self_signed=True))
+
+    made = with_certificate(asked, tmp_path)
+    first = Path(made.tls.cert_file).read_bytes()
+    again = with_certificate(asked, tmp_path)
+
+    assert again == made
+    assert Path(made.tls.cert_file).read_bytes() == first
+    assert Path(made.tls.key_file).stat().st_mode & 0o777 == 0o600
+    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(made.tls.cert_file, made.tls.key_file)
+    ssl.create_default_context(cafile=made.tls.cert_file)
+    assert with_certificate(Settings(), tmp_path) == Settings()
+
+
+def test_a_certificate_that_is_about_to_end_is_not_used(tmp_path: Path) -> None:
+    made = with_certificate(Settings(tls=Tls(self_signed=True)), tmp_path)
+    now = datetime.now(UTC)
+
+    assert is_usable(Path(made.tls.cert_file), now=now)
+    assert not is_usable(Path(made.tls.cert_file), now=now + timedelta(days=364, hours=12))
+    assert not is_usable(tmp_path / "none", now=now)
+
+
+def test_pauses_grow_to_ten_seconds_and_the_first_is_none() -> None:
+    assert list(islice(backoff_s(), 9)) == [0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 10.0, 10.0]
+
+
+def test_a_reload_takes_over_drains_and_leaves_what_sockets_and_tables_were_made_from() -> None:
+    running = Settings(intakes=1)
+    new = Settings(
+        intakes=4, store=Store(retention_days=9), drain=(Drain(name="a"),), sampling=Sampling(rate=0.5)
+    )
+
+    found = reloaded(running, new)
+
+    assert (found.settings.intakes, found.settings.store) == (1, Store())
+    assert (found.settings.drain, found.settings.sampling) == (new.drain, new.sampling)
+    assert found.changed == ("sampling", "drain")
+    assert found.waiting == ("intakes", "store")
+
+
+def test_the_first_trace_is_valid_json_of_now_and_read_back_by_its_id() -> None:
+    settings = Settings(data_dir="the data", drain=(Drain(name="a", tokens=("canary",)),))
+
+    _, send, _, read, _ = first_trace(settings, settings.drain[0], "http://h:1")
+
+    words = shlex.split(send)
+    body = json.loads(words[words.index("-d") + 1])
+    span = body["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
+    age_s = datetime.now(UTC).timestamp() - int(span["endTimeUnixNano"]) / 1e9
+    assert words[:3] == ["curl", "-sS", "http://h:1/v1/traces"]
+    assert "authorization: Bearer $TOKEN" in words
+    assert 0 <= age_s < 60
+    assert shlex.split(read)[-4:] == ["trace", span["traceId"], "--data", "the data"]
+    assert "canary" not in send
+
+
+def test_drains_that_ask_for_signatures_are_left_to_who_signs() -> None:
+    signed = Drain(name="a", signature_header="x-signature", signature_secrets=("s",))
+
+    assert "send a first trace from the platform that signs them" in welcome(Settings(drain=(signed,)), STATE)
+
+
+def test_systemd_is_told_over_its_socket(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+
+        notify({"NOTIFY_SOCKET": str(tmp_path / "notify")}, "READY=1")
+        notify({}, "READY=1")
+
+        assert manager.recv(100) == b"READY=1"
+
+
+def test_this_machine_can_run_a_receiver_and_one_without_the_c_parser_cannot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server_elsewhere = msgspec.structs.replace(Settings(), store=Store(url="http://h"))
+    check_machine(server_elsewhere)
+
+    monkeypatch.setattr("aiohttp.http_parser.HttpRequestParser", http_parser.HttpRequestParserPy)
+
+    with pytest.raises(OperatorError, match="without its C parser"):
+        check_machine(server_elsewhere)
+
+
+def test_the_embedded_store_without_its_engine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("receiver.supervisor.machine.find_spec", lambda _name: None)
+
+    with pytest.raises(OperatorError, match=r"pip install 'trace-drain-receiver\[embedded\]'"):
+        check_machine(Settings())
+
+
+def test_only_linux_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "darwin")
+
+    with pytest.raises(OperatorError, match="the platform is 'darwin'; expected Linux"):
+        check_machine(Settings())

@@ -1,0 +1,100 @@
+"""Style is a failing test: rooms fit in the head, and every file says what it is for."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FILE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 60
+README_LINES_MAX = 120
+
+
+def tracked(*patterns: str) -> list[Path]:
+    """Files git knows or could know, without those it ignores."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns]
+    names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
+    return sorted(path for name in names if (path := ROOT / name).is_file())
+
+
+def ids(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+PYTHON = tracked("*.py")
+STUBS = tracked("*.pyi")
+RUST = tracked("*.rs")
+TEXT = tracked(
+    "*.py", "*.pyi", "*.rs", "*.md", "*.toml", "*.sql", "*.sh", "Makefile", "*.service", "*.yml", "*.yaml"
+)
+
+
+def functions(tree: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+@pytest.mark.parametrize("room", PYTHON, ids=ids)
+def test_a_python_room_fits_in_the_head(room: Path) -> None:
+    source = room.read_text()
+    tree = ast.parse(source)
+
+    assert ast.get_docstring(tree), "say on line one what this room is for"
+    assert source.count("\n") <= FILE_LINES_MAX, "split by responsibility"
+    for function in functions(tree):
+        lines = (function.end_lineno or function.lineno) - function.lineno + 1
+        assert lines <= FUNCTION_LINES_MAX, f"{function.name} is {lines} lines"
+
+
+@pytest.mark.parametrize("room", RUST, ids=ids)
+def test_a_rust_room_fits_in_the_head(room: Path) -> None:
+    source = room.read_text()
+
+    assert source.startswith("//!"), "say on line one what this room is for"
+    assert source.count("\n") <= FILE_LINES_MAX, "split by responsibility"
+
+
+@pytest.mark.parametrize("room", tracked("*.rs"), ids=ids)
+def test_a_rust_function_fits_in_the_head(room: Path) -> None:
+    start: int | None = None
+    indent = ""
+    for number, line in enumerate(room.read_text().splitlines(), 1):
+        if match := re.match(r"(\s*)(?:pub(?:\([a-z]+\))? )?(?:const )?fn \w+", line):
+            start, indent = number, match[1]
+        if start is not None and line.rstrip() == indent + "}":
+            assert number - start < FUNCTION_LINES_MAX, (
+                f"function at line {start} is {number - start + 1} lines"
+            )
+            start = None
+
+
+@pytest.mark.parametrize("path", TEXT, ids=ids)
+def test_nothing_is_left_for_later(path: Path) -> None:
+    if path == Path(__file__):
+        return
+    words = re.findall(r"\b(?:TODO|FIXME|XXX|HACK)\b|unimplemented!|todo!", path.read_text())
+
+    assert not words, "do it, or file an issue"
+
+
+@pytest.mark.parametrize("path", TEXT, ids=ids)
+def test_no_path_of_one_machine(path: Path) -> None:
+    if path == Path(__file__):
+        return
+    found = re.findall(r"(?<![\w.])/(?:work|root|home)/\S*|\.\./shared\S*", path.read_text())
+
+    assert not found, "paths that exist on no user machine"
+
+
+def test_the_readme_is_short() -> None:
+    assert (ROOT / "README.md").read_text().count("\n") <= README_LINES_MAX
+
+
+@pytest.mark.parametrize("path", tracked("schemas/*.sql"), ids=ids)
+def test_a_statement_has_a_number_and_a_name(path: Path) -> None:
+    assert re.fullmatch(r"\d{4}_[a-z0-9_]+\.sql", path.name)
+    assert path.read_text().startswith("-- "), "say on line one what it makes"

@@ -1,0 +1,227 @@
+//! Columns of one text a row: written row by row, or as runs where whole stretches share a value.
+
+use super::dictionary::{Dictionary, id_from};
+use crate::tally::Tally;
+
+/// One text a row. What followed a text last time is tried first before anything is hashed.
+#[derive(Default)]
+pub struct TextColumn {
+    /// The distinct texts.
+    pub dictionary: Dictionary,
+    /// The number of each row's text.
+    pub ids: Vec<u32>,
+    followers: Vec<u32>,
+}
+
+impl TextColumn {
+    /// Adds a row.
+    #[inline]
+    pub fn push(&mut self, raw: &[u8], bytes_max: usize, tally: &mut Tally) {
+        let last = self.ids.last().map_or(0, |id| *id as usize);
+        let predicted = self.followers.get(last).copied().unwrap_or_default();
+        if self.dictionary.is(predicted, raw) {
+            self.ids.push(predicted);
+            return;
+        }
+        let id = self.dictionary.id_of(raw, bytes_max, tally);
+        if let Some(follower) = self.followers.get_mut(last) {
+            *follower = id;
+        }
+        self.followers.resize(self.dictionary.len(), id);
+        self.ids.push(id);
+    }
+
+    /// Where the column stands: texts and rows.
+    #[must_use]
+    pub fn mark(&self) -> (usize, usize) {
+        (self.dictionary.len(), self.ids.len())
+    }
+
+    /// Back to where the column stood.
+    pub fn truncate(&mut self, (texts, rows): (usize, usize)) {
+        self.dictionary.truncate(texts);
+        self.followers.truncate(texts);
+        self.ids.truncate(rows);
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.dictionary.clear();
+        self.followers.clear();
+        self.ids.clear();
+    }
+}
+
+/// The same number for so many rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The number of the value.
+    pub id: u32,
+    /// For how many rows it holds.
+    pub rows: u32,
+}
+
+/// Values that hold for whole stretches of rows, spelled out only when the block is written.
+#[derive(Default)]
+pub struct Runs {
+    /// The stretches, in order.
+    pub runs: Vec<Run>,
+}
+
+impl Runs {
+    /// The value holds for `rows` more rows.
+    #[inline]
+    pub fn push(&mut self, id: u32, rows: u32) {
+        match self.runs.last_mut() {
+            _ if rows == 0 => {}
+            Some(last) if last.id == id => last.rows += rows,
+            _ => self.runs.push(Run { id, rows }),
+        }
+    }
+
+    /// Where the runs stand: how many, and how long the last one is.
+    #[must_use]
+    pub fn mark(&self) -> (usize, u32) {
+        (self.runs.len(), self.runs.last().map_or(0, |run| run.rows))
+    }
+
+    /// Back to where the runs stood.
+    pub fn truncate(&mut self, (runs, last_rows): (usize, u32)) {
+        self.runs.truncate(runs);
+        if let Some(last) = self.runs.last_mut() {
+            last.rows = last_rows;
+        }
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.runs.clear();
+    }
+}
+
+/// One text for whole stretches of rows.
+#[derive(Default)]
+pub struct RunColumn {
+    /// The distinct texts.
+    pub dictionary: Dictionary,
+    /// Which text holds where.
+    pub runs: Runs,
+}
+
+impl RunColumn {
+    /// Adds one row with a text that is known to be clean.
+    #[inline]
+    pub fn push_text(&mut self, text: &str) {
+        let last = self.runs.runs.last().map_or(0, |run| run.id);
+        let id = if self.dictionary.is(last, text.as_bytes()) {
+            last
+        } else {
+            self.dictionary.id_of_text(text)
+        };
+        self.runs.push(id, 1);
+    }
+
+    /// Where the column stands.
+    #[must_use]
+    pub fn mark(&self) -> (usize, (usize, u32)) {
+        (self.dictionary.len(), self.runs.mark())
+    }
+
+    /// Back to where the column stood.
+    pub fn truncate(&mut self, (texts, runs): (usize, (usize, u32))) {
+        self.dictionary.truncate(texts);
+        self.runs.truncate(runs);
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.dictionary.clear();
+        self.runs.clear();
+    }
+}
+
+/// Values that are rarely there: row and value.
+pub struct Sparse<T> {
+    /// Rows that have a value, ascending.
+    pub cells: Vec<(u32, T)>,
+}
+
+impl<T> Default for Sparse<T> {
+    fn default() -> Self {
+        Self { cells: Vec::new() }
+    }
+}
+
+impl<T> Sparse<T> {
+    /// The row has this value.
+    #[inline]
+    pub fn push(&mut self, row: usize, value: T) {
+        self.cells.push((id_from(row), value));
+    }
+
+    /// Where the column stands.
+    #[must_use]
+    pub fn mark(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// Back to where the column stood.
+    pub fn truncate(&mut self, mark: usize) {
+        self.cells.truncate(mark);
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.cells.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_repeat_in_a_pattern_get_the_right_numbers() {
+        let (mut column, mut tally) = (TextColumn::default(), Tally::default());
+
+        for raw in [b"a", b"b", b"a", b"b", b"b", b"a"] {
+            column.push(raw, 10, &mut tally);
+        }
+
+        assert_eq!(column.ids, [0, 1, 0, 1, 1, 0]);
+    }
+
+    #[test]
+    fn a_truncated_text_column_is_as_if_the_rest_never_came() {
+        let (mut column, mut tally) = (TextColumn::default(), Tally::default());
+        column.push(b"a", 10, &mut tally);
+        let mark = column.mark();
+        column.push(b"gone", 10, &mut tally);
+        column.push(b"a", 10, &mut tally);
+
+        column.truncate(mark);
+        column.push(b"b", 10, &mut tally);
+        column.push(b"gone", 10, &mut tally);
+
+        assert_eq!(column.ids, [0, 1, 2]);
+        assert_eq!(
+            column.dictionary.texts().collect::<Vec<_>>(),
+            ["a", "b", "gone"]
+        );
+    }
+
+    #[test]
+    fn equal_neighbours_are_one_run_and_truncating_shortens_it() {
+        let mut runs = Runs::default();
+        runs.push(4, 2);
+        let mark = runs.mark();
+        runs.push(4, 3);
+        runs.push(5, 1);
+        runs.push(6, 0);
+        assert_eq!(runs.runs, [Run { id: 4, rows: 5 }, Run { id: 5, rows: 1 }]);
+
+        runs.truncate(mark);
+
+        assert_eq!(runs.runs, [Run { id: 4, rows: 2 }]);
+    }
+}

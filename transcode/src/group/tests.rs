@@ -1,0 +1,4 @@
+//! Commits as claims.
+
+/// The body on which the decoder panics, in tests.
+pub const PANICKING_BODY: &[u8] = b"panic, please";

@@ -1,0 +1,183 @@
+//! Rows of several blocks as one block: fixed columns are copied, dictionaries merged.
+
+use crate::columns::dictionary::Dictionary;
+use crate::native::{Block, Column, Data};
+use crate::put;
+
+/// A growing column.
+enum Grown {
+    Fixed(Vec<u8>),
+    Dictionary(Dictionary, Vec<u32>),
+    Nullable(Vec<u8>, Box<Grown>),
+    Lists(Vec<u64>, Vec<Grown>),
+}
+
+/// A growing block of the columns of the first block that came.
+pub struct Merged {
+    /// How many so far.
+    pub rows: usize,
+    columns: Vec<(String, String, Grown)>,
+}
+
+impl Merged {
+    /// An empty block with the columns of this one.
+    #[must_use]
+    pub fn like(block: &Block<'_>) -> Self {
+        let column = |column: &Column<'_>| {
+            (
+                column.name.to_owned(),
+                column.type_name.to_owned(),
+                Grown::like(&column.data),
+            )
+        };
+        Self {
+            rows: 0,
+            columns: block.columns.iter().map(column).collect(),
+        }
+    }
+
+    /// Whether the block has the same columns.
+    #[must_use]
+    pub fn fits(&self, block: &Block<'_>) -> bool {
+        let same = |((name, type_name, _), column): (&(String, String, Grown), &Column<'_>)| {
+            name == column.name && type_name == column.type_name
+        };
+        self.columns.len() == block.columns.len()
+            && self.columns.iter().zip(&block.columns).all(same)
+    }
+
+    /// Adds the rows from `start` up to `end` of a block that fits.
+    ///
+    /// # Errors
+    /// When the block is not what it says.
+    pub fn append(&mut self, block: &Block<'_>, start: usize, end: usize) -> Result<(), String> {
+        for ((_, _, grown), column) in self.columns.iter_mut().zip(&block.columns) {
+            grown.append(&column.data, start, end)?;
+        }
+        self.rows += end - start;
+        Ok(())
+    }
+
+    /// Appends the block to `out`.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        put::varint(out, self.columns.len() as u64);
+        put::varint(out, self.rows as u64);
+        for (name, type_name, grown) in &self.columns {
+            put::text(out, name.as_bytes());
+            put::text(out, type_name.as_bytes());
+            grown.write_prefixes(out);
+            grown.write(out);
+        }
+    }
+}
+
+impl Grown {
+    fn like(data: &Data<'_>) -> Self {
+        match data {
+            Data::Fixed(..) => Self::Fixed(Vec::new()),
+            Data::Dictionary(..) => Self::Dictionary(Dictionary::default(), Vec::new()),
+            Data::Nullable(_, inner) => Self::Nullable(Vec::new(), Box::new(Self::like(inner))),
+            Data::Lists(_, fields) => {
+                Self::Lists(Vec::new(), fields.iter().map(Self::like).collect())
+            }
+        }
+    }
+
+    fn append(&mut self, data: &Data<'_>, start: usize, end: usize) -> Result<(), String> {
+        match (self, data) {
+            (Self::Fixed(out), Data::Fixed(width, bytes)) => {
+                out.extend_from_slice(part(bytes, start * width, end * width)?);
+            }
+            (Self::Nullable(out, grown), Data::Nullable(nulls, inner)) => {
+                out.extend_from_slice(part(nulls, start, end)?);
+                grown.append(inner, start, end)?;
+            }
+            (Self::Dictionary(dictionary, out), Data::Dictionary(texts, ids)) => {
+                append_texts(dictionary, out, texts, part(ids, start, end)?)?;
+            }
+            (Self::Lists(out, grown), Data::Lists(ends, fields)) => {
+                let (first, last) = append_ends(out, ends, start, end)?;
+                for (grown, field) in grown.iter_mut().zip(fields) {
+                    grown.append(field, first, last)?;
+                }
+            }
+            _ => return Err("column is of another kind than its type says".to_owned()),
+        }
+        Ok(())
+    }
+
+    fn write_prefixes(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Fixed(_) => {}
+            Self::Dictionary(..) => put::number(out, put::DICTIONARY_VERSION),
+            Self::Nullable(_, inner) => inner.write_prefixes(out),
+            Self::Lists(_, fields) => fields.iter().for_each(|field| field.write_prefixes(out)),
+        }
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Fixed(bytes) => out.extend_from_slice(bytes),
+            Self::Dictionary(dictionary, ids) => put::codes(out, dictionary, ids),
+            Self::Nullable(nulls, inner) => {
+                out.extend_from_slice(nulls);
+                inner.write(out);
+            }
+            Self::Lists(ends, fields) => {
+                put::ends(out, ends);
+                for field in fields {
+                    field.write(out);
+                }
+            }
+        }
+    }
+}
+
+fn part<T>(all: &[T], start: usize, end: usize) -> Result<&[T], String> {
+    all.get(start..end)
+        .ok_or_else(|| "block has fewer rows than it says".to_owned())
+}
+
+/// Adds rows of another dictionary; only the texts they use.
+fn append_texts(
+    dictionary: &mut Dictionary,
+    out: &mut Vec<u32>,
+    texts: &[&[u8]],
+    ids: &[u32],
+) -> Result<(), String> {
+    let mut known: Vec<Option<u32>> = vec![None; texts.len()];
+    for id in ids {
+        let slot = known
+            .get_mut(*id as usize)
+            .ok_or("dictionary has no text for an index")?;
+        let merged = if let Some(merged) = *slot {
+            merged
+        } else {
+            let text = texts.get(*id as usize).copied().unwrap_or_default();
+            let text = std::str::from_utf8(text).map_err(|_| "text is not UTF-8")?;
+            *slot.insert(dictionary.id_of_text(text))
+        };
+        out.push(merged);
+    }
+    Ok(())
+}
+
+/// Adds the ends of some lists; returns which entries are theirs.
+fn append_ends(
+    out: &mut Vec<u64>,
+    ends: &[usize],
+    start: usize,
+    end: usize,
+) -> Result<(usize, usize), String> {
+    let first = start
+        .checked_sub(1)
+        .and_then(|before| ends.get(before))
+        .copied()
+        .unwrap_or_default();
+    let (base, added) = (
+        out.last().copied().unwrap_or_default(),
+        part(ends, start, end)?,
+    );
+    out.extend(added.iter().map(|end| base + (end - first) as u64));
+    Ok((first, added.last().copied().unwrap_or(first)))
+}

@@ -1,0 +1,243 @@
+//! Whose span it is: the first attribute of an ordered list that is there and not empty wins.
+//!
+//! Each key that means something to us has a role. Roles are looked up once per distinct key, so
+//! that spans pay nothing for them.
+
+use std::collections::HashMap;
+
+/// Index of a [`Role`].
+pub type RoleId = u8;
+/// The key means nothing to us.
+pub const NO_ROLE: RoleId = 0;
+/// Most rules in one list: a rank is one byte, and one value of it means "none".
+pub const RULES_MAX: usize = 100;
+/// In order: the deployment environment, for sampling rules.
+const ENVIRONMENT_KEYS: [&str; 4] = [
+    "deployment.environment.name",
+    "deployment.environment",
+    "platform.environment",
+    "vercel.environment",
+];
+
+/// Where an attribute is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// On the resource.
+    Resource,
+    /// On the span.
+    Span,
+}
+
+/// One line of an ordered list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Where to look.
+    pub place: Place,
+    /// For which attribute.
+    pub key: String,
+}
+
+/// What one key means to us, as ranks in the lists that name it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Role {
+    /// Rank in the list of project attributes.
+    pub project: Option<u8>,
+    /// Rank in the list of deployment attributes.
+    pub deployment: Option<u8>,
+    /// Rank in the list of environment attributes.
+    pub environment: Option<u8>,
+    /// It is the service's name.
+    pub service: bool,
+    /// It is `sampling.priority`.
+    pub priority: bool,
+}
+
+/// What keys mean in one place.
+#[derive(Clone, Debug, Default)]
+pub struct Roles {
+    by_key: HashMap<String, RoleId>,
+    roles: Vec<Role>,
+}
+
+impl Roles {
+    /// The role of a key.
+    #[must_use]
+    pub fn of(&self, key: &str) -> RoleId {
+        if self.by_key.is_empty() {
+            return NO_ROLE;
+        }
+        self.by_key.get(key).copied().unwrap_or(NO_ROLE)
+    }
+
+    /// What a role says.
+    #[must_use]
+    pub fn get(&self, id: RoleId) -> Role {
+        usize::from(id)
+            .checked_sub(1)
+            .and_then(|at| self.roles.get(at))
+            .copied()
+            .unwrap_or_default()
+    }
+
+    fn of_mut(&mut self, key: &str) -> Option<&mut Role> {
+        let next = RoleId::try_from(self.roles.len() + 1).ok()?;
+        let id = *self.by_key.entry(key.to_owned()).or_insert(next);
+        if id == next {
+            self.roles.push(Role::default());
+        }
+        self.roles.get_mut(usize::from(id) - 1)
+    }
+}
+
+/// The lists, turned into roles.
+#[derive(Clone, Debug, Default)]
+pub struct Resolver {
+    /// Of resource attributes.
+    pub resource: Roles,
+    /// Of span attributes.
+    pub span: Roles,
+    /// Of all others: none.
+    pub elsewhere: Roles,
+}
+
+impl Resolver {
+    /// The lists in order.
+    ///
+    /// # Errors
+    /// When a list is longer than [`RULES_MAX`] or names an empty key.
+    pub fn new(project: &[Rule], deployment: &[Rule]) -> Result<Self, String> {
+        for (name, rules) in [("project", project), ("deployment", deployment)] {
+            if rules.len() > RULES_MAX {
+                return Err(format!(
+                    "{name} names {} attributes; at most {RULES_MAX} are expected",
+                    rules.len()
+                ));
+            }
+            if rules.iter().any(|rule| rule.key.is_empty()) {
+                return Err(format!(
+                    "{name} names an attribute with an empty key; expected a key"
+                ));
+            }
+        }
+        let mut resolver = Self::default();
+        resolver.add(project, |role| &mut role.project);
+        resolver.add(deployment, |role| &mut role.deployment);
+        let on_resource = |key: &&str| Rule {
+            place: Place::Resource,
+            key: (*key).to_owned(),
+        };
+        let environment: Vec<Rule> = ENVIRONMENT_KEYS.iter().map(on_resource).collect();
+        resolver.add(&environment, |role| &mut role.environment);
+        if let Some(role) = resolver.resource.of_mut("service.name") {
+            role.service = true;
+        }
+        if let Some(role) = resolver.span.of_mut("sampling.priority") {
+            role.priority = true;
+        }
+        Ok(resolver)
+    }
+
+    fn add(&mut self, rules: &[Rule], rank_of: impl Fn(&mut Role) -> &mut Option<u8>) {
+        for (rank, rule) in (0_u8..).zip(rules) {
+            let place = match rule.place {
+                Place::Resource => &mut self.resource,
+                Place::Span => &mut self.span,
+            };
+            if let Some(role) = place.of_mut(&rule.key) {
+                rank_of(role).get_or_insert(rank);
+            }
+        }
+    }
+}
+
+/// The best attribute so far: its rank and where its value lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Best(pub Option<(u8, usize)>);
+
+impl Best {
+    /// Takes a candidate if it ranks before the best so far and its value is not empty.
+    pub fn offer(&mut self, rank: Option<u8>, position: usize, value: &str) {
+        let Some(rank) = rank.filter(|_| !value.is_empty()) else {
+            return;
+        };
+        if self.0.is_none_or(|(best, _)| rank < best) {
+            self.0 = Some((rank, position));
+        }
+    }
+
+    /// Whether this one ranks before the other.
+    #[must_use]
+    pub fn beats(self, other_rank: Option<u8>) -> bool {
+        match (self.0, other_rank) {
+            (Some((rank, _)), Some(other)) => rank < other,
+            (found, None) => found.is_some(),
+            (None, _) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(place: Place, key: &str) -> Rule {
+        Rule {
+            place,
+            key: key.to_owned(),
+        }
+    }
+
+    #[test]
+    fn ranks_follow_the_list_across_resource_and_span() {
+        let list = [
+            rule(Place::Span, "a"),
+            rule(Place::Resource, "b"),
+            rule(Place::Span, "c"),
+        ];
+        let resolver = Resolver::new(&list, &[]).unwrap();
+
+        let rank = |roles: &Roles, key: &str| roles.get(roles.of(key)).project;
+
+        assert_eq!(rank(&resolver.span, "a"), Some(0));
+        assert_eq!(rank(&resolver.resource, "b"), Some(1));
+        assert_eq!(rank(&resolver.span, "c"), Some(2));
+        assert_eq!(rank(&resolver.resource, "a"), None);
+    }
+
+    #[test]
+    fn one_key_may_play_several_parts() {
+        let list = [rule(Place::Resource, "service.name")];
+        let resolver = Resolver::new(&list, &list).unwrap();
+
+        let role = resolver.resource.get(resolver.resource.of("service.name"));
+
+        assert_eq!(
+            (role.project, role.deployment, role.service),
+            (Some(0), Some(0), true)
+        );
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_meant_is_turned_down() {
+        assert!(Resolver::new(&[rule(Place::Span, "")], &[]).is_err());
+        assert!(Resolver::new(&vec![rule(Place::Span, "x"); RULES_MAX + 1], &[]).is_err());
+    }
+
+    #[test]
+    fn an_empty_value_does_not_win() {
+        let mut best = Best::default();
+
+        best.offer(Some(0), 1, "");
+        best.offer(Some(2), 2, "x");
+        best.offer(Some(1), 3, "y");
+        best.offer(None, 4, "z");
+
+        assert_eq!(best.0, Some((1, 3)));
+        assert!(
+            best.beats(Some(2))
+                && best.beats(None)
+                && !best.beats(Some(1))
+                && !Best::default().beats(None)
+        );
+    }
+}

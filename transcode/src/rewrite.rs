@@ -1,0 +1,181 @@
+//! A segment anew: its small blocks merged into few big ones, rows left out, what it answers for kept.
+//!
+//! Keeps: the same input gives the same bytes; rows stay in order; every answer is carried over, by the
+//! first record. Damaged stretches are left out.
+
+use crate::answers;
+use crate::block::Segment;
+use crate::compress::{Codec, decompress};
+use crate::frame::{self, Head};
+use crate::merge::Merged;
+use crate::native::{self, Block};
+use crate::scan;
+
+/// A new sealed segment with only the rows in these ranges (first, behind the last; ascending), counted
+/// over all whole records.
+///
+/// # Errors
+/// When the ranges make no sense, or a block is not what its record says.
+pub fn rewrite(
+    segment: &[u8],
+    keep: &[(usize, usize)],
+    codec: Codec,
+    block_rows_max: usize,
+) -> Result<Vec<u8>, String> {
+    let found = scan::scan(segment);
+    if found.records.is_empty() {
+        return Err("segment has no whole record; expected at least one".to_owned());
+    }
+    let rows = found
+        .records
+        .iter()
+        .map(|record| record.head.rows as usize)
+        .sum();
+    check(keep, rows)?;
+    let mut writer = Writer::new(
+        found.segment,
+        codec,
+        block_rows_max,
+        merged_answers(&found.records)?,
+    );
+    let mut first_row = 0;
+    for record in found.records.iter().filter(|record| record.head.rows > 0) {
+        let behind = first_row + record.head.rows as usize;
+        let wanted = within(keep, first_row, behind);
+        if !wanted.is_empty() {
+            let raw = decompress(record.payload).map_err(|reason| reason.to_string())?;
+            let block = native::read(&raw)?;
+            if block.rows != record.head.rows as usize {
+                return Err(format!(
+                    "block of {} rows; its record says {}",
+                    block.rows, record.head.rows
+                ));
+            }
+            for (start, end) in wanted {
+                writer.add(&block, start, end, record.head.received_ms)?;
+            }
+        }
+        first_row = behind;
+    }
+    Ok(writer.finish())
+}
+
+fn check(keep: &[(usize, usize)], rows: usize) -> Result<(), String> {
+    let mut behind = 0;
+    for &(start, end) in keep {
+        if start < behind || end < start || end > rows {
+            return Err(format!(
+                "rows {start} to {end} of {rows}; expected ascending ranges inside"
+            ));
+        }
+        behind = end;
+    }
+    Ok(())
+}
+
+/// The parts of the ranges that lie between two rows, counted from the first.
+fn within(keep: &[(usize, usize)], first: usize, behind: usize) -> Vec<(usize, usize)> {
+    keep.iter()
+        .map(|&(start, end)| (start.max(first), end.min(behind)))
+        .filter(|(start, end)| start < end)
+        .map(|(start, end)| (start - first, end - first))
+        .collect()
+}
+
+fn merged_answers(records: &[frame::Record<'_>]) -> Result<Vec<u8>, String> {
+    let (mut count, mut entries) = (0, Vec::new());
+    for record in records {
+        let (more, bytes) = answers::split(record.answers).ok_or("answers are no array")?;
+        count += more;
+        entries.extend_from_slice(bytes);
+    }
+    let mut out = Vec::with_capacity(entries.len() + 5);
+    answers::array(&mut out, count);
+    out.extend_from_slice(&entries);
+    Ok(out)
+}
+
+struct Writer {
+    segment: Segment,
+    codec: Codec,
+    block_rows_max: usize,
+    answers: Vec<u8>,
+    merged: Option<Merged>,
+    received_ms: (i64, i64),
+    out: Vec<u8>,
+}
+
+impl Writer {
+    fn new(segment: Segment, codec: Codec, block_rows_max: usize, answers: Vec<u8>) -> Self {
+        let block_rows_max = block_rows_max.max(1);
+        Self {
+            segment,
+            codec,
+            block_rows_max,
+            answers,
+            merged: None,
+            received_ms: (i64::MAX, i64::MIN),
+            out: Vec::new(),
+        }
+    }
+
+    fn add(
+        &mut self,
+        block: &Block<'_>,
+        mut start: usize,
+        end: usize,
+        received_ms: (i64, i64),
+    ) -> Result<(), String> {
+        while start < end {
+            if self
+                .merged
+                .as_ref()
+                .is_some_and(|merged| merged.rows >= self.block_rows_max || !merged.fits(block))
+            {
+                self.flush();
+            }
+            let merged = self.merged.get_or_insert_with(|| Merged::like(block));
+            let until = end.min(start + (self.block_rows_max - merged.rows));
+            merged.append(block, start, until)?;
+            self.received_ms = (
+                self.received_ms.0.min(received_ms.0),
+                self.received_ms.1.max(received_ms.1),
+            );
+            start = until;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) {
+        let Some(merged) = self.merged.take() else {
+            return;
+        };
+        let (mut raw, mut payload) = (Vec::new(), Vec::new());
+        merged.write(&mut raw);
+        self.codec.compress(&raw, &mut payload);
+        self.push(u32::try_from(merged.rows).unwrap_or(u32::MAX), &payload);
+        self.received_ms = (i64::MAX, i64::MIN);
+    }
+
+    fn push(&mut self, rows: u32, payload: &[u8]) {
+        let received_ms = if rows == 0 { (0, 0) } else { self.received_ms };
+        let head = Head {
+            segment: self.segment,
+            rows,
+            received_ms,
+        };
+        frame::push_record(&mut self.out, &head, &self.answers, payload);
+        self.answers.clear();
+        answers::array(&mut self.answers, 0);
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        self.flush();
+        if self.out.is_empty() {
+            self.push(0, &[]);
+        }
+        let footer = scan::footer_of(&scan::scan(&self.out).records, self.out.len());
+        frame::push_footer(&mut self.out, &footer);
+        self.out
+    }
+}

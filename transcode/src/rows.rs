@@ -1,0 +1,295 @@
+//! The listener that turns a decoder's story into rows.
+//!
+//! A span's attributes, events and links go straight into their columns as they are told; only at the
+//! end is it known whether the span is valid and kept. If it is not, the columns go back to where
+//! they stood when it began.
+
+mod owner;
+mod span;
+
+use crate::columns::map::MapMark;
+use crate::columns::nested::LinksMark;
+use crate::columns::{self, Columns};
+use crate::policy::Policy;
+use crate::refusal::Refusal;
+use crate::resolve::Best;
+use crate::tally::Tally;
+use crate::visit::{Owner, Span, Visitor, Warning};
+
+/// What a row costs beyond its texts, for [`crate::limits::Limits::expanded_bytes_max`].
+const ROW_BYTES: usize = 256;
+/// What an attribute costs beyond its texts.
+const ATTRIBUTE_BYTES: usize = 8;
+
+/// A found project or deployment: its rank in the list and its number in the column's dictionary.
+#[derive(Clone, Copy, Default)]
+struct Found {
+    rank: Option<u8>,
+    id: u32,
+}
+
+/// The resource whose spans are being told.
+#[derive(Default)]
+struct Resource {
+    first_row: usize,
+    mark: Option<(MapMark, (usize, u32))>,
+    expanded_bytes: usize,
+    project: Found,
+    deployment: Found,
+    service: Option<usize>,
+    environment: Best,
+}
+
+/// The scope whose spans are being told.
+#[derive(Default)]
+struct Scope {
+    first_row: usize,
+    mark: Option<(MapMark, (usize, u32))>,
+    expanded_bytes: usize,
+    name: u32,
+    version: u32,
+}
+
+/// The span being told: what limits made us drop, and where the columns stood.
+#[derive(Default)]
+struct Open {
+    dropped_attributes: u32,
+    dropped_events: u32,
+    dropped_links: u32,
+    event_is_dropped: bool,
+    link_is_dropped: bool,
+    expanded_bytes: usize,
+    link_mark: MapMark,
+    mark: SpanMark,
+}
+
+/// Where the columns stood that a span fills before its end.
+#[derive(Default)]
+struct SpanMark {
+    attributes: MapMark,
+    events: (usize, usize, (usize, usize), MapMark),
+    links: LinksMark,
+}
+
+/// Writes one delivery's spans into the columns.
+pub struct Rows<'a> {
+    policy: &'a Policy,
+    columns: &'a mut Columns,
+    drain: &'a str,
+    received_at_ns: i64,
+    tally: Tally,
+    refusal: Option<Refusal>,
+    has_content: bool,
+    nodes: u32,
+    resources: u32,
+    scopes: u32,
+    expanded_bytes: usize,
+    begun: columns::Mark,
+    first_row: usize,
+    told_before: Option<Warning>,
+    resource: Resource,
+    scope: Scope,
+    open: Open,
+    trace_state: Vec<u8>,
+}
+
+impl<'a> Rows<'a> {
+    /// Ready for the first word of a delivery. `warning` is what unpacking had to say.
+    pub fn new(
+        policy: &'a Policy,
+        columns: &'a mut Columns,
+        drain: &'a str,
+        received_at_ns: i64,
+        warning: Option<Warning>,
+    ) -> Self {
+        let (begun, first_row) = (columns.mark(), columns.rows());
+        let mut rows = Self {
+            policy,
+            columns,
+            drain,
+            received_at_ns,
+            begun,
+            first_row,
+            told_before: warning,
+            tally: Tally::default(),
+            refusal: None,
+            has_content: false,
+            nodes: 0,
+            resources: 0,
+            scopes: 0,
+            expanded_bytes: 0,
+            resource: Resource::default(),
+            scope: Scope::default(),
+            open: Open::default(),
+            trace_state: Vec::new(),
+        };
+        rows.begin();
+        rows
+    }
+
+    /// From the first word on, also when the decoder begins anew.
+    fn begin(&mut self) {
+        self.columns.truncate(self.begun);
+        self.tally = Tally::default();
+        self.refusal = None;
+        self.has_content = false;
+        (self.nodes, self.resources, self.scopes, self.expanded_bytes) = (0, 0, 0, 0);
+        if let Some(warning) = self.told_before {
+            self.tally.warn(warning);
+        }
+    }
+
+    /// The delivery is over: fills what holds for all of it.
+    ///
+    /// # Errors
+    /// When the last span crossed a limit.
+    pub fn finish(mut self) -> Result<Tally, Refusal> {
+        if let Some(refusal) = self.refusal.take() {
+            return Err(refusal);
+        }
+        if self.tally.received == 0 && self.has_content {
+            self.tally.warn(Warning::NoSpans);
+        }
+        let rows = rows_since(self.first_row, self.columns);
+        if rows > 0 {
+            let drain = self.columns.drains.dictionary.id_of_text(self.drain);
+            self.columns.drains.runs.push(drain, rows);
+            self.columns
+                .received_ms
+                .push((self.received_at_ns.div_euclid(1_000_000), rows));
+        }
+        Ok(self.tally)
+    }
+}
+
+fn rows_since(first_row: usize, columns: &Columns) -> u32 {
+    u32::try_from(columns.rows() - first_row).unwrap_or(u32::MAX)
+}
+
+/// Pays for `count` more of something that has a limit.
+fn spend(
+    spent: &mut u32,
+    count: u32,
+    max: u32,
+    field: &'static str,
+    what: &str,
+) -> Result<(), Refusal> {
+    *spent = spent.saturating_add(count);
+    if *spent <= max {
+        return Ok(());
+    }
+    Err(Refusal::too_large(
+        field,
+        format!("more than {max} {what} in one body; send smaller batches"),
+    ))
+}
+
+impl Visitor for Rows<'_> {
+    fn warn(&mut self, warning: Warning) {
+        self.tally.warn(warning);
+    }
+
+    fn unknown_content(&mut self) {
+        self.has_content = true;
+    }
+
+    fn restart(&mut self) {
+        self.begin();
+    }
+
+    #[inline]
+    fn spend_nodes(&mut self, count: u32) -> Result<(), Refusal> {
+        spend(
+            &mut self.nodes,
+            count,
+            self.policy.limits.nodes_max,
+            "resource_spans",
+            "attribute values",
+        )
+    }
+
+    #[inline]
+    fn attribute(&mut self, owner: Owner, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
+        self.spend_nodes(1)?;
+        self.put(owner, key, value);
+        Ok(())
+    }
+
+    fn resource_begin(&mut self) -> Result<(), Refusal> {
+        spend(
+            &mut self.resources,
+            1,
+            self.policy.limits.resources_max,
+            "resource_spans",
+            "resources",
+        )?;
+        self.open_resource();
+        Ok(())
+    }
+
+    fn resource_ready(&mut self) {
+        self.close_resource();
+    }
+
+    fn resource_end(&mut self, schema_url: &[u8]) {
+        self.fill_resource(schema_url);
+    }
+
+    fn scope_begin(&mut self) -> Result<(), Refusal> {
+        spend(
+            &mut self.scopes,
+            1,
+            self.policy.limits.scopes_max,
+            "resource_spans.scope_spans",
+            "scopes",
+        )?;
+        self.open_scope();
+        Ok(())
+    }
+
+    fn scope_ready(&mut self, name: &[u8], version: &[u8]) {
+        self.close_scope(name, version);
+    }
+
+    fn scope_end(&mut self, schema_url: &[u8]) {
+        self.fill_scope(schema_url);
+    }
+
+    #[inline]
+    fn span_begin(&mut self) -> Result<(), Refusal> {
+        if let Some(refusal) = self.refusal.take() {
+            return Err(refusal);
+        }
+        let max = self.policy.limits.spans_max;
+        if self.tally.received >= max {
+            let reason = format!("more than {max} spans in one body; send smaller batches");
+            return Err(Refusal::too_large(
+                "resource_spans.scope_spans.spans",
+                reason,
+            ));
+        }
+        self.open_span();
+        Ok(())
+    }
+
+    #[inline]
+    fn span_end(&mut self, span: &Span<'_>) {
+        self.close_span(span);
+    }
+
+    fn event_begin(&mut self) {
+        self.open_event();
+    }
+
+    fn event_end(&mut self, time_unix_nano: u64, name: &[u8]) {
+        self.close_event(time_unix_nano, name);
+    }
+
+    fn link_begin(&mut self) {
+        self.open_link();
+    }
+
+    fn link_end(&mut self, ids: Option<([u8; 16], [u8; 8])>, trace_state: &[u8]) {
+        self.close_link(ids, trace_state);
+    }
+}

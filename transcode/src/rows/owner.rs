@@ -1,0 +1,225 @@
+//! Resources, scopes, events and links: everything that owns attributes but is not a span.
+
+use super::{ATTRIBUTE_BYTES, Found, Resource, Rows, Scope, rows_since};
+use crate::clock;
+use crate::columns::map::MapColumn;
+use crate::columns::text::RunColumn;
+use crate::resolve::Best;
+use crate::visit::{Owner, Warning};
+
+impl Rows<'_> {
+    /// Puts an attribute into its owner's open map, or drops and counts it.
+    #[inline]
+    pub(super) fn put(&mut self, owner: Owner, key: &[u8], value: &[u8]) {
+        let (limits, resolver) = (&self.policy.limits, &self.policy.resolver);
+        let (map, roles) = match owner {
+            Owner::Span => (&mut self.columns.attributes, &resolver.span),
+            Owner::Resource => (&mut self.columns.resources.maps, &resolver.resource),
+            Owner::Scope => (&mut self.columns.scopes.maps, &resolver.elsewhere),
+            Owner::Event if self.open.event_is_dropped => return,
+            Owner::Event => (&mut self.columns.events.attributes, &resolver.elsewhere),
+            Owner::Link if self.open.link_is_dropped => return,
+            Owner::Link => (&mut self.columns.links.attributes, &resolver.elsewhere),
+        };
+        let has_room = map.open_len() < limits.attributes_max as usize;
+        if !has_room || key.len() > limits.key_bytes_max {
+            let why = if has_room {
+                Warning::KeyTooLong
+            } else {
+                Warning::AttributesOverLimit
+            };
+            self.drop_attribute(owner, why);
+            return;
+        }
+        self.open.expanded_bytes += key.len() + value.len() + ATTRIBUTE_BYTES;
+        map.put(key, value, roles, limits.text_bytes_max, &mut self.tally);
+    }
+
+    #[cold]
+    fn drop_attribute(&mut self, owner: Owner, why: Warning) {
+        self.tally.warn(why);
+        if owner == Owner::Span {
+            self.open.dropped_attributes = self.open.dropped_attributes.saturating_add(1);
+        }
+    }
+
+    pub(super) fn open_resource(&mut self) {
+        let mark = Some(self.columns.resources.mark());
+        self.resource = Resource {
+            first_row: self.columns.rows(),
+            mark,
+            ..Resource::default()
+        };
+        self.columns.resources.maps.open();
+    }
+
+    /// All attributes are told: whose spans follow?
+    pub(super) fn close_resource(&mut self) {
+        let maps = &mut self.columns.resources.maps;
+        self.has_content |= maps.open_len() > 0;
+        self.resource.expanded_bytes = map_bytes(maps);
+        maps.close();
+        let (mut project, mut deployment) = (Best::default(), Best::default());
+        for &(role, position) in &maps.noted {
+            let (role, value) = (
+                self.policy.resolver.resource.get(role),
+                maps.value_at(position),
+            );
+            project.offer(role.project, position, value);
+            deployment.offer(role.deployment, position, value);
+            self.resource
+                .environment
+                .offer(role.environment, position, value);
+            if role.service {
+                self.resource.service = Some(position);
+            }
+        }
+        self.resource.project = found(project, maps, &mut self.columns.projects);
+        self.resource.deployment = found(deployment, maps, &mut self.columns.deployments);
+    }
+
+    /// All spans are told: what the resource says holds for them.
+    pub(super) fn fill_resource(&mut self, schema_url: &[u8]) {
+        let rows = rows_since(self.resource.first_row, self.columns);
+        if rows == 0 {
+            if let Some(mark) = self.resource.mark.take() {
+                self.columns.resources.truncate(mark);
+            }
+            return;
+        }
+        let columns = &mut *self.columns;
+        columns.resources.push(rows);
+        let service = self
+            .resource
+            .service
+            .map_or("", |position| columns.resources.maps.value_at(position));
+        let service = columns.services.dictionary.id_of_text(service);
+        columns.services.runs.push(service, rows);
+        let bytes_max = self.policy.limits.text_bytes_max;
+        let url = columns
+            .resource_urls
+            .dictionary
+            .id_of(schema_url, bytes_max, &mut self.tally);
+        columns.resource_urls.runs.push(url, rows);
+    }
+
+    pub(super) fn open_scope(&mut self) {
+        let mark = Some(self.columns.scopes.mark());
+        self.scope = Scope {
+            first_row: self.columns.rows(),
+            mark,
+            ..Scope::default()
+        };
+        self.columns.scopes.maps.open();
+    }
+
+    pub(super) fn close_scope(&mut self, name: &[u8], version: &[u8]) {
+        let bytes_max = self.policy.limits.text_bytes_max;
+        let columns = &mut *self.columns;
+        self.has_content |= columns.scopes.maps.open_len() + name.len() + version.len() > 0;
+        self.scope.expanded_bytes = map_bytes(&columns.scopes.maps) + name.len() + version.len();
+        columns.scopes.maps.close();
+        self.scope.name = columns
+            .scope_names
+            .dictionary
+            .id_of(name, bytes_max, &mut self.tally);
+        self.scope.version =
+            columns
+                .scope_versions
+                .dictionary
+                .id_of(version, bytes_max, &mut self.tally);
+    }
+
+    pub(super) fn fill_scope(&mut self, schema_url: &[u8]) {
+        let rows = rows_since(self.scope.first_row, self.columns);
+        if rows == 0 {
+            if let Some(mark) = self.scope.mark.take() {
+                self.columns.scopes.truncate(mark);
+            }
+            return;
+        }
+        let columns = &mut *self.columns;
+        columns.scopes.push(rows);
+        columns.scope_names.runs.push(self.scope.name, rows);
+        columns.scope_versions.runs.push(self.scope.version, rows);
+        let bytes_max = self.policy.limits.text_bytes_max;
+        let url = columns
+            .scope_urls
+            .dictionary
+            .id_of(schema_url, bytes_max, &mut self.tally);
+        columns.scope_urls.runs.push(url, rows);
+    }
+
+    pub(super) fn open_event(&mut self) {
+        let events = &mut self.columns.events;
+        let told = events.times.len() - self.open.mark.events.1;
+        self.open.event_is_dropped = told >= self.policy.limits.events_max as usize;
+        if self.open.event_is_dropped {
+            self.open.dropped_events = self.open.dropped_events.saturating_add(1);
+            self.tally.warn(Warning::EventsOverLimit);
+        } else {
+            events.attributes.open();
+        }
+    }
+
+    pub(super) fn close_event(&mut self, time_unix_nano: u64, name: &[u8]) {
+        if self.open.event_is_dropped {
+            return;
+        }
+        let events = &mut self.columns.events;
+        self.open.expanded_bytes += name.len() + ATTRIBUTE_BYTES;
+        events.attributes.close();
+        events.times.push(clock::saturated(time_unix_nano));
+        events
+            .names
+            .push(name, self.policy.limits.text_bytes_max, &mut self.tally);
+    }
+
+    pub(super) fn open_link(&mut self) {
+        let links = &mut self.columns.links;
+        let told = links.span_ids.len() - self.open.mark.links.2;
+        self.open.link_is_dropped = told >= self.policy.limits.links_max as usize;
+        if self.open.link_is_dropped {
+            self.open.dropped_links = self.open.dropped_links.saturating_add(1);
+            self.tally.warn(Warning::LinksOverLimit);
+        } else {
+            self.open.link_mark = links.attributes.mark();
+            links.attributes.open();
+        }
+    }
+
+    pub(super) fn close_link(&mut self, ids: Option<([u8; 16], [u8; 8])>, trace_state: &[u8]) {
+        if self.open.link_is_dropped {
+            return;
+        }
+        let links = &mut self.columns.links;
+        let Some((trace_id, span_id)) = ids else {
+            links.attributes.truncate(self.open.link_mark);
+            self.open.dropped_links = self.open.dropped_links.saturating_add(1);
+            self.tally.warn(Warning::LinkDropped);
+            return;
+        };
+        self.open.expanded_bytes += trace_state.len() + ATTRIBUTE_BYTES;
+        links.attributes.close();
+        links.trace_ids.push(trace_id);
+        links.span_ids.push(span_id);
+        links.trace_states.push(
+            trace_state,
+            self.policy.limits.text_bytes_max,
+            &mut self.tally,
+        );
+    }
+}
+
+fn map_bytes(maps: &MapColumn) -> usize {
+    maps.open_text_bytes() + maps.open_len() * ATTRIBUTE_BYTES
+}
+
+/// The best attribute's value as a number of its column; the empty text if there is none.
+fn found(best: Best, maps: &MapColumn, column: &mut RunColumn) -> Found {
+    let value = best.0.map_or("", |(_, position)| maps.value_at(position));
+    Found {
+        rank: best.0.map(|(rank, _)| rank),
+        id: column.dictionary.id_of_text(value),
+    }
+}
