@@ -27,6 +27,7 @@ class Bench:
     files: list[FakeFile] = field(default_factory=list)
     slept: list[float] = field(default_factory=list)
     progress: Progress = field(default_factory=Progress)
+    core: FakeCore = field(default_factory=FakeCore)
     naps_max: int = 60
 
     def file(self, content: bytes, *, seq: int = 1) -> FakeFile:
@@ -52,7 +53,7 @@ class Bench:
         return Writer(
             FakeJournal(self.files),
             self.store,
-            core=FakeCore(),
+            core=self.core,
             dead=DeadLetters(self.directory / "dead"),
             progress=self.progress,
             around=around,
@@ -305,6 +306,28 @@ def test_a_damaged_record_costs_itself_and_a_copy_is_kept(bench: Bench) -> None:
     assert sum(bench.stored.values()) == 500
     assert [(letter.cause, letter.rows) for letter in bench.letters] == [("damaged", None)]
     assert (bench.directory / "dead" / f"{ID}.damaged.native.lz4").read_bytes() == content
+
+
+def test_small_blocks_that_cannot_be_merged_go_in_as_they_are(bench: Bench) -> None:
+    file = bench.file(segment_of([TODAY] * 10, [TODAY] * 10))
+    bench.core.cannot_rewrite = "block is strange"
+
+    bench.carry()
+
+    assert file.replaced == 0
+    assert sum(bench.stored.values()) == 20
+
+
+def test_of_damage_that_cannot_be_cut_out_the_copy_is_kept_and_the_queue_goes_on(bench: Bench) -> None:
+    content = TWO_DAYS[:-1] + b', "rot"]'
+    bench.file(content)
+    bench.core.cannot_rewrite = "no whole record"
+
+    bench.carry()
+
+    assert (bench.directory / "dead" / f"{ID}.damaged.native.lz4").read_bytes() == content
+    assert bench.store.tokens == []
+    assert not bench.files[0].path.exists()
 
 
 def test_a_segment_without_rows_is_let_go_of_without_an_insert(bench: Bench) -> None:
