@@ -245,6 +245,10 @@ class MemoryStore:
         """See `Store`."""
         self.events.append("sync")
 
+    def inspect(self) -> None:
+        """See `Store`."""
+        self.events.append("inspect")
+
     def command(self, statement: str) -> None:
         """See `Store`."""
         raise AssertionError(statement)

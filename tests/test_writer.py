@@ -44,7 +44,7 @@ class Bench:
     @property
     def writer(self) -> Writer:
         around = Surroundings(
-            now=lambda: NOW_S,
+            now=lambda: NOW_S + sum(self.slept),
             sleep=self.sleep,
             jitter=lambda: 0.0,
             repair_dir=self.directory / "repair",
@@ -360,6 +360,15 @@ def test_stopping_while_the_store_is_away_keeps_the_segment(bench: Bench) -> Non
 
     assert file.path.exists()
     assert bench.progress.trouble == "retry: REFUSED (210)"
+
+
+def test_an_idle_writer_has_the_store_inspected_every_minute(bench: Bench) -> None:
+    bench.naps_max = 1250
+
+    bench.writer.run()
+
+    assert bench.slept == [0.1] * 1250
+    assert bench.store.events == ["inspect", "inspect"]
 
 
 def test_a_segment_that_cannot_be_read_does_not_keep_the_others_waiting(bench: Bench) -> None:
