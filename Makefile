@@ -73,6 +73,10 @@ fix: $(VENV)/.dev ## what the formatters and linters can mend by themselves
 	$(BIN)/ruff format .
 	$(CARGO) fmt $(MANIFEST)
 
+.PHONY: docs
+docs: $(VENV)/.core ## write docs/settings.md and docs/metrics.md from the code
+	$(BIN)/python docs/generate.py
+
 .PHONY: bench-core
 bench-core: ## speed of the Rust core alone: spans/s per body kind, one core
 	$(CARGO) run $(MANIFEST) --release --quiet --example bench_core
