@@ -3,6 +3,7 @@
 
 use crate::compress::decompress;
 use crate::frame::Record;
+use crate::native::{self, Data};
 use crate::scan::scan;
 use crate::schema::Field;
 
@@ -44,67 +45,43 @@ pub fn day_runs(segment: &[u8]) -> Result<Vec<DayRun>, String> {
     Ok(runs)
 }
 
-/// The first column of a record's block.
+/// The start times of a record's rows.
 fn times(record: &Record<'_>) -> Result<Vec<i64>, String> {
     if record.head.rows == 0 {
         return Ok(Vec::new());
     }
     let block = decompress(record.payload).map_err(|refusal| refusal.to_string())?;
-    first_column(&block, record.head.rows as usize).ok_or_else(|| {
-        format!(
-            "block at byte {} does not begin with {} times; expected what its record says",
-            record.offset, record.head.rows
-        )
-    })
-}
-
-fn first_column(block: &[u8], rows: usize) -> Option<Vec<i64>> {
-    let (_columns, rest) = varint(block)?;
-    let (found, rest) = varint(rest)?;
-    let rest = expect_text(rest, Field::Timestamp.name())?;
-    let rest = expect_text(rest, Field::Timestamp.wire_type())?;
-    let times = rest.get(..rows.checked_mul(8)?)?;
-    (found == rows as u64).then(|| {
-        let (values, _) = times.as_chunks::<8>();
-        values.iter().copied().map(i64::from_le_bytes).collect()
-    })
-}
-
-fn expect_text<'a>(bytes: &'a [u8], text: &str) -> Option<&'a [u8]> {
-    let (length, rest) = varint(bytes)?;
-    (length == text.len() as u64)
-        .then(|| rest.strip_prefix(text.as_bytes()))
-        .flatten()
-}
-
-fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    let mut value = 0;
-    for (place, byte) in bytes.iter().enumerate().take(9) {
-        value |= u64::from(byte & 0x7f) << (7 * place);
-        if byte & 0x80 == 0 {
-            return Some((value, bytes.get(place + 1..)?));
+    let block = native::read(&block)?;
+    let column = block
+        .columns
+        .iter()
+        .find(|column| column.name == Field::Timestamp.name());
+    match column.map(|column| &column.data) {
+        Some(Data::Fixed(8, bytes)) if block.rows == record.head.rows as usize => {
+            let (values, _) = bytes.as_chunks::<8>();
+            Ok(values.iter().copied().map(i64::from_le_bytes).collect())
         }
+        _ => Err(format!(
+            "block of {} rows at byte {}; its record says {}, with start times",
+            block.rows, record.offset, record.head.rows
+        )),
     }
-    None
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block::{self, Segment};
-    use crate::columns::Columns;
     use crate::compress::Codec;
     use crate::frame::{Head, push_record};
     use crate::put;
 
     fn block_of(times: &[i64]) -> Vec<u8> {
         let mut raw = Vec::new();
-        put::varint(&mut raw, 38);
+        put::varint(&mut raw, 1);
         put::varint(&mut raw, times.len() as u64);
         put::text(&mut raw, b"Timestamp");
         put::text(&mut raw, b"DateTime64(9)");
         put::fixed(&mut raw, times.iter().map(|time| time.to_le_bytes()));
-        put::text(&mut raw, b"TraceId");
         raw
     }
 
@@ -132,14 +109,6 @@ mod tests {
 
         let run = |first, end, day| DayRun { first, end, day };
         assert_eq!(runs, Ok(vec![run(0, 2, 0), run(2, 4, 1), run(4, 5, -1)]));
-    }
-
-    #[test]
-    fn a_block_of_ours_begins_with_its_times() {
-        let mut raw = Vec::new();
-        block::write(&mut raw, &Columns::default(), Segment::default());
-
-        assert_eq!(first_column(&raw, 0), Some(Vec::new()));
     }
 
     #[test]
