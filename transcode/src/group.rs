@@ -137,12 +137,11 @@ fn caught<T>(
     workspace: &mut Workspace,
     work: impl FnOnce(&mut Workspace) -> T,
 ) -> Result<T, Panicked> {
-    let mut owned = std::mem::take(workspace);
-    // Nothing that was touched survives a panic: the workspace is dropped with it.
-    let (done, owned) =
-        catch_unwind(AssertUnwindSafe(move || (work(&mut owned), owned))).map_err(|_| Panicked)?;
-    *workspace = owned;
-    Ok(done)
+    // Nothing that was touched survives a panic: the workspace is replaced.
+    catch_unwind(AssertUnwindSafe(|| work(workspace))).map_err(|_| {
+        *workspace = Workspace::default();
+        Panicked
+    })
 }
 
 /// Finds those that make us panic, and commits the others.
@@ -185,12 +184,6 @@ fn one_by_one(
         record,
         rows,
         outcomes: innocent.into_iter().map(outcome).collect(),
-    }
-}
-
-impl Default for Panicked {
-    fn default() -> Self {
-        Self
     }
 }
 

@@ -4,6 +4,10 @@
 //! functions, with keys that repeat and values that do (routes, methods) or do not (paths with ids,
 //! statements), a tenth of the spans with an exception event.
 
+/// When the spans begin.
+const STARTED_AT_NS: u64 = 1_780_000_000_000_000_000;
+/// A minute later.
+pub const RECEIVED_AT_NS: i64 = 1_780_000_060_000_000_000;
 /// Spans of one delivery.
 pub const SPANS: usize = 520;
 const SERVICES: [&str; 4] = [
@@ -99,7 +103,7 @@ impl Dice {
 
 /// One delivery.
 pub fn delivery(dice: &mut Dice) -> Vec<Resource> {
-    let mut clock = 1_780_000_000_000_000_000 + u64::from(dice.below(1_000_000_000));
+    let mut clock = STARTED_AT_NS + u64::from(dice.below(1_000_000_000));
     let service = |(ordinal, name): (usize, &&'static str)| Resource {
         attributes: resource_attributes(name, dice),
         scope: [
