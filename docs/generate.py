@@ -67,8 +67,8 @@ def settings_page() -> str:
         [
             "# Settings",
             "",
-            "Written by `make docs` from `receiver/settings.py`. In the TOML file, `a.b` is key `b` of table `[a]`;",
-            "`drain.` and `sampling.rule.` are lists of tables. Secrets are given as files (`token_file`,",
+            "Written by `make docs` from `receiver/settings.py`. In the TOML file, `a.b` is key `b` of",
+            "table `[a]`; `drain.` and `sampling.rule.` are lists of tables. Secrets are given as files (`token_file`,",
             "`password_file`, …).",
             "",
             "| key | default | meaning |",
@@ -86,8 +86,8 @@ def metrics_page() -> str:
         [
             "# Metrics",
             "",
-            "Written by `make docs` from `receiver/metrics.py`; served at `/metrics` of the admin listener, merged",
-            "over the processes. Counters end in `_total` there.",
+            "Written by `make docs` from `receiver/metrics.py`; served at `/metrics` of the admin listener,",
+            "merged over the processes. Counters end in `_total` there.",
             "",
             "| name | kind | meaning |",
             "|---|---|---|",

@@ -3,6 +3,25 @@
 from collections.abc import Sequence
 from typing import Final, final
 
+__all__ = [
+    "BUILD_PROFILE",
+    "COLUMNS",
+    "SCHEMAS",
+    "VERSION",
+    "Commit",
+    "CoreError",
+    "Outcome",
+    "Policy",
+    "Record",
+    "Scan",
+    "commit",
+    "day_runs",
+    "explain_sampling",
+    "footer",
+    "rewrite",
+    "scan",
+]
+
 BUILD_PROFILE: Final[str]
 """`release` or `debug`: a debug core in production is a silent tenfold slowdown."""
 VERSION: Final[str]

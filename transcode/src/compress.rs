@@ -121,7 +121,7 @@ mod tests {
     fn every_frame_is_read_back() {
         let long = [noise(9 << 20), vec![7; 5 << 20]].concat();
         for codec in [Codec::Lz4, Codec::Zstd] {
-            for raw in [&b""[..], b"a", &[0; 100_000], &noise(1_000), &long] {
+            for raw in [&b""[..], b"a", &vec![0; 100_000], &noise(1_000), &long] {
                 let mut frame = Vec::new();
                 codec.compress(raw, &mut frame);
                 assert_eq!(
