@@ -180,6 +180,11 @@ class MemoryStore:
         self._meets_ok(meets, rows, token, query_id)
         raise StoreTrouble("connection reset")
 
+    def _meets_sour(self, meets: str, rows: Rows, token: str, query_id: str) -> None:
+        """Applied, and then an error that speaks of the data."""
+        self._meets_ok(meets, rows, token, query_id)
+        raise StoreTrouble("cannot convert", code=70)
+
     def _meets_late(self, meets: str, rows: Rows, token: str, query_id: str) -> None:
         """Applied while it runs on, the answer lost."""
         self.in_flight.append(query_id)

@@ -237,6 +237,16 @@ def test_poison_is_set_aside_with_its_reason_and_the_next_segment_goes_in(bench:
     assert bench.progress.dead == {"poison": 1}
 
 
+def test_what_is_stored_is_never_poison(bench: Bench) -> None:
+    bench.file(TWO_DAYS)
+    bench.store.script = ["sour"]
+
+    bench.carry()
+
+    assert bench.letters == []
+    assert bench.store.tokens == [f"{ID}#0"]
+
+
 def test_poison_is_no_poison_while_a_row_of_our_own_is_refused_too(bench: Bench) -> None:
     bench.file(TWO_DAYS)
     bench.store.script = ["error:53", "error:53"]
