@@ -64,7 +64,7 @@ check-cargo:
 
 .PHONY: test
 test: check ## every check and every test
-	$(CARGO) test $(MANIFEST) --release --quiet
+	$(CARGO) test $(MANIFEST) --quiet
 	$(BIN)/pytest -q -n 2 --dist loadfile tests
 
 .PHONY: fix
