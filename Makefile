@@ -64,7 +64,7 @@ check-cargo:
 
 .PHONY: test
 test: check ## every check and every test
-	$(CARGO) test $(MANIFEST) --release --quiet
+	$(CARGO) test $(MANIFEST) --quiet
 	$(BIN)/pytest -q -n 2 --dist loadfile tests
 
 .PHONY: fix
@@ -72,6 +72,10 @@ fix: $(VENV)/.dev ## what the formatters and linters can mend by themselves
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(CARGO) fmt $(MANIFEST)
+
+.PHONY: docs
+docs: $(VENV)/.core ## write docs/settings.md and docs/metrics.md from the code
+	$(BIN)/python docs/generate.py
 
 .PHONY: bench-core
 bench-core: ## speed of the Rust core alone: spans/s per body kind, one core

@@ -40,7 +40,11 @@ def default_text(default: Any) -> str:  # noqa: ANN401 - defaults are of every t
     if isinstance(default, bool):
         return f"`{str(default).lower()}`"
     if isinstance(default, int) and default >= settings.MIB:
-        return f"`{default // settings.GIB}GiB`" if default % settings.GIB == 0 else f"`{default // settings.MIB}MiB`"
+        return (
+            f"`{default // settings.GIB}GiB`"
+            if default % settings.GIB == 0
+            else f"`{default // settings.MIB}MiB`"
+        )
     return f"`{default!r}`".replace("'", '"')
 
 
@@ -63,8 +67,9 @@ def settings_page() -> str:
         [
             "# Settings",
             "",
-            "Written by `make docs` from `receiver/settings.py`. In the TOML file, `a.b` is key `b` of table `[a]`; `drain.` and",
-            "`sampling.rule.` are lists of tables. Secrets are given as files (`token_file`, `password_file`, …).",
+            "Written by `make docs` from `receiver/settings.py`. In the TOML file, `a.b` is key `b` of",
+            "table `[a]`; `drain.` and `sampling.rule.` are lists of tables. Secrets are given as files",
+            "(`token_file`, `password_file`, …).",
             "",
             "| key | default | meaning |",
             "|---|---|---|",
@@ -81,7 +86,8 @@ def metrics_page() -> str:
         [
             "# Metrics",
             "",
-            "Written by `make docs` from `receiver/metrics.py`; served at `/metrics` of the admin listener, merged over processes.",
+            "Written by `make docs` from `receiver/metrics.py`; served at `/metrics` of the admin listener,",
+            "merged over the processes. Counters end in `_total` there.",
             "",
             "| name | kind | meaning |",
             "|---|---|---|",

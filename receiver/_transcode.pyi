@@ -3,6 +3,25 @@
 from collections.abc import Sequence
 from typing import Final, final
 
+__all__ = [
+    "BUILD_PROFILE",
+    "COLUMNS",
+    "SCHEMAS",
+    "VERSION",
+    "Commit",
+    "CoreError",
+    "Outcome",
+    "Policy",
+    "Record",
+    "Scan",
+    "commit",
+    "day_runs",
+    "explain_sampling",
+    "footer",
+    "rewrite",
+    "scan",
+]
+
 BUILD_PROFILE: Final[str]
 """`release` or `debug`: a debug core in production is a silent tenfold slowdown."""
 VERSION: Final[str]
@@ -127,6 +146,9 @@ def scan(segment: bytes) -> Scan:
 
 def rewrite(segment: bytes, keep: Sequence[tuple[int, int]], codec: str, block_rows_max: int) -> bytes:
     """Merge the blocks of a segment, keeping only these row ranges, into a new sealed segment."""
+
+def day_runs(segment: bytes) -> list[tuple[int, int, int]]:
+    """First row, row after the last, day since 1970 (UTC): rows that follow each other and share a day."""
 
 def explain_sampling(
     trace_id: str, *, mode: str, rate: float, seed: int, trace_state: str

@@ -93,8 +93,8 @@ class _End(Generic[Incoming, Outgoing]):
 
     async def send(self, message: Outgoing) -> None:
         """Send one message. The other end may be gone, as `receive` tells, or hang: it is not waited for."""
-        self._writer.write(self._encoder.encode(message) + b"\n")
-        with contextlib.suppress(ConnectionError, TimeoutError):
+        with contextlib.suppress(ConnectionError, TimeoutError, RuntimeError):  # uvloop's word for closed
+            self._writer.write(self._encoder.encode(message) + b"\n")
             async with asyncio.timeout(SEND_S):
                 await self._writer.drain()
 

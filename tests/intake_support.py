@@ -29,6 +29,8 @@ from receiver.model import ContentKind, Delivery, SegmentId
 from receiver.settings import Drain, Limits
 
 P = ParamSpec("P")
+TEST_S_MAX = 20
+"""A test that hangs fails; pytest-timeout's signal does not reach into uvloop."""
 SPAN_BODY = b"\n\x05spans"
 __all__ = ["SPAN_BODY", "Answer", "AppenderDouble", "CoreDouble", "OutcomeDouble", "StaleSegment"]
 
@@ -39,7 +41,7 @@ def on_uvloop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]
     @functools.wraps(test)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(test(*args, **kwargs))
+            runner.run(asyncio.wait_for(test(*args, **kwargs), TEST_S_MAX))
 
     return run
 

@@ -1,30 +1,19 @@
-"""What the journal's tests share: the core, a clock that is told the time, one record's way in and out."""
+"""What the journal's tests share: a clock that is told the time, one record's way in and out."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-try:
-    import receiver.transcode
-except ModuleNotFoundError:
-    from tests import core_double
-
-    sys.modules["receiver.transcode"] = core_double
-    import receiver
-
-    receiver.transcode = core_double
-
 import msgspec
 
-from receiver import settings, transcode
+from receiver import settings
 from receiver.journal.appender import Appender
 from receiver.journal.files import DISK, Files
 from receiver.journal.frame import answers_of
 from receiver.journal.segments import Journal, SegmentFile
 from receiver.journal.start import Start
-from tests.core_double import record
+from tests.record_layout import record
 
 if TYPE_CHECKING:
     from receiver.model import SegmentId
@@ -77,17 +66,3 @@ def recovered(files: Files = DISK, root: Path = ROOT) -> list[str]:
 def try_to_adopt(directory: Path) -> bool:
     """Try it, in another process."""
     return Start.adopt(directory, DISK) is not None
-
-
-__all__ = [
-    "ROOT",
-    "Clock",
-    "append",
-    "appender",
-    "limits",
-    "names_in",
-    "record",
-    "recovered",
-    "transcode",
-    "try_to_adopt",
-]

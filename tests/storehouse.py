@@ -50,6 +50,8 @@ class FakeScan:
 class FakeCore:
     """The core for segments that are JSON: a list of records, a record being the days of its rows."""
 
+    cannot_rewrite = ""
+
     def scan(self, segment: bytes, /) -> FakeScan:
         """See `Core`."""
         records = json.loads(segment)
@@ -63,6 +65,8 @@ class FakeCore:
         """See `Core`."""
         assert codec in {"lz4", "zstd"}
         assert block_rows_max > 0
+        if self.cannot_rewrite:
+            raise ValueError(self.cannot_rewrite)
         rows = _rows(segment)
         return segment_of([day for first, end in keep for day in rows[first:end]])
 
@@ -176,6 +180,11 @@ class MemoryStore:
         self._meets_ok(meets, rows, token, query_id)
         raise StoreTrouble("connection reset")
 
+    def _meets_sour(self, meets: str, rows: Rows, token: str, query_id: str) -> None:
+        """Applied, and then an error that speaks of the data."""
+        self._meets_ok(meets, rows, token, query_id)
+        raise StoreTrouble("cannot convert", code=70)
+
     def _meets_late(self, meets: str, rows: Rows, token: str, query_id: str) -> None:
         """Applied while it runs on, the answer lost."""
         self.in_flight.append(query_id)
@@ -240,6 +249,10 @@ class MemoryStore:
     def sync(self) -> None:
         """See `Store`."""
         self.events.append("sync")
+
+    def inspect(self) -> None:
+        """See `Store`."""
+        self.events.append("inspect")
 
     def command(self, statement: str) -> None:
         """See `Store`."""

@@ -12,8 +12,8 @@ from receiver.cli import main
 from receiver.journal.appender import Appender
 from receiver.journal.files import DISK
 from receiver.journal.names import start_name
-from tests.core_double import record
 from tests.journal_support import append, appender
+from tests.record_layout import record
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from receiver.settings import Drain
-from tests.intake_support import SPAN_BODY, Answer, on_uvloop, request, running
+from tests.intake_support import SPAN_BODY, Answer, on_uvloop, request, running, until
 
 SAMPLE = Path(__file__).parent / "conformance/http.jsonl"
 CASES = [json.loads(line) for line in SAMPLE.read_text().splitlines()]
@@ -278,7 +278,7 @@ async def test_junk_between_chunks_is_400_and_closes_and_stores_nothing() -> Non
         connection.writer.write(
             request(b"", content_length="", transfer_encoding="chunked") + b"3\r\n\n\x05s\r\n"
         )
-        await connection.writer.drain()
+        await until(lambda: intake.admission.bytes_in_flight)
         connection.writer.write(b"junk marker\r\n")
         answer = await connection.answer()
         await connection.closed()

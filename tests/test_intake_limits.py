@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 
 import pytest
 
@@ -74,6 +75,31 @@ async def test_a_body_that_does_not_fit_into_memory_is_told_to_come_again() -> N
         assert second.headers["retry-after"] == "2"
         assert intake.admission.bytes_in_flight == 0
         assert (await intake.post()).status == 200
+
+
+@on_uvloop
+async def test_a_chunked_body_claims_memory_as_it_grows() -> None:
+    async with running(limits=Limits(inflight_bytes_max=10)) as intake:
+        connection = await intake.connect()
+        connection.writer.write(chunked() + b"4\r\n\nabc\r\n")
+        await until(lambda: intake.admission.bytes_in_flight == 4)
+        connection.writer.write(b"7\r\nabcdefg\r\n")
+        answer = await connection.answer()
+        await connection.close()
+
+    assert (answer.status, answer.headers["connection"]) == (503, "close")
+    assert intake.admission.bytes_in_flight == 0
+
+
+@on_uvloop
+async def test_a_refused_sender_of_a_long_body_sees_its_answer_and_an_orderly_end() -> None:
+    async with running(limits=Limits(body_bytes_max=1)) as intake:
+        connection = await intake.connect()
+        connection.writer.write(request(bytes(1 * MIB)))
+        answer = await connection.answer()
+        end = await connection.closed()
+
+    assert (answer.status, end) == (413, b"")
 
 
 @on_uvloop
@@ -195,17 +221,28 @@ async def test_one_connection_too_many_is_told_so_and_closed() -> None:
 
 
 @on_uvloop
-async def test_a_peer_that_never_reads_its_answers_is_closed() -> None:
-    async with running(limits=Limits(answer_deadline_s=0.3, header_timeout_s=0.5)) as intake:
-        connection = await intake.connect()
-        connection.reader._limit = 1  # type: ignore[attr-defined]  # noqa: SLF001 - this sender stops reading
-        transport = connection.writer.transport
-        transport.pause_reading()  # type: ignore[attr-defined]  # asyncio's own interface of a TCP transport
-        nowhere = request(b"", path="/nowhere") * 1000
-        for _ in range(200):
-            connection.writer.write(nowhere)
-        await until(lambda: not intake.server.connection_count)
-        transport.abort()
+async def test_a_peer_that_never_reads_its_answers_is_closed_before_they_pile_up() -> None:
+    plug, own = socket.create_server(("127.0.0.1", 0)), socket.socket()
+    plug.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * KIB)
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * KIB)
+    own.setblocking(False)  # noqa: FBT003 - the standard library takes it by position
+    unsent_bytes = [0]
+    async with running(limits=Limits(answer_deadline_s=0.3), listening=plug) as intake:
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(own, plug.getsockname())
+        sending = asyncio.create_task(loop.sock_sendall(own, request(b"", path="/nowhere") * 20_000))
+        await until(lambda: intake.server.connections)
+        (connection,) = intake.server.connections
+
+        def is_closed() -> bool:
+            unsent_bytes.append(connection.transport.get_write_buffer_size() if connection.transport else 0)
+            return connection.transport is None
+
+        await until(is_closed)
+        sending.cancel()
+        own.close()
+
+    assert 0 < max(unsent_bytes) < 128 * KIB
 
 
 @on_uvloop

@@ -50,12 +50,13 @@ async def test_a_delivery_over_tls_is_taken_and_only_http_1_1_is_offered(tmp_pat
     certificates = Certificates(written(tmp_path), NO_WARNINGS.append)
     async with running(tls=(certificates.context, context)) as intake:
         connection = await intake.connect()
+        oldest = certificates.context.minimum_version
         chosen = connection.writer.get_extra_info("ssl_object").selected_alpn_protocol()
         connection.writer.write(request())
         answer = await connection.answer()
         await connection.close()
 
-    assert (answer.status, chosen) == (200, "http/1.1")
+    assert (answer.status, chosen, oldest) == (200, "http/1.1", ssl.TLSVersion.TLSv1_2)
 
 
 @on_uvloop
@@ -77,7 +78,7 @@ async def test_a_handshake_that_does_not_come_is_closed(tmp_path: Path) -> None:
     limits = Limits(tls_handshake_timeout_s=0.2)
     async with running(tls=(certificates.context, sender()), limits=limits) as intake:
         reader, writer = await asyncio.open_connection("127.0.0.1", intake.port)
-        said = await reader.read()
+        said = await asyncio.wait_for(reader.read(), 10)
         writer.close()
 
     assert said == b""

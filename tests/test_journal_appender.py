@@ -12,9 +12,9 @@ from receiver.journal.names import Kind, file_name, start_name
 from receiver.journal.segments import Journal
 from receiver.model import SegmentId
 from receiver.settings import MIB
-from tests.core_double import record
 from tests.journal_support import ROOT, Clock, append, appender, limits, recovered
 from tests.memory_disk import MemoryDisk
+from tests.record_layout import record
 
 
 def broken_disk() -> OSError:

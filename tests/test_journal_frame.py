@@ -2,14 +2,13 @@
 
 import pytest
 
+from receiver import transcode
 from receiver.journal.frame import Answered, Claim, Tally, answers_of, claim_of, damage_in, sealed_kind
 from receiver.journal.names import Kind
 from receiver.model import SegmentId
-from tests.core_double import footer, record, scan
-from tests.journal_support import transcode
+from tests.record_layout import HEADER_BYTES, ZSTD_MAGIC, footer, record
 
 SEGMENT = SegmentId(7, 3)
-HEADER_BYTES = 72
 
 
 def of(*names: str) -> bytes:
@@ -85,7 +84,7 @@ def test_a_whole_sealed_segment_has_no_damage() -> None:
     found = transcode.scan(sealed)
 
     assert (found.sealed, damage_in(found, SEGMENT, len(sealed))) == (True, [])
-    assert transcode.footer(of("a", "b")) == footer(of("a", "b"))
+    assert sealed == of("a", "b") + footer(of("a"), of("b"), rows=4)
 
 
 def test_a_sealed_name_without_a_footer_is_damage() -> None:
@@ -94,7 +93,7 @@ def test_a_sealed_name_without_a_footer_is_damage() -> None:
     [damage] = damage_in(found, SEGMENT, len(of("a") + b"?"))
 
     assert str(damage) == (
-        "segment 0000000000000007-0000000003 at byte 139, 1 bytes: "
+        "segment 0000000000000007-0000000003 at byte 120, 1 bytes: "
         "no whole footer; expected one in a sealed file"
     )
     assert damage_in(found, SEGMENT) == []
@@ -119,13 +118,15 @@ def test_a_record_of_another_segment_among_ours_is_damage() -> None:
     [
         pytest.param(of("a"), Kind.LZ4, id="lz4"),
         pytest.param(
-            record("a", rows=0) + record("b", zstd=True), Kind.ZSTD, id="zstd after a record without rows"
+            record("a", rows=0) + record("b", magic=ZSTD_MAGIC),
+            Kind.ZSTD,
+            id="zstd after a record without rows",
         ),
         pytest.param(record("a", rows=0), Kind.LZ4, id="nothing to tell by"),
     ],
 )
 def test_the_first_payload_tells_the_codec(content: bytes, kind: Kind) -> None:
-    assert sealed_kind(content, scan(content)) is kind
+    assert sealed_kind(content, transcode.scan(content)) is kind
 
 
 def test_a_footer_can_be_listed_without_reading_the_segment() -> None:

@@ -17,9 +17,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from receiver.errors import DiskTrouble, JournalFull, OperatorError
 from receiver.journal.appender import TAIL_AT_LARGE, Appender, StaleSegment
 from receiver.journal.segments import Journal, SegmentFile
-from tests.core_double import record
 from tests.journal_support import ROOT, Clock, appender, names_in
 from tests.memory_disk import Killed, MemoryDisk
+from tests.record_layout import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from receiver import transcode
 from receiver.journal.files import DISK, Files, write_all
 from receiver.journal.names import Kind
 from receiver.journal.segment import Place, Segment
-from tests.core_double import record
-from tests.journal_support import transcode
 from tests.memory_disk import MemoryDisk
+from tests.record_layout import record
 
 HERE = Path("/here")
 RECORD = record("a")

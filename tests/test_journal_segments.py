@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from receiver import transcode
 from receiver.journal.files import DISK
 from receiver.journal.frame import answers_of
 from receiver.journal.names import start_name
 from receiver.journal.segments import Journal
 from receiver.journal.start import DRAWS_MAX, Start
-from tests.core_double import record
-from tests.journal_support import ROOT, append, appender, names_in, recovered, transcode, try_to_adopt
+from tests.journal_support import ROOT, append, appender, names_in, recovered, try_to_adopt
 from tests.memory_disk import Killed, MemoryDisk
+from tests.record_layout import record
 
 
 def test_sealed_segments_of_live_starts_are_listed_oldest_first_and_open_ones_are_not() -> None:

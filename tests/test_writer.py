@@ -27,6 +27,7 @@ class Bench:
     files: list[FakeFile] = field(default_factory=list)
     slept: list[float] = field(default_factory=list)
     progress: Progress = field(default_factory=Progress)
+    core: FakeCore = field(default_factory=FakeCore)
     naps_max: int = 60
 
     def file(self, content: bytes, *, seq: int = 1) -> FakeFile:
@@ -43,7 +44,7 @@ class Bench:
     @property
     def writer(self) -> Writer:
         around = Surroundings(
-            now=lambda: NOW_S,
+            now=lambda: NOW_S + sum(self.slept),
             sleep=self.sleep,
             jitter=lambda: 0.0,
             repair_dir=self.directory / "repair",
@@ -52,7 +53,7 @@ class Bench:
         return Writer(
             FakeJournal(self.files),
             self.store,
-            core=FakeCore(),
+            core=self.core,
             dead=DeadLetters(self.directory / "dead"),
             progress=self.progress,
             around=around,
@@ -236,6 +237,16 @@ def test_poison_is_set_aside_with_its_reason_and_the_next_segment_goes_in(bench:
     assert bench.progress.dead == {"poison": 1}
 
 
+def test_what_is_stored_is_never_poison(bench: Bench) -> None:
+    bench.file(TWO_DAYS)
+    bench.store.script = ["sour"]
+
+    bench.carry()
+
+    assert bench.letters == []
+    assert bench.store.tokens == [f"{ID}#0"]
+
+
 def test_poison_is_no_poison_while_a_row_of_our_own_is_refused_too(bench: Bench) -> None:
     bench.file(TWO_DAYS)
     bench.store.script = ["error:53", "error:53"]
@@ -307,6 +318,28 @@ def test_a_damaged_record_costs_itself_and_a_copy_is_kept(bench: Bench) -> None:
     assert (bench.directory / "dead" / f"{ID}.damaged.native.lz4").read_bytes() == content
 
 
+def test_small_blocks_that_cannot_be_merged_go_in_as_they_are(bench: Bench) -> None:
+    file = bench.file(segment_of([TODAY] * 10, [TODAY] * 10))
+    bench.core.cannot_rewrite = "block is strange"
+
+    bench.carry()
+
+    assert file.replaced == 0
+    assert sum(bench.stored.values()) == 20
+
+
+def test_of_damage_that_cannot_be_cut_out_the_copy_is_kept_and_the_queue_goes_on(bench: Bench) -> None:
+    content = TWO_DAYS[:-1] + b', "rot"]'
+    bench.file(content)
+    bench.core.cannot_rewrite = "no whole record"
+
+    bench.carry()
+
+    assert (bench.directory / "dead" / f"{ID}.damaged.native.lz4").read_bytes() == content
+    assert bench.store.tokens == []
+    assert not bench.files[0].path.exists()
+
+
 def test_a_segment_without_rows_is_let_go_of_without_an_insert(bench: Bench) -> None:
     bench.file(segment_of([]))
 
@@ -337,6 +370,15 @@ def test_stopping_while_the_store_is_away_keeps_the_segment(bench: Bench) -> Non
 
     assert file.path.exists()
     assert bench.progress.trouble == "retry: REFUSED (210)"
+
+
+def test_an_idle_writer_has_the_store_inspected_every_minute(bench: Bench) -> None:
+    bench.naps_max = 1250
+
+    bench.writer.run()
+
+    assert bench.slept == [0.1] * 1250
+    assert bench.store.events == ["inspect", "inspect"]
 
 
 def test_a_segment_that_cannot_be_read_does_not_keep_the_others_waiting(bench: Bench) -> None:

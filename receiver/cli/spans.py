@@ -69,7 +69,8 @@ def _found(settings: Settings, given: dict[str, str]) -> Iterator[dict[str, Any]
 
 
 def _json_lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
-    return (json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in rows)
+    """ASCII only: many readers take U+2028 and its like for the end of a line, and names are the sender's."""
+    return (json.dumps(row, separators=(",", ":")) for row in rows)
 
 
 def _table(rows: Iterable[dict[str, Any]]) -> Iterator[str]:

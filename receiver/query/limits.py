@@ -12,6 +12,7 @@ MEMORY_BYTES_MAX = 2 << 30
 
 SETTINGS = (
     "SETTINGS session_timezone = 'UTC', output_format_json_quote_64bit_integers = 0, "
+    "output_format_json_escape_forward_slashes = 0, "
     f"max_execution_time = {SECONDS_MAX}, max_memory_usage = {MEMORY_BYTES_MAX}"
 )
 """Times are UTC; 64-bit integers are numbers, exact in every reader that does not take them for doubles."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from receiver.logs import limited
 from receiver.model import SegmentId
 from receiver.storage.outcome import DayRun
 from receiver.storage.store import Held
@@ -132,10 +133,24 @@ class Case:
         return f"{self.file.id}@{day}#{self.day_tokens[day]}"
 
 
+def _rewritten(file: SegmentFile, core: Core, content: builtins.bytes, rows: int) -> bool:
+    """Merge its blocks and leave out what is damaged. False: the core cannot, and the file is as it was."""
+    try:
+        merged = core.rewrite(content, [(0, rows)], file.codec, BLOCK_ROWS_MAX)
+    except ValueError as reason:
+        limited.error("writer: rewrite", f"segment {file.id} cannot be rewritten", why=str(reason))
+        return False
+    file.replace(merged)
+    return True
+
+
 def opened(
     file: SegmentFile, core: Core, *, in_doubt: bool, on_damage: Callable[[SegmentFile, bytes, str], None]
 ) -> Case:
-    """Read a segment and make its content final. `on_damage` must keep a copy before it returns."""
+    """Read a segment and make its content final. `on_damage` must keep a copy before it returns.
+
+    One that cannot be rewritten is inserted as it is; if it is damaged, the copy is all that is left of it.
+    """
     content = file.read()
     scan = core.scan(content)
     rows = sum(record.rows for record in scan.records)
@@ -145,8 +160,10 @@ def opened(
     if damage:
         on_damage(file, content, "; ".join(damage))
     blocks = sum(1 for record in scan.records if record.rows)
-    if damage or (blocks > 1 and rows < blocks * BLOCK_ROWS_MIN):
-        file.replace(core.rewrite(content, [(0, rows)], file.codec, BLOCK_ROWS_MAX))
+    if (damage or (blocks > 1 and rows < blocks * BLOCK_ROWS_MIN)) and not _rewritten(
+        file, core, content, rows
+    ):
+        rows = 0 if damage else rows
     received = [record.received_ms for record in scan.records if record.rows] or [(0, 0)]
     return Case(
         file=file,

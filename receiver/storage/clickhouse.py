@@ -102,6 +102,9 @@ class ClickHouseStore(SqlStore):
     def _forget_client(self) -> None:
         """See `SqlStore`. Requests share nothing: the client stays."""
 
+    def inspect(self) -> None:
+        """See `Store`. A server looks after itself."""
+
     def sync(self) -> None:
         """See `Store`. A server keeps what it acknowledged; `schema status` shows its fsync settings."""
 

@@ -12,6 +12,7 @@ import ctypes
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 import clickhouse_connect
 import structlog
@@ -27,10 +28,16 @@ _WRITE_FAILURES = (
     "SELECT sum(value) FROM system.events WHERE event = 'WriteBufferFromFileDescriptorWriteFailed'"
 )
 _YOUNG_PARTS = f"""
-SELECT table, name, level FROM system.parts
+SELECT table, name, min_block_number < max_block_number AS is_merged FROM system.parts
 WHERE database = currentDatabase() AND table IN ('{TABLE}', '{COMPANION}')
   AND active AND modification_time > now() - INTERVAL 1 HOUR
 """  # noqa: S608 - the tables' names are constants
+
+
+class EngineDamaged(OperatorError):  # noqa: N818 - a verdict, as its base
+    """A merge wrote a part that cannot be read. Opened anew, the engine goes back to the parts before it."""
+
+    exit_code: ClassVar[int] = 1
 
 
 class EmbeddedStore(SqlStore):
@@ -114,25 +121,38 @@ class EmbeddedStore(SqlStore):
     def _count_write_failures(self) -> int:
         return int(self.rows(_WRITE_FAILURES)[0][0])
 
+    def inspect(self) -> None:
+        """See `Store`. No INSERT of ours was under way, so it was a merge."""
+        failures = self._count_write_failures()
+        if failures != self._write_failures and (broken := self._broken_parts()):
+            raise self._damaged(broken)
+        self._write_failures = failures
+
     def _check_written(self) -> None:
         """Find parts that a swallowed write error made unreadable (T2), and take them out of the table."""
         failures = self._count_write_failures()
         if failures == self._write_failures:
             return
-        broken = [part for part in self.rows(_YOUNG_PARTS) if not self._is_readable(part[0], part[1])]
-        for table, name, level in broken:
-            if level:
-                raise StoreTrouble(
-                    f"merged part '{name}' of '{table}' cannot be read after a disk error; "
-                    "expected a human: see docs/operations.md",
-                    code=40,
-                    name="CHECKSUM_DOESNT_MATCH",
-                )
+        broken = self._broken_parts()
+        if any(is_merged for _, _, is_merged in broken):
+            raise self._damaged(broken)
+        for table, name, _ in broken:
             structlog.get_logger().error("part is unreadable after a disk error", table=table, part=name)
             self.command(f"ALTER TABLE {table} DETACH PART {_quoted(name)}")
         self._write_failures = failures
         if broken:
             raise StoreTrouble("the disk refused writes of this INSERT; its parts were detached", code=75)
+
+    def _broken_parts(self) -> list[tuple[str, str, bool]]:
+        young = [(str(table), str(name), bool(merged)) for table, name, merged in self.rows(_YOUNG_PARTS)]
+        return [part for part in young if not self._is_readable(part[0], part[1])]
+
+    def _damaged(self, broken: list[tuple[str, str, bool]]) -> EngineDamaged:
+        names = ", ".join(f"'{name}' of '{table}'" for table, name, _ in broken)
+        return EngineDamaged(
+            f"the disk refused writes and left parts that cannot be read: {names}; "
+            "the engine is opened anew, which goes back to the parts they were merged from"
+        )
 
     def _is_readable(self, table: str, part: str) -> bool:
         try:

@@ -77,6 +77,9 @@ class Store(Protocol):
     def sync(self) -> None:
         """Return when what was inserted is on the store's disk."""
 
+    def inspect(self) -> None:
+        """Look for what the disk has damaged since. Raises what ends the process, if that can mend it."""
+
     def command(self, statement: str) -> None:
         """Run a statement that returns nothing."""
 

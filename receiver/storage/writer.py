@@ -32,6 +32,8 @@ from receiver.storage.store import Store
 
 IDLE_S = 0.1
 """Between two looks at an empty journal."""
+INSPECT_S = 60.0
+"""Between two looks at what the store's disk may have damaged."""
 KILL_AFTER_S = 30.0
 """How long a statement whose answer was lost may run on before it is killed."""
 TRIES_MAX = 2
@@ -98,6 +100,7 @@ class Writer:
         self._progress = progress
         self._around = around
         self._found_at_start: set[SegmentId] | None = None
+        self._inspect_at_s = around.now() + INSPECT_S
 
     def run(self) -> None:
         """Carry segments until stopped. Stopping between two steps loses nothing."""
@@ -105,8 +108,19 @@ class Writer:
             while True:
                 if not self.drain():
                     self._around.sleep(IDLE_S)
+                self._inspect_if_due()
         except Stopping:
             return
+
+    def _inspect_if_due(self) -> None:
+        """A merge that went wrong is mended by what it was made of, and that is kept for minutes only."""
+        if self._around.now() < self._inspect_at_s:
+            return
+        self._inspect_at_s = self._around.now() + INSPECT_S
+        try:
+            self._store.inspect()
+        except StoreTrouble as trouble:
+            limited.warning(f"store: {trouble.label}", "store cannot be inspected", why=trouble.label)
 
     def drain(self) -> int:
         """Carry every segment that is sealed now. How many there were."""

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from subprocess import PIPE, Popen
 
-from tests.journal_support import recovered
-
-ROOT = Path(__file__).parents[2]
-CHILD = [sys.executable, "-m", "tests.crash.append_forever"]
-
-
-def words(said: str, kind: str) -> set[str]:
-    return {line.split()[1] for line in said.splitlines() if line.startswith(kind) and line.count(" ") == 1}
+from tests.crash.promises import CHILD, ROOT, Promises
 
 
 def test_a_killed_intake_keeps_every_promise_and_makes_none_twice(tmp_path: Path) -> None:
-    issued: set[str] = set()
-    acknowledged: set[str] = set()
+    children = []
     for lines_before_death in (1, 2, 7, 12, 40):
-        with Popen([*CHILD, str(tmp_path), "100000"], stdout=PIPE, text=True, cwd=ROOT) as child:
+        command = [*CHILD, str(tmp_path), "100000", "3"]
+        with Popen(command, stdout=PIPE, text=True, cwd=ROOT) as child:
             assert child.stdout is not None
             said = "".join(child.stdout.readline() for _ in range(lines_before_death))
             child.kill()
-            said += child.stdout.read()
-        issued |= words(said, "issued")
-        acknowledged |= words(said, "acknowledged")
+            children.append(Promises.read(said + child.stdout.read()))
 
-    found = recovered(root=tmp_path)
+    promises = Promises(*(set().union(*kinds) for kinds in zip(*children, strict=True)))
 
-    assert len(acknowledged) >= 20
-    assert len(found) == len(set(found))
-    assert acknowledged <= set(found) <= issued
+    assert len(promises.acknowledged) >= 20
+    promises.assert_kept(tmp_path)

@@ -146,11 +146,12 @@ class Running:
     def spans_once_stored(self, count: int) -> list[Row]:
         """All rows, once there are so many and the journal is empty."""
         deadline = time.monotonic() + STORED_TIMEOUT_S
-        rows = self.spans()
-        while (len(rows) < count or self.backlog()) and time.monotonic() < deadline:
-            time.sleep(0.2)
+        while True:
+            has_backlog = bool(self.backlog())
             rows = self.spans()
-        return rows
+            if (len(rows) >= count and not has_backlog) or time.monotonic() > deadline:
+                return rows
+            time.sleep(0.2)
 
     def backlog(self) -> list[Path]:
         return [

@@ -82,6 +82,7 @@ def test_a_killed_process_loses_and_doubles_nothing(process: str, fresh_dir: Pat
             sender.stopping.set()
         for sender in senders:
             sender.join()
+        running.wait_until_ready()
         acknowledged = set().union(*(sender.acknowledged for sender in senders))
         issued = set().union(*(sender.issued for sender in senders))
         rows = running.spans_once_stored(len(acknowledged) * SPANS_PER_REQUEST)

@@ -9,7 +9,9 @@ mod listener;
 use std::cell::RefCell;
 
 use _transcode::limits::Limits;
+use _transcode::refusal::Refusal;
 use _transcode::unpack::{Buffers, Encoding, Expect, unpack as unpack_body};
+use _transcode::visit::Warning;
 use _transcode::{json as json_decoder, otlp};
 use listener::Listener;
 
@@ -66,21 +68,27 @@ pub fn unpack(input: &[u8]) {
     } else {
         Expect::Json
     };
-    let limits = limits();
-    let mut fresh = Buffers::default();
-    let first = unpack_body(body, encodings, expect, &limits, &mut fresh);
-    BUFFERS.with_borrow_mut(|used| {
-        let again = unpack_body(body, encodings, expect, &limits, used);
-        assert_eq!(first, again, "used buffers change nothing");
+    BUFFERS.with_borrow_mut(|buffers| {
+        let first = unpacked(body, encodings, expect, buffers);
+        let again = unpacked(body, encodings, expect, buffers);
+        assert_eq!(first, again, "what the buffers held before changes nothing");
         assert!(
-            used.held_bytes() <= HELD_BYTES_MAX,
+            buffers.held_bytes() <= HELD_BYTES_MAX,
             "{} bytes held",
-            used.held_bytes()
+            buffers.held_bytes()
         );
     });
-    if let Ok(unpacked) = first {
-        assert!(unpacked.body.len() <= BODY_BYTES_MAX);
-    }
+}
+
+fn unpacked(
+    body: &[u8],
+    encodings: &[Encoding],
+    expect: Expect,
+    buffers: &mut Buffers,
+) -> Result<(Vec<u8>, Option<Warning>), Refusal> {
+    let found = unpack_body(body, encodings, expect, &limits(), buffers)?;
+    assert!(found.body.len() <= BODY_BYTES_MAX, "over the limit");
+    Ok((found.body.to_vec(), found.warning))
 }
 
 /// The input is the body.

@@ -277,6 +277,18 @@ fn rewrite_segment<'py>(
     Ok(PyBytes::new(py, &done))
 }
 
+/// Which rows belong to which day: first row, row after the last, days since 1970.
+#[pyfunction]
+fn day_runs(py: Python<'_>, segment: PyBackedBytes) -> PyResult<Vec<(usize, usize, i64)>> {
+    let runs = py
+        .detach(|| crate::days::day_runs(&segment))
+        .map_err(core_error)?;
+    Ok(runs
+        .iter()
+        .map(|run| (run.first, run.end, run.day))
+        .collect())
+}
+
 /// Keep, weight, threshold and reason for one trace.
 #[pyfunction]
 #[pyo3(signature = (trace_id, *, mode, rate, seed, trace_state))]
@@ -324,5 +336,6 @@ fn _transcode(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(footer, module)?)?;
     module.add_function(wrap_pyfunction!(scan, module)?)?;
     module.add_function(wrap_pyfunction!(rewrite_segment, module)?)?;
+    module.add_function(wrap_pyfunction!(day_runs, module)?)?;
     module.add_function(wrap_pyfunction!(explain_sampling, module)?)
 }

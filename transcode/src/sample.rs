@@ -114,7 +114,7 @@ impl Match {
 #[derive(Clone, Debug, Default)]
 pub struct Sampler {
     mode: Mode,
-    seed: u32,
+    seeded: collector::Hash,
     rules: Vec<(Match, Course)>,
     otherwise: Course,
 }
@@ -126,6 +126,8 @@ struct Course {
     within: String,
     outside: String,
     rarer: String,
+    /// The tracestate of a span that arrived with none.
+    trace_state: Vec<u8>,
 }
 
 impl Course {
@@ -133,15 +135,18 @@ impl Course {
         if !(0.0..=1.0).contains(&rate) {
             return Err(format!("sampling rate {rate}; expected 0 to 1"));
         }
+        let rate = match mode {
+            Mode::HashSeed => collector::rate(rate),
+            _ => Rate::new(rate),
+        };
+        let mut trace_state = Vec::new();
+        tracestate::write(b"", Some(rate.threshold), None, &mut trace_state);
         Ok(Self {
-            rate: if mode == Mode::HashSeed {
-                collector::rate(rate)
-            } else {
-                Rate::new(rate)
-            },
+            rate,
             within: format!("{name}within rate"),
             outside: format!("{name}outside rate"),
             rarer: format!("{name}rarer upstream"),
+            trace_state,
         })
     }
 }
@@ -164,7 +169,7 @@ impl Sampler {
             .collect::<Result<_, String>>()?;
         Ok(Self {
             mode,
-            seed,
+            seeded: collector::Hash::seeded(seed),
             rules,
             otherwise: Course::new("", mode, rate)?,
         })
@@ -195,7 +200,7 @@ impl Sampler {
         let hashed = self.mode == Mode::HashSeed && arrival.is_unmarked();
         let randomness = match arrival.randomness {
             Some(randomness) => randomness,
-            None if hashed => collector::randomness(self.seed, &subject.trace_id),
+            None if hashed => self.seeded.randomness(&subject.trace_id),
             None => randomness_of(&subject.trace_id),
         };
         if arrival
@@ -207,14 +212,18 @@ impl Sampler {
         let threshold = self.compose(&course.rate, arrival.threshold);
         let mut decision = course.decision(randomness, threshold, arrival.threshold);
         if decision.keep && arrival.threshold != Some(threshold) {
-            let new_randomness = hashed.then_some(randomness);
-            tracestate::write(
-                subject.trace_state,
-                Some(threshold),
-                new_randomness,
-                trace_state,
-            );
             decision.rewritten = true;
+            let new_randomness = hashed.then_some(randomness);
+            if subject.trace_state.is_empty() && !hashed {
+                trace_state.clone_from(&course.trace_state);
+            } else {
+                tracestate::write(
+                    subject.trace_state,
+                    Some(threshold),
+                    new_randomness,
+                    trace_state,
+                );
+            }
         }
         decision
     }

@@ -65,9 +65,25 @@ fn what_is_not_one_json_object_is_malformed_with_a_hint() {
     }
 }
 
+/// Body, the field that is blamed, and part of the hint.
+type Blamed = (&'static str, &'static str, &'static str);
+
+fn assert_malformed(cases: &[Blamed]) {
+    for &(body, field, hint) in cases {
+        let refusal = refused(body);
+
+        assert_eq!(
+            (refusal.verdict, refusal.field),
+            (Verdict::Malformed, field),
+            "{body}"
+        );
+        assert!(refusal.reason.contains(hint), "{body}: {refusal}");
+    }
+}
+
 #[test]
-fn other_signals_and_broken_envelopes_are_malformed_and_named() {
-    for (body, field, hint) in [
+fn other_signals_are_malformed_and_named() {
+    assert_malformed(&[
         (r#"{"resourceLogs":[]}"#, "resource_logs", "traces only"),
         (
             r#"{"resource_metrics":[]}"#,
@@ -79,6 +95,12 @@ fn other_signals_and_broken_envelopes_are_malformed_and_named() {
             "resource_profiles",
             "traces only",
         ),
+    ]);
+}
+
+#[test]
+fn broken_envelopes_are_malformed_and_named() {
+    assert_malformed(&[
         (
             r#"{"resourceSpans":5}"#,
             "resource_spans",
@@ -119,16 +141,7 @@ fn other_signals_and_broken_envelopes_are_malformed_and_named() {
             "resource_spans.scope_spans.spans",
             "an object",
         ),
-    ] {
-        let refusal = refused(body);
-
-        assert_eq!(
-            (refusal.verdict, refusal.field),
-            (Verdict::Malformed, field),
-            "{body}"
-        );
-        assert!(refusal.reason.contains(hint), "{body}: {refusal}");
-    }
+    ]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! How fast the core is by itself: `cargo run --release --example bench_core [KIND] [--once]`.
 //!
-//! Prints, per kind of work, spans a second (median of several rounds, with the slowest and the fastest)
-//! and bytes a span. `--once` does every body once instead, for counting instructions:
+//! Prints, per kind of work, spans a second of processor time (median of several rounds, with the slowest
+//! and the fastest) and bytes a span. `--once` does every body once instead, for counting instructions:
 //!
 //! ```sh
 //! valgrind --tool=callgrind --toggle-collect='*Kind*pass*' \
@@ -14,31 +14,33 @@
     reason = "reads only what it wrote itself"
 )]
 
-mod commit;
-#[path = "json.rs"]
-mod json_body;
+#[path = "../../tests/support/encode.rs"]
+mod encode;
+mod json;
 mod payload;
 mod protobuf;
 mod silence;
+mod stopwatch;
+mod work;
 
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use _transcode::json;
-use _transcode::limits::Limits;
-use _transcode::otlp;
+use _transcode::group;
 use payload::{Dice, SPANS};
-use silence::Silence;
+use stopwatch::Stopwatch;
+use work::Work;
 
 const DELIVERIES: usize = 16;
 const ROUNDS: usize = 15;
-const ROUND_MIN: Duration = Duration::from_millis(60);
+const ROUND_MIN: Duration = Duration::from_millis(100);
 
-/// One kind of work: what is done with each body; the bytes it makes.
+/// One kind of work: what is done with so many bodies at a time; the bytes it makes.
 struct Kind {
     name: &'static str,
     bodies: Vec<Vec<u8>>,
-    work: fn(&[u8]) -> usize,
+    bodies_at_a_time: usize,
+    work: Work,
 }
 
 fn main() {
@@ -47,17 +49,14 @@ fn main() {
     let wanted = arguments
         .iter()
         .find(|argument| !argument.starts_with("--"));
-    let kinds = kinds();
-    for kind in kinds
-        .iter()
-        .filter(|kind| wanted.is_none_or(|name| name == kind.name))
-    {
+    let is_wanted = |kind: &Kind| wanted.is_none_or(|name| name == kind.name);
+    for mut kind in kinds().into_iter().filter(is_wanted) {
         if is_once {
+            let bytes_out = kind.pass();
             println!(
-                "{} {} spans, {} bytes out",
+                "{} {} spans, {bytes_out} bytes out",
                 kind.name,
-                kind.spans(),
-                kind.pass()
+                kind.spans()
             );
         } else {
             kind.measure();
@@ -70,56 +69,43 @@ fn kinds() -> Vec<Kind> {
     let deliveries: Vec<_> = (0..DELIVERIES)
         .map(|_| payload::delivery(&mut dice))
         .collect();
-    let of_protobuf = || {
-        deliveries
-            .iter()
-            .map(|delivery| protobuf::body(delivery))
-            .collect()
-    };
-    let of_json = || {
-        deliveries
-            .iter()
-            .map(|delivery| json_body::body(delivery))
-            .collect()
+    let protobuf: Vec<_> = deliveries
+        .iter()
+        .map(|delivery| protobuf::body(delivery))
+        .collect();
+    let json: Vec<_> = deliveries
+        .iter()
+        .map(|delivery| json::body(delivery))
+        .collect();
+    let kind = |name, bodies: &Vec<_>, bodies_at_a_time, work| Kind {
+        name,
+        bodies: bodies.clone(),
+        bodies_at_a_time,
+        work,
     };
     vec![
-        Kind {
-            name: "protobuf-decode",
-            bodies: of_protobuf(),
-            work: decode_protobuf,
-        },
-        Kind {
-            name: "protobuf-commit",
-            bodies: of_protobuf(),
-            work: commit::protobuf,
-        },
-        Kind {
-            name: "json-decode",
-            bodies: of_json(),
-            work: decode_json,
-        },
-        Kind {
-            name: "json-commit",
-            bodies: of_json(),
-            work: commit::json,
-        },
+        kind(
+            "protobuf-decode",
+            &protobuf,
+            1,
+            Box::new(work::decode_protobuf),
+        ),
+        kind(
+            "protobuf-commit",
+            &protobuf,
+            1,
+            work::commit(group::Kind::Protobuf),
+        ),
+        kind(
+            "protobuf-commit-8",
+            &protobuf,
+            8,
+            work::commit(group::Kind::Protobuf),
+        ),
+        kind("json-decode", &json, 1, work::decode_json()),
+        kind("json-commit", &json, 1, work::commit(group::Kind::Json)),
+        kind("json-commit-8", &json, 8, work::commit(group::Kind::Json)),
     ]
-}
-
-fn decode_json(body: &[u8]) -> usize {
-    let mut silence = Silence::default();
-    let mut scratch = json::Scratch::default();
-    json::decode(body, &Limits::default(), false, &mut scratch, &mut silence)
-        .expect("a valid body");
-    assert_eq!(silence.span_count, SPANS);
-    silence.heard_bytes
-}
-
-fn decode_protobuf(body: &[u8]) -> usize {
-    let mut silence = Silence::default();
-    otlp::decode(body, &Limits::default(), &mut silence).expect("a valid body");
-    assert_eq!(silence.span_count, SPANS);
-    silence.heard_bytes
 }
 
 impl Kind {
@@ -129,14 +115,16 @@ impl Kind {
 
     /// Every body once; the bytes made of them. A function of its own for whoever counts instructions.
     #[inline(never)]
-    fn pass(&self) -> usize {
-        self.bodies
-            .iter()
-            .map(|body| black_box((self.work)(black_box(body))))
+    fn pass(&mut self) -> usize {
+        let groups = self.bodies.chunks(self.bodies_at_a_time);
+        groups
+            .map(|bodies| black_box((self.work)(black_box(bodies))))
             .sum()
     }
 
-    fn measure(&self) {
+    fn measure(&mut self) {
+        let bytes_out = self.pass() / self.spans();
+        let bytes_in = self.bodies.iter().map(Vec::len).sum::<usize>() / self.spans();
         let mut ns_per_span: Vec<f64> = (0..ROUNDS).map(|_| self.round()).collect();
         ns_per_span.sort_by(f64::total_cmp);
         let rate = |ns: f64| 1e9 / ns;
@@ -145,15 +133,12 @@ impl Kind {
             ns_per_span[ROUNDS / 2],
             ns_per_span[ROUNDS - 1],
         );
-        let bytes_in: usize = self.bodies.iter().map(Vec::len).sum();
         println!(
-            "{:<18} {:>10.0} spans/s ({:.0} to {:.0})  {median:>7.1} ns/span  {} bytes/span in, {} out",
+            "{:<18} {:>10.0} spans/s ({:.0} to {:.0}), {median:.0} ns/span; {bytes_in} bytes/span in, {bytes_out} out",
             self.name,
             rate(median),
             rate(slowest),
             rate(fastest),
-            bytes_in / self.spans(),
-            self.pass() / self.spans(),
         );
     }
 
@@ -161,12 +146,15 @@ impl Kind {
         clippy::cast_precision_loss,
         reason = "a measurement is no more precise"
     )]
-    fn round(&self) -> f64 {
-        let (start, mut passes) = (Instant::now(), 0);
-        while start.elapsed() < ROUND_MIN {
+    fn round(&mut self) -> f64 {
+        let (stopwatch, mut passes) = (Stopwatch::start(), 0);
+        loop {
             self.pass();
             passes += 1;
+            let elapsed = stopwatch.elapsed();
+            if elapsed >= ROUND_MIN {
+                return elapsed.as_nanos() as f64 / (passes * self.spans()) as f64;
+            }
         }
-        start.elapsed().as_nanos() as f64 / (passes * self.spans()) as f64
     }
 }

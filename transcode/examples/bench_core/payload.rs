@@ -6,8 +6,6 @@
 
 /// When the spans begin.
 const STARTED_AT_NS: u64 = 1_780_000_000_000_000_000;
-/// A minute later.
-pub const RECEIVED_AT_NS: i64 = 1_780_000_060_000_000_000;
 /// Spans of one delivery.
 pub const SPANS: usize = 520;
 const SERVICES: [&str; 4] = [

@@ -1,10 +1,7 @@
 //! A delivery as `application/x-protobuf`, fields in the order in which SDKs write them.
 
-#[path = "../../tests/support/encode.rs"]
-mod encode;
-
+use crate::encode::{double, fixed32, fixed64, int, len};
 use crate::payload::{Attributes, Resource, Span, Value};
-use encode::{double, fixed32, fixed64, int, len};
 
 /// The request body.
 pub fn body(delivery: &[Resource]) -> Vec<u8> {

@@ -23,15 +23,35 @@ pub(super) fn rate(probability: f64) -> Rate {
     }
 }
 
-/// The bucket of a trace as randomness: reaching the threshold means lying in a bucket that is kept.
-/// The bits of the hash that choose no bucket fill the rest, so that later stages can go on.
-pub(super) fn randomness(seed: u32, trace_id: &[u8; 16]) -> u64 {
-    let hash = fnv_1a(&seed.to_le_bytes(), fnv_1a_start());
-    let hash = fnv_1a(trace_id, hash);
-    let bucket = u64::from(hash & (BUCKETS - 1));
-    let unused = u64::from(hash >> 18);
-    let filling = (unused ^ unused << 10) << 14;
-    ((u64::from(BUCKETS - 1) - bucket) << BUCKET_BITS | filling | bucket) & (NEVER - 1)
+/// FNV-1a over 32 bits, as far as the seed: the same for every trace.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hash(u32);
+
+impl Default for Hash {
+    fn default() -> Self {
+        Self::seeded(0)
+    }
+}
+
+impl Hash {
+    pub(super) fn seeded(seed: u32) -> Self {
+        Self(0x811c_9dc5).over(&seed.to_le_bytes())
+    }
+
+    fn over(self, bytes: &[u8]) -> Self {
+        let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+        Self(bytes.iter().fold(self.0, step))
+    }
+
+    /// The bucket of a trace as randomness: reaching the threshold means lying in a bucket that is
+    /// kept. The bits of the hash that choose no bucket fill the rest, so that later stages can go on.
+    pub(super) fn randomness(self, trace_id: &[u8; 16]) -> u64 {
+        let Self(hash) = self.over(trace_id);
+        let bucket = u64::from(hash & (BUCKETS - 1));
+        let unused = u64::from(hash >> 18);
+        let filling = (unused ^ unused << 10) << 14;
+        ((u64::from(BUCKETS - 1) - bucket) << BUCKET_BITS | filling | bucket) & (NEVER - 1)
+    }
 }
 
 /// What `sampling.priority` demands: 0 drops, more keeps, less is no demand.
@@ -41,14 +61,4 @@ pub(super) fn priority(value: f64) -> Option<bool> {
         value if value > 0.0 => Some(true),
         _ => None,
     }
-}
-
-fn fnv_1a_start() -> u32 {
-    0x811c_9dc5
-}
-
-fn fnv_1a(bytes: &[u8], start: u32) -> u32 {
-    bytes.iter().fold(start, |hash, &byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-    })
 }

@@ -98,42 +98,40 @@ impl Hex {
 
 /// The fourteen digits of a randomness.
 pub(super) fn hex_in_full(value: u64) -> Hex {
-    let mut digits = [0; DIGITS as usize];
-    let mut rest = value;
-    for digit in digits.iter_mut().rev() {
-        *digit = b"0123456789abcdef"
-            .get((rest & 0xf) as usize)
-            .copied()
-            .unwrap_or_default();
-        rest >>= 4;
-    }
-    Hex {
-        digits,
-        length: digits.len(),
-    }
+    first_digits(value, DIGITS as usize)
 }
 
 /// The digits of a threshold.
 pub(super) fn hex(threshold: u64) -> Hex {
     let zeros = (threshold.trailing_zeros() / 4).min(DIGITS - 1);
-    let mut hex = hex_in_full(threshold);
-    hex.length -= zeros as usize;
-    hex
+    first_digits(threshold, (DIGITS - zeros) as usize)
 }
 
-/// Reads up to fourteen lower-case hex digits, as if zeros followed.
+fn first_digits(value: u64, length: usize) -> Hex {
+    let mut digits = [0; DIGITS as usize];
+    let mut rest = value << (64 - 4 * DIGITS);
+    for digit in digits.iter_mut().take(length) {
+        *digit = b"0123456789abcdef"
+            .get((rest >> 60) as usize)
+            .copied()
+            .unwrap_or_default();
+        rest <<= 4;
+    }
+    Hex { digits, length }
+}
+
+/// Reads up to fourteen lower-case hex digits, as if zeros followed. Digits of randomness come in no
+/// order that a processor could foresee, so nothing branches on one.
 pub(super) fn from_hex(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > DIGITS as usize {
         return None;
     }
-    let mut value = 0;
+    let (mut value, mut is_sound) = (0, true);
     for &byte in text {
-        let digit = match byte {
-            b'0'..=b'9' => byte - b'0',
-            b'a'..=b'f' => byte - b'a' + 10,
-            _ => return None,
-        };
-        value = value << 4 | u64::from(digit);
+        let is_figure = byte.wrapping_sub(b'0') < 10;
+        let is_letter = byte.wrapping_sub(b'a') < 6;
+        is_sound &= is_figure | is_letter;
+        value = value << 4 | u64::from((byte & 0x0f) + 9 * u8::from(is_letter));
     }
-    Some(value << (4 * (DIGITS as usize - text.len())))
+    is_sound.then_some(value << (4 * (DIGITS as usize - text.len())))
 }

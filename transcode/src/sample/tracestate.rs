@@ -23,10 +23,14 @@ impl Arrival {
         if trace_state.is_empty() {
             return arrival;
         }
-        for (key, value) in fields(trace_state) {
-            match key {
-                b"th" => arrival.threshold = arrival.threshold.or_else(|| from_hex(value)),
-                b"rv" => arrival.randomness = arrival.randomness.or_else(|| randomness(value)),
+        for field in raw_fields(trace_state) {
+            match field {
+                [b't', b'h', b':', digits @ ..] => {
+                    arrival.threshold = arrival.threshold.or_else(|| from_hex(digits));
+                }
+                [b'r', b'v', b':', digits @ ..] => {
+                    arrival.randomness = arrival.randomness.or_else(|| randomness(digits));
+                }
                 _ => {}
             }
         }
@@ -78,9 +82,19 @@ fn field(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     out.extend_from_slice(value);
 }
 
+/// The parts between separators.
+fn parts(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let end = memchr::memchr(separator, text);
+        rest = end.and_then(|end| text.get(end + 1..));
+        end.map_or(Some(text), |end| text.get(..end))
+    })
+}
+
 fn members(trace_state: &[u8]) -> impl Iterator<Item = &[u8]> {
-    trace_state
-        .split(|&byte| byte == b',')
+    parts(trace_state, b',')
         .map(<[u8]>::trim_ascii)
         .filter(|it| !it.is_empty())
 }
@@ -89,13 +103,18 @@ fn ot_value(member: &[u8]) -> Option<&[u8]> {
     member.strip_prefix(b"ot=")
 }
 
-/// The well-formed fields of the first `ot` member.
-fn fields(trace_state: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+/// The fields of the first `ot` member, well-formed or not.
+fn raw_fields(trace_state: &[u8]) -> impl Iterator<Item = &[u8]> {
     let value = members(trace_state)
         .find_map(ot_value)
         .filter(|value| value.len() <= OT_BYTES_MAX)
         .unwrap_or_default();
-    value.split(|&byte| byte == b';').filter_map(key_and_value)
+    parts(value, b';')
+}
+
+/// The well-formed fields of the first `ot` member.
+fn fields(trace_state: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    raw_fields(trace_state).filter_map(key_and_value)
 }
 
 fn key_and_value(field: &[u8]) -> Option<(&[u8], &[u8])> {

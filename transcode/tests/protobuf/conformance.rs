@@ -3,6 +3,8 @@
 use std::fs;
 
 use _transcode::base64;
+use _transcode::limits::Limits;
+use _transcode::unpack::{Buffers, Encoding, Expect, unpack};
 use serde_json::Value;
 
 use crate::decode;
@@ -47,7 +49,10 @@ fn body_of(body: &Value) -> Vec<u8> {
         .unwrap();
     assert!(base64::decode(text.as_bytes(), |byte| bytes.push(byte)));
     if body["base64"].is_null() {
-        bytes = miniz_oxide::inflate::decompress_to_vec_zlib(&bytes).unwrap();
+        let (deflate, limits, mut buffers) =
+            ([Encoding::Deflate], Limits::default(), Buffers::default());
+        let unpacked = unpack(&bytes, &deflate, Expect::Protobuf, &limits, &mut buffers);
+        bytes = unpacked.unwrap().body.to_vec();
     }
     bytes
 }

@@ -6,9 +6,20 @@
     reason = "in a test a panic is the point"
 )]
 
+#[path = "../support/encode.rs"]
+mod encode;
 #[path = "../support/mod.rs"]
 mod support;
 
+// The bench's deliveries, and both ways to write them.
+#[path = "../../examples/bench_core/json.rs"]
+mod json_form;
+#[path = "../../examples/bench_core/payload.rs"]
+mod payload;
+#[path = "../../examples/bench_core/protobuf.rs"]
+mod protobuf_form;
+
+mod alike;
 mod conformance;
 mod messages;
 mod properties;
@@ -18,7 +29,7 @@ mod wire;
 use _transcode::limits::Limits;
 use _transcode::otlp;
 use _transcode::refusal::Refusal;
-use support::encode::{fixed64, int, len};
+use encode::{fixed64, int, len};
 use support::{Recorder, SpanTold, Story};
 
 const TRACE: [u8; 16] = *b"\x5b\x8e\xff\xf7\x98\x03\x81\x03\xd2\x69\xb6\x33\x81\x3f\xc6\x0c";

@@ -4,7 +4,7 @@ use _transcode::limits::Limits;
 use _transcode::refusal::Verdict;
 use _transcode::visit::{Rejection, Warning};
 
-use crate::support::encode::{fixed32, fixed64, int, len, varint};
+use crate::encode::{fixed32, fixed64, int, len, varint};
 use crate::{SPAN, TRACE, body_of_span, decode, decode_span, decode_within, span_fields};
 
 fn attribute(key: &str, value: &str) -> Vec<u8> {

@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::support::encode::{double, fixed32, fixed64, int, len};
+use crate::encode::{double, fixed32, fixed64, int, len};
 use crate::{SPAN, TRACE, decode};
 
 /// A field of a message, so that messages can be written in other ways that mean the same.

@@ -3,8 +3,8 @@
 use _transcode::limits::Limits;
 use _transcode::visit::Warning;
 
+use crate::encode::{double, fixed64, int, len};
 use crate::support::Story;
-use crate::support::encode::{double, fixed64, int, len};
 use crate::{body_of_attribute, decode, decode_within};
 
 /// An `ArrayValue` of these `AnyValue`s.

@@ -2,7 +2,7 @@
 
 use _transcode::wire::GROUP_DEPTH_MAX;
 
-use crate::support::encode::{fixed32, fixed64, int, len, varint};
+use crate::encode::{fixed32, fixed64, int, len, varint};
 use crate::{body_of_span, decode, decode_span};
 
 fn reason(body: &[u8]) -> String {

@@ -1,7 +1,5 @@
 //! A listener that writes down what it is told, and panics when it is told out of turn.
 
-pub mod encode;
-
 use _transcode::limits::Limits;
 use _transcode::refusal::Refusal;
 use _transcode::visit::{Owner, Rejection, Span, Visitor, Warning};

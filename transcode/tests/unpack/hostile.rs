@@ -143,6 +143,19 @@ fn a_zstd_window_over_8_mib_is_malformed_and_costs_nothing() {
 }
 
 #[test]
+fn a_zstd_window_over_8_mib_is_malformed_also_where_it_would_cost_nothing() {
+    let mut compressor = zstd::bulk::Compressor::new(1).unwrap();
+    let window = zstd::zstd_safe::CParameter::WindowLog(24);
+    compressor.set_parameter(window).unwrap();
+    let one_segment = compressor.compress(&telemetry(9 << 20)).unwrap();
+
+    assert_eq!(
+        verdict(&one_segment, Encoding::Zstd),
+        Some(Verdict::Malformed)
+    );
+}
+
+#[test]
 fn an_announced_zstd_length_of_2_to_the_60_costs_nothing() {
     let length = (1_u64 << 60).to_le_bytes();
     let windowed = zstd_frame(0xc0, &[&[window_log(20)], &length[..]].concat());

@@ -53,7 +53,7 @@ fn the_collectors_randomness_is_reproduced() {
             .to_be_bytes();
         let seed = u32::try_from(vector["seed"].as_u64().unwrap()).unwrap();
 
-        let found = collector::randomness(seed, &trace_id);
+        let found = collector::Hash::seeded(seed).randomness(&trace_id);
 
         assert_eq!(
             threshold::hex_in_full(found).as_str(),

@@ -1,0 +1,77 @@
+"""A process whose disk refuses every write past a few bytes, at the moment it is told: what T2 is about.
+
+    python -m tests.crash.starved_engine DIRECTORY insert | merge
+
+Prints one JSON object: what happened, and how many rows are there at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from receiver.errors import OperatorError, StoreTrouble
+from receiver.storage import schema
+from receiver.storage.embedded import EmbeddedStore
+from tests import engines
+from tests.segments import Press
+from tests.storehouse import schema_sources
+
+FILE_BYTES_MAX = 20_000
+
+
+@contextmanager
+def starved() -> Iterator[None]:
+    """No file grows beyond a few bytes."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES_MAX, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def of_an_insert(store: EmbeddedStore, press: Press) -> dict[str, object]:
+    """Insert while the disk refuses, and then the same token while it does not."""
+    segment = press.make(*[0] * 3_000)
+    try:
+        with starved():
+            store.insert(segment.path, token="#0", query_id="trace-drain-starved")
+    except StoreTrouble as trouble:
+        told = trouble.code
+    before = len(store.counts([segment.held]))
+    store.insert(segment.path, token="#1", query_id="trace-drain-fed")
+    return {"code": told, "before": before, "rows": store.rows("SELECT count() FROM otel_traces")[0][0]}
+
+
+def of_a_merge(store: EmbeddedStore, press: Press) -> dict[str, object]:
+    """Merge while the disk refuses; open the engine anew, as the next process does."""
+    for number in range(2):
+        store.insert(press.make(*[0] * 2_000).path, token=f"#{number}", query_id="trace-drain-merged")
+    with starved():
+        store.command("OPTIMIZE TABLE otel_traces FINAL")
+    try:
+        store.inspect()
+    except OperatorError as damage:
+        told = str(damage)
+    store.close()
+    again = engines.bare(store_dir, "starved")
+    count = again.rows("SELECT uniqExact(SpanId, SegmentSeq) FROM otel_traces")[0][0]
+    again.inspect()
+    again.close()
+    return {"told": told, "rows": count}
+
+
+if __name__ == "__main__":
+    directory, what = Path(sys.argv[1]), sys.argv[2]
+    store_dir = directory / "store"
+    opened = engines.bare(store_dir, "starved")
+    schema.apply(opened, schema_sources(), 30)
+    act = of_an_insert if what == "insert" else of_a_merge
+    print(json.dumps(act(opened, Press(directory))))  # noqa: T201 - the answer

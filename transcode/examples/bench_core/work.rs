@@ -1,0 +1,97 @@
+//! What is measured: decoding alone, and whole commits, as the receiver does them.
+
+use std::collections::HashMap;
+
+use _transcode::block::Segment;
+use _transcode::group::{self, Delivery, Kind, Workspace};
+use _transcode::json::{self, Scratch};
+use _transcode::limits::Limits;
+use _transcode::otlp;
+use _transcode::outcome::Verdict;
+use _transcode::policy::{Policy, Wishes};
+
+use crate::payload::SPANS;
+use crate::silence::Silence;
+
+/// Shortly after the spans of the deliveries.
+const RECEIVED_AT_NS: i64 = 1_780_000_100_000_000_000;
+
+/// Does its work on these bodies; the bytes it makes of them.
+pub type Work = Box<dyn FnMut(&[Vec<u8>]) -> usize>;
+
+/// The protobuf decoder alone: nobody keeps what it tells.
+pub fn decode_protobuf(bodies: &[Vec<u8>]) -> usize {
+    let mut silence = Silence::default();
+    for body in bodies {
+        otlp::decode(body, &Limits::default(), &mut silence).expect("a valid body");
+    }
+    assert_eq!(silence.span_count, bodies.len() * SPANS);
+    silence.heard_bytes
+}
+
+/// The JSON decoder alone.
+pub fn decode_json() -> Work {
+    let mut scratch = Scratch::default();
+    Box::new(move |bodies| {
+        let mut silence = Silence::default();
+        for body in bodies {
+            json::decode(body, &Limits::default(), false, &mut scratch, &mut silence)
+                .expect("a valid body");
+        }
+        assert_eq!(silence.span_count, bodies.len() * SPANS);
+        silence.heard_bytes
+    })
+}
+
+/// Commits of several deliveries; the bytes of their records.
+pub fn commit(kind: Kind) -> Work {
+    let policy = Policy::new(&wishes()).expect("the default settings");
+    let mut workspace = Workspace::default();
+    Box::new(move |bodies| {
+        let delivery = |body| Delivery {
+            drain: "default",
+            body,
+            kind,
+            encodings: Vec::new(),
+            received_at_ns: RECEIVED_AT_NS,
+            strict: false,
+            body_bytes_max: Limits::default().body_bytes_max,
+        };
+        let deliveries: Vec<_> = bodies.iter().map(|body| delivery(body)).collect();
+        let done = group::commit(
+            &policy,
+            &deliveries,
+            Segment { epoch: 1, seq: 1 },
+            &mut workspace,
+        );
+        assert!(
+            done.outcomes
+                .iter()
+                .all(|outcome| outcome.verdict == Verdict::Accepted)
+        );
+        assert_eq!(done.rows as usize, bodies.len() * SPANS);
+        done.record.len()
+    })
+}
+
+fn wishes() -> Wishes {
+    let rule = |place: &str, key: &str| (place.to_owned(), key.to_owned());
+    Wishes {
+        project: vec![
+            rule("resource", "platform.projectId"),
+            rule("span", "platform.project.id"),
+        ],
+        deployment: vec![
+            rule("resource", "platform.deploymentId"),
+            rule("span", "platform.deployment.id"),
+        ],
+        retention_days: 30,
+        late_margin_days: 3,
+        ahead_s_max: 3600,
+        sampling_mode: "equalizing".to_owned(),
+        sampling_rate: 1.0,
+        codec: "lz4".to_owned(),
+        limits: HashMap::new(),
+        ..Wishes::default()
+    }
+}
