@@ -271,7 +271,11 @@ mod tests {
         let message = joined((0..50).map(|_| "x".repeat(100)));
 
         assert!(message.len() < 4_096);
-        assert!(message.ends_with("; and 11 more reasons"), "{}", message.len());
+        assert!(
+            message.ends_with("; and 11 more reasons"),
+            "{}",
+            message.len()
+        );
     }
 
     #[test]

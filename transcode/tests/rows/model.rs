@@ -64,7 +64,10 @@ fn list(entries: impl IntoIterator<Item = String>) -> String {
 }
 
 fn hex(id: &[u8]) -> String {
-    id.iter().flat_map(|byte| [byte >> 4, byte & 0xF]).filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
+    id.iter()
+        .flat_map(|byte| [byte >> 4, byte & 0xF])
+        .filter_map(|digit| char::from_digit(digit.into(), 16))
+        .collect()
 }
 
 fn saturated(time: u64) -> i64 {
@@ -137,17 +140,35 @@ fn enum_name<'a>(
         })
 }
 
-fn row(resource: &ResourceStory, scope: &ScopeStory, span: &SpanStory, limits: &Limits) -> Vec<String> {
+fn row(
+    resource: &ResourceStory,
+    scope: &ScopeStory,
+    span: &SpanStory,
+    limits: &Limits,
+) -> Vec<String> {
     let (resource_map, _) = map(&resource.attributes, limits);
     let (scope_map, _) = map(&scope.attributes, limits);
     let (sent, dropped_attributes) = map(&span.attributes, limits);
     let mut attributes = sent.clone();
     let (timestamp, duration) = times(span, &mut attributes);
     let kind = enum_name(&KINDS, span.numbers.0, "trace_drain.kind", &mut attributes);
-    let status = enum_name(&STATUSES, span.numbers.1, "trace_drain.status_code", &mut attributes);
+    let status = enum_name(
+        &STATUSES,
+        span.numbers.1,
+        "trace_drain.status_code",
+        &mut attributes,
+    );
     let text = |raw: &[u8]| stored(raw, limits);
-    let project = first_of(&[(&sent, "p.span"), (&resource_map, "p.resource"), (&sent, "sampling.priority")]);
-    let parent = span.parent.filter(|id| *id != [0; 8]).map(|id| hex(&id)).unwrap_or_default();
+    let project = first_of(&[
+        (&sent, "p.span"),
+        (&resource_map, "p.resource"),
+        (&sent, "sampling.priority"),
+    ]);
+    let parent = span
+        .parent
+        .filter(|id| *id != [0; 8])
+        .map(|id| hex(&id))
+        .unwrap_or_default();
     let mut row = vec![
         format!("Timestamp={timestamp}"),
         format!("TraceId={}", hex(&span.ids.0.unwrap())),
@@ -156,7 +177,10 @@ fn row(resource: &ResourceStory, scope: &ScopeStory, span: &SpanStory, limits: &
         format!("TraceState={}", text(&span.texts[0])),
         format!("SpanName={}", text(&span.texts[1])),
         format!("SpanKind={kind}"),
-        format!("ServiceName={}", first_of(&[(&resource_map, "service.name")])),
+        format!(
+            "ServiceName={}",
+            first_of(&[(&resource_map, "service.name")])
+        ),
         format!("ResourceAttributes={}", spelled(&resource_map)),
         format!("ScopeName={}", text(&scope.name)),
         format!("ScopeVersion={}", text(&scope.version)),
@@ -174,7 +198,14 @@ fn row(resource: &ResourceStory, scope: &ScopeStory, span: &SpanStory, limits: &
         format!("ResourceSchemaUrl={}", text(&resource.schema_url)),
         format!("ScopeSchemaUrl={}", text(&scope.schema_url)),
     ]);
-    row.extend(["SampleWeight=NULL", "SampleThreshold=NULL", "SampleReason=sampling is off"].map(str::to_owned));
+    row.extend(
+        [
+            "SampleWeight=NULL",
+            "SampleThreshold=NULL",
+            "SampleReason=sampling is off",
+        ]
+        .map(str::to_owned),
+    );
     row
 }
 
@@ -183,17 +214,45 @@ fn kept_events(span: &SpanStory, limits: &Limits) -> usize {
 }
 
 fn nested(span: &SpanStory, limits: &Limits) -> [String; 7] {
-    let (events, links) = (&span.events[..kept_events(span, limits)], kept_links(span, limits));
+    let (events, links) = (
+        &span.events[..kept_events(span, limits)],
+        kept_links(span, limits),
+    );
     let text = |raw: &[u8]| stored(raw, limits);
     let own_map = |attributes: &Attributes| spelled(&map(attributes, limits).0);
     [
-        format!("Events.Timestamp={}", list(events.iter().map(|(time, _, _)| saturated(*time).to_string()))),
-        format!("Events.Name={}", list(events.iter().map(|(_, name, _)| text(name)))),
-        format!("Events.Attributes={}", list(events.iter().map(|(_, _, attributes)| own_map(attributes)))),
-        format!("Links.TraceId={}", list(links.iter().map(|(ids, _, _)| hex(&ids.0)))),
-        format!("Links.SpanId={}", list(links.iter().map(|(ids, _, _)| hex(&ids.1)))),
-        format!("Links.TraceState={}", list(links.iter().map(|(_, state, _)| text(state)))),
-        format!("Links.Attributes={}", list(links.iter().map(|(_, _, attributes)| own_map(attributes)))),
+        format!(
+            "Events.Timestamp={}",
+            list(
+                events
+                    .iter()
+                    .map(|(time, _, _)| saturated(*time).to_string())
+            )
+        ),
+        format!(
+            "Events.Name={}",
+            list(events.iter().map(|(_, name, _)| text(name)))
+        ),
+        format!(
+            "Events.Attributes={}",
+            list(events.iter().map(|(_, _, attributes)| own_map(attributes)))
+        ),
+        format!(
+            "Links.TraceId={}",
+            list(links.iter().map(|(ids, _, _)| hex(&ids.0)))
+        ),
+        format!(
+            "Links.SpanId={}",
+            list(links.iter().map(|(ids, _, _)| hex(&ids.1)))
+        ),
+        format!(
+            "Links.TraceState={}",
+            list(links.iter().map(|(_, state, _)| text(state)))
+        ),
+        format!(
+            "Links.Attributes={}",
+            list(links.iter().map(|(_, _, attributes)| own_map(attributes)))
+        ),
     ]
 }
 
@@ -209,9 +268,18 @@ fn counts(span: &SpanStory, dropped_attributes: u32, limits: &Limits) -> [String
         format!("SegmentEpoch={epoch}"),
         format!("SegmentSeq={seq}"),
         format!("TraceFlags={}", span.numbers.2),
-        format!("DroppedAttributesCount={}", span.dropped[0].saturating_add(dropped_attributes)),
-        format!("DroppedEventsCount={}", count(span.dropped[1], dropped_events)),
-        format!("DroppedLinksCount={}", count(span.dropped[2], dropped_links)),
+        format!(
+            "DroppedAttributesCount={}",
+            span.dropped[0].saturating_add(dropped_attributes)
+        ),
+        format!(
+            "DroppedEventsCount={}",
+            count(span.dropped[1], dropped_events)
+        ),
+        format!(
+            "DroppedLinksCount={}",
+            count(span.dropped[2], dropped_links)
+        ),
     ]
 }
 
