@@ -164,16 +164,9 @@ fn row(
         (&resource_map, "p.resource"),
         (&sent, "sampling.priority"),
     ]);
-    let parent = span
-        .parent
-        .filter(|id| *id != [0; 8])
-        .map(|id| hex(&id))
-        .unwrap_or_default();
-    let mut row = vec![
-        format!("Timestamp={timestamp}"),
-        format!("TraceId={}", hex(&span.ids.0.unwrap())),
-        format!("SpanId={}", hex(&span.ids.1.unwrap())),
-        format!("ParentSpanId={parent}"),
+    let mut row = vec![format!("Timestamp={timestamp}")];
+    row.extend(identity(span));
+    row.extend([
         format!("TraceState={}", text(&span.texts[0])),
         format!("SpanName={}", text(&span.texts[1])),
         format!("SpanKind={kind}"),
@@ -188,7 +181,7 @@ fn row(
         format!("Duration={duration}"),
         format!("StatusCode={status}"),
         format!("StatusMessage={}", text(&span.texts[2])),
-    ];
+    ]);
     row.extend(nested(span, limits));
     row.push(format!("ProjectId={project}"));
     row.push(format!("DeploymentId={}", first_of(&[(&sent, "d.span")])));
@@ -207,6 +200,19 @@ fn row(
         .map(str::to_owned),
     );
     row
+}
+
+fn identity(span: &SpanStory) -> [String; 3] {
+    let parent = span
+        .parent
+        .filter(|id| *id != [0; 8])
+        .map(|id| hex(&id))
+        .unwrap_or_default();
+    [
+        format!("TraceId={}", hex(&span.ids.0.unwrap())),
+        format!("SpanId={}", hex(&span.ids.1.unwrap())),
+        format!("ParentSpanId={parent}"),
+    ]
 }
 
 fn kept_events(span: &SpanStory, limits: &Limits) -> usize {
