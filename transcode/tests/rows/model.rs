@@ -7,6 +7,12 @@ use crate::story::{Attributes, Ids, ResourceStory, ScopeStory, SpanStory};
 use crate::{DRAIN, RECEIVED_AT_NS, SEGMENT};
 
 const S: u64 = 1_000_000_000;
+/// What is stored of a decision when sampling is off.
+const UNSAMPLED: [&str; 3] = [
+    "SampleWeight=NULL",
+    "SampleThreshold=NULL",
+    "SampleReason=sampling is off",
+];
 
 /// A text as it is stored.
 fn stored(raw: &[u8], limits: &Limits) -> String {
@@ -186,19 +192,10 @@ fn row(
     row.push(format!("ProjectId={project}"));
     row.push(format!("DeploymentId={}", first_of(&[(&sent, "d.span")])));
     row.extend(counts(span, dropped_attributes, limits));
-    row.extend([
-        format!("ScopeAttributes={}", spelled(&scope_map)),
-        format!("ResourceSchemaUrl={}", text(&resource.schema_url)),
-        format!("ScopeSchemaUrl={}", text(&scope.schema_url)),
-    ]);
-    row.extend(
-        [
-            "SampleWeight=NULL",
-            "SampleThreshold=NULL",
-            "SampleReason=sampling is off",
-        ]
-        .map(str::to_owned),
-    );
+    row.push(format!("ScopeAttributes={}", spelled(&scope_map)));
+    row.push(format!("ResourceSchemaUrl={}", text(&resource.schema_url)));
+    row.push(format!("ScopeSchemaUrl={}", text(&scope.schema_url)));
+    row.extend(UNSAMPLED.map(str::to_owned));
     row
 }
 
