@@ -157,6 +157,8 @@ class Limits(Frozen, frozen=True):
     """Bytes of an attribute key."""
     text_bytes_max: Bytes = 4 * MIB
     """Bytes of one stored text; longer ones are cut."""
+    expanded_bytes_max: Bytes = 1 * GIB
+    """Bytes of a delivery once its resources and scopes are spelled out for every span, as the table has them."""
 
 
 class Drain(Frozen, frozen=True):

@@ -57,6 +57,7 @@ AHEAD_S_MAX = 3_600
 """A start time further ahead of its receipt cannot be true."""
 
 _DECODER_LIMITS = (
+    "expanded_bytes_max",
     "spans_max",
     "attributes_max",
     "events_max",

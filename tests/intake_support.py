@@ -282,7 +282,7 @@ async def running(
     aside = Aside(Path(mkdtemp()))
     committer = Committer(core, appender, aside, metrics, answer_deadline_s=limits.answer_deadline_s)
     admission = Admission(limits.inflight_bytes_max, appender.full_reason)
-    routes = Routes(drains, limits, post_root=True)
+    routes = Routes(drains or (Drain(name="default"),), limits, post_root=True)
     reception = Reception(routes, limits, admission, committer.commit, metrics)
     server = IntakeServer(reception, limits, metrics)
     plug = listening or socket.create_server(("127.0.0.1", 0))

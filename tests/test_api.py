@@ -70,7 +70,9 @@ async def api(store: Store) -> AsyncIterator[Ask]:
 
     async def serve(of: Any = store, *, token: str = "") -> Client:  # noqa: ANN401 - also broken ones
         health = {"store": "retry: no answer"} if token else {"store": ""}
-        made = Api(store=of, token=token, health=lambda: health, schema=lambda: {"applied": []}, pool=pool)
+        made = Api(
+            store=of, token=lambda: token, health=lambda: health, schema=lambda: {"applied": []}, pool=pool
+        )
         client = TestClient(TestServer(made.application()))
         await client.start_server()
         clients.append(client)

@@ -16,8 +16,6 @@ from receiver.intake.credentials import Credentials
 from receiver.settings import Drain, Limits
 
 OTHER_SIGNALS = frozenset({"/v1/metrics", "/v1/logs", "/v1development/profiles"})
-OPEN_DRAIN = Drain(name="default")
-"""What listens when no drain is configured; the supervisor allows that on loopback only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,7 @@ class Routes:
 
     def __init__(self, drains: Sequence[Drain], limits: Limits, *, post_root: bool) -> None:
         self._limits = limits
-        self.credentials = [Credentials(drain) for drain in drains or (OPEN_DRAIN,)]
+        self.credentials = [Credentials(drain) for drain in drains]
         by_path: dict[str, list[Credentials]] = defaultdict(list)
         for credentials in self.credentials:
             by_path[credentials.drain.path.rstrip("/") or "/"].append(credentials)

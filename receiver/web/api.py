@@ -64,7 +64,8 @@ class Api:
     """What the handlers need."""
 
     store: Store
-    token: str
+    token: Callable[[], str]
+    """Empty: none is asked for."""
     health: Callable[[], dict[str, str]]
     schema: Callable[[], object]
     pool: ThreadPoolExecutor
@@ -81,8 +82,9 @@ class Api:
     @web.middleware
     async def _admitted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Ask for the token, when there is one."""
-        given = request.headers.get("Authorization", "").encode()
-        if self.token and not hmac.compare_digest(given, f"Bearer {self.token}".encode()):
+        given = request.headers.get("Authorization", "").encode(errors="surrogateescape")
+        token = self.token()
+        if token and not hmac.compare_digest(given, f"Bearer {token}".encode()):
             raise Unauthorized("no or another token; expected 'Authorization: Bearer TOKEN' (api_token)")
         return await handler(request)
 

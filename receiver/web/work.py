@@ -59,6 +59,7 @@ class StoreWork:
     def __init__(self, settings: Settings, metrics: Metrics, held: ExitStack) -> None:
         data_dir = Path(settings.data_dir)
         self._settings = settings
+        self._api_token = settings.api_token
         self._metrics = metrics
         self._held = held
         self._journal = Journal(data_dir / "journal")
@@ -76,7 +77,7 @@ class StoreWork:
         """Start the writer and answer questions on the inherited socket."""
         api = Api(
             store=self._store,
-            token=self._settings.api_token,
+            token=lambda: self._api_token,
             health=self.health,
             schema=lambda: schema.status(self._store, transcode.SCHEMAS, self._settings.store.retention_days),
             pool=self._pool,
@@ -87,7 +88,8 @@ class StoreWork:
         self._thread.start()
 
     async def reload(self, settings: Settings) -> None:
-        """Nothing here changes while running: a new store or retention needs a restart."""
+        """Ask for the new token from now on; a new store or retention needs a restart."""
+        self._api_token = settings.api_token
 
     def health(self) -> dict[str, str]:
         """How the store and the writer are. Raises what the writer died of."""
