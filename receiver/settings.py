@@ -158,7 +158,7 @@ class Limits(Frozen, frozen=True):
     text_bytes_max: Bytes = 4 * MIB
     """Bytes of one stored text; longer ones are cut."""
     expanded_bytes_max: Bytes = 1 * GIB
-    """Bytes of a delivery once its resources and scopes are spelled out for every span, as the table has them."""
+    """Bytes of a delivery as rows, where every span repeats the attributes of its resource and scope."""
 
 
 class Drain(Frozen, frozen=True):
