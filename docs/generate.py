@@ -9,6 +9,7 @@ from typing import Any, get_args
 import msgspec
 
 from receiver import metrics, settings
+from receiver.supervisor.exposition import PREFIX
 
 DOCS = Path(__file__).parent
 
@@ -79,18 +80,26 @@ def settings_page() -> str:
     )
 
 
+def metric_row(name: str, spec: metrics.Spec) -> str:
+    """A metric as Prometheus sees it."""
+    suffix = {"counter": "_total", "seconds": ""}.get(spec.kind, "")
+    kind = {"counter": "counter", "seconds": "histogram"}.get(spec.kind, "gauge")
+    labels = ", ".join([*spec.labels, *(["process"] if spec.kind == "gauge_by_process" else [])])
+    return f"| `{PREFIX}{name}{suffix}` | {kind} | {labels} | {spec.help} |"
+
+
 def metrics_page() -> str:
     """docs/metrics.md."""
-    rows = [f"| `{name}` | {metric.kind} | {metric.help} |" for name, metric in metrics.METRICS.items()]
+    rows = [metric_row(name, spec) for name, spec in metrics.METRICS.items()]
     return "\n".join(
         [
             "# Metrics",
             "",
             "Written by `make docs` from `receiver/metrics.py`; served at `/metrics` of the admin listener,",
-            "merged over the processes. Counters end in `_total` there.",
+            "merged over the processes.",
             "",
-            "| name | kind | meaning |",
-            "|---|---|---|",
+            "| name | kind | labels | meaning |",
+            "|---|---|---|---|",
             *rows,
             "",
         ]

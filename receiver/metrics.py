@@ -35,6 +35,7 @@ MetricName = Literal[
     "inflight_bytes",
     "process_restarts",
     "process_up",
+    "refused_credentials_past_hour",
     "refusals",
     "reloads",
     "span_notes",
@@ -84,7 +85,7 @@ METRICS: dict[MetricName, Spec] = {
         "gauge_sum", "Answers other than 200 in the past hour. Platforms give a drain up at 50.", ("drain",)
     ),
     "failed_answers_past_hour_ratio": Spec(
-        "gauge_by_process", "Their share of all answers. Platforms give a drain up at 0.8.", ("drain",)
+        "gauge_sum", "Their share of all answers. Platforms give a drain up at 0.8.", ("drain",)
     ),
     "freshness_seconds": Spec("seconds", "From a segment's last receipt to its spans being readable."),
     "fsync_seconds": Spec("seconds", "One append to the journal, synced. It bounds what a sender waits."),
@@ -95,6 +96,9 @@ METRICS: dict[MetricName, Spec] = {
     "process_up": Spec("gauge_sum", "1 while the process runs and reports.", ("process",)),
     "reloads": Spec(
         "counter", "Configurations read again; `refused` left the old one in force.", ("outcome",)
+    ),
+    "refused_credentials_past_hour": Spec(
+        "gauge_sum", "Answers 401 and 403 in the past hour: a wrong secret, or somebody knocking.", ("drain",)
     ),
     "refusals": Spec("counter", "Requests answered with an error or not at all, by verdict.", ("reason",)),
     "span_notes": Spec("counter", "Spans accepted with a warning or rejected, by reason.", ("reason",)),

@@ -96,9 +96,13 @@ class SamplingRule(Frozen, frozen=True):
     """What a trace must be for `rate` to hold; the first rule that matches wins."""
 
     project: str | None = None
+    """ProjectId, as resolved; not given: any. So for the three below."""
     environment: str | None = None
+    """`deployment.environment.name` of the resource, or the platform's spelling of it."""
     service: str | None = None
+    """`service.name` of the resource."""
     drain: str | None = None
+    """Name of the drain."""
     rate: Rate = 1.0
     """0 to 1."""
 

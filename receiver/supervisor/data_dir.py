@@ -82,7 +82,7 @@ class DataDir:
     async def take(self) -> None:
         """Make it if need be, and be the only one to work on it. Raises `DirectoryTaken`."""
         try:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make(self.path)
             self._lock_fd = _open(self.path / "lock")
             self.children_lock_fd = _open(self.path / "children.lock")
         except OSError as reason:
@@ -142,6 +142,18 @@ def _has_open(process: Path, wanted: Path) -> bool:
         return any(fd.readlink() == wanted for fd in (process / "fd").iterdir())
     except OSError:
         return False
+
+
+def _make(path: Path) -> None:
+    """Make the directory so that a power cut cannot take it, and all that is promised in it, away."""
+    missing = [one for one in (path, *path.parents) if not one.exists()]
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for made in missing:
+        above = os.open(made.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(above)
+        finally:
+            os.close(above)
 
 
 def _open(path: Path) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,10 +23,11 @@ from receiver.config.addresses import parse_address
 from receiver.config.checks import problems_of
 from receiver.config.load import Loaded, Sources
 from receiver.errors import OperatorError
-from receiver.metrics import Metrics
+from receiver.metrics import Metrics, Snapshot
 from receiver.process import first_of
 from receiver.settings import Settings
 from receiver.supervisor.admin import Admin
+from receiver.supervisor.budget import MARK_S, FailureBudget
 from receiver.supervisor.certificate import with_certificate
 from receiver.supervisor.child import Child, Patience, Role
 from receiver.supervisor.data_dir import DataDir, Pids, State
@@ -93,6 +95,7 @@ class Supervisor:
         self._directory = directory
         self._sockets = sockets
         self._metrics = Metrics("supervisor")
+        self._budget = FailureBudget(time.monotonic)
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
         self._stop = asyncio.Event()
         self._hangup = asyncio.Event()
@@ -117,7 +120,10 @@ class Supervisor:
         print(welcome(self._settings, self._state()), flush=True)  # noqa: T201 - this is what a human started us for
         try:
             await first_of(
-                asyncio.create_task(self._stop.wait()), asyncio.create_task(self._reload_when_told()), *tasks
+                asyncio.create_task(self._stop.wait()),
+                asyncio.create_task(self._reload_when_told()),
+                asyncio.create_task(self._mark_answers()),
+                *tasks,
             )
             await self._finish()
         finally:
@@ -229,8 +235,16 @@ class Supervisor:
     def _readiness(self) -> Readiness:
         return readiness(self._intakes, self._store, is_stopping=self._stop.is_set())
 
+    async def _mark_answers(self) -> None:
+        while True:
+            await asyncio.sleep(MARK_S)
+            self._budget.mark(self._counted())
+
+    def _counted(self) -> list[Snapshot]:
+        return [snapshot for child in self._children for snapshot in child.snapshots]
+
     def _render(self) -> bytes:
         for child in self._children:
             self._metrics.set("process_up", float(child.is_ready), process=child.name)
-        counted = [snapshot for child in self._children for snapshot in child.snapshots]
-        return render([self._metrics.snapshot(), *counted])
+        self._budget.tell(self._metrics, self._counted())
+        return render([self._metrics.snapshot(), *self._counted()])
