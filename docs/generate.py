@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import msgspec
 
@@ -32,20 +32,18 @@ def meanings() -> dict[tuple[str, str], str]:
     return found
 
 
-def default_text(default: Any) -> str:  # noqa: ANN401 - defaults are of every type
+def default_text(field: msgspec.structs.FieldInfo) -> str:
     """A default as it is written in the file."""
+    default = field.default
     if default is msgspec.NODEFAULT:
         return "required"
     if default in ((), None, ""):
         return ""
     if isinstance(default, bool):
         return f"`{str(default).lower()}`"
-    if isinstance(default, int) and default >= settings.MIB:
-        return (
-            f"`{default // settings.GIB}GiB`"
-            if default % settings.GIB == 0
-            else f"`{default // settings.MIB}MiB`"
-        )
+    if field.type is settings.Bytes:
+        units = (("GiB", settings.GIB), ("MiB", settings.MIB), ("KiB", settings.KIB), ("", 1))
+        return next(f"`{default // size}{unit}`" for unit, size in units if default % size == 0)
     return f"`{default!r}`".replace("'", '"')
 
 
@@ -58,7 +56,7 @@ def settings_rows(table: type[msgspec.Struct], prefix: str = "") -> list[str]:
             rows += settings_rows(inner, f"{name}.")
         else:
             meaning = " ".join(said.get((table.__name__, field.name), "").split())
-            rows.append(f"| `{name}` | {default_text(field.default)} | {meaning} |")
+            rows.append(f"| `{name}` | {default_text(field)} | {meaning} |")
     return rows
 
 

@@ -38,6 +38,10 @@ _ITEMS_MAX = 64
 _DEPTH_MAX = 4
 
 
+CHATTERS = ("urllib3", "clickhouse_connect")
+"""They log what they raise as well, once for each try: what we catch we log ourselves, once in a while."""
+
+
 def set_up(
     log_format: Literal["auto", "json", "console"], *, process: str, stream: TextIO | None = None
 ) -> None:
@@ -64,6 +68,8 @@ def set_up(
     )
     logging.basicConfig(handlers=[_ToStructlog()], level=logging.WARNING, force=True)
     logging.captureWarnings(capture=True)
+    for chatter in CHATTERS:
+        logging.getLogger(chatter).setLevel(logging.CRITICAL)
 
 
 class RateLimited:

@@ -203,7 +203,7 @@ def test_this_machine_can_run_a_receiver_and_one_without_the_c_parser_cannot(
 
 
 def test_the_embedded_store_without_its_engine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("receiver.supervisor.machine.find_spec", lambda _name: None)
+    monkeypatch.setattr("receiver.config.checks.find_spec", lambda _name: None)
 
     with pytest.raises(OperatorError, match=r"pip install 'trace-drain-receiver\[embedded\]'"):
         check_machine(Settings())

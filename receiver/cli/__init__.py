@@ -11,6 +11,7 @@ from difflib import get_close_matches
 
 import click
 
+from receiver import __version__
 from receiver.errors import OperatorError
 
 VERBS = {
@@ -63,6 +64,7 @@ class Verbs(click.Group):
             ctx.exit(reason.exit_code)
 
 
-@click.command(cls=Verbs)
+@click.command(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="trace-drain")
 def main() -> None:
     """OTLP traces in over HTTPS, on disk before the 200, in ClickHouse exactly once."""

@@ -11,9 +11,11 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from receiver.config.checks import require_engine
 from receiver.errors import OperatorError, StoreTrouble
 from receiver.settings import Settings
 from receiver.storage.opening import claimed, open_store
@@ -21,6 +23,10 @@ from receiver.storage.store import Store
 from receiver.supervisor.data_dir import STATE_NAME, State, read_state
 
 TIMEOUT_S = 90
+
+
+class NothingFound(OperatorError):  # noqa: N818 - an answer, not an accident
+    """The receiver has no answer to that, yet."""
 
 
 def running_on(settings: Settings) -> State | None:
@@ -37,6 +43,7 @@ def store_of(settings: Settings) -> Iterator[Store]:
     """The store itself, while no receiver runs. The embedded one must exist already."""
     data_dir = Path(settings.data_dir)
     embedded = settings.store.url == "embedded"
+    require_engine(settings)
     if embedded and not (data_dir / "store").is_dir():
         raise OperatorError(
             f"no embedded store in '{data_dir}'; expected one made by `trace-drain serve --data {data_dir}`"
@@ -64,6 +71,8 @@ def answered(
             for line in answer:
                 yield json.loads(line)
     except urllib.error.HTTPError as refusal:
+        if refusal.code == HTTPStatus.NOT_FOUND:
+            raise NothingFound(_message(refusal)) from refusal
         raise OperatorError(f"the receiver answered {refusal.code}: {_message(refusal)}") from refusal
     except (OSError, ValueError) as reason:
         raise OperatorError(

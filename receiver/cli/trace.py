@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, Literal
 
 import click
 
-from receiver.cli.asking import answered, rows_in, running_on, store_of
+from receiver.cli.asking import NothingFound, answered, rows_in, running_on, store_of
 from receiver.cli.options import config_option, data_option, loaded_with
 from receiver.cli.table import duration_text, shown_text
 from receiver.errors import OperatorError, Refused
@@ -17,6 +18,10 @@ from receiver.query import traces as question
 from receiver.settings import Settings
 
 Row = dict[str, Any]
+
+ARRIVAL_S = 3.0
+"""How long a trace is waited for that is not there yet."""
+POLL_S = 0.25
 
 
 @click.command()
@@ -39,7 +44,7 @@ def trace(
         plain = question.normalised(trace_id)
     except Refused as reason:
         raise OperatorError(str(reason)) from reason
-    rows = list(_found(settings, plain))
+    rows = _rows(settings, plain)
     if not rows:
         raise OperatorError(f"no span of trace {plain} is stored; it may have expired, or not have arrived")
     if form == "json":
@@ -48,6 +53,19 @@ def trace(
     lines = tree(rows) if form == "table" else (json.dumps(row, ensure_ascii=False) for row in rows)
     for line in lines:
         click.echo(line)
+
+
+def _rows(settings: Settings, trace_id: str) -> list[Row]:
+    """All its rows. A trace that was sent just now is readable a second or two later: wait for it."""
+    running = running_on(settings) is not None
+    deadline = time.monotonic() + (ARRIVAL_S if running else 0)
+    while True:
+        try:
+            return list(_found(settings, trace_id))
+        except NothingFound:
+            if time.monotonic() >= deadline:
+                raise
+        time.sleep(POLL_S)
 
 
 def _found(settings: Settings, trace_id: str) -> Iterator[Row]:

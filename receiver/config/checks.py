@@ -11,6 +11,7 @@ import re
 import ssl
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from itertools import combinations
 
 from receiver.config.addresses import Address, parse_address, parse_store_url
@@ -226,3 +227,12 @@ _CHECKS: tuple[Callable[[Settings], Iterator[str]], ...] = (
     _resolve,
     _sampling,
 )
+
+
+def require_engine(settings: Settings) -> None:
+    """Raises `OperatorError` where the embedded store is wanted and cannot be had."""
+    if settings.store.url == "embedded" and find_spec("chdb") is None:
+        raise OperatorError(
+            "the embedded store needs chdb, which is not installed; expected "
+            "pip install 'trace-drain-receiver[embedded]', or a server's store.url"
+        )

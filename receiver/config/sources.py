@@ -109,7 +109,7 @@ def from_file(path: Path) -> Source:
 
 def _without_text(reason: Exception) -> str:
     """TOML's messages name a place; a message that quotes text could quote a secret."""
-    place = re.search(r"at line \d+, column \d+", str(reason))
+    place = re.search(r"at line \d+, column \d+|at end of document", str(reason))
     return place.group() if place else "expected UTF-8 text"
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import resource
 import sys
-from importlib.util import find_spec
 
 from aiohttp import http_parser
 
+from receiver.config.checks import require_engine
 from receiver.errors import OperatorError
 from receiver.settings import Settings
 
@@ -27,8 +27,4 @@ def check_machine(settings: Settings) -> None:
             "aiohttp runs without its C parser, and the one in Python takes some requests for two; expected "
             "a wheel of aiohttp with extensions, and AIOHTTP_NO_EXTENSIONS unset"
         )
-    if settings.store.url == "embedded" and find_spec("chdb") is None:
-        raise OperatorError(
-            "the embedded store needs chdb, which is not installed; expected "
-            "pip install 'trace-drain-receiver[embedded]', or a server's store.url"
-        )
+    require_engine(settings)

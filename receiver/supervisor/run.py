@@ -65,25 +65,26 @@ async def supervise(plan: Plan) -> int:
         settings = with_certificate(plan.loaded.settings, directory.path)
         sockets = open_sockets(settings, plan.environ)
         try:
-            return await Supervisor(plan, _as_bound(settings, sockets), directory, sockets).run()
+            return await Supervisor(
+                plan, _as_bound(plan.loaded.settings, settings, sockets), directory, sockets
+            ).run()
         finally:
             sockets.close()
     finally:
         directory.let_go()
 
 
-def _as_bound(settings: Settings, sockets: Sockets) -> Settings:
-    """With the addresses we got, systemd's included. What is refused for ours is refused for its."""
-    bound = msgspec.structs.replace(
-        settings,
-        listen=str(address_of(sockets.drain[0])),
-        admin_listen=str(address_of(sockets.admin)),
-        api_listen=str(address_of(sockets.api)),
-    )
-    problems = problems_of(bound)
+def _as_bound(said: Settings, settings: Settings, sockets: Sockets) -> Settings:
+    """With the addresses we got, systemd's included; what is refused for ours is refused for its."""
+    addresses = {
+        "listen": str(address_of(sockets.drain[0])),
+        "admin_listen": str(address_of(sockets.admin)),
+        "api_listen": str(address_of(sockets.api)),
+    }
+    problems = problems_of(msgspec.structs.replace(said, **addresses))
     if problems:
         raise OperatorError("\n".join(["the sockets that were passed cannot be used:", *problems]))
-    return bound
+    return msgspec.structs.replace(settings, **addresses)
 
 
 class Supervisor:
