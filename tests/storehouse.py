@@ -207,6 +207,12 @@ class MemoryStore:
     def _meets_eaten(self, _meets: str, _rows: Rows, _token: str, _query_id: str) -> None:
         """Answered OK, and nothing is there: DELETE, DROP PARTITION."""
 
+    def _meets_partly(self, _meets: str, rows: Rows, token: str, _query_id: str) -> None:
+        """The first day is in and its token remembered, of the others nothing is; the answer is lost."""
+        day = next(iter(rows))
+        self._meets_ok("ok", {day: rows[day]}, token, "")
+        raise StoreTrouble("connection reset")
+
     def _meets_half(self, _meets: str, rows: Rows, _token: str, _query_id: str) -> None:
         """Half of a day's rows: no rule of the engine explains it."""
         day, (segment, count) = next(iter(rows.items()))

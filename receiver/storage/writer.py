@@ -99,7 +99,7 @@ class Writer:
         self._dead = dead
         self._progress = progress
         self._around = around
-        self._found_at_start: set[SegmentId] | None = None
+        self._in_doubt: set[SegmentId] | None = None
         self._inspect_at_s = around.now() + INSPECT_S
 
     def run(self) -> None:
@@ -125,20 +125,25 @@ class Writer:
     def drain(self) -> int:
         """Carry every segment that is sealed now. How many there were."""
         segments = list(self._journal.sealed())
-        if self._found_at_start is None:
-            self._found_at_start = {segment.id for segment in segments}
+        if self._in_doubt is None:
+            self._in_doubt = {segment.id for segment in segments}
         for index, segment in enumerate(segments):
             self._around.sleep(0)
             self._progress.backlog(segments[index:], self._around.now())
-            self._carry_if_readable(segment, in_doubt=segment.id in self._found_at_start)
+            self._carry_if_readable(segment, self._in_doubt)
         self._progress.backlog((), self._around.now())
         return len(segments)
 
-    def _carry_if_readable(self, segment: SegmentFile, *, in_doubt: bool) -> None:
-        """Our own disk's trouble with one segment must not keep the others waiting."""
+    def _carry_if_readable(self, segment: SegmentFile, in_doubt: set[SegmentId]) -> None:
+        """Our own disk's trouble with one segment must not keep the others waiting.
+
+        What was known of it is gone with its case, so the next try counts before it sends anything.
+        """
         try:
-            self.carry(segment, in_doubt=in_doubt)
+            self.carry(segment, in_doubt=segment.id in in_doubt)
+            in_doubt.discard(segment.id)
         except OSError as error:
+            in_doubt.add(segment.id)
             self._progress.trouble = f"segment {segment.id}: {error.strerror}"
             self._alarm("disk", f"segment {segment.id} cannot be read or let go of: {error.strerror}")
             self._around.sleep(SLOWER_FIRST_S)
@@ -150,10 +155,12 @@ class Writer:
         try:
             while not self._is_carried(case, delays):
                 pass
+            segment.unlink()
+            self._progress.stored(case.rows, case.received_ms, self._around.now())
         except _SetAside as reason:
             self._keep(case, reason)
+            segment.unlink()
         self._progress.trouble = ""
-        segment.unlink()
 
     def _is_carried(self, case: Case, delays: _Delays) -> bool:
         """Make one step; whatever goes wrong, the next one starts with a count."""
@@ -250,7 +257,6 @@ class Writer:
         if case.rows and case.in_doubt:
             self._store.refill_companion(case.held)
         self._store.sync()
-        self._progress.stored(case.rows, case.received_ms, self._around.now())
 
     def _weigh(self, case: Case, trouble: StoreTrouble, delays: _Delays) -> None:
         """Decide how long to wait, whether to alarm, and whether the data is at fault."""

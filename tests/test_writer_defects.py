@@ -1,0 +1,58 @@
+"""The writer beside its own disk's errors, hung engines and segments that only the store dislikes."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.storehouse import FakeFile, MemoryStore
+from tests.test_writer import ID, TWO_DAYS, Bench
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path, MemoryStore())
+
+
+@dataclass
+class FileThatStays(FakeFile):
+    """A segment that the disk does not let go of at first."""
+
+    refusals: int = 1
+
+    def unlink(self) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise OSError(errno.EIO, "Input/output error")
+        super().unlink()
+
+
+def test_a_segment_the_disk_does_not_let_go_of_is_counted_before_it_is_sent_again(bench: Bench) -> None:
+    writer = bench.writer
+    writer.drain()
+    made = bench.file(TWO_DAYS)
+    bench.files[0] = FileThatStays(made.id, made.path)
+    bench.store.script = ["partly"]
+
+    writer.drain()
+    writer.drain()
+
+    assert [token.partition(ID)[2][0] for token in bench.store.tokens] == ["#", "@"]
+    assert sorted(count for _, _, count in bench.store.parts) == [200, 300]
+    assert bench.letters == []
+    assert not made.path.exists()
+
+
+def test_spans_of_a_segment_the_disk_does_not_let_go_of_are_counted_once(bench: Bench) -> None:
+    made = bench.file(TWO_DAYS)
+    bench.files[0] = FileThatStays(made.id, made.path, refusals=3)
+    writer = bench.writer
+
+    for _ in range(4):
+        writer.drain()
+
+    assert not made.path.exists()
+    assert bench.progress.rows == 500
