@@ -56,3 +56,24 @@ def test_spans_of_a_segment_the_disk_does_not_let_go_of_are_counted_once(bench: 
 
     assert not made.path.exists()
     assert bench.progress.rows == 500
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(["error:243"] * 40, id="no space: the writer waits for the store"),
+        pytest.param(["late:400"], id="the writer waits for a lost statement"),
+    ],
+)
+def test_the_store_is_inspected_while_the_writer_waits(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, script: list[str]
+) -> None:
+    bench.file(TWO_DAYS)
+    bench.naps_max = 500
+    bench.store.script = script
+    monkeypatch.setattr(bench.store, "kill", lambda _prefix: None)
+
+    bench.carry()
+
+    inspections = bench.store.events.count("inspect")
+    assert inspections >= sum(bench.slept) // 120 >= 2

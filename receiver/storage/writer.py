@@ -206,6 +206,7 @@ class Writer:
             if waited_s >= KILL_AFTER_S:
                 self._store.kill(query_id_of(str(case.file.id)))
             self._around.sleep(delay_s)
+            self._inspect_if_due()
             waited_s += delay_s
 
     def _insert_whole(self, case: Case) -> None:
@@ -271,6 +272,7 @@ class Writer:
         if fault in {Fault.HOLD, Fault.POISON}:
             self._alarm(fault, f"store refuses every segment: {trouble.label}")
         self._around.sleep(next(delays.slow if fault in _SLOW else delays.fast))
+        self._inspect_if_due()
 
     def _accepts_our_own(self) -> bool:
         try:
