@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from receiver.logs import limited
 from receiver.storage.case import SegmentFile
 from receiver.storage.faults import Fault
 
@@ -55,6 +56,11 @@ class Progress:
         """Note a dead letter."""
         self.dead[cause] += 1
         self.dead_rows[cause] += rows
+
+    def alarm(self, reason: str, text: str) -> None:
+        """Note what the writer cannot mend alone, and call a human."""
+        self.alarms += 1
+        limited.error(f"writer: {reason}", text)
 
 
 def _modified_s(segment: SegmentFile) -> float:

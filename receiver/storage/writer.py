@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -22,9 +21,10 @@ from receiver.errors import StoreTrouble
 from receiver.logs import limited
 from receiver.model import SegmentId
 from receiver.storage import outcome
+from receiver.storage.aside import Aside, SetAside
 from receiver.storage.backoff import CEILING_S, FIRST_S, SLOWER_CEILING_S, SLOWER_FIRST_S, backoff_s
 from receiver.storage.case import BLOCK_ROWS_MAX, Case, Core, SegmentFile, opened
-from receiver.storage.dead import DeadLetters, Reason, write_durably
+from receiver.storage.dead import DeadLetters, write_durably
 from receiver.storage.faults import Fault, fault_of
 from receiver.storage.outcome import Finding, Found
 from receiver.storage.progress import Progress
@@ -59,14 +59,6 @@ class Stopping(Exception):  # noqa: N818 - not an error: how `sleep` ends the wr
     """There is no time left to wait for anything."""
 
 
-class _SetAside(Exception):  # noqa: N818 - not an error: how a case is closed from any depth
-    """The segment goes to the dead letters."""
-
-    def __init__(self, cause: str, text: str) -> None:
-        super().__init__(text)
-        self.cause = cause
-
-
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """What the writer is told of the world. `sleep` may raise `Stopping`."""
@@ -96,8 +88,8 @@ class Writer:
         self._journal = journal
         self._store = store
         self._core = core
-        self._dead = dead
         self._progress = progress
+        self._aside = Aside(dead, progress, around.now)
         self._around = around
         self._in_doubt: set[SegmentId] | None = None
         self._inspect_at_s = around.now() + INSPECT_S
@@ -145,20 +137,22 @@ class Writer:
         except OSError as error:
             in_doubt.add(segment.id)
             self._progress.trouble = f"segment {segment.id}: {error.strerror}"
-            self._alarm("disk", f"segment {segment.id} cannot be read or let go of: {error.strerror}")
+            self._progress.alarm(
+                "disk", f"segment {segment.id} cannot be read or let go of: {error.strerror}"
+            )
             self._around.sleep(SLOWER_FIRST_S)
 
     def carry(self, segment: SegmentFile, *, in_doubt: bool) -> None:
         """Bring one segment to its end: stored, or set aside."""
-        case = opened(segment, self._core, in_doubt=in_doubt, on_damage=self._keep_damaged)
+        case = opened(segment, self._core, in_doubt=in_doubt, on_damage=self._aside.keep_damaged)
         delays = _Delays(self._around.jitter)
         try:
             while not self._is_carried(case, delays):
                 pass
             segment.unlink()
             self._progress.stored(case.rows, case.received_ms, self._around.now())
-        except _SetAside as reason:
-            self._keep(case, reason)
+        except SetAside as reason:
+            self._aside.keep(case, reason)
             segment.unlink()
         self._progress.trouble = ""
 
@@ -241,16 +235,18 @@ class Writer:
     def _check_tries(self, case: Case, tokens: int) -> None:
         tries_max = TOKENS_MAX if case.in_doubt else TRIES_MAX
         if tokens >= tries_max:
-            raise _SetAside(
+            raise SetAside(
                 "short", f"rows are missing after {tokens} INSERTs that answered OK; expected {case.rows}"
             )
 
     def _look_again(self, case: Case, finding: Finding) -> None:
         """Some days hold neither none nor all of their rows. No rule of ours mends that."""
         case.odd_looks += 1
-        self._alarm("odd", f"segment {case.file.id}: neither none nor all rows on {', '.join(finding.days)}")
+        self._progress.alarm(
+            "odd", f"segment {case.file.id}: neither none nor all rows on {', '.join(finding.days)}"
+        )
         if case.odd_looks >= ODD_LOOKS_MAX:
-            raise _SetAside("odd", f"neither none nor all rows are stored on {', '.join(finding.days)}")
+            raise SetAside("odd", f"neither none nor all rows are stored on {', '.join(finding.days)}")
         self._around.sleep(SLOWER_FIRST_S)
 
     def _finish(self, case: Case) -> None:
@@ -270,7 +266,7 @@ class Writer:
         if fault is Fault.POISON and self._accepts_our_own():
             self._set_aside_if_absent(case, trouble)
         if fault in {Fault.HOLD, Fault.POISON}:
-            self._alarm(fault, f"store refuses every segment: {trouble.label}")
+            self._progress.alarm(fault, f"store refuses every segment: {trouble.label}")
         self._around.sleep(next(delays.slow if fault in _SLOW else delays.fast))
         self._inspect_if_due()
 
@@ -288,24 +284,7 @@ class Writer:
         except StoreTrouble:
             return
         if finding.found is Found.NOTHING:
-            raise _SetAside("poison", str(trouble))
-
-    def _keep(self, case: Case, reason: _SetAside) -> None:
-        self._keep_bytes(case.file, case.file.read(), reason.cause, str(reason), case.rows)
-
-    def _keep_damaged(self, file: SegmentFile, content: bytes, text: str) -> None:
-        self._keep_bytes(file, content, "damaged", text, None)
-
-    def _keep_bytes(self, file: SegmentFile, content: bytes, cause: str, text: str, rows: int | None) -> None:
-        at = datetime.fromtimestamp(self._around.now(), UTC).isoformat(timespec="seconds")
-        reason = Reason(segment=str(file.id), cause=cause, text=text, rows=rows, at=at)
-        self._dead.keep(content, "".join(file.path.suffixes), reason)
-        self._progress.set_aside(cause, rows or 0)
-        self._alarm(cause, f"segment {file.id} was set aside in the dead letters")
-
-    def _alarm(self, reason: str, text: str) -> None:
-        self._progress.alarms += 1
-        limited.error(f"writer: {reason}", text)
+            raise SetAside("poison", str(trouble))
 
 
 _SLOW = {Fault.SLOWER, Fault.HOLD, Fault.POISON}

@@ -1,0 +1,47 @@
+"""What the writer sets aside: a segment, or what is left of it, goes to the dead letters with the reason.
+
+Keeps: nobody lets go of a segment before its letter is on the disk, counted, and a human was called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from receiver.storage.case import Case, SegmentFile
+from receiver.storage.dead import DeadLetters, Reason
+from receiver.storage.progress import Progress
+
+
+class SetAside(Exception):  # noqa: N818 - not an error: how a case is closed from any depth
+    """The segment goes to the dead letters."""
+
+    def __init__(self, cause: str, text: str) -> None:
+        super().__init__(text)
+        self.cause = cause
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """The writer's way to the dead letters."""
+
+    dead: DeadLetters
+    progress: Progress
+    now: Callable[[], float]
+    """Wall clock, seconds since 1970."""
+
+    def keep(self, case: Case, reason: SetAside) -> None:
+        """Keep what the store will not hold."""
+        self._keep(case.file, case.file.read(), reason.cause, str(reason), case.rows)
+
+    def keep_damaged(self, file: SegmentFile, content: bytes, text: str) -> None:
+        """Keep a copy of what the disk gave back damaged."""
+        self._keep(file, content, "damaged", text, None)
+
+    def _keep(self, file: SegmentFile, content: bytes, cause: str, text: str, rows: int | None) -> None:
+        at = datetime.fromtimestamp(self.now(), UTC).isoformat(timespec="seconds")
+        reason = Reason(segment=str(file.id), cause=cause, text=text, rows=rows, at=at)
+        self.dead.keep(content, "".join(file.path.suffixes), reason)
+        self.progress.set_aside(cause, rows or 0)
+        self.progress.alarm(cause, f"segment {file.id} was set aside in the dead letters")
