@@ -51,6 +51,7 @@ class FakeCore:
     """The core for segments that are JSON: a list of records, a record being the days of its rows."""
 
     cannot_rewrite = ""
+    cannot_tell_days = ""
 
     def scan(self, segment: bytes, /) -> FakeScan:
         """See `Core`."""
@@ -72,6 +73,8 @@ class FakeCore:
 
     def day_runs(self, segment: bytes, /) -> list[tuple[int, int, int]]:
         """See `Core`."""
+        if self.cannot_tell_days:
+            raise ValueError(self.cannot_tell_days)
         return [(row, row + 1, day) for row, day in enumerate(_rows(segment))]
 
 

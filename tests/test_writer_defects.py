@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.storehouse import FakeFile, MemoryStore
+from tests.storehouse import TODAY, FakeFile, MemoryStore, segment_of
 from tests.test_writer import ID, TWO_DAYS, Bench
 
 
@@ -77,3 +77,38 @@ def test_the_store_is_inspected_while_the_writer_waits(
 
     inspections = bench.store.events.count("inspect")
     assert inspections >= sum(bench.slept) // 120 >= 2
+
+
+def test_a_block_the_core_cannot_read_is_set_aside_and_the_next_segment_goes_in(bench: Bench) -> None:
+    bench.file(TWO_DAYS)
+    bench.file(segment_of([TODAY]), seq=2)
+    bench.store.script = ["partly"]
+    bench.core.cannot_tell_days = "block is strange"
+
+    bench.writer.drain()
+
+    assert [(letter.cause, letter.rows) for letter in bench.letters] == [("unreadable", 200)]
+    assert bench.letters[0].text == "block is strange; 300 of 500 rows are stored"
+    assert (bench.directory / "dead" / f"{ID}.unreadable.native.lz4").read_bytes() == TWO_DAYS
+    assert [file.path.exists() for file in bench.files] == [False, False]
+
+
+def test_while_none_of_it_is_stored_a_block_only_the_core_cannot_read_goes_in_whole(bench: Bench) -> None:
+    bench.file(TWO_DAYS)
+    bench.store.script = ["error:210"]
+    bench.core.cannot_tell_days = "block is strange"
+
+    bench.carry()
+
+    assert bench.store.tokens == [f"{ID}#0"] * 2
+    assert bench.letters == []
+
+
+def test_days_the_core_cannot_cut_out_are_set_aside(bench: Bench) -> None:
+    bench.file(TWO_DAYS)
+    bench.store.script = ["partly"]
+    bench.core.cannot_rewrite = "block is strange"
+
+    bench.carry()
+
+    assert [(letter.cause, letter.rows) for letter in bench.letters] == [("unreadable", 200)]

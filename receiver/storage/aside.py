@@ -17,9 +17,17 @@ from receiver.storage.progress import Progress
 class SetAside(Exception):  # noqa: N818 - not an error: how a case is closed from any depth
     """The segment goes to the dead letters."""
 
-    def __init__(self, cause: str, text: str) -> None:
+    def __init__(self, cause: str, text: str, *, rows: int) -> None:
+        """`rows`: how many are not in the store because of this."""
         super().__init__(text)
         self.cause = cause
+        self.rows = rows
+
+
+def unreadable(case: Case, reason: ValueError) -> SetAside:
+    """Tell of a segment that the core can neither look into nor cut: whatever of it is missing stays so."""
+    text = f"{reason}; {case.rows_stored} of {case.rows} rows are stored"
+    return SetAside("unreadable", text, rows=max(0, case.rows - case.rows_stored))
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +41,7 @@ class Aside:
 
     def keep(self, case: Case, reason: SetAside) -> None:
         """Keep what the store will not hold."""
-        self._keep(case.file, case.file.read(), reason.cause, str(reason), case.rows)
+        self._keep(case.file, case.file.read(), reason.cause, str(reason), reason.rows)
 
     def keep_damaged(self, file: SegmentFile, content: bytes, text: str) -> None:
         """Keep a copy of what the disk gave back damaged."""

@@ -115,6 +115,8 @@ class Case:
     """Of the next INSERT of the whole: it moves on only after a plain OK."""
     day_tokens: Counter[str] = field(default_factory=Counter)
     """The same, for INSERTs of single days."""
+    rows_stored: int = 0
+    """At the last count."""
     odd_looks: int = 0
     by_day: bool = False
     """Too many partitions for one INSERT: it goes in day by day."""

@@ -19,7 +19,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
 
     segment: str
     cause: str
-    """Short and stable, a metric label: `poison`, `short`, `odd`, `damaged`."""
+    """Short and stable, a metric label: `poison`, `short`, `odd`, `unreadable`, `damaged`."""
     text: str
     """What was found; what was expected."""
     rows: int | None

@@ -21,7 +21,7 @@ from receiver.errors import StoreTrouble
 from receiver.logs import limited
 from receiver.model import SegmentId
 from receiver.storage import outcome
-from receiver.storage.aside import Aside, SetAside
+from receiver.storage.aside import Aside, SetAside, unreadable
 from receiver.storage.backoff import CEILING_S, FIRST_S, SLOWER_CEILING_S, SLOWER_FIRST_S, backoff_s
 from receiver.storage.case import BLOCK_ROWS_MAX, Case, Core, SegmentFile, opened
 from receiver.storage.dead import DeadLetters, write_durably
@@ -184,9 +184,15 @@ class Writer:
         if case.in_doubt:
             self._wait_until_quiet(case)
         counted = self._store.counts([case.held]).get(case.file.id, {}) if case.rows else {}
-        if sum(counted.values()) == case.rows:
+        case.rows_stored = sum(counted.values())
+        if case.rows_stored == case.rows:
             return Finding(Found.COMPLETE)
-        rows = outcome.rows_by_day(self._core.day_runs(case.file.read()))
+        try:
+            rows = outcome.rows_by_day(self._core.day_runs(case.file.read()))
+        except ValueError as reason:
+            if not counted:
+                return Finding(Found.NOTHING)
+            raise unreadable(case, reason) from reason
         due = outcome.due_days(rows, now_s=self._around.now(), retention_days=self._around.retention_days)
         answered = set(rows) if case.answered else case.days_answered
         return outcome.judge(rows, counted, due=due, answered=answered)
@@ -212,18 +218,27 @@ class Writer:
 
     def _insert_days(self, case: Case, days: Iterable[str]) -> None:
         """Insert each of these days alone, out of a segment that holds nothing else."""
-        content = case.file.read()
-        runs = self._core.day_runs(content)
-        for day in days:
+        for day, content, rows in self._cut(case, days):
             self._check_tries(case, case.day_tokens[day])
-            keep = [(first, end) for first, end, of in runs if outcome.spelled(of) == day]
             part = self._around.repair_dir / f"{case.file.id}@{day}{''.join(case.file.path.suffixes)}"
             part.parent.mkdir(parents=True, exist_ok=True)
-            write_durably(part, self._core.rewrite(content, keep, case.file.codec, BLOCK_ROWS_MAX))
-            self._insert(case, part, case.token_of_day(day), sum(end - first for first, end in keep))
+            write_durably(part, content)
+            self._insert(case, part, case.token_of_day(day), rows)
             case.day_tokens[day] += 1
             case.days_answered.add(day)
             part.unlink()
+
+    def _cut(self, case: Case, days: Iterable[str]) -> Iterator[tuple[str, bytes, int]]:
+        """Cut single days out of a segment: the day, its content, its rows."""
+        content = case.file.read()
+        try:
+            runs = self._core.day_runs(content)
+            for day in days:
+                keep = [(first, end) for first, end, of in runs if outcome.spelled(of) == day]
+                rows = sum(end - first for first, end in keep)
+                yield day, self._core.rewrite(content, keep, case.file.codec, BLOCK_ROWS_MAX), rows
+        except ValueError as reason:
+            raise unreadable(case, reason) from reason
 
     def _insert(self, case: Case, path: Path, token: str, rows: int) -> None:
         """Send one INSERT. The engine must have read every row: a file cut short is a silent OK."""
@@ -236,7 +251,9 @@ class Writer:
         tries_max = TOKENS_MAX if case.in_doubt else TRIES_MAX
         if tokens >= tries_max:
             raise SetAside(
-                "short", f"rows are missing after {tokens} INSERTs that answered OK; expected {case.rows}"
+                "short",
+                f"rows are missing after {tokens} INSERTs that answered OK; expected {case.rows}",
+                rows=case.rows,
             )
 
     def _look_again(self, case: Case, finding: Finding) -> None:
@@ -246,7 +263,8 @@ class Writer:
             "odd", f"segment {case.file.id}: neither none nor all rows on {', '.join(finding.days)}"
         )
         if case.odd_looks >= ODD_LOOKS_MAX:
-            raise SetAside("odd", f"neither none nor all rows are stored on {', '.join(finding.days)}")
+            text = f"neither none nor all rows are stored on {', '.join(finding.days)}"
+            raise SetAside("odd", text, rows=max(0, case.rows - case.rows_stored))
         self._around.sleep(SLOWER_FIRST_S)
 
     def _finish(self, case: Case) -> None:
@@ -284,7 +302,7 @@ class Writer:
         except StoreTrouble:
             return
         if finding.found is Found.NOTHING:
-            raise SetAside("poison", str(trouble))
+            raise SetAside("poison", str(trouble), rows=case.rows)
 
 
 _SLOW = {Fault.SLOWER, Fault.HOLD, Fault.POISON}
