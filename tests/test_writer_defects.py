@@ -112,3 +112,43 @@ def test_days_the_core_cannot_cut_out_are_set_aside(bench: Bench) -> None:
     bench.carry()
 
     assert [(letter.cause, letter.rows) for letter in bench.letters] == [("unreadable", 200)]
+
+
+def test_poison_in_one_day_costs_that_day_and_what_is_set_aside_is_what_is_missing(bench: Bench) -> None:
+    bench.file(TWO_DAYS)
+    bench.file(segment_of([TODAY]), seq=2)
+    bench.store.script = ["partly", "error:70 cannot convert"]
+
+    bench.writer.drain()
+
+    assert [(letter.cause, letter.rows, letter.text) for letter in bench.letters] == [
+        ("poison", 200, "cannot convert")
+    ]
+    kept = (bench.directory / "dead" / f"{ID}.poison.native.lz4").read_bytes()
+    assert kept == segment_of([TODAY] * 200)
+    assert bench.store.events[-6:].count("refill 1") == 1
+    assert bench.progress.rows == 301
+    assert [file.path.exists() for file in bench.files] == [False, False]
+
+
+def test_poison_in_one_of_many_days_that_go_in_alone_costs_that_day(bench: Bench) -> None:
+    bench.file(segment_of([TODAY - 2] * 100 + [TODAY - 1] * 100 + [TODAY] * 100))
+    bench.store.script = ["error:252 too many partitions", "error:70 cannot convert"]
+
+    bench.carry()
+
+    assert sum(bench.stored.values()) == 200
+    assert [(letter.cause, letter.rows) for letter in bench.letters] == [("poison", 100)]
+
+
+def test_a_day_that_vanishes_again_and_again_is_the_only_one_set_aside(bench: Bench) -> None:
+    bench.file(TWO_DAYS)
+    bench.store.script = ["torn"] + ["eaten"] * 20
+
+    bench.carry()
+
+    assert sum(bench.stored.values()) == 300
+    assert [(letter.cause, letter.rows) for letter in bench.letters] == [("short", 200)]
+    kept = (bench.directory / "dead" / f"{ID}.short.native.lz4").read_bytes()
+    assert kept == segment_of([TODAY] * 200)
+    assert "refill 1" in bench.store.events

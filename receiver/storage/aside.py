@@ -5,11 +5,12 @@ Keeps: nobody lets go of a segment before its letter is on the disk, counted, an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from receiver.storage.case import Case, SegmentFile
+from receiver.storage.case import Case, Core, SegmentFile, only_days
 from receiver.storage.dead import DeadLetters, Reason
 from receiver.storage.progress import Progress
 
@@ -17,17 +18,16 @@ from receiver.storage.progress import Progress
 class SetAside(Exception):  # noqa: N818 - not an error: how a case is closed from any depth
     """The segment goes to the dead letters."""
 
-    def __init__(self, cause: str, text: str, *, rows: int) -> None:
-        """`rows`: how many are not in the store because of this."""
+    def __init__(self, cause: str, text: str, *, days: Collection[str] = ()) -> None:
+        """`days`: what is not in the store because of this; none: whatever is not."""
         super().__init__(text)
         self.cause = cause
-        self.rows = rows
+        self.days = days
 
 
 def unreadable(case: Case, reason: ValueError) -> SetAside:
     """Tell of a segment that the core can neither look into nor cut: whatever of it is missing stays so."""
-    text = f"{reason}; {case.rows_stored} of {case.rows} rows are stored"
-    return SetAside("unreadable", text, rows=max(0, case.rows - case.rows_stored))
+    return SetAside("unreadable", f"{reason}; {case.rows_stored} of {case.rows} rows are stored")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,18 @@ class Aside:
     """The writer's way to the dead letters."""
 
     dead: DeadLetters
+    core: Core
     progress: Progress
     now: Callable[[], float]
     """Wall clock, seconds since 1970."""
 
     def keep(self, case: Case, reason: SetAside) -> None:
-        """Keep what the store will not hold."""
-        self._keep(case.file, case.file.read(), reason.cause, str(reason), reason.rows)
+        """Keep what the store does not hold, and no more where it can be told: a human may insert it."""
+        content, rows = case.file.read(), max(0, case.rows - case.rows_stored)
+        if reason.days:
+            with suppress(ValueError):
+                content, rows = only_days(content, reason.days, self.core, case.file.codec)
+        self._keep(case.file, content, reason.cause, str(reason), rows)
 
     def keep_damaged(self, file: SegmentFile, content: bytes, text: str) -> None:
         """Keep a copy of what the disk gave back damaged."""

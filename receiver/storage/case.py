@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import builtins
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from receiver.logs import limited
 from receiver.model import SegmentId
-from receiver.storage.outcome import DayRun
+from receiver.storage.outcome import DayRun, spelled
 from receiver.storage.store import Held
 
 BLOCK_ROWS_MIN = 200
@@ -115,6 +115,10 @@ class Case:
     """Of the next INSERT of the whole: it moves on only after a plain OK."""
     day_tokens: Counter[str] = field(default_factory=Counter)
     """The same, for INSERTs of single days."""
+    day: str = ""
+    """Whose INSERT was sent last; empty: the whole's."""
+    days_refused: dict[str, str] = field(default_factory=dict)
+    """Days the store will not take alone, and what it says of them."""
     rows_stored: int = 0
     """At the last count."""
     odd_looks: int = 0
@@ -133,6 +137,14 @@ class Case:
     def token_of_day(self, day: str) -> str:
         """Name the next INSERT of one day: another form of the statement, so never a token of the whole."""
         return f"{self.file.id}@{day}#{self.day_tokens[day]}"
+
+
+def only_days(
+    content: builtins.bytes, days: Collection[str], core: Core, codec: str
+) -> tuple[builtins.bytes, int]:
+    """Cut a segment down to these days: its content and its rows. Raises what the core says if it cannot."""
+    keep = [(first, end) for first, end, day in core.day_runs(content) if spelled(day) in days]
+    return core.rewrite(content, keep, codec, BLOCK_ROWS_MAX), sum(end - first for first, end in keep)
 
 
 def _rewritten(file: SegmentFile, core: Core, content: builtins.bytes, rows: int) -> bool:

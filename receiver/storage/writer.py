@@ -23,7 +23,7 @@ from receiver.model import SegmentId
 from receiver.storage import outcome
 from receiver.storage.aside import Aside, SetAside, unreadable
 from receiver.storage.backoff import CEILING_S, FIRST_S, SLOWER_CEILING_S, SLOWER_FIRST_S, backoff_s
-from receiver.storage.case import BLOCK_ROWS_MAX, Case, Core, SegmentFile, opened
+from receiver.storage.case import Case, Core, SegmentFile, only_days, opened
 from receiver.storage.dead import DeadLetters, write_durably
 from receiver.storage.faults import Fault, fault_of
 from receiver.storage.outcome import Finding, Found
@@ -89,7 +89,7 @@ class Writer:
         self._store = store
         self._core = core
         self._progress = progress
-        self._aside = Aside(dead, progress, around.now)
+        self._aside = Aside(dead, core, progress, around.now)
         self._around = around
         self._in_doubt: set[SegmentId] | None = None
         self._inspect_at_s = around.now() + INSPECT_S
@@ -154,6 +154,7 @@ class Writer:
         except SetAside as reason:
             self._aside.keep(case, reason)
             segment.unlink()
+            self._progress.rows += case.rows_stored
         self._progress.trouble = ""
 
     def _is_carried(self, case: Case, delays: _Delays) -> bool:
@@ -174,9 +175,9 @@ class Writer:
         if finding.found is Found.ODD:
             self._look_again(case, finding)
         elif finding.found is Found.MISSING or case.by_day:
-            self._insert_days(case, finding.days)
+            self._insert_days(case, finding)
         else:
-            self._insert_whole(case)
+            self._insert_whole(case, finding)
         return False
 
     def _look(self, case: Case) -> Finding:
@@ -190,7 +191,7 @@ class Writer:
         try:
             rows = outcome.rows_by_day(self._core.day_runs(case.file.read()))
         except ValueError as reason:
-            if not counted:
+            if not counted and not case.by_day:
                 return Finding(Found.NOTHING)
             raise unreadable(case, reason) from reason
         due = outcome.due_days(rows, now_s=self._around.now(), retention_days=self._around.retention_days)
@@ -209,34 +210,44 @@ class Writer:
             self._inspect_if_due()
             waited_s += delay_s
 
-    def _insert_whole(self, case: Case) -> None:
-        self._check_tries(case, case.token)
-        token = case.token_of_whole()
-        self._insert(case, case.file.path, token, case.rows)
+    def _insert_whole(self, case: Case, finding: Finding) -> None:
+        if case.token >= self._tries_max(case):
+            text = f"rows are missing after {case.token} INSERTs that answered OK; expected {case.rows}"
+            raise self._given_up(case, finding, "short", text)
+        case.day = ""
+        self._insert(case, case.file.path, case.token_of_whole(), case.rows)
         case.token += 1
         case.answered = True
 
-    def _insert_days(self, case: Case, days: Iterable[str]) -> None:
-        """Insert each of these days alone, out of a segment that holds nothing else."""
-        for day, content, rows in self._cut(case, days):
-            self._check_tries(case, case.day_tokens[day])
+    def _insert_days(self, case: Case, finding: Finding) -> None:
+        """Insert each missing day alone, out of a segment that holds nothing else."""
+        for day, content, rows in self._cut(case, self._days_to_try(case, finding)):
             part = self._around.repair_dir / f"{case.file.id}@{day}{''.join(case.file.path.suffixes)}"
             part.parent.mkdir(parents=True, exist_ok=True)
             write_durably(part, content)
+            case.day = day
             self._insert(case, part, case.token_of_day(day), rows)
             case.day_tokens[day] += 1
             case.days_answered.add(day)
             part.unlink()
 
+    def _days_to_try(self, case: Case, finding: Finding) -> list[str]:
+        """Leave out the days that were given up. When no other is missing, those are set aside."""
+        tries_max = self._tries_max(case)
+        tired = {day for day in finding.days if case.day_tokens[day] >= tries_max}
+        days = [day for day in finding.days if day not in tired | case.days_refused.keys()]
+        if finding.days and not days:
+            refused = next((case.days_refused[day] for day in finding.days if day in case.days_refused), None)
+            text = f"rows of {', '.join(finding.days)} are missing after {tries_max} INSERTs that answered OK"
+            raise self._given_up(case, finding, "poison" if refused else "short", refused or text)
+        return days
+
     def _cut(self, case: Case, days: Iterable[str]) -> Iterator[tuple[str, bytes, int]]:
         """Cut single days out of a segment: the day, its content, its rows."""
         content = case.file.read()
         try:
-            runs = self._core.day_runs(content)
             for day in days:
-                keep = [(first, end) for first, end, of in runs if outcome.spelled(of) == day]
-                rows = sum(end - first for first, end in keep)
-                yield day, self._core.rewrite(content, keep, case.file.codec, BLOCK_ROWS_MAX), rows
+                yield day, *only_days(content, [day], self._core, case.file.codec)
         except ValueError as reason:
             raise unreadable(case, reason) from reason
 
@@ -247,14 +258,14 @@ class Writer:
         if read != rows:
             raise StoreTrouble(f"the store read {read} rows of segment {case.file.id}; expected {rows}")
 
-    def _check_tries(self, case: Case, tokens: int) -> None:
-        tries_max = TOKENS_MAX if case.in_doubt else TRIES_MAX
-        if tokens >= tries_max:
-            raise SetAside(
-                "short",
-                f"rows are missing after {tokens} INSERTs that answered OK; expected {case.rows}",
-                rows=case.rows,
-            )
+    def _tries_max(self, case: Case) -> int:
+        return TOKENS_MAX if case.in_doubt else TRIES_MAX
+
+    def _given_up(self, case: Case, finding: Finding, cause: str, text: str) -> SetAside:
+        """Close what is stored of it as if it were all, for the rest goes to the dead letters."""
+        if case.rows_stored:
+            self._finish(case)
+        return SetAside(cause, text, days=finding.days if finding.found is Found.MISSING else ())
 
     def _look_again(self, case: Case, finding: Finding) -> None:
         """Some days hold neither none nor all of their rows. No rule of ours mends that."""
@@ -264,7 +275,7 @@ class Writer:
         )
         if case.odd_looks >= ODD_LOOKS_MAX:
             text = f"neither none nor all rows are stored on {', '.join(finding.days)}"
-            raise SetAside("odd", text, rows=max(0, case.rows - case.rows_stored))
+            raise self._given_up(case, finding, "odd", text)
         self._around.sleep(SLOWER_FIRST_S)
 
     def _finish(self, case: Case) -> None:
@@ -282,6 +293,9 @@ class Writer:
             case.by_day = True
             return
         if fault is Fault.POISON and self._accepts_our_own():
+            if case.day:
+                case.days_refused[case.day] = str(trouble)
+                return
             self._set_aside_if_absent(case, trouble)
         if fault in {Fault.HOLD, Fault.POISON}:
             self._progress.alarm(fault, f"store refuses every segment: {trouble.label}")
@@ -302,7 +316,7 @@ class Writer:
         except StoreTrouble:
             return
         if finding.found is Found.NOTHING:
-            raise SetAside("poison", str(trouble), rows=case.rows)
+            raise self._given_up(case, finding, "poison", str(trouble))
 
 
 _SLOW = {Fault.SLOWER, Fault.HOLD, Fault.POISON}
