@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from receiver.storage.progress import Progress
 from tests.storehouse import TODAY, FakeFile, MemoryStore, segment_of
 from tests.test_writer import ID, TWO_DAYS, Bench
 
@@ -152,3 +153,64 @@ def test_a_day_that_vanishes_again_and_again_is_the_only_one_set_aside(bench: Be
     kept = (bench.directory / "dead" / f"{ID}.short.native.lz4").read_bytes()
     assert kept == segment_of([TODAY] * 200)
     assert "refill 1" in bench.store.events
+
+
+def test_a_code_nobody_knows_is_poison_in_the_end(bench: Bench) -> None:
+    bench.file(TWO_DAYS)
+    bench.store.script = ["error:271 data compressed with different methods"] * 9
+
+    bench.carry()
+
+    assert [(letter.cause, letter.rows) for letter in bench.letters] == [("poison", 500)]
+    assert bench.slept == [2.0, 4.0, 8.0, 16.0]
+
+
+def test_a_code_nobody_knows_is_no_poison_while_the_store_refuses_everything(bench: Bench) -> None:
+    bench.file(TWO_DAYS)
+    bench.store.script = ["error:271"] * 9
+    bench.store.probe_refused = True
+
+    bench.carry()
+
+    assert bench.letters == []
+    assert len(bench.store.parts) == 2
+
+
+def test_a_segment_that_alone_is_refused_lets_the_others_go_first(bench: Bench) -> None:
+    bench.file(TWO_DAYS)
+    bench.file(segment_of([TODAY]), seq=2)
+    bench.store.script = ["error:117"] * 5 + ["ok", "error:117", "ok"]
+    writer = bench.writer
+
+    drained = [writer.drain(), writer.drain()]
+
+    assert drained == [2, 0]
+    assert [token[-3] for token in bench.store.tokens] == ["1"] * 5 + ["2"]
+    assert bench.progress.backlog_segments == 1
+    bench.sleep(60.0)
+    assert writer.drain() == 1
+    bench.sleep(60.0)
+    assert writer.drain() == 1
+    assert sum(count for _, _, count in bench.store.parts) == 501
+    assert bench.progress.backlog_segments == 0
+
+
+@pytest.mark.parametrize(
+    ("probe_refused", "text"),
+    [
+        pytest.param(False, f"store refuses segment {ID}: REFUSED (117)", id="this one"),
+        pytest.param(True, "store refuses every segment: REFUSED (117)", id="every one"),
+    ],
+)
+def test_an_alarm_says_whether_one_segment_is_refused_or_every_one(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, text: str, *, probe_refused: bool
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(Progress, "alarm", lambda _self, _reason, text: told.append(text))
+    bench.file(TWO_DAYS)
+    bench.store.script = ["error:117"]
+    bench.store.probe_refused = probe_refused
+
+    bench.carry()
+
+    assert told == [text]

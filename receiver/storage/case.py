@@ -122,6 +122,8 @@ class Case:
     rows_stored: int = 0
     """At the last count."""
     odd_looks: int = 0
+    refusals: int = 0
+    """How often the store took a row of our own, but not this segment."""
     by_day: bool = False
     """Too many partitions for one INSERT: it goes in day by day."""
 

@@ -25,7 +25,7 @@ from receiver.storage.aside import Aside, SetAside, unreadable
 from receiver.storage.backoff import CEILING_S, FIRST_S, SLOWER_CEILING_S, SLOWER_FIRST_S, backoff_s
 from receiver.storage.case import Case, Core, SegmentFile, only_days, opened
 from receiver.storage.dead import DeadLetters, write_durably
-from receiver.storage.faults import Fault, fault_of
+from receiver.storage.faults import FAULT_OF, Fault, fault_of
 from receiver.storage.outcome import Finding, Found
 from receiver.storage.progress import Progress
 from receiver.storage.store import Store
@@ -41,6 +41,8 @@ TRIES_MAX = 2
 TOKENS_MAX = 8
 """The same in doubt: each life of this process may have spent one token in vain."""
 ODD_LOOKS_MAX = 2
+REFUSALS_MAX = 5
+"""Of one segment, while a row of our own is taken: then the segment is at fault, or lets others go first."""
 
 
 def query_id_of(token: str) -> str:
@@ -57,6 +59,10 @@ class Journal(Protocol):
 
 class Stopping(Exception):  # noqa: N818 - not an error: how `sleep` ends the writer
     """There is no time left to wait for anything."""
+
+
+class _Resting(Exception):  # noqa: N818 - not an error: how a case gives up its turn from any depth
+    """The store takes others, but not this segment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +98,8 @@ class Writer:
         self._aside = Aside(dead, core, progress, around.now)
         self._around = around
         self._in_doubt: set[SegmentId] | None = None
+        self._resting: dict[SegmentId, tuple[Case, _Delays, float]] = {}
+        """Segments the store takes no more, though it takes others, and until when they wait."""
         self._inspect_at_s = around.now() + INSPECT_S
 
     def run(self) -> None:
@@ -115,16 +123,21 @@ class Writer:
             limited.warning(f"store: {trouble.label}", "store cannot be inspected", why=trouble.label)
 
     def drain(self) -> int:
-        """Carry every segment that is sealed now. How many there were."""
-        segments = list(self._journal.sealed())
+        """Carry every segment that is sealed now and not resting. How many there were."""
+        sealed = list(self._journal.sealed())
+        segments = [segment for segment in sealed if not self._rests(segment.id)]
         if self._in_doubt is None:
-            self._in_doubt = {segment.id for segment in segments}
+            self._in_doubt = {segment.id for segment in sealed}
         for index, segment in enumerate(segments):
             self._around.sleep(0)
             self._progress.backlog(segments[index:], self._around.now())
             self._carry_if_readable(segment, self._in_doubt)
-        self._progress.backlog((), self._around.now())
+        left = [segment for segment in sealed if segment.id in self._resting]
+        self._progress.backlog(left, self._around.now())
         return len(segments)
+
+    def _rests(self, segment: SegmentId) -> bool:
+        return segment in self._resting and self._around.now() < self._resting[segment][2]
 
     def _carry_if_readable(self, segment: SegmentFile, in_doubt: set[SegmentId]) -> None:
         """Our own disk's trouble with one segment must not keep the others waiting.
@@ -143,9 +156,12 @@ class Writer:
             self._around.sleep(SLOWER_FIRST_S)
 
     def carry(self, segment: SegmentFile, *, in_doubt: bool) -> None:
-        """Bring one segment to its end: stored, or set aside."""
-        case = opened(segment, self._core, in_doubt=in_doubt, on_damage=self._aside.keep_damaged)
-        delays = _Delays(self._around.jitter)
+        """Bring one segment to its end: stored, or set aside. Or let it rest while others go first."""
+        if segment.id in self._resting:
+            case, delays, _ = self._resting.pop(segment.id)
+        else:
+            case = opened(segment, self._core, in_doubt=in_doubt, on_damage=self._aside.keep_damaged)
+            delays = _Delays(self._around.jitter)
         try:
             while not self._is_carried(case, delays):
                 pass
@@ -155,6 +171,9 @@ class Writer:
             self._aside.keep(case, reason)
             segment.unlink()
             self._progress.rows += case.rows_stored
+        except _Resting:
+            self._resting[segment.id] = (case, delays, self._around.now() + next(delays.slow))
+            return
         self._progress.trouble = ""
 
     def _is_carried(self, case: Case, delays: _Delays) -> bool:
@@ -292,15 +311,23 @@ class Writer:
         if fault is Fault.BY_DAY and not case.by_day:
             case.by_day = True
             return
-        if fault is Fault.POISON and self._accepts_our_own():
-            if case.day:
-                case.days_refused[case.day] = str(trouble)
-                return
-            self._set_aside_if_absent(case, trouble)
         if fault in {Fault.HOLD, Fault.POISON}:
-            self._progress.alarm(fault, f"store refuses every segment: {trouble.label}")
+            self._refused(case, trouble, fault)
         self._around.sleep(next(delays.slow if fault in _SLOW else delays.fast))
         self._inspect_if_due()
+
+    def _refused(self, case: Case, trouble: StoreTrouble, fault: Fault) -> None:
+        """Tell by a row of our own whether the store refuses everything, or this segment."""
+        if not self._accepts_our_own():
+            self._progress.alarm(fault, f"store refuses every segment: {trouble.label}")
+            return
+        case.refusals += 1
+        is_strange = trouble.code not in FAULT_OF and case.refusals >= REFUSALS_MAX
+        if fault is Fault.POISON or is_strange:
+            self._blame(case, trouble)
+        self._progress.alarm(fault, f"store refuses segment {case.file.id}: {trouble.label}")
+        if case.refusals >= REFUSALS_MAX:
+            raise _Resting
 
     def _accepts_our_own(self) -> bool:
         try:
@@ -309,14 +336,17 @@ class Writer:
             return False
         return True
 
-    def _set_aside_if_absent(self, case: Case, trouble: StoreTrouble) -> None:
-        """Poison is set aside whole, once it is sure that none of its rows is stored."""
+    def _blame(self, case: Case, trouble: StoreTrouble) -> None:
+        """Poison is set aside once it is sure that it is not stored: one day, after the next look, or all."""
+        if case.day:
+            case.days_refused[case.day] = str(trouble)
+            return
         try:
             finding = self._look(case)
+            if finding.found is Found.NOTHING:
+                raise self._given_up(case, finding, "poison", str(trouble))
         except StoreTrouble:
             return
-        if finding.found is Found.NOTHING:
-            raise self._given_up(case, finding, "poison", str(trouble))
 
 
 _SLOW = {Fault.SLOWER, Fault.HOLD, Fault.POISON}
