@@ -214,3 +214,11 @@ def test_an_alarm_says_whether_one_segment_is_refused_or_every_one(
     bench.carry()
 
     assert told == [text]
+
+
+def test_freshness_is_of_the_span_that_waited_longest() -> None:
+    progress = Progress()
+
+    progress.stored(2, (10_000, 14_000), 15.0)
+
+    assert list(progress.freshness_s) == [5.0]
