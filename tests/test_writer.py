@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from receiver.model import SegmentId
 from receiver.storage.dead import DeadLetters, Reason
 from receiver.storage.progress import Progress
 from receiver.storage.writer import Stopping, Surroundings, Writer
@@ -99,8 +98,9 @@ def test_segments_go_in_oldest_first_and_nothing_waits_behind_nothing(bench: Ben
 
 
 def test_what_is_found_at_start_is_counted_before_anything_is_sent(bench: Bench) -> None:
-    bench.file(TWO_DAYS)
-    bench.store.parts = [(SegmentId(7, 1), "20990101", 500)]
+    file = bench.file(TWO_DAYS)
+    found = bench.store.rows_of(file.path)
+    bench.store.parts = [(segment, day, rows) for day, (segment, rows) in found.items()]
 
     bench.writer.drain()
 

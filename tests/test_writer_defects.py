@@ -222,3 +222,13 @@ def test_freshness_is_of_the_span_that_waited_longest() -> None:
     progress.stored(2, (10_000, 14_000), 15.0)
 
     assert list(progress.freshness_s) == [5.0]
+
+
+def test_a_day_twice_and_another_missing_is_not_complete(bench: Bench) -> None:
+    file = bench.file(segment_of([TODAY - 1] * 200 + [TODAY] * 200))
+    day = next(iter(bench.store.rows_of(file.path)))
+    bench.store.parts = [(file.id, day, 200), (file.id, day, 200)]
+
+    bench.carry(in_doubt=True)
+
+    assert [letter.cause for letter in bench.letters] == ["odd"]

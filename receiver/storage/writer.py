@@ -200,16 +200,19 @@ class Writer:
         return False
 
     def _look(self, case: Case) -> Finding:
-        """Count, once nothing can change the count any more."""
+        """Count, once nothing can change the count any more. In doubt one day may be there for another."""
         if case.in_doubt:
             self._wait_until_quiet(case)
         counted = self._store.counts([case.held]).get(case.file.id, {}) if case.rows else {}
         case.rows_stored = sum(counted.values())
-        if case.rows_stored == case.rows:
+        is_sum_right = case.rows_stored == case.rows
+        if is_sum_right and not (case.rows and case.in_doubt):
             return Finding(Found.COMPLETE)
         try:
             rows = outcome.rows_by_day(self._core.day_runs(case.file.read()))
         except ValueError as reason:
+            if is_sum_right:
+                return Finding(Found.COMPLETE)
             if not counted and not case.by_day:
                 return Finding(Found.NOTHING)
             raise unreadable(case, reason) from reason
