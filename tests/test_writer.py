@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,6 +29,7 @@ class Bench:
     progress: Progress = field(default_factory=Progress)
     core: FakeCore = field(default_factory=FakeCore)
     naps_max: int = 60
+    alive: Callable[[], None] = lambda: None
 
     def file(self, content: bytes, *, seq: int = 1) -> FakeFile:
         made = FakeFile.make(self.directory, content, seq=seq)
@@ -48,6 +50,7 @@ class Bench:
             jitter=lambda: 0.0,
             repair_dir=self.directory / "repair",
             retention_days=30,
+            alive=self.alive,
         )
         return Writer(
             FakeJournal(self.files),

@@ -76,6 +76,8 @@ class Surroundings:
     repair_dir: Path
     """Where the segment of a single day lies while it is inserted."""
     retention_days: int
+    alive: Callable[[], None] = lambda: None
+    """Called before and after whatever may hang."""
 
 
 class Writer:
@@ -109,6 +111,7 @@ class Writer:
                 if not self.drain():
                     self._around.sleep(IDLE_S)
                 self._inspect_if_due()
+                self._around.alive()
         except Stopping:
             return
 
@@ -186,6 +189,7 @@ class Writer:
             return False
 
     def _step(self, case: Case) -> bool:
+        self._around.alive()
         finding = self._look(case) if case.must_look else Finding(Found.NOTHING)
         if finding.found is Found.COMPLETE:
             self._finish(case)
@@ -230,6 +234,7 @@ class Writer:
                 self._store.kill(query_id_of(str(case.file.id)))
             self._around.sleep(delay_s)
             self._inspect_if_due()
+            self._around.alive()
             waited_s += delay_s
 
     def _insert_whole(self, case: Case, finding: Finding) -> None:
@@ -276,7 +281,9 @@ class Writer:
     def _insert(self, case: Case, path: Path, token: str, rows: int) -> None:
         """Send one INSERT. The engine must have read every row: a file cut short is a silent OK."""
         self._progress.inserts += 1
+        self._around.alive()
         read = self._store.insert(path, token=token, query_id=query_id_of(token))
+        self._around.alive()
         if read != rows:
             raise StoreTrouble(f"the store read {read} rows of segment {case.file.id}; expected {rows}")
 
