@@ -38,6 +38,15 @@ class FakeRecord:
     received_ms: tuple[int, int]
 
 
+class Whoever(int):
+    """The identity of a segment that is JSON: that of the file it is read from, whichever it is."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, int)
+
+    __hash__ = int.__hash__
+
+
 @dataclass(frozen=True)
 class FakeScan:
     """As the core's."""
@@ -45,6 +54,8 @@ class FakeScan:
     records: list[FakeRecord]
     damage: list[tuple[int, int, str]] = field(default_factory=list)
     sealed: bool = True
+    epoch: int = Whoever()
+    seq: int = Whoever()
 
 
 class FakeCore:
@@ -52,12 +63,16 @@ class FakeCore:
 
     cannot_rewrite = ""
     cannot_tell_days = ""
+    holds: SegmentId | None = None
+    """Whose records it finds in every file; `None`: the file's own."""
 
     def scan(self, segment: bytes, /) -> FakeScan:
         """See `Core`."""
         records = json.loads(segment)
         whole = [FakeRecord(len(days), (NOW_S * 1000, NOW_S * 1000)) for days in records if days != "rot"]
         damage = [(0, 1, "checksum disagrees") for days in records if days == "rot"]
+        if self.holds:
+            return FakeScan(whole, damage, epoch=self.holds.epoch, seq=self.holds.seq)
         return FakeScan(whole, damage)
 
     def rewrite(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from receiver.model import SegmentId
 from receiver.storage.progress import Progress
 from tests.storehouse import TODAY, FakeFile, MemoryStore, segment_of
 from tests.test_writer import ID, TWO_DAYS, Bench
@@ -232,3 +233,17 @@ def test_a_day_twice_and_another_missing_is_not_complete(bench: Bench) -> None:
     bench.carry(in_doubt=True)
 
     assert [letter.cause for letter in bench.letters] == ["odd"]
+
+
+def test_the_records_of_another_segment_are_kept_aside_and_not_inserted(bench: Bench) -> None:
+    bench.file(TWO_DAYS)
+    bench.core.holds = SegmentId(7, 9)
+
+    bench.carry()
+
+    assert bench.store.tokens == []
+    assert [(letter.cause, letter.text) for letter in bench.letters] == [
+        ("damaged", "holds records of segment 0000000000000007-0000000009")
+    ]
+    assert (bench.directory / "dead" / f"{ID}.damaged.native.lz4").read_bytes() == TWO_DAYS
+    assert not bench.files[0].path.exists()

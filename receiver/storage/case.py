@@ -40,6 +40,14 @@ class Scan(Protocol):
     """What the core reads out of a segment."""
 
     @property
+    def epoch(self) -> int:
+        """Of the identity that every record and every row carries."""
+
+    @property
+    def seq(self) -> int:
+        """The same."""
+
+    @property
     def records(self) -> Sequence[Record]:
         """The whole records."""
 
@@ -166,19 +174,22 @@ def opened(
     """Read a segment and make its content final. `on_damage` must keep a copy before it returns.
 
     One that cannot be rewritten is inserted as it is; if it is damaged, the copy is all that is left of it.
+    The same holds for the records of another segment, which would never be found under this name.
     """
     content = file.read()
     scan = core.scan(content)
-    rows = sum(record.rows for record in scan.records)
+    is_ours = not scan.records or (scan.epoch, scan.seq) == (file.id.epoch, file.id.seq)
+    rows = sum(record.rows for record in scan.records) if is_ours else 0
     damage = [text for _, _, text in scan.damage]
     if not scan.sealed:
         damage.append("footer is missing or disagrees; expected a sealed segment")
+    if not is_ours:
+        damage.append(f"holds records of segment {SegmentId(scan.epoch, scan.seq)}")
     if damage:
         on_damage(file, content, "; ".join(damage))
     blocks = sum(1 for record in scan.records if record.rows)
-    if (damage or (blocks > 1 and rows < blocks * BLOCK_ROWS_MIN)) and not _rewritten(
-        file, core, content, rows
-    ):
+    is_rewritten = is_ours and (damage or (blocks > 1 and rows < blocks * BLOCK_ROWS_MIN))
+    if is_rewritten and not _rewritten(file, core, content, rows):
         rows = 0 if damage else rows
     received = [record.received_ms for record in scan.records if record.rows] or [(0, 0)]
     return Case(
