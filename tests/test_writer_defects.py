@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -247,3 +248,17 @@ def test_the_records_of_another_segment_are_kept_aside_and_not_inserted(bench: B
     ]
     assert (bench.directory / "dead" / f"{ID}.damaged.native.lz4").read_bytes() == TWO_DAYS
     assert not bench.files[0].path.exists()
+
+
+def test_the_directory_of_the_dead_letters_is_on_the_disk_before_the_segment_goes(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(str(Path(f"/proc/self/fd/{fd}").readlink())))
+    bench.file(TWO_DAYS)
+    bench.store.script = ["error:70"]
+
+    bench.carry()
+
+    assert str(bench.directory) in synced
+    assert str(bench.directory / "dead") in synced
