@@ -48,9 +48,9 @@ class Aside:
                 content, rows = only_days(content, reason.days, self.core, case.file.codec)
         self._keep(case.file, content, reason.cause, str(reason), rows)
 
-    def keep_damaged(self, file: SegmentFile, content: bytes, text: str) -> None:
-        """Keep a copy of what the disk gave back damaged."""
-        self._keep(file, content, "damaged", text, None)
+    def keep_damaged(self, file: SegmentFile, content: bytes, text: str, rows: int | None) -> None:
+        """Keep a copy of what the disk gave back damaged. `rows` are lost; without a footer nobody knows."""
+        self._keep(file, content, "damaged", text, rows)
 
     def _keep(self, file: SegmentFile, content: bytes, cause: str, text: str, rows: int | None) -> None:
         at = datetime.fromtimestamp(self.now(), UTC).isoformat(timespec="seconds")

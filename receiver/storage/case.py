@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from receiver.journal.frame import claim_of
 from receiver.logs import limited
 from receiver.model import SegmentId
 from receiver.storage.outcome import DayRun, spelled
@@ -169,7 +170,11 @@ def _rewritten(file: SegmentFile, core: Core, content: builtins.bytes, rows: int
 
 
 def opened(
-    file: SegmentFile, core: Core, *, in_doubt: bool, on_damage: Callable[[SegmentFile, bytes, str], None]
+    file: SegmentFile,
+    core: Core,
+    *,
+    in_doubt: bool,
+    on_damage: Callable[[SegmentFile, bytes, str, int | None], None],
 ) -> Case:
     """Read a segment and make its content final. `on_damage` must keep a copy before it returns.
 
@@ -186,7 +191,8 @@ def opened(
     if not is_ours:
         damage.append(f"holds records of segment {SegmentId(scan.epoch, scan.seq)}")
     if damage:
-        on_damage(file, content, "; ".join(damage))
+        promised = claim_of(content) if scan.sealed else None
+        on_damage(file, content, "; ".join(damage), promised.rows - rows if promised else None)
     blocks = sum(1 for record in scan.records if record.rows)
     is_rewritten = is_ours and (damage or (blocks > 1 and rows < blocks * BLOCK_ROWS_MIN))
     if is_rewritten and not _rewritten(file, core, content, rows):
