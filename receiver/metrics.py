@@ -87,7 +87,7 @@ METRICS: dict[MetricName, Spec] = {
     "failed_answers_past_hour_ratio": Spec(
         "gauge_sum", "Their share of all answers. Platforms give a drain up at 0.8.", ("drain",)
     ),
-    "freshness_seconds": Spec("seconds", "From a segment's last receipt to its spans being readable."),
+    "freshness_seconds": Spec("seconds", "From a segment's first receipt to its spans being readable."),
     "fsync_seconds": Spec("seconds", "One append to the journal, synced. It bounds what a sender waits."),
     "inflight_bytes": Spec(
         "gauge_sum", "Bytes of bodies being read or decoded. At its limit senders get 503."

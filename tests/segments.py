@@ -58,8 +58,8 @@ class Press:
 
     def scan(self, segment: bytes, /) -> FakeScan:
         """See `Core`. As if it were one record: nothing is rewritten for its blocks."""
-        _, ages = self._known[sha256(segment).digest()]
-        return FakeScan([FakeRecord(len(ages), RECEIVED_MS)])
+        whose, ages = self._known[sha256(segment).digest()]
+        return FakeScan([FakeRecord(len(ages), RECEIVED_MS)], epoch=whose.epoch, seq=whose.seq)
 
     def rewrite(
         self, segment: bytes, keep: Sequence[tuple[int, int]], _codec: str, _block_rows_max: int, /

@@ -38,6 +38,15 @@ class FakeRecord:
     received_ms: tuple[int, int]
 
 
+class Whoever(int):
+    """The identity of a segment that is JSON: that of the file it is read from, whichever it is."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, int)
+
+    __hash__ = int.__hash__
+
+
 @dataclass(frozen=True)
 class FakeScan:
     """As the core's."""
@@ -45,18 +54,25 @@ class FakeScan:
     records: list[FakeRecord]
     damage: list[tuple[int, int, str]] = field(default_factory=list)
     sealed: bool = True
+    epoch: int = Whoever()
+    seq: int = Whoever()
 
 
 class FakeCore:
     """The core for segments that are JSON: a list of records, a record being the days of its rows."""
 
     cannot_rewrite = ""
+    cannot_tell_days = ""
+    holds: SegmentId | None = None
+    """Whose records it finds in every file; `None`: the file's own."""
 
     def scan(self, segment: bytes, /) -> FakeScan:
         """See `Core`."""
         records = json.loads(segment)
         whole = [FakeRecord(len(days), (NOW_S * 1000, NOW_S * 1000)) for days in records if days != "rot"]
         damage = [(0, 1, "checksum disagrees") for days in records if days == "rot"]
+        if self.holds:
+            return FakeScan(whole, damage, epoch=self.holds.epoch, seq=self.holds.seq)
         return FakeScan(whole, damage)
 
     def rewrite(
@@ -72,6 +88,8 @@ class FakeCore:
 
     def day_runs(self, segment: bytes, /) -> list[tuple[int, int, int]]:
         """See `Core`."""
+        if self.cannot_tell_days:
+            raise ValueError(self.cannot_tell_days)
         return [(row, row + 1, day) for row, day in enumerate(_rows(segment))]
 
 
@@ -206,6 +224,12 @@ class MemoryStore:
 
     def _meets_eaten(self, _meets: str, _rows: Rows, _token: str, _query_id: str) -> None:
         """Answered OK, and nothing is there: DELETE, DROP PARTITION."""
+
+    def _meets_partly(self, _meets: str, rows: Rows, token: str, _query_id: str) -> None:
+        """The first day is in and its token remembered, of the others nothing is; the answer is lost."""
+        day = next(iter(rows))
+        self._meets_ok("ok", {day: rows[day]}, token, "")
+        raise StoreTrouble("connection reset")
 
     def _meets_half(self, _meets: str, rows: Rows, _token: str, _query_id: str) -> None:
         """Half of a day's rows: no rule of the engine explains it."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from receiver.model import SegmentId
 from receiver.storage.dead import DeadLetters, Reason
 from receiver.storage.progress import Progress
 from receiver.storage.writer import Stopping, Surroundings, Writer
@@ -29,6 +29,7 @@ class Bench:
     progress: Progress = field(default_factory=Progress)
     core: FakeCore = field(default_factory=FakeCore)
     naps_max: int = 60
+    alive: Callable[[], None] = lambda: None
 
     def file(self, content: bytes, *, seq: int = 1) -> FakeFile:
         made = FakeFile.make(self.directory, content, seq=seq)
@@ -49,6 +50,7 @@ class Bench:
             jitter=lambda: 0.0,
             repair_dir=self.directory / "repair",
             retention_days=30,
+            alive=self.alive,
         )
         return Writer(
             FakeJournal(self.files),
@@ -99,8 +101,9 @@ def test_segments_go_in_oldest_first_and_nothing_waits_behind_nothing(bench: Ben
 
 
 def test_what_is_found_at_start_is_counted_before_anything_is_sent(bench: Bench) -> None:
-    bench.file(TWO_DAYS)
-    bench.store.parts = [(SegmentId(7, 1), "20990101", 500)]
+    file = bench.file(TWO_DAYS)
+    found = bench.store.rows_of(file.path)
+    bench.store.parts = [(segment, day, rows) for day, (segment, rows) in found.items()]
 
     bench.writer.drain()
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import builtins
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from receiver.journal.frame import claim_of
 from receiver.logs import limited
 from receiver.model import SegmentId
-from receiver.storage.outcome import DayRun
+from receiver.storage.outcome import DayRun, spelled
 from receiver.storage.store import Held
 
 BLOCK_ROWS_MIN = 200
@@ -38,6 +39,14 @@ class Record(Protocol):
 
 class Scan(Protocol):
     """What the core reads out of a segment."""
+
+    @property
+    def epoch(self) -> int:
+        """Of the identity that every record and every row carries."""
+
+    @property
+    def seq(self) -> int:
+        """The same."""
 
     @property
     def records(self) -> Sequence[Record]:
@@ -115,7 +124,15 @@ class Case:
     """Of the next INSERT of the whole: it moves on only after a plain OK."""
     day_tokens: Counter[str] = field(default_factory=Counter)
     """The same, for INSERTs of single days."""
+    day: str = ""
+    """Whose INSERT was sent last; empty: the whole's."""
+    days_refused: dict[str, str] = field(default_factory=dict)
+    """Days the store will not take alone, and what it says of them."""
+    rows_stored: int = 0
+    """At the last count."""
     odd_looks: int = 0
+    refusals: int = 0
+    """How often the store took a row of our own, but not this segment."""
     by_day: bool = False
     """Too many partitions for one INSERT: it goes in day by day."""
 
@@ -133,6 +150,14 @@ class Case:
         return f"{self.file.id}@{day}#{self.day_tokens[day]}"
 
 
+def only_days(
+    content: builtins.bytes, days: Collection[str], core: Core, codec: str
+) -> tuple[builtins.bytes, int]:
+    """Cut a segment down to these days: its content and its rows. Raises what the core says if it cannot."""
+    keep = [(first, end) for first, end, day in core.day_runs(content) if spelled(day) in days]
+    return core.rewrite(content, keep, codec, BLOCK_ROWS_MAX), sum(end - first for first, end in keep)
+
+
 def _rewritten(file: SegmentFile, core: Core, content: builtins.bytes, rows: int) -> bool:
     """Merge its blocks and leave out what is damaged. False: the core cannot, and the file is as it was."""
     try:
@@ -145,24 +170,32 @@ def _rewritten(file: SegmentFile, core: Core, content: builtins.bytes, rows: int
 
 
 def opened(
-    file: SegmentFile, core: Core, *, in_doubt: bool, on_damage: Callable[[SegmentFile, bytes, str], None]
+    file: SegmentFile,
+    core: Core,
+    *,
+    in_doubt: bool,
+    on_damage: Callable[[SegmentFile, bytes, str, int | None], None],
 ) -> Case:
     """Read a segment and make its content final. `on_damage` must keep a copy before it returns.
 
     One that cannot be rewritten is inserted as it is; if it is damaged, the copy is all that is left of it.
+    The same holds for the records of another segment, which would never be found under this name.
     """
     content = file.read()
     scan = core.scan(content)
-    rows = sum(record.rows for record in scan.records)
+    is_ours = not scan.records or (scan.epoch, scan.seq) == (file.id.epoch, file.id.seq)
+    rows = sum(record.rows for record in scan.records) if is_ours else 0
     damage = [text for _, _, text in scan.damage]
     if not scan.sealed:
         damage.append("footer is missing or disagrees; expected a sealed segment")
+    if not is_ours:
+        damage.append(f"holds records of segment {SegmentId(scan.epoch, scan.seq)}")
     if damage:
-        on_damage(file, content, "; ".join(damage))
+        promised = claim_of(content) if scan.sealed else None
+        on_damage(file, content, "; ".join(damage), promised.rows - rows if promised else None)
     blocks = sum(1 for record in scan.records if record.rows)
-    if (damage or (blocks > 1 and rows < blocks * BLOCK_ROWS_MIN)) and not _rewritten(
-        file, core, content, rows
-    ):
+    is_rewritten = is_ours and (damage or (blocks > 1 and rows < blocks * BLOCK_ROWS_MIN))
+    if is_rewritten and not _rewritten(file, core, content, rows):
         rows = 0 if damage else rows
     received = [record.received_ms for record in scan.records if record.rows] or [(0, 0)]
     return Case(

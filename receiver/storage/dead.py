@@ -19,7 +19,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
 
     segment: str
     cause: str
-    """Short and stable, a metric label: `poison`, `short`, `odd`, `damaged`."""
+    """Short and stable, a metric label: `poison`, `short`, `odd`, `unreadable`, `damaged`."""
     text: str
     """What was found; what was expected."""
     rows: int | None
@@ -37,6 +37,7 @@ class DeadLetters:
     def keep(self, content: bytes, suffix: str, reason: Reason) -> Path:
         """Keep these bytes with their reason. Doing it twice leaves one of each."""
         self._root.mkdir(parents=True, exist_ok=True)
+        sync_directory(self._root.parent)
         name = f"{reason.segment}.{reason.cause}"
         write_durably(self._root / f"{name}.json", msgspec.json.format(msgspec.json.encode(reason)))
         kept = self._root / f"{name}{suffix}"
@@ -56,7 +57,12 @@ def write_durably(path: Path, content: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     draft.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Put the names in a directory on the disk."""
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(directory)
     finally:

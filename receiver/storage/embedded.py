@@ -22,7 +22,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from receiver.errors import OperatorError, StoreTrouble
 from receiver.storage.sql import CODEC_OF, SqlStore, pins
-from receiver.storage.store import COMPANION, TABLE
+from receiver.storage.store import COMPANION, TABLE, Held
 
 _WRITE_FAILURES = (
     "SELECT sum(value) FROM system.events WHERE event = 'WriteBufferFromFileDescriptorWriteFailed'"
@@ -102,6 +102,11 @@ class EmbeddedStore(SqlStore):
             summary = client.query(statement).summary
         self._check_written()
         return int(summary["read_rows"])
+
+    def refill_companion(self, held: Held) -> None:
+        """See `Store`. The disk may have refused it, too, and the engine not have told."""
+        super().refill_companion(held)
+        self._check_written()
 
     def sync(self) -> None:
         """See `Store`. The tables sync their parts; this also covers what the engine keeps beside them."""

@@ -56,7 +56,7 @@ _CODES: dict[Fault, tuple[int, ...]] = {
 }
 
 FAULT_OF: dict[int, Fault] = {code: fault for fault, codes in _CODES.items() for code in codes}
-"""Every code that is known. What is not here holds the segment and calls a human."""
+"""Every code that is known. What is not here holds the segment, calls a human, and is poison in the end."""
 
 TOO_MANY_PARTS = 252
 

@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from receiver.logs import limited
 from receiver.storage.case import SegmentFile
 from receiver.storage.faults import Fault
 
@@ -29,7 +30,7 @@ class Progress:
     backlog_bytes: int = 0
     oldest_age_s: float = 0.0
     freshness_s: deque[float] = field(default_factory=lambda: deque(maxlen=FRESHNESS_KEPT))
-    """From a segment's last receipt to its rows being stored; taken out by whoever reports."""
+    """From a segment's first receipt to its rows being stored; taken out by whoever reports."""
     trouble: str = ""
     """Why the oldest segment is not stored yet; empty: nothing is in the way."""
 
@@ -49,12 +50,17 @@ class Progress:
         self.segments += 1
         self.rows += rows
         if rows:
-            self.freshness_s.append(max(0.0, now_s - received_ms[1] / 1_000))
+            self.freshness_s.append(max(0.0, now_s - received_ms[0] / 1_000))
 
     def set_aside(self, cause: str, rows: int) -> None:
         """Note a dead letter."""
         self.dead[cause] += 1
         self.dead_rows[cause] += rows
+
+    def alarm(self, reason: str, text: str) -> None:
+        """Note what the writer cannot mend alone, and call a human."""
+        self.alarms += 1
+        limited.error(f"writer: {reason}", text)
 
 
 def _modified_s(segment: SegmentFile) -> float:

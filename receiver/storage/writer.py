@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -22,10 +21,11 @@ from receiver.errors import StoreTrouble
 from receiver.logs import limited
 from receiver.model import SegmentId
 from receiver.storage import outcome
+from receiver.storage.aside import Aside, SetAside, unreadable
 from receiver.storage.backoff import CEILING_S, FIRST_S, SLOWER_CEILING_S, SLOWER_FIRST_S, backoff_s
-from receiver.storage.case import BLOCK_ROWS_MAX, Case, Core, SegmentFile, opened
-from receiver.storage.dead import DeadLetters, Reason, write_durably
-from receiver.storage.faults import Fault, fault_of
+from receiver.storage.case import Case, Core, SegmentFile, only_days, opened
+from receiver.storage.dead import DeadLetters, write_durably
+from receiver.storage.faults import FAULT_OF, Fault, fault_of
 from receiver.storage.outcome import Finding, Found
 from receiver.storage.progress import Progress
 from receiver.storage.store import Store
@@ -41,6 +41,8 @@ TRIES_MAX = 2
 TOKENS_MAX = 8
 """The same in doubt: each life of this process may have spent one token in vain."""
 ODD_LOOKS_MAX = 2
+REFUSALS_MAX = 5
+"""Of one segment, while a row of our own is taken: then the segment is at fault, or lets others go first."""
 
 
 def query_id_of(token: str) -> str:
@@ -59,12 +61,8 @@ class Stopping(Exception):  # noqa: N818 - not an error: how `sleep` ends the wr
     """There is no time left to wait for anything."""
 
 
-class _SetAside(Exception):  # noqa: N818 - not an error: how a case is closed from any depth
-    """The segment goes to the dead letters."""
-
-    def __init__(self, cause: str, text: str) -> None:
-        super().__init__(text)
-        self.cause = cause
+class _Resting(Exception):  # noqa: N818 - not an error: how a case gives up its turn from any depth
+    """The store takes others, but not this segment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +76,8 @@ class Surroundings:
     repair_dir: Path
     """Where the segment of a single day lies while it is inserted."""
     retention_days: int
+    alive: Callable[[], None] = lambda: None
+    """Called before and after whatever may hang."""
 
 
 class Writer:
@@ -96,10 +96,12 @@ class Writer:
         self._journal = journal
         self._store = store
         self._core = core
-        self._dead = dead
         self._progress = progress
+        self._aside = Aside(dead, core, progress, around.now)
         self._around = around
-        self._found_at_start: set[SegmentId] | None = None
+        self._in_doubt: set[SegmentId] | None = None
+        self._resting: dict[SegmentId, tuple[Case, _Delays, float]] = {}
+        """Segments the store takes no more, though it takes others, and until when they wait."""
         self._inspect_at_s = around.now() + INSPECT_S
 
     def run(self) -> None:
@@ -109,6 +111,7 @@ class Writer:
                 if not self.drain():
                     self._around.sleep(IDLE_S)
                 self._inspect_if_due()
+                self._around.alive()
         except Stopping:
             return
 
@@ -123,37 +126,58 @@ class Writer:
             limited.warning(f"store: {trouble.label}", "store cannot be inspected", why=trouble.label)
 
     def drain(self) -> int:
-        """Carry every segment that is sealed now. How many there were."""
-        segments = list(self._journal.sealed())
-        if self._found_at_start is None:
-            self._found_at_start = {segment.id for segment in segments}
+        """Carry every segment that is sealed now and not resting. How many there were."""
+        sealed = list(self._journal.sealed())
+        segments = [segment for segment in sealed if not self._rests(segment.id)]
+        if self._in_doubt is None:
+            self._in_doubt = {segment.id for segment in sealed}
         for index, segment in enumerate(segments):
             self._around.sleep(0)
             self._progress.backlog(segments[index:], self._around.now())
-            self._carry_if_readable(segment, in_doubt=segment.id in self._found_at_start)
-        self._progress.backlog((), self._around.now())
+            self._carry_if_readable(segment, self._in_doubt)
+        left = [segment for segment in sealed if segment.id in self._resting]
+        self._progress.backlog(left, self._around.now())
         return len(segments)
 
-    def _carry_if_readable(self, segment: SegmentFile, *, in_doubt: bool) -> None:
-        """Our own disk's trouble with one segment must not keep the others waiting."""
+    def _rests(self, segment: SegmentId) -> bool:
+        return segment in self._resting and self._around.now() < self._resting[segment][2]
+
+    def _carry_if_readable(self, segment: SegmentFile, in_doubt: set[SegmentId]) -> None:
+        """Our own disk's trouble with one segment must not keep the others waiting.
+
+        What was known of it is gone with its case, so the next try counts before it sends anything.
+        """
         try:
-            self.carry(segment, in_doubt=in_doubt)
+            self.carry(segment, in_doubt=segment.id in in_doubt)
+            in_doubt.discard(segment.id)
         except OSError as error:
+            in_doubt.add(segment.id)
             self._progress.trouble = f"segment {segment.id}: {error.strerror}"
-            self._alarm("disk", f"segment {segment.id} cannot be read or let go of: {error.strerror}")
+            self._progress.alarm(
+                "disk", f"segment {segment.id} cannot be read or let go of: {error.strerror}"
+            )
             self._around.sleep(SLOWER_FIRST_S)
 
     def carry(self, segment: SegmentFile, *, in_doubt: bool) -> None:
-        """Bring one segment to its end: stored, or set aside."""
-        case = opened(segment, self._core, in_doubt=in_doubt, on_damage=self._keep_damaged)
-        delays = _Delays(self._around.jitter)
+        """Bring one segment to its end: stored, or set aside. Or let it rest while others go first."""
+        if segment.id in self._resting:
+            case, delays, _ = self._resting.pop(segment.id)
+        else:
+            case = opened(segment, self._core, in_doubt=in_doubt, on_damage=self._aside.keep_damaged)
+            delays = _Delays(self._around.jitter)
         try:
             while not self._is_carried(case, delays):
                 pass
-        except _SetAside as reason:
-            self._keep(case, reason)
+            segment.unlink()
+            self._progress.stored(case.rows, case.received_ms, self._around.now())
+        except SetAside as reason:
+            self._aside.keep(case, reason)
+            segment.unlink()
+            self._progress.rows += case.rows_stored
+        except _Resting:
+            self._resting[segment.id] = (case, delays, self._around.now() + next(delays.slow))
+            return
         self._progress.trouble = ""
-        segment.unlink()
 
     def _is_carried(self, case: Case, delays: _Delays) -> bool:
         """Make one step; whatever goes wrong, the next one starts with a count."""
@@ -165,6 +189,7 @@ class Writer:
             return False
 
     def _step(self, case: Case) -> bool:
+        self._around.alive()
         finding = self._look(case) if case.must_look else Finding(Found.NOTHING)
         if finding.found is Found.COMPLETE:
             self._finish(case)
@@ -173,19 +198,28 @@ class Writer:
         if finding.found is Found.ODD:
             self._look_again(case, finding)
         elif finding.found is Found.MISSING or case.by_day:
-            self._insert_days(case, finding.days)
+            self._insert_days(case, finding)
         else:
-            self._insert_whole(case)
+            self._insert_whole(case, finding)
         return False
 
     def _look(self, case: Case) -> Finding:
-        """Count, once nothing can change the count any more."""
+        """Count, once nothing can change the count any more. In doubt one day may be there for another."""
         if case.in_doubt:
             self._wait_until_quiet(case)
         counted = self._store.counts([case.held]).get(case.file.id, {}) if case.rows else {}
-        if sum(counted.values()) == case.rows:
+        case.rows_stored = sum(counted.values())
+        is_sum_right = case.rows_stored == case.rows
+        if is_sum_right and not (case.rows and case.in_doubt):
             return Finding(Found.COMPLETE)
-        rows = outcome.rows_by_day(self._core.day_runs(case.file.read()))
+        try:
+            rows = outcome.rows_by_day(self._core.day_runs(case.file.read()))
+        except ValueError as reason:
+            if is_sum_right:
+                return Finding(Found.COMPLETE)
+            if not counted and not case.by_day:
+                return Finding(Found.NOTHING)
+            raise unreadable(case, reason) from reason
         due = outcome.due_days(rows, now_s=self._around.now(), retention_days=self._around.retention_days)
         answered = set(rows) if case.answered else case.days_answered
         return outcome.judge(rows, counted, due=due, answered=answered)
@@ -199,50 +233,78 @@ class Writer:
             if waited_s >= KILL_AFTER_S:
                 self._store.kill(query_id_of(str(case.file.id)))
             self._around.sleep(delay_s)
+            self._inspect_if_due()
+            self._around.alive()
             waited_s += delay_s
 
-    def _insert_whole(self, case: Case) -> None:
-        self._check_tries(case, case.token)
-        token = case.token_of_whole()
-        self._insert(case, case.file.path, token, case.rows)
+    def _insert_whole(self, case: Case, finding: Finding) -> None:
+        if case.token >= self._tries_max(case):
+            text = f"rows are missing after {case.token} INSERTs that answered OK; expected {case.rows}"
+            raise self._given_up(case, finding, "short", text)
+        case.day = ""
+        self._insert(case, case.file.path, case.token_of_whole(), case.rows)
         case.token += 1
         case.answered = True
 
-    def _insert_days(self, case: Case, days: Iterable[str]) -> None:
-        """Insert each of these days alone, out of a segment that holds nothing else."""
-        content = case.file.read()
-        runs = self._core.day_runs(content)
-        for day in days:
-            self._check_tries(case, case.day_tokens[day])
-            keep = [(first, end) for first, end, of in runs if outcome.spelled(of) == day]
+    def _insert_days(self, case: Case, finding: Finding) -> None:
+        """Insert each missing day alone, out of a segment that holds nothing else."""
+        for day, content, rows in self._cut(case, self._days_to_try(case, finding)):
             part = self._around.repair_dir / f"{case.file.id}@{day}{''.join(case.file.path.suffixes)}"
             part.parent.mkdir(parents=True, exist_ok=True)
-            write_durably(part, self._core.rewrite(content, keep, case.file.codec, BLOCK_ROWS_MAX))
-            self._insert(case, part, case.token_of_day(day), sum(end - first for first, end in keep))
+            write_durably(part, content)
+            case.day = day
+            self._insert(case, part, case.token_of_day(day), rows)
             case.day_tokens[day] += 1
             case.days_answered.add(day)
             part.unlink()
 
+    def _days_to_try(self, case: Case, finding: Finding) -> list[str]:
+        """Leave out the days that were given up. When no other is missing, those are set aside."""
+        tries_max = self._tries_max(case)
+        tired = {day for day in finding.days if case.day_tokens[day] >= tries_max}
+        days = [day for day in finding.days if day not in tired | case.days_refused.keys()]
+        if finding.days and not days:
+            refused = next((case.days_refused[day] for day in finding.days if day in case.days_refused), None)
+            text = f"rows of {', '.join(finding.days)} are missing after {tries_max} INSERTs that answered OK"
+            raise self._given_up(case, finding, "poison" if refused else "short", refused or text)
+        return days
+
+    def _cut(self, case: Case, days: Iterable[str]) -> Iterator[tuple[str, bytes, int]]:
+        """Cut single days out of a segment: the day, its content, its rows."""
+        content = case.file.read()
+        try:
+            for day in days:
+                yield day, *only_days(content, [day], self._core, case.file.codec)
+        except ValueError as reason:
+            raise unreadable(case, reason) from reason
+
     def _insert(self, case: Case, path: Path, token: str, rows: int) -> None:
         """Send one INSERT. The engine must have read every row: a file cut short is a silent OK."""
         self._progress.inserts += 1
+        self._around.alive()
         read = self._store.insert(path, token=token, query_id=query_id_of(token))
+        self._around.alive()
         if read != rows:
             raise StoreTrouble(f"the store read {read} rows of segment {case.file.id}; expected {rows}")
 
-    def _check_tries(self, case: Case, tokens: int) -> None:
-        tries_max = TOKENS_MAX if case.in_doubt else TRIES_MAX
-        if tokens >= tries_max:
-            raise _SetAside(
-                "short", f"rows are missing after {tokens} INSERTs that answered OK; expected {case.rows}"
-            )
+    def _tries_max(self, case: Case) -> int:
+        return TOKENS_MAX if case.in_doubt else TRIES_MAX
+
+    def _given_up(self, case: Case, finding: Finding, cause: str, text: str) -> SetAside:
+        """Close what is stored of it as if it were all, for the rest goes to the dead letters."""
+        if case.rows_stored:
+            self._finish(case)
+        return SetAside(cause, text, days=finding.days if finding.found is Found.MISSING else ())
 
     def _look_again(self, case: Case, finding: Finding) -> None:
         """Some days hold neither none nor all of their rows. No rule of ours mends that."""
         case.odd_looks += 1
-        self._alarm("odd", f"segment {case.file.id}: neither none nor all rows on {', '.join(finding.days)}")
+        self._progress.alarm(
+            "odd", f"segment {case.file.id}: neither none nor all rows on {', '.join(finding.days)}"
+        )
         if case.odd_looks >= ODD_LOOKS_MAX:
-            raise _SetAside("odd", f"neither none nor all rows are stored on {', '.join(finding.days)}")
+            text = f"neither none nor all rows are stored on {', '.join(finding.days)}"
+            raise self._given_up(case, finding, "odd", text)
         self._around.sleep(SLOWER_FIRST_S)
 
     def _finish(self, case: Case) -> None:
@@ -250,7 +312,6 @@ class Writer:
         if case.rows and case.in_doubt:
             self._store.refill_companion(case.held)
         self._store.sync()
-        self._progress.stored(case.rows, case.received_ms, self._around.now())
 
     def _weigh(self, case: Case, trouble: StoreTrouble, delays: _Delays) -> None:
         """Decide how long to wait, whether to alarm, and whether the data is at fault."""
@@ -260,11 +321,23 @@ class Writer:
         if fault is Fault.BY_DAY and not case.by_day:
             case.by_day = True
             return
-        if fault is Fault.POISON and self._accepts_our_own():
-            self._set_aside_if_absent(case, trouble)
         if fault in {Fault.HOLD, Fault.POISON}:
-            self._alarm(fault, f"store refuses every segment: {trouble.label}")
+            self._refused(case, trouble, fault)
         self._around.sleep(next(delays.slow if fault in _SLOW else delays.fast))
+        self._inspect_if_due()
+
+    def _refused(self, case: Case, trouble: StoreTrouble, fault: Fault) -> None:
+        """Tell by a row of our own whether the store refuses everything, or this segment."""
+        if not self._accepts_our_own():
+            self._progress.alarm(fault, f"store refuses every segment: {trouble.label}")
+            return
+        case.refusals += 1
+        is_strange = trouble.code not in FAULT_OF and case.refusals >= REFUSALS_MAX
+        if fault is Fault.POISON or is_strange:
+            self._blame(case, trouble)
+        self._progress.alarm(fault, f"store refuses segment {case.file.id}: {trouble.label}")
+        if case.refusals >= REFUSALS_MAX:
+            raise _Resting
 
     def _accepts_our_own(self) -> bool:
         try:
@@ -273,31 +346,17 @@ class Writer:
             return False
         return True
 
-    def _set_aside_if_absent(self, case: Case, trouble: StoreTrouble) -> None:
-        """Poison is set aside whole, once it is sure that none of its rows is stored."""
+    def _blame(self, case: Case, trouble: StoreTrouble) -> None:
+        """Poison is set aside once it is sure that it is not stored: one day, after the next look, or all."""
+        if case.day:
+            case.days_refused[case.day] = str(trouble)
+            return
         try:
             finding = self._look(case)
+            if finding.found is Found.NOTHING:
+                raise self._given_up(case, finding, "poison", str(trouble))
         except StoreTrouble:
             return
-        if finding.found is Found.NOTHING:
-            raise _SetAside("poison", str(trouble))
-
-    def _keep(self, case: Case, reason: _SetAside) -> None:
-        self._keep_bytes(case.file, case.file.read(), reason.cause, str(reason), case.rows)
-
-    def _keep_damaged(self, file: SegmentFile, content: bytes, text: str) -> None:
-        self._keep_bytes(file, content, "damaged", text, None)
-
-    def _keep_bytes(self, file: SegmentFile, content: bytes, cause: str, text: str, rows: int | None) -> None:
-        at = datetime.fromtimestamp(self._around.now(), UTC).isoformat(timespec="seconds")
-        reason = Reason(segment=str(file.id), cause=cause, text=text, rows=rows, at=at)
-        self._dead.keep(content, "".join(file.path.suffixes), reason)
-        self._progress.set_aside(cause, rows or 0)
-        self._alarm(cause, f"segment {file.id} was set aside in the dead letters")
-
-    def _alarm(self, reason: str, text: str) -> None:
-        self._progress.alarms += 1
-        limited.error(f"writer: {reason}", text)
 
 
 _SLOW = {Fault.SLOWER, Fault.HOLD, Fault.POISON}

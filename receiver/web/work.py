@@ -34,6 +34,7 @@ from receiver.storage.store import Store
 from receiver.storage.writer import Stopping, Surroundings, Writer
 from receiver.web.api import QUESTIONS_MAX, Api
 from receiver.web.pause import Pause
+from receiver.web.pulse import MARGIN_S, Pulse
 from receiver.web.reporting import report
 
 CLOSE_S = 3.0
@@ -66,6 +67,7 @@ class StoreWork:
         self._dead = DeadLetters(data_dir / "dead")
         self._progress = Progress()
         self._pause = Pause(time.monotonic)
+        self._pulse = Pulse(time.monotonic, silence_s_max=settings.store.insert_timeout_s + MARGIN_S)
         self._failure: BaseException | None = None
         self._store = open_store(settings, disk_free_min=self._disk_free_min)
         held.callback(self._store.close)
@@ -92,9 +94,10 @@ class StoreWork:
         self._api_token = settings.api_token
 
     def health(self) -> dict[str, str]:
-        """How the store and the writer are. Raises what the writer died of."""
+        """How the store and the writer are. Raises what the writer died of, or that it hangs."""
         if self._failure is not None:
             raise self._failure
+        self._pulse.check()
         report(self._progress, self._dead, self._metrics)
         return {"store": self._progress.trouble}
 
@@ -117,6 +120,8 @@ class StoreWork:
             return
         except BaseException as failure:  # noqa: BLE001 - `health` raises it, and the process ends
             self._failure = failure
+        finally:
+            self._pulse.stop()
 
     def _writer(self) -> Writer:
         around = Surroundings(
@@ -125,6 +130,7 @@ class StoreWork:
             jitter=random.random,
             repair_dir=Path(self._settings.data_dir) / "repair",
             retention_days=self._settings.store.retention_days,
+            alive=self._pulse.beat,
         )
         return Writer(
             self._journal,

@@ -26,11 +26,11 @@ FILE_BYTES_MAX = 20_000
 
 
 @contextmanager
-def starved() -> Iterator[None]:
+def starved(bytes_max: int = FILE_BYTES_MAX) -> Iterator[None]:
     """No file grows beyond a few bytes."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES_MAX, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_max, hard))
     try:
         yield
     finally:
@@ -48,6 +48,23 @@ def of_an_insert(store: EmbeddedStore, press: Press) -> dict[str, object]:
     before = len(store.counts([segment.held]))
     store.insert(segment.path, token="#1", query_id="trace-drain-fed")
     return {"code": told, "before": before, "rows": store.rows("SELECT count() FROM otel_traces")[0][0]}
+
+
+def of_a_refill(store: EmbeddedStore, press: Press) -> dict[str, object]:
+    """Fill the companion while the disk refuses, inspect, and fill it while it does not."""
+    segment = press.make(*[0] * 3_000)
+    store.insert(segment.path, token="#0", query_id="trace-drain-refilled")
+    store.command("TRUNCATE TABLE otel_traces_trace_id_ts")
+    told = None
+    try:
+        with starved(FILE_BYTES_MAX // 20):
+            store.refill_companion(segment.held)
+    except StoreTrouble as trouble:
+        told = trouble.code
+    store.inspect()
+    store.refill_companion(segment.held)
+    counted = store.rows("SELECT uniqExact(TraceId) FROM otel_traces_trace_id_ts")[0][0]
+    return {"code": told, "traces": counted}
 
 
 def of_a_merge(store: EmbeddedStore, press: Press) -> dict[str, object]:
@@ -73,5 +90,5 @@ if __name__ == "__main__":
     store_dir = directory / "store"
     opened = engines.bare(store_dir, "starved")
     schema.apply(opened, schema_sources(), 30)
-    act = of_an_insert if what == "insert" else of_a_merge
+    act = {"insert": of_an_insert, "refill": of_a_refill, "merge": of_a_merge}[what]
     print(json.dumps(act(opened, Press(directory))))  # noqa: T201 - the answer

@@ -26,6 +26,10 @@ def test_an_insert_the_disk_refused_is_no_ok_and_leaves_nothing_that_cannot_be_r
     assert told_by(tmp_path, "insert") == {"code": 75, "before": 0, "rows": 3_000}
 
 
+def test_a_refill_the_disk_refused_is_trouble_and_no_merge_gone_wrong(tmp_path: Path) -> None:
+    assert told_by(tmp_path, "refill") == {"code": 75, "traces": 3_000}
+
+
 def test_a_merge_the_disk_refused_is_noticed_and_undone_by_opening_the_engine_anew(tmp_path: Path) -> None:
     told = told_by(tmp_path, "merge")
 
