@@ -31,6 +31,7 @@ from tests.intake_support import (
     CoreDouble,
     OutcomeDouble,
     StaleSegment,
+    claim_of,
     on_uvloop,
     until,
 )
@@ -62,7 +63,7 @@ async def committing(
 
 def commit(committer: Committer, name: str, drain: Drain = DRAIN) -> asyncio.Task[object]:
     now = asyncio.get_running_loop().time()
-    return asyncio.create_task(committer.commit(delivery(name), drain, now))
+    return asyncio.create_task(committer.commit(delivery(name), drain, now, claim_of(len(name))))
 
 
 async def verdict_on(task: asyncio.Task[object]) -> ReceiverError:
@@ -154,7 +155,7 @@ async def test_a_group_is_capped_by_deliveries_and_by_bytes(
 def test_a_compressed_body_counts_for_what_it_may_become() -> None:
     loop = asyncio.new_event_loop()
     plain, packed = (
-        waiting.Waiting(one, until_stored=False, deadline=0, receipt=loop.create_future())
+        waiting.Waiting(one, claim_of(4), until_stored=False, deadline=0, receipt=loop.create_future())
         for one in (delivery("abc"), delivery("abc", "gzip"))
     )
     loop.close()

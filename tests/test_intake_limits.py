@@ -78,6 +78,39 @@ async def test_a_body_that_does_not_fit_into_memory_is_told_to_come_again() -> N
 
 
 @on_uvloop
+async def test_a_body_in_the_committers_hands_counts_though_its_sender_was_told_to_come_again() -> None:
+    core, appender = CoreDouble(), AppenderDouble()
+    appender.may_go_on.clear()
+    limits = Limits(answer_deadline_s=0.1, inflight_bytes_max=2 * len(SPAN_BODY))
+    async with running(limits=limits, core=core, appender=appender) as intake:
+        stalled = [await intake.post(), await intake.post()]
+        refused = await intake.post()
+        held_bytes = intake.admission.bytes_in_flight
+        appender.may_go_on.set()
+        await until(lambda: not intake.admission.bytes_in_flight)
+        taken = await intake.post()
+
+    assert [one.status for one in (*stalled, refused)] == [503, 503, 503]
+    assert b"bodies in flight" in refused.body
+    assert held_bytes == 2 * len(SPAN_BODY)
+    assert taken.status == 200
+
+
+@on_uvloop
+async def test_a_body_that_expires_in_line_is_let_go() -> None:
+    core = CoreDouble()
+    core.may_go_on.clear()
+    async with running(limits=Limits(answer_deadline_s=0.1), core=core) as intake:
+        in_hand = asyncio.create_task(intake.post())
+        await asyncio.to_thread(core.running.wait)
+        in_line = [await intake.post() for _ in range(5)]
+        held_bytes = intake.admission.bytes_in_flight
+
+        assert [one.status for one in (await in_hand, *in_line)] == [503] * 6
+        assert held_bytes == len(SPAN_BODY)
+
+
+@on_uvloop
 async def test_a_chunked_body_claims_memory_as_it_grows() -> None:
     async with running(limits=Limits(inflight_bytes_max=10)) as intake:
         connection = await intake.connect()

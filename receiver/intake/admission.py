@@ -1,6 +1,7 @@
 """Whether there is room: bytes of bodies in flight, connections, the journal.
 
-Keeps: bytes are claimed before they are read and given back when the delivery is answered.
+Keeps: bytes are claimed before they are read and given back when nobody holds the body any more, which may be
+    after the delivery was answered.
 Never: a wait. What does not fit is told to come again in two seconds.
 """
 
@@ -12,12 +13,13 @@ from receiver.errors import JournalFull, MemoryBudgetSpent, ShuttingDown
 
 
 class Claim:
-    """The part of the budget that one delivery holds."""
+    """The part of the budget that one delivery holds, until everybody who shares it has let go."""
 
-    __slots__ = ("_admission", "bytes_held")
+    __slots__ = ("_admission", "_holder_count", "bytes_held")
 
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
+        self._holder_count = 1
         self.bytes_held = 0
 
     def grow_to(self, size_bytes: int) -> None:
@@ -27,8 +29,15 @@ class Claim:
             self._admission.take(more_bytes)
             self.bytes_held = size_bytes
 
+    def share(self) -> None:
+        """Have one more holder, who lets go of it too."""
+        self._holder_count += 1
+
     def release(self) -> None:
-        """Give everything back."""
+        """Let go; the last holder gives everything back."""
+        self._holder_count -= 1
+        if self._holder_count:
+            return
         self._admission.bytes_in_flight -= self.bytes_held
         self.bytes_held = 0
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import ParamSpec, Protocol, TypeVar
 
 from receiver.errors import CoreCrashed, DiskTrouble, ReceiverError, ShuttingDown, Unavailable
+from receiver.intake.admission import Claim
 from receiver.intake.aside import Aside
 from receiver.intake.outcome import Outcome, Transcode, refusal
 from receiver.intake.waiting import Line, StoreLine, Waiting
@@ -94,13 +95,13 @@ class Committer:
         self._transcode = transcode
         self._answer_deadline_s = answer_deadline_s
 
-    async def commit(self, delivery: Delivery, drain: Drain, received_at: float) -> Outcome:
+    async def commit(self, delivery: Delivery, drain: Drain, received_at: float, claim: Claim) -> Outcome:
         """Wait for the receipt of one delivery; raise the verdict if there is none."""
         if self._closing:
             raise ShuttingDown("the receiver is stopping; expected to be back in seconds")
         receipt: asyncio.Future[Outcome | ReceiverError] = asyncio.get_running_loop().create_future()
         deadline = received_at + self._answer_deadline_s
-        self._line.join(Waiting(delivery, drain.acknowledge == "store", deadline, receipt))
+        self._line.join(Waiting(delivery, claim, drain.acknowledge == "store", deadline, receipt))
         outcome = await receipt
         if isinstance(outcome, ReceiverError):
             raise outcome
@@ -132,7 +133,7 @@ class Committer:
             if waiting:
                 group = await self._transcoded(waiting)
                 await appending
-                appending = asyncio.ensure_future(self._promise(group))
+                appending = asyncio.ensure_future(self._promise(group, waiting))
             elif self._closing:
                 return await appending
 
@@ -167,8 +168,8 @@ class Committer:
         waiting.give(verdict)
         return False
 
-    async def _promise(self, group: Group) -> None:
-        """Make the record safe, then give the receipts."""
+    async def _promise(self, group: Group, in_hand: Sequence[Waiting]) -> None:
+        """Make the record safe, give the receipts, let go of the bodies."""
         try:
             group = await self._appended(group)
         except Unavailable as reason:
@@ -180,6 +181,8 @@ class Committer:
                 self._settle(group, waiting, outcome)
         finally:
             self._groups_in_flight -= 1
+            for waiting in in_hand:
+                waiting.claim.release()
 
     async def _appended(self, group: Group) -> Group:
         """Append the record; if its segment was closed meanwhile, transcode anew for the next one."""

@@ -26,8 +26,8 @@ from receiver.metrics import Metrics
 from receiver.model import ContentKind, Delivery
 from receiver.settings import Drain, Limits
 
-Commit = Callable[[Delivery, Drain, float], Awaitable[Outcome]]
-"""Promise a delivery, received at this time of the event loop, or raise."""
+Commit = Callable[[Delivery, Drain, float, Claim], Awaitable[Outcome]]
+"""Promise a delivery, received at this time of the event loop, or raise; the claim is shared meanwhile."""
 SIGNATURE_INLINE_BYTES_MAX = 256 * 1024
 """A larger body is verified in a thread: SHA-1 takes about 1 ms for it."""
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -110,7 +110,7 @@ class Reception:
             raw = await self._read_body(visit.request, route, head, claim)
             received_at = asyncio.get_running_loop().time()
             drain = await self._verify(visit, admitted, raw)
-            outcome = await self._commit(self._delivery(drain, head, raw), drain, received_at)
+            outcome = await self._commit(self._delivery(drain, head, raw), drain, received_at, claim)
         finally:
             claim.release()
         self._metrics.observe("answer_seconds", asyncio.get_running_loop().time() - received_at)
