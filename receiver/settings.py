@@ -17,6 +17,8 @@ GIB = 1 << 30
 
 Bytes = Annotated[int, Meta(ge=0, extra={"form": "bytes"})]
 """A size: a whole number, or as `8GiB` or `512 MB`."""
+SomeBytes = Annotated[int, Meta(ge=1, extra={"form": "bytes"})]
+"""A size that cannot be nothing."""
 Secret = Annotated[str, Meta(extra={"form": "secret"})]
 """Never printed; `…_file` names a file that holds it."""
 FilePath = Annotated[str, Meta(extra={"form": "path"})]
@@ -131,7 +133,7 @@ class Limits(Frozen, frozen=True):
     """From connect to the end of the handshake."""
     body_grace_s: Seconds = 5.0
     """After this the floor on body speed applies."""
-    body_bytes_per_s_min: Bytes = 1 * KIB
+    body_bytes_per_s_min: SomeBytes = 1 * KIB
     """A slower body closes the connection."""
     answer_deadline_s: Seconds = 5.0
     """From the last body byte to the answer; passed: 503."""
