@@ -124,7 +124,7 @@ class Limits(Frozen, frozen=True):
     body_bytes_max: Bytes = 64 * MIB
     """Body, before and after unpacking. A drain may set its own."""
     inflight_bytes_max: Bytes = 512 * MIB
-    """Bodies being read or decoded, per intake. Over it: 503."""
+    """Bodies being read or decoded, per intake; those of senders not yet known, a quarter. Over it: 503."""
     connections_max: Count = 4_096
     """Open connections, per intake."""
     header_timeout_s: Seconds = 15.0
@@ -135,6 +135,8 @@ class Limits(Frozen, frozen=True):
     """After this the floor on body speed applies."""
     body_bytes_per_s_min: SomeBytes = 1 * KIB
     """A slower body closes the connection."""
+    body_timeout_s: Seconds = 60.0
+    """A body that takes longer closes the connection, however fast it is."""
     answer_deadline_s: Seconds = 5.0
     """From the last body byte to the answer; passed: 503."""
     stop_grace_s: Seconds = 20.0

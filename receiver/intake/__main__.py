@@ -18,7 +18,7 @@ import msgspec
 from receiver import process, transcode
 from receiver.channel import Start
 from receiver.errors import OperatorError
-from receiver.intake.admission import Admission
+from receiver.intake.admission import Admission, budget
 from receiver.intake.aside import Aside
 from receiver.intake.committer import Committer
 from receiver.intake.outcome import Transcode
@@ -54,7 +54,7 @@ class Intake:
             metrics,
             answer_deadline_s=limits.answer_deadline_s,
         )
-        self._admission = Admission(limits.inflight_bytes_max, self._appender.full_reason)
+        self._admission = Admission(budget(limits, settings.drain), self._appender.full_reason)
         routes = Routes(settings.drain, limits, post_root=settings.post_root)
         self._reception = Reception(routes, limits, self._admission, self._committer.commit, metrics)
         self._server = IntakeServer(self._reception, limits, metrics)
@@ -81,7 +81,7 @@ class Intake:
             return
         self._reception.use(routes, limits)
         self._committer.use(transcode_anew, limits.answer_deadline_s)
-        self._admission.bytes_max = limits.inflight_bytes_max
+        self._admission.budget = budget(limits, settings.drain)
         self._server.use(limits)
         if self._certificates is not None and settings.tls.cert_file:
             self._certificates.reload(settings.tls)

@@ -105,11 +105,12 @@ class Reception:
             return answers.OPTIONS
         admitted = self._authorise(visit, route)
         head = self._read_head(visit.request, route)
-        claim = self._admission.admit(head.declared_bytes)
+        claim = self._admission.admit(head.declared_bytes, is_known=all(one.has_tokens for one in admitted))
         try:
             raw = await self._read_body(visit.request, route, head, claim)
             received_at = asyncio.get_running_loop().time()
             drain = await self._verify(visit, admitted, raw)
+            claim.know()
             outcome = await self._commit(self._delivery(drain, head, raw), drain, received_at, claim)
         finally:
             claim.release()
@@ -169,7 +170,8 @@ class Reception:
         transport = request.transport
         if head.expects_continue and transport is not None and request.version == HttpVersion11:
             transport.write(CONTINUE)
-        floor = body.SpeedFloor(self._limits.body_grace_s, self._limits.body_bytes_per_s_min)
+        limits = self._limits
+        floor = body.SpeedFloor(limits.body_grace_s, limits.body_bytes_per_s_min, limits.body_timeout_s)
         try:
             return await body.read(request.content, claim, bytes_max=route.body_bytes_max, floor=floor)
         except body.BadFraming as reason:
