@@ -35,7 +35,10 @@ class Frozen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Tls(Frozen, frozen=True):
-    """Certificates of the drain endpoint. Reloaded when the files change or on SIGHUP."""
+    """Certificates of the drain endpoint. Reloaded when the files change or on SIGHUP.
+
+    Whether TLS is spoken, and whether clients are asked for a certificate, is settled at the start.
+    """
 
     cert_file: FilePath = ""
     """PEM chain; empty: plain HTTP."""

@@ -1,6 +1,7 @@
 """TLS of the drain endpoint, and certificates that change while it runs.
 
 Keeps: a certificate that cannot be loaded leaves the old one in force; connections never notice a reload.
+    Whether clients are asked for a certificate is settled at the start.
 Never: a context changed in place. A new one is built whole and handshakes are pointed at it.
 """
 
@@ -104,6 +105,11 @@ class Certificates:
         self._load(tls)
 
     def _load(self, tls: Tls) -> None:
+        if bool(tls.client_ca_file) != bool(self._tls.client_ca_file):
+            # A handshake takes over the new context's certificates, not whom it asks for one.
+            self.trouble = "tls.client_ca_file is turned on or off; expected at the next start"
+            self._warn(self.trouble)
+            return
         self._tls = tls
         try:
             self._current, self.expires_at_s = build_context(tls), expires_at_s(tls)
