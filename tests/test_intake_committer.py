@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from receiver.model import ContentKind, Delivery, SegmentId
 from receiver.settings import MIB, Drain
 from tests.intake_support import (
     AppenderDouble,
+    CommitDouble,
     CoreDouble,
     OutcomeDouble,
     StaleSegment,
@@ -150,6 +151,30 @@ async def test_a_group_is_capped_by_deliveries_and_by_bytes(
     assert [name for group in groups for name in group][-3:] == ["large" * 4, "5" * 15, "6" * 15]
     assert groups[-3:] == [["large" * 4], ["5" * 15], ["6" * 15]]
     assert max(len(group) for group in groups) == 3
+
+
+@on_uvloop
+async def test_what_a_group_has_no_room_for_is_first_in_the_next_one(tmp_path: Path) -> None:
+    class Narrow(CoreDouble):
+        """Has room for two."""
+
+        def __call__(self, deliveries: Sequence[Delivery], segment: SegmentId) -> CommitDouble:
+            self.special = {one.body: OutcomeDouble("postponed") for one in deliveries[2:]}
+            return super().__call__(deliveries, segment)
+
+    core, appender = Narrow(), AppenderDouble()
+    core.may_go_on.clear()
+    async with committing(core, appender, tmp_path) as committer:
+        first = commit(committer, "a")
+        await asyncio.to_thread(core.running.wait)
+        others = [commit(committer, name) for name in "bcdef"]
+        await asyncio.sleep(0)
+        core.may_go_on.set()
+        await asyncio.gather(first, *others)
+
+    assert bodies(core) == [["a"], list("bcdef"), list("def"), ["f"]]
+    records = [record for _, record, _ in appender.appended]
+    assert records == [b"0:\na", b"0:\nb|\nc", b"0:\nd|\ne", b"0:\nf"]
 
 
 def test_a_compressed_body_counts_for_what_it_may_become() -> None:

@@ -32,6 +32,8 @@ T = TypeVar("T")
 
 TICK_S = 0.05
 """How often deadlines, age and the store are looked at."""
+POSTPONED = "postponed"
+"""The verdict on a delivery that belongs to the next group."""
 STALE_MAX = 3
 """A group meets so many closed segments before the disk is called broken."""
 
@@ -135,7 +137,9 @@ class Committer:
                 await appending
                 appending = asyncio.ensure_future(self._promise(group, waiting))
             elif self._closing:
-                return await appending
+                await appending
+                if not self._line:
+                    return
 
     async def _transcoded(self, waiting: Sequence[Waiting]) -> Group:
         """Choose the segment and turn the deliveries into one record for it."""
@@ -155,13 +159,15 @@ class Committer:
             return Group(segment, b"", 0, [])
         self._metrics.add("commit_deliveries", len(waiting))
         self._metrics.observe("commit_seconds", time.perf_counter() - begun_at)
-        accepted = [one for one in zip(waiting, done.outcomes, strict=True) if await self._is_accepted(*one)]
+        told = list(zip(waiting, done.outcomes, strict=True))
+        self._line.put_back([one for one, outcome in told if outcome.verdict == POSTPONED])
+        accepted = [one for one in told if await self._is_accepted(*one)]
         return Group(segment, done.record, done.rows, accepted)
 
     async def _is_accepted(self, waiting: Waiting, outcome: Outcome) -> bool:
         """Tell whether this delivery is in the record; its verdict is given if not."""
-        if outcome.verdict == "accepted":
-            return True
+        if outcome.verdict in {"accepted", POSTPONED}:
+            return outcome.verdict == "accepted"
         verdict = refusal(outcome)
         if verdict is None:
             verdict = await self._on(self._disk, self._aside.keep, waiting.delivery)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from receiver.errors import DeadlinePassed, ReceiverError
@@ -65,6 +66,14 @@ class Line:
         self._waiting.append(waiting)
         self._deadlines.append((waiting.deadline, waiting.receipt))
         self._arrived.set()
+
+    def put_back(self, postponed: Sequence[Waiting]) -> None:
+        """Stand at the head of the line again, in the order they had."""
+        for waiting in reversed(postponed):
+            waiting.claim.share()
+            self._waiting.appendleft(waiting)
+        if postponed:
+            self._arrived.set()
 
     async def arrival(self) -> None:
         """Wait until somebody stands in line, or `wake` is called."""
