@@ -11,6 +11,7 @@ import pytest
 import trustme
 
 from receiver.errors import OperatorError
+from receiver.intake import tls
 from receiver.intake.tls import Certificates
 from receiver.settings import Limits, Tls
 from tests.intake_support import Intake, on_uvloop, request, running
@@ -180,6 +181,34 @@ async def test_whether_clients_are_asked_stays_as_it_began(tmp_path: Path, *, be
 
     assert status == (0 if begun_asking else 200)
     assert "next start" in certificates.trouble
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        ssl.SSLError("key values mismatch"),
+        FileNotFoundError(2, "gone"),
+        ValueError("no certificate"),
+        KeyError("x"),
+    ],
+)
+def test_files_that_change_while_they_are_loaded_leave_the_old_ones_in_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: Exception
+) -> None:
+    def raising(_: Tls) -> float:
+        raise trouble
+
+    warnings: list[str] = []
+    certificates = Certificates(written(tmp_path), warnings.append)
+    with monkeypatch.context() as patched:
+        patched.setattr(tls, "expires_at_s", raising)
+        written(tmp_path)
+        certificates.reload_if_changed()
+    told = certificates.trouble
+    certificates.reload_if_changed()
+
+    assert warnings == [told] != [""]
+    assert certificates.trouble == ""
 
 
 def test_a_certificate_that_is_not_there_is_named(tmp_path: Path) -> None:

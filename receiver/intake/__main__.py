@@ -89,8 +89,9 @@ class Intake:
 
     def health(self) -> dict[str, str]:
         """Say what stands in the way of a 200, and set the gauges."""
-        if self._committing is not None and self._committing.done():
-            self._committing.result()
+        for task in (self._committing, self._looking):
+            if task is not None and task.done() and not task.cancelled():
+                task.result()
         self._metrics.set("connections", self._server.connection_count)
         self._metrics.set("inflight_bytes", self._admission.bytes_in_flight)
         checks = {"journal": self._appender.full_reason() or ""}

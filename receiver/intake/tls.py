@@ -116,5 +116,15 @@ class Certificates:
         except OperatorError as reason:
             self.trouble = str(reason)
             self._warn(self.trouble)
+        except (
+            OSError,
+            ValueError,
+            LookupError,
+        ) as reason:  # the files are read twice: they changed in between
+            self._stamp = ()
+            self.trouble = (
+                f"certificate '{tls.cert_file}' cannot be used: {type(reason).__name__}; looked at again"
+            )
+            self._warn(self.trouble)
         else:
             self.trouble = ""
