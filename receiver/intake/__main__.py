@@ -94,7 +94,7 @@ class Intake:
                 task.result()
         self._metrics.set("connections", self._server.connection_count)
         self._metrics.set("inflight_bytes", self._admission.bytes_in_flight)
-        checks = {"journal": self._appender.full_reason() or ""}
+        checks = {"journal": self._appender.full_reason() or self._appender.trouble}
         if self._certificates is not None:
             left_s = self._certificates.expires_at_s - time.time()
             self._metrics.set("certificate_expires_in_seconds", left_s)
