@@ -216,6 +216,17 @@ def test_a_certificate_that_is_not_there_is_named(tmp_path: Path) -> None:
         Certificates(Tls(cert_file=str(tmp_path / "missing.crt"), key_file=""), NO_WARNINGS.append)
 
 
+@pytest.mark.parametrize(
+    ("left_days", "told"),
+    [(15, ""), (13, "ends in 13 days"), (0, "not valid now"), (-1, "not valid now")],
+)
+def test_a_certificate_that_ends_soon_is_told_before_it_does(left_days: int, told: str) -> None:
+    reason = tls.ending_reason(left_days * tls.DAY_S)
+
+    assert told in reason
+    assert bool(told) == bool(reason)
+
+
 def test_the_end_of_the_certificate_is_known(tmp_path: Path) -> None:
     certificates = Certificates(written(tmp_path), NO_WARNINGS.append)
 

@@ -25,7 +25,7 @@ from receiver.intake.outcome import Transcode
 from receiver.intake.reception import Reception
 from receiver.intake.routes import Routes
 from receiver.intake.server import IntakeServer
-from receiver.intake.tls import Certificates
+from receiver.intake.tls import Certificates, ending_reason
 from receiver.journal.appender import Appender
 from receiver.logs import limited
 from receiver.metrics import Metrics
@@ -60,6 +60,7 @@ class Intake:
         self._server = IntakeServer(self._reception, limits, metrics)
         self._committing: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
+        self._warned_of_s = -1.0
 
     async def start(self, listen_fd: int) -> None:
         """Take deliveries from now on."""
@@ -98,10 +99,16 @@ class Intake:
         if self._certificates is not None:
             left_s = self._certificates.expires_at_s - time.time()
             self._metrics.set("certificate_expires_in_seconds", left_s)
-            checks["certificate"] = self._certificates.trouble or (
-                "" if left_s > 0 else "certificate is not valid now"
-            )
+            ending = ending_reason(left_s)
+            self._warn_of(ending, self._certificates.expires_at_s)
+            checks["certificate"] = self._certificates.trouble or ending
         return checks
+
+    def _warn_of(self, ending: str, expires_at_s: float) -> None:
+        """Say once of each certificate that it ends."""
+        if ending and self._warned_of_s != expires_at_s:
+            self._warned_of_s = expires_at_s
+            limited.warning("certificate_ends", "certificate is to be renewed", why=ending)
 
     async def stop(self) -> None:
         """Answer what is in flight, hand the journal over."""

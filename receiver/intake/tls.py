@@ -16,6 +16,9 @@ from receiver.errors import OperatorError
 from receiver.settings import Tls
 
 HANDSHAKE_ROUNDS = 3
+DAY_S = 86_400
+ENDING_DAYS = 14
+"""A certificate that ends sooner should have been renewed by now."""
 Stamp = tuple[tuple[int, int, int], ...]
 
 
@@ -58,6 +61,15 @@ def expires_at_s(tls: Tls) -> float:
         return 0.0
     certificate = ends[0].getpeercert() or {}
     return float(ssl.cert_time_to_seconds(str(certificate["notAfter"])))
+
+
+def ending_reason(left_s: float) -> str:
+    """Why a certificate with so much time left needs somebody; nothing: it does not."""
+    if left_s <= 0:
+        return "certificate is not valid now"
+    if left_s < ENDING_DAYS * DAY_S:
+        return f"certificate ends in {left_s / DAY_S:.0f} days; expected it renewed {ENDING_DAYS} days before"
+    return ""
 
 
 def _stamp(tls: Tls) -> Stamp:
@@ -116,15 +128,10 @@ class Certificates:
         except OperatorError as reason:
             self.trouble = str(reason)
             self._warn(self.trouble)
-        except (
-            OSError,
-            ValueError,
-            LookupError,
-        ) as reason:  # the files are read twice: they changed in between
+        except (OSError, ValueError, LookupError) as reason:
+            # They are read twice and changed in between: to be looked at again.
             self._stamp = ()
-            self.trouble = (
-                f"certificate '{tls.cert_file}' cannot be used: {type(reason).__name__}; looked at again"
-            )
+            self.trouble = f"certificate '{tls.cert_file}' changed while it was read: {type(reason).__name__}"
             self._warn(self.trouble)
         else:
             self.trouble = ""
