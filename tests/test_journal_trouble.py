@@ -48,3 +48,11 @@ def test_a_start_whose_directory_was_removed_is_over(tmp_path: Path) -> None:
 
     with pytest.raises(OperatorError, match="start directory"):
         journal.seal_if_due()
+
+
+def test_nothing_is_stored_of_a_start_whose_directory_was_removed(tmp_path: Path) -> None:
+    journal = Appender(tmp_path / "journal", limits())
+    segment = append(journal, "a")
+    shutil.rmtree(tmp_path / "journal" / start_name(journal.epoch))
+
+    assert not journal.is_stored(segment)

@@ -165,7 +165,7 @@ class Appender:
     def is_stored(self, segment: SegmentId) -> bool:
         """Whether the writer is done with this segment. When the disk does not say, it is not."""
         try:
-            return self._place(segment.seq).is_stored()
+            return self._place(segment.seq).is_stored() and not self._start.is_gone()
         except OSError:
             return False
 
