@@ -156,8 +156,6 @@ async def test_a_group_is_capped_by_deliveries_and_by_bytes(
 @on_uvloop
 async def test_what_a_group_has_no_room_for_is_first_in_the_next_one(tmp_path: Path) -> None:
     class Narrow(CoreDouble):
-        """Has room for two."""
-
         def __call__(self, deliveries: Sequence[Delivery], segment: SegmentId) -> CommitDouble:
             self.special = {one.body: OutcomeDouble("postponed") for one in deliveries[2:]}
             return super().__call__(deliveries, segment)
@@ -227,6 +225,17 @@ async def test_a_group_whose_segment_was_closed_is_committed_anew_on_the_next(tm
 
     assert bodies(core) == [["a"], ["a"]]
     assert appender.appended == [(SegmentId(7, 1), b"1:\na", 1)]
+
+
+@on_uvloop
+async def test_a_delivery_that_is_transcoded_twice_is_counted_once(tmp_path: Path) -> None:
+    metrics, appender = Metrics("intake-0"), AppenderDouble(trouble=[StaleSegment("0")])
+    committer = Committer(CoreDouble(), appender, Aside(tmp_path), metrics, answer_deadline_s=10)
+    running = asyncio.create_task(committer.run())
+    await commit(committer, "a")
+    await committer.close(running)
+
+    assert {one.name: one.value for one in metrics.snapshot().series}["commit_deliveries"] == 1
 
 
 @on_uvloop

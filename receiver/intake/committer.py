@@ -65,6 +65,8 @@ class Group:
     record: bytes
     rows: int
     accepted: list[tuple[Waiting, Outcome]]
+    decided_count: int = 0
+    """Deliveries the core looked at."""
 
 
 class Committer:
@@ -146,7 +148,9 @@ class Committer:
         async with self._sealing:
             self._groups_in_flight += 1
             segment = self._appender.choose()
-        return await self._transcoded_for(segment, waiting)
+        group = await self._transcoded_for(segment, waiting)
+        self._metrics.add("commit_deliveries", group.decided_count)
+        return group
 
     async def _transcoded_for(self, segment: SegmentId, waiting: Sequence[Waiting]) -> Group:
         begun_at = time.perf_counter()
@@ -157,12 +161,12 @@ class Committer:
             for one in waiting:
                 one.give(CoreCrashed("the decoder failed; expected to work again"))
             return Group(segment, b"", 0, [])
-        self._metrics.add("commit_deliveries", len(waiting))
         self._metrics.observe("commit_seconds", time.perf_counter() - begun_at)
         told = list(zip(waiting, done.outcomes, strict=True))
-        self._line.put_back([one for one, outcome in told if outcome.verdict == POSTPONED])
+        postponed = [one for one, outcome in told if outcome.verdict == POSTPONED]
+        self._line.put_back(postponed)
         accepted = [one for one in told if await self._is_accepted(*one)]
-        return Group(segment, done.record, done.rows, accepted)
+        return Group(segment, done.record, done.rows, accepted, len(told) - len(postponed))
 
     async def _is_accepted(self, waiting: Waiting, outcome: Outcome) -> bool:
         """Tell whether this delivery is in the record; its verdict is given if not."""
