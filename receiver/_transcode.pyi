@@ -59,7 +59,7 @@ class Outcome:
 
     @property
     def verdict(self) -> str:
-        """`accepted`, `malformed`, `too_large` or `crashed`."""
+        """`accepted`, `malformed`, `too_large`, `crashed`; `postponed`: its group had no room for it."""
     @property
     def received(self) -> int: ...
     @property
@@ -99,7 +99,10 @@ def commit(
     epoch: int,
     seq: int,
 ) -> Commit:
-    """Transcode (drain, body, kind, encodings, received_at_ns, strict, body_bytes_max) into one record."""
+    """Transcode (drain, body, kind, encodings, received_at_ns, strict, body_bytes_max) into one record.
+
+    The first is always taken; once the group has come to 128 MiB, the others are postponed.
+    """
 
 def footer(segment: bytes) -> bytes:
     """The footer that seals these records."""

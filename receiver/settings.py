@@ -17,6 +17,8 @@ GIB = 1 << 30
 
 Bytes = Annotated[int, Meta(ge=0, extra={"form": "bytes"})]
 """A size: a whole number, or as `8GiB` or `512 MB`."""
+SomeBytes = Annotated[int, Meta(ge=1, extra={"form": "bytes"})]
+"""A size that cannot be nothing."""
 Secret = Annotated[str, Meta(extra={"form": "secret"})]
 """Never printed; `…_file` names a file that holds it."""
 FilePath = Annotated[str, Meta(extra={"form": "path"})]
@@ -33,7 +35,10 @@ class Frozen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Tls(Frozen, frozen=True):
-    """Certificates of the drain endpoint. Reloaded when the files change or on SIGHUP."""
+    """Certificates of the drain endpoint. Reloaded when the files change or on SIGHUP.
+
+    Whether TLS is spoken, and whether clients are asked for a certificate, is settled at the start.
+    """
 
     cert_file: FilePath = ""
     """PEM chain; empty: plain HTTP."""
@@ -126,7 +131,7 @@ class Limits(Frozen, frozen=True):
     body_bytes_max: Bytes = 64 * MIB
     """Body, before and after unpacking. A drain may set its own."""
     inflight_bytes_max: Bytes = 512 * MIB
-    """Bodies being read or decoded, per intake. Over it: 503."""
+    """Bodies being read or decoded, per intake; those of senders not yet known, a quarter. Over it: 503."""
     connections_max: Count = 4_096
     """Open connections, per intake."""
     header_timeout_s: Seconds = 15.0
@@ -135,8 +140,10 @@ class Limits(Frozen, frozen=True):
     """From connect to the end of the handshake."""
     body_grace_s: Seconds = 5.0
     """After this the floor on body speed applies."""
-    body_bytes_per_s_min: Bytes = 1 * KIB
+    body_bytes_per_s_min: SomeBytes = 1 * KIB
     """A slower body closes the connection."""
+    body_timeout_s: Seconds = 60.0
+    """A body that takes longer closes the connection, however fast it is."""
     answer_deadline_s: Seconds = 5.0
     """From the last body byte to the answer; passed: 503."""
     stop_grace_s: Seconds = 20.0

@@ -193,6 +193,8 @@ def test_no_two_keys_have_one_name_in_the_environment() -> None:
         pytest.param("intakes = 0", "'intakes' (file {file}) is 0; expected `int` >= 1", id="too small"),
         pytest.param("intakes = '2'", "'intakes' (file {file}) is '2'; expected `int`, got `str`", id="type"),
         pytest.param("[sampling]\nrate = 1.5", "is 1.5; expected `float` <= 1.0", id="rate"),
+        pytest.param("limits.body_bytes_per_s_min = 0", "is 0; expected `int` >= 1", id="no floor"),
+        pytest.param("limits.body_bytes_per_s_min = '0 KiB'", "is 0; expected `int` >= 1", id="size 0"),
         pytest.param("[journal]\nbytes_max = '4G'", "is '4G'; expected bytes, as 8GiB, 512MB", id="size"),
         pytest.param(
             "[journal]\ncodec = 'gzip'", "'journal.codec' (file {file}) is 'gzip'; invalid enum", id="choice"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -28,9 +28,11 @@ from receiver.model import ContentKind, Delivery, SegmentId
 from receiver.settings import MIB, Drain
 from tests.intake_support import (
     AppenderDouble,
+    CommitDouble,
     CoreDouble,
     OutcomeDouble,
     StaleSegment,
+    claim_of,
     on_uvloop,
     until,
 )
@@ -62,7 +64,7 @@ async def committing(
 
 def commit(committer: Committer, name: str, drain: Drain = DRAIN) -> asyncio.Task[object]:
     now = asyncio.get_running_loop().time()
-    return asyncio.create_task(committer.commit(delivery(name), drain, now))
+    return asyncio.create_task(committer.commit(delivery(name), drain, now, claim_of(len(name))))
 
 
 async def verdict_on(task: asyncio.Task[object]) -> ReceiverError:
@@ -151,10 +153,32 @@ async def test_a_group_is_capped_by_deliveries_and_by_bytes(
     assert max(len(group) for group in groups) == 3
 
 
+@on_uvloop
+async def test_what_a_group_has_no_room_for_is_first_in_the_next_one(tmp_path: Path) -> None:
+    class Narrow(CoreDouble):
+        def __call__(self, deliveries: Sequence[Delivery], segment: SegmentId) -> CommitDouble:
+            self.special = {one.body: OutcomeDouble("postponed") for one in deliveries[2:]}
+            return super().__call__(deliveries, segment)
+
+    core, appender = Narrow(), AppenderDouble()
+    core.may_go_on.clear()
+    async with committing(core, appender, tmp_path) as committer:
+        first = commit(committer, "a")
+        await asyncio.to_thread(core.running.wait)
+        others = [commit(committer, name) for name in "bcdef"]
+        await asyncio.sleep(0)
+        core.may_go_on.set()
+        await asyncio.gather(first, *others)
+
+    assert bodies(core) == [["a"], list("bcdef"), list("def"), ["f"]]
+    records = [record for _, record, _ in appender.appended]
+    assert records == [b"0:\na", b"0:\nb|\nc", b"0:\nd|\ne", b"0:\nf"]
+
+
 def test_a_compressed_body_counts_for_what_it_may_become() -> None:
     loop = asyncio.new_event_loop()
     plain, packed = (
-        waiting.Waiting(one, until_stored=False, deadline=0, receipt=loop.create_future())
+        waiting.Waiting(one, claim_of(4), until_stored=False, deadline=0, receipt=loop.create_future())
         for one in (delivery("abc"), delivery("abc", "gzip"))
     )
     loop.close()
@@ -201,6 +225,17 @@ async def test_a_group_whose_segment_was_closed_is_committed_anew_on_the_next(tm
 
     assert bodies(core) == [["a"], ["a"]]
     assert appender.appended == [(SegmentId(7, 1), b"1:\na", 1)]
+
+
+@on_uvloop
+async def test_a_delivery_that_is_transcoded_twice_is_counted_once(tmp_path: Path) -> None:
+    metrics, appender = Metrics("intake-0"), AppenderDouble(trouble=[StaleSegment("0")])
+    committer = Committer(CoreDouble(), appender, Aside(tmp_path), metrics, answer_deadline_s=10)
+    running = asyncio.create_task(committer.run())
+    await commit(committer, "a")
+    await committer.close(running)
+
+    assert {one.name: one.value for one in metrics.snapshot().series}["commit_deliveries"] == 1
 
 
 @on_uvloop

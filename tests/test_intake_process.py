@@ -54,6 +54,7 @@ class Child:
 
 
 def settings(data: Path, *drains: Drain) -> Settings:
+    drains = drains or (Drain(name="default"),)
     return Settings(data_dir=str(data), journal=JournalSettings(disk_free_min=0), drain=drains)
 
 

@@ -11,6 +11,7 @@ import pytest
 import trustme
 
 from receiver.errors import OperatorError
+from receiver.intake import tls
 from receiver.intake.tls import Certificates
 from receiver.settings import Limits, Tls
 from tests.intake_support import Intake, on_uvloop, request, running
@@ -149,9 +150,81 @@ def test_a_reload_takes_other_files(tmp_path: Path) -> None:
     assert "b/tls.key" in certificates.trouble
 
 
+@on_uvloop
+async def test_another_client_authority_is_enforced_from_the_reload_on(tmp_path: Path) -> None:
+    other, known, stranger = trustme.CA(), sender(), sender()
+    AUTHORITY.issue_cert("sender").configure_cert(known)
+    other.issue_cert("stranger").configure_cert(stranger)
+    certificates = Certificates(written(tmp_path, client_ca=True), NO_WARNINGS.append)
+    async with running(tls=(certificates.context, known)) as intake:
+        before = await intake.post()
+        (tmp_path / "ca.crt").write_bytes(other.cert_pem.bytes())
+        certificates.reload_if_changed()
+        with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+            await intake.post()
+        intake.tls = stranger
+        after = await intake.post()
+
+    assert (before.status, after.status) == (200, 200)
+
+
+@pytest.mark.parametrize("begun_asking", [True, False])
+@on_uvloop
+async def test_whether_clients_are_asked_stays_as_it_began(tmp_path: Path, *, begun_asking: bool) -> None:
+    certificates = Certificates(written(tmp_path, client_ca=begun_asking), NO_WARNINGS.append)
+    async with running(tls=(certificates.context, sender())) as intake:
+        certificates.reload(written(tmp_path, client_ca=not begun_asking))
+        try:
+            status = (await intake.post()).status
+        except (ssl.SSLError, ConnectionError, asyncio.IncompleteReadError):
+            status = 0
+
+    assert status == (0 if begun_asking else 200)
+    assert "next start" in certificates.trouble
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        ssl.SSLError("key values mismatch"),
+        FileNotFoundError(2, "gone"),
+        ValueError("no certificate"),
+        KeyError("x"),
+    ],
+)
+def test_files_that_change_while_they_are_loaded_leave_the_old_ones_in_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: Exception
+) -> None:
+    def raising(_: Tls) -> float:
+        raise trouble
+
+    warnings: list[str] = []
+    certificates = Certificates(written(tmp_path), warnings.append)
+    with monkeypatch.context() as patched:
+        patched.setattr(tls, "expires_at_s", raising)
+        written(tmp_path)
+        certificates.reload_if_changed()
+    told = certificates.trouble
+    certificates.reload_if_changed()
+
+    assert warnings == [told] != [""]
+    assert certificates.trouble == ""
+
+
 def test_a_certificate_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(OperatorError, match=r"missing\.crt"):
         Certificates(Tls(cert_file=str(tmp_path / "missing.crt"), key_file=""), NO_WARNINGS.append)
+
+
+@pytest.mark.parametrize(
+    ("left_days", "told"),
+    [(15, ""), (13, "ends in 13 days"), (0, "not valid now"), (-1, "not valid now")],
+)
+def test_a_certificate_that_ends_soon_is_told_before_it_does(left_days: int, told: str) -> None:
+    reason = tls.ending_reason(left_days * tls.DAY_S)
+
+    assert told in reason
+    assert bool(told) == bool(reason)
 
 
 def test_the_end_of_the_certificate_is_known(tmp_path: Path) -> None:

@@ -144,6 +144,60 @@ def test_pauses_grow_to_ten_seconds_and_the_first_is_none() -> None:
     assert list(islice(backoff_s(), 9)) == [0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 10.0, 10.0]
 
 
+PLAIN = Tls()
+CERTIFIED = Tls(cert_file="a.pem", key_file="a.key")
+RENEWED = Tls(cert_file="b.pem", key_file="b.key")
+CLIENTS_ASKED = Tls(cert_file="a.pem", key_file="a.key", client_ca_file="ca.pem")
+
+
+@pytest.mark.parametrize(
+    ("running", "new", "waits"),
+    [
+        pytest.param(PLAIN, CERTIFIED, True, id="TLS on"),
+        pytest.param(CERTIFIED, PLAIN, True, id="TLS off"),
+        pytest.param(CERTIFIED, CLIENTS_ASKED, True, id="client certificates on"),
+        pytest.param(CLIENTS_ASKED, CERTIFIED, True, id="client certificates off"),
+        pytest.param(CERTIFIED, RENEWED, False, id="another certificate"),
+    ],
+)
+def test_whether_tls_is_spoken_and_whom_it_asks_waits_for_the_next_start(
+    running: Tls, new: Tls, *, waits: bool
+) -> None:
+    found = reloaded(Settings(tls=running), Settings(tls=new))
+
+    assert found.settings.tls == (running if waits else new)
+    assert (found.waiting, found.changed) == ((("tls",), ()) if waits else ((), ("tls",)))
+
+
+ANYWHERE = "0.0.0.0:4318"
+KNOWN, OPEN = (Drain(name="d", tokens=("s",)),), (Drain(name="d"),)
+
+
+@pytest.mark.parametrize(
+    ("running", "new"),
+    [
+        pytest.param(
+            Settings(listen=ANYWHERE, tls=CERTIFIED, drain=KNOWN),
+            Settings(listen=ANYWHERE, tls=CLIENTS_ASKED, drain=OPEN),
+            id="client certificates for tokens",
+        ),
+        pytest.param(
+            Settings(listen=ANYWHERE, tls=CERTIFIED, drain=KNOWN),
+            Settings(drain=OPEN),
+            id="loopback for tokens",
+        ),
+        pytest.param(
+            Settings(api_listen="0.0.0.0:8318", api_token="s"),
+            Settings(),
+            id="loopback for the API's token",
+        ),
+    ],
+)
+def test_a_reload_may_not_open_what_is_still_listened_on(running: Settings, new: Settings) -> None:
+    with pytest.raises(OperatorError, match="is beyond loopback"):
+        reloaded(running, new)
+
+
 def test_a_reload_takes_over_drains_and_leaves_what_sockets_and_tables_were_made_from() -> None:
     running = Settings(intakes=1)
     new = Settings(

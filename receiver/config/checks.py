@@ -31,6 +31,11 @@ def problems_of(settings: Settings) -> list[str]:
     return [problem for check in _CHECKS for problem in check(settings)]
 
 
+def exposure_of(settings: Settings) -> list[str]:
+    """What these settings would open to others than this machine without credentials or TLS."""
+    return [*_exposure(settings), *_api(settings)]
+
+
 def is_beyond_loopback(listen: str) -> bool:
     """Whether others than this machine reach it. An address that is none is another check's problem."""
     try:

@@ -43,7 +43,7 @@ def read(given: Given, warnings: list[str]) -> object:
     if given.knob.form == "path":
         return _path(given)
     if given.knob.form == "bytes" and isinstance(given.raw, str):
-        return size_bytes(given.raw)
+        return _converted(size_bytes(given.raw), given)
     raw = _listed(given.raw) if given.knob.is_list and given.is_text else given.raw
     return _converted(raw, given)
 

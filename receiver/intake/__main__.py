@@ -18,14 +18,14 @@ import msgspec
 from receiver import process, transcode
 from receiver.channel import Start
 from receiver.errors import OperatorError
-from receiver.intake.admission import Admission
+from receiver.intake.admission import Admission, budget
 from receiver.intake.aside import Aside
 from receiver.intake.committer import Committer
 from receiver.intake.outcome import Transcode
 from receiver.intake.reception import Reception
 from receiver.intake.routes import Routes
 from receiver.intake.server import IntakeServer
-from receiver.intake.tls import Certificates
+from receiver.intake.tls import Certificates, ending_reason
 from receiver.journal.appender import Appender
 from receiver.logs import limited
 from receiver.metrics import Metrics
@@ -54,12 +54,13 @@ class Intake:
             metrics,
             answer_deadline_s=limits.answer_deadline_s,
         )
-        self._admission = Admission(limits.inflight_bytes_max, self._appender.full_reason)
+        self._admission = Admission(budget(limits, settings.drain), self._appender.full_reason)
         routes = Routes(settings.drain, limits, post_root=settings.post_root)
         self._reception = Reception(routes, limits, self._admission, self._committer.commit, metrics)
         self._server = IntakeServer(self._reception, limits, metrics)
         self._committing: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
+        self._warned_of_s = -1.0
 
     async def start(self, listen_fd: int) -> None:
         """Take deliveries from now on."""
@@ -81,7 +82,7 @@ class Intake:
             return
         self._reception.use(routes, limits)
         self._committer.use(transcode_anew, limits.answer_deadline_s)
-        self._admission.bytes_max = limits.inflight_bytes_max
+        self._admission.budget = budget(limits, settings.drain)
         self._server.use(limits)
         if self._certificates is not None and settings.tls.cert_file:
             self._certificates.reload(settings.tls)
@@ -89,18 +90,25 @@ class Intake:
 
     def health(self) -> dict[str, str]:
         """Say what stands in the way of a 200, and set the gauges."""
-        if self._committing is not None and self._committing.done():
-            self._committing.result()
+        for task in (self._committing, self._looking):
+            if task is not None and task.done() and not task.cancelled():
+                task.result()
         self._metrics.set("connections", self._server.connection_count)
         self._metrics.set("inflight_bytes", self._admission.bytes_in_flight)
-        checks = {"journal": self._appender.full_reason() or ""}
+        checks = {"journal": self._appender.full_reason() or self._appender.trouble}
         if self._certificates is not None:
             left_s = self._certificates.expires_at_s - time.time()
             self._metrics.set("certificate_expires_in_seconds", left_s)
-            checks["certificate"] = self._certificates.trouble or (
-                "" if left_s > 0 else "certificate is not valid now"
-            )
+            ending = ending_reason(left_s)
+            self._warn_of(ending, self._certificates.expires_at_s)
+            checks["certificate"] = self._certificates.trouble or ending
         return checks
+
+    def _warn_of(self, ending: str, expires_at_s: float) -> None:
+        """Say once of each certificate that it ends."""
+        if ending and self._warned_of_s != expires_at_s:
+            self._warned_of_s = expires_at_s
+            limited.warning("certificate_ends", "certificate is to be renewed", why=ending)
 
     async def stop(self) -> None:
         """Answer what is in flight, hand the journal over."""

@@ -1,34 +1,76 @@
 """Whether there is room: bytes of bodies in flight, connections, the journal.
 
-Keeps: bytes are claimed before they are read and given back when the delivery is answered.
+Keeps: bytes are claimed before they are read and given back when nobody holds the body any more, which may be
+    after the delivery was answered. Bodies that are not whole yet, from senders that showed no token, share a
+    part of the budget: what a stranger announces or dribbles cannot keep the others out.
 Never: a wait. What does not fit is told to come again in two seconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from receiver.errors import JournalFull, MemoryBudgetSpent, ShuttingDown
+from receiver.settings import MIB, Drain, Limits
+
+ANNOUNCED_BYTES_MAX = MIB
+"""What is claimed on an announcement alone; the rest of a body claims as it arrives."""
+UNKNOWN_SHARE = 4
+"""Senders not yet known may hold one part in so many, and room for one body in any case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How many bytes may be in flight."""
+
+    bytes_max: int
+    unknown_bytes_max: int
+    """Of them, in bodies whose sender is not known yet."""
+
+
+def budget(limits: Limits, drains: Sequence[Drain]) -> Budget:
+    """Divide the bytes that these settings allow."""
+    largest = max((drain.body_bytes_max or 0 for drain in drains), default=0)
+    one_body = max(limits.body_bytes_max, largest)
+    whole = limits.inflight_bytes_max
+    return Budget(whole, min(whole, max(whole // UNKNOWN_SHARE, one_body)))
 
 
 class Claim:
-    """The part of the budget that one delivery holds."""
+    """The part of the budget that one delivery holds, until everybody who shares it has let go."""
 
-    __slots__ = ("_admission", "bytes_held")
+    __slots__ = ("_admission", "_holder_count", "_is_known", "bytes_held")
 
-    def __init__(self, admission: Admission) -> None:
+    def __init__(self, admission: Admission, *, is_known: bool) -> None:
         self._admission = admission
+        self._is_known = is_known
+        self._holder_count = 1
         self.bytes_held = 0
 
     def grow_to(self, size_bytes: int) -> None:
         """Hold at least so much. Raises `MemoryBudgetSpent`."""
         more_bytes = size_bytes - self.bytes_held
         if more_bytes > 0:
-            self._admission.take(more_bytes)
+            self._admission.take(more_bytes, is_known=self._is_known)
             self.bytes_held = size_bytes
 
+    def know(self) -> None:
+        """Know the sender from now on: the body is whole, and signed where that is asked for."""
+        if not self._is_known:
+            self._admission.unknown_bytes -= self.bytes_held
+            self._is_known = True
+
+    def share(self) -> None:
+        """Have one more holder, who lets go of it too."""
+        self._holder_count += 1
+
     def release(self) -> None:
-        """Give everything back."""
+        """Let go; the last holder gives everything back."""
+        self._holder_count -= 1
+        if self._holder_count:
+            return
+        self.know()
         self._admission.bytes_in_flight -= self.bytes_held
         self.bytes_held = 0
 
@@ -36,28 +78,36 @@ class Claim:
 class Admission:
     """The budgets of one intake."""
 
-    def __init__(self, bytes_max: int, full_reason: Callable[[], str | None]) -> None:
-        self.bytes_max = bytes_max
+    def __init__(self, budget: Budget, full_reason: Callable[[], str | None]) -> None:
+        self.budget = budget
         self.bytes_in_flight = 0
+        self.unknown_bytes = 0
         self.is_closed = False
         self._full_reason = full_reason
 
-    def admit(self, declared_bytes: int) -> Claim:
-        """Claim room for a body of this size, if there is a place for what it carries."""
+    def admit(self, declared_bytes: int, *, is_known: bool) -> Claim:
+        """Claim room for a body that announces this size, if there is a place for what it carries."""
         if self.is_closed:
             raise ShuttingDown("the receiver is stopping; expected to be back in seconds")
         reason = self._full_reason()
         if reason is not None:
             raise JournalFull(reason)
-        claim = Claim(self)
-        claim.grow_to(declared_bytes)
+        claim = Claim(self, is_known=is_known)
+        claim.grow_to(min(declared_bytes, ANNOUNCED_BYTES_MAX))
         return claim
 
-    def take(self, more_bytes: int) -> None:
+    def take(self, more_bytes: int, *, is_known: bool) -> None:
         """Count bytes as in flight. Raises `MemoryBudgetSpent`."""
-        if self.bytes_in_flight + more_bytes > self.bytes_max:
-            raise MemoryBudgetSpent(
-                f"bodies in flight hold {self.bytes_in_flight} bytes of {self.bytes_max}; "
-                f"{more_bytes} more do not fit"
-            )
+        _require_room("bodies in flight", self.bytes_in_flight, more_bytes, self.budget.bytes_max)
+        if not is_known:
+            what = "bodies of unknown senders"
+            _require_room(what, self.unknown_bytes, more_bytes, self.budget.unknown_bytes_max)
+            self.unknown_bytes += more_bytes
         self.bytes_in_flight += more_bytes
+
+
+def _require_room(what: str, held_bytes: int, more_bytes: int, bytes_max: int) -> None:
+    if held_bytes + more_bytes > bytes_max:
+        raise MemoryBudgetSpent(
+            f"{what} hold {held_bytes} bytes of {bytes_max}; {more_bytes} more do not fit"
+        )

@@ -38,10 +38,11 @@ class SpeedFloor:
 
     grace_s: float
     bytes_per_s_min: int
+    total_s: float
 
     def allowed_s(self, received_bytes: int) -> float:
         """Give the time that a body may take for so many bytes."""
-        return self.grace_s + received_bytes / self.bytes_per_s_min
+        return min(self.grace_s + received_bytes / self.bytes_per_s_min, self.total_s)
 
 
 def refuse_over(size_bytes: int, bytes_max: int) -> None:
@@ -55,7 +56,7 @@ async def read(payload: StreamReader, claim: Claim, *, bytes_max: int, floor: Sp
     try:
         if payload.is_eof():
             return _checked(payload.read_nowait(), claim, bytes_max)
-        async with asyncio.timeout(floor.grace_s) as clock:
+        async with asyncio.timeout(floor.allowed_s(0)) as clock:
             return await _gather(payload, claim, bytes_max, floor, clock)
     except TimeoutError as reason:
         raise BodyTooSlow from reason

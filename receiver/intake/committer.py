@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import ParamSpec, Protocol, TypeVar
 
 from receiver.errors import CoreCrashed, DiskTrouble, ReceiverError, ShuttingDown, Unavailable
+from receiver.intake.admission import Claim
 from receiver.intake.aside import Aside
 from receiver.intake.outcome import Outcome, Transcode, refusal
 from receiver.intake.waiting import Line, StoreLine, Waiting
@@ -31,6 +32,8 @@ T = TypeVar("T")
 
 TICK_S = 0.05
 """How often deadlines, age and the store are looked at."""
+POSTPONED = "postponed"
+"""The verdict on a delivery that belongs to the next group."""
 STALE_MAX = 3
 """A group meets so many closed segments before the disk is called broken."""
 
@@ -62,6 +65,8 @@ class Group:
     record: bytes
     rows: int
     accepted: list[tuple[Waiting, Outcome]]
+    decided_count: int = 0
+    """Deliveries the core looked at."""
 
 
 class Committer:
@@ -94,13 +99,13 @@ class Committer:
         self._transcode = transcode
         self._answer_deadline_s = answer_deadline_s
 
-    async def commit(self, delivery: Delivery, drain: Drain, received_at: float) -> Outcome:
+    async def commit(self, delivery: Delivery, drain: Drain, received_at: float, claim: Claim) -> Outcome:
         """Wait for the receipt of one delivery; raise the verdict if there is none."""
         if self._closing:
             raise ShuttingDown("the receiver is stopping; expected to be back in seconds")
         receipt: asyncio.Future[Outcome | ReceiverError] = asyncio.get_running_loop().create_future()
         deadline = received_at + self._answer_deadline_s
-        self._line.join(Waiting(delivery, drain.acknowledge == "store", deadline, receipt))
+        self._line.join(Waiting(delivery, claim, drain.acknowledge == "store", deadline, receipt))
         outcome = await receipt
         if isinstance(outcome, ReceiverError):
             raise outcome
@@ -132,16 +137,20 @@ class Committer:
             if waiting:
                 group = await self._transcoded(waiting)
                 await appending
-                appending = asyncio.ensure_future(self._promise(group))
+                appending = asyncio.ensure_future(self._promise(group, waiting))
             elif self._closing:
-                return await appending
+                await appending
+                if not self._line:
+                    return
 
     async def _transcoded(self, waiting: Sequence[Waiting]) -> Group:
         """Choose the segment and turn the deliveries into one record for it."""
         async with self._sealing:
             self._groups_in_flight += 1
             segment = self._appender.choose()
-        return await self._transcoded_for(segment, waiting)
+        group = await self._transcoded_for(segment, waiting)
+        self._metrics.add("commit_deliveries", group.decided_count)
+        return group
 
     async def _transcoded_for(self, segment: SegmentId, waiting: Sequence[Waiting]) -> Group:
         begun_at = time.perf_counter()
@@ -152,23 +161,25 @@ class Committer:
             for one in waiting:
                 one.give(CoreCrashed("the decoder failed; expected to work again"))
             return Group(segment, b"", 0, [])
-        self._metrics.add("commit_deliveries", len(waiting))
         self._metrics.observe("commit_seconds", time.perf_counter() - begun_at)
-        accepted = [one for one in zip(waiting, done.outcomes, strict=True) if await self._is_accepted(*one)]
-        return Group(segment, done.record, done.rows, accepted)
+        told = list(zip(waiting, done.outcomes, strict=True))
+        postponed = [one for one, outcome in told if outcome.verdict == POSTPONED]
+        self._line.put_back(postponed)
+        accepted = [one for one in told if await self._is_accepted(*one)]
+        return Group(segment, done.record, done.rows, accepted, len(told) - len(postponed))
 
     async def _is_accepted(self, waiting: Waiting, outcome: Outcome) -> bool:
         """Tell whether this delivery is in the record; its verdict is given if not."""
-        if outcome.verdict == "accepted":
-            return True
+        if outcome.verdict in {"accepted", POSTPONED}:
+            return outcome.verdict == "accepted"
         verdict = refusal(outcome)
         if verdict is None:
             verdict = await self._on(self._disk, self._aside.keep, waiting.delivery)
         waiting.give(verdict)
         return False
 
-    async def _promise(self, group: Group) -> None:
-        """Make the record safe, then give the receipts."""
+    async def _promise(self, group: Group, in_hand: Sequence[Waiting]) -> None:
+        """Make the record safe, give the receipts, let go of the bodies."""
         try:
             group = await self._appended(group)
         except Unavailable as reason:
@@ -180,6 +191,8 @@ class Committer:
                 self._settle(group, waiting, outcome)
         finally:
             self._groups_in_flight -= 1
+            for waiting in in_hand:
+                waiting.claim.release()
 
     async def _appended(self, group: Group) -> Group:
         """Append the record; if its segment was closed meanwhile, transcode anew for the next one."""

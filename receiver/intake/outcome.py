@@ -14,7 +14,7 @@ class Outcome(Protocol):
 
     @property
     def verdict(self) -> str:
-        """`accepted`, `malformed`, `too_large` or `crashed`."""
+        """`accepted`, `malformed`, `too_large`, `crashed`; `postponed`: its group had no room for it."""
 
     @property
     def received(self) -> int:

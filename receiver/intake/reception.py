@@ -26,8 +26,8 @@ from receiver.metrics import Metrics
 from receiver.model import ContentKind, Delivery
 from receiver.settings import Drain, Limits
 
-Commit = Callable[[Delivery, Drain, float], Awaitable[Outcome]]
-"""Promise a delivery, received at this time of the event loop, or raise."""
+Commit = Callable[[Delivery, Drain, float, Claim], Awaitable[Outcome]]
+"""Promise a delivery, received at this time of the event loop, or raise; the claim is shared meanwhile."""
 SIGNATURE_INLINE_BYTES_MAX = 256 * 1024
 """A larger body is verified in a thread: SHA-1 takes about 1 ms for it."""
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -105,12 +105,13 @@ class Reception:
             return answers.OPTIONS
         admitted = self._authorise(visit, route)
         head = self._read_head(visit.request, route)
-        claim = self._admission.admit(head.declared_bytes)
+        claim = self._admission.admit(head.declared_bytes, is_known=all(one.has_tokens for one in admitted))
         try:
             raw = await self._read_body(visit.request, route, head, claim)
             received_at = asyncio.get_running_loop().time()
             drain = await self._verify(visit, admitted, raw)
-            outcome = await self._commit(self._delivery(drain, head, raw), drain, received_at)
+            claim.know()
+            outcome = await self._commit(self._delivery(drain, head, raw), drain, received_at, claim)
         finally:
             claim.release()
         self._metrics.observe("answer_seconds", asyncio.get_running_loop().time() - received_at)
@@ -169,7 +170,8 @@ class Reception:
         transport = request.transport
         if head.expects_continue and transport is not None and request.version == HttpVersion11:
             transport.write(CONTINUE)
-        floor = body.SpeedFloor(self._limits.body_grace_s, self._limits.body_bytes_per_s_min)
+        limits = self._limits
+        floor = body.SpeedFloor(limits.body_grace_s, limits.body_bytes_per_s_min, limits.body_timeout_s)
         try:
             return await body.read(request.content, claim, bytes_max=route.body_bytes_max, floor=floor)
         except body.BadFraming as reason:

@@ -1,6 +1,7 @@
 """TLS of the drain endpoint, and certificates that change while it runs.
 
 Keeps: a certificate that cannot be loaded leaves the old one in force; connections never notice a reload.
+    Whether clients are asked for a certificate is settled at the start.
 Never: a context changed in place. A new one is built whole and handshakes are pointed at it.
 """
 
@@ -15,6 +16,9 @@ from receiver.errors import OperatorError
 from receiver.settings import Tls
 
 HANDSHAKE_ROUNDS = 3
+DAY_S = 86_400
+ENDING_DAYS = 14
+"""A certificate that ends sooner should have been renewed by now."""
 Stamp = tuple[tuple[int, int, int], ...]
 
 
@@ -57,6 +61,15 @@ def expires_at_s(tls: Tls) -> float:
         return 0.0
     certificate = ends[0].getpeercert() or {}
     return float(ssl.cert_time_to_seconds(str(certificate["notAfter"])))
+
+
+def ending_reason(left_s: float) -> str:
+    """Why a certificate with so much time left needs somebody; nothing: it does not."""
+    if left_s <= 0:
+        return "certificate is not valid now"
+    if left_s < ENDING_DAYS * DAY_S:
+        return f"certificate ends in {left_s / DAY_S:.0f} days; expected it renewed {ENDING_DAYS} days before"
+    return ""
 
 
 def _stamp(tls: Tls) -> Stamp:
@@ -104,11 +117,21 @@ class Certificates:
         self._load(tls)
 
     def _load(self, tls: Tls) -> None:
+        if bool(tls.client_ca_file) != bool(self._tls.client_ca_file):
+            # A handshake takes over the new context's certificates, not whom it asks for one.
+            self.trouble = "tls.client_ca_file is turned on or off; expected at the next start"
+            self._warn(self.trouble)
+            return
         self._tls = tls
         try:
             self._current, self.expires_at_s = build_context(tls), expires_at_s(tls)
         except OperatorError as reason:
             self.trouble = str(reason)
+            self._warn(self.trouble)
+        except (OSError, ValueError, LookupError) as reason:
+            # They are read twice and changed in between: to be looked at again.
+            self._stamp = ()
+            self.trouble = f"certificate '{tls.cert_file}' changed while it was read: {type(reason).__name__}"
             self._warn(self.trouble)
         else:
             self.trouble = ""

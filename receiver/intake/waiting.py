@@ -1,6 +1,7 @@
 """Deliveries that wait for their receipt: in line for a group, for the store, or past their deadline.
 
-Keeps: a receipt is given once, and whoever waits gets one by the deadline.
+Keeps: a receipt is given once, and whoever waits gets one by the deadline. The claim on a body is shared from
+    joining the line until the body is let go, whatever its sender was told meanwhile.
 Never: work for a delivery that nobody waits for any more.
 """
 
@@ -8,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from receiver.errors import DeadlinePassed, ReceiverError
+from receiver.intake.admission import Claim
 from receiver.intake.outcome import Outcome
 from receiver.model import Delivery, SegmentId
 from receiver.settings import MIB
@@ -29,6 +32,7 @@ class Waiting:
     """One delivery and the place where its receipt goes."""
 
     delivery: Delivery
+    claim: Claim
     until_stored: bool
     deadline: float
     """Time of the event loop."""
@@ -58,9 +62,18 @@ class Line:
 
     def join(self, waiting: Waiting) -> None:
         """Stand in line."""
+        waiting.claim.share()
         self._waiting.append(waiting)
         self._deadlines.append((waiting.deadline, waiting.receipt))
         self._arrived.set()
+
+    def put_back(self, postponed: Sequence[Waiting]) -> None:
+        """Stand at the head of the line again, in the order they had."""
+        for waiting in reversed(postponed):
+            waiting.claim.share()
+            self._waiting.appendleft(waiting)
+        if postponed:
+            self._arrived.set()
 
     async def arrival(self) -> None:
         """Wait until somebody stands in line, or `wake` is called."""
@@ -71,32 +84,37 @@ class Line:
         self._arrived.set()
 
     def take_group(self) -> list[Waiting]:
-        """Take the next group: as many as fit, and at least one."""
+        """Take the next group: as many as fit, and at least one. Their claims are the taker's to release."""
         group: list[Waiting] = []
         group_bytes = 0
+        self._let_go()
         while self._waiting and len(group) < GROUP_DELIVERIES_MAX:
-            first = self._waiting[0]
-            if not first.receipt.done():
-                group_bytes += first.weight_bytes
-                if group and group_bytes > GROUP_BYTES_MAX:
-                    break
-                group.append(first)
-            self._waiting.popleft()
+            group_bytes += self._waiting[0].weight_bytes
+            if group and group_bytes > GROUP_BYTES_MAX:
+                break
+            group.append(self._waiting.popleft())
+            self._let_go()
         if not self._waiting:
             self._arrived.clear()
         return group
 
     def expire(self, now: float) -> None:
-        """Tell those whose deadline has passed, wherever they are by now."""
+        """Tell those whose deadline has passed, wherever they are by now, and let go of those in line."""
         while self._deadlines:
             deadline, receipt = self._deadlines[0]
             if not receipt.done():
                 if deadline > now:
-                    return
+                    break
                 receipt.set_result(
                     DeadlinePassed("the delivery could not be made safe in time; it may still be")
                 )
             self._deadlines.popleft()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Drop those at the head of the line that nobody waits for."""
+        while self._waiting and self._waiting[0].receipt.done():
+            self._waiting.popleft().claim.release()
 
 
 class StoreLine:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
+TROUBLE_S = 30.0
+"""How long the last trouble is told without another try: who is sent elsewhere by it cannot try."""
 RETRY_S = 1.0
 """How long a disk that refused to seal is left alone."""
 
@@ -88,6 +90,8 @@ class Appender:
         self._opened_at_s = 0.0
         self._retired: list[Retired] = []
         self._mended_at_s = 0.0
+        self._trouble = ""
+        self._troubled_at_s = 0.0
         self._closed = False
 
     @property
@@ -112,19 +116,23 @@ class Appender:
             if segment.epoch != self.epoch or segment.seq < self._seq_min:
                 raise StaleSegment(str(segment))
             self._admit(len(record))
-            target = self._opened(segment.seq)
             try:
-                target.append(record, rows)
+                self._opened(segment.seq).append(record, rows)
             except OSError as reason:
-                self._retire(target, tail_dropped=False)
-                raise DiskTrouble(
-                    f"journal segment {segment}: {reason.strerror}; expected a write"
-                ) from reason
+                raise self._failed(segment, reason) from reason
+            self._trouble = ""
             self._ceiling.add(len(record))
 
     def seal_if_due(self) -> None:
-        """Seal what is due, and try again what the disk refused. To be called when no group is in flight."""
+        """Seal what is due, and try again what the disk refused. To be called when no group is in flight.
+
+        Raises `OperatorError` when the start directory was removed: a new start has to draw another.
+        """
         with self._writing:
+            if self._start.is_gone():
+                raise OperatorError(
+                    f"start directory '{self._start.directory}' was removed; expected it to stay"
+                )
             current = self._open
             if current is not None and (current.place.seq < self._seq or self._is_due(current)):
                 self._retire(current, tail_dropped=True)
@@ -143,6 +151,11 @@ class Appender:
             self._closed = True
             self._start.leave()
 
+    @property
+    def trouble(self) -> str:
+        """What the disk refused lately, if no append succeeded since."""
+        return self._trouble if self._now() - self._troubled_at_s < TROUBLE_S else ""
+
     def full_reason(self) -> str | None:
         """Why a record could not be appended now; none: it probably could."""
         if self._tail_at_large():
@@ -152,7 +165,7 @@ class Appender:
     def is_stored(self, segment: SegmentId) -> bool:
         """Whether the writer is done with this segment. When the disk does not say, it is not."""
         try:
-            return self._place(segment.seq).is_stored()
+            return self._place(segment.seq).is_stored() and not self._start.is_gone()
         except OSError:
             return False
 
@@ -173,6 +186,14 @@ class Appender:
         reason = self._ceiling.reason(record_bytes)
         if reason is not None:
             raise JournalFull(reason)
+
+    def _failed(self, segment: SegmentId, reason: OSError) -> DiskTrouble:
+        """Leave the segment and remember the trouble."""
+        if self._open is not None:
+            self._retire(self._open, tail_dropped=False)
+        self._trouble = f"journal segment {segment}: {reason.strerror}; expected a write"
+        self._troubled_at_s = self._now()
+        return DiskTrouble(self._trouble)
 
     def _opened(self, seq: int) -> Segment:
         if self._open is not None and self._open.place.seq < seq:

@@ -99,6 +99,15 @@ class Start:
             self.files.sync_directory(self.directory.parent)
             undo.pop_all()
 
+    def is_gone(self) -> bool:
+        """Whether the directory was taken away while in use. When the disk does not say, it was not."""
+        try:
+            return not self.files.is_at(self.lock_fd, self.directory / START_NOTE)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+
     def leave(self) -> None:
         """Free the lock. A directory with nothing but the note in it goes; if not now, then when adopted."""
         with suppress(OSError):

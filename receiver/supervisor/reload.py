@@ -1,4 +1,7 @@
-"""Which settings a running receiver takes over, and which wait for the next start."""
+"""Which settings a running receiver takes over, and which wait for the next start.
+
+Keeps: what is in force together never exposes what would have been refused at the start.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from receiver.settings import Settings
+from receiver.config.checks import exposure_of
+from receiver.errors import OperatorError
+from receiver.settings import Settings, Tls
 
 AT_START_ONLY = (
     "data_dir",
@@ -33,11 +38,23 @@ class Reloaded:
 
 
 def reloaded(running: Settings, new: Settings) -> Reloaded:
-    """What of `new` a receiver that runs with `running` can use."""
+    """What of `new` a receiver that runs with `running` can use. Raises `OperatorError` if it may not."""
     keys = [name for name in Settings.__struct_fields__ if getattr(running, name) != getattr(new, name)]
-    kept = {name: getattr(running, name) for name in AT_START_ONLY}
+    waiting = AT_START_ONLY if _is_alike(running.tls, new.tls) else (*AT_START_ONLY, "tls")
+    in_force = msgspec.structs.replace(new, **{name: getattr(running, name) for name in waiting})
+    problems = exposure_of(in_force)
+    if problems:
+        what = "with the settings that wait for the next start the new ones cannot be used:"
+        raise OperatorError("\n".join([what, *problems]))
     return Reloaded(
-        settings=msgspec.structs.replace(new, **kept),
-        changed=tuple(key for key in keys if key not in AT_START_ONLY),
-        waiting=tuple(key for key in keys if key in AT_START_ONLY),
+        settings=in_force,
+        changed=tuple(key for key in keys if key not in waiting),
+        waiting=tuple(key for key in keys if key in waiting),
+    )
+
+
+def _is_alike(one: Tls, other: Tls) -> bool:
+    """Whether both speak TLS or neither, and both ask for client certificates or neither."""
+    return bool(one.cert_file) == bool(other.cert_file) and bool(one.client_ca_file) == bool(
+        other.client_ca_file
     )

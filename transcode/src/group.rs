@@ -1,7 +1,7 @@
 //! One commit: the deliveries that wait become one record, and each gets its outcome.
 //!
 //! Keeps: a delivery that is refused leaves no trace in the block, and one that makes us panic costs
-//! only itself.
+//! only itself. A group is bounded as a whole too: small compressed bodies inflate to anything.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -98,6 +98,8 @@ pub struct Workspace {
     raw: Vec<u8>,
     payload: Vec<u8>,
     answers: Vec<u8>,
+    /// What this group came to, unpacked and as rows, refused deliveries included.
+    spent_bytes: usize,
 }
 
 /// Buffers beyond this are given back between commits.
@@ -106,6 +108,7 @@ const KEPT_BYTES_MAX: usize = 64 << 20;
 impl Workspace {
     fn clear(&mut self) {
         self.columns.clear();
+        self.spent_bytes = 0;
         self.answers.clear();
         for buffer in [&mut self.raw, &mut self.payload] {
             buffer.clear();
@@ -117,7 +120,11 @@ impl Workspace {
     }
 }
 
-/// Transcodes deliveries into one record of this segment.
+/// Once a group has cost so much, unpacked and as rows, it takes no further delivery.
+const GROUP_BYTES_MAX: usize = 128 << 20;
+
+/// Transcodes deliveries into one record of this segment. The first is always taken; what the group has
+/// no room for is postponed.
 pub fn commit(
     policy: &Policy,
     deliveries: &[Delivery<'_>],
@@ -197,7 +204,12 @@ fn transcode(
     let mut answered = Answered::default();
     let outcomes = deliveries
         .iter()
-        .map(|delivery| take_in(policy, delivery, workspace, &mut answered))
+        .map(|delivery| {
+            if workspace.spent_bytes >= GROUP_BYTES_MAX {
+                return Outcome::postponed();
+            }
+            take_in(policy, delivery, workspace, &mut answered)
+        })
         .collect();
     let rows = u32::try_from(workspace.columns.rows()).unwrap_or(u32::MAX);
     let record = if answered.deliveries == 0 {
@@ -255,6 +267,11 @@ fn take_in(
             }
         }
         _ => {
+            if outcome.verdict == Verdict::TooLarge {
+                workspace.spent_bytes = workspace
+                    .spent_bytes
+                    .saturating_add(delivery.body_bytes_max);
+            }
             workspace.columns.truncate(mark);
             workspace.answers.truncate(answers_start);
         }
@@ -273,6 +290,7 @@ fn decode(
         columns,
         buffers,
         scratch,
+        spent_bytes,
         ..
     } = workspace;
     let unpacked = unpack::unpack(
@@ -282,6 +300,7 @@ fn decode(
         &limits,
         buffers,
     )?;
+    *spent_bytes = spent_bytes.saturating_add(unpacked.body.len());
     #[cfg(test)]
     assert!(
         unpacked.body != tests::PANICKING_BODY,
@@ -298,7 +317,9 @@ fn decode(
         Kind::Json => json::decode(unpacked.body, &limits, false, scratch, &mut rows)?,
         Kind::Ndjson => json::decode(unpacked.body, &limits, true, scratch, &mut rows)?,
     }
-    Ok((digest(delivery, unpacked.body), rows.finish()?))
+    let tally = rows.finish()?;
+    *spent_bytes = spent_bytes.saturating_add(tally.expanded_bytes);
+    Ok((digest(delivery, unpacked.body), tally))
 }
 
 /// What makes two deliveries the same delivery.

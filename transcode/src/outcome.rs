@@ -15,6 +15,8 @@ pub enum Verdict {
     TooLarge,
     /// We panicked on it: 503.
     Crashed,
+    /// Not looked at, because its group is full: it belongs to the next one.
+    Postponed,
 }
 
 impl Verdict {
@@ -26,6 +28,7 @@ impl Verdict {
             Self::Malformed => "malformed",
             Self::TooLarge => "too_large",
             Self::Crashed => "crashed",
+            Self::Postponed => "postponed",
         }
     }
 }
@@ -112,6 +115,15 @@ impl Outcome {
             verdict,
             message: crate::tally::ascii(&refusal.reason),
             field: refusal.field,
+            ..Self::default()
+        }
+    }
+
+    /// It was not looked at.
+    #[must_use]
+    pub fn postponed() -> Self {
+        Self {
+            verdict: Verdict::Postponed,
             ..Self::default()
         }
     }

@@ -158,6 +158,7 @@ impl<'a> Rows<'a> {
                 .received_ms
                 .push((self.received_at_ns.div_euclid(1_000_000), rows));
         }
+        self.tally.expanded_bytes = self.expanded_bytes;
         Ok(self.tally)
     }
 }

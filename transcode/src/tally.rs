@@ -66,6 +66,8 @@ pub struct Tally {
     pub unresolved: u32,
     /// Spans stored under the receive time because retention would delete them at once.
     pub late: u32,
+    /// Bytes as rows, where every span repeats the attributes of its resource and scope.
+    pub expanded_bytes: usize,
     /// The same by project, in order of first appearance.
     pub projects: Vec<ProjectTally>,
     slots: Vec<Option<u32>>,
@@ -83,6 +85,7 @@ impl Default for Tally {
             rejected: 0,
             unresolved: 0,
             late: 0,
+            expanded_bytes: 0,
             projects: Vec::new(),
             slots: Vec::new(),
             in_span: false,

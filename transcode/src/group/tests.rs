@@ -108,6 +108,56 @@ fn a_group_becomes_one_record_with_the_rows_of_all() {
 }
 
 #[test]
+fn a_group_that_has_come_to_much_takes_no_further_delivery_but_always_its_first() {
+    let heavy = heavy(GROUP_BYTES_MAX);
+
+    let done = committed(&policy(), &[&heavy, &good(), &heavy]);
+    let alone = committed(&policy(), &[&good()]);
+
+    assert_eq!(
+        verdicts(&done),
+        [Verdict::Accepted, Verdict::Postponed, Verdict::Postponed]
+    );
+    assert_eq!(scan::scan(&done.record).records[0].head.rows, done.rows);
+    assert_eq!(verdicts(&alone), [Verdict::Accepted]);
+}
+
+#[test]
+fn what_was_refused_for_its_size_counts_for_its_group() {
+    let policy = policy_of(|wishes| {
+        wishes.limits.insert("spans_max".to_owned(), 1);
+    });
+    let (too_many, good) = (body(&[span(TRACE, ""), span(TRACE, "")]), good());
+    let deliveries = [too_many.as_slice(), &good, &good].map(|body| Delivery {
+        body_bytes_max: GROUP_BYTES_MAX / 2 + 1,
+        ..delivery(body)
+    });
+    let [bomb, first, last] = deliveries;
+
+    let group = [first, bomb.clone(), bomb, last];
+    let done = commit(&policy, &group, SEGMENT, &mut Workspace::default());
+
+    assert_eq!(
+        verdicts(&done),
+        [
+            Verdict::Accepted,
+            Verdict::TooLarge,
+            Verdict::TooLarge,
+            Verdict::Postponed
+        ]
+    );
+}
+
+/// A small body whose spans repeat one large resource until they are over so many bytes as rows.
+fn heavy(bytes: usize) -> Vec<u8> {
+    let value = "v".repeat(bytes / 512);
+    let spans = vec![span(TRACE, ""); 513].join(",");
+    let attributes = format!(r#"[{{"key":"k","value":{{"stringValue":"{value}"}}}}]"#);
+    format!(r#"{{"resourceSpans":[{{"resource":{{"attributes":{attributes}}},"scopeSpans":[{{"spans":[{spans}]}}]}}]}}"#)
+        .into_bytes()
+}
+
+#[test]
 fn a_malformed_delivery_leaves_no_byte_in_its_neighbours_record() {
     let (good, cut) = (good(), &good()[..100]);
 
