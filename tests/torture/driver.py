@@ -34,6 +34,8 @@ class Damage:
     """Kills of the store while a sealed segment lay before it."""
     at_stake: set[str] = field(default_factory=set)
     """Segments that lay in the journal at the moment of a kill."""
+    down_s: list[tuple[float, float]] = field(default_factory=list)
+    """From when to when there was no supervisor, and so no port."""
     wrong: list[str] = field(default_factory=list)
 
 
@@ -72,6 +74,7 @@ class Driver:
             return False
         is_busy = self._outcomes.in_flight > 0
         before = segments_in(self._running.data)
+        killed_s = time.monotonic()
         self._running.kill(pid)
         self.damage.at_stake |= before
         if fault.role == "store":
@@ -79,7 +82,7 @@ class Driver:
         else:
             self.damage.kills_in_commit += is_busy
         if fault.role == "supervisor":
-            self._start()
+            self._start(killed_s)
         return True
 
     def _aim(self, fault: Fault) -> None:
@@ -104,18 +107,21 @@ class Driver:
             return False
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGSTOP)
-            time.sleep(fault.hold_s)
-            os.kill(pid, signal.SIGCONT)
+            try:
+                time.sleep(fault.hold_s)
+            finally:
+                os.kill(pid, signal.SIGCONT)
         return True
 
     def _restart(self) -> bool:
+        stopped_s = time.monotonic()
         code = self._running.stop()
         if code != 0:
             self.damage.wrong.append(f"the supervisor ended with {code}; expected 0")
-        self._start()
+        self._start(stopped_s)
         return True
 
-    def _start(self) -> None:
+    def _start(self, down_s: float) -> None:
         """As a service manager would: again, if it does not come up at once."""
         for attempt in range(1, STARTS_MAX + 1):
             try:
@@ -127,6 +133,7 @@ class Driver:
                 if attempt == STARTS_MAX:
                     raise AssertionError(f"the receiver did not start in {attempt} tries") from reason
             else:
+                self.damage.down_s.append((down_s, time.monotonic()))
                 return
 
     def _fill(self, fault: Fault) -> bool:

@@ -10,18 +10,26 @@ from typing import Any
 from tests.torture.checker import NEVER_TWICE
 from tests.torture.run import FRESH_S, Result
 
-LOST = frozenset({"reset", "refused", "time-out", "503"})
+REFUSED_NOTED_S = 0.5
+"""A busy machine lets a sender note a refusal this much later."""
 
 
 def violations(result: Result) -> list[str]:
     """Every promise that was broken; none: all held."""
-    return list(_violations(result))
+    return [*_of_content(result), *_of_state(result)]
 
 
-def _violations(result: Result) -> Iterator[str]:
+def _of_content(result: Result) -> Iterator[str]:
+    """What was promised of spans and answers."""
     for what, count in result.findings.violations.items():
         yield f"{what}: {count}, such as {'; '.join(result.findings.examples[what])}"
     yield from result.outcomes.wrong
+    if refused := refused_though_up(result):
+        yield f"{refused} connections were refused while there was a supervisor; expected none"
+
+
+def _of_state(result: Result) -> Iterator[str]:
+    """What was promised of the receiver as it stands afterwards."""
     yield from result.damage.wrong
     yield from result.wrong
     for fresh_s in result.fresh_s:
@@ -37,6 +45,14 @@ def _violations(result: Result) -> Iterator[str]:
         yield from result.watch.highest.beyond_caps()
 
 
+def refused_though_up(result: Result) -> int:
+    """Connections that were refused at a time when somebody should have held the port."""
+    return sum(
+        not any(down_s <= at_s <= up_s + REFUSED_NOTED_S for down_s, up_s in result.damage.down_s)
+        for at_s in result.outcomes.refused_at_s
+    )
+
+
 def seen(result: Result) -> dict[str, int]:
     """What a run must have seen to prove anything."""
     answers, done = result.outcomes.answers, result.damage.done
@@ -44,7 +60,7 @@ def seen(result: Result) -> dict[str, int]:
         "acknowledged deliveries": sum(fate.acknowledged > 0 for fate in result.outcomes.fates.values()),
         "retries": result.outcomes.retries,
         "answers 503 and resets": answers["503"] + answers["reset"],
-        "deliveries with rejected spans": result.outcomes.rejected_count,
+        "rejected spans": result.outcomes.rejected_count,
         "segments replayed": result.replayed,
         "kills of an intake": done["kill intake"],
         "kills of the store": done["kill store"],
@@ -76,6 +92,7 @@ def summary(result: Result) -> dict[str, Any]:
         "deliveries": len(result.outcomes.fates),
         "never_acknowledged": sum(not fate.acknowledged for fate in result.outcomes.fates.values()),
         "answers": dict(result.outcomes.answers),
+        "answers_503": dict(result.outcomes.reasons),
         "rejected_spans": result.outcomes.rejected_count,
         "seen": seen(result),
         "faults": dict(result.damage.done),

@@ -99,6 +99,8 @@ class Run:
             self._mend()
             self._probe_freshness()
             self._drain()
+        except AssertionError as reason:
+            self.result.wrong.append(str(reason))
         finally:
             progressing.set()
             self._end_senders()

@@ -10,6 +10,7 @@ import http.client
 import itertools
 import json
 import random
+import re
 import threading
 import time
 from collections import Counter
@@ -45,6 +46,10 @@ class Outcomes:
     answers: Counter[str] = field(default_factory=Counter)
     """By status, or by how there was none."""
     wrong: list[str] = field(default_factory=list)
+    reasons: Counter[str] = field(default_factory=Counter)
+    """What a 503 said, without its numbers."""
+    refused_at_s: list[float] = field(default_factory=list)
+    """When a connection was refused: only while there is no supervisor."""
     rejected_count: int = 0
     """Spans told as rejected, once for each acknowledged delivery."""
     retries: int = 0
@@ -59,11 +64,19 @@ class Outcomes:
             fate.attempts += 1
             self.in_flight += 1
 
+    def explained(self, body: bytes) -> None:
+        """An error came with this explanation, in either encoding."""
+        words = max(re.findall(rb"[ -!#-~]{8,}", body), key=len, default=b"").decode()
+        with self.lock:
+            self.reasons[re.sub(r"\d+(\.\d+)?", "N", words)] += 1
+
     def answered(self, delivery: Delivery, answer: str, told_rejected: int | None) -> None:
         """The try has ended. `told_rejected`: of a 200, what it says was refused."""
         with self.lock:
             self.in_flight -= 1
             self.answers[answer] += 1
+            if answer == "refused":
+                self.refused_at_s.append(time.monotonic())
             if answer.isdigit() and int(answer) not in RIGHT:
                 self.wrong.append(f"delivery {delivery.number} was answered {answer}")
             if told_rejected is None:
@@ -160,6 +173,7 @@ class Sender(threading.Thread):
         body = answer.read()
         if answer.status == 200:
             return "200", rejected_in(body, delivery.headers["content-type"])
+        self._outcomes.explained(body)
         return str(answer.status), None
 
     def _drop(self) -> None:

@@ -12,9 +12,9 @@ from tests.e2e.running import Running
 from tests.torture.oracle import DRAINS
 
 INTAKES = 2
-JOURNAL_BYTES_MAX = 2 << 20
+JOURNAL_BYTES_MAX = 1 << 19
 """Small, so that a store that stands still for some seconds fills it."""
-SEGMENT_BYTES_MAX = 1 << 19
+SEGMENT_BYTES_MAX = 1 << 17
 MODULES = {"receiver.intake": "intake", "receiver.web": "store"}
 Role = str
 """`supervisor`, `intake` or `store`."""

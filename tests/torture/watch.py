@@ -17,7 +17,7 @@ CAPS = {
     "intake": Usage(rss_bytes=400 * MIB, descriptors=128, threads=32),
     "store": Usage(rss_bytes=3_000 * MIB, descriptors=2_000, threads=1_000),
 }
-JOURNAL_BYTES_CAP = 2 * JOURNAL_BYTES_MAX
+JOURNAL_BYTES_CAP = JOURNAL_BYTES_MAX + (1 << 19)
 """Intakes look once a second; in between each may add what it alone accepts."""
 
 
