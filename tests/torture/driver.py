@@ -20,6 +20,7 @@ AIM_S = 0.5
 """How long a kill waits for a moment in which something is being done."""
 AIM_DEPTH_S = 0.02
 STARTS_MAX = 3
+BREATH_S = 5.0
 
 
 @dataclass
@@ -50,6 +51,13 @@ class Driver:
         for fault in faults:
             time.sleep(max(0.0, began_s + fault.at_s - time.monotonic()))
             self._do(fault)
+            self._breathe()
+
+    def _breathe(self) -> None:
+        """Faults on faults prove little where nothing can happen in between: wait for a delivery or two."""
+        before, deadline_s = self._outcomes.acknowledged, time.monotonic() + BREATH_S
+        while self._outcomes.acknowledged < before + 2 and time.monotonic() < deadline_s:
+            time.sleep(0.01)
 
     def _do(self, fault: Fault) -> None:
         match fault.kind:

@@ -17,11 +17,10 @@ from tests.torture import site
 from tests.torture.checker import Findings, check, segments_stored
 from tests.torture.driver import Damage, Driver
 from tests.torture.faults import Fault, schedule
-from tests.torture.oracle import Oracle
+from tests.torture.oracle import LANES, Oracle
 from tests.torture.senders import Desk, Outcomes, Sender
 from tests.torture.watch import Watch
 
-SENDERS = 8
 PROGRESS_EVERY_S = 10.0
 PATIENCE_S = 60.0
 """What senders get to see their last deliveries acknowledged."""
@@ -82,10 +81,8 @@ class Run:
         self.result = Result(plan, faults)
         self._driver = Driver(self._running, self.result.outcomes)
         self.result.damage = self._driver.damage
-        self._desk = Desk(self._oracle, self._port, self.result.outcomes)
-        self._senders = [
-            Sender(self._desk, name=f"sender-{number}", pause_s=plan.pause_s) for number in range(SENDERS)
-        ]
+        desk = Desk(self._oracle, self._port, self.result.outcomes)
+        self._senders = [Sender(desk, lane, pause_s=plan.pause_s) for lane in range(len(LANES))]
 
     def run(self) -> Result:
         """All of it. What the receiver does wrong is in the result; what raises is the harness's own."""
@@ -143,9 +140,10 @@ class Run:
 
     def _probe_freshness(self) -> None:
         """Faults are over: a new span must be readable soon."""
-        prober = Sender(self._desk, name="prober")
+        prober = self._senders[0]
+        prober.giving_up.clear()
         for _ in range(FRESH_PROBES):
-            delivery = self._oracle.delivery(self._desk.numbers.next())
+            delivery = prober.next()
             began_s = time.monotonic()
             prober.deliver(delivery)
             trace_id = next(iter(delivery.rows))[0]

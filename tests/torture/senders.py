@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from tests.torture.oracle import PROTOBUF, Delivery, Oracle
+from tests.torture.oracle import LANES, PROTOBUF, Delivery, Oracle
 
 RETRYABLE = frozenset({429, 502, 503, 504})
 RIGHT = frozenset({200, 429, 503})
@@ -50,6 +50,7 @@ class Outcomes:
     """What a 503 said, without its numbers."""
     refused_at_s: list[float] = field(default_factory=list)
     """When a connection was refused: only while there is no supervisor."""
+    acknowledged: int = 0
     rejected_count: int = 0
     """Spans told as rejected, once for each acknowledged delivery."""
     retries: int = 0
@@ -81,6 +82,7 @@ class Outcomes:
                 self.wrong.append(f"delivery {delivery.number} was answered {answer}")
             if told_rejected is None:
                 return
+            self.acknowledged += 1
             fate = self.fates[delivery.number]
             if not fate.acknowledged:
                 self.rejected_count += told_rejected
@@ -92,18 +94,6 @@ class Outcomes:
                 )
 
 
-class Numbers:
-    """Delivery numbers, each given out once."""
-
-    def __init__(self) -> None:
-        self._numbers = itertools.count(1)
-        self._lock = threading.Lock()
-
-    def next(self) -> int:
-        with self._lock:
-            return next(self._numbers)
-
-
 @dataclass(frozen=True)
 class Desk:
     """What all senders share."""
@@ -111,25 +101,29 @@ class Desk:
     oracle: Oracle
     port: int
     outcomes: Outcomes
-    numbers: Numbers = field(default_factory=Numbers)
 
 
 class Sender(threading.Thread):
     """One client with one connection at a time."""
 
-    def __init__(self, desk: Desk, *, name: str, pause_s: float = 0.0) -> None:
-        super().__init__(name=name, daemon=True)
+    def __init__(self, desk: Desk, lane: int, *, pause_s: float) -> None:
+        super().__init__(name=f"sender-{lane}", daemon=True)
         self.issuing_ends = threading.Event()
         self.giving_up = threading.Event()
         self._oracle, self._port, self._pause_s = desk.oracle, desk.port, pause_s
-        self._numbers, self._outcomes = desk.numbers, desk.outcomes
+        self._outcomes = desk.outcomes
+        self._numbers = itertools.count(lane, len(LANES))
         self._connection: http.client.HTTPConnection | None = None
 
     def run(self) -> None:
         while not self.issuing_ends.is_set():
-            self.deliver(self._oracle.delivery(self._numbers.next()))
+            self.deliver(self.next())
             self.issuing_ends.wait(self._pause_s)
         self._drop()
+
+    def next(self) -> Delivery:
+        """The next of this lane."""
+        return self._oracle.delivery(next(self._numbers))
 
     def deliver(self, delivery: Delivery) -> None:
         """Send until it is acknowledged, or for as long as this sender has patience."""
