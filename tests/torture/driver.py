@@ -8,11 +8,11 @@ import signal
 import threading
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.e2e.running import Running
-from tests.torture.faults import Fault
+from tests.torture.faults import OPENING, Fault
 from tests.torture.senders import Outcomes
 from tests.torture.site import processes, segments_in
 
@@ -21,6 +21,7 @@ AIM_S = 0.5
 AIM_DEPTH_S = 0.02
 STARTS_MAX = 3
 BREATH_S = 5.0
+KILL_ON_FULL_DISK_SHARE = 0.4
 
 
 @dataclass
@@ -47,8 +48,12 @@ class Driver:
         self.damage = Damage()
         self._running, self._outcomes = running, outcomes
 
-    def run(self, faults: list[Fault], began_s: float) -> None:
-        for fault in faults:
+    def run(self, faults: list[Fault], began_s: float, duration_s: float) -> None:
+        """The first faults come however slow the machine is; the others only while there is time."""
+        for done, fault in enumerate(faults):
+            if done > len(OPENING) and time.monotonic() > began_s + duration_s:
+                self.damage.done["left out, no time"] += 1
+                continue
             time.sleep(max(0.0, began_s + fault.at_s - time.monotonic()))
             self._do(fault)
             self._breathe()
@@ -145,9 +150,13 @@ class Driver:
                 return
 
     def _fill(self, fault: Fault) -> bool:
-        """Take every free byte of the disk, for a while. Only for a disk of our own."""
+        """Take every free byte of a disk of our own, for a while; at times a process dies on it."""
         with filled(self._running.data / "filler"):
-            time.sleep(fault.hold_s)
+            time.sleep(fault.hold_s / 2)
+            if fault.pick < KILL_ON_FULL_DISK_SHARE:
+                role = "intake" if fault.pick < KILL_ON_FULL_DISK_SHARE / 2 else "store"
+                self._do(replace(fault, kind="kill", role=role))
+            time.sleep(fault.hold_s / 2)
         return True
 
 

@@ -113,7 +113,7 @@ class Run:
         began_s = time.monotonic()
         for sender in self._senders:
             sender.start()
-        self._driver.run(self.result.faults, began_s)
+        self._driver.run(self.result.faults, began_s, self._plan.duration_s)
         time.sleep(max(0.0, began_s + self._plan.duration_s - time.monotonic()))
 
     def _mend(self) -> None:
