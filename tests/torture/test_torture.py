@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SEED = 20_260_115
-DURATION_S = 60
+DURATION_S = 50
 TIMEOUT_S = 400
 DISK_MIB = 512
 
