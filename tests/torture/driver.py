@@ -38,6 +38,8 @@ class Damage:
     """Segments that lay in the journal at the moment of a kill."""
     down_s: list[tuple[float, float]] = field(default_factory=list)
     """From when to when there was no supervisor, and so no port."""
+    vain_starts: list[str] = field(default_factory=list)
+    """The log's last line, each time the receiver did not come up."""
     wrong: list[str] = field(default_factory=list)
 
 
@@ -142,7 +144,7 @@ class Driver:
             except AssertionError as reason:
                 if self._running.process and self._running.process.poll() is None:
                     self._running.kill()
-                self.damage.done["start in vain"] += 1
+                self.damage.vain_starts.append(self._running.log().splitlines()[-1][:300])
                 if attempt == STARTS_MAX:
                     raise AssertionError(f"the receiver did not start in {attempt} tries") from reason
             else:

@@ -96,6 +96,7 @@ def summary(result: Result) -> dict[str, Any]:
         "rejected_spans": result.outcomes.rejected_count,
         "seen": seen(result),
         "faults": dict(result.damage.done),
+        "starts_in_vain": result.damage.vain_starts,
         "store": dict(result.findings.counts),
         "fresh_s": [round(fresh_s, 2) for fresh_s in result.fresh_s],
         "drained_s": round(result.drained_s, 1),
