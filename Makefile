@@ -77,6 +77,10 @@ fix: $(VENV)/.dev ## what the formatters and linters can mend by themselves
 docs: $(VENV)/.core ## write docs/settings.md and docs/metrics.md from the code
 	$(BIN)/python docs/generate.py
 
+.PHONY: torture
+torture: setup $(VENV)/.dev ## kill, freeze and restart it under load, then read what it kept (DURATION=30m SEED=7 ARGS="--gap 1")
+	PYTHONPATH=. $(BIN)/python -m tests.torture --duration $(or $(DURATION),30m) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
 .PHONY: bench-core
 bench-core: ## speed of the Rust core alone: spans/s per body kind, one core
 	$(CARGO) run $(MANIFEST) --release --quiet --example bench_core

@@ -3,7 +3,8 @@
 Levels say what was lost: INFO something finished; WARNING we recovered, nothing lost; ERROR spans lost or a
 human needed.
 
-Keeps: no secret in any field, no control character in any line, no field longer than `FIELD_CHARS_MAX`.
+Keeps: no secret in any field, no control character in any line, no field longer than `FIELD_CHARS_MAX`; a log
+    that cannot be written, its disk full or its reader gone, costs lines and nothing else.
 Never: a byte of a body.
 """
 
@@ -15,6 +16,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Literal, TextIO
 
 import structlog
@@ -63,7 +65,7 @@ def set_up(
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.WriteLoggerFactory(file=sink),
+        logger_factory=lambda *_: _Tolerant(sink),
         cache_logger_on_first_use=False,
     )
     logging.basicConfig(handlers=[_ToStructlog()], level=logging.WARNING, force=True)
@@ -129,6 +131,16 @@ def harmless_text(text: str) -> str:
     if shown.isprintable():
         return shown
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in shown)
+
+
+class _Tolerant(structlog.WriteLogger):
+    """Writes a line, or loses it."""
+
+    def msg(self, message: str) -> None:
+        with suppress(OSError):
+            super().msg(message)
+
+    info = warning = error = critical = msg
 
 
 class _Named:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import logging
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -35,6 +37,16 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now_s
+
+
+@pytest.mark.parametrize("level", ["info", "warning", "error", "critical"])
+def test_a_log_on_a_full_disk_costs_lines_and_nothing_else(level: str) -> None:
+    with Path("/dev/full").open("w", buffering=1) as full:
+        logs.set_up("json", process="supervisor", stream=full)
+        getattr(structlog.get_logger(), level)("process ended")
+        logging.getLogger("asyncio").warning("slow")
+        with suppress(OSError):
+            full.close()
 
 
 def test_an_event_is_one_line_that_says_who_when_and_how_bad(sink: Sink) -> None:

@@ -11,6 +11,7 @@ import os
 import signal
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -118,7 +119,8 @@ class Supervisor:
         admin = Admin(self._readiness, self._render, self._plan.version)
         runner = await admin.serve(self._sockets.admin)
         tasks = [child.start() for child in self._children]
-        print(welcome(self._settings, self._state()), flush=True)  # noqa: T201 - this is what a human started us for
+        with suppress(OSError):
+            print(welcome(self._settings, self._state()), flush=True)  # noqa: T201 - this is what a human started us for
         try:
             await first_of(
                 asyncio.create_task(self._stop.wait()),
