@@ -36,6 +36,7 @@ class FakeRecord:
 
     rows: int
     received_ms: tuple[int, int]
+    answers: bytes = b"\x90"
 
 
 @dataclass(frozen=True)

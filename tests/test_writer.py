@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,8 +10,10 @@ import msgspec
 import pytest
 
 from receiver.model import SegmentId
+from receiver.settings import Redelivery
 from receiver.storage.dead import DeadLetters, Reason
 from receiver.storage.progress import Progress
+from receiver.storage.window import Window
 from receiver.storage.writer import Stopping, Surroundings, Writer
 from tests.storehouse import NOW_S, TODAY, FakeCore, FakeFile, FakeJournal, MemoryStore, segment_of
 
@@ -54,6 +57,7 @@ class Bench:
             FakeJournal(self.files),
             self.store,
             core=self.core,
+            window=Window(self.directory / "redelivery", Redelivery(), time.monotonic),
             dead=DeadLetters(self.directory / "dead"),
             progress=self.progress,
             around=around,

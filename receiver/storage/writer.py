@@ -1,9 +1,11 @@
 """The writer: carries sealed segments from the journal into the store, oldest first, one INSERT at a time.
 
+    settle   which deliveries are new   noted durably, the others left out: from then on its content is final
     look     is it there already?       after any doubt, once nothing about it runs any more
     insert   the whole segment          the same token until a plain OK, then the next
     mend     the days that are missing  each alone, under tokens of its own
-    finish   companion, sync, unlink    only when every due row was counted
+    finish   companion, sync, digests,  only when every due row was counted
+             unlink
 
 Keeps: a segment is let go of when all its rows were counted in the store, or lie in the dead letters with the
 reason. Never: gives up on the store. While it is away the journal grows, and it is the journal's ceiling, not
@@ -12,7 +14,7 @@ the writer's patience, that makes senders wait.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,12 +25,14 @@ from receiver.logs import limited
 from receiver.model import SegmentId
 from receiver.storage import outcome
 from receiver.storage.backoff import CEILING_S, FIRST_S, SLOWER_CEILING_S, SLOWER_FIRST_S, backoff_s
-from receiver.storage.case import BLOCK_ROWS_MAX, Case, Core, SegmentFile, opened
+from receiver.storage.case import BLOCK_ROWS_MAX, Case, Core, Reading, SegmentFile, reading_of
 from receiver.storage.dead import DeadLetters, Reason, write_durably
 from receiver.storage.faults import Fault, fault_of
 from receiver.storage.outcome import Finding, Found
 from receiver.storage.progress import Progress
-from receiver.storage.store import Store
+from receiver.storage.sifting import Postponed, digests_kept, final, settled
+from receiver.storage.store import Held, Store
+from receiver.storage.window import Window
 
 IDLE_S = 0.1
 """Between two looks at an empty journal."""
@@ -89,6 +93,7 @@ class Writer:
         store: Store,
         *,
         core: Core,
+        window: Window,
         dead: DeadLetters,
         progress: Progress,
         around: Surroundings,
@@ -96,6 +101,7 @@ class Writer:
         self._journal = journal
         self._store = store
         self._core = core
+        self._window = window
         self._dead = dead
         self._progress = progress
         self._around = around
@@ -123,37 +129,90 @@ class Writer:
             limited.warning(f"store: {trouble.label}", "store cannot be inspected", why=trouble.label)
 
     def drain(self) -> int:
-        """Carry every segment that is sealed now. How many there were."""
+        """Carry every segment that is sealed now. How many came to their end."""
         segments = list(self._journal.sealed())
         if self._found_at_start is None:
             self._found_at_start = {segment.id for segment in segments}
+            self._window.retain(self._found_at_start)
+        # What was begun comes first: others may have to wait for it.
+        segments.sort(key=lambda segment: self._window.standing(segment.id) is None)
+        carried = 0
         for index, segment in enumerate(segments):
             self._around.sleep(0)
-            self._progress.backlog(segments[index:], self._around.now())
-            self._carry_if_readable(segment, in_doubt=segment.id in self._found_at_start)
-        self._progress.backlog((), self._around.now())
-        return len(segments)
+            self._tell(segments[index:])
+            in_doubt = segment.id in self._found_at_start
+            carried += self._carry_if_readable(segment, in_doubt=in_doubt)
+        self._tell(())
+        return carried
 
-    def _carry_if_readable(self, segment: SegmentFile, *, in_doubt: bool) -> None:
+    def _tell(self, backlog: Sequence[SegmentFile]) -> None:
+        self._window.tick()
+        self._progress.backlog(backlog, self._around.now())
+        self._progress.window(len(self._window), self._window.reach_s, self._window.shortfall)
+
+    def _carry_if_readable(self, segment: SegmentFile, *, in_doubt: bool) -> bool:
         """Our own disk's trouble with one segment must not keep the others waiting."""
         try:
             self.carry(segment, in_doubt=in_doubt)
+        except Postponed:
+            return False
         except OSError as error:
             self._progress.trouble = f"segment {segment.id}: {error.strerror}"
             self._alarm("disk", f"segment {segment.id} cannot be read or let go of: {error.strerror}")
             self._around.sleep(SLOWER_FIRST_S)
+            return False
+        return True
 
     def carry(self, segment: SegmentFile, *, in_doubt: bool) -> None:
-        """Bring one segment to its end: stored, or set aside."""
-        case = opened(segment, self._core, in_doubt=in_doubt, on_damage=self._keep_damaged)
+        """Bring one segment to its end: stored, or set aside. Raises `Postponed`: another one comes first."""
+        case = self._opened(segment, in_doubt=in_doubt)
         delays = _Delays(self._around.jitter)
         try:
             while not self._is_carried(case, delays):
                 pass
         except _SetAside as reason:
             self._keep(case, reason)
+            self._window.end(segment.id, ())
         self._progress.trouble = ""
         segment.unlink()
+        self._window.forget(segment.id)
+
+    def _opened(self, segment: SegmentFile, *, in_doubt: bool) -> Case:
+        """Read a segment and make its content final: on the disk before anything of it is sent."""
+        reading = reading_of(segment, self._core)
+        standing = self._window.standing(segment.id)
+        in_doubt = in_doubt or standing is not None
+        if reading.damage:
+            self._keep_damaged(segment, reading.content, reading.damage)
+        verdicts = settled(reading, self._window, lambda: in_doubt and self._has_rows(reading))
+        decided = final(reading, self._core, verdicts)
+        if standing is None or decided.verdicts != standing.verdicts:
+            kept = digests_kept(reading.deliveries, decided.verdicts)
+            self._window.decide(segment.id, kept, decided.verdicts)
+        if decided.content is not None:
+            segment.replace(decided.content)
+        return Case(
+            file=segment,
+            rows=decided.rows,
+            received_ms=reading.received_ms,
+            in_doubt=in_doubt,
+            must_look=in_doubt or not decided.rows,
+            deliveries=reading.deliveries,
+            verdicts=decided.verdicts,
+        )
+
+    def _has_rows(self, reading: Reading) -> bool:
+        """Ask until the store answers whether it holds rows of a segment about which nothing was decided."""
+        delays = _Delays(self._around.jitter)
+        held = Held(reading.file.id, reading.received_ms)
+        while True:
+            try:
+                self._wait_until_quiet(held.segment)
+                return bool(self._store.counts([held]))
+            except StoreTrouble as trouble:
+                fault = fault_of(trouble)
+                self._progress.met(fault, trouble.label)
+                self._around.sleep(next(delays.slow if fault in _SLOW else delays.fast))
 
     def _is_carried(self, case: Case, delays: _Delays) -> bool:
         """Make one step; whatever goes wrong, the next one starts with a count."""
@@ -181,7 +240,7 @@ class Writer:
     def _look(self, case: Case) -> Finding:
         """Count, once nothing can change the count any more."""
         if case.in_doubt:
-            self._wait_until_quiet(case)
+            self._wait_until_quiet(case.file.id)
         counted = self._store.counts([case.held]).get(case.file.id, {}) if case.rows else {}
         if sum(counted.values()) == case.rows:
             return Finding(Found.COMPLETE)
@@ -190,14 +249,14 @@ class Writer:
         answered = set(rows) if case.answered else case.days_answered
         return outcome.judge(rows, counted, due=due, answered=answered)
 
-    def _wait_until_quiet(self, case: Case) -> None:
+    def _wait_until_quiet(self, segment: SegmentId) -> None:
         """Wait for statements whose answer was lost; kill those that take too long."""
         waited_s = 0.0
         for delay_s in backoff_s(self._around.jitter, first_s=FIRST_S, ceiling_s=1.0):
-            if not self._store.running(query_id_of(str(case.file.id))):
+            if not self._store.running(query_id_of(str(segment))):
                 return
             if waited_s >= KILL_AFTER_S:
-                self._store.kill(query_id_of(str(case.file.id)))
+                self._store.kill(query_id_of(str(segment)))
             self._around.sleep(delay_s)
             waited_s += delay_s
 
@@ -246,10 +305,15 @@ class Writer:
         self._around.sleep(SLOWER_FIRST_S)
 
     def _finish(self, case: Case) -> None:
-        """Fill the companion's possible hole, and see everything onto the store's disk."""
+        """Fill the companion's possible hole, see everything onto the store's disk, know its deliveries."""
         if case.rows and case.in_doubt:
             self._store.refill_companion(case.held)
         self._store.sync()
+        standing = self._window.standing(case.file.id)
+        if standing is None or standing.is_pending:
+            self._window.end(case.file.id, digests_kept(case.deliveries, case.verdicts))
+            for one in case.duplicates:
+                self._progress.duplicate(one.drain, sum(tally.received for tally in one.tallies))
         self._progress.stored(case.rows, case.received_ms, self._around.now())
 
     def _weigh(self, case: Case, trouble: StoreTrouble, delays: _Delays) -> None:
