@@ -9,7 +9,6 @@ Keeps: the bytes and the reason are on the disk, under their names, before anybo
 from __future__ import annotations
 
 import os
-from mmap import mmap
 from pathlib import Path
 
 import msgspec
@@ -49,7 +48,7 @@ class DeadLetters:
         return sum(1 for _ in self._root.glob("*.json"))
 
 
-def write_durably(path: Path, *parts: bytes | bytearray | mmap) -> None:
+def write_durably(path: Path, *parts: bytes | memoryview) -> None:
     """Put a file under its name, whole, on the disk; or leave what was there."""
     draft = path.with_name(f".{path.name}.tmp")
     with draft.open("wb") as file:

@@ -23,9 +23,7 @@ from receiver.storage.dead import write_durably
 
 DIGEST_BYTES = 16
 SLOTS_MIN = 1 << 10
-_EMPTY = bytes(DIGEST_BYTES)
-_ZERO = bytes(DIGEST_BYTES - 1) + b"\x01"
-"""What stands for the digest that looks like an empty slot."""
+_HALVES = struct.Struct("=QQ")
 _HEAD = struct.Struct("<4sIQQdd16sI4x")
 _MAGIC = b"TDRW"
 _VERSION = 1
@@ -40,16 +38,11 @@ class Digests:
     """A set of 16-byte digests: `add`, `in`, `len`."""
 
     def __init__(
-        self,
-        slots: bytearray | mmap.mmap | None = None,
-        *,
-        entries: int = 0,
-        salt: bytes | None = None,
-        base: int = 0,
+        self, halves: memoryview | None = None, *, entries: int = 0, salt: bytes | None = None
     ) -> None:
-        self._slots: bytearray | mmap.mmap = bytearray(SLOTS_MIN * DIGEST_BYTES) if slots is None else slots
-        self._base = base
-        self._slot_count = (len(self._slots) - base) // DIGEST_BYTES
+        self._halves = _cleared(SLOTS_MIN) if halves is None else halves
+        """Two to a slot; the first is 0 in an empty one."""
+        self._slot_count = len(self._halves) // 2
         self._entries = entries
         self._salt = secrets.token_bytes(16) if salt is None else salt
         self._factor = int.from_bytes(self._salt, "little") | 1
@@ -58,8 +51,8 @@ class Digests:
         return self._entries
 
     def __contains__(self, digest: bytes) -> bool:
-        at = self._place_of(digest)
-        return self._slots[at : at + DIGEST_BYTES] != _EMPTY
+        first, second = _HALVES.unpack(digest)
+        return self._halves[self._place_of(first or 1, second)] != 0
 
     @property
     def held_bytes(self) -> int:
@@ -68,51 +61,57 @@ class Digests:
 
     def add(self, digest: bytes) -> None:
         """Put it in; twice is once."""
-        at = self._place_of(digest)
-        if self._slots[at : at + DIGEST_BYTES] != _EMPTY:
-            return
-        self._slots[at : at + DIGEST_BYTES] = _ZERO if digest == _EMPTY else digest
-        self._entries += 1
-        if self._entries * 3 > self._slot_count * 2:
-            self._grow()
+        first, second = _HALVES.unpack(digest)
+        if self._put(first or 1, second):
+            self._entries += 1
+            if self._entries * 3 > self._slot_count * 2:
+                self._grow()
 
     def write(self, path: Path, *, first_s: float, last_s: float) -> None:
         """Freeze it into a file, durably."""
-        checksum = zlib.crc32(self._slots)
         told = (_MAGIC, _VERSION, self._slot_count, self._entries, first_s, last_s, self._salt)
-        write_durably(path, _HEAD.pack(*told, _checksum(told, checksum)), self._slots)
+        slots = self._halves.cast("B")
+        write_durably(path, _HEAD.pack(*told, _checksum(told, zlib.crc32(slots))), slots)
 
-    def _place_of(self, digest: bytes) -> int:
+    def _place_of(self, first: int, second: int) -> int:
         """Where it lies, or would."""
-        slots, base, end = self._slots, self._base, self._base + self._slot_count * DIGEST_BYTES
-        wanted = _ZERO if digest == _EMPTY else digest
-        mixed = int.from_bytes(wanted, "little") * self._factor >> 64 & _LOW_64
-        at = base + mixed % self._slot_count * DIGEST_BYTES
-        while True:
-            found = slots[at : at + DIGEST_BYTES]
-            if found in (wanted, _EMPTY):
-                return at
-            at += DIGEST_BYTES
-            if at == end:
-                at = base
+        halves = self._halves
+        mixed = ((second << 64 | first) * self._factor >> 64) & _LOW_64
+        at = mixed % self._slot_count * 2
+        while found := halves[at]:
+            if found == first and halves[at + 1] == second:
+                break
+            at += 2
+            if at == len(halves):
+                at = 0
+        return at
+
+    def _put(self, first: int, second: int) -> bool:
+        at = self._place_of(first, second)
+        if self._halves[at]:
+            return False
+        self._halves[at], self._halves[at + 1] = first, second
+        return True
 
     def _grow(self) -> None:
-        old, self._slots = self._slots, bytearray(2 * self._slot_count * DIGEST_BYTES)
+        old, self._halves = self._halves, _cleared(2 * self._slot_count)
         self._slot_count *= 2
-        for start in range(0, len(old), DIGEST_BYTES):
-            digest = bytes(old[start : start + DIGEST_BYTES])
-            if digest != _EMPTY:
-                at = self._place_of(digest)
-                self._slots[at : at + DIGEST_BYTES] = digest
+        for at in range(0, len(old), 2):
+            if old[at]:
+                self._put(old[at], old[at + 1])
+
+
+def _cleared(slot_count: int) -> memoryview:
+    return memoryview(bytearray(slot_count * DIGEST_BYTES)).cast("Q")
 
 
 class Frozen(Digests):
     """A set that lies in a file, and when its entries came."""
 
     def __init__(
-        self, mapped: mmap.mmap, *, entries: int, salt: bytes, first_s: float, last_s: float
+        self, halves: memoryview, *, entries: int, salt: bytes, first_s: float, last_s: float
     ) -> None:
-        super().__init__(mapped, entries=entries, salt=salt, base=_HEAD.size)
+        super().__init__(halves, entries=entries, salt=salt)
         self.first_s = first_s
         self.last_s = last_s
 
@@ -127,13 +126,12 @@ class Frozen(Digests):
         if len(mapped) < _HEAD.size:
             raise NotATable(f"file has {len(mapped)} bytes; expected a table of digests")
         *told, checksum = _HEAD.unpack_from(mapped)
-        with memoryview(mapped) as whole, whole[_HEAD.size :] as slots:
-            sound = checksum == _checksum(tuple(told), zlib.crc32(slots))
-            sound = sound and len(slots) == told[2] * DIGEST_BYTES
-        if not sound or told[:2] != [_MAGIC, _VERSION]:
+        slots = memoryview(mapped)[_HEAD.size :]
+        sound = checksum == _checksum(tuple(told), zlib.crc32(slots))
+        if not sound or told[:2] != [_MAGIC, _VERSION] or len(slots) != told[2] * DIGEST_BYTES:
             raise NotATable("checksum or length disagrees; expected a table of digests")
         _, _, _, entries, first_s, last_s, salt = told
-        return cls(mapped, entries=entries, salt=salt, first_s=first_s, last_s=last_s)
+        return cls(slots.cast("Q"), entries=entries, salt=salt, first_s=first_s, last_s=last_s)
 
 
 def _checksum(told: tuple[object, ...], of_slots: int) -> int:

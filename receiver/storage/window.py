@@ -145,9 +145,9 @@ class Window:
                 self._rotate(now_s)
             elif now_s - self._written_s >= TICK_S:
                 self._append([Ticked(now_s, self._lost_until_s)])
+            self._expire(now_s)
         except OSError as reason:
             limited.warning("redelivery: disk", "redelivery log cannot be written", why=reason.strerror)
-        self._expire(now_s)
 
     def close(self) -> None:
         """Give the descriptor back."""
@@ -196,7 +196,7 @@ class Window:
             dropped = self._frozen.pop(number)
             if not is_old:
                 self._lost_until_s = max(self._lost_until_s, dropped.last_s)
-                self._written_s = -math.inf
+                self._append([Ticked(now_s, self._lost_until_s)])
                 limited.warning("redelivery: window", "redelivery window is shortened", why=self.shortfall)
             self._path(number, "table").unlink(missing_ok=True)
 
