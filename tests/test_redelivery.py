@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -224,7 +226,10 @@ LIVES = st.lists(
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lives=LIVES, script=st.lists(MEETS, max_size=6), entries=st.sampled_from([24, 10_000_000]))
 def test_any_deliveries_any_copies_any_crashes_are_stored_once(
-    tmp_path_factory: pytest.TempPathFactory, lives: list, script: list[str], entries: int
+    tmp_path_factory: pytest.TempPathFactory,
+    lives: list[tuple[list[list[list[int]]], int, Random]],
+    script: list[str],
+    entries: int,
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         fate = Fate()
@@ -237,10 +242,8 @@ def test_any_deliveries_any_copies_any_crashes_are_stored_once(
             shuffle.shuffle(order)
             mill.kill()
             fate.steps_left = steps
-            try:
+            with suppress(Killed):
                 mill.start(order).drain()
-            except Killed:
-                pass
         fate.steps_left = -1
         mill.kill()
         mill.drain()

@@ -78,8 +78,12 @@ def test_what_was_decided_stands_after_a_restart_until_the_segment_is_gone(bench
     one, two = again.standing(ONE), again.standing(TWO)
     assert one is not None
     assert two is not None
-    assert (one.verdicts, one.kept, one.is_pending) == (bytes([KEPT, DUPLICATE]), {digest(1)}, True)
-    assert (two.verdicts, two.kept, two.is_pending) == (bytes([KEPT]), set(), False)
+    assert (one.verdicts, one.kept, one.is_pending) == (
+        bytes([KEPT, DUPLICATE]),
+        frozenset({digest(1)}),
+        True,
+    )
+    assert (two.verdicts, two.kept, two.is_pending) == (bytes([KEPT]), frozenset(), False)
 
     again.retain({ONE})
     assert (again.standing(TWO), again.knows(digest(2))) == (None, True)
@@ -286,7 +290,7 @@ def test_a_damaged_table_is_never_believed(tmp_path: Path) -> None:
 
 
 def test_entries_are_read_back_as_they_were_written() -> None:
-    entries = [
+    entries: list[decisions.Entry] = [
         decisions.Ticked(1.5, float("-inf")),
         decisions.Decided(2.0, 2**64 - 1, 3, digest(1), bytes([KEPT])),
         decisions.Ended(3.0, 1, 2, b""),
