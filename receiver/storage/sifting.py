@@ -53,15 +53,12 @@ def settled(reading: Reading, window: Window, is_stored: Callable[[], bool]) -> 
     """
     standing, deliveries = window.standing(reading.file.id), reading.deliveries
     if standing is not None:
-        if reading.damage or len(standing.verdicts) != len(deliveries):
-            return bytes([APART]) * len(deliveries)
-        is_undone = reading.is_whole and rows_left_out(deliveries, standing.verdicts) > 0
-        if not (standing.is_pending and is_undone):
-            return standing.verdicts
+        is_as_it_was = not reading.damage and len(standing.verdicts) == len(deliveries)
+        return standing.verdicts if is_as_it_was else bytes([APART]) * len(deliveries)
     if not reading.is_whole:
         return bytes([APART]) * len(deliveries)
     verdicts = verdicts_on(reading.file.id, deliveries, window)
-    if standing is None and rows_left_out(deliveries, verdicts) and is_stored():
+    if rows_left_out(deliveries, verdicts) and is_stored():
         return verdicts.replace(bytes([DUPLICATE]), bytes([KEPT]))
     return verdicts
 
