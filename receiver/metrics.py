@@ -28,6 +28,7 @@ MetricName = Literal[
     "connections",
     "dead_letters",
     "deliveries",
+    "deliveries_duplicate",
     "failed_answers_past_hour",
     "failed_answers_past_hour_ratio",
     "freshness_seconds",
@@ -35,12 +36,15 @@ MetricName = Literal[
     "inflight_bytes",
     "process_restarts",
     "process_up",
+    "redelivery_entries",
+    "redelivery_window_seconds",
     "refused_credentials_past_hour",
     "refusals",
     "reloads",
     "span_notes",
     "spans_accepted",
     "spans_dead_lettered",
+    "spans_duplicate",
     "spans_received",
     "spans_rejected",
     "spans_sampled_out",
@@ -81,6 +85,9 @@ METRICS: dict[MetricName, Spec] = {
     "connections": Spec("gauge_sum", "Open connections at the drain endpoint."),
     "dead_letters": Spec("gauge_sum", "Segments set aside under DATA/dead. Each one needs a human."),
     "deliveries": Spec("counter", "Deliveries answered. Worry about anything but 200.", ("drain", "status")),
+    "deliveries_duplicate": Spec(
+        "counter", "Deliveries answered with 200 whose content was stored already.", ("drain",)
+    ),
     "failed_answers_past_hour": Spec(
         "gauge_sum", "Answers other than 200 in the past hour. Platforms give a drain up at 50.", ("drain",)
     ),
@@ -94,6 +101,11 @@ METRICS: dict[MetricName, Spec] = {
     ),
     "process_restarts": Spec("counter", "Processes replaced after they ended or hung.", ("process",)),
     "process_up": Spec("gauge_sum", "1 while the process runs and reports.", ("process",)),
+    "redelivery_entries": Spec("gauge_sum", "Deliveries remembered, to recognise those that come again."),
+    "redelivery_window_seconds": Spec(
+        "gauge_sum",
+        "How far back a redelivery is recognised. Worry below `redelivery.window_s`: raise `entries_max`.",
+    ),
     "reloads": Spec(
         "counter", "Configurations read again; `refused` left the old one in force.", ("outcome",)
     ),
@@ -104,6 +116,7 @@ METRICS: dict[MetricName, Spec] = {
     "span_notes": Spec("counter", "Spans accepted with a warning or rejected, by reason.", ("reason",)),
     "spans_accepted": Spec("counter", "Spans promised to be stored.", ("drain",)),
     "spans_dead_lettered": Spec("counter", "Accepted spans in segments that were set aside.", ("cause",)),
+    "spans_duplicate": Spec("counter", "Spans of those duplicate deliveries, all of them.", ("drain",)),
     "spans_received": Spec("counter", "Spans in deliveries that were answered with 200.", ("drain",)),
     "spans_rejected": Spec(
         "counter", "Spans refused one by one. Told to the sender in partial_success.", ("drain",)

@@ -86,6 +86,15 @@ class Journal(Frozen, frozen=True):
     """Compression of blocks: lz4 is cheaper here, zstd on the wire to the server."""
 
 
+class Redelivery(Frozen, frozen=True):
+    """How long the same delivery is recognised when it comes again."""
+
+    window_s: Seconds = 86_400.0
+    """Of time during which the receiver ran; a clock that is set changes nothing."""
+    entries_max: Count = 20_000_000
+    """Deliveries remembered, at up to 48 bytes of disk and 4 of memory. More: the window is shortened."""
+
+
 class Resolve(Frozen, frozen=True):
     """How the project and deployment of a span are found: the first attribute that is there wins."""
 
@@ -195,6 +204,8 @@ class Drain(Frozen, frozen=True):
     """`store`: the 200 waits until ClickHouse has the spans."""
     body_bytes_max: Bytes | None = None
     """Body limit of this drain; none: `limits.body_bytes_max`."""
+    dedupe: bool = True
+    """Store a delivery once, however often it comes within `redelivery.window_s`."""
     verify_header: str = ""
     """A value answered in `x-vercel-verify`, for platforms that check the endpoint so."""
 
@@ -225,6 +236,7 @@ class Settings(Frozen, frozen=True):
     tls: Tls = Tls()
     store: Store = Store()
     journal: Journal = Journal()
+    redelivery: Redelivery = Redelivery()
     resolve: Resolve = Resolve()
     sampling: Sampling = Sampling()
     limits: Limits = Limits()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,9 @@ from typing import Any
 
 from receiver.errors import StoreTrouble
 from receiver.model import SegmentId
+from receiver.settings import Redelivery
 from receiver.storage.store import DayRows, Held, Parameters, Version
+from receiver.storage.window import Window
 
 ROOT = Path(__file__).parent.parent
 DAY_S = 86_400
@@ -30,12 +33,18 @@ def schema_sources() -> list[tuple[str, str]]:
     return [(path.name, path.read_text()) for path in sorted((ROOT / "schemas").glob("*.sql"))]
 
 
+def a_window(directory: Path) -> Window:
+    """Open the redelivery window of a data directory, with its ordinary limits."""
+    return Window(directory / "redelivery", Redelivery(), time.monotonic)
+
+
 @dataclass(frozen=True)
 class FakeRecord:
     """As the core's."""
 
     rows: int
     received_ms: tuple[int, int]
+    answers: bytes = b"\x90"
 
 
 class Whoever(int):

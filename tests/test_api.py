@@ -17,7 +17,7 @@ from receiver.errors import Refused, StoreTrouble
 from receiver.query.spans import Wanted, parse_limit, parse_since, spans
 from receiver.query.traces import normalised
 from receiver.storage.store import Store
-from receiver.storage.writer import Stopping
+from receiver.storage.surroundings import Stopping
 from receiver.web.api import Api
 from receiver.web.pause import Pause
 from receiver.web.pump import pumped

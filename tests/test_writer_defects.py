@@ -5,14 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from receiver.model import SegmentId
-from receiver.storage.case import opened
+from receiver.storage.case import reading_of
 from receiver.storage.progress import Progress
 from tests.storehouse import TODAY, FakeCore, FakeFile, FakeScan, MemoryStore, segment_of
 from tests.test_writer import ID, TWO_DAYS, Bench
@@ -269,20 +268,14 @@ def test_the_directory_of_the_dead_letters_is_on_the_disk_before_the_segment_goe
 
 def test_what_damage_costs_is_known_by_the_footer(bench: Bench) -> None:
     footer = struct.pack("<II4sHHIQQQQ", 0x184D2A55, 44, b"TDRF", 1, 0, 3, 700, 0, 0, 0)
-    lost: list[int | None] = []
 
     class SealedCore(FakeCore):
         def scan(self, segment: bytes, /) -> FakeScan:
             return super().scan(segment.removesuffix(footer))
 
-        def rewrite(
-            self, segment: bytes, keep: Sequence[tuple[int, int]], codec: str, block_rows_max: int, /
-        ) -> bytes:
-            return super().rewrite(segment.removesuffix(footer), keep, codec, block_rows_max)
-
     file = bench.file(TWO_DAYS[:-1] + b', "rot"]' + footer)
 
-    case = opened(file, SealedCore(), in_doubt=False, on_damage=lambda *told: lost.append(told[3]))
+    reading = reading_of(file, SealedCore())
 
-    assert case.rows == 500
-    assert lost == [200]
+    assert reading.rows == 500
+    assert reading.rows_lost == 200

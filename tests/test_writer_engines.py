@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from receiver.settings import Redelivery
 from receiver.storage.dead import DeadLetters
 from receiver.storage.progress import Progress
 from receiver.storage.store import Store
-from receiver.storage.writer import Stopping, Surroundings, Writer
+from receiver.storage.surroundings import Stopping, Surroundings
+from receiver.storage.window import Window
+from receiver.storage.writer import Writer
 from tests import engines
 from tests.segments import Press, Segment, day_of
 from tests.storehouse import NOW_S, FakeFile, FakeJournal, Server
@@ -50,6 +54,7 @@ class Desk:
             FakeJournal([file]),
             self.store,
             core=self.press,
+            window=Window(self.directory / "redelivery", Redelivery(), time.monotonic),
             dead=DeadLetters(self.directory / "dead"),
             progress=Progress(),
             around=around,

@@ -20,7 +20,7 @@ with its place.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
@@ -28,7 +28,7 @@ from receiver.journal.names import Kind
 from receiver.model import SegmentId
 
 if TYPE_CHECKING:
-    from receiver.transcode import Record, Scan
+    from receiver.transcode import Scan
 
 _FRAME_PREFIX = struct.Struct("<II")
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -79,10 +79,18 @@ class Claim(NamedTuple):
     bytes_before: int
 
 
+class HasAnswers(Protocol):
+    """A record, as the core tells of it."""
+
+    @property
+    def answers(self) -> bytes:
+        """What it answers for, as msgpack."""
+
+
 _ANSWERS = msgspec.msgpack.Decoder(tuple[Answered, ...])
 
 
-def answers_of(record: Record) -> tuple[Answered, ...]:
+def answers_of(record: HasAnswers) -> tuple[Answered, ...]:
     """Decode what a record answers for."""
     return _ANSWERS.decode(record.answers)
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from receiver.storage.case import Case, Core, SegmentFile, only_days
+from receiver.storage.case import Case, Core, Reading, SegmentFile, only_days
 from receiver.storage.dead import DeadLetters, Reason
 from receiver.storage.progress import Progress
 
@@ -48,9 +48,9 @@ class Aside:
                 content, rows = only_days(content, reason.days, self.core, case.file.codec)
         self._keep(case.file, content, reason.cause, str(reason), rows)
 
-    def keep_damaged(self, file: SegmentFile, content: bytes, text: str, rows: int | None) -> None:
-        """Keep a copy of what the disk gave back damaged. `rows` are lost; without a footer nobody knows."""
-        self._keep(file, content, "damaged", text, rows)
+    def keep_damaged(self, reading: Reading) -> None:
+        """Keep a copy of what the disk gave back damaged."""
+        self._keep(reading.file, reading.content, "damaged", reading.damage, reading.rows_lost)
 
     def _keep(self, file: SegmentFile, content: bytes, cause: str, text: str, rows: int | None) -> None:
         at = datetime.fromtimestamp(self.now(), UTC).isoformat(timespec="seconds")

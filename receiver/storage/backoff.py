@@ -16,3 +16,11 @@ def backoff_s(jitter: Callable[[], float], *, first_s: float, ceiling_s: float) 
     while True:
         yield delay_s * (1 - jitter() / 2)
         delay_s = min(delay_s * 2, ceiling_s)
+
+
+class Delays:
+    """The two schedules of one segment."""
+
+    def __init__(self, jitter: Callable[[], float]) -> None:
+        self.fast: Iterator[float] = backoff_s(jitter, first_s=FIRST_S, ceiling_s=CEILING_S)
+        self.slow: Iterator[float] = backoff_s(jitter, first_s=SLOWER_FIRST_S, ceiling_s=SLOWER_CEILING_S)

@@ -1,21 +1,21 @@
 """One segment on its way into the store: what is known of it, and the names it goes by there.
 
-Keeps: its content is final before the first INSERT. Blocks that are too small are merged and damaged records
-left out first, in one rewrite that is on the disk before anything is sent.
+Keeps: its content is final before the first INSERT. Blocks that are too small are merged, duplicates and
+damaged records left out first, in one rewrite that is on the disk before anything is sent.
 """
 
 from __future__ import annotations
 
 import builtins
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from receiver.journal.frame import claim_of
-from receiver.logs import limited
+from receiver.journal.frame import Answered, answers_of, claim_of
 from receiver.model import SegmentId
+from receiver.storage.decisions import DUPLICATE
 from receiver.storage.outcome import DayRun, spelled
 from receiver.storage.store import Held
 
@@ -35,6 +35,10 @@ class Record(Protocol):
     @property
     def received_ms(self) -> tuple[int, int]:
         """Earliest and latest ReceivedAt."""
+
+    @property
+    def answers(self) -> builtins.bytes:
+        """What it answers for."""
 
 
 class Scan(Protocol):
@@ -105,6 +109,13 @@ class SegmentFile(Protocol):
         """Let go of it."""
 
 
+class Journal(Protocol):
+    """The end of the journal where segments come out."""
+
+    def sealed(self) -> Iterable[SegmentFile]:
+        """Name the sealed segments, oldest first."""
+
+
 @dataclass(slots=True)
 class Case:
     """One segment, and how far it has come."""
@@ -116,6 +127,9 @@ class Case:
     """An INSERT of it may have been applied without our knowing: the companion may have a hole."""
     must_look: bool
     """Count before doing anything else."""
+    deliveries: tuple[Answered, ...] = ()
+    verdicts: builtins.bytes = b""
+    """What was decided about each of them."""
     answered: bool = False
     """An INSERT of the whole answered plainly OK."""
     days_answered: set[str] = field(default_factory=set)
@@ -141,6 +155,12 @@ class Case:
         """How its rows are found in the table."""
         return Held(self.file.id, self.received_ms)
 
+    @property
+    def duplicates(self) -> list[Answered]:
+        """Deliveries that are stored already."""
+        told = zip(self.deliveries, self.verdicts, strict=True)
+        return [one for one, verdict in told if verdict == DUPLICATE]
+
     def token_of_whole(self) -> str:
         """Name the next INSERT of the whole segment."""
         return f"{self.file.id}#{self.token}"
@@ -158,50 +178,56 @@ def only_days(
     return core.rewrite(content, keep, codec, BLOCK_ROWS_MAX), sum(end - first for first, end in keep)
 
 
-def _rewritten(file: SegmentFile, core: Core, content: builtins.bytes, rows: int) -> bool:
-    """Merge its blocks and leave out what is damaged. False: the core cannot, and the file is as it was."""
-    try:
-        merged = core.rewrite(content, [(0, rows)], file.codec, BLOCK_ROWS_MAX)
-    except ValueError as reason:
-        limited.error("writer: rewrite", f"segment {file.id} cannot be rewritten", why=str(reason))
-        return False
-    file.replace(merged)
-    return True
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A segment as it was found in the journal, before anything is decided."""
+
+    file: SegmentFile
+    content: builtins.bytes
+    is_ours: bool
+    """It holds the records that its name promises; another segment's would never be found under this name."""
+    rows: int
+    blocks: int
+    received_ms: tuple[int, int]
+    deliveries: tuple[Answered, ...]
+    damage: str
+    """Empty: none."""
+    rows_lost: int | None
+    """By the damage; without a footer nobody knows."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Every row that its deliveries speak of is there, in its place: none was ever left out."""
+        return sum(one.rows for one in self.deliveries) == self.rows
+
+    @property
+    def has_small_blocks(self) -> bool:
+        """Merging them is cheaper than inserting them."""
+        return self.blocks > 1 and self.rows < self.blocks * BLOCK_ROWS_MIN
 
 
-def opened(
-    file: SegmentFile,
-    core: Core,
-    *,
-    in_doubt: bool,
-    on_damage: Callable[[SegmentFile, bytes, str, int | None], None],
-) -> Case:
-    """Read a segment and make its content final. `on_damage` must keep a copy before it returns.
-
-    One that cannot be rewritten is inserted as it is; if it is damaged, the copy is all that is left of it.
-    The same holds for the records of another segment, which would never be found under this name.
-    """
+def reading_of(file: SegmentFile, core: Core) -> Reading:
+    """Read a segment. The records of another one are damage, and count for nothing."""
     content = file.read()
     scan = core.scan(content)
     is_ours = not scan.records or (scan.epoch, scan.seq) == (file.id.epoch, file.id.seq)
-    rows = sum(record.rows for record in scan.records) if is_ours else 0
+    records = scan.records if is_ours else ()
+    rows = sum(record.rows for record in records)
     damage = [text for _, _, text in scan.damage]
     if not scan.sealed:
         damage.append("footer is missing or disagrees; expected a sealed segment")
     if not is_ours:
         damage.append(f"holds records of segment {SegmentId(scan.epoch, scan.seq)}")
-    if damage:
-        promised = claim_of(content) if scan.sealed else None
-        on_damage(file, content, "; ".join(damage), promised.rows - rows if promised else None)
-    blocks = sum(1 for record in scan.records if record.rows)
-    is_rewritten = is_ours and (damage or (blocks > 1 and rows < blocks * BLOCK_ROWS_MIN))
-    if is_rewritten and not _rewritten(file, core, content, rows):
-        rows = 0 if damage else rows
+    promised = claim_of(content) if damage and scan.sealed else None
     received = [record.received_ms for record in scan.records if record.rows] or [(0, 0)]
-    return Case(
+    return Reading(
         file=file,
+        content=content,
+        is_ours=is_ours,
         rows=rows,
+        blocks=sum(1 for record in records if record.rows),
         received_ms=(min(first for first, _ in received), max(last for _, last in received)),
-        in_doubt=in_doubt,
-        must_look=in_doubt or not rows,
+        deliveries=tuple(one for record in records for one in answers_of(record)),
+        damage="; ".join(damage),
+        rows_lost=promised.rows - rows if promised else None,
     )

@@ -49,11 +49,12 @@ class DeadLetters:
         return sum(1 for _ in self._root.glob("*.json"))
 
 
-def write_durably(path: Path, content: bytes) -> None:
+def write_durably(path: Path, *parts: bytes | memoryview) -> None:
     """Put a file under its name, whole, on the disk; or leave what was there."""
     draft = path.with_name(f".{path.name}.tmp")
     with draft.open("wb") as file:
-        file.write(content)
+        for part in parts:
+            file.write(part)
         file.flush()
         os.fsync(file.fileno())
     draft.replace(path)

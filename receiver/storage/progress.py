@@ -26,6 +26,14 @@ class Progress:
     dead: Counter[str] = field(default_factory=Counter)
     """Segments set aside, by cause."""
     dead_rows: Counter[str] = field(default_factory=Counter)
+    duplicates: Counter[str] = field(default_factory=Counter)
+    """Deliveries left out because they are stored already, by drain."""
+    duplicate_spans: Counter[str] = field(default_factory=Counter)
+    """Their spans, all that were received."""
+    window_entries: int = 0
+    window_reach_s: float = 0.0
+    window_trouble: str = ""
+    """Why redeliveries are recognised for less long than they should be."""
     backlog_segments: int = 0
     backlog_bytes: int = 0
     oldest_age_s: float = 0.0
@@ -51,6 +59,15 @@ class Progress:
         self.rows += rows
         if rows:
             self.freshness_s.append(max(0.0, now_s - received_ms[0] / 1_000))
+
+    def window(self, entries: int, reach_s: float, trouble: str) -> None:
+        """Note how redeliveries are recognised."""
+        self.window_entries, self.window_reach_s, self.window_trouble = entries, reach_s, trouble
+
+    def duplicate(self, drain: str, spans: int) -> None:
+        """Note a delivery that was stored before."""
+        self.duplicates[drain] += 1
+        self.duplicate_spans[drain] += spans
 
     def set_aside(self, cause: str, rows: int) -> None:
         """Note a dead letter."""

@@ -1,9 +1,11 @@
 """The writer: carries sealed segments from the journal into the store, oldest first, one INSERT at a time.
 
+    settle   which deliveries are new   noted durably, the others left out: from then on its content is final
     look     is it there already?       after any doubt, once nothing about it runs any more
     insert   the whole segment          the same token until a plain OK, then the next
     mend     the days that are missing  each alone, under tokens of its own
-    finish   companion, sync, unlink    only when every due row was counted
+    finish   companion, sync, digests,  only when every due row was counted
+             unlink
 
 Keeps: a segment is let go of when all its rows were counted in the store, or lie in the dead letters with the
 reason. Never: gives up on the store. While it is away the journal grows, and it is the journal's ceiling, not
@@ -12,23 +14,24 @@ the writer's patience, that makes senders wait.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from receiver.errors import StoreTrouble
 from receiver.logs import limited
 from receiver.model import SegmentId
 from receiver.storage import outcome
 from receiver.storage.aside import Aside, SetAside, unreadable
-from receiver.storage.backoff import CEILING_S, FIRST_S, SLOWER_CEILING_S, SLOWER_FIRST_S, backoff_s
-from receiver.storage.case import Case, Core, SegmentFile, only_days, opened
+from receiver.storage.backoff import FIRST_S, SLOWER_FIRST_S, Delays, backoff_s
+from receiver.storage.case import Case, Core, Journal, Reading, SegmentFile, only_days
 from receiver.storage.dead import DeadLetters, write_durably
 from receiver.storage.faults import FAULT_OF, Fault, fault_of
 from receiver.storage.outcome import Finding, Found
 from receiver.storage.progress import Progress
-from receiver.storage.store import Store
+from receiver.storage.sifting import Postponed, digests_kept, opened
+from receiver.storage.store import Held, Store
+from receiver.storage.surroundings import Stopping, Surroundings
+from receiver.storage.window import Window
 
 IDLE_S = 0.1
 """Between two looks at an empty journal."""
@@ -50,34 +53,8 @@ def query_id_of(token: str) -> str:
     return f"trace-drain-{token}"
 
 
-class Journal(Protocol):
-    """The end of the journal where segments come out."""
-
-    def sealed(self) -> Iterable[SegmentFile]:
-        """Name the sealed segments, oldest first."""
-
-
-class Stopping(Exception):  # noqa: N818 - not an error: how `sleep` ends the writer
-    """There is no time left to wait for anything."""
-
-
 class _Resting(Exception):  # noqa: N818 - not an error: how a case gives up its turn from any depth
     """The store takes others, but not this segment."""
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What the writer is told of the world. `sleep` may raise `Stopping`."""
-
-    now: Callable[[], float]
-    """Wall clock, seconds since 1970."""
-    sleep: Callable[[float], None]
-    jitter: Callable[[], float]
-    repair_dir: Path
-    """Where the segment of a single day lies while it is inserted."""
-    retention_days: int
-    alive: Callable[[], None] = lambda: None
-    """Called before and after whatever may hang."""
 
 
 class Writer:
@@ -89,6 +66,7 @@ class Writer:
         store: Store,
         *,
         core: Core,
+        window: Window,
         dead: DeadLetters,
         progress: Progress,
         around: Surroundings,
@@ -96,12 +74,15 @@ class Writer:
         self._journal = journal
         self._store = store
         self._core = core
+        self._window = window
         self._progress = progress
         self._aside = Aside(dead, core, progress, around.now)
         self._around = around
         self._in_doubt: set[SegmentId] | None = None
-        self._resting: dict[SegmentId, tuple[Case, _Delays, float]] = {}
+        self._resting: dict[SegmentId, tuple[Case, Delays, float]] = {}
         """Segments the store takes no more, though it takes others, and until when they wait."""
+        self._postponed: dict[SegmentId, SegmentId] = {}
+        """Segments that hold a delivery of another one, and which they wait for."""
         self._inspect_at_s = around.now() + INSPECT_S
 
     def run(self) -> None:
@@ -126,30 +107,43 @@ class Writer:
             limited.warning(f"store: {trouble.label}", "store cannot be inspected", why=trouble.label)
 
     def drain(self) -> int:
-        """Carry every segment that is sealed now and not resting. How many there were."""
+        """Carry every segment that is sealed now and not resting. How many had their turn."""
         sealed = list(self._journal.sealed())
-        segments = [segment for segment in sealed if not self._rests(segment.id)]
         if self._in_doubt is None:
             self._in_doubt = {segment.id for segment in sealed}
+            self._window.retain(self._in_doubt)
+        segments = [segment for segment in sealed if not self._rests(segment.id)]
+        # What was begun comes first: others may have to wait for it.
+        segments.sort(key=lambda segment: self._window.standing(segment.id) is None)
+        carried = 0
         for index, segment in enumerate(segments):
             self._around.sleep(0)
-            self._progress.backlog(segments[index:], self._around.now())
-            self._carry_if_readable(segment, self._in_doubt)
-        left = [segment for segment in sealed if segment.id in self._resting]
-        self._progress.backlog(left, self._around.now())
-        return len(segments)
+            self._tell(segments[index:])
+            carried += self._carry_if_readable(segment, self._in_doubt)
+        self._tell([one for one in sealed if one.id in self._resting or one.id in self._postponed])
+        return carried
+
+    def _tell(self, backlog: Sequence[SegmentFile]) -> None:
+        self._window.tick()
+        self._progress.backlog(backlog, self._around.now())
+        self._progress.window(len(self._window), self._window.reach_s, self._window.shortfall)
 
     def _rests(self, segment: SegmentId) -> bool:
-        return segment in self._resting and self._around.now() < self._resting[segment][2]
+        """Whether it, or the one it waits for, has to let others go first."""
+        one = self._postponed.get(segment, segment)
+        return one in self._resting and self._around.now() < self._resting[one][2]
 
-    def _carry_if_readable(self, segment: SegmentFile, in_doubt: set[SegmentId]) -> None:
-        """Our own disk's trouble with one segment must not keep the others waiting.
+    def _carry_if_readable(self, segment: SegmentFile, in_doubt: set[SegmentId]) -> bool:
+        """Our own disk's trouble with one segment must not keep the others waiting. False: it had no turn.
 
         What was known of it is gone with its case, so the next try counts before it sends anything.
         """
+        self._postponed.pop(segment.id, None)
         try:
             self.carry(segment, in_doubt=segment.id in in_doubt)
-            in_doubt.discard(segment.id)
+        except Postponed as reason:
+            self._postponed[segment.id] = reason.by
+            return False
         except OSError as error:
             in_doubt.add(segment.id)
             self._progress.trouble = f"segment {segment.id}: {error.strerror}"
@@ -157,14 +151,16 @@ class Writer:
                 "disk", f"segment {segment.id} cannot be read or let go of: {error.strerror}"
             )
             self._around.sleep(SLOWER_FIRST_S)
+            return False
+        in_doubt.discard(segment.id)
+        return True
 
     def carry(self, segment: SegmentFile, *, in_doubt: bool) -> None:
-        """Bring one segment to its end: stored, or set aside. Or let it rest while others go first."""
-        if segment.id in self._resting:
-            case, delays, _ = self._resting.pop(segment.id)
-        else:
-            case = opened(segment, self._core, in_doubt=in_doubt, on_damage=self._aside.keep_damaged)
-            delays = _Delays(self._around.jitter)
+        """Bring one segment to its end: stored, or set aside. Or let it rest while others go first.
+
+        Raises `Postponed` before anything of it is decided: another one comes first.
+        """
+        case, delays = self._begun(segment, in_doubt=in_doubt)
         try:
             while not self._is_carried(case, delays):
                 pass
@@ -172,14 +168,45 @@ class Writer:
             self._progress.stored(case.rows, case.received_ms, self._around.now())
         except SetAside as reason:
             self._aside.keep(case, reason)
+            # Promised until it is gone: were the store to take it after all, a copy would be stored twice.
             segment.unlink()
             self._progress.rows += case.rows_stored
         except _Resting:
             self._resting[segment.id] = (case, delays, self._around.now() + next(delays.slow))
             return
+        self._window.forget(segment.id)
         self._progress.trouble = ""
 
-    def _is_carried(self, case: Case, delays: _Delays) -> bool:
+    def _begun(self, segment: SegmentFile, *, in_doubt: bool) -> tuple[Case, Delays]:
+        if segment.id in self._resting:
+            case, delays, _ = self._resting.pop(segment.id)
+            return case, delays
+        case = opened(
+            segment,
+            self._core,
+            self._window,
+            in_doubt=in_doubt,
+            has_rows=self._has_rows,
+            on_damage=self._aside.keep_damaged,
+        )
+        return case, Delays(self._around.jitter)
+
+    def _has_rows(self, reading: Reading) -> bool:
+        """Ask until the store answers whether it holds rows of a segment about which nothing was decided."""
+        delays = Delays(self._around.jitter)
+        held = Held(reading.file.id, reading.received_ms)
+        while True:
+            try:
+                self._around.alive()
+                self._wait_until_quiet(held.segment)
+                return bool(self._store.counts([held]))
+            except StoreTrouble as trouble:
+                fault = fault_of(trouble)
+                self._progress.met(fault, trouble.label)
+                self._around.sleep(next(delays.slow if fault in _SLOW else delays.fast))
+                self._inspect_if_due()
+
+    def _is_carried(self, case: Case, delays: Delays) -> bool:
         """Make one step; whatever goes wrong, the next one starts with a count."""
         try:
             return self._step(case)
@@ -206,7 +233,7 @@ class Writer:
     def _look(self, case: Case) -> Finding:
         """Count, once nothing can change the count any more. In doubt one day may be there for another."""
         if case.in_doubt:
-            self._wait_until_quiet(case)
+            self._wait_until_quiet(case.file.id)
         counted = self._store.counts([case.held]).get(case.file.id, {}) if case.rows else {}
         case.rows_stored = sum(counted.values())
         is_sum_right = case.rows_stored == case.rows
@@ -224,14 +251,14 @@ class Writer:
         answered = set(rows) if case.answered else case.days_answered
         return outcome.judge(rows, counted, due=due, answered=answered)
 
-    def _wait_until_quiet(self, case: Case) -> None:
+    def _wait_until_quiet(self, segment: SegmentId) -> None:
         """Wait for statements whose answer was lost; kill those that take too long."""
         waited_s = 0.0
         for delay_s in backoff_s(self._around.jitter, first_s=FIRST_S, ceiling_s=1.0):
-            if not self._store.running(query_id_of(str(case.file.id))):
+            if not self._store.running(query_id_of(str(segment))):
                 return
             if waited_s >= KILL_AFTER_S:
-                self._store.kill(query_id_of(str(case.file.id)))
+                self._store.kill(query_id_of(str(segment)))
             self._around.sleep(delay_s)
             self._inspect_if_due()
             self._around.alive()
@@ -293,7 +320,7 @@ class Writer:
     def _given_up(self, case: Case, finding: Finding, cause: str, text: str) -> SetAside:
         """Close what is stored of it as if it were all, for the rest goes to the dead letters."""
         if case.rows_stored:
-            self._finish(case)
+            self._close(case)
         return SetAside(cause, text, days=finding.days if finding.found is Found.MISSING else ())
 
     def _look_again(self, case: Case, finding: Finding) -> None:
@@ -307,13 +334,22 @@ class Writer:
             raise self._given_up(case, finding, "odd", text)
         self._around.sleep(SLOWER_FIRST_S)
 
-    def _finish(self, case: Case) -> None:
+    def _close(self, case: Case) -> None:
         """Fill the companion's possible hole, and see everything onto the store's disk."""
         if case.rows and case.in_doubt:
             self._store.refill_companion(case.held)
         self._store.sync()
 
-    def _weigh(self, case: Case, trouble: StoreTrouble, delays: _Delays) -> None:
+    def _finish(self, case: Case) -> None:
+        """See everything onto the store's disk, then know its deliveries."""
+        self._close(case)
+        standing = self._window.standing(case.file.id)
+        if standing is None or standing.is_pending:
+            self._window.end(case.file.id, digests_kept(case.deliveries, case.verdicts))
+            for one in case.duplicates:
+                self._progress.duplicate(one.drain, sum(tally.received for tally in one.tallies))
+
+    def _weigh(self, case: Case, trouble: StoreTrouble, delays: Delays) -> None:
         """Decide how long to wait, whether to alarm, and whether the data is at fault."""
         fault = fault_of(trouble)
         self._progress.met(fault, trouble.label)
@@ -360,11 +396,3 @@ class Writer:
 
 
 _SLOW = {Fault.SLOWER, Fault.HOLD, Fault.POISON}
-
-
-class _Delays:
-    """The two schedules of one segment."""
-
-    def __init__(self, jitter: Callable[[], float]) -> None:
-        self.fast: Iterator[float] = backoff_s(jitter, first_s=FIRST_S, ceiling_s=CEILING_S)
-        self.slow: Iterator[float] = backoff_s(jitter, first_s=SLOWER_FIRST_S, ceiling_s=SLOWER_CEILING_S)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from receiver.storage.writer import Stopping
+from receiver.storage.surroundings import Stopping
 
 LAST_TRIES = 1
 """Waits that end at once after a stop: for what was sealed last, or one more try of what failed."""

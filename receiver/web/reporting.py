@@ -16,6 +16,12 @@ def report(progress: Progress, dead: DeadLetters, metrics: Metrics) -> None:
     metrics.set("store_inserts", progress.inserts)
     metrics.set("store_spans", progress.rows)
     metrics.set("store_alarms", progress.alarms)
+    metrics.set("redelivery_entries", progress.window_entries)
+    metrics.set("redelivery_window_seconds", progress.window_reach_s)
+    for drain, count in progress.duplicates.copy().items():
+        metrics.set("deliveries_duplicate", count, drain=drain)
+    for drain, count in progress.duplicate_spans.copy().items():
+        metrics.set("spans_duplicate", count, drain=drain)
     for fault, count in progress.troubles.copy().items():
         metrics.set("store_troubles", count, fault=fault)
     for cause, count in progress.dead_rows.copy().items():

@@ -31,7 +31,9 @@ from receiver.storage.dead import DeadLetters
 from receiver.storage.opening import claimed, open_store
 from receiver.storage.progress import Progress
 from receiver.storage.store import Store
-from receiver.storage.writer import Stopping, Surroundings, Writer
+from receiver.storage.surroundings import Stopping, Surroundings
+from receiver.storage.window import Window
+from receiver.storage.writer import Writer
 from receiver.web.api import QUESTIONS_MAX, Api
 from receiver.web.pause import Pause
 from receiver.web.pulse import MARGIN_S, Pulse
@@ -68,6 +70,8 @@ class StoreWork:
         self._progress = Progress()
         self._pause = Pause(time.monotonic)
         self._pulse = Pulse(time.monotonic, silence_s_max=settings.store.insert_timeout_s + MARGIN_S)
+        self._apart = _apart(settings)
+        self._window: Window | None = None
         self._failure: BaseException | None = None
         self._store = open_store(settings, disk_free_min=self._disk_free_min)
         held.callback(self._store.close)
@@ -90,8 +94,11 @@ class StoreWork:
         self._thread.start()
 
     async def reload(self, settings: Settings) -> None:
-        """Ask for the new token from now on; a new store or retention needs a restart."""
+        """Take the new token and each drain's `dedupe`; a new store, retention or window needs a restart."""
         self._api_token = settings.api_token
+        self._apart = _apart(settings)
+        if self._window is not None:
+            self._window.apart = self._apart
 
     def health(self) -> dict[str, str]:
         """How the store and the writer are. Raises what the writer died of, or that it hangs."""
@@ -99,7 +106,7 @@ class StoreWork:
             raise self._failure
         self._pulse.check()
         report(self._progress, self._dead, self._metrics)
-        return {"store": self._progress.trouble}
+        return {"store": self._progress.trouble, "redelivery": self._progress.window_trouble}
 
     async def stop(self) -> None:
         """Answer no more, hand over what is sealed, let go of the engine."""
@@ -115,7 +122,8 @@ class StoreWork:
         """Live as the writer's thread."""
         try:
             _with_schema(self._store, self._settings, self._pause.sleep, self._progress)
-            self._writer().run()
+            self._window = self._opened_window()
+            self._writer(self._window).run()
         except Stopping:
             return
         except BaseException as failure:  # noqa: BLE001 - `health` raises it, and the process ends
@@ -123,7 +131,19 @@ class StoreWork:
         finally:
             self._pulse.stop()
 
-    def _writer(self) -> Writer:
+    def _opened_window(self) -> Window:
+        """Read what was accepted lately, however long the disk refuses: without it nothing may be stored."""
+        root = Path(self._settings.data_dir) / "redelivery"
+        for delay_s in backoff_s(random.random, first_s=SLOWER_FIRST_S, ceiling_s=SLOWER_CEILING_S):
+            try:
+                return Window(root, self._settings.redelivery, time.monotonic, apart=self._apart)
+            except OSError as reason:
+                self._progress.trouble = f"redelivery window cannot be read: {reason.strerror}"
+                limited.error("writer: window", "redelivery window cannot be read", why=reason.strerror)
+            self._pause.sleep(delay_s)
+        raise AssertionError("backoff ended; expected it to go on for ever")
+
+    def _writer(self, window: Window) -> Writer:
         around = Surroundings(
             now=time.time,
             sleep=self._pause.sleep,
@@ -136,6 +156,7 @@ class StoreWork:
             self._journal,
             self._store,
             core=transcode,
+            window=window,
             dead=self._dead,
             progress=self._progress,
             around=around,
@@ -145,6 +166,11 @@ class StoreWork:
         """What the journal may still grow, and the floor below: the engine must stop first."""
         journal = self._settings.journal
         return max(0, journal.bytes_max - self._journal.bytes_total()) + journal.disk_free_min
+
+
+def _apart(settings: Settings) -> frozenset[str]:
+    """Name the drains whose deliveries are stored as often as they come."""
+    return frozenset(drain.name for drain in settings.drain if not drain.dedupe)
 
 
 def _with_schema(

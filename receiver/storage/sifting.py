@@ -1,0 +1,161 @@
+"""Which deliveries of a segment are stored: those that were not stored before.
+
+    known           rows of the same delivery were counted in the store   left out
+    twice in here   it comes earlier in the same segment                  left out
+    promised        another segment is about to store it                  this one waits for that one
+    anything else                                                         stored, known once it is counted
+
+Keeps: a decision is on the disk before the segment's first INSERT and never changes after it. So a segment is
+never measured against itself, and nothing is left out of one whose rows may be in the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from receiver.journal.frame import Answered
+from receiver.logs import limited
+from receiver.model import SegmentId
+from receiver.storage.case import BLOCK_ROWS_MAX, Case, Core, Reading, SegmentFile, reading_of
+from receiver.storage.decisions import APART, DUPLICATE, KEPT
+from receiver.storage.window import Window
+
+RowRange = tuple[int, int]
+
+
+class Postponed(Exception):  # noqa: N818 - a turn of events, not an error
+    """Another segment holds the same delivery, and it is not known yet whether that one is stored."""
+
+    def __init__(self, by: SegmentId) -> None:
+        """`by`: the one to wait for."""
+        super().__init__(str(by))
+        self.by = by
+
+
+def verdicts_on(segment: SegmentId, deliveries: Iterable[Answered], window: Window) -> bytes:
+    """Decide about each delivery, in order. Raises `Postponed`."""
+    seen: set[bytes] = set()
+    verdicts = bytearray()
+    for one in deliveries:
+        if one.drain in window.apart:
+            verdicts.append(APART)
+        elif one.digest in seen or window.knows(one.digest):
+            verdicts.append(DUPLICATE)
+        elif by := window.promised_by(one.digest, but_by=segment):
+            raise Postponed(by)
+        else:
+            seen.add(one.digest)
+            verdicts.append(KEPT)
+    return bytes(verdicts)
+
+
+def settled(reading: Reading, window: Window, is_stored: Callable[[], bool]) -> bytes:
+    """Decide, or repeat what was decided. Raises `Postponed`.
+
+    `is_stored` says whether the store has rows of the segment; it is asked when something would be left out
+    of one that nothing was ever decided about.
+    """
+    standing, deliveries = window.standing(reading.file.id), reading.deliveries
+    if standing is not None:
+        is_as_it_was = not reading.damage and len(standing.verdicts) == len(deliveries)
+        return standing.verdicts if is_as_it_was else bytes([APART]) * len(deliveries)
+    if not reading.is_whole:
+        return bytes([APART]) * len(deliveries)
+    verdicts = verdicts_on(reading.file.id, deliveries, window)
+    if rows_left_out(deliveries, verdicts) and is_stored():
+        return verdicts.replace(bytes([DUPLICATE]), bytes([KEPT]))
+    return verdicts
+
+
+class Final(NamedTuple):
+    """What a segment is inserted as, decided once."""
+
+    verdicts: bytes
+    """For each delivery: `decisions.KEPT`, `DUPLICATE`, `APART`."""
+    rows: int
+    content: bytes | None
+    """To be put in the file's place; none: it stays."""
+
+
+def final(reading: Reading, core: Core, verdicts: bytes) -> Final:
+    """Merge small blocks, leave out duplicates and damage: in memory, nothing is written.
+
+    What cannot be rewritten is inserted as it is, duplicates too; of what is damaged then, nothing. Nor of
+    another segment's records.
+    """
+    if not reading.is_ours:
+        return Final(verdicts, 0, None)
+    leaves_out = reading.is_whole and rows_left_out(reading.deliveries, verdicts) > 0
+    keep = rows_kept(reading.deliveries, verdicts) if leaves_out else [(0, reading.rows)]
+    if not (leaves_out or reading.damage or reading.has_small_blocks):
+        return Final(verdicts, reading.rows, None)
+    try:
+        content = core.rewrite(reading.content, keep, reading.file.codec, BLOCK_ROWS_MAX)
+    except ValueError as reason:
+        limited.error("writer: rewrite", f"segment {reading.file.id} cannot be rewritten", why=str(reason))
+        rows = 0 if reading.damage else reading.rows
+        return Final(bytes([APART]) * len(verdicts), rows, None)
+    return Final(verdicts, sum(behind - first for first, behind in keep), content)
+
+
+def rows_left_out(deliveries: Iterable[Answered], verdicts: bytes) -> int:
+    """Count the rows of what is left out."""
+    return sum(one.rows for one, verdict in zip(deliveries, verdicts, strict=True) if verdict == DUPLICATE)
+
+
+def rows_kept(deliveries: Iterable[Answered], verdicts: bytes) -> list[RowRange]:
+    """Tell which rows stay: a delivery's rows follow each other, and deliveries lie in order."""
+    kept: list[RowRange] = []
+    first = 0
+    for one, verdict in zip(deliveries, verdicts, strict=True):
+        behind = first + one.rows
+        if verdict != DUPLICATE and one.rows:
+            if kept and kept[-1][1] == first:
+                kept[-1] = (kept[-1][0], behind)
+            else:
+                kept.append((first, behind))
+        first = behind
+    return kept
+
+
+def digests_kept(deliveries: Iterable[Answered], verdicts: bytes) -> list[bytes]:
+    """Tell what will be known once the rows are counted."""
+    return [one.digest for one, verdict in zip(deliveries, verdicts, strict=True) if verdict == KEPT]
+
+
+def opened(  # noqa: PLR0913 - each is a neighbour that a test replaces
+    file: SegmentFile,
+    core: Core,
+    window: Window,
+    *,
+    in_doubt: bool,
+    has_rows: Callable[[Reading], bool],
+    on_damage: Callable[[Reading], None],
+) -> Case:
+    """Read a segment and make its content final: on the disk before anything of it is sent.
+
+    Raises `Postponed`. `on_damage` must keep a copy before it returns: of damage that cannot be left out by a
+    rewrite it is all that is left.
+    """
+    reading = reading_of(file, core)
+    standing = window.standing(file.id)
+    in_doubt = in_doubt or standing is not None
+    if reading.damage:
+        on_damage(reading)
+    verdicts = settled(reading, window, lambda: in_doubt and has_rows(reading))
+    decided = final(reading, core, verdicts)
+    if standing is None or decided.verdicts != standing.verdicts:
+        kept = digests_kept(reading.deliveries, decided.verdicts)
+        window.decide(file.id, kept, decided.verdicts)
+    if decided.content is not None:
+        file.replace(decided.content)
+    return Case(
+        file=file,
+        rows=decided.rows,
+        received_ms=reading.received_ms,
+        in_doubt=in_doubt,
+        must_look=in_doubt or not decided.rows,
+        deliveries=reading.deliveries,
+        verdicts=decided.verdicts,
+    )

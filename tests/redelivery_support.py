@@ -1,0 +1,185 @@
+"""Real segments whose deliveries can be told apart in the store, and a writer that can be killed anywhere.
+
+Delivery number n has n + 1 spans, all of them n days old: so the rows of a day are the copies of a delivery.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from receiver import transcode
+from receiver.model import ContentKind, Delivery, SegmentId
+from receiver.settings import Redelivery, Settings
+from receiver.storage import outcome, window, writer
+from receiver.storage.dead import DeadLetters
+from receiver.storage.progress import Progress
+from receiver.storage.surroundings import Stopping, Surroundings
+from receiver.storage.window import Window
+from receiver.storage.writer import Writer
+from tests.segments import day_of
+from tests.storehouse import DAY_S, NOW_S, FakeFile, FakeJournal, MemoryStore, Rows
+
+P = ParamSpec("P")
+T = TypeVar("T")
+NAPS_MAX = 400
+EPOCH = 7
+POLICY = transcode.policy(Settings())
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@dataclass
+class Fate:
+    """Counts the steps of a writer and kills it at one of them."""
+
+    steps_left: int = -1
+    steps: int = 0
+
+    def step(self) -> None:
+        self.steps += 1
+        self.steps_left -= 1
+        if self.steps_left == 0:
+            raise Killed
+
+    def around(self, call: Callable[P, T]) -> Callable[P, T]:
+        """The same, with a chance to die before it and after it."""
+
+        def called(*args: P.args, **more: P.kwargs) -> T:
+            self.step()
+            result = call(*args, **more)
+            self.step()
+            return result
+
+        return called
+
+
+def delivery(number: int, drain: str = "drain") -> Delivery:
+    spans = [
+        {
+            "traceId": f"{number + 1:032x}",
+            "spanId": f"{span + 1:016x}",
+            "startTimeUnixNano": str((NOW_S - number * DAY_S) * 10**9),
+        }
+        for span in range(number + 1)
+    ]
+    body = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}).encode()
+    return Delivery(drain, body, ContentKind.JSON, (), NOW_S * 10**9, strict=False, body_bytes_max=1 << 20)
+
+
+def segment_of(seq: int, *records: Sequence[int], drain: str = "drain") -> bytes:
+    """A sealed segment: each record answers for these deliveries."""
+    content = b"".join(
+        transcode.commit(POLICY, [delivery(one, drain) for one in record], SegmentId(EPOCH, seq)).record
+        for record in records
+    )
+    return content + transcode.footer(content)
+
+
+def rows_in(path: Path) -> Rows:
+    """What a segment file would put into the store."""
+    content = path.read_bytes()
+    scan = transcode.scan(content)
+    days = outcome.rows_by_day(transcode.day_runs(content))
+    return {day: (SegmentId(scan.epoch, scan.seq), rows) for day, rows in days.items()}
+
+
+@dataclass
+class Mill:
+    """A journal, a store and one writer after the other."""
+
+    directory: Path
+    script: list[str] = field(default_factory=list)
+    limits: Redelivery = field(default_factory=Redelivery)
+    apart: frozenset[str] = frozenset()
+    fate: Fate = field(default_factory=Fate)
+    progress: Progress = field(default_factory=Progress)
+    monotonic_s: float = 0.0
+    files: list[FakeFile] = field(default_factory=list)
+    issued: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.store = MemoryStore(*self.script)
+        self.store.rows_of = rows_in
+        self._current: Writer | None = None
+        self.naps = 0
+
+    def add(self, *records: Sequence[int], drain: str = "drain") -> FakeFile:
+        """Seal one more segment."""
+        seq = len(self.files) + 1
+        file = FakeFile.make(self.directory, segment_of(seq, *records, drain=drain), seq=seq)
+        self.files.append(file)
+        self.issued |= {number for record in records for number in record}
+        return file
+
+    def sleep(self, delay_s: float) -> None:
+        self.monotonic_s += delay_s
+        self.naps += bool(delay_s)
+        if self.naps > NAPS_MAX:
+            raise Stopping
+
+    def opened_window(self) -> Window:
+        return Window(self.directory / "redelivery", self.limits, lambda: self.monotonic_s, apart=self.apart)
+
+    def start(self, order: Sequence[FakeFile] | None = None) -> Writer:
+        """Begin a new life: nothing is known but what the disk and the store know."""
+        around = Surroundings(
+            now=lambda: NOW_S,
+            sleep=self.sleep,
+            jitter=lambda: 0.0,
+            repair_dir=self.directory / "repair",
+            retention_days=30,
+        )
+        self._current = Writer(
+            FakeJournal(self.files if order is None else list(order)),
+            self.store,
+            core=transcode,
+            window=self.opened_window(),
+            dead=DeadLetters(self.directory / "dead"),
+            progress=self.progress,
+            around=around,
+        )
+        return self._current
+
+    def drain(self) -> None:
+        """Go on until the journal is empty."""
+        current = self._current or self.start()
+        for _ in range(20):
+            current.drain()
+            if not any(file.path.exists() for file in self.files):
+                return
+        raise AssertionError("the journal is not empty")
+
+    def kill(self) -> None:
+        self._current = None
+
+    @property
+    def copies(self) -> dict[int, float]:
+        """Delivery → how often its rows are stored."""
+        rows: Counter[str] = Counter()
+        for _, day, count in self.store.parts:
+            rows[day] += count
+        return {number: rows[day_of(number)] / (number + 1) for number in self.issued}
+
+    @property
+    def is_exact(self) -> bool:
+        return set(self.copies.values()) <= {1.0}
+
+
+def haunt(fate: Fate, monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's
+    """Put a chance to die around everything that leaves a trace on the disk or in the store."""
+    for target, names in {
+        Window: ("_append",),
+        FakeFile: ("replace", "unlink"),
+        MemoryStore: ("_meets_ok", "insert", "counts", "sync", "refill_companion"),
+        window: ("write_durably",),
+        writer: ("write_durably",),
+    }.items():
+        for name in names:
+            monkeypatch.setattr(target, name, fate.around(getattr(target, name)))
