@@ -104,7 +104,11 @@ METRICS: dict[MetricName, Spec] = {
     "span_notes": Spec("counter", "Spans accepted with a warning or rejected, by reason.", ("reason",)),
     "spans_accepted": Spec("counter", "Spans promised to be stored.", ("drain",)),
     "spans_dead_lettered": Spec("counter", "Accepted spans in segments that were set aside.", ("cause",)),
-    "spans_received": Spec("counter", "Spans in deliveries that were answered with 200.", ("drain",)),
+    "spans_received": Spec(
+        "counter",
+        "Spans in deliveries made durable, even if the answer came too late.",
+        ("drain",),
+    ),
     "spans_rejected": Spec(
         "counter", "Spans refused one by one. Told to the sender in partial_success.", ("drain",)
     ),

@@ -41,6 +41,8 @@ TRIES_MAX = 2
 TOKENS_MAX = 8
 """The same in doubt: each life of this process may have spent one token in vain."""
 ODD_LOOKS_MAX = 2
+TOO_LARGE = frozenset({159, 241})
+"""Time and memory spent: the engine is busy, or this segment is more than it can take."""
 REFUSALS_MAX = 5
 """Of one segment, while a row of our own is taken: then the segment is at fault, or lets others go first."""
 
@@ -317,11 +319,13 @@ class Writer:
         """Decide how long to wait, whether to alarm, and whether the data is at fault."""
         fault = fault_of(trouble)
         self._progress.met(fault, trouble.label)
+        self._progress.backlog(list(self._journal.sealed()), self._around.now())
         limited.warning(f"store: {fault} {trouble.label}", "segment waits for the store", why=trouble.label)
         if fault is Fault.BY_DAY and not case.by_day:
             case.by_day = True
             return
-        if fault in {Fault.HOLD, Fault.POISON}:
+        is_too_large = trouble.code in TOO_LARGE and self._accepts_our_own()
+        if fault in {Fault.HOLD, Fault.POISON} or is_too_large:
             self._refused(case, trouble, fault)
         self._around.sleep(next(delays.slow if fault in _SLOW else delays.fast))
         self._inspect_if_due()
