@@ -117,7 +117,11 @@ METRICS: dict[MetricName, Spec] = {
     "spans_accepted": Spec("counter", "Spans promised to be stored.", ("drain",)),
     "spans_dead_lettered": Spec("counter", "Accepted spans in segments that were set aside.", ("cause",)),
     "spans_duplicate": Spec("counter", "Spans of those duplicate deliveries, all of them.", ("drain",)),
-    "spans_received": Spec("counter", "Spans in deliveries that were answered with 200.", ("drain",)),
+    "spans_received": Spec(
+        "counter",
+        "Spans in deliveries made durable, even if the answer came too late.",
+        ("drain",),
+    ),
     "spans_rejected": Spec(
         "counter", "Spans refused one by one. Told to the sender in partial_success.", ("drain",)
     ),

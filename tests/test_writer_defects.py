@@ -180,10 +180,31 @@ def test_a_code_nobody_knows_is_no_poison_while_the_store_refuses_everything(ben
     assert len(bench.store.parts) == 2
 
 
-def test_a_segment_that_alone_is_refused_lets_the_others_go_first(bench: Bench) -> None:
+def test_what_piles_up_behind_a_segment_in_trouble_is_told(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.file(TWO_DAYS)
+    bench.store.script = ["error:210", "error:210", "ok"]
+    told: list[int] = []
+
+    def arriving(delay_s: float) -> None:
+        if delay_s:
+            told.append(bench.progress.backlog_segments)
+            bench.file(segment_of([TODAY]), seq=1 + len(told))
+
+    monkeypatch.setattr(bench, "sleep", arriving)
+    bench.writer.drain()
+
+    assert told == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "code", [pytest.param(117, id="by the schema"), pytest.param(241, id="more than the engine can take")]
+)
+def test_a_segment_that_alone_is_refused_lets_the_others_go_first(bench: Bench, code: int) -> None:
     bench.file(TWO_DAYS)
     bench.file(segment_of([TODAY]), seq=2)
-    bench.store.script = ["error:117"] * 5 + ["ok", "error:117", "ok"]
+    bench.store.script = [f"error:{code}"] * 5 + ["ok", f"error:{code}", "ok"]
     writer = bench.writer
 
     drained = [writer.drain(), writer.drain()]

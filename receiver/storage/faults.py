@@ -59,6 +59,8 @@ FAULT_OF: dict[int, Fault] = {code: fault for fault, codes in _CODES.items() for
 """Every code that is known. What is not here holds the segment, calls a human, and is poison in the end."""
 
 TOO_MANY_PARTS = 252
+TOO_LARGE = frozenset({159, 241})
+"""Time and memory spent: the engine is busy, or this segment is more than it can take."""
 
 
 def fault_of(trouble: StoreTrouble) -> Fault:

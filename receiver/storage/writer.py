@@ -25,7 +25,7 @@ from receiver.storage.aside import Aside, SetAside, unreadable
 from receiver.storage.backoff import FIRST_S, SLOWER_FIRST_S, Delays, backoff_s
 from receiver.storage.case import Case, Core, Journal, Reading, SegmentFile, only_days
 from receiver.storage.dead import DeadLetters, write_durably
-from receiver.storage.faults import FAULT_OF, Fault, fault_of
+from receiver.storage.faults import FAULT_OF, TOO_LARGE, Fault, fault_of
 from receiver.storage.outcome import Finding, Found
 from receiver.storage.progress import Progress
 from receiver.storage.sifting import Postponed, digests_kept, opened
@@ -353,11 +353,13 @@ class Writer:
         """Decide how long to wait, whether to alarm, and whether the data is at fault."""
         fault = fault_of(trouble)
         self._progress.met(fault, trouble.label)
+        self._progress.backlog(list(self._journal.sealed()), self._around.now())
         limited.warning(f"store: {fault} {trouble.label}", "segment waits for the store", why=trouble.label)
         if fault is Fault.BY_DAY and not case.by_day:
             case.by_day = True
             return
-        if fault in {Fault.HOLD, Fault.POISON}:
+        is_too_large = trouble.code in TOO_LARGE and self._accepts_our_own()
+        if fault in {Fault.HOLD, Fault.POISON} or is_too_large:
             self._refused(case, trouble, fault)
         self._around.sleep(next(delays.slow if fault in _SLOW else delays.fast))
         self._inspect_if_due()

@@ -92,7 +92,7 @@ impl<'a, V: Visitor> Decoder<'a, '_, V> {
         let head = self.resource_head(message)?;
         self.visitor.resource_ready();
         let is_old = head.child_count == 0 && head.has_instrumentation_library;
-        if is_old {
+        if head.has_instrumentation_library {
             self.visitor.warn(Warning::InstrumentationLibrary);
         }
         let mut fields = Cursor::new(message, &MESSAGE);

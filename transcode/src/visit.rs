@@ -242,7 +242,7 @@ reasons! {
         /// A field of another type than OTLP says, inside a span.
         FieldType => "field_type", "field of another type than OTLP says; read as what it looks like, or ignored";
         /// The pre-0.19 list of spans.
-        InstrumentationLibrary => "instrumentation_library", "instrumentationLibrarySpans is from before 2022; read as scopeSpans";
+        InstrumentationLibrary => "instrumentation_library", "instrumentationLibrarySpans is from before 2022; read as scopeSpans, or ignored beside them (senders put the same spans in both)";
         /// A gzip body without the header.
         GzipUndeclared => "gzip_undeclared", "body is gzip but Content-Encoding does not say so";
         /// A Content-Encoding that was already undone.
