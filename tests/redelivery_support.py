@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from receiver import transcode
+from receiver.journal.files import DISK
 from receiver.model import ContentKind, Delivery, SegmentId
 from receiver.settings import Redelivery, Settings
 from receiver.storage import outcome, window, writer
@@ -41,12 +42,13 @@ class Fate:
 
     steps_left: int = -1
     steps: int = 0
+    ends_with: Callable[[], BaseException] = Killed
 
     def step(self) -> None:
         self.steps += 1
         self.steps_left -= 1
         if self.steps_left == 0:
-            raise Killed
+            raise self.ends_with()
 
     def around(self, call: Callable[P, T]) -> Callable[P, T]:
         """The same, with a chance to die before it and after it."""
@@ -174,12 +176,19 @@ class Mill:
 
 def haunt(fate: Fate, monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's
     """Put a chance to die around everything that leaves a trace on the disk or in the store."""
+    haunt_disk(fate, monkeypatch)
+    for name in ("_meets_ok", "insert", "counts", "sync", "refill_companion"):
+        monkeypatch.setattr(MemoryStore, name, fate.around(getattr(MemoryStore, name)))
+
+
+def haunt_disk(fate: Fate, monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's
+    """The same around everything that is written to our own disk."""
     for target, names in {
         Window: ("_append",),
         FakeFile: ("replace", "unlink"),
-        MemoryStore: ("_meets_ok", "insert", "counts", "sync", "refill_companion"),
         window: ("write_durably",),
         writer: ("write_durably",),
+        DISK: ("sync_data",),
     }.items():
         for name in names:
             monkeypatch.setattr(target, name, fate.around(getattr(target, name)))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from receiver import transcode
 from receiver.journal.frame import Answered, answers_of
 from receiver.settings import Redelivery
-from tests.redelivery_support import Fate, Killed, Mill, haunt, segment_of
+from tests.redelivery_support import Fate, Killed, Mill, haunt, haunt_disk, segment_of
 
 
 @pytest.fixture
@@ -212,6 +212,36 @@ def test_killed_at_every_step_everything_is_stored_once(
         _played(mill, [step], is_reversed=is_reversed)
         assert mill.is_exact, f"killed at step {step}: {mill.copies}"
         assert mill.progress.dead == {}
+
+
+@pytest.mark.timeout(300)
+def test_a_disk_that_refuses_any_one_write_doubles_nothing_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fate = Fate(ends_with=lambda: OSError(5, "refused"))
+    haunt_disk(fate, monkeypatch)
+    (tmp_path / "whole").mkdir()
+    few = Redelivery(entries_max=24)
+    whole = Mill(tmp_path / "whole", fate=fate, limits=few)
+    whole.start()
+    begun = fate.steps
+    _played_on(whole)
+
+    for step in range(1, fate.steps - begun + 1):
+        directory = tmp_path / str(step)
+        directory.mkdir()
+        mill = Mill(directory, fate=fate, limits=few)
+        mill.start()
+        fate.steps_left = step
+        _played_on(mill)
+        assert mill.is_exact, f"refused at step {step}: {mill.copies}"
+        assert mill.progress.dead == {}
+
+
+def _played_on(mill: Mill) -> None:
+    for records in SCENE:
+        mill.add(*records)
+    mill.drain()
 
 
 RECORDS = st.lists(st.lists(st.integers(0, 6), min_size=1, max_size=3), min_size=1, max_size=3)
