@@ -132,7 +132,7 @@ class Mill:
     def start(self, order: Sequence[FakeFile] | None = None) -> Writer:
         """Begin a new life: nothing is known but what the disk and the store know."""
         around = Surroundings(
-            now=lambda: NOW_S,
+            now=lambda: NOW_S + self.monotonic_s,
             sleep=self.sleep,
             jitter=lambda: 0.0,
             repair_dir=self.directory / "repair",

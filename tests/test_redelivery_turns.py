@@ -1,0 +1,76 @@
+"""A delivery that comes again while its segment rests or is set aside: stored once all the same."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.redelivery_support import Fate, Killed, Mill, haunt
+
+REFUSED = ["error:117"] * 5
+POISON = "error:70"
+
+
+@pytest.fixture
+def mill(tmp_path: Path) -> Mill:
+    return Mill(tmp_path)
+
+
+def test_a_copy_waits_for_a_segment_that_rests_and_others_go_first(mill: Mill) -> None:
+    mill.store.script = [*REFUSED, "ok", "error:117"]
+    for records in ([1, 2], [2, 3], [4]):
+        mill.add(records)
+    writer = mill.start()
+
+    turns = [writer.drain(), writer.drain()]
+
+    assert turns == [2, 0]
+    assert mill.copies == {1: 0, 2: 0, 3: 0, 4: 1}
+    assert mill.progress.backlog_segments == 2
+    mill.sleep(60.0)
+    assert writer.drain() == 1
+    mill.sleep(60.0)
+    assert writer.drain() == 2
+    assert mill.is_exact
+    assert mill.progress.backlog_segments == 0
+
+
+def test_a_copy_waits_for_a_segment_that_rested_before_a_crash(mill: Mill) -> None:
+    mill.store.script = [*REFUSED, "ok"]
+    for records in ([1, 2], [2, 3], [4]):
+        mill.add(records)
+    mill.start().drain()
+
+    mill.start(mill.files[::-1]).drain()
+
+    assert mill.is_exact
+
+
+@pytest.mark.parametrize("is_reversed", [False, True], ids=["same order", "another order after it"])
+@pytest.mark.parametrize("after", ["ok", "error:117"], ids=["taken after it", "refused after it"])
+def test_killed_while_a_segment_is_set_aside_no_copy_is_stored_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: str, *, is_reversed: bool
+) -> None:
+    fate = Fate()
+    haunt(fate, monkeypatch)
+    for step in range(1, 60):
+        directory = tmp_path / str(step)
+        directory.mkdir()
+        mill = Mill(directory, [POISON], fate=fate)
+        for records in ([1, 2], [2, 3], [4]):
+            mill.add(records)
+        fate.steps_left = step
+        with suppress(Killed):
+            mill.start().drain()
+        fate.steps_left = -1
+        mill.store.script += [after] * 5
+
+        writer = mill.start(mill.files[::-1] if is_reversed else None)
+        for _ in range(4):
+            writer.drain()
+            mill.sleep(60.0)
+
+        assert max(mill.copies.values()) <= 1.0, f"killed at step {step}: {mill.copies}"
+        assert mill.is_exact or mill.progress.dead, f"killed at step {step}: {mill.copies}"
