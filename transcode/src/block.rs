@@ -210,7 +210,7 @@ fn trace_id_codes(out: &mut Vec<u8>, column: &TraceIds) {
 fn runs(out: &mut Vec<u8>, column: &RunColumn) {
     prefix(out, 1);
     let rows = column.runs.runs.iter().map(|run| run.rows as usize).sum();
-    let width = put::dictionary(out, column.dictionary.texts().map(str::as_bytes), rows);
+    let width = put::known(out, &column.dictionary, rows);
     put::run_indexes(out, width, &column.runs.runs);
 }
 
@@ -238,11 +238,11 @@ fn map_runs(out: &mut Vec<u8>, column: &MapRuns) {
     if entries == 0 {
         return;
     }
-    let width = put::dictionary(out, maps.keys.texts().map(str::as_bytes), entries);
+    let width = put::known(out, &maps.keys, entries);
     for run in runs {
         repeated_indexes(out, width, maps.entries(run.id).0, run.rows);
     }
-    let width = put::dictionary(out, maps.values.texts().map(str::as_bytes), entries);
+    let width = put::known(out, &maps.values, entries);
     for run in runs {
         repeated_indexes(out, width, maps.entries(run.id).1, run.rows);
     }

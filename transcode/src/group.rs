@@ -96,7 +96,8 @@ pub struct Workspace {
     buffers: Buffers,
     scratch: json::Scratch,
     raw: Vec<u8>,
-    payload: Vec<u8>,
+    /// For the compressed block.
+    room: Vec<u8>,
     answers: Vec<u8>,
     /// What this group came to, unpacked and as rows, refused deliveries included.
     spent_bytes: usize,
@@ -110,8 +111,9 @@ impl Workspace {
         self.columns.clear();
         self.spent_bytes = 0;
         self.answers.clear();
-        for buffer in [&mut self.raw, &mut self.payload] {
-            buffer.clear();
+        self.raw.clear();
+        for buffer in [&mut self.raw, &mut self.room] {
+            buffer.truncate(KEPT_BYTES_MAX);
             buffer.shrink_to(KEPT_BYTES_MAX);
         }
         if self.buffers.held_bytes() > KEPT_BYTES_MAX {
@@ -374,13 +376,14 @@ fn record(
     let Workspace {
         columns,
         raw,
-        payload,
+        room,
         answers: entries,
         ..
     } = workspace;
+    let mut payload = &[][..];
     if columns.rows() > 0 {
         block::write(raw, columns, segment);
-        policy.codec.compress(raw, payload);
+        payload = policy.codec.compress(raw, room);
     }
     let mut answers = Vec::with_capacity(entries.len() + 5);
     answers::array(&mut answers, answered.deliveries);

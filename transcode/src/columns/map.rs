@@ -6,12 +6,15 @@
 //! ```
 //!
 //! Senders repeat themselves: after the same key comes the same next key, and often one of the
-//! values that it had lately. Both guesses are one `memcmp`; only what differs is hashed. A guess is never
+//! values that it had lately. Both guesses are one comparison; only what differs is hashed. A guess is never
 //! trusted, so it may be stale after a roll-back.
 
 use super::dictionary::{Dictionary, id_from};
+use super::numbers::Numbers;
+use super::spellings::{Meaning, Spellings};
 use crate::resolve::{NO_ROLE, RoleId, Roles};
 use crate::tally::Tally;
+use crate::visit::Value;
 
 /// Values remembered for a key, each in the place that its length and last byte say.
 const VALUES: usize = 8;
@@ -48,6 +51,7 @@ pub struct MapMark {
     values: usize,
     entries: usize,
     maps: usize,
+    spellings: usize,
 }
 
 /// One attribute map a row (or a resource, scope, event, link).
@@ -66,9 +70,14 @@ pub struct MapColumn {
     /// Entries of the open map whose key has a role: the role and the entry's position.
     pub noted: Vec<(RoleId, usize)>,
     habits: Vec<Habit>,
+    numbers: Numbers,
+    spellings: Spellings,
     opened: u64,
     start: usize,
     last_key: u32,
+    last_value: u32,
+    /// How many values there were before the last one was put.
+    values_before: usize,
 }
 
 impl MapColumn {
@@ -93,28 +102,83 @@ impl MapColumn {
         self.key_ids.len() - self.start
     }
 
-    /// Puts an attribute into the open map; a key that is there already gets the new value.
+    /// Puts an attribute into the open map; a key that is there already gets the new value. Returns how
+    /// long the value's text is.
     #[inline]
     pub fn put(
         &mut self,
         key: &[u8],
-        value: &[u8],
+        value: Value<'_>,
         roles: &Roles,
         bytes_max: usize,
         tally: &mut Tally,
-    ) {
+    ) -> usize {
         let key_id = self.key_id(key, roles, bytes_max, tally);
+        self.values_before = self.values.len();
+        let values = &mut self.values;
+        let (value_id, text_bytes) = match value {
+            Value::Number(number) => self.numbers.id_of(number, values, bytes_max, tally),
+            Value::Text(text) => {
+                let mut unlikely = u32::MAX;
+                let habit = self.habits.get_mut(key_id as usize);
+                let guess = habit.and_then(|habit| habit.like(text));
+                let guess = guess.unwrap_or(&mut unlikely);
+                if !values.is(*guess, text) {
+                    *guess = values.id_of(text, bytes_max, tally);
+                }
+                (*guess, text.len())
+            }
+        };
+        self.last_value = value_id;
+        self.enter(key_id, value_id);
+        text_bytes
+    }
+
+    /// Puts an attribute that was told before in the very same spelling; returns how long its texts are.
+    #[inline]
+    pub fn put_again(&mut self, spelling: &[u8]) -> Option<usize> {
+        let &Meaning {
+            key_id,
+            value_id,
+            text_bytes,
+        } = self.spellings.find(spelling)?;
         self.last_key = key_id;
+        self.enter(key_id, value_id);
+        Some(text_bytes)
+    }
+
+    /// Remembers how the attribute put last was spelled, if its value is one of those that come again and
+    /// nothing of it had to be changed.
+    #[inline]
+    pub fn remember(&mut self, spelling: &[u8], key: &[u8], value: Value<'_>, bytes_max: usize) {
+        if (self.last_value as usize) < self.values_before {
+            self.remember_known(spelling, key, value, bytes_max);
+        }
+    }
+
+    #[inline(never)]
+    fn remember_known(&mut self, spelling: &[u8], key: &[u8], value: Value<'_>, bytes_max: usize) {
+        let (key_id, value_id) = (self.last_key, self.last_value);
+        let value_bytes = self.values.bytes(value_id).len();
+        let is_unchanged = match value {
+            Value::Text(text) => self.values.is(value_id, text),
+            Value::Number(_) => value_bytes < bytes_max,
+        };
+        if is_unchanged && self.keys.is(key_id, key) {
+            let meaning = Meaning {
+                key_id,
+                value_id,
+                text_bytes: key.len() + value_bytes,
+            };
+            self.spellings.remember(spelling, meaning);
+        }
+    }
+
+    #[inline]
+    fn enter(&mut self, key_id: u32, value_id: u32) {
         let Some(habit) = self.habits.get_mut(key_id as usize) else {
             return;
         };
-        let Some(guess) = habit.like(value) else {
-            return;
-        };
-        if !self.values.is(*guess, value) {
-            *guess = self.values.id_of(value, bytes_max, tally);
-        }
-        let value_id = *guess;
         if habit.map == self.opened {
             if let Some(known) = self.value_ids.get_mut(habit.position) {
                 *known = value_id;
@@ -135,13 +199,16 @@ impl MapColumn {
             .habits
             .get(self.last_key as usize)
             .map_or(0, |habit| habit.follower);
-        if self.keys.is(guess, key) {
+        let id = if self.keys.is(guess, key) {
             guess
         } else {
             self.key_id_of_another(key, roles, bytes_max, tally)
-        }
+        };
+        self.last_key = id;
+        id
     }
 
+    #[inline(never)]
     fn key_id_of_another(
         &mut self,
         key: &[u8],
@@ -182,13 +249,13 @@ impl MapColumn {
             .get(self.start..)
             .unwrap_or_default()
             .iter()
-            .map(|id| self.keys.text(*id).len());
+            .map(|id| self.keys.bytes(*id).len());
         let values = self
             .value_ids
             .get(self.start..)
             .unwrap_or_default()
             .iter()
-            .map(|id| self.values.text(*id).len());
+            .map(|id| self.values.bytes(*id).len());
         keys.chain(values).sum()
     }
 
@@ -217,6 +284,7 @@ impl MapColumn {
             values: self.values.len(),
             entries: self.key_ids.len(),
             maps: self.ends.len(),
+            spellings: self.spellings.mark(),
         }
     }
 
@@ -228,6 +296,7 @@ impl MapColumn {
         self.key_ids.truncate(mark.entries);
         self.value_ids.truncate(mark.entries);
         self.ends.truncate(mark.maps);
+        self.spellings.truncate(mark.spellings);
     }
 
     /// Forgets everything.
@@ -235,6 +304,7 @@ impl MapColumn {
         self.keys.clear();
         self.values.clear();
         self.habits.clear();
+        self.spellings.clear();
         self.key_ids.clear();
         self.value_ids.clear();
         self.ends.clear();
@@ -284,7 +354,8 @@ mod tests {
         let (roles, mut tally) = (Roles::default(), Tally::default());
         column.open();
         for (key, value) in attributes {
-            column.put(key.as_bytes(), value.as_bytes(), &roles, 100, &mut tally);
+            let value = Value::Text(value.as_bytes());
+            column.put(key.as_bytes(), value, &roles, 100, &mut tally);
         }
         column.close();
     }

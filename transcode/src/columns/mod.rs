@@ -3,11 +3,15 @@
 //!
 //! What a resource or scope says once is kept once and spelled out when the block is written.
 
+mod alike;
 pub mod clean;
 pub mod dictionary;
 pub mod ids;
 pub mod map;
 pub mod nested;
+mod numbers;
+mod spellings;
+mod table;
 pub mod text;
 
 use ids::TraceIds;
