@@ -4,7 +4,8 @@
 
 use crate::columns::Columns;
 use crate::columns::ids::TraceIds;
-use crate::columns::map::{MapColumn, MapRuns};
+use crate::columns::map::MapColumn;
+use crate::columns::map_runs::MapRuns;
 use crate::columns::text::{RunColumn, Sparse, TextColumn};
 use crate::put;
 use crate::schema::{Field, KINDS, STATUSES};

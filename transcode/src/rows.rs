@@ -238,7 +238,8 @@ impl Visitor for Rows<'_> {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "one caller, for every attribute")]
     fn attribute_again(&mut self, spelling: &[u8]) -> Result<bool, Refusal> {
         if !self.put_again(spelling) {
             return Ok(false);

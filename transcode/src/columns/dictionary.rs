@@ -5,6 +5,8 @@
 //! entries:  1..4    5..9             where each text lies
 //! ```
 //!
+//! Senders repeat themselves: a text that was met lately is one comparison. Only what differs is hashed.
+//!
 //! Keeps: every entry is valid UTF-8, checked when it came in; a raw text that is not valid never
 //! equals an entry, so it is looked at (and warned about) each time it comes.
 //! Never: a fixed hash seed, or senders could choose texts that collide.
@@ -13,7 +15,7 @@ use std::hash::{BuildHasher, Hasher};
 
 use foldhash::fast::RandomState;
 
-use super::alike::alike;
+use super::alike::{PLACES, alike, place};
 use super::clean::clean;
 use super::table::{Found, Table};
 use crate::put;
@@ -36,6 +38,8 @@ pub struct Dictionary {
     wire: Vec<u8>,
     entries: Vec<Entry>,
     table: Table,
+    /// Numbers of texts met lately, each in its text's place. Never trusted, so they may be stale.
+    guesses: Vec<u32>,
     births: u64,
     seed: RandomState,
 }
@@ -104,6 +108,23 @@ impl Dictionary {
     /// The number of a text as it came off the wire, cleaned first if it is new.
     #[inline]
     pub fn id_of(&mut self, raw: &[u8], bytes_max: usize, tally: &mut Tally) -> u32 {
+        let place = place(raw);
+        if let Some(&guess) = self.guesses.get(place)
+            && self.is(guess, raw)
+        {
+            return guess;
+        }
+        let id = self.id_of_rare(raw, bytes_max, tally);
+        self.guesses.resize(PLACES, 0);
+        if let Some(guess) = self.guesses.get_mut(place) {
+            *guess = id;
+        }
+        id
+    }
+
+    /// The same for a text that was hardly met lately.
+    #[inline(never)]
+    pub fn id_of_rare(&mut self, raw: &[u8], bytes_max: usize, tally: &mut Tally) -> u32 {
         let hash = hash(&self.seed, raw);
         match self.table.find(hash, |id| self.is(id, raw)) {
             Found::Id(id) => id,

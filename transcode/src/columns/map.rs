@@ -5,43 +5,24 @@
 //! key_ids:   0 1 │ 0 1 │ …                value_ids: 0 1 │ 0 2 │ …       ends: 2 4 …
 //! ```
 //!
-//! Senders repeat themselves: after the same key comes the same next key, and often one of the
-//! values that it had lately. Both guesses are one comparison; only what differs is hashed. A guess is never
-//! trusted, so it may be stale after a roll-back.
-
-use super::dictionary::{Dictionary, id_from};
+use super::dictionary::Dictionary;
 use super::numbers::Numbers;
 use super::spellings::{Meaning, Spellings};
 use crate::resolve::{NO_ROLE, RoleId, Roles};
 use crate::tally::Tally;
 use crate::visit::Value;
 
-/// Values remembered for a key, each in the place that its length and last byte say.
-const VALUES: usize = 8;
-
 /// What is remembered of a key.
 #[derive(Clone, Copy)]
 struct Habit {
     /// The key that came after it last time.
     follower: u32,
-    /// The values it had lately.
-    values: [u32; VALUES],
     /// The map that has it already.
     map: u64,
     /// Where in that map it lies.
     position: usize,
     /// What it means to us.
     role: RoleId,
-}
-
-impl Habit {
-    /// The value that looked like this one last time.
-    #[inline]
-    fn like(&mut self, value: &[u8]) -> Option<&mut u32> {
-        let last = value.last().copied().unwrap_or_default();
-        self.values
-            .get_mut(value.len().wrapping_add(usize::from(last)) % VALUES)
-    }
 }
 
 /// Where a map column stands.
@@ -104,7 +85,8 @@ impl MapColumn {
 
     /// Puts an attribute into the open map; a key that is there already gets the new value. Returns how
     /// long the value's text is.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "one caller, for every attribute")]
     pub fn put(
         &mut self,
         key: &[u8],
@@ -118,16 +100,7 @@ impl MapColumn {
         let values = &mut self.values;
         let (value_id, text_bytes) = match value {
             Value::Number(number) => self.numbers.id_of(number, values, bytes_max, tally),
-            Value::Text(text) => {
-                let mut unlikely = u32::MAX;
-                let habit = self.habits.get_mut(key_id as usize);
-                let guess = habit.and_then(|habit| habit.like(text));
-                let guess = guess.unwrap_or(&mut unlikely);
-                if !values.is(*guess, text) {
-                    *guess = values.id_of(text, bytes_max, tally);
-                }
-                (*guess, text.len())
-            }
+            Value::Text(text) => (values.id_of(text, bytes_max, tally), text.len()),
         };
         self.last_value = value_id;
         self.enter(key_id, value_id);
@@ -135,7 +108,8 @@ impl MapColumn {
     }
 
     /// Puts an attribute that was told before in the very same spelling; returns how long its texts are.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "one caller, for every attribute")]
     pub fn put_again(&mut self, spelling: &[u8]) -> Option<usize> {
         let &Meaning {
             key_id,
@@ -195,17 +169,15 @@ impl MapColumn {
 
     #[inline]
     fn key_id(&mut self, key: &[u8], roles: &Roles, bytes_max: usize, tally: &mut Tally) -> u32 {
-        let guess = self
-            .habits
-            .get(self.last_key as usize)
-            .map_or(0, |habit| habit.follower);
-        let id = if self.keys.is(guess, key) {
+        let before = self.habits.get(self.last_key as usize);
+        let guess = before.map_or(0, |before| before.follower);
+        let is_it = self.keys.is(guess, key);
+        self.last_key = if is_it {
             guess
         } else {
             self.key_id_of_another(key, roles, bytes_max, tally)
         };
-        self.last_key = id;
-        id
+        self.last_key
     }
 
     #[inline(never)]
@@ -217,17 +189,15 @@ impl MapColumn {
         tally: &mut Tally,
     ) -> u32 {
         let id = self.keys.id_of(key, bytes_max, tally);
-        if let Some(habit) = self.habits.get_mut(self.last_key as usize) {
-            habit.follower = id;
+        if let Some(before) = self.habits.get_mut(self.last_key as usize) {
+            before.follower = id;
         }
         if self.habits.len() < self.keys.len() {
-            let role = roles.of(self.keys.text(id));
             self.habits.push(Habit {
                 follower: id,
-                values: [0; VALUES],
                 map: 0,
                 position: 0,
-                role,
+                role: roles.of(self.keys.text(id)),
             });
         }
         id
@@ -308,41 +278,6 @@ impl MapColumn {
         self.key_ids.clear();
         self.value_ids.clear();
         self.ends.clear();
-    }
-}
-
-/// Attribute maps that hold for whole stretches of rows.
-#[derive(Default)]
-pub struct MapRuns {
-    /// The maps, one for each resource or scope.
-    pub maps: MapColumn,
-    /// Which map holds where.
-    pub runs: super::text::Runs,
-}
-
-impl MapRuns {
-    /// The map closed last holds for `rows` rows.
-    pub fn push(&mut self, rows: u32) {
-        let map = id_from(self.maps.ends.len()).saturating_sub(1);
-        self.runs.push(map, rows);
-    }
-
-    /// Where the column stands.
-    #[must_use]
-    pub fn mark(&self) -> (MapMark, (usize, u32)) {
-        (self.maps.mark(), self.runs.mark())
-    }
-
-    /// Back to where the column stood.
-    pub fn truncate(&mut self, (maps, runs): (MapMark, (usize, u32))) {
-        self.maps.truncate(maps);
-        self.runs.truncate(runs);
-    }
-
-    /// Forgets everything.
-    pub fn clear(&mut self) {
-        self.maps.clear();
-        self.runs.clear();
     }
 }
 
@@ -434,5 +369,32 @@ mod tests {
         put_all(&mut column, &[("a", "3")]);
 
         assert_eq!(read(&column, 1), owned(&[("a", "3")]));
+    }
+
+    #[test]
+    fn a_spelling_is_known_again_until_its_texts_are_rolled_back() {
+        let mut column = MapColumn::default();
+        put_all(&mut column, &[("a", "1"), ("b", "1")]);
+        let (mark, value) = (column.mark(), Value::Text(b"2"));
+        put_all(&mut column, &[("c", "2"), ("d", "2")]);
+        column.remember(b"spelling of d: 2", b"d", value, 100);
+        assert_eq!(column.put_again(b"spelling of d: 2"), Some(2));
+        column.truncate(mark);
+        put_all(&mut column, &[("e", "3"), ("f", "3")]);
+
+        assert_eq!(column.put_again(b"spelling of d: 2"), None);
+    }
+
+    #[test]
+    fn what_had_to_be_changed_is_not_known_by_its_spelling() {
+        let (mut column, mut tally) = (MapColumn::default(), Tally::default());
+        for _ in 0..3 {
+            let value = Value::Text(b"too long");
+            column.put(b"key", value, &Roles::default(), 3, &mut tally);
+            column.remember(b"key: too long", b"key", value, 3);
+        }
+
+        assert_eq!(column.put_again(b"key: too long"), None);
+        assert_eq!(tally.reasons(), [("text_cut", 3)]);
     }
 }

@@ -8,6 +8,7 @@ pub mod clean;
 pub mod dictionary;
 pub mod ids;
 pub mod map;
+pub mod map_runs;
 pub mod nested;
 mod numbers;
 mod spellings;
@@ -15,7 +16,8 @@ mod table;
 pub mod text;
 
 use ids::TraceIds;
-use map::{MapColumn, MapMark, MapRuns};
+use map::{MapColumn, MapMark};
+use map_runs::MapRuns;
 use nested::{Events, Links, LinksMark};
 use text::{RunColumn, Runs, Sparse, TextColumn};
 

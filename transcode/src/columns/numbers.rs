@@ -1,12 +1,10 @@
 //! Numbers that were met lately, and the dictionary's number of their text: a number that comes again is
 //! not spelled out again, let alone hashed.
 
+use super::alike::{PLACES, place_of};
 use super::dictionary::Dictionary;
 use crate::tally::Tally;
 use crate::text::Number;
-
-/// How many are remembered; a power of two.
-const MEMORY_BITS: u32 = 10;
 
 /// A number that was spelled out.
 #[derive(Clone, Copy, Default)]
@@ -53,10 +51,10 @@ impl Numbers {
     ) -> (u32, usize) {
         self.text.clear();
         number.push(&mut self.text);
-        let id = dictionary.id_of(&self.text, bytes_max, tally);
+        let id = dictionary.id_of_rare(&self.text, bytes_max, tally);
         // A text that was cut is warned about each time it comes.
         if self.text.len() <= bytes_max {
-            self.known.resize(1 << MEMORY_BITS, Known::default());
+            self.known.resize(PLACES, Known::default());
             if let Some(known) = self.known.get_mut(place(number.bits())) {
                 *known = Known {
                     bits: number.bits(),
@@ -69,11 +67,9 @@ impl Numbers {
     }
 }
 
-/// Neighbours lie apart, and so do doubles that differ in their highest bits only.
 #[inline]
 fn place((kind, bits): (u8, u64)) -> usize {
-    let spread = (bits ^ u64::from(kind)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    usize::try_from(spread >> (u64::BITS - MEMORY_BITS)).unwrap_or_default()
+    place_of(bits ^ u64::from(kind) << 16)
 }
 
 #[cfg(test)]

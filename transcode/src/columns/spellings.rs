@@ -3,10 +3,8 @@
 //!
 //! Keeps a log of what it remembered when: a roll-back forgets what it learned of the texts that are gone.
 
-use super::alike::alike;
+use super::alike::{PLACES, alike, place};
 
-/// How many are remembered, each in the one place that its length and last bytes say; a power of two.
-const MEMORY_BITS: u32 = 10;
 /// Longer spellings are not remembered.
 const SPELLING_BYTES_MAX: usize = 127;
 /// Spellings beyond this are forgotten, all of them.
@@ -23,12 +21,23 @@ pub struct Meaning {
     pub text_bytes: usize,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Known {
     start: usize,
     end: usize,
     meaning: Meaning,
 }
+
+/// Lies nowhere, so that nothing is like it, not even the empty spelling.
+const FORGOTTEN: Known = Known {
+    start: usize::MAX,
+    end: 0,
+    meaning: Meaning {
+        key_id: 0,
+        value_id: 0,
+        text_bytes: 0,
+    },
+};
 
 /// The memory.
 #[derive(Default)]
@@ -36,14 +45,14 @@ pub struct Spellings {
     known: Vec<Known>,
     raw: Vec<u8>,
     /// The places that were written, one after the other.
-    log: Vec<u16>,
+    log: Vec<usize>,
 }
 
 impl Spellings {
     /// What this spelling stood for.
     #[inline]
     pub fn find(&self, spelling: &[u8]) -> Option<&Meaning> {
-        let known = self.known.get(usize::from(place(spelling)?))?;
+        let known = self.known.get(place(spelling))?;
         let raw = self.raw.get(known.start..known.end)?;
         alike(raw, spelling).then_some(&known.meaning)
     }
@@ -55,16 +64,13 @@ impl Spellings {
         }
         if self.raw.len() > KEPT_BYTES_MAX || self.known.is_empty() {
             self.known.clear();
-            self.known.resize(1 << MEMORY_BITS, Known::default());
+            self.known.resize(PLACES, FORGOTTEN);
             self.raw.clear();
         }
-        let Some(place) = place(spelling) else {
-            return;
-        };
-        let start = self.raw.len();
+        let (place, start) = (place(spelling), self.raw.len());
         self.raw.extend_from_slice(spelling);
         self.log.push(place);
-        if let Some(known) = self.known.get_mut(usize::from(place)) {
+        if let Some(known) = self.known.get_mut(place) {
             *known = Known {
                 start,
                 end: self.raw.len(),
@@ -82,9 +88,9 @@ impl Spellings {
     /// Forgets what was remembered since.
     pub fn truncate(&mut self, mark: usize) {
         while self.log.len() > mark {
-            let place = self.log.pop().map(usize::from);
+            let place = self.log.pop();
             if let Some(known) = place.and_then(|place| self.known.get_mut(place)) {
-                *known = Known::default();
+                *known = FORGOTTEN;
             }
         }
     }
@@ -94,14 +100,6 @@ impl Spellings {
         self.truncate(0);
         self.raw.clear();
     }
-}
-
-/// Spellings begin with the key and end with the value, which says more.
-#[inline]
-fn place(spelling: &[u8]) -> Option<u16> {
-    let last = u64::from_le_bytes(*spelling.last_chunk()?);
-    let spread = (last ^ spelling.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    u16::try_from(spread >> (u64::BITS - MEMORY_BITS)).ok()
 }
 
 #[cfg(test)]

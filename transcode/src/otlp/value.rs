@@ -189,7 +189,11 @@ fn read_number(mut fields: Cursor<'_>) -> Option<Number> {
 }
 
 /// Key and value of a `KeyValue` message as nearly all are.
-#[inline]
+#[inline(always)]
+#[expect(
+    clippy::inline_always,
+    reason = "a pair of a pair of choices: cheap only where it is taken apart"
+)]
 fn read_plain(message: &[u8]) -> Option<(&[u8], visit::Value<'_>)> {
     let (key, value) = read_pair(message)?;
     let text = read_text(value).map(visit::Value::Text);
@@ -219,7 +223,8 @@ fn read_any_value(message: &[u8]) -> Result<Value<'_>, Flaw> {
 
 impl<'a, V: Visitor> Decoder<'a, '_, V> {
     /// An attribute of a span: most were told before.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "one caller, for every attribute")]
     pub(super) fn span_attribute(&mut self, message: &'a [u8]) -> Result<(), Stop> {
         if self.visitor.attribute_again(message)? {
             return Ok(());

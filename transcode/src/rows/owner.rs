@@ -9,35 +9,16 @@ use crate::visit::{Owner, Value, Warning};
 
 impl Rows<'_> {
     /// Puts an attribute into its owner's open map, or drops and counts it.
-    #[inline]
-    pub(super) fn put(&mut self, owner: Owner, key: &[u8], value: Value<'_>) {
-        if owner == Owner::Span {
-            self.put_into_map(owner, key, value);
-        } else {
-            self.put_elsewhere(owner, key, value);
-        }
-    }
-
     #[inline(never)]
-    fn put_elsewhere(&mut self, owner: Owner, key: &[u8], value: Value<'_>) {
-        let is_dropped = match owner {
-            Owner::Event => self.open.event_is_dropped,
-            Owner::Link => self.open.link_is_dropped,
-            _ => false,
-        };
-        if !is_dropped {
-            self.put_into_map(owner, key, value);
-        }
-    }
-
-    #[inline(always)]
-    fn put_into_map(&mut self, owner: Owner, key: &[u8], value: Value<'_>) {
+    pub(super) fn put(&mut self, owner: Owner, key: &[u8], value: Value<'_>) {
         let (limits, resolver) = (&self.policy.limits, &self.policy.resolver);
         let (map, roles) = match owner {
             Owner::Span => (&mut self.columns.attributes, &resolver.span),
             Owner::Resource => (&mut self.columns.resources.maps, &resolver.resource),
             Owner::Scope => (&mut self.columns.scopes.maps, &resolver.elsewhere),
+            Owner::Event if self.open.event_is_dropped => return,
             Owner::Event => (&mut self.columns.events.attributes, &resolver.elsewhere),
+            Owner::Link if self.open.link_is_dropped => return,
             Owner::Link => (&mut self.columns.links.attributes, &resolver.elsewhere),
         };
         let has_room = map.open_len() < limits.attributes_max as usize;
@@ -50,7 +31,8 @@ impl Rows<'_> {
     }
 
     /// Puts an attribute of the span that is known by its spelling; false if it is not, or has no room.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "one caller, for every attribute")]
     pub(super) fn put_again(&mut self, spelling: &[u8]) -> bool {
         let map = &mut self.columns.attributes;
         if map.open_len() >= self.policy.limits.attributes_max as usize {
