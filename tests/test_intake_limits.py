@@ -130,10 +130,10 @@ async def test_senders_nobody_knows_yet_cannot_take_the_room_of_those_who_show_a
     known = Drain(name="known", path="/known", tokens=("t",))
     limits = Limits(inflight_bytes_max=16 * MIB, body_bytes_max=MIB)
     async with running(signed, known, limits=limits) as intake:
-        starving = [await intake.connect() for _ in range(16)]
+        starving = [await intake.connect() for _ in range(6)]
         for connection in starving:
-            connection.writer.write(request(b"", "/signed", content_length=str(MIB), x_s="00"))
-        await until(lambda: intake.counted("refusals", "memory_budget_spent") == 12)
+            connection.writer.write(request(bytes(MIB - 1), "/signed", content_length=str(MIB), x_s="00"))
+        await until(lambda: intake.counted("refusals", "memory_budget_spent") == 2)
         taken = await intake.post(path="/known", authorization="Bearer t")
         refused = await intake.post(path="/signed", x_s="00")
         for connection in starving:
@@ -141,6 +141,23 @@ async def test_senders_nobody_knows_yet_cannot_take_the_room_of_those_who_show_a
 
     assert (taken.status, refused.status) == (200, 503)
     assert b"unknown senders" in refused.body
+
+
+@on_uvloop
+async def test_what_a_stranger_announces_and_does_not_send_holds_next_to_nothing() -> None:
+    signed = Drain(name="d", signature_header="x-s", signature_secrets=("s",))
+    signature = hmac.digest(b"s", SPAN_BODY, "sha1").hex()
+    limits = Limits(inflight_bytes_max=16 * MIB, body_bytes_max=MIB)
+    async with running(signed, limits=limits) as intake:
+        announcing = [await intake.connect() for _ in range(50)]
+        for connection in announcing:
+            connection.writer.write(request(b"", content_length=str(MIB), x_s="00"))
+        await until(lambda: intake.admission.unknown_bytes == 50 * 64 * KIB)
+        taken = await intake.post(x_s=signature)
+        for connection in announcing:
+            await connection.close()
+
+    assert taken.status == 200
 
 
 @on_uvloop

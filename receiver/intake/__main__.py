@@ -21,6 +21,7 @@ from receiver.errors import OperatorError
 from receiver.intake.admission import Admission, budget
 from receiver.intake.aside import Aside
 from receiver.intake.committer import Committer
+from receiver.intake.door import caps
 from receiver.intake.outcome import Transcode
 from receiver.intake.reception import Reception
 from receiver.intake.routes import Routes
@@ -33,7 +34,7 @@ from receiver.settings import Settings
 
 CERTIFICATES_LOOK_S = 1.0
 DESCRIPTORS_BESIDE = 256
-"""Descriptors that are not connections: journal, channel, what waits for a handshake."""
+"""Descriptors that are not connections: journal, channel, connections being refused."""
 CLOSE_SHARE = 0.5
 """Of the grace to stop, what connections get; the rest is for the journal."""
 
@@ -57,7 +58,7 @@ class Intake:
         self._admission = Admission(budget(limits, settings.drain), self._appender.full_reason)
         routes = Routes(settings.drain, limits, post_root=settings.post_root)
         self._reception = Reception(routes, limits, self._admission, self._committer.commit, metrics)
-        self._server = IntakeServer(self._reception, limits, metrics)
+        self._server = IntakeServer(self._reception, limits, caps(settings), metrics)
         self._committing: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
         self._warned_of_s = -1.0
@@ -66,7 +67,7 @@ class Intake:
         """Take deliveries from now on."""
         self._committing = asyncio.create_task(self._committer.run())
         context = self._certificates.context if self._certificates else None
-        await self._server.listen(socket.socket(fileno=listen_fd), context)
+        self._server.listen(socket.socket(fileno=listen_fd), context)
         if self._certificates is not None:
             self._looking = asyncio.create_task(self._look_at_certificates(self._certificates))
 
@@ -83,7 +84,7 @@ class Intake:
         self._reception.use(routes, limits)
         self._committer.use(transcode_anew, limits.answer_deadline_s)
         self._admission.budget = budget(limits, settings.drain)
-        self._server.use(limits)
+        self._server.use(limits, caps(settings))
         if self._certificates is not None and settings.tls.cert_file:
             self._certificates.reload(settings.tls)
         self._settings = settings

@@ -12,10 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from receiver.errors import JournalFull, MemoryBudgetSpent, ShuttingDown
-from receiver.settings import MIB, Drain, Limits
+from receiver.settings import KIB, MIB, Drain, Limits
 
 ANNOUNCED_BYTES_MAX = MIB
 """What is claimed on an announcement alone; the rest of a body claims as it arrives."""
+UNKNOWN_ANNOUNCED_BYTES_MAX = 64 * KIB
+"""The same for senders not yet known, so that holding their share takes sending as much."""
 UNKNOWN_SHARE = 4
 """Senders not yet known may hold one part in so many, and room for one body in any case."""
 
@@ -93,7 +95,8 @@ class Admission:
         if reason is not None:
             raise JournalFull(reason)
         claim = Claim(self, is_known=is_known)
-        claim.grow_to(min(declared_bytes, ANNOUNCED_BYTES_MAX))
+        announced_bytes_max = ANNOUNCED_BYTES_MAX if is_known else UNKNOWN_ANNOUNCED_BYTES_MAX
+        claim.grow_to(min(declared_bytes, announced_bytes_max))
         return claim
 
     def take(self, more_bytes: int, *, is_known: bool) -> None:

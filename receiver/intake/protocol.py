@@ -19,7 +19,7 @@ from aiohttp.helpers import set_exception
 from aiohttp.http_exceptions import BadHttpMethod, BadStatusLine, HttpProcessingError, LineTooLong
 from aiohttp.web_protocol import RequestHandler, _ErrInfo
 
-from receiver.errors import MemoryBudgetSpent
+from receiver.errors import MemoryBudgetSpent, ShuttingDown
 from receiver.intake import answers
 from receiver.intake.answers import HANG_UP, Reply
 from receiver.intake.body import BadFraming
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from aiohttp.web_request import BaseRequest
     from aiohttp.web_response import StreamResponse
 
+    from receiver.intake.door import Guest
     from receiver.intake.server import IntakeServer
 
 LINE_BYTES_MAX = 8_190
@@ -46,6 +47,7 @@ UNSENT_MS_MAX = 20_000
 ANSWERS_MAX = 10_000
 """Answers on one connection, give or take a fifth: new connections spread over the processes."""
 BUSY = answers.verdict(MemoryBudgetSpent("too many connections are open"), ContentKind.JSON)
+GOING = "the receiver is stopping and the body is not whole; expected to be back in seconds"
 TROUBLE = answers.verdict(MemoryBudgetSpent("the receiver failed to answer"), ContentKind.JSON)
 
 
@@ -57,34 +59,44 @@ class IntakeProtocol(RequestHandler):
         "_answers_max",
         "_discarded_bytes",
         "_gone",
+        "_guest",
         "_half_closed",
         "_intake",
         "_is_broken",
         "_is_leaving",
+        "_is_silent",
         "_last_heard_at",
         "_open_payload",
     )
 
-    def __init__(self, intake: IntakeServer, *, loop: asyncio.AbstractEventLoop, **settings: Any) -> None:  # noqa: ANN401 - aiohttp's own settings
+    def __init__(
+        self,
+        intake: IntakeServer,
+        guest: Guest,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        **settings: Any,  # noqa: ANN401 - aiohttp's own settings
+    ) -> None:
         super().__init__(intake, loop=loop, **settings)
         self._intake = intake
+        self._guest = guest
         self._open_payload: StreamReader | None = None
         self._answered_count = 0
         self._is_broken = False
         self._half_closed = False
         self._is_leaving = False
+        self._is_silent = True
         self._discarded_bytes = 0
         self._gone: asyncio.Event = asyncio.Event()
         self._last_heard_at = 0.0
         self._answers_max = int(ANSWERS_MAX * random.uniform(0.8, 1.2))  # noqa: S311 - spreads load
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take a connection, if there is room for one more."""
+        """Take a connection, or tell it that there is no room for one more."""
         stream = cast("asyncio.Transport", transport)
-        if not self._intake.has_room:
-            self._force_close = True
-            stream.write(BUSY.wire(close=True, bodyless=False))
-            stream.close()
+        self._guest.show_out = self.hang_up
+        if self._guest.is_refused:
+            self._refuse(stream)
             return
         plug = stream.get_extra_info("socket")
         if plug is not None and plug.family != socket.AF_UNIX:
@@ -92,13 +104,26 @@ class IntakeProtocol(RequestHandler):
         self._last_heard_at = self._loop.time()
         super().connection_made(transport)
 
+    def _refuse(self, stream: asyncio.Transport) -> None:
+        """Answer before anything is asked, and throw away what is."""
+        self.transport = stream
+        self._is_leaving = True
+        stream.write(BUSY.wire(close=True, bodyless=False))
+        if stream.can_write_eof():
+            stream.write_eof()
+        self._loop.call_later(FAREWELL_S, stream.close)
+
     def connection_lost(self, exc: BaseException | None) -> None:
         """Let go of whatever waits for this connection."""
         self._gone.set()
+        self._guest.leaves()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Parse what came, and break off where it is not HTTP."""
+        if self._is_silent:
+            self._is_silent = False
+            self._guest.speaks()
         self._last_heard_at = self._loop.time()
         if self._is_broken or self._is_leaving:
             self._discard(len(data))
@@ -137,6 +162,13 @@ class IntakeProtocol(RequestHandler):
     def idle_s(self, now: float) -> float:
         """Give the seconds since the peer was last heard of; 0 while it waits for an answer."""
         return 0.0 if self.is_working else now - self._last_heard_at
+
+    def cut_short(self) -> None:
+        """Wait no longer for the rest of a request; who is in the middle of a body is told to come again."""
+        if self._open_payload is not None and not self._open_payload.is_eof():
+            set_exception(self._open_payload, ShuttingDown(GOING))
+        elif not self.is_working:
+            self.hang_up()
 
     def hang_up(self) -> None:
         """Close without a word."""

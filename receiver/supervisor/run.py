@@ -162,9 +162,10 @@ class Supervisor:
         """Intakes first, so that the store sees all they sealed."""
         notify(self._plan.environ, "STOPPING=1")
         structlog.get_logger().info("stopping")
-        self._sockets.close_drain()
+        self._sockets.take_no_more()
         grace_s = self._settings.limits.stop_grace_s + KILL_MARGIN_S
         await asyncio.gather(*(intake.stop(grace_s) for intake in self._intakes))
+        self._sockets.close_drain()
         await self._store.stop(grace_s)
         structlog.get_logger().info("stopped")
 
