@@ -1,4 +1,4 @@
-"""A stop of the whole receiver: whoever was connected is answered, though nobody had accepted it yet."""
+"""The supervisor over real intakes: what they cannot do without it when they stop, and when they start."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from receiver.settings import Settings
 from receiver.supervisor.sockets import Sockets, bind, open_sockets
 from tests.intake_support import request
 from tests.test_intake_process import one_span
-from tests.test_supervisor import Supervised, wait_until
+from tests.test_intake_tls import sender, written
+from tests.test_supervisor import Supervised, is_alive, wait_until
 
 WAITING = 200
 ANYWHERE = "127.0.0.1:0"
@@ -66,6 +67,29 @@ def test_who_waits_in_the_backlog_when_the_receiver_is_stopped_is_answered(super
 
     assert set(heads) == {(b"200", True)}
     assert supervised.exit_code() == 0
+
+
+def test_an_intake_replaced_while_the_certificate_is_broken_shows_the_last_good_one(
+    supervised: Supervised, tmp_path: Path
+) -> None:
+    files = written(tmp_path)
+    tls = f'[tls]\ncert_file = "{files.cert_file}"\nkey_file = "{files.key_file}"\n'
+    supervised.configure(f"intakes = 1\n{tls}[journal]\ndisk_free_min = 0\n")
+    supervised.start(INTAKE="receiver.intake")
+    (pid,) = supervised.state()["pids"]["intake"]
+    Path(files.cert_file).write_text("not a certificate")
+
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not is_alive(pid))
+    with (
+        supervised.connected("listen") as plug,
+        sender().wrap_socket(plug, server_hostname="localhost") as connection,
+    ):
+        connection.sendall(request(one_span(), connection="close"))
+        said = what_is_said(connection)
+
+    assert said.startswith(b"HTTP/1.1 200 ")
+    wait_until(lambda: "expected a PEM chain" in supervised.admin("/readyz?verbose")[1])
 
 
 @pytest.fixture
