@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from typing import Protocol
 
-from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestPayloadError
 
 from receiver.errors import BodyTooLarge
@@ -18,6 +18,22 @@ from receiver.intake.admission import Claim
 
 SENDER_GONE = (ConnectionError, RequestPayloadError, RuntimeError)
 """What a payload raises when its connection is lost."""
+
+
+class Payload(Protocol):
+    """A body on its way: aiohttp's `StreamReader`, or ours (see `receiver/intake/arriving.py`)."""
+
+    def is_eof(self) -> bool:
+        """Tell whether all of it has arrived."""
+
+    def read_nowait(self) -> bytes:
+        """Give what has arrived."""
+
+    async def readany(self) -> bytes:
+        """Wait for more and give it; nothing: the body has ended."""
+
+    def set_exception(self, exc: BaseException) -> None:
+        """Tell whoever reads that the rest does not come."""
 
 
 class BodyTooSlow(Exception):  # noqa: N818 - told to nobody: the connection is closed
@@ -51,7 +67,7 @@ def refuse_over(size_bytes: int, bytes_max: int) -> None:
         raise BodyTooLarge(f"body is over {bytes_max} bytes; expected at most that")
 
 
-async def read(payload: StreamReader, claim: Claim, *, bytes_max: int, floor: SpeedFloor) -> bytes:
+async def read(payload: Payload, claim: Claim, *, bytes_max: int, floor: SpeedFloor) -> bytes:
     """Read a whole body. Raises `BodyTooLarge`, `MemoryBudgetSpent`, `BodyTooSlow` or `SenderGone`."""
     try:
         if payload.is_eof():
@@ -71,7 +87,7 @@ def _checked(body: bytes, claim: Claim, bytes_max: int) -> bytes:
 
 
 async def _gather(
-    payload: StreamReader, claim: Claim, bytes_max: int, floor: SpeedFloor, clock: asyncio.Timeout
+    payload: Payload, claim: Claim, bytes_max: int, floor: SpeedFloor, clock: asyncio.Timeout
 ) -> bytes:
     begun_at = asyncio.get_running_loop().time()
     pieces: list[bytes] = []
