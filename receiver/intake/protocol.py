@@ -15,19 +15,17 @@ import socket
 from typing import TYPE_CHECKING, Any, cast
 
 from aiohttp import web
-from aiohttp.helpers import set_exception
 from aiohttp.http_exceptions import BadHttpMethod, BadStatusLine, HttpProcessingError, LineTooLong
 from aiohttp.web_protocol import RequestHandler, _ErrInfo
 
 from receiver.errors import MemoryBudgetSpent, ShuttingDown
 from receiver.intake import answers
 from receiver.intake.answers import HANG_UP, Reply
-from receiver.intake.body import BadFraming
+from receiver.intake.body import BadFraming, Payload
 from receiver.logs import limited
 from receiver.model import ContentKind
 
 if TYPE_CHECKING:
-    from aiohttp.streams import StreamReader
     from aiohttp.web_request import BaseRequest
     from aiohttp.web_response import StreamResponse
 
@@ -80,7 +78,7 @@ class IntakeProtocol(RequestHandler):
         super().__init__(intake, loop=loop, **settings)
         self._intake = intake
         self._guest = guest
-        self._open_payload: StreamReader | None = None
+        self._open_payload: Payload | None = None
         self._answered_count = 0
         self._is_broken = False
         self._half_closed = False
@@ -121,10 +119,7 @@ class IntakeProtocol(RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Parse what came, and break off where it is not HTTP."""
-        if self._is_silent:
-            self._is_silent = False
-            self._guest.speaks()
-        self._last_heard_at = self._loop.time()
+        self._heard()
         if self._is_broken or self._is_leaving:
             self._discard(len(data))
             return
@@ -136,6 +131,12 @@ class IntakeProtocol(RequestHandler):
             else:
                 self._open_payload = payload
 
+    def _heard(self) -> None:
+        self._last_heard_at = self._loop.time()
+        if self._is_silent:
+            self._is_silent = False
+            self._guest.speaks()
+
     def _discard(self, more_bytes: int) -> None:
         self._discarded_bytes += more_bytes
         if self._discarded_bytes > FAREWELL_BYTES_MAX and self.transport is not None:
@@ -145,13 +146,13 @@ class IntakeProtocol(RequestHandler):
         """Tell the body that was being read, if any, that it will not end: aiohttp leaves it waiting."""
         self._is_broken = True
         if self._open_payload is not None and not self._open_payload.is_eof():
-            set_exception(self._open_payload, BadFraming())
+            self._open_payload.set_exception(BadFraming())
 
     def eof_received(self) -> bool:  # type: ignore[override]  # aiohttp's always closes at once
         """Answer a whole request of a peer that will send no more; close otherwise."""
         self._half_closed = True
         if self._open_payload is not None and not self._open_payload.is_eof():
-            set_exception(self._open_payload, ConnectionResetError("the body ends early"))
+            self._open_payload.set_exception(ConnectionResetError("the body ends early"))
         return self.is_working and not self._is_leaving and self.ssl_context is None
 
     @property
@@ -166,7 +167,7 @@ class IntakeProtocol(RequestHandler):
     def cut_short(self) -> None:
         """Wait no longer for the rest of a request; who is in the middle of a body is told to come again."""
         if self._open_payload is not None and not self._open_payload.is_eof():
-            set_exception(self._open_payload, ShuttingDown(GOING))
+            self._open_payload.set_exception(ShuttingDown(GOING))
         elif not self.is_working:
             self.hang_up()
 
@@ -186,27 +187,32 @@ class IntakeProtocol(RequestHandler):
         start_time: float | None,  # noqa: ARG002 - aiohttp's access log, which is off
     ) -> tuple[StreamResponse, bool]:
         """Send the reply. True: the connection is not to be used again."""
-        reply = cast("Reply", resp)
+        close = await self._send(
+            cast("Reply", resp),
+            is_unread=self._is_broken or not request.content.is_eof(),
+            may_stay=request.keep_alive and request.version.minor > 0 and not self._upgraded,
+            bodyless=request.method == "HEAD",
+        )
+        return resp, close
+
+    async def _send(self, reply: Reply, *, is_unread: bool, may_stay: bool, bodyless: bool = False) -> bool:
+        """Send a reply. True: the connection is not to be used again."""
         transport = self.transport
         if transport is None or reply is HANG_UP:
             self.force_close()
-            return resp, True
-        is_unread = self._is_broken or not request.content.is_eof()
-        close = is_unread or self._must_close(request, reply)
-        transport.write(reply.wire(close=close, bodyless=request.method == "HEAD"))
+            return True
+        close = is_unread or not may_stay or self._must_close(reply)
+        transport.write(reply.wire(close=close, bodyless=bodyless))
         if self._paused:
             await self._flush(transport)
         if is_unread:
             await self._say_farewell(transport)
         self._answered_count += 1
-        return resp, close
+        return close
 
-    def _must_close(self, request: BaseRequest, reply: Reply) -> bool:
+    def _must_close(self, reply: Reply) -> bool:
         return (
             not reply.keep_alive
-            or not request.keep_alive
-            or request.version.minor == 0
-            or self._upgraded
             or self._half_closed
             or self._answered_count >= self._answers_max
             or self._intake.is_stopping

@@ -19,6 +19,7 @@ from receiver.errors import OperatorError
 from receiver.intake import protocol
 from receiver.intake.door import Caps, Door, Guest
 from receiver.intake.protocol import FAREWELL_S, IntakeProtocol
+from receiver.intake.shortcut import ShortcutProtocol
 
 if TYPE_CHECKING:
     from aiohttp.web_protocol import _RequestHandler
@@ -45,9 +46,18 @@ def require_c_parser() -> None:
 class IntakeServer(web.Server):
     """Makes connections, knows them, and says goodbye to them."""
 
-    def __init__(self, reception: Reception, limits: Limits, caps: Caps, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        reception: Reception,
+        limits: Limits,
+        caps: Caps,
+        metrics: Metrics,
+        protocol: type[IntakeProtocol] = ShortcutProtocol,
+    ) -> None:
         require_c_parser()
         super().__init__(cast("_RequestHandler", reception.answer))
+        self.reception = reception
+        self._protocol = protocol
         self._limits = limits
         self._metrics = metrics
         self._door = Door(self.protocol_of, caps, metrics, handshake_s=limits.tls_handshake_timeout_s)
@@ -55,7 +65,7 @@ class IntakeServer(web.Server):
 
     def protocol_of(self, guest: Guest) -> IntakeProtocol:
         """Make the protocol of one connection."""
-        return IntakeProtocol(
+        return self._protocol(
             self,
             guest,
             loop=self._loop,
