@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import math
 
+import pytest
+
+from receiver.intake import admission
 from receiver.settings import KIB, MIB, Drain, Limits
 from tests.intake_support import SPAN_BODY, AppenderDouble, CoreDouble, on_uvloop, request, running, until
 
@@ -78,7 +82,10 @@ async def test_what_is_announced_claims_a_mebibyte_until_more_arrives() -> None:
 
 
 @on_uvloop
-async def test_senders_nobody_knows_yet_cannot_take_the_room_of_those_who_show_a_token() -> None:
+async def test_senders_nobody_knows_yet_cannot_take_the_room_of_those_who_show_a_token(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(admission, "UNDISTURBED_S", math.inf)
     signed = Drain(name="signed", path="/signed", signature_header="x-s", signature_secrets=("s",))
     known = Drain(name="known", path="/known", tokens=("t",))
     limits = Limits(inflight_bytes_max=16 * MIB, body_bytes_max=MIB)
@@ -94,6 +101,28 @@ async def test_senders_nobody_knows_yet_cannot_take_the_room_of_those_who_show_a
 
     assert (taken.status, refused.status) == (200, 503)
     assert b"unknown senders" in refused.body
+
+
+@on_uvloop
+async def test_the_body_that_comes_for_longest_gives_way_to_those_that_come_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(admission, "UNDISTURBED_S", 0.0)
+    drain = Drain(name="d", signature_header="x-s", signature_secrets=("s",))
+    signature = hmac.digest(b"s", SPAN_BODY, "sha1").hex()
+    limits = Limits(inflight_bytes_max=4 * MIB, body_bytes_max=MIB)
+    async with running(drain, limits=limits) as intake:
+        slow = await intake.connect()
+        slow.writer.write(request(bytes(MIB - 1), content_length=str(MIB), x_s="00"))
+        await until(lambda: intake.admission.unknown_bytes == MIB - 1)
+        taken = await intake.post(x_s=signature)
+        told = await slow.answer()
+        end = await slow.closed()
+        await until(lambda: not intake.admission.bytes_in_flight)
+
+    assert taken.status == 200
+    assert (told.status, told.headers["retry-after"], end) == (503, "2", b"")
+    assert intake.admission.unknown_bytes == 0
 
 
 @on_uvloop

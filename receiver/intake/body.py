@@ -13,9 +13,11 @@ from typing import Protocol
 
 from aiohttp.web_protocol import RequestPayloadError
 
-from receiver.errors import BodyTooLarge
+from receiver.errors import BodyTooLarge, MemoryBudgetSpent
 from receiver.intake.admission import Claim
+from receiver.settings import Limits
 
+GAVE_WAY = "the body came slowly and others needed its room; expected to come again"
 SENDER_GONE = (ConnectionError, RequestPayloadError, RuntimeError)
 """What a payload raises when its connection is lost."""
 
@@ -61,6 +63,11 @@ class SpeedFloor:
         return min(self.grace_s + received_bytes / self.bytes_per_s_min, self.total_s)
 
 
+def speed_floor(limits: Limits) -> SpeedFloor:
+    """Give the floor that these settings mean."""
+    return SpeedFloor(limits.body_grace_s, limits.body_bytes_per_s_min, limits.body_timeout_s)
+
+
 def refuse_over(size_bytes: int, bytes_max: int) -> None:
     """Refuse a body, declared or real, that is over its limit."""
     if size_bytes > bytes_max:
@@ -90,6 +97,7 @@ async def _gather(
     payload: Payload, claim: Claim, bytes_max: int, floor: SpeedFloor, clock: asyncio.Timeout
 ) -> bytes:
     begun_at = asyncio.get_running_loop().time()
+    claim.when_dismissed = lambda: payload.set_exception(MemoryBudgetSpent(GAVE_WAY))
     pieces: list[bytes] = []
     received_bytes = 0
     while piece := await payload.readany():

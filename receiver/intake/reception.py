@@ -44,7 +44,7 @@ class Reception:
         self, routes: Routes, limits: Limits, admission: Admission, commit: Commit, metrics: Metrics
     ) -> None:
         self._routes = routes
-        self._limits = limits
+        self._floor = body.speed_floor(limits)
         self._admission = admission
         self._commit = commit
         self._metrics = metrics
@@ -53,7 +53,7 @@ class Reception:
     def use(self, routes: Routes, limits: Limits) -> None:
         """Use these for requests to come."""
         self._routes = routes
-        self._limits = limits
+        self._floor = body.speed_floor(limits)
 
     def is_in_force(self, known: Head) -> bool:
         """Tell whether a head would be read the same way now."""
@@ -137,10 +137,8 @@ class Reception:
         return answers.verdict(reason, visit.kind)
 
     async def _read_body(self, payload: Payload, known: Head, claim: Claim) -> bytes:
-        limits = self._limits
-        floor = body.SpeedFloor(limits.body_grace_s, limits.body_bytes_per_s_min, limits.body_timeout_s)
         try:
-            return await body.read(payload, claim, bytes_max=known.route.body_bytes_max, floor=floor)
+            return await body.read(payload, claim, bytes_max=known.route.body_bytes_max, floor=self._floor)
         except body.BadFraming as reason:
             raise HttpRefused(
                 400, "the rest of the body is not HTTP; expected the framing announced"
