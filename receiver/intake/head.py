@@ -18,6 +18,8 @@ from receiver.intake.credentials import Credentials
 from receiver.intake.routes import Route, Routes
 from receiver.model import ContentKind
 
+METHODS = "method is not taken here; expected POST"
+
 
 class HttpRefused(Exception):  # noqa: N818 - a verdict about HTTP, not about a delivery
     """The request is not HTTP as it is spoken here."""
@@ -70,7 +72,7 @@ def find(request: BaseRequest, routes: Routes, visit: Visit) -> Route:
     visit.route = route = routes.find(request.raw_path)
     visit.drain_name = route.drains[0].drain.name
     if request.method not in {"POST", "OPTIONS"}:
-        raise MethodNotAllowed("method is not taken here; expected POST")
+        raise MethodNotAllowed(METHODS)
     return route
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import socket
 from typing import TYPE_CHECKING, Any, cast
 
@@ -44,6 +45,8 @@ UNSENT_MS_MAX = 20_000
 """A peer that takes nothing for so long is gone, or wants to look so."""
 ANSWERS_MAX = 10_000
 """Answers on one connection, give or take a fifth: new connections spread over the processes."""
+ODD_METHOD = re.compile(rb"[A-Za-z][A-Za-z-]{0,31} (/[!-~]*) HTTP/1\.[01]\r\n")
+"""A request line with a method that the parser does not know, and its path."""
 BUSY = answers.verdict(MemoryBudgetSpent("too many connections are open"), ContentKind.JSON)
 GOING = "the receiver is stopping and the body is not whole; expected to be back in seconds"
 TROUBLE = answers.verdict(MemoryBudgetSpent("the receiver failed to answer"), ContentKind.JSON)
@@ -65,6 +68,7 @@ class IntakeProtocol(RequestHandler):
         "_is_silent",
         "_last_heard_at",
         "_open_payload",
+        "_refused_line",
     )
 
     def __init__(
@@ -79,6 +83,8 @@ class IntakeProtocol(RequestHandler):
         self._intake = intake
         self._guest = guest
         self._open_payload: Payload | None = None
+        self._refused_line = b""
+        """Of a connection that began with something else than HTTP as aiohttp knows it."""
         self._answered_count = 0
         self._is_broken = False
         self._half_closed = False
@@ -127,6 +133,7 @@ class IntakeProtocol(RequestHandler):
         if self._messages:
             message, payload = self._messages[-1]
             if isinstance(message, _ErrInfo):
+                self._refused_line = data[:LINE_BYTES_MAX] if self._request_count == 1 else b""
                 self._break_off()
             else:
                 self._open_payload = payload
@@ -248,7 +255,9 @@ class IntakeProtocol(RequestHandler):
         message: str | None = None,  # noqa: ARG002 - holds input
     ) -> StreamResponse:
         """Answer what aiohttp could not parse, or we did not foresee."""
-        if isinstance(exc, HttpProcessingError):
+        if isinstance(exc, BadHttpMethod) and (odd := ODD_METHOD.match(self._refused_line)):
+            reply = self._intake.reception.refuse_method(odd[1].decode("ascii"))
+        elif isinstance(exc, HttpProcessingError):
             reply = answers.http_refusal(*_refusal_of(exc))
             self._intake.count_http_refusal(reply.status)
         else:

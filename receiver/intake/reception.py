@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from aiohttp.web import RequestKey
 from aiohttp.web_request import BaseRequest
 
-from receiver.errors import ReceiverError
+from receiver.errors import MethodNotAllowed, ReceiverError
 from receiver.intake import answers, body, credentials, head, media
 from receiver.intake.admission import Admission, Claim
 from receiver.intake.answers import Reply
@@ -24,7 +25,7 @@ from receiver.intake.outcome import Outcome
 from receiver.intake.routes import Routes
 from receiver.logs import limited
 from receiver.metrics import Metrics
-from receiver.model import Delivery
+from receiver.model import ContentKind, Delivery
 from receiver.settings import Drain, Limits
 
 Commit = Callable[[Delivery, Drain, float, Claim], Awaitable[Outcome]]
@@ -76,6 +77,16 @@ class Reception:
         except NOT_TAKEN as reason:
             reply = self._refusal(visit, reason)
         return self._counted(visit, reply)
+
+    def refuse_method(self, path: str) -> Reply:
+        """Answer a method nobody has heard of; what came with it is not read."""
+        visit = Visit(ContentKind.JSON)
+        try:
+            visit.route = self._routes.find(path)
+            raise MethodNotAllowed(head.METHODS)
+        except ReceiverError as reason:
+            reply = self._refusal(visit, reason)
+        return self._counted(visit, replace(reply, keep_alive=False))
 
     async def _answer(self, request: BaseRequest, visit: Visit) -> Reply:
         head.require_http(request)
