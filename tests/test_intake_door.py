@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -114,6 +118,30 @@ async def test_a_handshake_that_fails_is_counted(tmp_path: Path) -> None:
         await until(lambda: not intake.server.connection_count)
 
     assert intake.counted("refusals", "tls_handshake") == 1
+
+
+class ShortOfDescriptors(socket.socket):
+    """A listening socket on a machine that has no descriptor left, for a while."""
+
+    troubles_left = 3
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        if self.troubles_left:
+            self.troubles_left -= 1
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return super().accept()
+
+
+@on_uvloop
+async def test_a_machine_short_of_descriptors_is_asked_again_in_a_moment() -> None:
+    listening = ShortOfDescriptors()
+    listening.bind(("127.0.0.1", 0))
+    listening.listen()
+    async with running(listening=listening) as intake:
+        answer = await intake.post()
+
+    assert answer.status == 200
+    assert listening.troubles_left == 0
 
 
 @pytest.mark.parametrize(

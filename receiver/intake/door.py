@@ -187,7 +187,8 @@ class Door:
         """The system is short of something: make room, and come back in a moment instead of spinning."""
         limited.error("accept", "connections cannot be accepted", why=reason.strerror)
         self._show_out_one(self._silent)
-        if self._listening is not None and self._loop.remove_reader(self._listening):
+        if self._listening is not None:
+            self._loop.remove_reader(self._listening)
             self._loop.call_later(REST_S, self._resume)
 
     def _resume(self) -> None:
