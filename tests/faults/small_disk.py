@@ -25,7 +25,7 @@ disk_free_min = 0
 [limits]
 answer_deadline_s = 2.0
 """
-CALM_S = 60.0
+CALM_S = 120.0
 POLL_S = 0.1
 ANSWERS = {200, 503}
 RETRY_AFTER = {"1", "2", "3"}

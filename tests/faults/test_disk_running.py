@@ -24,7 +24,7 @@ POSTS = 5
 KIB = 1024
 
 pytestmark = [
-    pytest.mark.timeout(240),
+    pytest.mark.timeout(400),
     pytest.mark.skipif(
         shutil.which("strace") is None, reason="strace is not installed; it injects the faults"
     ),
