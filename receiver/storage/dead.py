@@ -130,9 +130,10 @@ class DeadLetters:
 
     def tidy(self) -> None:
         """Remove reasons whose bytes were handed over or dropped just before a crash."""
-        for path in self._root.glob("*.json"):
-            if self._bytes_of(path) is None:
-                path.unlink()
+        with self.lock:
+            for path in self._root.glob("*.json"):
+                if self._bytes_of(path) is None:
+                    path.unlink()
 
     def _called(self, pattern: str) -> list[Letter]:
         with self.lock:
