@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from receiver.storage.dead import sync_directory
 from tests.redelivery_support import Fate, Killed, Mill, haunt, haunt_disk
 from tests.segments import day_of
 
@@ -110,6 +111,24 @@ def test_days_that_are_stored_already_are_not_cut_up(mill: Mill) -> None:
 
     mill.drain()
 
+    assert mill.is_exact
+
+
+def test_parts_are_on_the_disk_before_any_is_inserted(mill: Mill, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refusing(path: Path) -> None:
+        if path.name == "cuts":
+            raise OSError(5, "Input/output error")
+        sync_directory(path)
+
+    mill.add([5, 4])
+    writer = mill.start()
+    monkeypatch.setattr("receiver.storage.cuts.sync_directory", refusing)
+    for _ in range(3):
+        writer.drain()
+
+    assert mill.store.parts == []
+    monkeypatch.setattr("receiver.storage.cuts.sync_directory", sync_directory)
+    mill.drain()
     assert mill.is_exact
 
 

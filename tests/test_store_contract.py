@@ -274,7 +274,7 @@ def test_a_trial_refuses_what_the_table_refuses_and_leaves_no_clone(constrained:
 
 
 def test_a_clone_that_a_crash_left_behind_is_dropped_at_the_next_start(engine: Store) -> None:
-    name = "tests" if not engine.embedded else "embedded"
+    name = "embedded_1" if engine.embedded else "tests_1"
     engine.command(f"CREATE TABLE trace_drain_trial_{name} (A UInt8) ENGINE = Memory")
     engine.command("CREATE TABLE trace_drain_trial_of_another (A UInt8) ENGINE = Memory")
 

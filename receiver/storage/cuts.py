@@ -72,9 +72,9 @@ class Cuts:
             undo.callback(shutil.rmtree, draft, ignore_errors=True)
             for seq, content in enumerate(self._contents(case, finding, epoch), start=1):
                 write_durably(draft / file_name(seq, kind), content)
+            sync_directory(self._root.parent)
+            draft.rename(target)
             undo.pop_all()
-        sync_directory(self._root.parent)
-        draft.rename(target)
         self._parts_of[case.file.id] = target
         self._is_synced = False
         case.rows, case.is_too_large = 0, False

@@ -82,12 +82,12 @@ class DeadLetters:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self.lock = threading.RLock()
-        """Held while a letter is written, handed over or dropped."""
+        self._lock = threading.RLock()
+        """For moments only: the writer looks in here at every segment."""
 
     def keep(self, content: bytes, suffix: str, reason: Reason) -> Path:
         """Keep these bytes with their reason. Doing it twice leaves one of each."""
-        with self.lock:
+        with self._lock:
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._root.chmod(0o700)
             sync_directory(self._root.parent)
@@ -118,25 +118,32 @@ class DeadLetters:
 
     def drop(self, letter: Letter) -> None:
         """Let go of it for good."""
-        with self.lock:
+        with self._lock:
             letter.path.unlink(missing_ok=True)
-            sync_directory(self._root)
-            self.forget(letter)
+            self._forget(letter)
 
-    def forget(self, letter: Letter) -> None:
-        """Remove what is left of a letter whose bytes are gone."""
-        (self._root / f"{letter.id}.json").unlink(missing_ok=True)
-        sync_directory(self._root)
+    def move(self, letter: Letter, target: Path) -> None:
+        """Hand its bytes over, in one step: they are here or there, and from then on no letter."""
+        with self._lock:
+            letter.path.rename(target)
+            sync_directory(target.parent)
+            self._forget(letter)
 
     def tidy(self) -> None:
         """Remove reasons whose bytes were handed over or dropped just before a crash."""
-        with self.lock:
+        with self._lock:
             for path in self._root.glob("*.json"):
                 if self._bytes_of(path) is None:
                     path.unlink()
 
+    def _forget(self, letter: Letter) -> None:
+        """Remove what is left of a letter whose bytes are gone, and are gone for good."""
+        sync_directory(self._root)
+        (self._root / f"{letter.id}.json").unlink(missing_ok=True)
+        sync_directory(self._root)
+
     def _called(self, pattern: str) -> list[Letter]:
-        with self.lock:
+        with self._lock:
             found = [self._letter(path) for path in sorted(self._root.glob(f"{pattern}.json"))]
         return [letter for letter in found if letter is not None]
 

@@ -98,8 +98,10 @@ class Poison:
         trial = self.around.repair_dir / f"{case.file.id}.trial{''.join(case.file.path.suffixes)}"
         trial.parent.mkdir(parents=True, exist_ok=True)
         write_durably(trial, only_rows(case.file.read(), rows, self.core, case.file.codec))
-        refusal = self.store.refusal_of(trial)
-        trial.unlink()
+        try:
+            refusal = self.store.refusal_of(trial)
+        finally:
+            trial.unlink()
         self.around.alive()
         if refusal is None:
             return False

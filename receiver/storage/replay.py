@@ -22,7 +22,7 @@ from receiver.journal.names import Kind, file_name
 from receiver.journal.start import Start, draw_epoch
 from receiver.model import Delivery, SegmentId
 from receiver.storage.case import BLOCK_ROWS_MAX, Core
-from receiver.storage.dead import Dead, Letter, Reason, sync_directory, write_durably
+from receiver.storage.dead import Dead, Letter, Reason, write_durably
 from receiver.storage.faults import TOO_LARGE, Fault, fault_of
 from receiver.storage.shelf import CRASHED, NotNow, Shelf, spelled_instant
 from receiver.storage.store import Store
@@ -84,7 +84,7 @@ class Replays:
 
     def replay(self, name: str) -> Replayed:
         """Hand a letter over. Raises `NoSuchLetter`, `NotNow`, `StoreTrouble`; then it is kept."""
-        with self.shelf.dead.lock:
+        with self.shelf.lock:
             one = self.shelf.found(name)
             letter = self._letter_of(one) if isinstance(one, Body) else one
             if letter is None:
@@ -141,10 +141,7 @@ class Replays:
             content = letter.path.read_bytes()
             keep = [(0, weight.rows)]
             write_durably(letter.path, self.core.rewrite(content, keep, codec, BLOCK_ROWS_MAX, anew))
-            letter.path.rename(start.directory / file_name(segment.seq, Kind(suffix)))
-            sync_directory(start.directory)
-            sync_directory(letter.path.parent)
-            self.shelf.dead.forget(letter)
+            self.shelf.dead.move(letter, start.directory / file_name(segment.seq, Kind(suffix)))
         finally:
             start.leave()
         return segment

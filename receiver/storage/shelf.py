@@ -5,6 +5,7 @@ Keeps: what still belongs to a segment on its way into the store is shown, and n
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -41,6 +42,8 @@ class Shelf:
     """The two directories."""
 
     def __init__(self, data_dir: Path) -> None:
+        self.lock = threading.Lock()
+        """Held while something is handed over or dropped, however long the store takes to try it."""
         self.dead = DeadLetters(data_dir / "dead")
         self.bodies = Bodies(data_dir / "aside")
         self._data_dir = data_dir
@@ -58,7 +61,7 @@ class Shelf:
 
     def drop(self, name: str) -> None:
         """Let go of it for good. Raises `NoSuchLetter`, `NotNow`."""
-        with self.dead.lock:
+        with self.lock:
             one = self.found(name)
             if isinstance(one, Body):
                 self.bodies.drop(one)

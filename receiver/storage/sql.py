@@ -6,6 +6,7 @@ Keeps: one INSERT is one atomic block, at every try the same (`PINS`). Parameter
 from __future__ import annotations
 
 import io
+import secrets
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -104,7 +105,7 @@ _TRIAL_SETTINGS = {"max_partitions_per_insert_block": "0", "insert_deduplication
 _STALE_TRIALS = """
 SELECT name FROM system.tables
 WHERE database = currentDatabase() AND startsWith(name, {all:String})
-  AND (name = {own:String} OR metadata_modification_time < now() - {stale_s:UInt32})
+  AND (startsWith(name, {own:String}) OR metadata_modification_time < now() - {stale_s:UInt32})
 """
 
 
@@ -118,7 +119,6 @@ class SqlStore(ABC):
     def __init__(self, *, receiver: str) -> None:
         """`receiver`: letters and digits that name us among those who share the database."""
         self._trial = f"{TRIAL}{receiver}"
-        self._trying = threading.Lock()
         self._mine = threading.local()
         self._lock = threading.Lock()
         self._clients: list[Client] = []
@@ -159,20 +159,19 @@ class SqlStore(ABC):
 
     def refusal_of(self, segment: Path) -> StoreTrouble | None:
         """See `Store`. Whatever engine the table has, the clone's is one that checks what any would."""
-        with self._trying:
-            self.command(f"DROP TABLE IF EXISTS {self._trial} SYNC")
-            self.command(f"CREATE TABLE {self._trial} AS {TABLE} {_TRIAL_ENGINE}")
-            try:
-                self._insert_file(self._trial, segment, f"trace-drain-{self._trial}", _TRIAL_SETTINGS)
-            except StoreTrouble as refusal:
-                return refusal
-            finally:
-                self.command(f"DROP TABLE IF EXISTS {self._trial} SYNC")
+        clone = f"{self._trial}_{secrets.token_hex(4)}"
+        self.command(f"CREATE TABLE {clone} AS {TABLE} {_TRIAL_ENGINE}")
+        try:
+            self._insert_file(clone, segment, f"trace-drain-{clone}", _TRIAL_SETTINGS)
+        except StoreTrouble as refusal:
+            return refusal
+        finally:
+            self.command(f"DROP TABLE IF EXISTS {clone} SYNC")
         return None
 
     def forget_trials(self) -> None:
         """See `Store`."""
-        stale = self.rows(_STALE_TRIALS, {"all": TRIAL, "own": self._trial, "stale_s": TRIAL_STALE_S})
+        stale = self.rows(_STALE_TRIALS, {"all": TRIAL, "own": f"{self._trial}_", "stale_s": TRIAL_STALE_S})
         for (name,) in stale:
             self.command(f"DROP TABLE IF EXISTS {quote_identifier(str(name))} SYNC")
 
