@@ -34,6 +34,7 @@ def test_what_is_too_large_goes_in_in_parts(mill: Mill) -> None:
 
     assert mill.is_exact
     assert mill.progress.rows == 11
+    assert mill.progress.alarms == 0
     assert not mill.letters
     assert list((mill.directory / "cuts").iterdir()) == []
 
@@ -138,7 +139,7 @@ def test_killed_at_every_step_of_it_every_row_is_stored_once(
 ) -> None:
     fate = Fate()
     haunt(fate, monkeypatch)
-    for step in range(1, 1_000, 2 if rows_max > 1 else 9):
+    for step in range(1, 1_000, 2 if rows_max > 1 else 15):
         mill = a_mill(tmp_path / str(step), rows_max=rows_max, fate=fate)
         mill.add([5, 1])
         mill.add([5])

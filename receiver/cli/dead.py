@@ -149,9 +149,11 @@ def _whose(row: Row) -> tuple[str, str]:
 
 def _card(row: Row) -> Iterator[str]:
     yield from (
-        f"{what:<10} {harmless_text(str(value))}" for what, value in row.items() if what != "deliveries"
+        f"{what:<10} {harmless_text('?' if value is None else str(value))}"
+        for what, value in row.items()
+        if what != "deliveries"
     )
     for one in row["deliveries"]:
-        projects = ", ".join(f"'{project}'" for project in one["projects"])
-        whose = f"drain '{one['drain']}', projects {projects}: {one['rows']} rows"
-        yield harmless_text(f"delivery   {one['digest']} of {whose}")
+        projects = ", ".join(f"'{project}'" for project in one["projects"]) or "not known yet"
+        whose = f"of drain '{one['drain']}', project {projects}, {one['rows'] or '?'} rows"
+        yield harmless_text(f"delivery   {one['digest']} {whose}")

@@ -102,7 +102,7 @@ def shown(one: Letter | Body) -> Listed:
         rows=None,
         bytes=one.bytes,
         at=spelled_instant(one.note.received_at_ns / 1e9),
-        text=f"the decoder crashed on this body {one.note.crashes} times; expected it to answer",
+        text=f"the decoder crashed on this body, times seen: {one.note.crashes}",
         deliveries=(Dead(one.note.drain, (), 0, one.id),),
         path=str(one.path),
     )

@@ -87,8 +87,8 @@ class Scales:
         if fault is Fault.POISON or is_strange:
             case.refused_for = trouble
             return
-        if trouble.code in TOO_LARGE and case.refusals >= TOO_LARGE_MAX and case.rows > 1:
-            case.is_too_large = True
+        if trouble.code in TOO_LARGE and case.rows > 1:
+            case.is_too_large = case.refusals >= TOO_LARGE_MAX
             return
         self._progress.alarm(fault, f"store refuses segment {case.file.id}: {trouble.label}")
         if case.refusals >= REFUSALS_MAX:
