@@ -179,8 +179,8 @@ class Limits(Frozen, frozen=True):
     """Bytes of an attribute key."""
     text_bytes_max: Bytes = 4 * MIB
     """Bytes of one stored text; longer ones are cut."""
-    expanded_bytes_max: Bytes = 1 * GIB
-    """Bytes of a delivery as rows, where every span repeats the attributes of its resource and scope."""
+    expanded_bytes_max: Bytes = 512 * MIB
+    """Bytes of a delivery as rows, each with what its resource says. Inserting takes thrice that."""
 
 
 class Drain(Frozen, frozen=True):

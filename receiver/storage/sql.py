@@ -6,19 +6,22 @@ Keeps: one INSERT is one atomic block, at every try the same (`PINS`). Parameter
 from __future__ import annotations
 
 import io
+import secrets
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+from clickhouse_connect.driver.binding import quote_identifier
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 from urllib3.exceptions import HTTPError
 
 from receiver.errors import StoreTrouble
 from receiver.model import SegmentId
-from receiver.storage.store import COMPANION, TABLE, DayRows, Held, Parameters, Version
+from receiver.storage.store import COMPANION, TABLE, TRIAL, DayRows, Held, Parameters, Version
 
 PINS = {
     "min_insert_block_size_rows": "1000000000",
@@ -44,6 +47,9 @@ ONCE_MORE = {
 
 CODEC_OF = {".lz4": "lz4", ".zst": "zstd"}
 """Suffix of a segment's name → its compression, as the engine and HTTP both call it."""
+
+TRIAL_STALE_S = 3_600
+"""A clone this old belongs to a receiver that died: a trial takes as long as an INSERT."""
 
 PIECE_BYTES = 1 << 18
 """Of a long answer, read at once."""
@@ -92,6 +98,16 @@ SELECT
 """
 """A row with something in every column."""
 
+_TRIAL_ENGINE = "ENGINE = MergeTree PARTITION BY toDate(Timestamp, 'UTC') ORDER BY tuple()"
+"""Computes what can refuse a row: constraints, defaults, indexes, projections. Nothing expires in it."""
+_TRIAL_SETTINGS = {"max_partitions_per_insert_block": "0", "insert_deduplication_token": ""}
+
+_STALE_TRIALS = """
+SELECT name FROM system.tables
+WHERE database = currentDatabase() AND startsWith(name, {all:String})
+  AND (startsWith(name, {own:String}) OR metadata_modification_time < now() - {stale_s:UInt32})
+"""
+
 
 class SqlStore(ABC):
     """The Store contract over clickhouse-connect, whatever the interface."""
@@ -100,7 +116,9 @@ class SqlStore(ABC):
     _running_id: str
     """Where `system.processes` holds the id that an INSERT was given."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, receiver: str) -> None:
+        """`receiver`: letters and digits that name us among those who share the database."""
+        self._trial = f"{TRIAL}{receiver}"
         self._mine = threading.local()
         self._lock = threading.Lock()
         self._clients: list[Client] = []
@@ -112,6 +130,10 @@ class SqlStore(ABC):
     @abstractmethod
     def _forget_client(self) -> None:
         """After an error: do what must be done with this thread's client."""
+
+    @abstractmethod
+    def _insert_file(self, table: str, segment: Path, query_id: str, settings: Mapping[str, str]) -> int:
+        """Insert a segment file in one statement. The rows the engine read."""
 
     @contextmanager
     def _client(self) -> Iterator[Client]:
@@ -130,6 +152,28 @@ class SqlStore(ABC):
         """See `Store`."""
         major, minor, *_ = str(self.rows("SELECT version()")[0][0]).split(".")
         return Version(int(major), int(minor))
+
+    def insert(self, segment: Path, *, token: str, query_id: str) -> int:
+        """See `Store`."""
+        return self._insert_file(TABLE, segment, query_id, {"insert_deduplication_token": token})
+
+    def refusal_of(self, segment: Path) -> StoreTrouble | None:
+        """See `Store`. Whatever engine the table has, the clone's is one that checks what any would."""
+        clone = f"{self._trial}_{secrets.token_hex(4)}"
+        self.command(f"CREATE TABLE {clone} AS {TABLE} {_TRIAL_ENGINE}")
+        try:
+            self._insert_file(clone, segment, f"trace-drain-{clone}", _TRIAL_SETTINGS)
+        except StoreTrouble as refusal:
+            return refusal
+        finally:
+            self.command(f"DROP TABLE IF EXISTS {clone} SYNC")
+        return None
+
+    def forget_trials(self) -> None:
+        """See `Store`."""
+        stale = self.rows(_STALE_TRIALS, {"all": TRIAL, "own": f"{self._trial}_", "stale_s": TRIAL_STALE_S})
+        for (name,) in stale:
+            self.command(f"DROP TABLE IF EXISTS {quote_identifier(str(name))} SYNC")
 
     def counts(self, held: Sequence[Held]) -> dict[SegmentId, DayRows]:
         """See `Store`."""
