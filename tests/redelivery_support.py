@@ -16,7 +16,7 @@ from receiver import transcode
 from receiver.journal.files import DISK
 from receiver.model import ContentKind, Delivery, SegmentId
 from receiver.settings import Redelivery, Settings
-from receiver.storage import outcome, window, writer
+from receiver.storage import inserting, outcome, window
 from receiver.storage.dead import DeadLetters
 from receiver.storage.progress import Progress
 from receiver.storage.surroundings import Stopping, Surroundings
@@ -187,7 +187,7 @@ def haunt_disk(fate: Fate, monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's
         Window: ("_append",),
         FakeFile: ("replace", "unlink"),
         window: ("write_durably",),
-        writer: ("write_durably",),
+        inserting: ("write_durably",),
         DISK: ("sync_data",),
     }.items():
         for name in names:

@@ -147,6 +147,8 @@ class Case:
     odd_looks: int = 0
     refusals: int = 0
     """How often the store took a row of our own, but not this segment."""
+    refused_for: str = ""
+    """Why its data may be at fault: looked into after the next count."""
     by_day: bool = False
     """Too many partitions for one INSERT: it goes in day by day."""
 
