@@ -34,6 +34,8 @@ MetricName = Literal[
     "freshness_seconds",
     "fsync_seconds",
     "inflight_bytes",
+    "ledger_complete_from_seconds",
+    "ledger_spans",
     "process_restarts",
     "process_up",
     "redelivery_entries",
@@ -98,6 +100,15 @@ METRICS: dict[MetricName, Spec] = {
     "fsync_seconds": Spec("seconds", "One append to the journal, synced. It bounds what a sender waits."),
     "inflight_bytes": Spec(
         "gauge_sum", "Bytes of bodies being read or decoded. At its limit senders get 503."
+    ),
+    "ledger_complete_from_seconds": Spec(
+        "gauge_sum", "Unix time from which on the ledger misses nothing; 0: nothing ever."
+    ),
+    "ledger_spans": Spec(
+        "gauge_sum",
+        "Spans since the ledger was begun, by what became of them: `received` is the sum of all others, "
+        "`journal` those that wait. As `trace-drain ledger` has them, survives restarts, seconds old.",
+        ("drain", "outcome"),
     ),
     "process_restarts": Spec("counter", "Processes replaced after they ended or hung.", ("process",)),
     "process_up": Spec("gauge_sum", "1 while the process runs and reports.", ("process",)),

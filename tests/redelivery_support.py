@@ -15,9 +15,11 @@ from typing import Any, ParamSpec, TypeVar
 from receiver import transcode
 from receiver.journal.files import DISK
 from receiver.model import ContentKind, Delivery, SegmentId
+from receiver.settings import Ledger as LedgerLimits
 from receiver.settings import Redelivery, Settings
 from receiver.storage import inserting, outcome, window
 from receiver.storage.dead import DeadLetters
+from receiver.storage.ledger import Ledger
 from receiver.storage.progress import Progress
 from receiver.storage.surroundings import Stopping, Surroundings
 from receiver.storage.window import Window
@@ -129,6 +131,9 @@ class Mill:
     def opened_window(self) -> Window:
         return Window(self.directory / "redelivery", self.limits, lambda: self.monotonic_s, apart=self.apart)
 
+    def opened_ledger(self) -> Ledger:
+        return Ledger(self.directory / "ledger", LedgerLimits(), lambda: NOW_S, is_first=True)
+
     def start(self, order: Sequence[FakeFile] | None = None) -> Writer:
         """Begin a new life: nothing is known but what the disk and the store know."""
         around = Surroundings(
@@ -143,6 +148,7 @@ class Mill:
             self.store,
             core=transcode,
             window=self.opened_window(),
+            ledger=self.opened_ledger(),
             dead=DeadLetters(self.directory / "dead"),
             progress=self.progress,
             around=around,

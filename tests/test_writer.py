@@ -13,7 +13,17 @@ from receiver.storage.dead import DeadLetters, Reason
 from receiver.storage.progress import Progress
 from receiver.storage.surroundings import Stopping, Surroundings
 from receiver.storage.writer import Writer
-from tests.storehouse import NOW_S, TODAY, FakeCore, FakeFile, FakeJournal, MemoryStore, a_window, segment_of
+from tests.storehouse import (
+    NOW_S,
+    TODAY,
+    FakeCore,
+    FakeFile,
+    FakeJournal,
+    MemoryStore,
+    a_ledger,
+    a_window,
+    segment_of,
+)
 
 ID = "0000000000000007-0000000001"
 TWO_DAYS = segment_of([TODAY - 1] * 300 + [TODAY] * 200)
@@ -58,6 +68,7 @@ class Bench:
             self.store,
             core=self.core,
             window=a_window(self.directory),
+            ledger=a_ledger(self.directory),
             dead=DeadLetters(self.directory / "dead"),
             progress=self.progress,
             around=around,

@@ -17,6 +17,7 @@ from receiver.errors import OperatorError
 VERBS = {
     "config": "Show or check the configuration.",
     "journal": "List, verify and inspect what is promised and not yet stored.",
+    "ledger": "Print what became of every span received, and prove it.",
     "sampling": "Explain a sampling decision.",
     "schema": "Print, compare and apply the schema.",
     "serve": "Run the receiver.",

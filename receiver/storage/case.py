@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import builtins
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from receiver.journal.frame import Answered, answers_of, claim_of
-from receiver.model import SegmentId
+from receiver.model import Heading, SegmentId
 from receiver.storage.decisions import DUPLICATE
+from receiver.storage.ledger_lines import Rest
 from receiver.storage.outcome import DayRun, spelled
 from receiver.storage.store import Held
 
@@ -149,6 +150,10 @@ class Case:
     """How often the store took a row of our own, but not this segment."""
     refused_for: str = ""
     """Why its data may be at fault: looked into after the next count."""
+    stored: Mapping[Heading, int] | None = None
+    """Whose rows are in the store; `None`: all that were accepted and not left out."""
+    rest: Rest = "duplicate"
+    """What those are that are not."""
     by_day: bool = False
     """Too many partitions for one INSERT: it goes in day by day."""
 

@@ -46,7 +46,11 @@ class DeadLetters:
 
     def count(self) -> int:
         """How many letters lie there."""
-        return sum(1 for _ in self._root.glob("*.json"))
+        return len(self.names())
+
+    def names(self) -> set[str]:
+        """What the letters are called: `SEGMENT.CAUSE`."""
+        return {path.stem for path in self._root.glob("*.json")}
 
 
 def write_durably(path: Path, *parts: bytes | memoryview) -> None:

@@ -77,6 +77,7 @@ def read(content: bytes) -> Log[Entry]:
 
 def _decoded(body: bytes) -> Entry | None:
     try:
-        return _DECODER.decode(body)
+        entry: Entry = _DECODER.decode(body)
     except msgspec.DecodeError:
         return None
+    return entry

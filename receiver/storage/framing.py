@@ -34,7 +34,7 @@ def framed(magic: bytes, bodies: Iterable[bytes]) -> bytes:
 
 
 def unframed(magic: bytes, content: bytes, decode: Callable[[bytes], Entry | None]) -> Log[Entry]:
-    """Read a log: a torn tail is left out silently, rot is told. `decode` gives nothing for what it is not."""
+    """Read a log: a torn tail is left out silently, rot is told. `decode` gives `None` for what it is not."""
     entries: list[Entry] = []
     good: list[bytes] = []
     at, is_rotten, is_behind_rot = 0, False, False

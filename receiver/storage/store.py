@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from receiver.model import SegmentId
+from receiver.model import Heading, SegmentId
 
 TABLE = "otel_traces"
 COMPANION = "otel_traces_trace_id_ts"
@@ -61,6 +61,9 @@ class Store(Protocol):
 
     def counts(self, held: Sequence[Held]) -> dict[SegmentId, DayRows]:
         """Count the rows of each segment by day, where the INSERT went. One without rows is left out."""
+
+    def counts_by_heading(self, held: Held) -> dict[Heading, int]:
+        """Count the rows of one segment by drain, project and hour of receipt, where the INSERT went."""
 
     def running(self, prefix: str) -> list[str]:
         """Name the statements in flight whose query id begins so."""

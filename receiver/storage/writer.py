@@ -16,10 +16,12 @@ from collections.abc import Sequence
 from receiver.model import SegmentId
 from receiver.storage.aside import Aside, SetAside
 from receiver.storage.backoff import SLOWER_FIRST_S, Delays
+from receiver.storage.booking import Booking
 from receiver.storage.carrying import Carrier
-from receiver.storage.case import Case, Core, Journal, SegmentFile
+from receiver.storage.case import Case, Core, Journal, Reading, SegmentFile
 from receiver.storage.dead import DeadLetters
 from receiver.storage.inserting import Inserter
+from receiver.storage.ledger import Ledger
 from receiver.storage.progress import Progress
 from receiver.storage.sifting import Postponed, opened
 from receiver.storage.store import Store
@@ -41,6 +43,7 @@ class Writer:
         *,
         core: Core,
         window: Window,
+        ledger: Ledger,
         dead: DeadLetters,
         progress: Progress,
         around: Surroundings,
@@ -49,6 +52,9 @@ class Writer:
         self._core = core
         self._window = window
         self._progress = progress
+        self._ledger = ledger
+        self._dead = dead
+        self._booking = Booking(ledger, store)
         self._aside = Aside(dead, core, progress, around.now)
         self._around = around
         self._in_doubt: set[SegmentId] | None = None
@@ -58,7 +64,7 @@ class Writer:
         """Segments that hold a delivery of another one, and which they wait for."""
         self._scales = Scales(journal, store, progress, around)
         inserter = Inserter(store, core, progress, around)
-        self._carrier = Carrier(store, core, window, progress, around, inserter, self._scales)
+        self._carrier = Carrier(store, core, window, self._booking, progress, around, inserter, self._scales)
 
     def run(self) -> None:
         """Carry segments until stopped. Stopping between two steps loses nothing."""
@@ -77,6 +83,7 @@ class Writer:
         if self._in_doubt is None:
             self._in_doubt = {segment.id for segment in sealed}
             self._window.retain(self._in_doubt)
+            self._ledger.retain(self._in_doubt, self._dead.names())
         segments = [segment for segment in sealed if not self._rests(segment.id)]
         # What was begun comes first: others may have to wait for it.
         segments.sort(key=lambda segment: self._window.standing(segment.id) is None)
@@ -133,6 +140,7 @@ class Writer:
             self._progress.stored(case.rows, case.received_ms, self._around.now())
         except SetAside as reason:
             self._aside.keep(case, reason)
+            self._booking.ended(case)
             # Promised until it is gone: were the store to take it after all, a copy would be stored twice.
             segment.unlink()
             self._progress.rows += case.rows_stored
@@ -140,6 +148,7 @@ class Writer:
             self._resting[segment.id] = (case, delays, self._around.now() + next(delays.slow))
             return
         self._window.forget(segment.id)
+        self._ledger.settle(segment.id)
         self._progress.trouble = ""
 
     def _begun(self, segment: SegmentFile, *, in_doubt: bool) -> tuple[Case, Delays]:
@@ -152,6 +161,11 @@ class Writer:
             self._window,
             in_doubt=in_doubt,
             has_rows=self._carrier.has_rows,
-            on_damage=self._aside.keep_damaged,
+            on_damage=self._on_damage,
         )
         return case, Delays(self._around.jitter)
+
+    def _on_damage(self, reading: Reading) -> None:
+        """Keep a copy of what the disk gave back damaged, and book what is lost."""
+        self._aside.keep_damaged(reading)
+        self._booking.damaged(reading)
