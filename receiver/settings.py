@@ -96,7 +96,7 @@ class Redelivery(Frozen, frozen=True):
 
 
 class Ledger(Frozen, frozen=True):
-    """How finely it is kept what became of every span. What is too much is counted together, never dropped."""
+    """How finely it is kept what became of every span. What is too much is counted together."""
 
     hours_max: Count = 2_160
     """Hours in which something was received: 90 days. Older ones are added up."""

@@ -19,7 +19,8 @@ from receiver.settings import Ledger as LedgerLimits
 from receiver.settings import Redelivery, Settings
 from receiver.storage import inserting, outcome, window
 from receiver.storage.dead import DeadLetters
-from receiver.storage.ledger import Ledger
+from receiver.storage.ledger import Ledger, Sums, read_sums
+from receiver.storage.ledger_lines import Counts
 from receiver.storage.progress import Progress
 from receiver.storage.surroundings import Stopping, Surroundings
 from receiver.storage.window import Window
@@ -107,6 +108,8 @@ class Mill:
     monotonic_s: float = 0.0
     files: list[FakeFile] = field(default_factory=list)
     issued: set[int] = field(default_factory=set)
+    sent: dict[SegmentId, list[tuple[str, int]]] = field(default_factory=dict)
+    """Drain and number of every copy, by segment."""
 
     def __post_init__(self) -> None:
         self.store = MemoryStore(*self.script)
@@ -120,6 +123,7 @@ class Mill:
         file = FakeFile.make(self.directory, segment_of(seq, *records, drain=drain), seq=seq)
         self.files.append(file)
         self.issued |= {number for record in records for number in record}
+        self.sent[file.id] = [(drain, number) for record in records for number in record]
         return file
 
     def sleep(self, delay_s: float) -> None:
@@ -168,6 +172,36 @@ class Mill:
         self._current = None
 
     @property
+    def booked(self) -> Counts:
+        """What the ledger on the disk says of everything."""
+        total = Counts()
+        for counts in self._sums()[0].lines.values():
+            total = total.plus(counts)
+        return total
+
+    @property
+    def is_accounted_for(self) -> bool:
+        """Every span that was sent is in the ledger or in the journal, once, and nowhere else."""
+        sums, may_wait = self._sums()
+        waiting = [file.id for file in self.files if file.path.exists() and file.id not in may_wait]
+        in_journal = sum(number + 1 for segment in waiting for _, number in self.sent[segment])
+        received = sum(number + 1 for copies in self.sent.values() for _, number in copies)
+        is_balanced = all(not counts.unaccounted for counts in sums.lines.values())
+        return is_balanced and self.booked.received + in_journal == received
+
+    @property
+    def is_ledger_exact(self) -> bool:
+        """The journal is empty, and the ledger says what an oracle says that knows only what was sent."""
+        copies = Counter(one for copies in self.sent.values() for one in copies)
+        received = sum((number + 1) * count for (_, number), count in copies.items())
+        kept = {one: count if one[0] in self.apart else 1 for one, count in copies.items()}
+        stored = sum((number + 1) * count for (_, number), count in kept.items())
+        return self.booked == Counts(received=received, stored=stored, duplicate=received - stored)
+
+    def _sums(self) -> tuple[Sums, set[SegmentId]]:
+        return read_sums(self.directory / "ledger", LedgerLimits())
+
+    @property
     def copies(self) -> dict[int, float]:
         """Delivery → how often its rows are stored."""
         rows: Counter[str] = Counter()
@@ -191,6 +225,7 @@ def haunt_disk(fate: Fate, monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's
     """The same around everything that is written to our own disk."""
     for target, names in {
         Window: ("_append",),
+        Ledger: ("book", "_begin"),
         FakeFile: ("replace", "unlink"),
         window: ("write_durably",),
         inserting: ("write_durably",),

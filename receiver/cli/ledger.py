@@ -96,7 +96,8 @@ def _table(answer: dict[str, Any], *, verify: bool) -> Iterator[str]:
     total = ("total", "", "", *(str(totals[name]) for name in names))
     head = ("hour (UTC)", "drain", "project", *(name.replace("_", " ") for name in names))
     extra = (("verdict",), ("",)) if verify else ((), ())
-    yield from lines_of((*head, *extra[0]), [*rows, (*total, *extra[1])])
+    numbers = range(3, 3 + len(names))
+    yield from lines_of((*head, *extra[0]), [*rows, (*total, *extra[1])], numbers=numbers)
     if answer["complete_from"] > answer["since"]:
         yield f"complete from {answer['complete_from']} on; before that something may be missing here"
     if verify:

@@ -89,6 +89,7 @@ class Reception:
             reply = self._refusal(visit, reason)
         except (body.BodyTooSlow, body.SenderGone) as reason:
             self._metrics.add("refusals", reason=answers.reason_of(reason))
+            self._metrics.add("deliveries", drain=visit.drain_name, status="closed")
             return answers.HANG_UP
         self._metrics.add("deliveries", drain=visit.drain_name, status=str(reply.status))
         if visit.route is not None and visit.route.header_line:

@@ -96,7 +96,7 @@ def answers_of(record: HasAnswers) -> tuple[Answered, ...]:
 
 
 def decoded(answers: bytes) -> tuple[Answered, ...]:
-    """Decode answers that are not to be trusted. Raises `msgspec.DecodeError`."""
+    """Decode answers that are not to be trusted. Raises `msgspec.DecodeError`, `UnicodeDecodeError`."""
     return _ANSWERS.decode(answers)
 
 

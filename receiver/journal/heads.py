@@ -96,6 +96,6 @@ def _record_at(file: BinaryIO, offset: int) -> tuple[tuple[Answered, ...], int] 
         return None
     try:
         answers = decoded(file.read(answers_bytes))
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     return answers, offset + _PREFIX.size + frame_bytes + payload_bytes
