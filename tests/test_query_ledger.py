@@ -186,9 +186,8 @@ def test_rows_of_others_are_not_ours(site: Site, tmp_path: Path) -> None:
     for one in (site, other):
         one.send("a", 3)
         one.writer.drain()
-    site.store.command(
-        "INSERT INTO otel_traces (Timestamp, ProjectId, ReceivedAt) VALUES (now64(9), 'a', now64(3))"
-    )
+    foreign = "(Timestamp, ProjectId, ReceivedAt) VALUES (now64(9), 'a', now64(3))"
+    site.store.command(f"INSERT INTO otel_traces {foreign}")
 
     assert by_project(site.asked()) == {"a": (3, 3, 0, 0, 3, "same")}
     assert by_project(other.asked()) == {"a": (3, 3, 0, 0, 3, "same")}
@@ -197,12 +196,8 @@ def test_rows_of_others_are_not_ours(site: Site, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("harm", "table"),
     [
-        pytest.param(
-            "ALTER TABLE otel_traces DELETE WHERE ProjectId = 'a' SETTINGS mutations_sync = 2", 0, id="lost"
-        ),
-        pytest.param(
-            "INSERT INTO otel_traces SELECT * FROM otel_traces WHERE ProjectId = 'a'", 6, id="doubled"
-        ),
+        pytest.param("ALTER TABLE otel_traces DELETE WHERE", 0, id="lost"),
+        pytest.param("INSERT INTO otel_traces SELECT * FROM otel_traces WHERE", 6, id="doubled"),
     ],
 )
 def test_harm_done_to_the_table_is_reported(site: Site, harm: str, table: int) -> None:
