@@ -17,8 +17,8 @@ from receiver.journal.files import DISK
 from receiver.model import ContentKind, Delivery, SegmentId
 from receiver.settings import Ledger as LedgerLimits
 from receiver.settings import Redelivery, Settings
-from receiver.storage import inserting, outcome, window
-from receiver.storage.dead import DeadLetters
+from receiver.storage import cuts, dead, inserting, outcome, poison, window
+from receiver.storage.dead import DeadLetters, Letter
 from receiver.storage.ledger import Ledger, Sums, read_sums
 from receiver.storage.ledger_lines import Counts
 from receiver.storage.progress import Progress
@@ -202,6 +202,11 @@ class Mill:
         return read_sums(self.directory / "ledger", LedgerLimits())
 
     @property
+    def letters(self) -> list[Letter]:
+        """What was set aside."""
+        return DeadLetters(self.directory / "dead").letters()
+
+    @property
     def copies(self) -> dict[int, float]:
         """Delivery → how often its rows are stored."""
         rows: Counter[str] = Counter()
@@ -217,7 +222,7 @@ class Mill:
 def haunt(fate: Fate, monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's
     """Put a chance to die around everything that leaves a trace on the disk or in the store."""
     haunt_disk(fate, monkeypatch)
-    for name in ("_meets_ok", "insert", "counts", "sync", "refill_companion"):
+    for name in ("_meets_ok", "insert", "refusal_of", "counts", "sync", "refill_companion"):
         monkeypatch.setattr(MemoryStore, name, fate.around(getattr(MemoryStore, name)))
 
 
@@ -229,6 +234,9 @@ def haunt_disk(fate: Fate, monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's
         FakeFile: ("replace", "unlink"),
         window: ("write_durably",),
         inserting: ("write_durably",),
+        dead: ("write_durably",),
+        poison: ("write_durably",),
+        cuts: ("write_durably",),
         DISK: ("sync_data",),
     }.items():
         for name in names:

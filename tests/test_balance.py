@@ -57,7 +57,7 @@ def test_a_segment_is_in_the_journal_until_it_is_booked(ledger: Ledger, tmp_path
     after = accounts.balance()
 
     assert (received(before), received(after)) == (2, 2)
-    assert (set(before.waiting), set(after.waiting)) == ({one.id, two.id}, {two.id})
+    assert (before.waiting, after.waiting) == ({one.id, two.id}, {two.id})
     assert after.totals()["s"] == {
         **dict.fromkeys(Counts._fields, 0), "received": 2, "stored": 1, "journal": 1
     }  # fmt: skip
@@ -131,5 +131,5 @@ def test_what_was_booked_between_two_looks_is_told(ledger: Ledger, tmp_path: Pat
     before, after, seen = accounts.around(between)
 
     assert before == {two.id}
-    assert (after.waiting, seen.since) == ({}, {two.id})
+    assert (after.waiting, seen.since) == (set(), {two.id})
     assert seen.lines == {PLACE: Counts(received=1, stored=1)}

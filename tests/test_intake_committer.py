@@ -289,7 +289,7 @@ async def test_the_third_crash_of_one_body_is_the_senders_to_know(tmp_path: Path
         reasons = [await verdict_on(commit(committer, "poison")) for _ in range(3)]
         await commit(committer, "good")
 
-    (kept,) = (tmp_path / "aside").iterdir()
+    (kept,) = (tmp_path / "aside").glob("*.body")
     assert [type(reason) for reason in reasons] == [CoreCrashed, CoreCrashed, MalformedBody]
     assert kept.read_bytes() == b"\npoison"
     assert kept.name.endswith(".protobuf.body")
@@ -302,8 +302,15 @@ def test_bodies_set_aside_are_bounded_in_number_and_bytes(tmp_path: Path) -> Non
         few.keep(delivery(name))
         small.keep(delivery(name))
 
-    assert len(list((tmp_path / "few").iterdir())) == 2
-    assert [path.read_bytes() for path in (tmp_path / "small").iterdir()] == [b"\none"]
+    assert len(list((tmp_path / "few").glob("*.body"))) == 2
+    assert [path.read_bytes() for path in (tmp_path / "small").glob("*.body")] == [b"\none"]
+
+
+def test_crashes_of_one_body_are_counted_over_every_process_and_restart(tmp_path: Path) -> None:
+    reasons = [Aside(tmp_path).keep(delivery("poison")) for _ in range(3)]
+
+    assert [type(reason) for reason in reasons] == [CoreCrashed, CoreCrashed, MalformedBody]
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
 
 
 @on_uvloop

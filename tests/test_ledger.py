@@ -80,7 +80,7 @@ def test_a_segment_that_is_carried_again_is_counted_once_and_one_that_is_gone_is
     disk.kill()
 
     ledger = opened(disk)
-    ledger.retain({segment(1)}, set())
+    ledger.retain({segment(1)})
     ledger.book(segment(1), line(3))
     ledger.settle(segment(1))
 
@@ -97,23 +97,26 @@ def test_the_same_booking_again_costs_no_write(disk: MemoryDisk) -> None:
     assert len(disk.calls) == calls
 
 
-def test_a_letter_that_was_replayed_is_stored_though_the_end_is_told_again_after_a_crash(
-    disk: MemoryDisk,
-) -> None:
-    ledger = opened(disk)
-    ledger.book(segment(1), line(2, dead=3))
-    ledger.settle(segment(1))
-    for _ in range(2):
-        ledger = opened(disk)
-        ledger.retain(set(), {"one.poison"})
-        ledger.moved("one.poison", segment(1), {PLACE: 3}, "stored")
-        disk.kill()
-    ledger = opened(disk)
-    ledger.moved("one.poison", segment(1), {PLACE: 3}, "stored")
-    ledger.settle(segment(1), letter="one.poison")
-    ledger.moved("two.poison", segment(1), {PLACE: 0}, "dropped")
+def test_a_replay_is_noted_before_its_segment_is_there_and_known_after_a_crash(disk: MemoryDisk) -> None:
+    opened(disk).replaying(segment(9))
+    disk.cut_power(lambda _: 0)
 
-    assert total(disk) == Counts(received=5, stored=5)
+    ledger = opened(disk)
+    ledger.retain({segment(9)})
+
+    assert ledger.is_replay(segment(9))
+    assert read_sums(ROOT, Limits(), disk)[0].replayed == {segment(9)}
+    ledger.settle(segment(9))
+    assert not ledger.is_replay(segment(9))
+
+
+def test_a_replay_begun_while_the_writer_starts_is_not_forgotten(disk: MemoryDisk) -> None:
+    ledger = opened(disk)
+    ledger.replaying(segment(9))
+
+    ledger.retain(set())
+
+    assert ledger.is_replay(segment(9))
 
 
 def test_an_upgrade_or_a_lost_ledger_is_complete_from_the_next_hour_on(disk: MemoryDisk) -> None:
@@ -159,7 +162,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 5), st.integers(0, 
 def played(disk: MemoryDisk, steps: list[tuple[int, int, int]], expected: dict[int, Lines]) -> None:
     """One life: book segments, each as it stands then; every third one is let go of."""
     ledger = opened(disk)
-    ledger.retain({segment(seq) for seq in range(5)}, set())
+    ledger.retain({segment(seq) for seq in range(5)})
     for seq, stored, dead in steps:
         lines = line(stored + 1, dead)
         expected[seq] = lines

@@ -12,7 +12,7 @@ from receiver.settings import Ledger as Limits
 from receiver.storage import ledger_log
 from receiver.storage.decisions import APART, DUPLICATE, KEPT
 from receiver.storage.ledger_book import EPOCHS_MAX, Book
-from receiver.storage.ledger_lines import HOUR_NS, OTHER, Counts, lines_of, moved, received_of
+from receiver.storage.ledger_lines import HOUR_NS, OTHER, Counts, lines_of, received_of, replayed
 from receiver.storage.ledger_log import Begun, Entry, Key
 
 HOUR = 500_000
@@ -94,20 +94,23 @@ def test_booked_again_a_segment_is_counted_as_it_was_booked_last() -> None:
     assert total(book) == Counts(received=6, stored=4, rejected=2)
 
 
-def test_a_dead_letter_moves_once_however_often_it_is_told() -> None:
-    heading = Heading("d", "p", HOUR)
-    dead = {heading: Counts(received=5, dead=5)}
-    replayed, dropped = moved({heading: 2}, "stored"), moved({heading: 1}, "dropped")
-
-    book = book_of(
-        booked(ONE, dead),
-        booked(ONE, replayed, "one.poison"),
-        booked(ONE, replayed, "one.poison"),
-        booked(ONE, dropped, "two.poison"),
+def test_dead_letters_that_are_replayed_are_dead_no_more_and_received_no_second_time() -> None:
+    dead = {Heading("d", "p", HOUR): Counts(received=9, dead=9)}
+    again = replayed(
+        [delivery(Tally("p", 4, 3, 1, 0)), delivery(Tally("p", 2, 2, 0, 0))],
+        bytes([DUPLICATE, KEPT]),
+        {Heading("d", "p", HOUR): 2},
     )
 
-    assert total(book) == Counts(received=5, stored=2, dead=2, dropped=1)
-    assert total(book).unaccounted == 0
+    book = book_of(booked(ONE, dead), booked(TWO, again), booked(TWO, again))
+
+    assert total(book) == Counts(received=9, stored=2, duplicate=3, dead=4)
+
+
+def test_the_epoch_of_parts_is_known_with_their_segment() -> None:
+    book = book_of(ledger_log.booked(Key(ONE), a_line(), parts_epoch=99))
+
+    assert book.epochs == {7: HOUR, 99: HOUR}
 
 
 def test_projects_beyond_the_limit_of_an_hour_are_counted_together_by_drain() -> None:

@@ -272,9 +272,9 @@ def test_the_command_prints_lines_and_totals_without_a_receiver(tmp_path: Path) 
 
     assert code == 0
     assert [line.split() for line in text.splitlines()[1:]] == [
-        [text.splitlines()[1].split()[0], "d", "p", "10", "6", "0", "4", "0", "0", "0", "0", "0"],
-        [text.splitlines()[1].split()[0], "e", "q", "1000", "0", "0", "0", "1000", "0", "0", "0", "0"],
-        ["total", "1010", "6", "0", "4", "1000", "0", "0", "0", "0"],
+        [text.splitlines()[1].split()[0], "d", "p", "10", "6", "0", "4", "0", "0", "0", "0"],
+        [text.splitlines()[1].split()[0], "e", "q", "1000", "0", "0", "0", "1000", "0", "0", "0"],
+        ["total", "1010", "6", "0", "4", "1000", "0", "0", "0"],
     ]
     assert [one["project"] for one in json.loads(said)["lines"]] == ["old", "p"]
 

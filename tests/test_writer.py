@@ -247,10 +247,12 @@ def test_poison_is_set_aside_with_its_reason_and_the_next_segment_goes_in(bench:
 
     bench.writer.drain()
 
-    assert [(letter.cause, letter.text) for letter in bench.letters] == [("poison", "cannot convert")]
-    assert (bench.directory / "dead" / f"{ID}.poison.native.lz4").read_bytes() == TWO_DAYS
+    assert [(letter.cause, letter.text) for letter in bench.letters] == [
+        ("refused", "cannot convert; an empty clone of the table takes all of it")
+    ]
+    assert (bench.directory / "dead" / f"{ID}.refused.native.lz4").read_bytes() == TWO_DAYS
     assert [count for _, _, count in bench.store.parts] == [1]
-    assert bench.progress.dead == {"poison": 1}
+    assert bench.progress.dead == {"refused": 1}
 
 
 def test_what_is_stored_is_never_poison(bench: Bench) -> None:
@@ -280,7 +282,7 @@ def test_poison_is_no_poison_while_a_row_of_our_own_is_refused_too(bench: Bench)
     ("code", "slept"),
     [
         pytest.param(210, [0.1, 0.2, 0.4, 0.8], id="passes: soon"),
-        pytest.param(241, [2.0, 4.0, 8.0, 16.0], id="overloaded: later"),
+        pytest.param(243, [2.0, 4.0, 8.0, 16.0], id="overloaded: later"),
         pytest.param(60, [2.0, 4.0, 8.0, 16.0], id="no table: a human, later"),
     ],
 )

@@ -27,7 +27,6 @@ COUNTS = (
     "rejected",
     "duplicate",
     "dead",
-    "dropped",
     "journal",
     "difference",
 )

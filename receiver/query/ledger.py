@@ -1,6 +1,6 @@
 """What became of every span: lines by drain, project and hour of receipt, and how the table compares.
 
-    received = stored + sampled out + rejected + duplicate + dead + dropped + in the journal
+    received = stored + sampled out + rejected + duplicate + dead + in the journal
 
 The table is compared only in rows of our own segments, and only where nothing can move: what was inserted or
 booked while the table was being counted is left out on both sides. Rows that may have expired are missed by
@@ -95,7 +95,6 @@ class Line(msgspec.Struct, frozen=True):
     rejected: int
     duplicate: int
     dead: int
-    dropped: int
     journal: int
     difference: int
     """What was received and is nowhere. 0, or there is a defect."""
@@ -156,7 +155,7 @@ def verified(stock: Stock, store: Store, asked: Asked) -> tuple[Balance, dict[He
     """Compare with the table, again when there is a difference: it may be a clock that was set just then."""
     for _ in range(TRIES_MAX):
         rows, balance, seen = stock.around(lambda before: _counted(store, before, asked))
-        moving = seen.since | balance.waiting.keys()
+        moving = seen.since | balance.waiting
         table: Counter[Heading] = Counter()
         for heading, segment, count in rows:
             if segment not in moving:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -29,8 +30,8 @@ class Balance(NamedTuple):
     sums: Sums
     journal: Mapping[Heading, int]
     """Spans that wait."""
-    waiting: Mapping[SegmentId, Mapping[Heading, int]]
-    """The same by segment: not booked yet."""
+    waiting: AbstractSet[SegmentId]
+    """Segments that are not booked yet. Replayed ones are among them, though their spans are counted."""
 
     def totals(self) -> dict[str, Counter[str]]:
         """Sum up by drain, outcome by outcome, the journal and what is received but there included."""
@@ -107,8 +108,8 @@ class AccountsAtRest:
 
 
 def _balance(sums: Sums, waiting: dict[SegmentId, Counter[Heading]], booked: set[SegmentId]) -> Balance:
-    unbooked = {segment: spans for segment, spans in waiting.items() if segment not in booked}
+    unbooked = waiting.keys() - booked
     journal: Counter[Heading] = Counter()
-    for spans in unbooked.values():
-        journal.update(spans)
+    for segment in unbooked - sums.replayed:
+        journal.update(waiting[segment])
     return Balance(sums, journal, unbooked)

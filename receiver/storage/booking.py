@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from receiver.storage.case import Case, Reading
+from receiver.storage.cuts import Cuts
 from receiver.storage.decisions import DUPLICATE
 from receiver.storage.ledger import Ledger
-from receiver.storage.ledger_lines import HOUR_MS, lines_of
+from receiver.storage.ledger_lines import HOUR_MS, lines_of, replayed
 from receiver.storage.store import Store
 
 
@@ -17,18 +18,27 @@ class Booking:
 
     ledger: Ledger
     store: Store
+    cuts: Cuts
 
     def ended(self, case: Case) -> None:
-        """Book a segment that was counted, or set aside after `divide`."""
-        if not _is_as_accepted(case) and case.stored is None:
+        """Book a segment that was counted, or set aside after `divide`. Parts are booked as their whole."""
+        segment, parts_epoch = case.file.id, self.cuts.epoch_of(case.file.id)
+        is_replay = self.ledger.is_replay(segment)
+        if not case.deliveries and not is_replay:
+            return
+        if case.stored is None and (is_replay or not _is_as_accepted(case)):
             self.divide(case)
-        self.ledger.book(
-            case.file.id, lines_of(case.deliveries, case.verdicts, stored=case.stored, rest=case.rest)
-        )
+        if is_replay:
+            lines = replayed(case.deliveries, case.verdicts, case.stored or {})
+        else:
+            lines = lines_of(case.deliveries, case.verdicts, stored=case.stored, rest=case.rest)
+        self.ledger.book(segment, lines, parts_epoch=parts_epoch)
 
     def divide(self, case: Case) -> None:
         """Find out whose rows are stored, when not all that were accepted are."""
-        case.stored = self.store.counts_by_heading(case.held) if case.rows_stored else {}
+        parts_epoch = self.cuts.epoch_of(case.file.id)
+        has_rows = case.rows_stored or parts_epoch is not None
+        case.stored = self.store.counts_by_heading(case.held, parts_epoch) if has_rows else {}
 
     def damaged(self, reading: Reading) -> None:
         """Book what is lost of a segment, before it is rewritten without that."""

@@ -20,13 +20,15 @@ from receiver.storage.aside import SetAside, unreadable
 from receiver.storage.backoff import FIRST_S, SLOWER_FIRST_S, Delays, backoff_s
 from receiver.storage.booking import Booking
 from receiver.storage.case import Case, Core, Reading
+from receiver.storage.cuts import Cuts
 from receiver.storage.inserting import Inserter, given_up, query_id_of
 from receiver.storage.outcome import Finding, Found
+from receiver.storage.poison import Poison
 from receiver.storage.progress import Progress
 from receiver.storage.sifting import digests_kept
 from receiver.storage.store import Held, Store
 from receiver.storage.surroundings import Surroundings
-from receiver.storage.weighing import Scales
+from receiver.storage.weighing import Resting, Scales
 from receiver.storage.window import Window
 
 KILL_AFTER_S = 30.0
@@ -46,6 +48,8 @@ class Carrier:
     around: Surroundings
     inserter: Inserter
     scales: Scales
+    poison: Poison
+    cuts: Cuts
 
     def is_carried(self, case: Case, delays: Delays) -> bool:
         """Make one step. Raises `SetAside`, or `Resting` when the others shall go first."""
@@ -87,22 +91,24 @@ class Carrier:
         return False
 
     def _go_on(self, case: Case, finding: Finding) -> None:
-        if case.refused_for:
-            self._blame(case, finding)
-        if finding.found is Found.ODD:
+        self.poison.blame(case, finding)
+        if case.search is not None:
+            self.poison.go_on(case, finding)
+        elif case.is_too_large and finding.found is not Found.ODD:
+            self._cut_up(case, finding)
+        elif finding.found is Found.ODD:
             self._look_again(case, finding)
         elif finding.found is Found.MISSING or case.by_day:
             self.inserter.days(case, finding)
         else:
             self.inserter.whole(case, finding)
 
-    def _blame(self, case: Case, finding: Finding) -> None:
-        """Poison is set aside once it is sure that it is not stored: one day, or all."""
-        reason, case.refused_for = case.refused_for, ""
-        if case.day:
-            case.days_refused[case.day] = reason
-        elif finding.found is Found.NOTHING:
-            raise given_up(finding, "poison", reason)
+    def _cut_up(self, case: Case, finding: Finding) -> None:
+        """Put what is not stored into smaller segments. What is stored of it is closed as if it were all."""
+        if case.rows_stored:
+            self._close(case)
+        self.cuts.cut(case, finding)
+        raise Resting(is_over_soon=True)
 
     def _look(self, case: Case) -> Finding:
         """Count, once nothing can change the count any more. In doubt one day may be there for another."""

@@ -7,6 +7,7 @@ body, a lost connection) is trouble, and its outcome unknown.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import cast
@@ -22,7 +23,6 @@ from urllib3 import BaseHTTPResponse, Timeout
 from receiver.config.addresses import StoreUrl
 from receiver.errors import StoreTrouble
 from receiver.storage.sql import CODEC_OF, SqlStore, pins, trouble_of
-from receiver.storage.store import TABLE
 
 CONNECT_TIMEOUT_S = 5
 QUERY_TIMEOUT_S = 60
@@ -35,9 +35,11 @@ class ClickHouseStore(SqlStore):
     embedded = False
     _running_id = "query_id"
 
-    def __init__(self, url: StoreUrl, *, database: str, password: str, insert_timeout_s: int) -> None:
+    def __init__(
+        self, url: StoreUrl, *, database: str, password: str, insert_timeout_s: int, receiver: str
+    ) -> None:
         """`database` and `password` are used where the URL has none."""
-        super().__init__()
+        super().__init__(receiver=receiver)
         self._url = url
         self._database = url.database or database
         self._password = url.password or password
@@ -69,13 +71,13 @@ class ClickHouseStore(SqlStore):
         except ClickHouseError as error:
             raise trouble_of(error) from error
 
-    def insert(self, segment: Path, *, token: str, query_id: str) -> int:
-        """See `Store`."""
+    def _insert_file(self, table: str, segment: Path, query_id: str, settings: Mapping[str, str]) -> int:
+        """See `SqlStore`."""
         with self._client() as client, segment.open("rb") as body:
             http = cast("HttpClient", client)
             answer = http.http.request(
                 "POST",
-                f"{http.url}/?{urlencode(self._parameters(http, token, query_id))}",
+                f"{http.url}/?{urlencode({**self._parameters(http, table, query_id), **settings})}",
                 body=body,
                 headers={
                     **http.headers,
@@ -88,14 +90,13 @@ class ClickHouseStore(SqlStore):
             )
             return _read_rows(answer)
 
-    def _parameters(self, client: HttpClient, token: str, query_id: str) -> dict[str, str]:
+    def _parameters(self, client: HttpClient, table: str, query_id: str) -> dict[str, str]:
         return {
             **client.params,
             **pins(client),
             "database": self._database,
-            "query": f"INSERT INTO {TABLE} FORMAT Native",
+            "query": f"INSERT INTO {table} FORMAT Native",
             "query_id": query_id,
-            "insert_deduplication_token": token,
             "wait_end_of_query": "1",
         }
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import ClassVar
 
@@ -50,7 +50,7 @@ class EmbeddedStore(SqlStore):
         self, path: Path, *, database: str, memory_bytes_max: int, disk_free_min: Callable[[], int]
     ) -> None:
         """Open the engine and keep it open. `disk_free_min`: with less free space it must not insert."""
-        super().__init__()
+        super().__init__(receiver="embedded")
         self._path = path
         self._database = database
         self._options = {"max_server_memory_usage": str(memory_bytes_max)}
@@ -90,12 +90,13 @@ class EmbeddedStore(SqlStore):
         """See `Store`."""
         self._anchor.command(f"CREATE DATABASE IF NOT EXISTS {quote_identifier(self._database)}")
 
-    def insert(self, segment: Path, *, token: str, query_id: str) -> int:
-        """See `Store`. The engine reads the file itself; every row it reads is one it inserts."""
+    def _insert_file(self, table: str, segment: Path, query_id: str, settings: Mapping[str, str]) -> int:
+        """See `SqlStore`. The engine reads the file itself; every row it reads is one it inserts."""
+        told = "".join(f"{name} = {_quoted(value)}, " for name, value in settings.items())
         statement = (
-            f"INSERT INTO {TABLE} FROM INFILE {_quoted(str(segment))} "
+            f"INSERT INTO {table} FROM INFILE {_quoted(str(segment))} "
             f"COMPRESSION '{CODEC_OF[segment.suffix]}' "
-            f"SETTINGS insert_deduplication_token = {_quoted(token)}, log_comment = {_quoted(query_id)}, "
+            f"SETTINGS {told}log_comment = {_quoted(query_id)}, "
             f"min_free_disk_bytes_to_perform_insert = {self._disk_free_min()} FORMAT Native"
         )
         with self._client() as client:

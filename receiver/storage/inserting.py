@@ -11,10 +11,11 @@ from pathlib import Path
 
 from receiver.errors import StoreTrouble
 from receiver.storage.aside import SetAside, unreadable
-from receiver.storage.case import Case, Core, only_days
+from receiver.storage.case import Case, Core, only_rows, runs_of
 from receiver.storage.dead import write_durably
 from receiver.storage.outcome import Finding, Found
 from receiver.storage.progress import Progress
+from receiver.storage.search import count_of
 from receiver.storage.store import Store
 from receiver.storage.surroundings import Surroundings
 
@@ -73,7 +74,7 @@ class Inserter:
         if finding.days and not days:
             refused = next((case.days_refused[day] for day in finding.days if day in case.days_refused), None)
             text = f"rows of {', '.join(finding.days)} are missing after {tries_max} INSERTs that answered OK"
-            raise given_up(finding, "poison" if refused else "short", refused or text)
+            raise given_up(finding, "refused" if refused else "short", refused or text)
         return days
 
     def _cut(self, case: Case, days: Iterable[str]) -> Iterator[tuple[str, bytes, int]]:
@@ -81,7 +82,8 @@ class Inserter:
         content = case.file.read()
         try:
             for day in days:
-                yield day, *only_days(content, [day], self.core, case.file.codec)
+                rows = runs_of(content, [day], self.core)
+                yield day, only_rows(content, rows, self.core, case.file.codec), count_of(rows)
         except ValueError as reason:
             raise unreadable(case, reason) from reason
 

@@ -13,11 +13,11 @@ itself is told (`complete_from_hour`). Only the writer's thread books; any threa
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from receiver.journal.files import DISK, Files
 from receiver.logs import limited
@@ -28,12 +28,10 @@ from receiver.storage import ledger_lines, ledger_log
 from receiver.storage.appended import AppendedLog, put_durably
 from receiver.storage.ledger_book import Book
 from receiver.storage.ledger_lines import Counts, Lines
-from receiver.storage.ledger_log import Begun, Key
+from receiver.storage.ledger_log import DAMAGE, REPLAY, Begun, Booked, Key
 
 LOG_BYTES_MIN = 1 * MIB
 """A log is not written anew before it has grown by so much, and by as much as it began with."""
-DAMAGE = "damage"
-"""The part of a segment that the disk gave back damaged."""
 
 
 @dataclass(slots=True)
@@ -46,6 +44,16 @@ class Watch:
     lines: dict[Heading, Counts] = field(default_factory=dict)
     """What the bookings since then added."""
 
+    def note(self, key: Key, before: Lines, after: Lines) -> None:
+        """See a booking that replaces another."""
+        if key.part == REPLAY:
+            return
+        self.segments.add(key.segment)
+        self.since.add(key.segment)
+        for heading in {*before, *after}:
+            added = after.get(heading, Counts()).minus(before.get(heading, Counts()))
+            self.lines[heading] = self.lines.get(heading, Counts()).plus(added)
+
 
 class Sums(NamedTuple):
     """A copy of the ledger at one instant."""
@@ -54,6 +62,9 @@ class Sums(NamedTuple):
     complete_from_hour: int
     """Nothing is missing in this hour and later."""
     epochs: tuple[int, ...]
+    """Whose rows in the table are ours."""
+    replayed: frozenset[SegmentId] = frozenset()
+    """Segments whose spans are counted already, as dead."""
 
 
 class Ledger:
@@ -65,11 +76,13 @@ class Ledger:
         """`is_first`: no receiver ran on this data directory before, so nothing was received before."""
         self._root = root
         self._files = files
+        self._writing = threading.Lock()
         self._lock = threading.Lock()
         self._watches: list[Watch] = []
         _prepare(root, files)
         found = _replayed(root, limits, files)
         self._number, self._book = found.number, found.book
+        self._from_before = list(self._book.open)
         if not found.is_sound and not (is_first and not found.number):
             self._book.complete_from_hour = int(now_s() // 3_600) + 1
             limited.error("ledger: begun", "ledger is missing or damaged; complete from the next hour on")
@@ -77,51 +90,33 @@ class Ledger:
         self._begun_bytes = 0
         self._begin()
 
-    def book(self, segment: SegmentId, lines: Lines, *, part: str = "") -> None:
+    def book(self, segment: SegmentId, lines: Lines, *, parts_epoch: int | None = None) -> None:
         """Note, durably, what became of a segment. Again: in place of what was noted before."""
-        key = Key(segment, part)
-        entry = ledger_log.booked(key, lines)
-        if not lines or self._book.open.get(key) == lines:
-            return
-        self._log.append(ledger_log.written([entry]))
-        with self._lock:
-            before = dict(self._book.open.get(key, {}))
-            self._book.apply(entry)
-            for watch in self._watches:
-                _note(watch, segment, before, self._book.open[key])
-        self._begin_if_due()
+        if lines:
+            self._book_as(ledger_log.booked(Key(segment), lines, parts_epoch))
 
     def damaged(self, segment: SegmentId, rows: int, hour: int) -> None:
         """Note rows that were accepted and lie in the dead letters, nobody knows whose."""
-        self.book(segment, ledger_lines.lost(rows, hour), part=DAMAGE)
+        if rows:
+            self._book_as(ledger_log.booked(Key(segment, DAMAGE), ledger_lines.lost(rows, hour)))
 
-    def moved(
-        self,
-        letter: str,
-        segment: SegmentId,
-        rows: Mapping[Heading, int],
-        to: Literal["stored", "dropped"],
-    ) -> None:
-        """Note that a dead letter of this segment is dead no more: before its file goes. Again: no change.
+    def replaying(self, segment: SegmentId) -> None:
+        """Note that this segment, not there yet, is made of dead letters. May be called from any thread."""
+        self._book_as(ledger_log.booked(Key(segment, REPLAY), {}))
 
-        Its rows were booked as dead with the segment. Call `settle` with its name once the file is gone.
-        """
-        self.book(segment, ledger_lines.moved(rows, to), part=letter)
+    def is_replay(self, segment: SegmentId) -> bool:
+        """Whether its spans were counted as dead before."""
+        return Key(segment, REPLAY) in self._book.open
 
-    def settle(self, segment: SegmentId, *, letter: str = "") -> None:
+    def settle(self, segment: SegmentId) -> None:
         """The file is gone: nobody books it again."""
         with self._lock:
-            self._book.settle([Key(segment, letter)] if letter else [Key(segment), Key(segment, DAMAGE)])
+            self._book.settle([Key(segment), Key(segment, DAMAGE), Key(segment, REPLAY)])
 
-    def retain(self, segments: Collection[SegmentId], letters: Collection[str]) -> None:
-        """Settle everything but what lies in the journal and in the dead letters. Once, at the start."""
+    def retain(self, present: Collection[SegmentId]) -> None:
+        """Settle whatever was left open by an earlier life and is not in the journal any more."""
         with self._lock:
-            gone = [
-                key
-                for key in self._book.open
-                if (key.segment not in segments if key.part in {"", DAMAGE} else key.part not in letters)
-            ]
-            self._book.settle(gone)
+            self._book.settle(key for key in self._from_before if key.segment not in present)
 
     @contextmanager
     def watching(self) -> Iterator[Watch]:
@@ -144,6 +139,19 @@ class Ledger:
     def close(self) -> None:
         """Give the descriptor back."""
         self._log.close()
+
+    def _book_as(self, entry: Booked) -> None:
+        key = ledger_log.key_of(entry)
+        with self._writing:
+            if self._book.open.get(key) == dict(entry.rows):
+                return
+            self._log.append(ledger_log.written([entry]))
+            with self._lock:
+                before = self._book.open.get(key, {})
+                self._book.apply(entry)
+                for watch in self._watches:
+                    watch.note(key, before, self._book.open[key])
+            self._begin_if_due()
 
     def _begin_if_due(self) -> None:
         if self._log.bytes_good - self._begun_bytes < max(LOG_BYTES_MIN, self._begun_bytes):
@@ -171,7 +179,8 @@ class Ledger:
 def sums_of(book: Book) -> Sums:
     """Copy what is of interest."""
     lines = {heading: counts for heading, counts in book.lines.items() if any(counts)}
-    return Sums(lines, book.whole_from_hour, tuple(book.epochs))
+    replayed = frozenset(key.segment for key in book.open if key.part == REPLAY)
+    return Sums(lines, book.whole_from_hour, tuple(book.epochs), replayed)
 
 
 def read_sums(root: Path, limits: Limits, files: Files = DISK) -> tuple[Sums, set[SegmentId]]:
@@ -218,12 +227,3 @@ def _numbers(root: Path, files: Files) -> list[int]:
 
 def _path(root: Path, number: int) -> Path:
     return root / f"{number:010d}.log"
-
-
-def _note(watch: Watch, segment: SegmentId, before: Lines, after: Lines) -> None:
-    watch.segments.add(segment)
-    watch.since.add(segment)
-    for sign, lines in ((-1, before), (1, after)):
-        for heading, counts in lines.items():
-            added = counts if sign > 0 else Counts().minus(counts)
-            watch.lines[heading] = watch.lines.get(heading, Counts()).plus(added)

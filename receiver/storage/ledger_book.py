@@ -80,10 +80,13 @@ class Book:
             at = self._place(heading)
             self._add(at, counts)
             placed[at] = placed.get(at, Counts()).plus(counts)
-            self._know(entry.epoch, heading.hour)
+            for epoch in (entry.epoch, entry.parts_epoch):
+                self._know(epoch, heading.hour)
         self.open[key] = placed
 
-    def _know(self, epoch: int, hour: int) -> None:
+    def _know(self, epoch: int | None, hour: int) -> None:
+        if epoch is None:
+            return
         self.epochs[epoch] = max(hour, self.epochs.get(epoch, 0))
         if len(self.epochs) > EPOCHS_MAX:
             oldest = min(self.epochs, key=lambda one: self.epochs[one])

@@ -1,10 +1,10 @@
 """The sums the ledger is made of, and what one segment adds to them. Pure numbers; no files here.
 
-    received = stored + sampled out + rejected + duplicate + dead + dropped (+ in the journal)
+    received = stored + sampled out + rejected + duplicate + dead (+ in the journal)
 
 Received are the spans of deliveries made durable, by the hour of receipt. A duplicate delivery counts all its
-spans as duplicate, whatever became of them the first time. Dead letters that an operator dropped are told
-apart from those that still lie there.
+spans as duplicate, whatever became of them the first time. Dead are those that were set aside and not
+replayed, whether their letter still lies there or was dropped.
 """
 
 from __future__ import annotations
@@ -37,8 +37,6 @@ class Counts(NamedTuple):
     rejected: int = 0
     duplicate: int = 0
     dead: int = 0
-    dropped: int = 0
-    """Dead letters that an operator threw away."""
 
     def plus(self, other: Counts) -> Counts:
         """Add up."""
@@ -96,11 +94,16 @@ def lost(rows: int, hour: int) -> dict[Heading, Counts]:
     return {Heading(UNKNOWN, OTHER, hour): Counts(received=rows, dead=rows)} if rows else {}
 
 
-def moved(rows: Mapping[Heading, int], to: Literal["stored", "dropped"]) -> dict[Heading, Counts]:
-    """Dead letters are dead no more."""
-    if to == "stored":
-        return {heading: Counts(dead=-count, stored=count) for heading, count in rows.items()}
-    return {heading: Counts(dead=-count, dropped=count) for heading, count in rows.items()}
+def replayed(
+    deliveries: Iterable[Answered], verdicts: bytes, stored: Mapping[Heading, int]
+) -> dict[Heading, Counts]:
+    """Sum up what became of dead letters that were handed over as this segment. They were booked as dead."""
+    alive: dict[Heading, Counts] = {heading: Counts(stored=rows) for heading, rows in stored.items()}
+    for one, verdict in zip(deliveries, verdicts, strict=True):
+        for tally in one.tallies if verdict == DUPLICATE else ():
+            heading = _heading(one, tally.project)
+            alive[heading] = alive.get(heading, Counts()).plus(Counts(duplicate=tally.stored))
+    return {heading: one._replace(dead=-one.stored - one.duplicate) for heading, one in alive.items()}
 
 
 def _heading(delivery: Answered, project: str) -> Heading:

@@ -19,6 +19,10 @@ from receiver.storage.framing import Log, framed, unframed
 from receiver.storage.ledger_lines import Counts, Lines
 
 LINES_OF_ENTRY = 10_000
+DAMAGE = "damage"
+"""What the disk gave back damaged of a segment."""
+REPLAY = "replay"
+"""No lines: a note that the segment is made of dead letters, so that its spans are counted already."""
 
 _MAGIC = b"TDLG"
 
@@ -50,8 +54,10 @@ class Booked(msgspec.Struct, frozen=True, array_like=True, tag="booked"):
     epoch: int
     seq: int
     part: str
-    """Empty: what was carried; else what was damaged, or the name of a dead letter."""
+    """See `Key`."""
     rows: tuple[Row, ...]
+    parts_epoch: int | None = None
+    """What its rows are known by in the store, too, if it was cut up."""
 
 
 class Key(NamedTuple):
@@ -59,6 +65,7 @@ class Key(NamedTuple):
 
     segment: SegmentId
     part: str = ""
+    """Empty: what became of its deliveries. `DAMAGE`, `REPLAY`: see there."""
 
 
 Entry = Begun | Settled | Booked
@@ -76,9 +83,9 @@ def read(content: bytes) -> Log[Entry]:
     return unframed(_MAGIC, content, _decoded)
 
 
-def booked(key: Key, lines: Lines) -> Booked:
+def booked(key: Key, lines: Lines, parts_epoch: int | None = None) -> Booked:
     """Make the entry of one key."""
-    return Booked(key.segment.epoch, key.segment.seq, key.part, tuple(lines.items()))
+    return Booked(key.segment.epoch, key.segment.seq, key.part, tuple(lines.items()), parts_epoch)
 
 
 def key_of(entry: Booked) -> Key:

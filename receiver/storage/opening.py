@@ -9,7 +9,9 @@ DATA/repair       segments of a single day, while they are inserted
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,7 +39,14 @@ def open_store(settings: Settings, *, disk_free_min: Callable[[], int]) -> Store
         database=settings.store.database,
         password=settings.store.password,
         insert_timeout_s=settings.store.insert_timeout_s,
+        receiver=_name_of(settings),
     )
+
+
+def _name_of(settings: Settings) -> str:
+    """Tell receivers apart that share a database: by machine and data directory."""
+    place = f"{socket.gethostname()}:{Path(settings.data_dir).resolve()}"
+    return hashlib.sha256(place.encode()).hexdigest()[:12]
 
 
 @contextmanager

@@ -10,15 +10,17 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+from clickhouse_connect.driver.binding import quote_identifier
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 from urllib3.exceptions import HTTPError
 
 from receiver.errors import StoreTrouble
 from receiver.model import Heading, SegmentId
-from receiver.storage.store import COMPANION, TABLE, DayRows, Held, Parameters, Version
+from receiver.storage.store import COMPANION, TABLE, TRIAL, DayRows, Held, Parameters, Version
 
 PINS = {
     "min_insert_block_size_rows": "1000000000",
@@ -45,6 +47,9 @@ ONCE_MORE = {
 CODEC_OF = {".lz4": "lz4", ".zst": "zstd"}
 """Suffix of a segment's name → its compression, as the engine and HTTP both call it."""
 
+TRIAL_STALE_S = 3_600
+"""A clone this old belongs to a receiver that died: a trial takes as long as an INSERT."""
+
 PIECE_BYTES = 1 << 18
 """Of a long answer, read at once."""
 
@@ -61,7 +66,8 @@ SETTINGS max_threads = 1
 _COUNT_BY_HEADING = f"""
 SELECT Drain, ProjectId, toUInt32(intDiv(toUnixTimestamp64Milli(ReceivedAt), 3600000)), count()
 FROM {TABLE}
-WHERE SegmentSeq = {{seq:UInt64}} AND SegmentEpoch = {{epoch:UInt64}}
+WHERE (SegmentSeq = {{seq:UInt64}} AND SegmentEpoch = {{epoch:UInt64}}
+       OR SegmentEpoch IN {{parts_epochs:Array(UInt64)}})
   AND ReceivedAt BETWEEN fromUnixTimestamp64Milli({{from_ms:Int64}}, 'UTC')
                      AND fromUnixTimestamp64Milli({{to_ms:Int64}}, 'UTC')
 GROUP BY ALL
@@ -101,6 +107,16 @@ SELECT
 """
 """A row with something in every column."""
 
+_TRIAL_ENGINE = "ENGINE = MergeTree PARTITION BY toDate(Timestamp, 'UTC') ORDER BY tuple()"
+"""Computes what can refuse a row: constraints, defaults, indexes, projections. Nothing expires in it."""
+_TRIAL_SETTINGS = {"max_partitions_per_insert_block": "0", "insert_deduplication_token": ""}
+
+_STALE_TRIALS = """
+SELECT name FROM system.tables
+WHERE database = currentDatabase() AND startsWith(name, {all:String})
+  AND (name = {own:String} OR metadata_modification_time < now() - {stale_s:UInt32})
+"""
+
 
 class SqlStore(ABC):
     """The Store contract over clickhouse-connect, whatever the interface."""
@@ -109,7 +125,10 @@ class SqlStore(ABC):
     _running_id: str
     """Where `system.processes` holds the id that an INSERT was given."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, receiver: str) -> None:
+        """`receiver`: letters and digits that name us among those who share the database."""
+        self._trial = f"{TRIAL}{receiver}"
+        self._trying = threading.Lock()
         self._mine = threading.local()
         self._lock = threading.Lock()
         self._clients: list[Client] = []
@@ -121,6 +140,10 @@ class SqlStore(ABC):
     @abstractmethod
     def _forget_client(self) -> None:
         """After an error: do what must be done with this thread's client."""
+
+    @abstractmethod
+    def _insert_file(self, table: str, segment: Path, query_id: str, settings: Mapping[str, str]) -> int:
+        """Insert a segment file in one statement. The rows the engine read."""
 
     @contextmanager
     def _client(self) -> Iterator[Client]:
@@ -140,6 +163,29 @@ class SqlStore(ABC):
         major, minor, *_ = str(self.rows("SELECT version()")[0][0]).split(".")
         return Version(int(major), int(minor))
 
+    def insert(self, segment: Path, *, token: str, query_id: str) -> int:
+        """See `Store`."""
+        return self._insert_file(TABLE, segment, query_id, {"insert_deduplication_token": token})
+
+    def refusal_of(self, segment: Path) -> StoreTrouble | None:
+        """See `Store`. Whatever engine the table has, the clone's is one that checks what any would."""
+        with self._trying:
+            self.command(f"DROP TABLE IF EXISTS {self._trial} SYNC")
+            self.command(f"CREATE TABLE {self._trial} AS {TABLE} {_TRIAL_ENGINE}")
+            try:
+                self._insert_file(self._trial, segment, f"trace-drain-{self._trial}", _TRIAL_SETTINGS)
+            except StoreTrouble as refusal:
+                return refusal
+            finally:
+                self.command(f"DROP TABLE IF EXISTS {self._trial} SYNC")
+        return None
+
+    def forget_trials(self) -> None:
+        """See `Store`."""
+        stale = self.rows(_STALE_TRIALS, {"all": TRIAL, "own": self._trial, "stale_s": TRIAL_STALE_S})
+        for (name,) in stale:
+            self.command(f"DROP TABLE IF EXISTS {quote_identifier(str(name))} SYNC")
+
     def counts(self, held: Sequence[Held]) -> dict[SegmentId, DayRows]:
         """See `Store`."""
         if not held:
@@ -157,9 +203,10 @@ class SqlStore(ABC):
                 found.setdefault(segment, {})[day] = rows
         return dict(found)
 
-    def counts_by_heading(self, held: Held) -> dict[Heading, int]:
+    def counts_by_heading(self, held: Held, parts_epoch: int | None = None) -> dict[Heading, int]:
         """See `Store`."""
-        found = self.rows(_COUNT_BY_HEADING, _parameters_of(held))
+        parameters = {**_parameters_of(held), "parts_epochs": [] if parts_epoch is None else [parts_epoch]}
+        found = self.rows(_COUNT_BY_HEADING, parameters)
         return {Heading(drain, project, hour): rows for drain, project, hour, rows in found}
 
     def running(self, prefix: str) -> list[str]:

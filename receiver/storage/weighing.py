@@ -17,6 +17,8 @@ from receiver.storage.surroundings import Surroundings
 
 INSPECT_S = 60.0
 """Between two looks at what the store's disk may have damaged."""
+TOO_LARGE_MAX = 3
+"""So often the store had neither time nor memory for a segment, but for a row of our own: it is cut up."""
 REFUSALS_MAX = 5
 """Of one segment, while a row of our own is taken: then the segment is at fault, or lets others go first."""
 
@@ -24,7 +26,11 @@ _SLOW = {Fault.SLOWER, Fault.HOLD, Fault.POISON}
 
 
 class Resting(Exception):  # noqa: N818 - not an error: how a case gives up its turn from any depth
-    """The store takes others, but not this segment."""
+    """The store takes others, but not this segment; or there is much to do for it."""
+
+    def __init__(self, *, is_over_soon: bool = False) -> None:
+        super().__init__()
+        self.is_over_soon = is_over_soon
 
 
 class Scales:
@@ -48,7 +54,7 @@ class Scales:
         is_too_large = trouble.code in TOO_LARGE and self._accepts_our_own()
         if fault in {Fault.HOLD, Fault.POISON} or is_too_large:
             self._refused(case, trouble, fault)
-        if case.refused_for:
+        if case.refused_for or case.is_too_large:
             self._progress.met(fault, trouble.label)
             return
         self.pause(trouble, delays)
@@ -79,7 +85,10 @@ class Scales:
         case.refusals += 1
         is_strange = trouble.code not in FAULT_OF and case.refusals >= REFUSALS_MAX
         if fault is Fault.POISON or is_strange:
-            case.refused_for = str(trouble)
+            case.refused_for = trouble
+            return
+        if trouble.code in TOO_LARGE and case.refusals >= TOO_LARGE_MAX and case.rows > 1:
+            case.is_too_large = True
             return
         self._progress.alarm(fault, f"store refuses segment {case.file.id}: {trouble.label}")
         if case.refusals >= REFUSALS_MAX:

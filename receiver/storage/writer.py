@@ -19,9 +19,11 @@ from receiver.storage.backoff import SLOWER_FIRST_S, Delays
 from receiver.storage.booking import Booking
 from receiver.storage.carrying import Carrier
 from receiver.storage.case import Case, Core, Journal, Reading, SegmentFile
+from receiver.storage.cuts import Cuts
 from receiver.storage.dead import DeadLetters
 from receiver.storage.inserting import Inserter
 from receiver.storage.ledger import Ledger
+from receiver.storage.poison import Poison
 from receiver.storage.progress import Progress
 from receiver.storage.sifting import Postponed, opened
 from receiver.storage.store import Store
@@ -53,9 +55,10 @@ class Writer:
         self._window = window
         self._progress = progress
         self._ledger = ledger
-        self._dead = dead
-        self._booking = Booking(ledger, store)
         self._aside = Aside(dead, core, progress, around.now)
+        self._cuts = Cuts(around.repair_dir.parent / "cuts", core)
+        self._poison = Poison(store, core, self._aside, around)
+        self._booking = Booking(ledger, store, self._cuts)
         self._around = around
         self._in_doubt: set[SegmentId] | None = None
         self._resting: dict[SegmentId, tuple[Case, Delays, float]] = {}
@@ -64,7 +67,18 @@ class Writer:
         """Segments that hold a delivery of another one, and which they wait for."""
         self._scales = Scales(journal, store, progress, around)
         inserter = Inserter(store, core, progress, around)
-        self._carrier = Carrier(store, core, window, self._booking, progress, around, inserter, self._scales)
+        self._carrier = Carrier(
+            store,
+            core,
+            window,
+            self._booking,
+            progress,
+            around,
+            inserter,
+            self._scales,
+            self._poison,
+            self._cuts,
+        )
 
     def run(self) -> None:
         """Carry segments until stopped. Stopping between two steps loses nothing."""
@@ -79,11 +93,14 @@ class Writer:
 
     def drain(self) -> int:
         """Carry every segment that is sealed now and not resting. How many had their turn."""
-        sealed = list(self._journal.sealed())
+        whole = list(self._journal.sealed())
+        sealed = list(self._cuts.in_place(whole))
         if self._in_doubt is None:
             self._in_doubt = {segment.id for segment in sealed}
-            self._window.retain(self._in_doubt)
-            self._ledger.retain(self._in_doubt, self._dead.names())
+            present = self._in_doubt | {segment.id for segment in whole}
+            self._window.retain(present)
+            self._cuts.retain(present)
+            self._ledger.retain(present)
         segments = [segment for segment in sealed if not self._rests(segment.id)]
         # What was begun comes first: others may have to wait for it.
         segments.sort(key=lambda segment: self._window.standing(segment.id) is None)
@@ -132,21 +149,35 @@ class Writer:
 
         Raises `Postponed` before anything of it is decided: another one comes first.
         """
+        if self._aside.is_done_with(segment.id):
+            self._let_go(segment)
+            return
         case, delays = self._begun(segment, in_doubt=in_doubt)
         try:
             while not self._carrier.is_carried(case, delays):
                 pass
-            segment.unlink()
+            self._let_go(segment)
             self._progress.stored(case.rows, case.received_ms, self._around.now())
         except SetAside as reason:
-            self._aside.keep(case, reason)
+            # Booked before its letter is there: with the letter it is done with.
             self._booking.ended(case)
-            # Promised until it is gone: were the store to take it after all, a copy would be stored twice.
-            segment.unlink()
+            self._aside.keep(case, reason)
+            self._let_go(segment)
             self._progress.rows += case.rows_stored
-        except Resting:
-            self._resting[segment.id] = (case, delays, self._around.now() + next(delays.slow))
-            return
+        except Resting as reason:
+            delay_s = 0.0 if reason.is_over_soon else next(delays.slow)
+            self._resting[segment.id] = (case, delays, self._around.now() + delay_s)
+
+    def _let_go(self, segment: SegmentFile) -> None:
+        """Its rows are in the store, in its parts' care, or in a letter.
+
+        Promised until it is gone: were the store to take it after all, a copy would be stored twice.
+        """
+        standing = self._window.standing(segment.id)
+        if standing and standing.is_pending and self._aside.is_as_bad_as_its_copy(segment.id):
+            self._window.end(segment.id, standing.kept)
+        segment.unlink()
+        self._cuts.forget(segment.id)
         self._window.forget(segment.id)
         self._ledger.settle(segment.id)
         self._progress.trouble = ""
@@ -163,9 +194,13 @@ class Writer:
             has_rows=self._carrier.has_rows,
             on_damage=self._on_damage,
         )
+        if self._cuts.is_cut(segment.id):
+            case.rows, case.rest, case.must_look = 0, "dead", True
+        else:
+            self._poison.recall(case)
         return case, Delays(self._around.jitter)
 
     def _on_damage(self, reading: Reading) -> None:
         """Keep a copy of what the disk gave back damaged, and book what is lost."""
-        self._aside.keep_damaged(reading)
         self._booking.damaged(reading)
+        self._aside.keep_damaged(reading)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,20 +26,23 @@ from receiver.errors import DiskTrouble, OperatorError, StoreTrouble
 from receiver.journal.segments import Journal
 from receiver.logs import limited
 from receiver.metrics import Metrics
+from receiver.model import SegmentId
 from receiver.query import ledger as question
 from receiver.settings import Settings
 from receiver.storage import schema
 from receiver.storage.backoff import SLOWER_CEILING_S, SLOWER_FIRST_S, backoff_s
 from receiver.storage.balance import Accounts, Backlog
-from receiver.storage.dead import DeadLetters
 from receiver.storage.ledger import Ledger
 from receiver.storage.opening import claimed, open_store
 from receiver.storage.progress import Progress
+from receiver.storage.replay import Replays
+from receiver.storage.shelf import Shelf
 from receiver.storage.store import Store
 from receiver.storage.surroundings import Stopping, Surroundings
 from receiver.storage.window import Window
 from receiver.storage.writer import Writer
 from receiver.web.api import QUESTIONS_MAX, Api
+from receiver.web.letters import Letters
 from receiver.web.pause import Pause
 from receiver.web.pulse import MARGIN_S, Pulse
 from receiver.web.reporting import report
@@ -73,7 +77,8 @@ class StoreWork:
         self._metrics = metrics
         self._held = held
         self._journal = Journal(data_dir / "journal")
-        self._dead = DeadLetters(data_dir / "dead")
+        self._shelf = Shelf(data_dir)
+        self._dead = self._shelf.dead
         self._progress = Progress()
         self._pause = Pause(time.monotonic)
         self._pulse = Pulse(time.monotonic, silence_s_max=settings.store.insert_timeout_s + MARGIN_S)
@@ -99,7 +104,8 @@ class StoreWork:
             schema=lambda: schema.status(self._store, transcode.SCHEMAS, self._settings.store.retention_days),
             pool=self._pool,
         )
-        self._runner = web.AppRunner(api.application(), access_log=None, shutdown_timeout=1.0)
+        letters = Letters(self._replays(), self._pool)
+        self._runner = web.AppRunner(api.application(letters), access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
         await web.SockSite(self._runner, socket.socket(fileno=listen_fd)).start()
         self._thread.start()
@@ -123,11 +129,15 @@ class StoreWork:
 
     def _ledger_answer(self, query: Mapping[str, str]) -> object:
         """Answer a question about the ledger. Called in a thread of the pool."""
-        if self._accounts is None:
-            raise DiskTrouble("ledger is not read yet; expected within seconds of the start")
+        accounts = self._accounts_read()
         lives_hours = question.lives_hours(self._settings.store)
         asked = question.asked_for(query, now_s=time.time(), lives_hours=lives_hours)
-        return question.ledger(self._accounts, lambda: self._store, asked)
+        return question.ledger(accounts, lambda: self._store, asked)
+
+    def _accounts_read(self) -> Accounts:
+        if self._accounts is None:
+            raise DiskTrouble("ledger is not read yet; expected within seconds of the start")
+        return self._accounts
 
     async def stop(self) -> None:
         """Answer no more, hand over what is sealed, let go of the engine."""
@@ -146,6 +156,7 @@ class StoreWork:
             ledger = self._opened("ledger", self._open_ledger)
             self._window = self._opened("redelivery window", self._open_window)
             self._accounts = Accounts(ledger, Backlog(Path(self._settings.data_dir) / "journal"))
+            self._dead.tidy()
             self._writer(self._window, ledger).run()
         except Stopping:
             return
@@ -193,6 +204,25 @@ class StoreWork:
             around=around,
         )
 
+    def _replays(self) -> Replays:
+        """What goes back into the journal; bodies are decoded by the policy of the start."""
+        policy = transcode.policy(self._settings)
+        limits = {drain.name: drain.body_bytes_max for drain in self._settings.drain}
+        return Replays(
+            shelf=self._shelf,
+            journal=Path(self._settings.data_dir) / "journal",
+            store=self._store,
+            core=transcode,
+            commit=partial(transcode.commit, policy),
+            footer=transcode.footer,
+            body_bytes_max=lambda drain: limits.get(drain) or self._settings.limits.body_bytes_max,
+            now=time.time,
+            on_replay=self._on_replay,
+        )
+
+    def _on_replay(self, segment: SegmentId) -> None:
+        self._accounts_read().ledger.replaying(segment)
+
     def _disk_free_min(self) -> int:
         """What the journal may still grow, and the floor below: the engine must stop first."""
         journal = self._settings.journal
@@ -211,6 +241,7 @@ def _with_schema(
     for delay_s in backoff_s(random.random, first_s=SLOWER_FIRST_S, ceiling_s=SLOWER_CEILING_S):
         try:
             schema.apply(store, transcode.SCHEMAS, settings.store.retention_days, sleep=sleep)
+            store.forget_trials()
         except StoreTrouble as trouble:
             progress.trouble = f"schema: {trouble.label}"
         except OperatorError as reason:

@@ -18,7 +18,7 @@ use _transcode::frame::{Head, push_record};
 use _transcode::limits::Limits;
 use _transcode::native;
 use _transcode::policy::{Policy, Wishes};
-use _transcode::rewrite::rewrite;
+use _transcode::rewrite::{Anew, rewrite};
 use _transcode::rows::Rows;
 use _transcode::scan;
 use proptest::collection::vec;
@@ -192,7 +192,7 @@ proptest! {
         let keep: Vec<_> = cuts.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
         let expected: Vec<_> = keep.iter().flat_map(|&(start, end)| all[start..end].to_vec()).collect();
 
-        let rewritten = rewrite(&segment, &keep, Codec::Zstd, block_rows_max).unwrap();
+        let rewritten = rewrite(&segment, &keep, Codec::Zstd, block_rows_max, None).unwrap();
 
         let found = scan::scan(&rewritten);
         prop_assert_eq!(rows_of_segment(&rewritten), expected);
@@ -200,6 +200,6 @@ proptest! {
         prop_assert!(found.records.iter().all(|record| record.head.rows as usize <= block_rows_max));
         let answered: usize = found.records.iter().map(|record| usize::from(record.answers[0] & 0xF)).sum();
         prop_assert_eq!(answered, deliveries.len());
-        prop_assert_eq!(rewrite(&segment, &keep, Codec::Zstd, block_rows_max).unwrap(), rewritten);
+        prop_assert_eq!(rewrite(&segment, &keep, Codec::Zstd, block_rows_max, None).unwrap(), rewritten);
     }
 }
