@@ -295,24 +295,6 @@ async def test_the_third_crash_of_one_body_is_the_senders_to_know(tmp_path: Path
     assert kept.name.endswith(".protobuf.body")
 
 
-def test_bodies_set_aside_are_bounded_in_number_and_bytes(tmp_path: Path) -> None:
-    few, small = Aside(tmp_path / "few", files_max=2), Aside(tmp_path / "small", bytes_max=5)
-
-    for name in ("one", "two", "three"):
-        few.keep(delivery(name))
-        small.keep(delivery(name))
-
-    assert len(list((tmp_path / "few").glob("*.body"))) == 2
-    assert [path.read_bytes() for path in (tmp_path / "small").glob("*.body")] == [b"\none"]
-
-
-def test_crashes_of_one_body_are_counted_over_every_process_and_restart(tmp_path: Path) -> None:
-    reasons = [Aside(tmp_path).keep(delivery("poison")) for _ in range(3)]
-
-    assert [type(reason) for reason in reasons] == [CoreCrashed, CoreCrashed, MalformedBody]
-    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
-
-
 @on_uvloop
 async def test_a_core_that_raises_costs_its_group_and_nothing_else(tmp_path: Path) -> None:
     class Raising(CoreDouble):

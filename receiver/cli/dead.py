@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import quote
 
 import click
 import msgspec
@@ -91,7 +92,7 @@ def drop(name: str, config: str | None, data: str | None, *, yes: bool) -> None:
     settings = loaded_with(config, data).settings
     if not yes:
         click.confirm(f"drop '{name}' for good", abort=True)
-    list(_asked(settings, f"/{name}", "DELETE"))
+    list(_asked(settings, f"/{quote(name, safe='')}", "DELETE"))
     click.echo(f"{name}: dropped")
 
 
@@ -115,7 +116,7 @@ def _asked(settings: Settings, path: str, method: str) -> Iterator[Row]:
 
 def _replayed(settings: Settings, name: str) -> Row:
     try:
-        (row,) = _asked(settings, f"/{name}/replay", "POST")
+        (row,) = _asked(settings, f"/{quote(name, safe='')}/replay", "POST")
     except NotDone as reason:
         return {"id": name, "kept": str(reason)}
     return row
