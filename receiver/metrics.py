@@ -114,7 +114,8 @@ METRICS: dict[MetricName, Spec] = {
         "gauge_sum", "How many more may fail within the hour: `budget.failed_answers_max`.", ("drain",)
     ),
     "failure_budget_counts_seconds": Spec(
-        "gauge_sum", "How long these six count: less than an hour after a start of the supervisor."
+        "gauge_sum",
+        "How long the gauges of the past hour count: from the supervisor's start, an hour at most.",
     ),
     "failure_budget_ratio_left": Spec(
         "gauge_sum", "How much their share may still grow: `budget.failed_ratio_max`.", ("drain",)

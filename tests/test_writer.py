@@ -397,15 +397,3 @@ def test_an_idle_writer_has_the_store_inspected_every_minute(bench: Bench) -> No
 
     assert bench.slept == [0.1] * 1250
     assert bench.store.events == ["inspect", "inspect"]
-
-
-def test_a_segment_that_cannot_be_read_does_not_keep_the_others_waiting(bench: Bench) -> None:
-    gone = bench.file(TWO_DAYS)
-    bench.file(segment_of([TODAY]), seq=2)
-    gone.path.unlink()
-    gone.path.mkdir()
-
-    bench.writer.drain()
-
-    assert [token.partition("#")[0][-1] for token in bench.store.tokens] == ["2"]
-    assert bench.progress.alarms == 1
