@@ -236,3 +236,13 @@ def test_what_was_booked_before_a_crash_needs_no_second_booking(
             after[begun[0]] = begun[1]
         allowed = [sum((one[PLACE].received for one in state.values()), 0) for state in (booked, after)]
         assert total(disk).received in allowed, f"crashed at call {at}"
+
+
+def test_a_full_disk_does_not_keep_a_ledger_from_being_opened(disk: MemoryDisk) -> None:
+    ledger = opened(disk)
+    ledger.book(segment(1), line(3))
+    disk.fail("create", "write", code=errno.ENOSPC, times=9)
+
+    ledger = opened(disk)
+
+    assert ledger.sums(Watch(set()))[0].lines == {PLACE: Counts(received=3, stored=3)}

@@ -86,9 +86,10 @@ class Ledger:
         if not found.is_sound and not (is_first and not found.number):
             self._book.complete_from_hour = int(now_s() // 3_600) + 1
             limited.error("ledger: begun", "ledger is missing or damaged; complete from the next hour on")
-        self._log = AppendedLog(root, 0, files)
+        self._log = AppendedLog(_path(root, self._number), found.bytes_good, files)
         self._begun_bytes = 0
-        self._begin()
+        if not found.is_sound:
+            self._begin()
 
     def book(self, segment: SegmentId, lines: Lines, *, parts_epoch: int | None = None) -> None:
         """Note, durably, what became of a segment. Again: in place of what was noted before."""
@@ -195,6 +196,7 @@ class _Replayed(NamedTuple):
     number: int
     """Of the newest log; 0: there is none."""
     book: Book
+    bytes_good: int
     is_sound: bool
 
 
@@ -203,12 +205,12 @@ def _replayed(root: Path, limits: Limits, files: Files) -> _Replayed:
     number = max(_numbers(root, files), default=0)
     book = Book(limits)
     if not number:
-        return _Replayed(0, book, is_sound=False)
+        return _Replayed(0, book, 0, is_sound=False)
     log = ledger_log.read(files.read(_path(root, number)))
     for entry in log.entries:
         book.apply(entry)
     is_sound = bool(log.entries) and isinstance(log.entries[0], Begun) and not log.is_rotten
-    return _Replayed(number, book, is_sound)
+    return _Replayed(number, book, len(log.good), is_sound)
 
 
 def _prepare(root: Path, files: Files) -> None:
