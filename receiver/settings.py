@@ -95,6 +95,26 @@ class Redelivery(Frozen, frozen=True):
     """Deliveries remembered, at up to 48 bytes of disk and 4 of memory. More: the window is shortened."""
 
 
+class Ledger(Frozen, frozen=True):
+    """How finely it is kept what became of every span. What is too much is counted together."""
+
+    hours_max: Count = 2_160
+    """Hours in which something was received: 90 days. Older ones are added up."""
+    projects_max: Count = 1_000
+    """Lines in an hour, one for each drain and project; the other projects are counted as `(other)`."""
+    lines_max: Count = 200_000
+    """Lines altogether, 0.5 KiB of memory each; beyond, the oldest hours lose their projects."""
+
+
+class Budget(Frozen, frozen=True):
+    """How many failures the platform that sends forgives a drain."""
+
+    failed_answers_max: Count = 50
+    """Deliveries within an hour that were not answered 2xx."""
+    failed_ratio_max: Rate = 0.8
+    """Their share of all deliveries of the hour."""
+
+
 class Resolve(Frozen, frozen=True):
     """How the project and deployment of a span are found: the first attribute that is there wins."""
 
@@ -239,6 +259,8 @@ class Settings(Frozen, frozen=True):
     store: Store = Store()
     journal: Journal = Journal()
     redelivery: Redelivery = Redelivery()
+    ledger: Ledger = Ledger()
+    budget: Budget = Budget()
     resolve: Resolve = Resolve()
     sampling: Sampling = Sampling()
     limits: Limits = Limits()

@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from receiver.errors import StoreTrouble
-from receiver.model import SegmentId
+from receiver.model import Heading, SegmentId
+from receiver.settings import Ledger as Limits
 from receiver.settings import Redelivery
+from receiver.storage.ledger import Ledger
 from receiver.storage.store import DayRows, Held, Parameters, Version
 from receiver.storage.window import Window
 
@@ -36,6 +38,11 @@ def schema_sources() -> list[tuple[str, str]]:
 def a_window(directory: Path) -> Window:
     """Open the redelivery window of a data directory, with its ordinary limits."""
     return Window(directory / "redelivery", Redelivery(), time.monotonic)
+
+
+def a_ledger(directory: Path) -> Ledger:
+    """Open the ledger of a data directory, with its ordinary limits."""
+    return Ledger(directory / "ledger", Limits(), time.time, is_first=True)
 
 
 @dataclass(frozen=True)
@@ -277,6 +284,12 @@ class MemoryStore:
             if segment in {one.segment for one in held}:
                 found.setdefault(segment, Counter())[day] += count
         return dict(found)
+
+    def counts_by_heading(self, held: Held, parts_epoch: int | None = None) -> dict[Heading, int]:
+        """See `Store`. Who sent a row is not known here: all of them are the same drain's."""
+        theirs = (one for one in self.parts if one[0] == held.segment or one[0].epoch == parts_epoch)
+        rows = sum(count for _, _, count in theirs)
+        return {Heading("drain", "", NOW_S // 3_600): rows}
 
     def running(self, prefix: str) -> list[str]:
         """See `Store`."""

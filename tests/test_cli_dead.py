@@ -57,8 +57,9 @@ def api_of(mill: Mill, pool: ThreadPoolExecutor) -> web.Application:
         footer=transcode.footer,
         body_bytes_max=lambda _drain: 1 << 20,
         now=lambda: 0.0,
+        on_replay=lambda _segment: None,
     )
-    api = Api(store=mill.store, token=lambda: "", health=dict, schema=list, pool=pool)
+    api = Api(store=mill.store, token=lambda: "", health=dict, schema=list, ledger=dict, pool=pool)
     return api.application(Letters(replays, pool))
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from receiver.storage.dead import sync_directory
+from receiver.journal.files import DISK
+from receiver.storage.ledger_lines import Counts
 from tests.redelivery_support import Fate, Killed, Mill, haunt, haunt_disk
 from tests.segments import day_of
 
@@ -33,6 +34,7 @@ def test_what_is_too_large_goes_in_in_parts(mill: Mill) -> None:
     mill.drain()
 
     assert mill.is_exact
+    assert mill.is_ledger_exact
     assert mill.progress.rows == 11
     assert mill.progress.alarms == 0
     assert not mill.letters
@@ -103,6 +105,7 @@ def test_poison_in_a_part_costs_its_rows(mill: Mill) -> None:
 
     assert mill.copies == {5: 1, 1: 0, 4: 1}
     assert sum(letter.reason.rows or 0 for letter in mill.letters) == 2
+    assert mill.booked == Counts(received=13, stored=11, dead=2)
 
 
 def test_days_that_are_stored_already_are_not_cut_up(mill: Mill) -> None:
@@ -116,6 +119,8 @@ def test_days_that_are_stored_already_are_not_cut_up(mill: Mill) -> None:
 
 
 def test_parts_are_on_the_disk_before_any_is_inserted(mill: Mill, monkeypatch: pytest.MonkeyPatch) -> None:
+    sync_directory = DISK.sync_directory
+
     def refusing(path: Path) -> None:
         if path.name == "cuts":
             raise OSError(5, "Input/output error")
@@ -123,12 +128,12 @@ def test_parts_are_on_the_disk_before_any_is_inserted(mill: Mill, monkeypatch: p
 
     mill.add([5, 4])
     writer = mill.start()
-    monkeypatch.setattr("receiver.storage.cuts.sync_directory", refusing)
+    monkeypatch.setattr(DISK, "sync_directory", refusing)
     for _ in range(3):
         writer.drain()
 
     assert mill.store.parts == []
-    monkeypatch.setattr("receiver.storage.cuts.sync_directory", sync_directory)
+    monkeypatch.setattr(DISK, "sync_directory", sync_directory)
     mill.drain()
     assert mill.is_exact
 
@@ -154,6 +159,7 @@ def test_killed_at_every_step_of_it_every_row_is_stored_once(
         mill.drain()
 
         assert mill.is_exact, f"killed at step {step}: {mill.copies}"
+        assert mill.is_ledger_exact, f"killed at step {step}: {mill.booked}"
         assert list((mill.directory / "cuts").glob("*")) == [], f"killed at step {step}"
     else:
         raise AssertionError("never reached the end")
@@ -176,6 +182,7 @@ def test_a_disk_that_refuses_any_one_write_doubles_nothing_and_loses_nothing(
         mill.drain()
 
         assert mill.is_exact, f"refused at step {step}: {mill.copies}"
+        assert mill.is_ledger_exact, f"refused at step {step}: {mill.booked}"
         assert not mill.letters
         if is_over:
             return

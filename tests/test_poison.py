@@ -222,6 +222,8 @@ def test_killed_at_every_step_of_it_every_row_is_stored_or_in_one_letter(
         expected = {number: float(number != 2 or not letters) for number in mill.issued}
         assert mill.copies == expected, f"killed at step {step}"
         assert letters == [("poison", 3)] or (is_mended and not letters), f"killed at step {step}"
+        assert mill.is_accounted_for, f"killed at step {step}: {mill.booked}"
+        assert mill.booked.dead == 3, f"killed at step {step}: {mill.booked}"
     else:
         raise AssertionError("never reached the end")
 
@@ -246,6 +248,8 @@ def test_a_disk_that_refuses_any_one_write_costs_no_row(
 
         assert mill.copies == {1: 1, 2: 0, 3: 1}, f"refused at step {step}"
         assert rows_of_letters(mill) == [("poison", 3)], f"refused at step {step}"
+        assert mill.is_accounted_for, f"refused at step {step}: {mill.booked}"
+        assert mill.booked.dead == 3, f"refused at step {step}: {mill.booked}"
         if is_over:
             return
     raise AssertionError("never reached the end")

@@ -188,6 +188,7 @@ def _played(mill: Mill, kill_at: Sequence[int], *, is_reversed: bool = False) ->
             mill.start(mill.files[::-1] if is_reversed and steps == -1 else None)
             mill.drain()
         except Killed:
+            assert mill.is_accounted_for, f"killed at step {steps}: {mill.booked}"
             continue
         break
     return mill.fate.steps
@@ -211,6 +212,7 @@ def test_killed_at_every_step_everything_is_stored_once(
         mill = Mill(directory, fate=fate, limits=few)
         _played(mill, [step], is_reversed=is_reversed)
         assert mill.is_exact, f"killed at step {step}: {mill.copies}"
+        assert mill.is_ledger_exact, f"killed at step {step}: {mill.booked}"
         assert mill.progress.dead == {}
 
 
@@ -235,6 +237,7 @@ def test_a_disk_that_refuses_any_one_write_doubles_nothing_and_loses_nothing(
         fate.steps_left = step
         _played_on(mill)
         assert mill.is_exact, f"refused at step {step}: {mill.copies}"
+        assert mill.is_ledger_exact, f"refused at step {step}: {mill.booked}"
         assert mill.progress.dead == {}
 
 
@@ -274,9 +277,11 @@ def test_any_deliveries_any_copies_any_crashes_are_stored_once(
             fate.steps_left = steps
             with suppress(Killed):
                 mill.start(order).drain()
+            assert mill.is_accounted_for, mill.booked
         fate.steps_left = -1
         mill.kill()
         mill.drain()
 
     assert mill.is_exact, mill.copies
+    assert mill.is_ledger_exact, mill.booked
     assert mill.progress.dead == {}

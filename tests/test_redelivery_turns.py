@@ -74,3 +74,4 @@ def test_killed_while_a_segment_is_set_aside_no_copy_is_stored_twice(
 
         assert max(mill.copies.values()) <= 1.0, f"killed at step {step}: {mill.copies}"
         assert mill.is_exact or mill.letters, f"killed at step {step}: {mill.copies}"
+        assert mill.is_accounted_for, f"killed at step {step}: {mill.booked}"

@@ -9,10 +9,11 @@ from uuid import uuid4
 import pytest
 
 from receiver.errors import StoreTrouble
+from receiver.model import Heading
 from receiver.storage.store import Store
 from tests import engines
 from tests.segments import Press, Segment
-from tests.storehouse import MemoryStore, Server
+from tests.storehouse import NOW_S, MemoryStore, Server
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +102,18 @@ def test_many_segments_are_counted_in_one_question(
 
     assert counted == {first.held.segment: first.days, second.held.segment: second.days}
     assert store.counts([]) == {}
+
+
+def test_rows_are_counted_by_drain_project_and_hour_of_receipt(engine: Store, press: Press) -> None:
+    segment = press.make(0, 0, 1)
+    engine.insert(segment.path, token=f"{segment.held.segment}#h", query_id="trace-drain-h")
+
+    counted = engine.counts_by_heading(segment.held)
+
+    assert counted == {
+        Heading("", "prj_0", NOW_S // 3_600): 2,
+        Heading("", "prj_1", NOW_S // 3_600): 1,
+    }
 
 
 def test_a_row_that_is_expired_at_the_insert_does_not_cost_its_neighbours(

@@ -13,7 +13,17 @@ from receiver.storage.dead import DeadLetters, Reason
 from receiver.storage.progress import Progress
 from receiver.storage.surroundings import Stopping, Surroundings
 from receiver.storage.writer import Writer
-from tests.storehouse import NOW_S, TODAY, FakeCore, FakeFile, FakeJournal, MemoryStore, a_window, segment_of
+from tests.storehouse import (
+    NOW_S,
+    TODAY,
+    FakeCore,
+    FakeFile,
+    FakeJournal,
+    MemoryStore,
+    a_ledger,
+    a_window,
+    segment_of,
+)
 
 ID = "0000000000000007-0000000001"
 TWO_DAYS = segment_of([TODAY - 1] * 300 + [TODAY] * 200)
@@ -58,6 +68,7 @@ class Bench:
             self.store,
             core=self.core,
             window=a_window(self.directory),
+            ledger=a_ledger(self.directory),
             dead=DeadLetters(self.directory / "dead"),
             progress=self.progress,
             around=around,
@@ -386,15 +397,3 @@ def test_an_idle_writer_has_the_store_inspected_every_minute(bench: Bench) -> No
 
     assert bench.slept == [0.1] * 1250
     assert bench.store.events == ["inspect", "inspect"]
-
-
-def test_a_segment_that_cannot_be_read_does_not_keep_the_others_waiting(bench: Bench) -> None:
-    gone = bench.file(TWO_DAYS)
-    bench.file(segment_of([TODAY]), seq=2)
-    gone.path.unlink()
-    gone.path.mkdir()
-
-    bench.writer.drain()
-
-    assert [token.partition("#")[0][-1] for token in bench.store.tokens] == ["2"]
-    assert bench.progress.alarms == 1

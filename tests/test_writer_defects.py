@@ -35,6 +35,18 @@ class FileThatStays(FakeFile):
         super().unlink()
 
 
+def test_a_segment_that_cannot_be_read_does_not_keep_the_others_waiting(bench: Bench) -> None:
+    gone = bench.file(TWO_DAYS)
+    bench.file(segment_of([TODAY]), seq=2)
+    gone.path.unlink()
+    gone.path.mkdir()
+
+    bench.writer.drain()
+
+    assert [token.partition("#")[0][-1] for token in bench.store.tokens] == ["2"]
+    assert bench.progress.alarms == 1
+
+
 def test_a_segment_the_disk_does_not_let_go_of_is_counted_before_it_is_sent_again(bench: Bench) -> None:
     writer = bench.writer
     writer.drain()

@@ -18,7 +18,7 @@ from receiver.storage.window import Window
 from receiver.storage.writer import Writer
 from tests import engines
 from tests.segments import Press, Segment, day_of
-from tests.storehouse import NOW_S, FakeFile, FakeJournal, Server
+from tests.storehouse import NOW_S, FakeFile, FakeJournal, Server, a_ledger
 
 NAPS_MAX = 200
 
@@ -55,6 +55,7 @@ class Desk:
             self.store,
             core=self.press,
             window=Window(self.directory / "redelivery", Redelivery(), time.monotonic),
+            ledger=a_ledger(self.directory),
             dead=DeadLetters(self.directory / "dead"),
             progress=Progress(),
             around=around,

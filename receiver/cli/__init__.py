@@ -18,6 +18,7 @@ VERBS = {
     "config": "Show or check the configuration.",
     "dead": "List, show, replay and drop what was set aside.",
     "journal": "List, verify and inspect what is promised and not yet stored.",
+    "ledger": "Print what became of every span received, and prove it.",
     "sampling": "Explain a sampling decision.",
     "schema": "Print, compare and apply the schema.",
     "serve": "Run the receiver.",

@@ -127,6 +127,7 @@ class Reception:
     def _counted(self, visit: Visit, reply: Reply) -> Reply:
         """Count the reply, and add what every reply at its path carries."""
         if reply is answers.HANG_UP:
+            self._metrics.add("deliveries", drain=visit.drain_name, status="closed")
             return reply
         self._metrics.add("deliveries", drain=visit.drain_name, status=str(reply.status))
         if visit.route is not None and visit.route.header_line:

@@ -117,7 +117,12 @@ _ANSWERS = msgspec.msgpack.Decoder(tuple[Answered, ...])
 
 def answers_of(record: HasAnswers) -> tuple[Answered, ...]:
     """Decode what a record answers for."""
-    return _ANSWERS.decode(record.answers)
+    return decoded(record.answers)
+
+
+def decoded(answers: bytes) -> tuple[Answered, ...]:
+    """Decode answers that are not to be trusted. Raises `msgspec.DecodeError`, `UnicodeDecodeError`."""
+    return _ANSWERS.decode(answers)
 
 
 def bytes_of_records(scan: Scan) -> int:

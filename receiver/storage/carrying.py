@@ -3,7 +3,8 @@
     look     is it there already?       after any doubt, once nothing about it runs any more
     insert   the whole segment          the same token until a plain OK, then the next
     mend     the days that are missing  each alone, under tokens of its own
-    finish   companion, sync, digests   only when every due row was counted
+    finish   companion, sync, ledger,   only when every due row was counted
+             digests
 
 Keeps: whatever goes wrong in a step, the next one starts with a count.
 """
@@ -17,6 +18,7 @@ from receiver.model import SegmentId
 from receiver.storage import outcome
 from receiver.storage.aside import SetAside, unreadable
 from receiver.storage.backoff import FIRST_S, SLOWER_FIRST_S, Delays, backoff_s
+from receiver.storage.booking import Booking
 from receiver.storage.case import Case, Core, Reading
 from receiver.storage.cuts import Cuts
 from receiver.storage.inserting import Inserter, given_up, query_id_of
@@ -41,6 +43,7 @@ class Carrier:
     store: Store
     core: Core
     window: Window
+    booking: Booking
     progress: Progress
     around: Surroundings
     inserter: Inserter
@@ -71,17 +74,19 @@ class Carrier:
 
     def _step(self, case: Case) -> bool:
         self.around.alive()
-        finding = self._look(case) if case.must_look else Finding(Found.NOTHING)
-        if finding.found is Found.COMPLETE:
-            self._finish(case)
-            return True
-        case.must_look = True
         try:
+            finding = self._look(case) if case.must_look else Finding(Found.NOTHING)
+            if finding.found is Found.COMPLETE:
+                self._finish(case)
+                return True
+            case.must_look = True
             self._go_on(case, finding)
         except SetAside:
             # The rest goes to the dead letters: what is stored of it is closed as if it were all.
             if case.rows_stored:
                 self._close(case)
+            case.rest = "dead"
+            self.booking.divide(case)
             raise
         return False
 
@@ -157,8 +162,9 @@ class Carrier:
         self.store.sync()
 
     def _finish(self, case: Case) -> None:
-        """See everything onto the store's disk, then know its deliveries."""
+        """See everything onto the store's disk, then book it, then know its deliveries."""
         self._close(case)
+        self.booking.ended(case)
         standing = self.window.standing(case.file.id)
         if standing is None or standing.is_pending:
             self.window.end(case.file.id, digests_kept(case.deliveries, case.verdicts))

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import builtins
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from receiver.errors import StoreTrouble
 from receiver.journal.frame import Answered, answers_of, claim_of
-from receiver.model import SegmentId
+from receiver.model import Heading, SegmentId
 from receiver.storage.decisions import DUPLICATE
+from receiver.storage.ledger_lines import Rest
 from receiver.storage.outcome import DayRun, spelled
 from receiver.storage.search import RowRange, Search
 from receiver.storage.store import Held
@@ -161,6 +162,10 @@ class Case:
     """How often the store took a row of our own, but not this segment."""
     refused_for: StoreTrouble | None = None
     """Why its data may be at fault: looked into after the next count."""
+    stored: Mapping[Heading, int] | None = None
+    """Whose rows are in the store; `None`: all that were accepted and not left out."""
+    rest: Rest = "duplicate"
+    """What those are that are not."""
     search: Search | None = None
     """For the rows the store refuses, while it goes on."""
     is_searched: bool = False

@@ -3,8 +3,8 @@
     DATA/cuts/<segment>.<epoch>/0000000001.native.lz4 …     the parts: segments of their own
 
 Each part has an identity of its own in its name and rows, so it is inserted, counted and let go of like any
-segment; if it is still too large, it is cut up in turn. The segment itself stays in the journal, with its
-promise to the redelivery window, until the last part is gone.
+segment; if it is still too large, it is cut up in turn. All parts of one segment share an epoch. The segment
+itself stays in the journal, with its promise to the redelivery window, until the last part is gone.
 
 Keeps: all parts are on the disk before any is seen, in one rename: that is the decision, and from then on
 nothing is inserted out of the segment itself.
@@ -51,6 +51,11 @@ class Cuts:
         """Whether its rows are the business of its parts."""
         return segment in self._parts_of
 
+    def epoch_of(self, segment: SegmentId) -> int | None:
+        """The epoch of all parts of a segment, and of theirs."""
+        directory = self._parts_of.get(segment)
+        return None if directory is None else epoch_of(directory.suffix[1:])
+
     def in_place(self, sealed: Iterable[SegmentFile]) -> Iterator[SegmentFile]:
         """Put the parts in place of what they were cut from, until none is left."""
         is_synced = self._synced()
@@ -63,21 +68,21 @@ class Cuts:
 
     def cut(self, case: Case, finding: Finding) -> None:
         """Cut up what is not stored: from then on the case has nothing to insert."""
-        epoch = self._epoch()
+        epoch, first_seq = self._identities(case.file.id)
         target = self._root / f"{case.file.id}.{start_name(epoch)}"
         draft = self._root / f".{target.name}"
         draft.mkdir(mode=0o700, parents=True)
         kind = Kind.ZSTD if case.file.codec == "zstd" else Kind.LZ4
         with ExitStack() as undo:
             undo.callback(shutil.rmtree, draft, ignore_errors=True)
-            for seq, content in enumerate(self._contents(case, finding, epoch), start=1):
+            for seq, content in enumerate(self._contents(case, finding, epoch, first_seq), start=first_seq):
                 write_durably(draft / file_name(seq, kind), content)
             DISK.sync_directory(self._root.parent)
             draft.rename(target)
             undo.pop_all()
         self._parts_of[case.file.id] = target
         self._is_synced = False
-        case.rows, case.is_too_large = 0, False
+        case.rows, case.rest, case.is_too_large = 0, "dead", False
         limited.warning("writer: cut", f"segment {case.file.id} is too large for the store and was cut up")
 
     def forget(self, segment: SegmentId) -> None:
@@ -103,13 +108,19 @@ class Cuts:
             self._is_synced = True
         return True
 
-    def _contents(self, case: Case, finding: Finding, epoch: int) -> Iterator[bytes]:
+    def _identities(self, segment: SegmentId) -> tuple[int, int]:
+        """Epoch and first counter of the parts: parts of parts share the epoch, so that it names all rows."""
+        if segment.epoch in {self.epoch_of(one) for one in self._parts_of}:
+            return segment.epoch, segment.seq * PARTS + 1
+        return self._epoch(), 1
+
+    def _contents(self, case: Case, finding: Finding, epoch: int, first_seq: int) -> Iterator[bytes]:
         content = case.file.read()
         missing: Rows = ((0, case.rows),)
         try:
             if finding.found is Found.MISSING:
                 missing = tuple(runs_of(content, finding.days, self._core))
-            for seq, rows in enumerate(_parts_of(missing), start=1):
+            for seq, rows in enumerate(_parts_of(missing), start=first_seq):
                 yield self._core.rewrite(content, rows, case.file.codec, BLOCK_ROWS_MAX, (epoch, seq, False))
         except ValueError as reason:
             raise unreadable(case, reason) from reason

@@ -80,7 +80,7 @@ class Poison:
         for letter in self.aside.dead.of(case.file.id):
             left_out = letter.reason.left_out
             if left_out:
-                case.is_searched = True
+                case.is_searched, case.rest = True, "dead"
                 if case.rows == letter.reason.of_rows:
                     self._leave_out(case, left_out)
 
@@ -139,5 +139,5 @@ class Poison:
         except ValueError as reason:
             raise unreadable(case, reason) from reason
         case.file.replace(content)
-        case.rows = count_of(kept)
+        case.rows, case.rest = count_of(kept), "dead"
         case.in_doubt = case.must_look = True

@@ -81,6 +81,8 @@ class Replays:
     body_bytes_max: Callable[[str], int]
     """Of a drain."""
     now: Callable[[], float]
+    on_replay: Callable[[SegmentId], None]
+    """Note that this segment's spans were counted before, as dead. May raise: then nothing is handed over."""
 
     def replay(self, name: str) -> Replayed:
         """Hand a letter over. Raises `NoSuchLetter`, `NotNow`, `StoreTrouble`; then it is kept."""
@@ -141,6 +143,8 @@ class Replays:
             content = letter.path.read_bytes()
             keep = [(0, weight.rows)]
             write_durably(letter.path, self.core.rewrite(content, keep, codec, BLOCK_ROWS_MAX, anew))
+            if letter.reason.cause != CRASHED:
+                self.on_replay(segment)
             self.shelf.dead.move(letter, start.directory / file_name(segment.seq, Kind(suffix)))
         finally:
             start.leave()

@@ -165,6 +165,7 @@ def opened(  # noqa: PLR0913 - each is a neighbour that a test replaces
         must_look=in_doubt or not decided.rows,
         deliveries=reading.deliveries,
         verdicts=decided.verdicts,
+        rest="dead" if reading.damage else "duplicate",
     )
 
 

@@ -20,7 +20,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from urllib3.exceptions import HTTPError
 
 from receiver.errors import StoreTrouble
-from receiver.model import SegmentId
+from receiver.model import Heading, SegmentId
 from receiver.storage.store import COMPANION, TABLE, TRIAL, DayRows, Held, Parameters, Version
 
 PINS = {
@@ -63,6 +63,16 @@ WHERE SegmentSeq IN {{seqs:Array(UInt64)}} AND SegmentEpoch IN {{epochs:Array(UI
 GROUP BY ALL
 SETTINGS max_threads = 1
 """  # noqa: S608 - the table's name is a constant
+
+_COUNT_BY_HEADING = f"""
+SELECT Drain, ProjectId, toUInt32(intDiv(toUnixTimestamp64Milli(ReceivedAt), 3600000)), count()
+FROM {TABLE}
+WHERE (SegmentSeq = {{seq:UInt64}} AND SegmentEpoch = {{epoch:UInt64}}
+       OR SegmentEpoch IN {{parts_epochs:Array(UInt64)}})
+  AND ReceivedAt BETWEEN fromUnixTimestamp64Milli({{from_ms:Int64}}, 'UTC')
+                     AND fromUnixTimestamp64Milli({{to_ms:Int64}}, 'UTC')
+GROUP BY ALL
+"""  # noqa: S608 - as above
 
 _REFILL = f"""
 INSERT INTO {COMPANION} (TraceId, Start, End)
@@ -192,6 +202,12 @@ class SqlStore(ABC):
                 found.setdefault(segment, {})[day] = rows
         return dict(found)
 
+    def counts_by_heading(self, held: Held, parts_epoch: int | None = None) -> dict[Heading, int]:
+        """See `Store`."""
+        parameters = {**_parameters_of(held), "parts_epochs": [] if parts_epoch is None else [parts_epoch]}
+        found = self.rows(_COUNT_BY_HEADING, parameters)
+        return {Heading(drain, project, hour): rows for drain, project, hour, rows in found}
+
     def running(self, prefix: str) -> list[str]:
         """See `Store`."""
         statement = (
@@ -208,13 +224,7 @@ class SqlStore(ABC):
 
     def refill_companion(self, held: Held) -> None:
         """See `Store`."""
-        parameters: Parameters = {
-            "epoch": held.segment.epoch,
-            "seq": held.segment.seq,
-            "from_ms": held.received_ms[0],
-            "to_ms": held.received_ms[1],
-        }
-        self._insert_select(_REFILL, parameters)
+        self._insert_select(_REFILL, _parameters_of(held))
 
     def probe(self) -> None:
         """See `Store`. It is born expired, so it leaves no trace while there is a retention."""
@@ -263,6 +273,16 @@ def trouble_of(error: Exception) -> StoreTrouble:
     """Translate what the driver raised."""
     code, name = getattr(error, "code", None), getattr(error, "name", None)
     return StoreTrouble(str(error), code=code, name=name or "")
+
+
+def _parameters_of(held: Held) -> Parameters:
+    """Name one segment to a statement."""
+    return {
+        "epoch": held.segment.epoch,
+        "seq": held.segment.seq,
+        "from_ms": held.received_ms[0],
+        "to_ms": held.received_ms[1],
+    }
 
 
 def _bound(parameters: Parameters | None) -> dict[str, Any] | None:

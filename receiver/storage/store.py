@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from receiver.errors import StoreTrouble
-from receiver.model import SegmentId
+from receiver.model import Heading, SegmentId
 
 TABLE = "otel_traces"
 COMPANION = "otel_traces_trace_id_ts"
@@ -73,6 +73,9 @@ class Store(Protocol):
 
     def counts(self, held: Sequence[Held]) -> dict[SegmentId, DayRows]:
         """Count the rows of each segment by day, where the INSERT went. One without rows is left out."""
+
+    def counts_by_heading(self, held: Held, parts_epoch: int | None = None) -> dict[Heading, int]:
+        """Count the rows of a segment, and of its parts, by drain, project and hour of receipt."""
 
     def running(self, prefix: str) -> list[str]:
         """Name the statements in flight whose query id begins so."""

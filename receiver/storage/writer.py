@@ -16,11 +16,13 @@ from collections.abc import Sequence
 from receiver.model import SegmentId
 from receiver.storage.aside import Aside, SetAside
 from receiver.storage.backoff import SLOWER_FIRST_S, Delays
+from receiver.storage.booking import Booking
 from receiver.storage.carrying import Carrier
-from receiver.storage.case import Case, Core, Journal, SegmentFile
+from receiver.storage.case import Case, Core, Journal, Reading, SegmentFile
 from receiver.storage.cuts import Cuts
 from receiver.storage.dead import DeadLetters
 from receiver.storage.inserting import Inserter
+from receiver.storage.ledger import Ledger
 from receiver.storage.poison import Poison
 from receiver.storage.progress import Progress
 from receiver.storage.sifting import Postponed, opened
@@ -43,6 +45,7 @@ class Writer:
         *,
         core: Core,
         window: Window,
+        ledger: Ledger,
         dead: DeadLetters,
         progress: Progress,
         around: Surroundings,
@@ -51,9 +54,11 @@ class Writer:
         self._core = core
         self._window = window
         self._progress = progress
+        self._ledger = ledger
         self._aside = Aside(dead, core, progress, around.now)
         self._cuts = Cuts(around.repair_dir.parent / "cuts", core)
         self._poison = Poison(store, core, self._aside, around)
+        self._booking = Booking(ledger, store, self._cuts)
         self._around = around
         self._in_doubt: set[SegmentId] | None = None
         self._resting: dict[SegmentId, tuple[Case, Delays, float]] = {}
@@ -63,7 +68,16 @@ class Writer:
         self._scales = Scales(journal, store, progress, around)
         inserter = Inserter(store, core, progress, around)
         self._carrier = Carrier(
-            store, core, window, progress, around, inserter, self._scales, self._poison, self._cuts
+            store,
+            core,
+            window,
+            self._booking,
+            progress,
+            around,
+            inserter,
+            self._scales,
+            self._poison,
+            self._cuts,
         )
 
     def run(self) -> None:
@@ -86,6 +100,7 @@ class Writer:
             present = self._in_doubt | {segment.id for segment in whole}
             self._window.retain(present)
             self._cuts.retain(present)
+            self._ledger.retain(present)
         segments = [segment for segment in sealed if not self._rests(segment.id)]
         # What was begun comes first: others may have to wait for it.
         segments.sort(key=lambda segment: self._window.standing(segment.id) is None)
@@ -144,6 +159,8 @@ class Writer:
             self._let_go(segment)
             self._progress.stored(case.rows, case.received_ms, self._around.now())
         except SetAside as reason:
+            # Booked before its letter is there: with the letter it is done with.
+            self._booking.ended(case)
             self._aside.keep(case, reason)
             self._let_go(segment)
             self._progress.rows += case.rows_stored
@@ -162,6 +179,7 @@ class Writer:
         segment.unlink()
         self._cuts.forget(segment.id)
         self._window.forget(segment.id)
+        self._ledger.settle(segment.id)
         self._progress.trouble = ""
 
     def _begun(self, segment: SegmentFile, *, in_doubt: bool) -> tuple[Case, Delays]:
@@ -174,10 +192,15 @@ class Writer:
             self._window,
             in_doubt=in_doubt,
             has_rows=self._carrier.has_rows,
-            on_damage=self._aside.keep_damaged,
+            on_damage=self._on_damage,
         )
         if self._cuts.is_cut(segment.id):
-            case.rows, case.must_look = 0, True
+            case.rows, case.rest, case.must_look = 0, "dead", True
         else:
             self._poison.recall(case)
         return case, Delays(self._around.jitter)
+
+    def _on_damage(self, reading: Reading, rows_given_up: int) -> None:
+        """Keep a copy of what the disk gave back damaged, and book what is lost."""
+        self._booking.damaged(reading)
+        self._aside.keep_damaged(reading, rows_given_up)

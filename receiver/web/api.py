@@ -2,6 +2,7 @@
 
     GET /api/v1/traces/{id}                                   the spans of a trace
     GET /api/v1/spans?since=15m&project=&service=&limit=100   the newest spans that match
+    GET /api/v1/ledger?since=24h&project=&drain=&verify=1     what became of every span received
     GET /api/v1/schema                                        how the tables stand
     GET /api/v1/health                                        how the store and the writer are
     /api/v1/dead                                              what was set aside: see `letters`
@@ -74,6 +75,8 @@ class Api:
     """Empty: none is asked for."""
     health: Callable[[], dict[str, str]]
     schema: Callable[[], object]
+    ledger: Callable[[Mapping[str, str]], object]
+    """Answers with these filters; blocks."""
     pool: ThreadPoolExecutor
 
     def application(self, letters: Letters | None = None) -> web.Application:
@@ -81,6 +84,7 @@ class Api:
         application = web.Application(middlewares=[_answered, self._admitted])
         application.router.add_get("/api/v1/traces/{id}", self._trace)
         application.router.add_get("/api/v1/spans", self._spans)
+        application.router.add_get("/api/v1/ledger", self._ledger)
         application.router.add_get("/api/v1/schema", self._schema)
         application.router.add_get("/api/v1/health", self._health)
         if letters is not None:
@@ -115,6 +119,12 @@ class Api:
         async with pumped(self.pool, ask) as pieces:
             first = await anext(pieces, b"")
             return await _streamed(request, first, pieces)
+
+    async def _ledger(self, request: web.Request) -> web.StreamResponse:
+        _known(request.query, {"since", "project", "drain", "verify"})
+        query = dict(request.query)
+        answer = await asyncio.get_running_loop().run_in_executor(self.pool, self.ledger, query)
+        return _json(HTTPStatus.OK, answer)
 
     async def _schema(self, request: web.Request) -> web.StreamResponse:
         _known(request.query, set())

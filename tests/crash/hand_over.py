@@ -22,8 +22,10 @@ from receiver import transcode
 from receiver.errors import Unavailable
 from receiver.journal.appender import Appender
 from receiver.journal.segments import Journal
+from receiver.settings import Ledger as LedgerLimits
 from receiver.settings import Redelivery
 from receiver.storage.dead import DeadLetters
+from receiver.storage.ledger import Ledger
 from receiver.storage.progress import Progress
 from receiver.storage.surroundings import Surroundings
 from receiver.storage.window import Window
@@ -94,6 +96,7 @@ def writer_of(data: Path, store: MemoryStore, window: Window, progress: Progress
         store,
         core=transcode,
         window=window,
+        ledger=Ledger(data / "ledger", LedgerLimits(), lambda: NOW_S, is_first=True),
         dead=DeadLetters(data / "dead"),
         progress=progress,
         around=around,
