@@ -65,6 +65,7 @@ check-cargo:
 .PHONY: test
 test: check ## every check and every test
 	$(CARGO) test $(MANIFEST) --quiet
+	$(BIN)/python benchmarks/core_instructions.py
 	$(BIN)/pytest -q -n 2 --dist loadfile tests
 
 .PHONY: fix
@@ -84,6 +85,14 @@ torture: setup $(VENV)/.dev ## kill, freeze and restart it under load, then read
 .PHONY: bench-core
 bench-core: ## speed of the Rust core alone: spans/s per body kind, one core
 	$(CARGO) run $(MANIFEST) --release --quiet --example bench_core
+
+.PHONY: check-speed
+check-speed: $(BIN)/python ## instructions per span of the core against benchmarks/core_instructions.json; at most 10 % more
+	$(BIN)/python benchmarks/core_instructions.py
+
+.PHONY: speed-record
+speed-record: $(BIN)/python ## write benchmarks/core_instructions.json anew
+	$(BIN)/python benchmarks/core_instructions.py --write
 
 .PHONY: fuzz
 fuzz: ## long fuzzing of unpack, protobuf and JSON (SECONDS=600 each); needs nightly Rust and cargo-fuzz

@@ -173,10 +173,10 @@ impl Writer {
         if let Some(identity) = self.identity {
             merged.identify(identity);
         }
-        let (mut raw, mut payload) = (Vec::new(), Vec::new());
+        let (mut raw, mut room) = (Vec::new(), Vec::new());
         merged.write(&mut raw);
-        self.codec.compress(&raw, &mut payload);
-        self.push(u32::try_from(merged.rows).unwrap_or(u32::MAX), &payload);
+        let payload = self.codec.compress(&raw, &mut room);
+        self.push(u32::try_from(merged.rows).unwrap_or(u32::MAX), payload);
         self.received_ms = (i64::MAX, i64::MIN);
     }
 

@@ -107,7 +107,9 @@ fn segment_of(policy: &Policy, deliveries: &[Vec<ResourceStory>]) -> Vec<u8> {
         told(policy, &[(story.clone(), true)], &mut columns);
         let mut payload = Vec::new();
         if columns.rows() > 0 {
-            Codec::Lz4.compress(&block_of(&columns), &mut payload);
+            payload = Codec::Lz4
+                .compress(&block_of(&columns), &mut Vec::new())
+                .to_vec();
         }
         let head = Head {
             segment: SEGMENT,
