@@ -20,7 +20,7 @@ AIM_S = 0.5
 """How long a kill waits for a moment in which something is being done."""
 AIM_DEPTH_S = 0.02
 STARTS_MAX = 3
-BREATH_S = 5.0
+BREATH_S = 2.0
 KILL_ON_FULL_DISK_SHARE = 0.4
 
 
@@ -69,6 +69,7 @@ class Driver:
     def _do(self, fault: Fault) -> None:
         match fault.kind:
             case "kill":
+                fault = self._living(fault)
                 done = self._kill(fault)
             case "freeze":
                 done = self._freeze(fault)
@@ -81,6 +82,12 @@ class Driver:
     def _pid(self, fault: Fault) -> int | None:
         pids = sorted(pid for pid, role in processes(self._running).items() if role == fault.role)
         return pids[int(fault.pick * len(pids))] if pids else None
+
+    def _living(self, fault: Fault) -> Fault:
+        """The same for a role that has a process now: some are being replaced."""
+        roles = sorted(set(processes(self._running).values()) - {"supervisor"})
+        is_there = fault.role == "supervisor" or fault.role in roles or not roles
+        return fault if is_there else replace(fault, role=roles[int(fault.pick * len(roles))])
 
     def _kill(self, fault: Fault) -> bool:
         self._aim(fault)

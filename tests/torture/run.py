@@ -8,6 +8,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from receiver.storage.embedded import EmbeddedStore
@@ -36,7 +37,7 @@ class Plan:
     seed: int
     duration_s: float
     data: Path
-    gap_s: float = 3.0
+    gap_s: float = 0.9
     """Mean time between faults."""
     pause_s: float = 0.1
     """Of a sender between two deliveries."""
@@ -50,6 +51,7 @@ class Result:
 
     plan: Plan
     faults: list[Fault]
+    at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     outcomes: Outcomes = field(default_factory=Outcomes)
     damage: Damage = field(default_factory=Damage)
     findings: Findings = field(default_factory=Findings)
@@ -81,7 +83,8 @@ class Run:
         self.result = Result(plan, faults)
         self._driver = Driver(self._running, self.result.outcomes)
         self.result.damage = self._driver.damage
-        desk = Desk(self._oracle, self._port, self.result.outcomes)
+        damage = self._driver.damage
+        desk = Desk(self._oracle, self._port, self.result.outcomes, starts=lambda: len(damage.down_s))
         self._senders = [Sender(desk, lane, pause_s=plan.pause_s) for lane in range(len(LANES))]
 
     def run(self) -> Result:
