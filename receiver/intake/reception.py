@@ -66,14 +66,22 @@ class Head:
 class Reception:
     """The stages of one request."""
 
-    def __init__(
-        self, routes: Routes, limits: Limits, admission: Admission, commit: Commit, metrics: Metrics
+    def __init__(  # noqa: PLR0913 - each is a neighbour that a test replaces
+        self,
+        routes: Routes,
+        limits: Limits,
+        admission: Admission,
+        commit: Commit,
+        metrics: Metrics,
+        *,
+        now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self._routes = routes
         self._limits = limits
         self._admission = admission
         self._commit = commit
         self._metrics = metrics
+        self._now_ns = now_ns
 
     def use(self, routes: Routes, limits: Limits) -> None:
         """Use these for requests to come."""
@@ -197,7 +205,7 @@ class Reception:
             body=raw,
             content_kind=head.kind,
             encodings=head.encodings,
-            received_at_ns=time.time_ns(),
+            received_at_ns=self._now_ns(),
             strict=drain.strict,
             body_bytes_max=self._routes.body_bytes_max(drain),
         )

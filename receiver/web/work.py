@@ -20,6 +20,8 @@ from aiohttp import web
 
 from receiver import transcode
 from receiver.channel import Start
+from receiver.clock import NOTE_NAME
+from receiver.config.addresses import parse_store_url
 from receiver.errors import OperatorError, StoreTrouble
 from receiver.journal.segments import Journal
 from receiver.logs import limited
@@ -27,7 +29,9 @@ from receiver.metrics import Metrics
 from receiver.settings import Settings
 from receiver.storage import schema
 from receiver.storage.backoff import SLOWER_CEILING_S, SLOWER_FIRST_S, backoff_s
+from receiver.storage.clock import Clock
 from receiver.storage.dead import DeadLetters
+from receiver.storage.expiry import Expiry, refuse_to_open
 from receiver.storage.opening import claimed, open_store
 from receiver.storage.progress import Progress
 from receiver.storage.store import Store
@@ -73,8 +77,12 @@ class StoreWork:
         self._apart = _apart(settings)
         self._window: Window | None = None
         self._failure: BaseException | None = None
+        self._clock = Clock(data_dir / NOTE_NAME)
+        if parse_store_url(settings.store.url) is None:
+            refuse_to_open(self._clock, settings.store.retention_days)
         self._store = open_store(settings, disk_free_min=self._disk_free_min)
         held.callback(self._store.close)
+        self._expiry = Expiry(self._store, self._clock)
         self._pool = ThreadPoolExecutor(QUESTIONS_MAX, thread_name_prefix="question")
         self._thread = threading.Thread(target=self._write, name="writer", daemon=True)
         self._runner: web.AppRunner | None = None
@@ -106,7 +114,12 @@ class StoreWork:
             raise self._failure
         self._pulse.check()
         report(self._progress, self._dead, self._metrics)
-        return {"store": self._progress.trouble, "redelivery": self._progress.window_trouble}
+        return {
+            "store": self._progress.trouble,
+            "redelivery": self._progress.window_trouble,
+            "clock": self._expiry.warning,
+            "journal": _held_back(len(self._journal.held)),
+        }
 
     async def stop(self) -> None:
         """Answer no more, hand over what is sealed, let go of the engine."""
@@ -150,7 +163,7 @@ class StoreWork:
             jitter=random.random,
             repair_dir=Path(self._settings.data_dir) / "repair",
             retention_days=self._settings.store.retention_days,
-            alive=self._pulse.beat,
+            alive=self._alive,
         )
         return Writer(
             self._journal,
@@ -162,6 +175,11 @@ class StoreWork:
             around=around,
         )
 
+    def _alive(self) -> None:
+        """Between two steps of the writer."""
+        self._pulse.beat()
+        self._expiry.look()
+
     def _disk_free_min(self) -> int:
         """What the journal may still grow, and the floor below: the engine must stop first."""
         journal = self._settings.journal
@@ -171,6 +189,11 @@ class StoreWork:
 def _apart(settings: Settings) -> frozenset[str]:
     """Name the drains whose deliveries are stored as often as they come."""
     return frozenset(drain.name for drain in settings.drain if not drain.dedupe)
+
+
+def _held_back(count: int) -> str:
+    """Tell of segments that this version cannot read."""
+    return f"{count} segments were written by a newer version, which is expected back" if count else ""
 
 
 def _with_schema(

@@ -124,7 +124,7 @@ def commit() -> str:
     command = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
     try:
         return subprocess.run(
-            command, cwd=Path(__file__).parent, capture_output=True, text=True
+            command, cwd=Path(__file__).parent, check=False, capture_output=True, text=True
         ).stdout.strip()
     except OSError:
         return ""
