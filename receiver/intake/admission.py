@@ -78,12 +78,18 @@ class Claim:
 class Admission:
     """The budgets of one intake."""
 
-    def __init__(self, budget: Budget, full_reason: Callable[[], str | None]) -> None:
+    def __init__(
+        self,
+        budget: Budget,
+        full_reason: Callable[[], str | None],
+        require_time: Callable[[], None] = lambda: None,
+    ) -> None:
         self.budget = budget
         self.bytes_in_flight = 0
         self.unknown_bytes = 0
         self.is_closed = False
         self._full_reason = full_reason
+        self._require_time = require_time
 
     def admit(self, declared_bytes: int, *, is_known: bool) -> Claim:
         """Claim room for a body that announces this size, if there is a place for what it carries."""
@@ -92,6 +98,7 @@ class Admission:
         reason = self._full_reason()
         if reason is not None:
             raise JournalFull(reason)
+        self._require_time()
         claim = Claim(self, is_known=is_known)
         claim.grow_to(min(declared_bytes, ANNOUNCED_BYTES_MAX))
         return claim
