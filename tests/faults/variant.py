@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -16,3 +17,8 @@ def sampled(everything: Sequence[T], count: int) -> list[T]:
         return list(everything)
     last = len(everything) - 1
     return [everything[round(place * last / (count - 1))] for place in range(count)]
+
+
+def note(text: str) -> None:
+    """Say what was measured: pytest shows it with -s, or when the case fails."""
+    sys.stdout.write(text + "\n")
