@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TypeVar
 
-IS_LONG = os.environ.get("FAULTS") == "long"
+IS_LONG = bool(os.environ.get("TRACE_DRAIN_TEST_FAULTS"))
 T = TypeVar("T")
 
 

@@ -98,6 +98,7 @@ def summary(result: Result) -> dict[str, Any]:
         "own_disk": plan.owns_disk,
         "verdict": verdict(result),
         "violations": violations(result),
+        "violation_counts": dict(result.findings.violations),
         "void": void_reasons(result),
         "deliveries": len(result.outcomes.fates),
         "never_acknowledged": sum(not fate.acknowledged for fate in result.outcomes.fates.values()),
