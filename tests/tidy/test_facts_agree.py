@@ -46,7 +46,7 @@ def test_a_generated_page_is_what_the_code_says_now(page: str) -> None:
     assert (ROOT / "docs" / page).read_text() == PAGES[page](), "run `make docs`"
 
 
-@pytest.mark.parametrize("case", cases(), ids=lambda case: case.id)
+@pytest.mark.parametrize("case", list(cases()), ids=lambda case: case.id)
 def test_every_fault_case_is_told_of(case: Case) -> None:
     page = (ROOT / "docs/reliability.md").read_text()
 

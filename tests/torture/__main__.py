@@ -54,7 +54,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.torture", description=__doc__)
     parser.add_argument("--duration", type=seconds, default=90.0, help="of load and faults: 90s, 30m, 2h")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
-    parser.add_argument("--gap", type=float, default=0.9, help="mean seconds between faults")
+    parser.add_argument("--gap", type=float, default=0.7, help="mean seconds between faults")
     parser.add_argument("--pause", type=float, default=0.1, help="of a sender between two deliveries")
     parser.add_argument(
         "--disk-mib", type=int, default=0, help="on a tmpfs of this size that is filled at times"

@@ -20,7 +20,7 @@ AIM_S = 0.5
 """How long a kill waits for a moment in which something is being done."""
 AIM_DEPTH_S = 0.02
 STARTS_MAX = 3
-BREATH_S = 2.0
+BREATH_S = 0.6
 KILL_ON_FULL_DISK_SHARE = 0.4
 
 

@@ -8,13 +8,13 @@ from typing import Literal
 
 Kind = Literal["kill", "freeze", "restart", "fill"]
 SHARES: dict[tuple[Kind, str], float] = {
-    ("kill", "intake"): 8,
-    ("kill", "store"): 6,
-    ("kill", "supervisor"): 2,
-    ("freeze", "intake"): 0.4,
-    ("freeze", "store"): 0.4,
-    ("freeze", "supervisor"): 0.3,
-    ("restart", "supervisor"): 0.3,
+    ("kill", "intake"): 10,
+    ("kill", "store"): 7,
+    ("kill", "supervisor"): 1.5,
+    ("freeze", "intake"): 0.3,
+    ("freeze", "store"): 0.3,
+    ("freeze", "supervisor"): 0.2,
+    ("restart", "supervisor"): 0.2,
 }
 OPENING: tuple[tuple[Kind, str], ...] = (
     ("kill", "intake"),

@@ -37,7 +37,7 @@ class Plan:
     seed: int
     duration_s: float
     data: Path
-    gap_s: float = 0.9
+    gap_s: float = 0.7
     """Mean time between faults."""
     pause_s: float = 0.1
     """Of a sender between two deliveries."""
