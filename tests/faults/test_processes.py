@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.running import Running
+from tests.e2e.running import Running, environment
 from tests.e2e.test_kill import pid_of
 from tests.faults.bodies import large_body
 from tests.faults.load import load
@@ -157,7 +157,13 @@ def test_a_second_receiver_on_the_directory_ends_and_the_first_goes_on(receiver:
     ]
     with load(receiver, 0x90_0000) as senders:
         second = subprocess.run(
-            [*command, *ports], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+            [*command, *ports],
+            cwd=ROOT,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
         )
         senders.wait_for(20)
 
