@@ -85,8 +85,8 @@ faults: setup $(VENV)/.dev ## every fault case at full length, and what became o
 	TRACE_DRAIN_TEST_FAULTS=1 TRACE_DRAIN_TEST_OUTAGE_S=600 TRACE_DRAIN_TEST_POWER_SEEDS=200 $(BIN)/pytest -q -m fault -p tests.fault_record --faults-json docs/results/faults.json $(or $(CASES),tests)
 
 .PHONY: torture
-torture: setup $(VENV)/.dev ## kill, freeze and restart it under load, then read what it kept (DURATION=30m SEED=7 ARGS="--gap 1")
-	PYTHONPATH=. $(BIN)/python -m tests.torture --duration $(or $(DURATION),30m) --json $(or $(JSON),docs/results/torture.json) $(if $(SEED),--seed $(SEED)) $(ARGS)
+torture: setup $(VENV)/.dev ## kill, freeze and restart it under load, then read what it kept (DURATION=30m SEED=7 KILLS=1000)
+	PYTHONPATH=. $(BIN)/python -m tests.torture --duration $(or $(DURATION),30m) --json $(or $(JSON),docs/results/torture.json) $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS)) $(ARGS)
 
 .PHONY: bench-core
 bench-core: ## speed of the Rust core alone: spans/s per body kind, one core

@@ -121,7 +121,7 @@ def reliability_page() -> str:
             "A receiver under load while its processes are killed, frozen and restarted at random; senders",
             "behave as OTLP clients do, and send some of what was acknowledged again. Afterwards every span",
             "is compared with what was issued, field by field. To repeat it:",
-            "`make torture DURATION=30m SEED=7`; a short one is part of `make test`.",
+            "`make torture DURATION=30m SEED=7 KILLS=1000`; a short one is part of `make test`.",
             "",
             *_torture(),
             "",

@@ -9,6 +9,8 @@ from types import TracebackType
 from typing import Self
 
 TIMEOUT_S = 30.0
+REFUSED = -1
+"""Never seen while there is a supervisor: exporters lose data at a closed port."""
 
 
 def post_head(body_bytes: int, *, path: str = "/v1/traces", headers: str = "") -> bytes:
@@ -65,10 +67,12 @@ class Wire:
 
 
 def post(address: tuple[str, int], body: bytes, *, headers: str = "") -> int:
-    """Post once on a connection of its own. The status; 0: none came."""
+    """Post once on a connection of its own. The status; 0: none came, `REFUSED`: nobody listened."""
     try:
         with Wire(address) as wire:
             wire.socket.sendall(post_head(len(body), headers=headers) + body)
             return wire.answer().status
+    except ConnectionRefusedError:
+        return REFUSED
     except OSError:
         return 0

@@ -16,6 +16,7 @@ from tests.torture.faults import OPENING, Fault
 from tests.torture.senders import Outcomes
 from tests.torture.site import processes, segments_in
 
+KILLS = ("kill intake", "kill store", "kill supervisor")
 AIM_S = 0.5
 """How long a kill waits for a moment in which something is being done."""
 AIM_DEPTH_S = 0.02
@@ -42,6 +43,11 @@ class Damage:
     """The log's last line, each time the receiver did not come up."""
     wrong: list[str] = field(default_factory=list)
 
+    @property
+    def kills(self) -> int:
+        """Processes that were killed."""
+        return sum(self.done[what] for what in KILLS)
+
 
 class Driver:
     """Works through the schedule in the calling thread."""
@@ -50,10 +56,11 @@ class Driver:
         self.damage = Damage()
         self._running, self._outcomes = running, outcomes
 
-    def run(self, faults: list[Fault], began_s: float, duration_s: float) -> None:
-        """The first faults come however slow the machine is; the others only while there is time."""
+    def run(self, faults: list[Fault], began_s: float, duration_s: float, kills_min: int = 0) -> None:
+        """The first faults, and as many kills as are asked for, come however slow the machine is."""
         for done, fault in enumerate(faults):
-            if done > len(OPENING) and time.monotonic() > began_s + duration_s:
+            is_enough = done > len(OPENING) and self.damage.kills >= kills_min
+            if is_enough and time.monotonic() > began_s + duration_s:
                 self.damage.done["left out, no time"] += 1
                 continue
             time.sleep(max(0.0, began_s + fault.at_s - time.monotonic()))

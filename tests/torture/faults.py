@@ -48,8 +48,10 @@ class Fault:
     """How long a frozen process stays so, or a disk full."""
 
 
-def schedule(seed: int, duration_s: float, gap_s: float, *, with_fill: bool) -> list[Fault]:
-    """All faults of a run, in order; the last tenth of the time has none."""
+def schedule(
+    seed: int, duration_s: float, gap_s: float, *, with_fill: bool, kills_min: int = 0
+) -> list[Fault]:
+    """All faults of a run, in order: for nine tenths of the time, and until there are kills enough."""
     random_ = random.Random(f"{seed}/faults")
     shares = dict(SHARES) | ({("fill", "disk"): 1.0} if with_fill else {})
     kinds, weights = list(shares), list(shares.values())
@@ -57,7 +59,7 @@ def schedule(seed: int, duration_s: float, gap_s: float, *, with_fill: bool) -> 
     random_.shuffle(opening)
     faults: list[Fault] = []
     at_s = gap_s
-    while at_s < duration_s * 0.9:
+    while at_s < duration_s * 0.9 or sum(fault.kind == "kill" for fault in faults) < kills_min:
         is_opening = bool(opening)
         kind, role = opening.pop() if opening else random_.choices(kinds, weights)[0]
         hold_s = _hold_s(kind, random_, is_long_run=duration_s > 600)

@@ -12,7 +12,6 @@ from typing import Any
 from tests.torture.run import FRESH_S, Result
 from tests.torture.watch import CAPS, JOURNAL_BYTES_CAP
 
-KILLS = ("kill intake", "kill store", "kill supervisor")
 REFUSED_NOTED_S = 0.5
 """A busy machine lets a sender note a refusal this much later."""
 
@@ -107,7 +106,7 @@ def summary(result: Result) -> dict[str, Any]:
         "rejected_spans": result.outcomes.rejected_count,
         "seen": seen(result),
         "faults": dict(sorted(result.damage.done.items())),
-        "kills": sum(count for what, count in result.damage.done.items() if what in KILLS),
+        "kills": result.damage.kills,
         "copies": dict(result.outcomes.copies),
         "starts_in_vain": result.damage.vain_starts,
         "store": dict(result.findings.counts),

@@ -43,6 +43,8 @@ class Plan:
     """Of a sender between two deliveries."""
     owns_disk: bool = False
     """The data directory is a small file system of its own, which may be filled."""
+    kills_min: int = 0
+    """The run goes on until so many processes were killed."""
 
 
 @dataclass
@@ -79,7 +81,9 @@ class Run:
             f"127.0.0.1:{self._port}",
             config=site.configuration(plan.data, disk_free_min=0 if plan.owns_disk else 64 << 20),
         )
-        faults = schedule(plan.seed, plan.duration_s, plan.gap_s, with_fill=plan.owns_disk)
+        faults = schedule(
+            plan.seed, plan.duration_s, plan.gap_s, with_fill=plan.owns_disk, kills_min=plan.kills_min
+        )
         self.result = Result(plan, faults)
         self._driver = Driver(self._running, self.result.outcomes)
         self.result.damage = self._driver.damage
@@ -116,7 +120,7 @@ class Run:
         began_s = time.monotonic()
         for sender in self._senders:
             sender.start()
-        self._driver.run(self.result.faults, began_s, self._plan.duration_s)
+        self._driver.run(self.result.faults, began_s, self._plan.duration_s, self._plan.kills_min)
         time.sleep(max(0.0, began_s + self._plan.duration_s - time.monotonic()))
 
     def _mend(self) -> None:
