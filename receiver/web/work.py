@@ -21,7 +21,6 @@ from aiohttp import web
 from receiver import transcode
 from receiver.channel import Start
 from receiver.clock import NOTE_NAME
-from receiver.config.addresses import parse_store_url
 from receiver.errors import OperatorError, StoreTrouble
 from receiver.journal.segments import Journal
 from receiver.logs import limited
@@ -31,7 +30,7 @@ from receiver.storage import schema
 from receiver.storage.backoff import SLOWER_CEILING_S, SLOWER_FIRST_S, backoff_s
 from receiver.storage.clock import Clock
 from receiver.storage.dead import DeadLetters
-from receiver.storage.expiry import Expiry, refuse_to_open
+from receiver.storage.expiry import Expiry
 from receiver.storage.opening import claimed, open_store
 from receiver.storage.progress import Progress
 from receiver.storage.store import Store
@@ -78,8 +77,6 @@ class StoreWork:
         self._window: Window | None = None
         self._failure: BaseException | None = None
         self._clock = Clock(data_dir / NOTE_NAME)
-        if parse_store_url(settings.store.url) is None:
-            refuse_to_open(self._clock, settings.store.retention_days)
         self._store = open_store(settings, disk_free_min=self._disk_free_min)
         held.callback(self._store.close)
         self._expiry = Expiry(self._store, self._clock)
