@@ -56,7 +56,8 @@ def test_a_process_that_was_frozen_loses_and_doubles_nothing(receiver: Running, 
         pid = pid_of(receiver, process)
         os.kill(pid, signal.SIGSTOP)
         time.sleep(FREEZE_S)
-        os.kill(pid, signal.SIGCONT)
+        with suppress(ProcessLookupError):  # it was taken for hung and replaced
+            os.kill(pid, signal.SIGCONT)
         senders.wait_for(20)
 
 
