@@ -54,10 +54,12 @@ class Recorder:
         outcome = self._seen[report.nodeid.partition("[")[0]]
         outcome[report.outcome] += 1
         outcome["seconds"] = round(outcome["seconds"] + report.duration, 1)
+        self._write()
 
-    def pytest_sessionfinish(self) -> None:
-        """Write what was seen over what was known."""
+    def _write(self) -> None:
+        """What was seen over what was known, after every case: a session may be broken off."""
         known: dict[str, Outcome] = json.loads(self._path.read_text()) if self._path.exists() else {}
+        self._path.parent.mkdir(exist_ok=True)
         self._path.write_text(json.dumps(known | self._seen, indent=1, sort_keys=True) + "\n")
 
 

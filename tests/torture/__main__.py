@@ -77,6 +77,7 @@ def main() -> int:
         numbers = summary(Run(plan, say).run())
     sys.stdout.write(table(numbers) + "\n")
     if asked.json:
+        asked.json.parent.mkdir(parents=True, exist_ok=True)
         asked.json.write_text(as_json(numbers) + "\n")
     return EXIT_CODES[numbers["verdict"]]
 
