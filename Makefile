@@ -75,12 +75,19 @@ fix: $(VENV)/.dev ## what the formatters and linters can mend by themselves
 	$(CARGO) fmt $(MANIFEST)
 
 .PHONY: docs
-docs: $(VENV)/.core ## write docs/settings.md and docs/metrics.md from the code
-	$(BIN)/python docs/generate.py
+docs: $(VENV)/.core ## write docs/settings.md, docs/metrics.md and docs/reliability.md
+	PYTHONPATH=. $(BIN)/python docs/generate.py
+
+.PHONY: reliability
+reliability: docs ## the same: docs/reliability.md is written from the tests and docs/results
+
+.PHONY: faults
+faults: setup $(VENV)/.dev ## every fault case at full length, and what became of them (CASES=tests/faults/test_network.py)
+	TRACE_DRAIN_TEST_FAULTS=1 TRACE_DRAIN_TEST_OUTAGE_S=600 TRACE_DRAIN_TEST_POWER_SEEDS=200 $(BIN)/pytest -q -m fault -p tests.fault_record --faults-json docs/results/faults.json $(or $(CASES),tests)
 
 .PHONY: torture
-torture: setup $(VENV)/.dev ## kill, freeze and restart it under load, then read what it kept (DURATION=30m SEED=7 ARGS="--gap 1")
-	PYTHONPATH=. $(BIN)/python -m tests.torture --duration $(or $(DURATION),30m) $(if $(SEED),--seed $(SEED)) $(ARGS)
+torture: setup $(VENV)/.dev ## kill, freeze and restart it under load, then read what it kept (DURATION=30m SEED=7 KILLS=1000)
+	PYTHONPATH=. $(BIN)/python -m tests.torture --duration $(or $(DURATION),30m) --json $(or $(JSON),docs/results/torture.json) $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS)) $(ARGS)
 
 .PHONY: bench-core
 bench-core: ## speed of the Rust core alone: spans/s per body kind, one core

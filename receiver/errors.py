@@ -10,6 +10,7 @@ ReceiverError
 │   ├── QuotaSpent             ├── DiskTrouble
 │   ├── JournalFull            ├── ShuttingDown
 │   ├── MemoryBudgetSpent      ├── DeadlinePassed
+│   ├── Overloaded
 │   ├── CoreCrashed            └── StoreTrouble (never seen by a sender)
 └── OperatorError          a setting, a file or a command is wrong; never seen by a sender
 """
@@ -79,6 +80,10 @@ class MemoryBudgetSpent(Unavailable):
     """Too many bytes of bodies are in flight."""
 
 
+class Overloaded(Unavailable):
+    """More is offered than can be promised in time."""
+
+
 class ShuttingDown(Unavailable):
     """The process takes no more work."""
 
@@ -131,6 +136,7 @@ ANSWER_OF: dict[type[ReceiverError], Answer] = {
     JournalFull: Answer(503, 14),
     DiskTrouble: Answer(503, 14),
     MemoryBudgetSpent: Answer(503, 14),
+    Overloaded: Answer(503, 14),
     ShuttingDown: Answer(503, 14),
     DeadlinePassed: Answer(503, 14),
     CoreCrashed: Answer(503, 14),

@@ -176,6 +176,9 @@ class MemoryDisk:
     def read(self, path: Path) -> bytes:
         return bytes(self._file(path).now)
 
+    def read_head(self, path: Path, size_bytes: int) -> bytes:
+        return self.read(path)[:size_bytes]
+
     def size_bytes(self, path: Path) -> int | None:
         if path in self.tree and self._is_linked(path):
             return 0

@@ -54,6 +54,9 @@ class Files(Protocol):
     def read(self, path: Path) -> bytes:
         """Return the whole content."""
 
+    def read_head(self, path: Path, size_bytes: int) -> bytes:
+        """Return so much of its beginning."""
+
     def size_bytes(self, path: Path) -> int | None:
         """Size of the file; none: there is no such file."""
 
@@ -133,6 +136,11 @@ class Disk:
     def read(self, path: Path) -> bytes:
         """See `Files`."""
         return path.read_bytes()
+
+    def read_head(self, path: Path, size_bytes: int) -> bytes:
+        """See `Files`."""
+        with path.open("rb") as file:
+            return file.read(size_bytes)
 
     def size_bytes(self, path: Path) -> int | None:
         """See `Files`."""

@@ -16,20 +16,28 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from receiver.clock import NOTE_NAME
 from receiver.config.addresses import parse_store_url
 from receiver.errors import OperatorError
 from receiver.settings import Settings
 from receiver.storage.clickhouse import ClickHouseStore
+from receiver.storage.clock import Clock
 from receiver.storage.embedded import EmbeddedStore
+from receiver.storage.expiry import refuse_to_open
 from receiver.storage.store import Store
 
 
 def open_store(settings: Settings, *, disk_free_min: Callable[[], int]) -> Store:
-    """Open it. A server may be down; the embedded engine must open, and `claimed` must hold."""
+    """Open it. A server may be down; the embedded engine must open, and `claimed` must hold.
+
+    Raises `OperatorError`, also when the engine would delete by a clock that is not believed.
+    """
     url = parse_store_url(settings.store.url)
     if url is None:
+        data_dir = Path(settings.data_dir)
+        refuse_to_open(Clock(data_dir / NOTE_NAME), settings.store.retention_days)
         return EmbeddedStore(
-            Path(settings.data_dir) / "store",
+            data_dir / "store",
             database=settings.store.database,
             memory_bytes_max=settings.store.memory_bytes_max,
             disk_free_min=disk_free_min,

@@ -22,6 +22,7 @@ from aiohttp import web
 
 from receiver import transcode
 from receiver.channel import Start
+from receiver.clock import NOTE_NAME
 from receiver.errors import DiskTrouble, OperatorError, StoreTrouble
 from receiver.journal.segments import Journal
 from receiver.logs import limited
@@ -32,6 +33,8 @@ from receiver.settings import Settings
 from receiver.storage import schema
 from receiver.storage.backoff import SLOWER_CEILING_S, SLOWER_FIRST_S, backoff_s
 from receiver.storage.balance import Accounts, Backlog
+from receiver.storage.clock import Clock
+from receiver.storage.expiry import Expiry
 from receiver.storage.ledger import Ledger
 from receiver.storage.opening import claimed, open_store
 from receiver.storage.progress import Progress
@@ -87,8 +90,10 @@ class StoreWork:
         self._accounts: Accounts | None = None
         self._is_first = not (data_dir / "redelivery").exists()
         self._failure: BaseException | None = None
+        self._clock = Clock(data_dir / NOTE_NAME)
         self._store = open_store(settings, disk_free_min=self._disk_free_min)
         held.callback(self._store.close)
+        self._expiry = Expiry(self._store, self._clock)
         self._pool = ThreadPoolExecutor(QUESTIONS_MAX, thread_name_prefix="question")
         self._stocktaking = Stocktaking(self._pool, metrics)
         self._thread = threading.Thread(target=self._write, name="writer", daemon=True)
@@ -125,7 +130,12 @@ class StoreWork:
         report(self._progress, self._dead, self._metrics)
         if self._accounts is not None:
             self._stocktaking.tick(self._accounts.balance)
-        return {"store": self._progress.trouble, "redelivery": self._progress.window_trouble}
+        return {
+            "store": self._progress.trouble,
+            "redelivery": self._progress.window_trouble,
+            "clock": self._expiry.warning,
+            "journal": _held_back(len(self._journal.held)),
+        }
 
     def _ledger_answer(self, query: Mapping[str, str]) -> object:
         """Answer a question about the ledger. Called in a thread of the pool."""
@@ -191,7 +201,7 @@ class StoreWork:
             jitter=random.random,
             repair_dir=Path(self._settings.data_dir) / "repair",
             retention_days=self._settings.store.retention_days,
-            alive=self._pulse.beat,
+            alive=self._alive,
         )
         return Writer(
             self._journal,
@@ -223,6 +233,11 @@ class StoreWork:
     def _on_replay(self, segment: SegmentId) -> None:
         self._accounts_read().ledger.replaying(segment)
 
+    def _alive(self) -> None:
+        """Between two steps of the writer."""
+        self._pulse.beat()
+        self._expiry.look()
+
     def _disk_free_min(self) -> int:
         """What the journal may still grow, and the floor below: the engine must stop first."""
         journal = self._settings.journal
@@ -232,6 +247,11 @@ class StoreWork:
 def _apart(settings: Settings) -> frozenset[str]:
     """Name the drains whose deliveries are stored as often as they come."""
     return frozenset(drain.name for drain in settings.drain if not drain.dedupe)
+
+
+def _held_back(count: int) -> str:
+    """Tell of segments that this version cannot read."""
+    return f"{count} segments were written by a newer version, which is expected back" if count else ""
 
 
 def _with_schema(
