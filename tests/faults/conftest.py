@@ -1,0 +1,91 @@
+"""A ClickHouse server, real or the suite's own, and a proxy before it in which everything goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from receiver.config.addresses import parse_store_url
+from receiver.storage import clickhouse, schema
+from receiver.storage.clickhouse import ClickHouseStore
+from tests import engines
+from tests.faults.desk import Desk
+from tests.faults.proxy import Proxy
+from tests.segments import Press
+from tests.storehouse import schema_sources
+
+
+@pytest.fixture(scope="module")
+def upstream(server_url: str) -> tuple[str, int]:
+    parts = parse_store_url(server_url)
+    assert parts is not None
+    return parts.host, parts.port
+
+
+@pytest.fixture(scope="module")
+def press(tmp_path_factory: pytest.TempPathFactory) -> Press:
+    return Press(tmp_path_factory.mktemp("segments"))
+
+
+@pytest.fixture
+def proxy(upstream: tuple[str, int]) -> Iterator[Proxy]:
+    with Proxy(upstream) as listening:
+        yield listening
+
+
+@pytest.fixture(scope="module")
+def database(server_url: str) -> Iterator[str]:
+    """A database with our tables, for the cases that leave them as they are."""
+    name = f"faults_{uuid4().hex}"
+    with engines.over_http(server_url, database=name):
+        yield name
+
+
+@pytest.fixture
+def own_database(server_url: str) -> Iterator[str]:
+    """One of its own, for the cases that do not."""
+    name = f"faults_{uuid4().hex}"
+    with engines.over_http(server_url, database=name):
+        yield name
+
+
+@pytest.fixture
+def connected(
+    server_url: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[str], ClickHouseStore]]:
+    """The product's client, through the proxy; it waits for 1 s where an operator would for minutes."""
+    monkeypatch.setattr(clickhouse, "QUERY_TIMEOUT_S", 1)
+    opened: list[ClickHouseStore] = []
+
+    def connect(database: str) -> ClickHouseStore:
+        parts = parse_store_url(server_url)
+        assert parts is not None
+        url = f"http://{parts.user}:{parts.password}@127.0.0.1:{proxy.port}"
+        opened.append(engines.connected(url, database=database, insert_timeout_s=1))
+        return opened[-1]
+
+    yield connect
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def desk(
+    connected: Callable[[str], ClickHouseStore], database: str, proxy: Proxy, press: Press, tmp_path: Path
+) -> Desk:
+    return Desk(connected(database), proxy, press, tmp_path)
+
+
+@pytest.fixture
+def own_desk(
+    connected: Callable[[str], ClickHouseStore], own_database: str, proxy: Proxy, press: Press, tmp_path: Path
+) -> Desk:
+    return Desk(connected(own_database), proxy, press, tmp_path)
+
+
+def schema_applied(store: ClickHouseStore) -> list[str]:
+    """Do what `trace-drain schema apply` does."""
+    return schema.apply(store, schema_sources(), 30)
