@@ -7,9 +7,10 @@ body, a lost connection) is trouble, and its outcome unknown.
 from __future__ import annotations
 
 import json
+import re
 from http import HTTPStatus
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 from urllib.parse import urlencode
 
 import clickhouse_connect
@@ -17,7 +18,7 @@ from clickhouse_connect.driver.binding import quote_identifier
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 from clickhouse_connect.driver.httpclient import HttpClient
-from urllib3 import BaseHTTPResponse, Timeout
+from urllib3 import BaseHTTPResponse, Retry, Timeout
 
 from receiver.config.addresses import StoreUrl
 from receiver.errors import StoreTrouble
@@ -27,6 +28,11 @@ from receiver.storage.store import TABLE
 CONNECT_TIMEOUT_S = 5
 QUERY_TIMEOUT_S = 60
 _TEXT_CHARS_MAX = 2_000
+NO_REDIRECTS = Retry(1, redirect=0, raise_on_redirect=False)
+"""A redirect is an answer like any other: what was meant for this server is told to no other."""
+
+_CODE = re.compile(r"Code: (\d+)\.")
+_NAME = re.compile(r"\(([A-Z][A-Z0-9_]*)\) \(version ")
 
 
 class ClickHouseStore(SqlStore):
@@ -44,7 +50,9 @@ class ClickHouseStore(SqlStore):
         self._insert_timeout_s = insert_timeout_s
 
     def _open(self) -> Client:
-        return self._connect(self._database)
+        client = self._connect(self._database)
+        cast("Any", client).http_retries = NO_REDIRECTS
+        return client
 
     def _connect(self, database: str | None) -> Client:
         return clickhouse_connect.get_client(
@@ -117,11 +125,19 @@ def _read_rows(answer: BaseHTTPResponse) -> int:
         raise StoreTrouble(
             f"the server answered {answer.status}: {text[:_TEXT_CHARS_MAX]}",
             code=int(code) if code and code.isdigit() else _code_in(text),
+            name=_name_in(text),
+            status=None if answer.status == HTTPStatus.OK else answer.status,
         )
     return int(json.loads(answer.headers.get("X-ClickHouse-Summary", "{}")).get("read_rows", 0))
 
 
 def _code_in(text: str) -> int | None:
     """Find the code in `Code: 252. DB::Exception: …`, which may stand at the end of a longer text."""
-    digits = text.rpartition("Code: ")[2].partition(".")[0]
-    return int(digits) if "Code: " in text and digits.isdigit() else None
+    found = _CODE.findall(text)
+    return int(found[-1]) if found else None
+
+
+def _name_in(text: str) -> str:
+    """Find the name of that code, which stands at the end: `… (TOO_MANY_PARTS) (version …)`."""
+    found = _NAME.findall(text.rpartition("Code: ")[2]) if _CODE.search(text) else []
+    return str(found[-1]) if found else ""

@@ -6,6 +6,8 @@ Keeps: one INSERT is one atomic block, at every try the same (`PINS`). Parameter
 from __future__ import annotations
 
 import io
+import re
+import ssl
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,13 +50,20 @@ CODEC_OF = {".lz4": "lz4", ".zst": "zstd"}
 PIECE_BYTES = 1 << 18
 """Of a long answer, read at once."""
 
+_STATUS = re.compile(r"HTTP driver received HTTP status (\d{3})")
+"""How the driver tells of an answer that is none of ClickHouse's."""
+
 _COUNT = f"""
-SELECT SegmentEpoch, SegmentSeq, _partition_id, count()
-FROM {TABLE}
-WHERE SegmentSeq IN {{seqs:Array(UInt64)}} AND SegmentEpoch IN {{epochs:Array(UInt64)}}
-  AND ReceivedAt BETWEEN fromUnixTimestamp64Milli({{from_ms:Int64}}, 'UTC')
-                     AND fromUnixTimestamp64Milli({{to_ms:Int64}}, 'UTC')
-GROUP BY ALL
+SELECT groupArray((SegmentEpoch, SegmentSeq, day, spans))
+FROM
+(
+    SELECT SegmentEpoch, SegmentSeq, _partition_id AS day, count() AS spans
+    FROM {TABLE}
+    WHERE SegmentSeq IN {{seqs:Array(UInt64)}} AND SegmentEpoch IN {{epochs:Array(UInt64)}}
+      AND ReceivedAt BETWEEN fromUnixTimestamp64Milli({{from_ms:Int64}}, 'UTC')
+                         AND fromUnixTimestamp64Milli({{to_ms:Int64}}, 'UTC')
+    GROUP BY SegmentEpoch, SegmentSeq, day
+)
 SETTINGS max_threads = 1
 """  # noqa: S608 - the table's name is a constant
 
@@ -143,7 +152,7 @@ class SqlStore(ABC):
         }
         wanted = {one.segment for one in held}
         found: dict[SegmentId, dict[str, int]] = {}
-        for epoch, seq, day, rows in self.rows(_COUNT, parameters):
+        for epoch, seq, day, rows in self._listed(_COUNT, parameters):
             if (segment := SegmentId(epoch, seq)) in wanted:
                 found.setdefault(segment, {})[day] = rows
         return dict(found)
@@ -151,10 +160,17 @@ class SqlStore(ABC):
     def running(self, prefix: str) -> list[str]:
         """See `Store`."""
         statement = (
-            f"SELECT {self._running_id} FROM system.processes "  # noqa: S608 - a constant of ours
+            f"SELECT groupArray({self._running_id}) FROM system.processes "  # noqa: S608 - a constant of ours
             f"WHERE startsWith({self._running_id}, {{prefix:String}})"
         )
-        return [str(row[0]) for row in self.rows(statement, {"prefix": prefix})]
+        return [str(query_id) for query_id in self._listed(statement, {"prefix": prefix})]
+
+    def _listed(self, statement: str, parameters: Parameters) -> list[Any]:
+        """Ask for one array. None at all is an answer cut short, which must not be taken for an empty one."""
+        rows = self.rows(statement, parameters)
+        if len(rows) != 1:
+            raise StoreTrouble(f"the store's answer has {len(rows)} rows; expected 1")
+        return list(rows[0][0])
 
     def kill(self, prefix: str) -> None:
         """See `Store`."""
@@ -218,7 +234,17 @@ def pins(client: Client) -> dict[str, str]:
 def trouble_of(error: Exception) -> StoreTrouble:
     """Translate what the driver raised."""
     code, name = getattr(error, "code", None), getattr(error, "name", None)
-    return StoreTrouble(str(error), code=code, name=name or "")
+    if any(isinstance(one, ssl.SSLCertVerificationError) for one in _causes(error)):
+        name = "CERTIFICATE_REFUSED"
+    found = _STATUS.match(str(error))
+    return StoreTrouble(str(error), code=code, name=name or "", status=int(found[1]) if found else None)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """What it came from, step by step."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _bound(parameters: Parameters | None) -> dict[str, Any] | None:
