@@ -223,7 +223,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def answer_error(self, text: str) -> None:
         """Say an exception as a server does."""
-        text = text[max(text.find("Code: "), 0) :]
+        text = text[max(text.find("Code: "), 0) :].rstrip()
+        text += "" if text.endswith(")") and "(version " in text else " (version 26.9.2.1)"
         found = _CODE.search(text)
         code = int(found[1]) if found else 1001
         self.answer(STATUS_OF.get(code, 500), text.encode(), {"X-ClickHouse-Exception-Code": str(code)})

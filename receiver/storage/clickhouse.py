@@ -22,6 +22,7 @@ from urllib3 import BaseHTTPResponse, Retry, Timeout
 
 from receiver.config.addresses import StoreUrl
 from receiver.errors import StoreTrouble
+from receiver.storage.columns import alteration
 from receiver.storage.sql import CODEC_OF, SqlStore, pins, trouble_of
 from receiver.storage.store import TABLE
 
@@ -31,6 +32,9 @@ _TEXT_CHARS_MAX = 2_000
 NO_REDIRECTS = Retry(1, redirect=0, raise_on_redirect=False)
 """A redirect is an answer like any other: what was meant for this server is told to no other."""
 
+_COLUMNS = (
+    "SELECT name, type FROM system.columns WHERE database = currentDatabase() AND table = {table:String}"
+)
 _CODE = re.compile(r"Code: (\d+)\.")
 _NAME = re.compile(r"\(([A-Z][A-Z0-9_]*)\) \(version ")
 
@@ -79,6 +83,7 @@ class ClickHouseStore(SqlStore):
 
     def insert(self, segment: Path, *, token: str, query_id: str) -> int:
         """See `Store`."""
+        self._check_columns()
         with self._client() as client, segment.open("rb") as body:
             http = cast("HttpClient", client)
             answer = http.http.request(
@@ -106,6 +111,17 @@ class ClickHouseStore(SqlStore):
             "insert_deduplication_token": token,
             "wait_end_of_query": "1",
         }
+
+    def probe(self) -> None:
+        """See `Store`."""
+        self._check_columns()
+        super().probe()
+
+    def _check_columns(self) -> None:
+        """Raise what somebody did to the table; that it is gone, the server says better itself."""
+        found = self.rows(_COLUMNS, {"table": TABLE})
+        if found and (altered := alteration((str(name), str(kind)) for name, kind in found)):
+            raise StoreTrouble(f"'{TABLE}' was altered: {altered}", name="TABLE_ALTERED")
 
     def _forget_client(self) -> None:
         """See `SqlStore`. Requests share nothing: the client stays."""

@@ -28,6 +28,7 @@ from receiver.settings import Settings
 from receiver.storage import schema
 from receiver.storage.backoff import SLOWER_CEILING_S, SLOWER_FIRST_S, backoff_s
 from receiver.storage.dead import DeadLetters
+from receiver.storage.faults import Fault, fault_of
 from receiver.storage.opening import claimed, open_store
 from receiver.storage.progress import Progress
 from receiver.storage.store import Store
@@ -181,11 +182,15 @@ def _with_schema(
         try:
             schema.apply(store, transcode.SCHEMAS, settings.store.retention_days, sleep=sleep)
         except StoreTrouble as trouble:
+            progress.met(fault_of(trouble), trouble.label)
             progress.trouble = f"schema: {trouble.label}"
+            if fault_of(trouble) is Fault.HOLD:
+                progress.alarm("schema", f"schema cannot be applied: {trouble.label}")
         except OperatorError as reason:
             progress.trouble = str(reason)
+            progress.alarm("schema", f"schema cannot be applied: {reason}")
         else:
             progress.trouble = ""
             return
-        limited.error("writer: schema", "schema cannot be applied yet", why=progress.trouble)
+        limited.warning("writer: schema", "schema cannot be applied yet", why=progress.trouble)
         sleep(delay_s)
