@@ -370,7 +370,7 @@ class Writer:
             self._progress.alarm(fault, f"store refuses every segment: {trouble.label}")
             return
         case.refusals += 1
-        is_strange = trouble.code not in FAULT_OF and case.refusals >= REFUSALS_MAX
+        is_strange = trouble.code not in {None, *FAULT_OF} and case.refusals >= REFUSALS_MAX
         if fault is Fault.POISON or is_strange:
             self._blame(case, trouble)
         self._progress.alarm(fault, f"store refuses segment {case.file.id}: {trouble.label}")

@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl, urlsplit
 WAIT_S = 60.0
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"}
 
-Kind = Literal["insert", "count", "running", "other"]
+Kind = Literal["insert", "count", "running", "kill", "other"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,8 @@ class Request:
             return "insert"
         if "_partition_id" in sql:
             return "count"
+        if sql.startswith("KILL QUERY"):
+            return "kill"
         return "running" if "system.processes" in sql else "other"
 
     @property

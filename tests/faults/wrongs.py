@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
-import threading
 import time
 from dataclasses import replace
 
-from tests.faults.proxy import Answer, Exchange, Wrong
+from tests.faults.proxy import Answer, Exchange, Proxy, Request, Wrong
 
 PAGE = b"<html><body>Service temporarily unavailable</body></html>"
 
@@ -80,20 +79,6 @@ def slow(seconds: float) -> Wrong:
     return wrong
 
 
-def late(seconds: float) -> Wrong:
-    """The connection is cut at once, and it is applied some time after."""
-
-    def wrong(exchange: Exchange) -> None:
-        def apply() -> None:
-            time.sleep(seconds)
-            exchange.forward()
-
-        threading.Thread(target=apply, daemon=True).start()
-        exchange.reset()
-
-    return wrong
-
-
 def exception(code: int, text: str = "injected", name: str = "INJECTED") -> str:
     """Spell an exception as a server does."""
     return f"Code: {code}. DB::Exception: {text}. ({name}) (version 26.9.2.1)"
@@ -157,3 +142,56 @@ def of_version(version: str) -> Wrong:
         exchange.answer(exchange.proxy.ask(replace(exchange.request, body=body)))
 
     return wrong
+
+
+class RunsOn:
+    """An INSERT that the server goes on with after its client was cut off, until it was looked at so often."""
+
+    def __init__(self, looks: int) -> None:
+        self._looks = looks
+        self._request: Request | None = None
+
+    def meet(self, proxy: Proxy) -> None:
+        """Let the next INSERT be it."""
+        proxy.meet(self._insert, times=1)
+        proxy.meet(self._look, on="running")
+        proxy.meet(self._kill, on="kill")
+
+    def _insert(self, exchange: Exchange) -> None:
+        self._request = exchange.request
+        exchange.reset()
+
+    def _look(self, exchange: Exchange) -> None:
+        body = exchange.request.body
+        if self._request and not self._looks:
+            exchange.proxy.ask(self._request)
+            self._request = None
+        if self._request:
+            listed = f"(SELECT '{self._request.query_id}' AS query_id)".encode()
+            body = body.replace(b"system.processes", listed)
+        self._looks -= 1
+        exchange.answer(exchange.proxy.ask(replace(exchange.request, body=body)))
+
+    def _kill(self, exchange: Exchange) -> None:
+        self._request = None
+        exchange.answer(exchange.forward())
+
+
+class ArrivesLate:
+    """An INSERT that somebody before the server holds back until its repetition was answered."""
+
+    def __init__(self) -> None:
+        self._held: Request | None = None
+
+    def meet(self, proxy: Proxy) -> None:
+        """Let the next INSERT be it."""
+        proxy.meet(self._insert, times=2)
+
+    def _insert(self, exchange: Exchange) -> None:
+        if self._held is None:
+            self._held = exchange.request
+            exchange.reset()
+            return
+        answer = exchange.forward()
+        exchange.proxy.ask(self._held)
+        exchange.answer(answer)
