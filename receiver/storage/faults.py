@@ -62,6 +62,9 @@ FAULT_OF: dict[int, Fault] = {code: fault for fault, codes in _CODES.items() for
 PASSING_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Of a proxy that cannot reach the server just now, or has too much to do."""
 
+SLOW = frozenset({Fault.SLOWER, Fault.HOLD, Fault.POISON})
+"""What is not tried again at once."""
+
 TOO_MANY_PARTS = 252
 TOO_LARGE = frozenset({159, 241})
 """Time and memory spent: the engine is busy, or this segment is more than it can take."""

@@ -25,7 +25,7 @@ from receiver.storage.aside import Aside, SetAside, unreadable
 from receiver.storage.backoff import FIRST_S, SLOWER_FIRST_S, Delays, backoff_s
 from receiver.storage.case import Case, Core, Journal, Reading, SegmentFile, only_days
 from receiver.storage.dead import DeadLetters, write_durably
-from receiver.storage.faults import FAULT_OF, TOO_LARGE, Fault, fault_of
+from receiver.storage.faults import FAULT_OF, SLOW, TOO_LARGE, Fault, fault_of
 from receiver.storage.outcome import Finding, Found
 from receiver.storage.progress import Progress
 from receiver.storage.sifting import Postponed, digests_kept, opened
@@ -203,7 +203,7 @@ class Writer:
             except StoreTrouble as trouble:
                 fault = fault_of(trouble)
                 self._progress.met(fault, trouble.label)
-                self._around.sleep(next(delays.slow if fault in _SLOW else delays.fast))
+                self._around.sleep(next(delays.slow if fault in SLOW else delays.fast))
                 self._inspect_if_due()
 
     def _is_carried(self, case: Case, delays: Delays) -> bool:
@@ -361,7 +361,7 @@ class Writer:
         is_too_large = trouble.code in TOO_LARGE and self._accepts_our_own()
         if fault in {Fault.HOLD, Fault.POISON} or is_too_large:
             self._refused(case, trouble, fault)
-        self._around.sleep(next(delays.slow if fault in _SLOW else delays.fast))
+        self._around.sleep(next(delays.slow if fault in SLOW else delays.fast))
         self._inspect_if_due()
 
     def _refused(self, case: Case, trouble: StoreTrouble, fault: Fault) -> None:
@@ -395,6 +395,3 @@ class Writer:
                 raise self._given_up(case, finding, "poison", str(trouble))
         except StoreTrouble:
             return
-
-
-_SLOW = {Fault.SLOWER, Fault.HOLD, Fault.POISON}

@@ -11,7 +11,6 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,12 +25,11 @@ from receiver.logs import limited
 from receiver.metrics import Metrics
 from receiver.settings import Settings
 from receiver.storage import schema
-from receiver.storage.backoff import SLOWER_CEILING_S, SLOWER_FIRST_S, backoff_s
+from receiver.storage.backoff import SLOWER_CEILING_S, SLOWER_FIRST_S, Delays, backoff_s
 from receiver.storage.dead import DeadLetters
-from receiver.storage.faults import Fault, fault_of
+from receiver.storage.faults import SLOW, Fault, fault_of
 from receiver.storage.opening import claimed, open_store
 from receiver.storage.progress import Progress
-from receiver.storage.store import Store
 from receiver.storage.surroundings import Stopping, Surroundings
 from receiver.storage.window import Window
 from receiver.storage.writer import Writer
@@ -122,7 +120,7 @@ class StoreWork:
     def _write(self) -> None:
         """Live as the writer's thread."""
         try:
-            _with_schema(self._store, self._settings, self._pause.sleep, self._progress)
+            self._apply_schema()
             self._window = self._opened_window()
             self._writer(self._window).run()
         except Stopping:
@@ -131,6 +129,32 @@ class StoreWork:
             self._failure = failure
         finally:
             self._pulse.stop()
+
+    def _apply_schema(self) -> None:
+        """Bring the tables up to date, however long the store is away or in somebody else's hands."""
+        progress, delays = self._progress, Delays(random.random)
+        while fault := self._schema_fault():
+            progress.backlog(list(self._journal.sealed()), time.time())
+            limited.warning("writer: schema", "schema cannot be applied yet", why=progress.trouble)
+            self._pause.sleep(next(delays.slow if fault in SLOW else delays.fast))
+        progress.trouble = ""
+
+    def _schema_fault(self) -> Fault | None:
+        """Apply it. None: it is as it should be."""
+        progress, days = self._progress, self._settings.store.retention_days
+        try:
+            schema.apply(self._store, transcode.SCHEMAS, days, sleep=self._pause.sleep)
+        except StoreTrouble as trouble:
+            fault, why = fault_of(trouble), trouble.label
+            progress.met(fault, why)
+        except OperatorError as reason:
+            fault, why = Fault.HOLD, str(reason)
+        else:
+            return None
+        progress.trouble = f"schema: {why}"
+        if fault is Fault.HOLD:
+            progress.alarm("schema", f"schema cannot be applied: {why}")
+        return fault
 
     def _opened_window(self) -> Window:
         """Read what was accepted lately, however long the disk refuses: without it nothing may be stored."""
@@ -172,25 +196,3 @@ class StoreWork:
 def _apart(settings: Settings) -> frozenset[str]:
     """Name the drains whose deliveries are stored as often as they come."""
     return frozenset(drain.name for drain in settings.drain if not drain.dedupe)
-
-
-def _with_schema(
-    store: Store, settings: Settings, sleep: Callable[[float], None], progress: Progress
-) -> None:
-    """Apply the schema, however long the store is away or in somebody else's hands."""
-    for delay_s in backoff_s(random.random, first_s=SLOWER_FIRST_S, ceiling_s=SLOWER_CEILING_S):
-        try:
-            schema.apply(store, transcode.SCHEMAS, settings.store.retention_days, sleep=sleep)
-        except StoreTrouble as trouble:
-            progress.met(fault_of(trouble), trouble.label)
-            progress.trouble = f"schema: {trouble.label}"
-            if fault_of(trouble) is Fault.HOLD:
-                progress.alarm("schema", f"schema cannot be applied: {trouble.label}")
-        except OperatorError as reason:
-            progress.trouble = str(reason)
-            progress.alarm("schema", f"schema cannot be applied: {reason}")
-        else:
-            progress.trouble = ""
-            return
-        limited.warning("writer: schema", "schema cannot be applied yet", why=progress.trouble)
-        sleep(delay_s)

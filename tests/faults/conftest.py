@@ -53,18 +53,24 @@ def own_database(server_url: str) -> Iterator[str]:
 
 
 @pytest.fixture
+def patience_s() -> int:
+    """How long a client waits for an answer."""
+    return 30
+
+
+@pytest.fixture
 def connected(
-    server_url: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+    server_url: str, proxy: Proxy, patience_s: int, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[str], ClickHouseStore]]:
-    """The product's client, through the proxy; it waits for 1 s where an operator would for minutes."""
-    monkeypatch.setattr(clickhouse, "QUERY_TIMEOUT_S", 1)
+    """The product's client, through the proxy."""
+    monkeypatch.setattr(clickhouse, "QUERY_TIMEOUT_S", patience_s)
     opened: list[ClickHouseStore] = []
 
     def connect(database: str) -> ClickHouseStore:
         parts = parse_store_url(server_url)
         assert parts is not None
         url = f"http://{parts.user}:{parts.password}@127.0.0.1:{proxy.port}"
-        opened.append(engines.connected(url, database=database, insert_timeout_s=1))
+        opened.append(engines.connected(url, database=database, insert_timeout_s=patience_s))
         return opened[-1]
 
     yield connect
