@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -95,3 +96,9 @@ def own_desk(
 def schema_applied(store: ClickHouseStore) -> list[str]:
     """Do what `trace-drain schema apply` does."""
     return schema.apply(store, schema_sources(), 30)
+
+
+@pytest.fixture(scope="session")
+def faults_heavy() -> bool:
+    """Whether there is time for every variant: `make faults`."""
+    return bool(os.environ.get("TRACE_DRAIN_TEST_FAULTS"))

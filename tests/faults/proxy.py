@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import IO, Literal, Self
+from typing import IO, Literal, NoReturn, Self
 from urllib.parse import parse_qsl, urlsplit
 
 WAIT_S = 60.0
@@ -69,6 +69,10 @@ class Answer:
         return "\r\n".join(lines).encode() + b"\r\n\r\n"
 
 
+class Cut(Exception):  # noqa: N818 - an order, not an error
+    """The connection is closed now."""
+
+
 @dataclass(frozen=True)
 class Exchange:
     """A request that met a fault, and everything the fault may do about it."""
@@ -89,12 +93,16 @@ class Exchange:
         """Send a whole answer."""
         self.send(answer.head, answer.body)
 
-    def reset(self) -> None:
+    def reset(self) -> NoReturn:
         """Cut the connection without a word."""
         self.client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.client.close()
+        raise Cut
 
-    def hang(self) -> None:
+    def end(self) -> NoReturn:
+        """Close the connection in the middle of the answer."""
+        raise Cut
+
+    def hang(self) -> NoReturn:
         """Say nothing more until all is mended."""
         self.proxy.mended.wait(WAIT_S)
         self.reset()
@@ -215,7 +223,7 @@ class Proxy:
     def _serve(self, client: socket.socket) -> None:
         self._clients.add(client)
         try:
-            with suppress(OSError, ValueError, http.client.HTTPException):
+            with suppress(Cut, OSError, ValueError, http.client.HTTPException):
                 client = self._wrapped(client)
                 with client.makefile("rb") as stream:
                     while request := read_request(stream):
@@ -239,13 +247,15 @@ class Proxy:
             if kind == "insert":
                 self.inserts.append(exchange.request.query_id)
             taken = [rule for rule in self._rules if rule.takes(kind)]
-        if taken:
-            taken[0].wrong(exchange)
-        else:
-            exchange.answer(exchange.forward())
-        with self._changed:
-            self.harmed += bool(taken)
-            self._changed.notify_all()
+        try:
+            if taken:
+                taken[0].wrong(exchange)
+            else:
+                exchange.answer(exchange.forward())
+        finally:
+            with self._changed:
+                self.harmed += bool(taken)
+                self._changed.notify_all()
 
 
 def read_request(stream: IO[bytes]) -> Request | None:

@@ -45,7 +45,7 @@ def half_a_head_and_the_end(exchange: Exchange) -> None:
     """It is applied, and the connection closed in the middle of the headers."""
     head = exchange.forward().head
     exchange.send(head[: head.index(b"\r\n") + 2])
-    exchange.client.close()
+    exchange.end()
 
 
 def half_a_body(exchange: Exchange) -> None:
@@ -53,7 +53,7 @@ def half_a_body(exchange: Exchange) -> None:
     answer = exchange.forward()
     body = answer.body or b" " * 40
     exchange.send(Answer(answer.status, answer.headers, body).head, body[: len(body) // 2])
-    exchange.client.close()
+    exchange.end()
 
 
 def half_a_body_and_no_more(exchange: Exchange) -> None:
@@ -191,7 +191,6 @@ class ArrivesLate:
         if self._held is None:
             self._held = exchange.request
             exchange.reset()
-            return
         answer = exchange.forward()
         exchange.proxy.ask(self._held)
         exchange.answer(answer)
