@@ -97,10 +97,7 @@ class Site(Running):
 
     def wait_until(self, is_so: Callable[[], object], what: str) -> None:
         """Look again and again, for as long as a try may be away."""
-        deadline_s = time.monotonic() + SETTLE_S
-        while not is_so():
-            assert time.monotonic() < deadline_s, f"{what}: {self.readiness()}\n{self.log()[-3_000:]}"
-            time.sleep(0.1)
+        await_that(is_so, what, lambda: f"{self.readiness()}\n{self.log()[-3_000:]}")
 
     def readiness(self) -> dict[str, str]:
         """What each check of the store process says; `ready` says what the status was."""
@@ -137,6 +134,14 @@ class Site(Running):
         assert all(fate.acknowledged for fate in self.fates.values())
         assert not list((self.data / "dead").glob("*"))
         assert self.readiness()["ready"] == "200"
+
+
+def await_that(is_so: Callable[[], object], what: str, more: Callable[[], str] = str) -> None:
+    """Look again and again; `what` is wrong when it never comes true."""
+    deadline_s = time.monotonic() + SETTLE_S
+    while not is_so():
+        assert time.monotonic() < deadline_s, f"{what}: {more()}"
+        time.sleep(0.1)
 
 
 def url_through(proxy: Proxy, server_url: str, database: str, *, scheme: str = "http") -> str:
