@@ -33,7 +33,7 @@ _NO_DIFFERENCE = re.compile(r"LowCardinality\(|Nullable\(|, '[^']*'|\)")
 
 
 def alteration(found: Iterable[tuple[str, str]]) -> str:
-    """Say how a table (names and types of its columns) differs; empty: it takes what we send. More is fine."""
+    """Say how a table, names and types of its columns, differs. Empty: it takes what we send."""
     types = dict(found)
     for name, expected in COLUMNS.items():
         if name not in types:

@@ -1,6 +1,6 @@
 """The first creation of the embedded store: whole, or begun anew.
 
-DATA/store.creating   lies there from before the store's first file until its tables are known to be on the disk
+DATA/store.creating   lies there from before the store's first file until its tables are on the disk
 
 The engine takes refused writes for done (T2). On a full disk that leaves a store whose tables it cannot open
 again, and which never held a row of ours.
@@ -32,7 +32,7 @@ class Founding:
         return self._note.exists()
 
     def begin(self, *, disk_free_min: int) -> None:
-        """Make room for a store, unless there is one. Raises `OperatorError` when the disk is at its floor."""
+        """Make room for a store, unless there is one. Raises `OperatorError` below the floor."""
         if self._path.exists() and not self.is_under_way:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)

@@ -115,7 +115,8 @@ class Desk:
     def traces(self, segment: Segment) -> int:
         """How many of its traces the companion knows."""
         found = self.store.rows(
-            "SELECT uniqExact(TraceId) FROM otel_traces_trace_id_ts WHERE startsWith(TraceId, {start:String})",
+            "SELECT uniqExact(TraceId) FROM otel_traces_trace_id_ts "
+            "WHERE startsWith(TraceId, {start:String})",
             {"start": f"{segment.held.segment.seq:016x}"},
         )
         return int(found[0][0])

@@ -1,9 +1,11 @@
 """The embedded engine in a process that may be killed, or starved of its disk, at any moment.
 
-    python -m tests.faults.engine_child DIRECTORY create [STARVED_AT]   the store and its tables
-    python -m tests.faults.engine_child DIRECTORY insert NUMBER         the segment of this number, one statement
-    python -m tests.faults.engine_child DIRECTORY recover COUNT         what a writer does that finds them all
-    python -m tests.faults.engine_child DIRECTORY poisoned              a statement that fails, then an INSERT
+    python -m tests.faults.engine_child DIRECTORY VERB …
+
+    create [STARVED_AT]   the store and its tables
+    insert NUMBER         the segment of this number, in one statement
+    recover COUNT         what a writer does that finds so many of them
+    poisoned              a failed statement, then an INSERT
 
 Prints one JSON object at its end. Segments are the same bytes in every process.
 """
@@ -16,6 +18,7 @@ import resource
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from receiver.errors import OperatorError, StoreTrouble
@@ -116,7 +119,8 @@ def found_in(store: EmbeddedStore, made: list[Segment], directory: Path) -> dict
     wrong = [one.held.segment.seq for one in made if dict(counts.get(one.held.segment, {})) != one.days]
     rows = store.rows(
         "SELECT count(), uniqExact(SegmentSeq, SpanId), "
-        "countIf(SpanAttributes['k'] != concat('v', toString(Duration - 9223372036854775808))) FROM otel_traces"
+        "countIf(SpanAttributes['k'] != concat('v', toString(Duration - 9223372036854775808))) "
+        "FROM otel_traces"
     )[0]
     traces = store.rows(
         "SELECT uniqExact(TraceId) FROM otel_traces WHERE TraceId NOT IN "
@@ -143,5 +147,11 @@ def poisoned(directory: Path) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    verb = {"create": create, "insert": insert, "recover": recover, "poisoned": poisoned}[sys.argv[2]]
-    print(json.dumps(verb(Path(sys.argv[1]), *sys.argv[3:])))  # noqa: T201 - the answer
+    verbs: dict[str, Callable[..., dict[str, object]]] = {
+        "create": create,
+        "insert": insert,
+        "recover": recover,
+        "poisoned": poisoned,
+    }
+    answer = verbs[sys.argv[2]](Path(sys.argv[1]), *sys.argv[3:])
+    print(json.dumps(answer))  # noqa: T201 - how it is told

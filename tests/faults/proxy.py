@@ -196,9 +196,8 @@ class Proxy:
             assert self._changed.wait_for(is_so, WAIT_S), f"after {WAIT_S} s: {dict(self.passed)}"
 
     def wait_until_harmed(self, count: int) -> None:
-        """Until so many more requests met a fault than when this was called."""
-        until = self.harmed + count
-        self.wait_until(lambda: self.harmed >= until)
+        """Until so many requests, all in all, met a fault."""
+        self.wait_until(lambda: self.harmed >= count)
 
     def ask(self, request: Request) -> Answer:
         """Ask the server itself."""
@@ -266,7 +265,9 @@ def read_request(stream: IO[bytes]) -> Request | None:
     if not lines:
         return None
     method, target, _ = lines[0].split(" ")
-    headers = {name.strip().lower(): value.strip() for name, _, value in (one.partition(":") for one in lines[1:])}
+    headers = {
+        name.strip().lower(): value.strip() for name, _, value in (one.partition(":") for one in lines[1:])
+    }
     if "chunked" in headers.get("transfer-encoding", ""):
         return Request(method, target, headers, read_chunks(stream))
     body = stream.read(int(headers.get("content-length", "0")))

@@ -1,4 +1,4 @@
-"""A whole receiver before a server that goes wrong, senders that want to be rid of their spans, and the count.
+"""A whole receiver before a server that goes wrong, a sender that wants to be rid of its spans, the count.
 
 What must hold after each fault: `assert_kept`. Senders saw nothing but 200, or 503 where the journal is full.
 """
@@ -26,7 +26,7 @@ SETTLE_S = 90.0
 """From the end of a fault to an empty journal: a wait between two tries may be under way."""
 SEGMENT_BYTES_MAX = 1 << 16
 """Small, so that a short outage leaves several."""
-PAUSE_S = 0.03
+PAUSE_S = 0.1
 """Between two deliveries of a sender."""
 
 

@@ -67,7 +67,9 @@ def test_while_everything_is_refused_the_segments_wait_and_a_human_is_called_whe
 
 LIES = [
     pytest.param(wrongs.ok_but(wrongs.exception(241)), id="exception as the whole body"),
-    pytest.param(wrongs.ok_but("some output\n" + wrongs.exception(241)), id="exception behind a partial body"),
+    pytest.param(
+        wrongs.ok_but("some output\n" + wrongs.exception(241)), id="exception behind a partial body"
+    ),
     pytest.param(
         wrongs.ok_but(wrongs.exception(241), X_ClickHouse_Exception_Code="241"),
         id="exception in header and body",

@@ -87,7 +87,9 @@ def test_an_insert_that_never_ends_is_killed_and_sent_again_under_its_token(desk
     assert desk.proxy.inserts == [f"trace-drain-{segment.held.segment}#0"] * 2
 
 
-@pytest.mark.fault("the INSERT is held up before the server, is taken for lost, and arrives after its repetition")
+@pytest.mark.fault(
+    "the INSERT is held up before the server, taken for lost, and arrives after its repetition"
+)
 def test_an_insert_that_arrives_late_meets_its_own_token(desk: Desk) -> None:
     segment = desk.file(0, 1)
     wrongs.ArrivesLate().meet(desk.proxy)
@@ -151,7 +153,10 @@ def partly(by_hand: ClickHouseStore, lost: list[str]) -> Callable[[Exchange], No
 @pytest.mark.fault("a materialized view of the operator's fails, and with it every INSERT")
 def test_a_view_that_fails_calls_a_human_and_costs_no_span(own_desk: Desk, by_hand: ClickHouseStore) -> None:
     by_hand.command("CREATE TABLE theirs (n UInt8) ENGINE = MergeTree ORDER BY n")
-    by_hand.command("CREATE MATERIALIZED VIEW bad TO theirs AS SELECT toUInt8(throwIf(TraceId != '')) AS n FROM otel_traces")
+    by_hand.command(
+        "CREATE MATERIALIZED VIEW bad TO theirs AS "
+        "SELECT toUInt8(throwIf(TraceId != '')) AS n FROM otel_traces"
+    )
     own_desk.file(0, 1)
     own_desk.on_nap[2] = lambda: by_hand.command("DROP TABLE bad SYNC")
 

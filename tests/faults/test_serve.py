@@ -1,4 +1,4 @@
-"""`trace-drain serve` before a server that goes wrong, under load: one receiver for all cases of this file."""
+"""`trace-drain serve` before a server that goes wrong, under load: one receiver for all cases here."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from uuid import uuid4
 
 import pytest
 
+from receiver.storage import schema
 from tests import engines
 from tests.e2e.test_kill import pid_of
 from tests.faults import wrongs
-from tests.faults.proxy import Exchange, Proxy
+from tests.faults.proxy import Exchange, Proxy, Wrong
 from tests.faults.site import Site, url_through
 from tests.storehouse import schema_sources
-from receiver.storage import schema
 
-OUTAGE_S = float(os.environ.get("TRACE_DRAIN_TEST_OUTAGE_S", "3"))
+OUTAGE_S = float(os.environ.get("TRACE_DRAIN_TEST_OUTAGE_S", "2"))
 """How long ClickHouse is away; `make faults` gives it ten minutes."""
 
 pytestmark = pytest.mark.timeout(240 + 2 * OUTAGE_S)
@@ -91,7 +91,7 @@ def test_lost_answers_cost_and_double_nothing(site: Site, every: int) -> None:
     lost_before = site.proxy.harmed
     with site.under_load():
         site.proxy.meet(wrongs.lost, every=every, times=3)
-        site.proxy.wait_until(lambda: site.proxy.harmed >= lost_before + 3)
+        site.proxy.wait_until_harmed(lost_before + 3)
 
     site.assert_kept()
 
@@ -111,7 +111,7 @@ def test_a_store_process_killed_in_an_insert_costs_and_doubles_nothing(
     with site.under_load():
         for count in (1, 2):
             site.proxy.meet(killed, times=1)
-            site.proxy.wait_until(lambda until=harmed_before + count: site.proxy.harmed >= until)
+            site.proxy.wait_until_harmed(harmed_before + count)
 
     site.assert_kept()
     assert site.metric("process_restarts_total") >= 2
@@ -128,7 +128,7 @@ REFUSED = [
 @pytest.mark.fault("ClickHouse, or what is before it, refuses everything, and is later right")
 @pytest.mark.parametrize(("wrong", "told", "needs_a_human"), REFUSED)
 def test_what_is_refused_waits_is_told_and_goes_in_later(
-    site: Site, wrong: wrongs.Wrong, told: str, *, needs_a_human: bool
+    site: Site, wrong: Wrong, told: str, *, needs_a_human: bool
 ) -> None:
     alarms_before = site.metric("store_alarms_total")
     site.proxy.meet(wrong, on="any")

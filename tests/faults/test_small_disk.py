@@ -67,7 +67,9 @@ def trouble(running: Running) -> str:
     return running._get(str(running.state()["admin"]), "/readyz?verbose").body.decode()  # noqa: SLF001
 
 
-@pytest.mark.fault("one small disk shared by journal and embedded engine fills up; the store process is killed")
+@pytest.mark.fault(
+    "one small disk shared by journal and embedded engine fills up; the store process is killed"
+)
 @pytest.mark.timeout(240)
 def test_on_a_full_disk_the_engine_stops_before_the_journal_and_goes_on_when_there_is_room(
     small_disk: Path,
@@ -81,7 +83,9 @@ def test_on_a_full_disk_the_engine_stops_before_the_journal_and_goes_on_when_the
         assert set(sender.answers) == {200}
 
         running.kill(pid_of(running, "store"))
-        await_that(lambda: any(sender.post() == 503 for _ in range(20)), "the journal does not reach its ceiling")
+        await_that(
+            lambda: any(sender.post() == 503 for _ in range(20)), "the journal does not reach its ceiling"
+        )
         await_that(lambda: "(243)" in trouble(running), "the engine does not stop again")
         others.unlink()
         await_that(lambda: not running.backlog(), "the journal does not run empty")

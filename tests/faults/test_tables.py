@@ -84,7 +84,9 @@ NAME = "LowCardinality(String) CODEC(ZSTD(1))"
 HELD = [
     pytest.param("DROP COLUMN SpanName", f"ADD COLUMN SpanName {NAME}", id="column dropped"),
     pytest.param("RENAME COLUMN SpanName TO Name", "RENAME COLUMN Name TO SpanName", id="column renamed"),
-    pytest.param("MODIFY COLUMN SpanName UInt64", f"MODIFY COLUMN SpanName {NAME}", id="type that refuses all"),
+    pytest.param(
+        "MODIFY COLUMN SpanName UInt64", f"MODIFY COLUMN SpanName {NAME}", id="type that refuses all"
+    ),
     pytest.param(
         "MODIFY COLUMN SpanName Enum8('probe' = 1)",
         f"MODIFY COLUMN SpanName {NAME}",

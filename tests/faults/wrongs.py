@@ -118,7 +118,10 @@ def packed_exception(code: int) -> Wrong:
 
 def page(status: int, **headers: str) -> Wrong:
     """A proxy's own page; the server never heard of it."""
-    named = {"Content-Type": "text/html", **{name.replace("_", "-"): value for name, value in headers.items()}}
+    named = {
+        "Content-Type": "text/html",
+        **{name.replace("_", "-"): value for name, value in headers.items()},
+    }
     return lambda exchange: exchange.answer(Answer(status, named, PAGE))
 
 
@@ -145,7 +148,7 @@ def of_version(version: str) -> Wrong:
 
 
 class RunsOn:
-    """An INSERT that the server goes on with after its client was cut off, until it was looked at so often."""
+    """An INSERT that goes on after its client was cut off, until it was looked at so often."""
 
     def __init__(self, looks: int) -> None:
         self._looks = looks
