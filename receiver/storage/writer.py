@@ -203,6 +203,8 @@ class Writer:
             except StoreTrouble as trouble:
                 fault = fault_of(trouble)
                 self._progress.met(fault, trouble.label)
+                if fault is Fault.HOLD:
+                    self._progress.alarm(fault, f"store does not answer for a segment: {trouble.label}")
                 self._around.sleep(next(delays.slow if fault in SLOW else delays.fast))
                 self._inspect_if_due()
 
