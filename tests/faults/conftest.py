@@ -80,17 +80,41 @@ def connected(
 
 
 @pytest.fixture
-def desk(
-    connected: Callable[[str], ClickHouseStore], database: str, proxy: Proxy, press: Press, tmp_path: Path
-) -> Desk:
-    return Desk(connected(database), proxy, press, tmp_path)
+def past(server_url: str, database: str) -> Iterator[ClickHouseStore]:
+    """The same database, past the proxy."""
+    store = engines.connected(server_url, database=database)
+    yield store
+    store.close()
 
 
 @pytest.fixture
-def own_desk(
-    connected: Callable[[str], ClickHouseStore], own_database: str, proxy: Proxy, press: Press, tmp_path: Path
+def by_hand(server_url: str, own_database: str) -> Iterator[ClickHouseStore]:
+    """What a human does to the database of one's own, past the proxy."""
+    store = engines.connected(server_url, database=own_database)
+    yield store
+    store.close()
+
+
+Connect = Callable[[str], ClickHouseStore]
+
+
+@pytest.fixture
+def desk(  # noqa: PLR0913, PLR0917 - fixtures
+    connected: Connect, database: str, past: ClickHouseStore, proxy: Proxy, press: Press, tmp_path: Path
 ) -> Desk:
-    return Desk(connected(own_database), proxy, press, tmp_path)
+    return Desk(connected(database), past, proxy, press, tmp_path)
+
+
+@pytest.fixture
+def own_desk(  # noqa: PLR0913, PLR0917 - fixtures
+    connected: Connect,
+    own_database: str,
+    by_hand: ClickHouseStore,
+    proxy: Proxy,
+    press: Press,
+    tmp_path: Path,
+) -> Desk:
+    return Desk(connected(own_database), by_hand, proxy, press, tmp_path)
 
 
 def schema_applied(store: ClickHouseStore) -> list[str]:

@@ -32,6 +32,8 @@ class Desk:
     """Segments, a store, and what the writer did about them."""
 
     store: Store
+    past: Store
+    """The same, past the proxy and with patience."""
     proxy: Proxy
     press: Press
     directory: Path
@@ -98,7 +100,7 @@ class Desk:
         """Every row of every segment, once, with the right fields; nothing left, nothing set aside."""
         assert self.letters == []
         for segment in self.segments:
-            counted = self.store.counts([segment.held]).get(segment.held.segment, {})
+            counted = self.past.counts([segment.held]).get(segment.held.segment, {})
             assert dict(counted) == segment.days
             assert self.rows(segment) == expected_rows(segment)
             assert self.traces(segment) == sum(segment.days.values())
@@ -106,7 +108,7 @@ class Desk:
 
     def rows(self, segment: Segment) -> list[tuple[object, ...]]:
         """What is stored of a segment."""
-        return self.store.rows(
+        return self.past.rows(
             "SELECT TraceId, SpanId, ServiceName, ProjectId, SpanAttributes['k'], Duration FROM otel_traces "
             "WHERE SegmentSeq = {seq:UInt64} AND SegmentEpoch = {epoch:UInt64} ORDER BY SpanId",
             {"seq": segment.held.segment.seq, "epoch": segment.held.segment.epoch},
@@ -114,7 +116,7 @@ class Desk:
 
     def traces(self, segment: Segment) -> int:
         """How many of its traces the companion knows."""
-        found = self.store.rows(
+        found = self.past.rows(
             "SELECT uniqExact(TraceId) FROM otel_traces_trace_id_ts "
             "WHERE startsWith(TraceId, {start:String})",
             {"start": f"{segment.held.segment.seq:016x}"},

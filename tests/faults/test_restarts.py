@@ -33,7 +33,7 @@ def test_a_server_killed_while_it_inserts_gets_every_row_once(press: Press, tmp_
         store = engines.connected(f"http://default@127.0.0.1:{proxy.port}", database="otel")
         stack.callback(store.close)
         schema.apply(store, schema_sources(), 30)
-        desk = Desk(store, proxy, press, tmp_path)
+        desk = Desk(store, store, proxy, press, tmp_path)
         deaths_s = iter(DEATHS_S)
 
         def killed(exchange: Exchange) -> None:

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from receiver.storage.clickhouse import ClickHouseStore
 from receiver.storage.outcome import CLOCK_MARGIN_S
-from tests import engines
 from tests.faults import wrongs
 from tests.faults.desk import NAPS_MAX, Desk
 from tests.faults.proxy import Exchange
 from tests.segments import day_of
-
-
-@pytest.fixture
-def by_hand(server_url: str, own_database: str) -> Iterator[ClickHouseStore]:
-    """What a human does, past the proxy."""
-    store = engines.connected(server_url, database=own_database)
-    yield store
-    store.close()
 
 
 @pytest.mark.fault("the INSERT is applied and its answer lost, every k-th time")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from receiver.errors import OperatorError
 from receiver.storage import schema
 from receiver.storage.clickhouse import ClickHouseStore
-from tests import engines
 from tests.faults import wrongs
 from tests.faults.conftest import schema_applied
 from tests.faults.desk import Desk
@@ -18,14 +17,6 @@ from tests.storehouse import schema_sources
 
 NAPS = 3
 """Of the writer, before a human has mended it."""
-
-
-@pytest.fixture
-def by_hand(server_url: str, own_database: str) -> Iterator[ClickHouseStore]:
-    """What a human does, past the proxy."""
-    store = engines.connected(server_url, database=own_database)
-    yield store
-    store.close()
 
 
 def fill(desk: Desk, count: int = 3) -> None:
@@ -116,7 +107,7 @@ def test_an_altered_table_is_held_for_and_alarmed_until_it_is_mended(
     own_desk.carry()
 
     own_desk.assert_stored_once()
-    assert len(own_desk.naps) == NAPS
+    assert own_desk.naps[:NAPS] == [2.0, 4.0, 8.0]
     assert own_desk.progress.alarms == NAPS
 
 

@@ -44,7 +44,7 @@ def test_a_count_without_a_whole_answer_is_no_count(desk: Desk, wrong: Wrong) ->
     carry_through(desk, wrong, on="count")
 
     desk.assert_stored_once()
-    assert [name.rpartition("#")[2] for name in desk.proxy.inserts] == ["0"] * 2
+    assert {name.rpartition("#")[2] for name in desk.proxy.inserts} == {"0"}
 
 
 @pytest.mark.fault("the answer to `what still runs` is lost, cut, late, or none of ClickHouse's")
