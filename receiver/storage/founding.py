@@ -5,18 +5,22 @@ DATA/store.creating   lies there from before the store's first file until its ta
 The engine takes refused writes for done (T2). On a full disk that leaves a store whose tables it cannot open
 again, and which never held a row of ours.
 
-Keeps: a store without that note is never removed, whatever is wrong with it. No row is inserted beside it.
+Keeps: a store without that note, or with a part of a day in it, is never removed, whatever is wrong with it.
+No row is inserted beside the note.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 from pathlib import Path
 
 from receiver.errors import OperatorError
 from receiver.storage.dead import sync_directory, write_durably
+
+_PART_OF_A_DAY = re.compile(r"\d{8}_\d+_\d+_\d+")
 
 
 class Founding:
@@ -43,7 +47,7 @@ class Founding:
                 f"expected {disk_free_min} (journal.disk_free_min)"
             )
         write_durably(self._note, b"")
-        if not self._is_open_elsewhere():
+        if not self._is_open_elsewhere() and not self._holds_rows():
             shutil.rmtree(self._path, ignore_errors=True)
         self._path.mkdir(exist_ok=True)
 
@@ -54,6 +58,10 @@ class Founding:
         self._note.unlink(missing_ok=True)
         sync_directory(self._note.parent)
         return True
+
+    def _holds_rows(self) -> bool:
+        """Whether there is a part of a day: an older version, which knows no note, may have gone on."""
+        return any(_PART_OF_A_DAY.fullmatch(path.name) for path in self._path.rglob("*_*_*_*"))
 
     def _is_open_elsewhere(self) -> bool:
         """An engine locks the directory it works in."""

@@ -144,6 +144,16 @@ def test_a_store_that_was_finished_is_never_removed(tmp_path: Path) -> None:
     assert (path / "rows").read_text() == "of ours"
 
 
+def test_a_store_that_holds_a_day_is_never_removed_whatever_lies_beside_it(tmp_path: Path) -> None:
+    founding = Founding(tmp_path / "store")
+    founding.begin(disk_free_min=0)
+    (tmp_path / "store" / "data" / "20260131_1_1_0").mkdir(parents=True)
+
+    founding.begin(disk_free_min=0)
+
+    assert (tmp_path / "store" / "data" / "20260131_1_1_0").exists()
+
+
 def test_a_store_whose_tables_are_empty_files_is_not_finished(tmp_path: Path) -> None:
     founding = Founding(tmp_path / "store")
     founding.begin(disk_free_min=0)
