@@ -95,9 +95,12 @@ class Site(Running):
         if failures:
             raise failures[0]
 
-    def wait_until(self, is_so: Callable[[], object], what: str) -> None:
+    def wait_until(self, is_so: Callable[[], object], what: str, *, patience_s: float = SETTLE_S) -> None:
         """Look again and again, for as long as a try may be away."""
-        await_that(is_so, what, lambda: f"{self.readiness()}\n{self.log()[-3_000:]}")
+        await_that(is_so, what, self._describe, patience_s=patience_s)
+
+    def _describe(self) -> str:
+        return f"{self.readiness()}, {len(self.backlog())} segments\n{self.log()[-3_000:]}"
 
     def readiness(self) -> dict[str, str]:
         """What each check of the store process says; `ready` says what the status was."""
@@ -126,9 +129,11 @@ class Site(Running):
         lines = [line for line in self.metrics().splitlines() if line.startswith(f"trace_drain_{name}")]
         return sum(float(line.rpartition(" ")[2]) for line in lines)
 
-    def assert_kept(self) -> None:
+    def assert_kept(self, *, settle_s: float = SETTLE_S) -> None:
         """All that was acknowledged is stored, once, as it was sent; nothing is left; all is well again."""
-        self.wait_until(lambda: not self.backlog() and not self.trouble, "journal does not run empty")
+        self.wait_until(
+            lambda: not self.backlog() and not self.trouble, "journal does not run empty", patience_s=settle_s
+        )
         findings = check(self.store, self._oracle, self.fates)
         assert not findings.violations, findings.examples
         assert all(fate.acknowledged for fate in self.fates.values())
@@ -136,9 +141,11 @@ class Site(Running):
         assert self.readiness()["ready"] == "200"
 
 
-def await_that(is_so: Callable[[], object], what: str, more: Callable[[], str] = str) -> None:
+def await_that(
+    is_so: Callable[[], object], what: str, more: Callable[[], str] = str, *, patience_s: float = SETTLE_S
+) -> None:
     """Look again and again; `what` is wrong when it never comes true."""
-    deadline_s = time.monotonic() + SETTLE_S
+    deadline_s = time.monotonic() + patience_s
     while not is_so():
         assert time.monotonic() < deadline_s, f"{what}: {more()}"
         time.sleep(0.1)

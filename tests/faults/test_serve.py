@@ -15,7 +15,7 @@ from tests import engines
 from tests.e2e.test_kill import pid_of
 from tests.faults import wrongs
 from tests.faults.proxy import Exchange, Proxy, Wrong
-from tests.faults.site import Site, url_through
+from tests.faults.site import SETTLE_S, Site, url_through
 from tests.storehouse import schema_sources
 
 OUTAGE_S = float(os.environ.get("TRACE_DRAIN_TEST_OUTAGE_S", "2"))
@@ -23,7 +23,7 @@ OUTAGE_S = float(os.environ.get("TRACE_DRAIN_TEST_OUTAGE_S", "2"))
 WHILE_S = 2.0
 """How long it hangs, or is slow."""
 
-pytestmark = pytest.mark.timeout(240 + OUTAGE_S)
+pytestmark = pytest.mark.timeout(240 + 2 * OUTAGE_S)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_while_clickhouse_is_gone_deliveries_are_taken_and_stored_when_it_is_bac
         site.wait_until(lambda: site.metric("backlog_segments") > 1, "the backlog is not told")
         site.proxy.up()
 
-    site.assert_kept()
+    site.assert_kept(settle_s=SETTLE_S + OUTAGE_S)
     assert set(site.answers) == {200}
 
 
