@@ -89,6 +89,10 @@ faults: setup $(VENV)/.dev ## every fault case at full length, and what became o
 torture: setup $(VENV)/.dev ## kill, freeze and restart it under load, then read what it kept (DURATION=30m SEED=7 KILLS=1000)
 	PYTHONPATH=. $(BIN)/python -m tests.torture --duration $(or $(DURATION),30m) --json $(or $(JSON),docs/results/torture.json) $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS)) $(ARGS)
 
+.PHONY: faults
+faults: setup $(VENV)/.dev ## every fault of ClickHouse and of the engine, all variants (OUTAGE=600 s; against a server: TRACE_DRAIN_TEST_CLICKHOUSE=URL)
+	TRACE_DRAIN_TEST_FAULTS=1 TRACE_DRAIN_TEST_OUTAGE_S=$(or $(OUTAGE),600) $(BIN)/pytest -q tests/faults tests/crash
+
 .PHONY: bench-core
 bench-core: ## speed of the Rust core alone: spans/s per body kind, one core
 	$(CARGO) run $(MANIFEST) --release --quiet --example bench_core

@@ -97,17 +97,25 @@ class CoreCrashed(Unavailable):
 
 
 class StoreTrouble(Unavailable):
-    """The store refused, failed or did not answer. `code` is ClickHouse's; `None`: no answer came."""
+    """The store refused, failed or did not answer. `code` is ClickHouse's; `None`: it gave none.
 
-    def __init__(self, reason: str, *, code: int | None = None, name: str = "") -> None:
+    `status`: of an answer that was none of ClickHouse's, as a proxy gives it.
+    """
+
+    def __init__(
+        self, reason: str, *, code: int | None = None, name: str = "", status: int | None = None
+    ) -> None:
         super().__init__(reason)
         self.code = code
         self.name = name
+        self.status = status
 
     @property
     def label(self) -> str:
         """What may be logged and told: ClickHouse's texts can hold values of rows, this cannot."""
-        return f"{self.name or 'ERROR'} ({self.code})" if self.code is not None else "no answer"
+        if self.code is not None:
+            return f"{self.name or 'ERROR'} ({self.code})"
+        return f"HTTP {self.status}" if self.status else self.name or "no answer"
 
 
 class OperatorError(ReceiverError):

@@ -357,6 +357,7 @@ class Server:
     """A running test server."""
 
     port: int
+    pid: int = 0
 
     @property
     def url(self) -> str:
@@ -378,6 +379,6 @@ def clickhouse_server(directory: Path) -> Iterator[Server]:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdin is not None
-        yield Server(int(process.stdout.readline()))
+        yield Server(int(process.stdout.readline()), process.pid)
         process.stdin.close()
         process.wait(20)

@@ -21,6 +21,7 @@ from receiver.storage.backoff import FIRST_S, SLOWER_FIRST_S, Delays, backoff_s
 from receiver.storage.booking import Booking
 from receiver.storage.case import Case, Core, Reading
 from receiver.storage.cuts import Cuts
+from receiver.storage.faults import Fault, fault_of
 from receiver.storage.inserting import Inserter, given_up, query_id_of
 from receiver.storage.outcome import Finding, Found
 from receiver.storage.poison import Poison
@@ -70,6 +71,8 @@ class Carrier:
                 self._wait_until_quiet(held.segment)
                 return bool(self.store.counts([held]))
             except StoreTrouble as trouble:
+                if fault_of(trouble) is Fault.HOLD:
+                    self.progress.alarm(Fault.HOLD, f"store does not answer for a segment: {trouble.label}")
                 self.scales.pause(trouble, delays)
 
     def _step(self, case: Case) -> bool:

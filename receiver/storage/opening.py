@@ -1,6 +1,7 @@
 """Which store the settings mean, where its files lie, and who may have it open.
 
 DATA/store        the embedded engine's directory
+DATA/store.creating   beside it while it is made: see `founding`
 DATA/store.lock   held by whoever has it open
 DATA/dead         dead letters
 DATA/repair       segments of a single day, while they are inserted
@@ -41,6 +42,7 @@ def open_store(settings: Settings, *, disk_free_min: Callable[[], int]) -> Store
             database=settings.store.database,
             memory_bytes_max=settings.store.memory_bytes_max,
             disk_free_min=disk_free_min,
+            disk_floor_bytes=settings.journal.disk_free_min,
         )
     return ClickHouseStore(
         url,

@@ -6,7 +6,9 @@ Keeps: one INSERT is one atomic block, at every try the same (`PINS`). Parameter
 from __future__ import annotations
 
 import io
+import re
 import secrets
+import ssl
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -54,24 +56,36 @@ TRIAL_STALE_S = 3_600
 PIECE_BYTES = 1 << 18
 """Of a long answer, read at once."""
 
+_STATUS = re.compile(r"HTTP driver received HTTP status (\d{3})")
+"""How the driver tells of an answer that is none of ClickHouse's."""
+
 _COUNT = f"""
-SELECT SegmentEpoch, SegmentSeq, _partition_id, count()
-FROM {TABLE}
-WHERE SegmentSeq IN {{seqs:Array(UInt64)}} AND SegmentEpoch IN {{epochs:Array(UInt64)}}
-  AND ReceivedAt BETWEEN fromUnixTimestamp64Milli({{from_ms:Int64}}, 'UTC')
-                     AND fromUnixTimestamp64Milli({{to_ms:Int64}}, 'UTC')
-GROUP BY ALL
+SELECT groupArray((SegmentEpoch, SegmentSeq, day, spans))
+FROM
+(
+    SELECT SegmentEpoch, SegmentSeq, _partition_id AS day, count() AS spans
+    FROM {TABLE}
+    WHERE SegmentSeq IN {{seqs:Array(UInt64)}} AND SegmentEpoch IN {{epochs:Array(UInt64)}}
+      AND ReceivedAt BETWEEN fromUnixTimestamp64Milli({{from_ms:Int64}}, 'UTC')
+                         AND fromUnixTimestamp64Milli({{to_ms:Int64}}, 'UTC')
+    GROUP BY SegmentEpoch, SegmentSeq, day
+)
 SETTINGS max_threads = 1
 """  # noqa: S608 - the table's name is a constant
 
 _COUNT_BY_HEADING = f"""
-SELECT Drain, ProjectId, toUInt32(intDiv(toUnixTimestamp64Milli(ReceivedAt), 3600000)), count()
-FROM {TABLE}
-WHERE (SegmentSeq = {{seq:UInt64}} AND SegmentEpoch = {{epoch:UInt64}}
-       OR SegmentEpoch IN {{parts_epochs:Array(UInt64)}})
-  AND ReceivedAt BETWEEN fromUnixTimestamp64Milli({{from_ms:Int64}}, 'UTC')
-                     AND fromUnixTimestamp64Milli({{to_ms:Int64}}, 'UTC')
-GROUP BY ALL
+SELECT groupArray((Drain, ProjectId, hour, spans))
+FROM
+(
+    SELECT Drain, ProjectId, toUInt32(intDiv(toUnixTimestamp64Milli(ReceivedAt), 3600000)) AS hour,
+           count() AS spans
+    FROM {TABLE}
+    WHERE (SegmentSeq = {{seq:UInt64}} AND SegmentEpoch = {{epoch:UInt64}}
+           OR SegmentEpoch IN {{parts_epochs:Array(UInt64)}})
+      AND ReceivedAt BETWEEN fromUnixTimestamp64Milli({{from_ms:Int64}}, 'UTC')
+                         AND fromUnixTimestamp64Milli({{to_ms:Int64}}, 'UTC')
+    GROUP BY Drain, ProjectId, hour
+)
 """  # noqa: S608 - as above
 
 _REFILL = f"""
@@ -197,7 +211,7 @@ class SqlStore(ABC):
         }
         wanted = {one.segment for one in held}
         found: dict[SegmentId, dict[str, int]] = {}
-        for epoch, seq, day, rows in self.rows(_COUNT, parameters):
+        for epoch, seq, day, rows in self._listed(_COUNT, parameters):
             if (segment := SegmentId(epoch, seq)) in wanted:
                 found.setdefault(segment, {})[day] = rows
         return dict(found)
@@ -205,16 +219,23 @@ class SqlStore(ABC):
     def counts_by_heading(self, held: Held, parts_epoch: int | None = None) -> dict[Heading, int]:
         """See `Store`."""
         parameters = {**_parameters_of(held), "parts_epochs": [] if parts_epoch is None else [parts_epoch]}
-        found = self.rows(_COUNT_BY_HEADING, parameters)
+        found = self._listed(_COUNT_BY_HEADING, parameters)
         return {Heading(drain, project, hour): rows for drain, project, hour, rows in found}
 
     def running(self, prefix: str) -> list[str]:
         """See `Store`."""
         statement = (
-            f"SELECT {self._running_id} FROM system.processes "  # noqa: S608 - a constant of ours
+            f"SELECT groupArray({self._running_id}) FROM system.processes "  # noqa: S608 - a constant of ours
             f"WHERE startsWith({self._running_id}, {{prefix:String}})"
         )
-        return [str(row[0]) for row in self.rows(statement, {"prefix": prefix})]
+        return [str(query_id) for query_id in self._listed(statement, {"prefix": prefix})]
+
+    def _listed(self, statement: str, parameters: Parameters) -> list[Any]:
+        """Ask for one array. None at all is an answer cut short, which must not be taken for an empty one."""
+        rows = self.rows(statement, parameters)
+        if len(rows) != 1:
+            raise StoreTrouble(f"the store's answer has {len(rows)} rows; expected 1")
+        return list(rows[0][0])
 
     def kill(self, prefix: str) -> None:
         """See `Store`."""
@@ -272,7 +293,17 @@ def pins(client: Client) -> dict[str, str]:
 def trouble_of(error: Exception) -> StoreTrouble:
     """Translate what the driver raised."""
     code, name = getattr(error, "code", None), getattr(error, "name", None)
-    return StoreTrouble(str(error), code=code, name=name or "")
+    if any(isinstance(one, ssl.SSLCertVerificationError) for one in _causes(error)):
+        name = "CERTIFICATE_REFUSED"
+    found = _STATUS.match(str(error))
+    return StoreTrouble(str(error), code=code, name=name or "", status=int(found[1]) if found else None)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """What it came from, step by step."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _parameters_of(held: Held) -> Parameters:

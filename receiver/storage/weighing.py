@@ -10,7 +10,7 @@ from receiver.errors import StoreTrouble
 from receiver.logs import limited
 from receiver.storage.backoff import Delays
 from receiver.storage.case import Case, Journal
-from receiver.storage.faults import FAULT_OF, TOO_LARGE, Fault, fault_of
+from receiver.storage.faults import FAULT_OF, SLOW, TOO_LARGE, Fault, fault_of
 from receiver.storage.progress import Progress
 from receiver.storage.store import Store
 from receiver.storage.surroundings import Surroundings
@@ -21,8 +21,6 @@ TOO_LARGE_MAX = 3
 """So often the store had neither time nor memory for a segment, but for a row of our own: it is cut up."""
 REFUSALS_MAX = 5
 """Of one segment, while a row of our own is taken: then the segment is at fault, or lets others go first."""
-
-_SLOW = {Fault.SLOWER, Fault.HOLD, Fault.POISON}
 
 
 class Resting(Exception):  # noqa: N818 - not an error: how a case gives up its turn from any depth
@@ -64,7 +62,7 @@ class Scales:
         fault = fault_of(trouble)
         self._progress.met(fault, trouble.label)
         self._progress.backlog(list(self._journal.sealed()), self._around.now())
-        self._around.sleep(next(delays.slow if fault in _SLOW else delays.fast))
+        self._around.sleep(next(delays.slow if fault in SLOW else delays.fast))
         self.inspect_if_due()
 
     def inspect_if_due(self) -> None:
@@ -83,7 +81,7 @@ class Scales:
             self._progress.alarm(fault, f"store refuses every segment: {trouble.label}")
             return
         case.refusals += 1
-        is_strange = trouble.code not in FAULT_OF and case.refusals >= REFUSALS_MAX
+        is_strange = trouble.code not in {None, *FAULT_OF} and case.refusals >= REFUSALS_MAX
         if fault is Fault.POISON or is_strange:
             case.refused_for = trouble
             return

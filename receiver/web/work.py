@@ -31,16 +31,16 @@ from receiver.model import SegmentId
 from receiver.query import ledger as question
 from receiver.settings import Settings
 from receiver.storage import schema
-from receiver.storage.backoff import SLOWER_CEILING_S, SLOWER_FIRST_S, backoff_s
+from receiver.storage.backoff import SLOWER_CEILING_S, SLOWER_FIRST_S, Delays, backoff_s
 from receiver.storage.balance import Accounts, Backlog
 from receiver.storage.clock import Clock
 from receiver.storage.expiry import Expiry
+from receiver.storage.faults import SLOW, Fault, fault_of
 from receiver.storage.ledger import Ledger
 from receiver.storage.opening import claimed, open_store
 from receiver.storage.progress import Progress
 from receiver.storage.replay import Replays
 from receiver.storage.shelf import Shelf
-from receiver.storage.store import Store
 from receiver.storage.surroundings import Stopping, Surroundings
 from receiver.storage.window import Window
 from receiver.storage.writer import Writer
@@ -162,7 +162,7 @@ class StoreWork:
     def _write(self) -> None:
         """Live as the writer's thread."""
         try:
-            _with_schema(self._store, self._settings, self._pause.sleep, self._progress)
+            self._apply_schema()
             ledger = self._opened("ledger", self._open_ledger)
             self._window = self._opened("redelivery window", self._open_window)
             self._accounts = Accounts(ledger, Backlog(Path(self._settings.data_dir) / "journal"))
@@ -174,6 +174,33 @@ class StoreWork:
             self._failure = failure
         finally:
             self._pulse.stop()
+
+    def _apply_schema(self) -> None:
+        """Bring the tables up to date, however long the store is away or in somebody else's hands."""
+        progress, delays = self._progress, Delays(random.random)
+        while fault := self._schema_fault():
+            progress.backlog(list(self._journal.sealed()), time.time())
+            limited.warning("writer: schema", "schema cannot be applied yet", why=progress.trouble)
+            self._pause.sleep(next(delays.slow if fault in SLOW else delays.fast))
+        progress.trouble = ""
+
+    def _schema_fault(self) -> Fault | None:
+        """Apply it. None: it is as it should be."""
+        progress, days = self._progress, self._settings.store.retention_days
+        try:
+            schema.apply(self._store, transcode.SCHEMAS, days, sleep=self._pause.sleep)
+            self._store.forget_trials()
+        except StoreTrouble as trouble:
+            fault, why = fault_of(trouble), trouble.label
+            progress.met(fault, why)
+        except OperatorError as reason:
+            fault, why = Fault.HOLD, str(reason)
+        else:
+            return None
+        progress.trouble = f"schema: {why}"
+        if fault is Fault.HOLD:
+            progress.alarm("schema", f"schema cannot be applied: {why}")
+        return fault
 
     def _open_window(self) -> Window:
         root = Path(self._settings.data_dir) / "redelivery"
@@ -252,22 +279,3 @@ def _apart(settings: Settings) -> frozenset[str]:
 def _held_back(count: int) -> str:
     """Tell of segments that this version cannot read."""
     return f"{count} segments were written by a newer version, which is expected back" if count else ""
-
-
-def _with_schema(
-    store: Store, settings: Settings, sleep: Callable[[float], None], progress: Progress
-) -> None:
-    """Apply the schema, however long the store is away or in somebody else's hands."""
-    for delay_s in backoff_s(random.random, first_s=SLOWER_FIRST_S, ceiling_s=SLOWER_CEILING_S):
-        try:
-            schema.apply(store, transcode.SCHEMAS, settings.store.retention_days, sleep=sleep)
-            store.forget_trials()
-        except StoreTrouble as trouble:
-            progress.trouble = f"schema: {trouble.label}"
-        except OperatorError as reason:
-            progress.trouble = str(reason)
-        else:
-            progress.trouble = ""
-            return
-        limited.error("writer: schema", "schema cannot be applied yet", why=progress.trouble)
-        sleep(delay_s)

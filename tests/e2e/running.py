@@ -164,7 +164,7 @@ class Running:
 
 
 def environment() -> dict[str, str]:
-    """Ours, without what is said to the tests alone: a receiver refuses settings that it does not know."""
+    """Ours, without what is for the tests alone: the receiver takes it for a misspelt setting."""
     return {name: value for name, value in os.environ.items() if not name.startswith("TRACE_DRAIN_TEST_")}
 
 
