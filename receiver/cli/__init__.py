@@ -17,6 +17,7 @@ from receiver.errors import OperatorError
 VERBS = {
     "config": "Show or check the configuration.",
     "journal": "List, verify and inspect what is promised and not yet stored.",
+    "load": "Load a receiver, measure it, and check what it kept.",
     "sampling": "Explain a sampling decision.",
     "schema": "Print, compare and apply the schema.",
     "serve": "Run the receiver.",
