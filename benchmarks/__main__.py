@@ -18,7 +18,9 @@ HERE = Path(__file__).parent
 
 @click.command()
 @click.option("--only", multiple=True, type=click.Choice([peer.name for peer in PEERS]), help="These peers.")
-@click.option("--body", multiple=True, type=click.Choice([body.name for body in BODIES]), help="These bodies.")
+@click.option(
+    "--body", multiple=True, type=click.Choice([body.name for body in BODIES]), help="These bodies."
+)
 @click.option("--runs", default=3, show_default=True, type=click.IntRange(1))
 @click.option("--duration", default=10.0, show_default=True, help="Seconds of load in a run.")
 def main(only: tuple[str, ...], body: tuple[str, ...], runs: int, duration: float) -> None:

@@ -1,4 +1,4 @@
-"""One measurement: a peer with an empty sink, warmed up, loaded, and watched until the last row has arrived."""
+"""One measurement: a peer with an empty sink, warmed up, loaded, watched until the last row has arrived."""
 
 from __future__ import annotations
 
@@ -114,7 +114,13 @@ def measure(
             limits += ["--requests", str(COMPRESSED_REQUESTS)]
         said = load(running.url, cores, [*body.options, *limits, *options])
         settled_s = sink.wait_for(before["rows"] + said["spans"], CATCH_UP_S)
-        return _summed(peer, body, said, watched, _Taken(before, sink.counts(), usage_of(sink.pid) - sink_before, settled_s))
+        return _summed(
+            peer,
+            body,
+            said,
+            watched,
+            _Taken(before, sink.counts(), usage_of(sink.pid) - sink_before, settled_s),
+        )
 
 
 @dataclass(frozen=True)
@@ -172,7 +178,10 @@ Tell = Callable[[str], None]
 
 def start_s(peer: Peer, cores: Cores) -> float:
     """Seconds from the command to the first accepted span, tried again and again."""
-    with tempfile.TemporaryDirectory(prefix="trace-drain-bench-") as directory, sinks.running(cores.others) as sink:
+    with (
+        tempfile.TemporaryDirectory(prefix="trace-drain-bench-") as directory,
+        sinks.running(cores.others) as sink,
+    ):
         began_s = time.monotonic()
         with peer.running(Site(Path(directory), sink, cores.receiver)):
             return time.monotonic() - began_s

@@ -1,7 +1,7 @@
 """The receivers that are compared: how each is got, started and pointed at the sink.
 
-Peers keep their own defaults, but for what makes them write to the sink; the durable Collector has its queue on disk,
-synced, and no batch processor in front: an acknowledged request then survives a kill.
+Peers keep their own defaults, but for what makes them write to the sink; the durable Collector has its queue on
+disk, synced, and no batch processor in front: an acknowledged request then survives a kill.
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ def _ours(site: Site) -> Iterator[Running]:
         *("--store", f"http://127.0.0.1:{site.sink.http_port}/otel", "--intakes", str(site.intakes)),
     ]
     with started(command, site.directory / "log", core=site.core, cwd=ROOT) as process:
-        state = _eventually(lambda: json.loads((site.directory / "data/receiver.json").read_text()), site, process)
+        state = _eventually(
+            lambda: json.loads((site.directory / "data/receiver.json").read_text()), site, process
+        )
         pids = state["pids"]
         roles = {process.pid: "supervisor", **dict.fromkeys(pids["intake"], "intake"), pids["store"]: "store"}
         _eventually(lambda: _connect(int(state["listen"].rpartition(":")[2])), site, process)
@@ -95,7 +97,10 @@ def _rotel(site: Site) -> Iterator[Running]:
     ]
     with started(command, site.directory / "log", core=site.core) as process:
         _eventually(lambda: _connect(http), site, process)
-        yield Running(f"http://127.0.0.1:{http}/v1/traces", dict.fromkeys([process.pid, *descendants(process.pid)], "rotel"))
+        yield Running(
+            f"http://127.0.0.1:{http}/v1/traces",
+            dict.fromkeys([process.pid, *descendants(process.pid)], "rotel"),
+        )
 
 
 def _rotel_program() -> Path:

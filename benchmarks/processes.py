@@ -1,4 +1,4 @@
-"""Processes that are measured: started on a core of their own, watched through /proc, ended without exception."""
+"""Processes that are measured: started on a core of their own, watched through /proc, always ended."""
 
 from __future__ import annotations
 
@@ -55,7 +55,11 @@ def started(
     """Run a program on a core until the block ends."""
     with log.open("ab") as out:
         process = subprocess.Popen(  # noqa: S603 - our own command
-            ["taskset", "-c", core, *command], stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=cwd
+            ["taskset", "-c", core, *command],  # noqa: S607 - a standard tool
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            cwd=cwd,
         )
     try:
         yield process

@@ -90,10 +90,10 @@ def _with_options(command: Command) -> Command:
 @_with_options
 @click.pass_context
 def load(ctx: click.Context, /, url: str, **given: Any) -> None:  # noqa: ANN401 - as click has checked them
-    """Send realistic traces to URL, measure the acknowledgements, and check that what was acknowledged is kept.
+    """Send realistic traces to URL, measure the answers, and check that what was acknowledged is kept.
 
-    Ends with 1 if a request was not acknowledged, or if --verify finds a span missing, stored twice, or not as
-    it was sent. Every request has trace ids of its own. Latency counts from the moment a request was due.
+    Ends with 1 if a request was not acknowledged, or if --verify finds a span missing, stored twice, or not
+    as it was sent. Every request has trace ids of its own. Latency counts from when a request was due.
     """
     target, recipe, plan = orders(parse_url(url), given)
     ask = _api(given) if given["verify"] else None
@@ -167,7 +167,8 @@ def _api(given: Given) -> Ask:
         state = running_on(settings)
         if state is None:
             raise OperatorError(
-                f"no receiver runs on '{settings.data_dir}'; --verify expects --data DIR of one that does, or --api URL"
+                f"no receiver runs on '{settings.data_dir}'; --verify expects --data DIR of one that does, "
+                "or --api URL"
             )
         url, token = state.urls["api"], settings.api_token
 

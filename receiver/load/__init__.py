@@ -2,5 +2,6 @@
 
     traffic → wire → template → feed → client → tally → report        verify: what the store holds of it
 
-Keeps: it knows the protocol and the API only, nothing of how a receiver does it: it must be able to show a false claim.
+Keeps: it knows the protocol and the API only, nothing of how a receiver does it: it must be able to show
+a false claim.
 """

@@ -90,7 +90,7 @@ def _body_in(received: bytes, start: int, headers: dict[str, str]) -> tuple[byte
 
 
 def _chunks_in(received: bytes, position: int) -> tuple[bytes, int] | None:
-    chunks = []
+    chunks: list[bytes] = []
     while (line_end := received.find(b"\r\n", position)) >= 0:
         size = received[position:line_end].partition(b";")[0]
         try:

@@ -153,7 +153,7 @@ class Client:
 
     def _backoff_s(self, request: Request) -> float:
         doublings = max(0, min(request.attempts, 8) - 1)
-        plain_s = min(BACKOFF_MAX_S, self._line.target.backoff_first_s * 2**doublings)
+        plain_s = min(BACKOFF_MAX_S, self._line.target.backoff_first_s * (1 << doublings))
         return plain_s * self._line.dice.uniform(1 - JITTER, 1 + JITTER)
 
     def _hang_up(self) -> None:

@@ -20,7 +20,7 @@ from receiver.load.template import Template
 from receiver.load.traffic import Shape
 from receiver.load.wire import ENCODINGS
 
-SPANS_VARIED = 33_280
+SPANS_VARIED = 16_640
 """Spans that differ in more than trace id and time, before they come again."""
 TEMPLATES_MIN = 16
 GZIP_LEVEL = 6
@@ -62,6 +62,7 @@ class Recipe:
     headers: tuple[tuple[str, str], ...] = ()
     sign: Callable[[bytes], tuple[str, str]] | None = field(default=None)
     """Body → the header that signs it."""
+    spans_varied: int = SPANS_VARIED
 
 
 def signed_with(secret: bytes, header: str, algorithm: str) -> Callable[[bytes], tuple[str, str]]:
@@ -76,7 +77,7 @@ class Feed:
     def __init__(self, recipe: Recipe, count_max: int = NUMBERS_MAX) -> None:
         self._recipe = recipe
         encoding = ENCODINGS[recipe.encoding]
-        templates = max(TEMPLATES_MIN, -(-SPANS_VARIED // recipe.shape.spans))
+        templates = max(TEMPLATES_MIN, -(-recipe.spans_varied // recipe.shape.spans))
         made = (Template(recipe.shape, ordinal, encoding) for ordinal in range(min(templates, count_max)))
         self._templates = itertools.cycle(list(made))
         self._numbers = iter(range(min(count_max, NUMBERS_MAX)))

@@ -16,8 +16,9 @@ QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
 def progress_line(elapsed_s: float, tally: Tally) -> str:
     """How the last second went."""
     recent = tally.recent
+    spans = recent.count * tally.spans_per_request
     return (
-        f"{elapsed_s:5.0f} s  {recent.count:7,} requests/s  {recent.count * tally.spans_per_request:9,} spans/s  "
+        f"{elapsed_s:5.0f} s  {recent.count:7,} requests/s  {spans:9,} spans/s  "
         f"p50 {_ms(recent.quantile_s(0.5))}  p99 {_ms(recent.quantile_s(0.99))}  "
         f"retries {tally.retries}  not acknowledged {tally.lost}"
     )

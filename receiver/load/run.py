@@ -1,7 +1,7 @@
 """One run: so many clients, an open or a closed loop, until the time or the requests are used up.
 
-Open loop: request n is due at n / rate, whether or not anybody is free to send it, and its latency counts from
-then: a server that stalls is charged for everything that had to wait (no coordinated omission).
+Open loop: request n is due at n / rate, whether or not anybody is free to send it, and its latency counts
+from then: a server that stalls is charged for everything that had to wait (no coordinated omission).
 """
 
 from __future__ import annotations

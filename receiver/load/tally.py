@@ -11,7 +11,7 @@ from receiver.load.feed import Origin, Request
 from receiver.load.histogram import Histogram
 
 SAMPLES_MAX = 64
-"""Requests whose content is compared, spread over the run."""
+"""Requests of which a trace is compared, spread over the run."""
 
 
 class Sample(NamedTuple):

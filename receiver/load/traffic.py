@@ -1,12 +1,13 @@
 """Spans as a platform sends them, out of a seed: always the same ones for the same seed.
 
-Requests, what they call and what they compute; keys that repeat, values that do (routes, methods) or do not (ids,
-statements); traces of ten spans. Times are offsets, trace ids halves: the other half is fresh in every request.
+Requests, what they call and what they compute; keys that repeat, values that do (routes, methods) or do not
+(ids, statements); traces of ten spans. Times are offsets, trace ids halves: the other half is fresh in every
+request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
@@ -16,7 +17,6 @@ Attributes = Mapping[str, Value]
 
 TRACE_SPANS = 10
 RESOURCES_MAX = 4
-ROOT, STATEMENT, FUNCTION = "root", "statement", "function"
 
 _SERVICES = ("storefront-web", "checkout-api", "inventory", "notification-worker")
 _REGIONS = ("iad1", "fra1", "sfo1", "hnd1")
@@ -24,11 +24,11 @@ _SCOPES = (("next.js", "15.3.1"), ("@opentelemetry/instrumentation-pg", "0.51.0"
 _ROUTES = ("/api/products/[id]", "/api/cart/[id]/items", "/account/orders/[id]", "/search", "/api/webhooks")
 _TABLES = ("products", "orders", "cart_items", "customers", "stock_levels")
 _FUNCTIONS = ("renderPage", "loadCart", "priceItems", "authorize", "resolveFlags")
+_WEBKIT = "AppleWebKit/605.1.15 (KHTML, like Gecko)"
+_IPHONE = "iPhone; CPU iPhone OS 18_1 like Mac OS X"
 _AGENTS = (
-    "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/537.36 (KHTML, like Gecko) "
-    "Chrome/131.0.0.0 Safari/537.36",
-    "Mozilla/5.0 (iPhone; CPU iPhone OS 18_1 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) "
-    "Version/18.1 Mobile/15E148 Safari/604.1",
+    f"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) {_WEBKIT} Chrome/131.0.0.0 Safari/537.36",
+    f"Mozilla/5.0 ({_IPHONE}) {_WEBKIT} Version/18.1 Mobile/15E148 Safari/604.1",
     "curl/8.11.0",
 )
 
@@ -86,7 +86,7 @@ class Resource(NamedTuple):
 
 def delivery(shape: Shape, ordinal: int) -> tuple[Resource, ...]:
     """The spans of one request body."""
-    dice = Random(f"{shape.seed}/{ordinal}")
+    dice = Random(f"{shape.seed}/{ordinal}")  # noqa: S311 - test data
     count = min(RESOURCES_MAX, -(-shape.spans // TRACE_SPANS))
     shares = [shape.spans // count + (place < shape.spans % count) for place in range(count)]
     clock_ns, resources = 0, []
@@ -164,7 +164,7 @@ def _request(dice: Random, shape: Shape) -> tuple[str, dict[str, Value]]:
         "user_agent.original": dice.choice(_AGENTS),
         "client.address": f"203.0.{dice.randrange(114)}.{dice.randrange(256)}",
         "http.response.body.size": dice.randrange(90_000),
-        "platform.cache.hit": dice.random() < 0.5,
+        "platform.cache.hit": dice.choice((True, False)),
     }
 
 
@@ -199,10 +199,10 @@ def _function(dice: Random, shape: Shape) -> tuple[str, dict[str, Value]]:
         "code.line.number": dice.randrange(900),
         "app.user.id": f"usr_{dice.randrange(shape.cardinality):012x}",
         "app.tenant": dice.choice(("acme", "globex", "initech")),
-        "app.flag.new_checkout": dice.random() < 0.5,
+        "app.flag.new_checkout": dice.choice((True, False)),
         "process.memory.used_mb": dice.randrange(1, 4_000) / 8,
         "process.cpu.utilization": dice.randrange(1, 1_024) / 1_024,
-        "faas.coldstart": dice.random() < 0.05,
+        "faas.coldstart": dice.randrange(20) == 0,
         "faas.invocation_id": f"{dice.getrandbits(64):016x}",
         "next.span_type": "AppRender.getBodyResult",
     }
@@ -216,6 +216,3 @@ def _exception(dice: Random) -> Attributes:
         "exception.stacktrace": f"TypeError: {said}\n    at priceItems (/var/task/chunks/cart.js:"
         f"{dice.randrange(400)}:17)\n    at async loadCart (/var/task/chunks/cart.js:88:5)",
     }
-
-
-Make = Callable[[Random, Shape], tuple[str, dict[str, Value]]]

@@ -17,7 +17,10 @@ _HEX = re.compile(r"[0-9a-f]{2,32}")
 DIGITS_MAX = 32
 
 _COUNTS = f"""
-SELECT substring(TraceId, 1, {{digits:UInt8}}) AS Prefix, count() AS Spans, uniqExact(TraceId, SpanId) AS Distinct
+SELECT
+    substring(TraceId, 1, {{digits:UInt8}}) AS Prefix,
+    count() AS Spans,
+    uniqExact(TraceId, SpanId) AS Distinct
 FROM {TABLE}
 WHERE startsWith(TraceId, {{trace_id:String}})
   AND Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
