@@ -6,9 +6,8 @@ import json
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from benchmarks.processes import Cores, Usage, Watched, usage_of
 
 WARM_UP_REQUESTS = 100
 CATCH_UP_S = 90.0
-CONNECTIONS = 8
 
 
 @dataclass(frozen=True)
@@ -30,6 +28,7 @@ class Body:
     encoding: str
     compression: str
     spans: int
+    connections: int
     goal: float
     """CPU seconds per million spans."""
 
@@ -38,15 +37,16 @@ class Body:
         """As the load harness takes them."""
         return [
             *("--encoding", self.encoding, "--compression", self.compression, "--spans", str(self.spans)),
+            *("--connections", str(self.connections)),
         ]
 
 
 BODIES = (
-    Body("protobuf, 520 spans", "protobuf", "none", 520, 1.2),
-    Body("protobuf, gzip", "protobuf", "gzip", 520, 1.7),
-    Body("JSON, 520 spans", "json", "none", 520, 2.2),
-    Body("JSON, gzip", "json", "gzip", 520, 3.0),
-    Body("protobuf, 10 spans", "protobuf", "none", 10, 3.0),
+    Body("protobuf, 520 spans", "protobuf", "none", 520, 16, 1.2),
+    Body("protobuf, gzip", "protobuf", "gzip", 520, 16, 1.7),
+    Body("JSON, 520 spans", "json", "none", 520, 16, 2.2),
+    Body("JSON, gzip", "json", "gzip", 520, 16, 3.0),
+    Body("protobuf, 10 spans", "protobuf", "none", 10, 64, 3.0),
 )
 COMPRESSED_REQUESTS = 2_000
 """Made before the clock starts; what is made later would be measured as load."""
@@ -99,20 +99,33 @@ def standing(peer: Peer, cores: Cores, intakes: int = 1) -> Iterator[tuple[Runni
         yield running, sink
 
 
-def measure(
-    peer: Peer, body: Body, cores: Cores, *, duration_s: float, options: Sequence[str] = (), intakes: int = 1
-) -> Measured:
+@dataclass(frozen=True)
+class Manner:
+    """How a run is done."""
+
+    cores: Cores
+    duration_s: float
+    intakes: int = 1
+    options: tuple[str, ...] = ()
+    """More, for the load harness."""
+    beside: Callable[[Running], AbstractContextManager[object]] = nullcontext
+    """What goes on while the load does."""
+
+
+def measure(peer: Peer, body: Body, manner: Manner) -> Measured:
     """Run once."""
-    with standing(peer, cores, intakes) as (running, sink):
+    cores = manner.cores
+    with standing(peer, cores, manner.intakes) as (running, sink):
         warm = load(running.url, cores, [*body.options, "--requests", str(WARM_UP_REQUESTS)])
         sink.wait_for(warm["spans"], CATCH_UP_S)
         before, sink_before = sink.counts(), usage_of(sink.pid)
         watched = Watched(running.roles)
         watched.begin()
-        limits = ["--duration", str(duration_s)]
+        limits = ["--duration", str(manner.duration_s)]
         if body.compression != "none":
             limits += ["--requests", str(COMPRESSED_REQUESTS)]
-        said = load(running.url, cores, [*body.options, *limits, *options])
+        with manner.beside(running):
+            said = load(running.url, cores, [*body.options, *limits, *manner.options])
         settled_s = sink.wait_for(before["rows"] + said["spans"], CATCH_UP_S)
         return _summed(
             peer,
@@ -161,8 +174,6 @@ def load(url: str, cores: Cores, options: Sequence[str]) -> dict[str, Any]:
         *("taskset", "-c", cores.others, sys.executable, "-m", "receiver.cli", "load", url),
         *("--format", "json", *options),
     ]
-    if "--connections" not in options:
-        command += ["--connections", str(CONNECTIONS)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603 - ours
     try:
         said: dict[str, Any] = json.loads(done.stdout)
@@ -171,17 +182,3 @@ def load(url: str, cores: Cores, options: Sequence[str]) -> dict[str, Any]:
     if not said["spans"]:
         raise NotToBeHad(f"nothing was acknowledged: {said['answers']} {said['said']}")
     return said
-
-
-Tell = Callable[[str], None]
-
-
-def start_s(peer: Peer, cores: Cores) -> float:
-    """Seconds from the command to the first accepted span, tried again and again."""
-    with (
-        tempfile.TemporaryDirectory(prefix="trace-drain-bench-") as directory,
-        sinks.running(cores.others) as sink,
-    ):
-        began_s = time.monotonic()
-        with peer.running(Site(Path(directory), sink, cores.receiver)):
-            return time.monotonic() - began_s

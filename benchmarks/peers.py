@@ -1,7 +1,7 @@
 """The receivers that are compared: how each is got, started and pointed at the sink.
 
-Peers keep their own defaults, but for what makes them write to the sink; the durable Collector has its queue on
-disk, synced, and no batch processor in front: an acknowledged request then survives a kill.
+Peers keep their own defaults, but for what makes them write to the sink. The durable Collector has its queue
+on disk, synced, and no batch processor in front: so an acknowledged request survives a kill.
 """
 
 from __future__ import annotations

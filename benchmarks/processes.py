@@ -28,6 +28,12 @@ class Cores:
         first, *rest = sorted(os.sched_getaffinity(0))
         return cls(str(first), ",".join(map(str, rest)) or str(first))
 
+    @classmethod
+    def all_of_this_machine(cls) -> Cores:
+        """No core to itself."""
+        every = ",".join(map(str, sorted(os.sched_getaffinity(0))))
+        return cls(every, every)
+
 
 @dataclass(frozen=True)
 class Usage:

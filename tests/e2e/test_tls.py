@@ -6,6 +6,8 @@ import ssl
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.running import Running
 
 
@@ -21,3 +23,14 @@ def test_a_self_signed_certificate_is_made_and_used(fresh_dir: Path) -> None:
             found = answer.status, answer.read()
 
     assert found == (200, b"{}")
+
+
+def test_the_load_harness_trusts_what_it_is_told_to(fresh_dir: Path) -> None:
+    with Running(fresh_dir, "--tls-self-signed") as running:
+        url = f"https://localhost:{running.address[1]}"
+        sent = ("--spans", "10", "--requests", "20", "--verify")
+        trusted = running.command("load", url, *sent, "--ca", str(fresh_dir / "tls" / "cert.pem"))
+        with pytest.raises(AssertionError):
+            running.command("load", url, *sent, "--patience", "0.1")
+
+    assert "200 spans acknowledged: 0 missing, 0 stored twice" in trusted

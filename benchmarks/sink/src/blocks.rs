@@ -111,6 +111,6 @@ pub fn wrapped(bytes: &[u8]) -> Vec<u8> {
     block.extend_from_slice(&size.to_le_bytes());
     block.extend_from_slice(bytes);
     let sum = cityhash_rs::cityhash_102_128(&block);
-    let halves = [(sum >> 64) as u64, sum as u64];
-    [halves[0].to_le_bytes(), halves[1].to_le_bytes()].concat().into_iter().chain(block).collect()
+    // The upper half comes first.
+    [sum.rotate_left(64).to_le_bytes().as_slice(), &block].concat()
 }

@@ -35,7 +35,11 @@ impl Rows {
             u64::from_le_bytes(bytes.try_into().unwrap_or_default())
         };
         for row in 0..count {
-            let key = (number(epochs, row), number(seqs, row), number(times, row) / DAY_NS);
+            let key = (
+                number(epochs, row),
+                number(seqs, row),
+                number(times, row) / DAY_NS,
+            );
             *self.by_segment.entry(key).or_default() += 1;
         }
     }
@@ -74,7 +78,8 @@ pub fn json() -> String {
 /// Rows of these segments: epoch, number, day, rows.
 pub fn of(epochs: &[u64], seqs: &[u64]) -> Vec<(u64, u64, u64, u64)> {
     let taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_wanted = |(epoch, seq, _): &(u64, u64, u64)| epochs.contains(epoch) && seqs.contains(seq);
+    let is_wanted =
+        |(epoch, seq, _): &(u64, u64, u64)| epochs.contains(epoch) && seqs.contains(seq);
     taken
         .by_segment
         .iter()

@@ -45,7 +45,8 @@ fn answer(request: &Request) -> Result<(Vec<u8>, usize)> {
     }
     let text = String::from_utf8_lossy(&request.body);
     let sql = if query.is_empty() { &text } else { query };
-    let wants_native = sql.contains("FORMAT Native") || request.parameter("default_format") == Some("Native");
+    let wants_native =
+        sql.contains("FORMAT Native") || request.parameter("default_format") == Some("Native");
     Ok((questions::answer(sql, &request.parameters, wants_native), 0))
 }
 
@@ -88,7 +89,11 @@ fn read(reader: &mut BufReader<TcpStream>) -> Result<Option<Request>> {
             _ => {}
         }
     }
-    let body = if is_chunked { chunks(reader)? } else { exactly(reader, length)? };
+    let body = if is_chunked {
+        chunks(reader)?
+    } else {
+        exactly(reader, length)?
+    };
     Ok(Some(Request {
         path: path.to_owned(),
         parameters: parameters(query),
@@ -120,7 +125,9 @@ fn chunks(reader: &mut BufReader<TcpStream>) -> Result<Vec<u8>> {
 
 fn parameters(query: &str) -> Parameters {
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-    pairs.map(|(name, value)| (unescaped(name), unescaped(value))).collect()
+    pairs
+        .map(|(name, value)| (unescaped(name), unescaped(value)))
+        .collect()
 }
 
 fn unescaped(text: &str) -> String {
@@ -129,7 +136,10 @@ fn unescaped(text: &str) -> String {
         out.push(match byte {
             b'+' => b' ',
             b'%' => {
-                let digit = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16)).unwrap_or(0);
+                let digit = |byte: Option<u8>| {
+                    byte.and_then(|byte| char::from(byte).to_digit(16))
+                        .unwrap_or(0)
+                };
                 let value = digit(bytes.next()) * 16 + digit(bytes.next());
                 u8::try_from(value).unwrap_or_default()
             }

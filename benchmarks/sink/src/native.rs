@@ -95,7 +95,10 @@ fn low_cardinality(cursor: &mut Cursor, inner: &Kind, count: usize) -> Result<()
     }
     let bytes = cursor.take(width * indexes)?;
     let is_known = |index: &[u8]| {
-        let value = index.iter().rev().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+        let value = index
+            .iter()
+            .rev()
+            .fold(0, |sum, byte| sum << 8 | usize::from(*byte));
         value < keys
     };
     if bytes.chunks_exact(width).all(is_known) {

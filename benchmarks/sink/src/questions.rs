@@ -39,14 +39,22 @@ fn counted(parameters: &Parameters) -> Vec<u8> {
     put_varint(&mut out, 4);
     put_varint(&mut out, rows.len());
     column(&mut out, "SegmentEpoch", "UInt64");
-    rows.iter().for_each(|row| out.extend_from_slice(&row.0.to_le_bytes()));
+    put_numbers(&mut out, rows.iter().map(|row| row.0));
     column(&mut out, "SegmentSeq", "UInt64");
-    rows.iter().for_each(|row| out.extend_from_slice(&row.1.to_le_bytes()));
+    put_numbers(&mut out, rows.iter().map(|row| row.1));
     column(&mut out, "_partition_id", "String");
-    rows.iter().for_each(|row| put_text(&mut out, &day_text(row.2)));
+    for row in &rows {
+        put_text(&mut out, &day_text(row.2));
+    }
     column(&mut out, "count()", "UInt64");
-    rows.iter().for_each(|row| out.extend_from_slice(&row.3.to_le_bytes()));
+    put_numbers(&mut out, rows.iter().map(|row| row.3));
     out
+}
+
+fn put_numbers(out: &mut Vec<u8>, numbers: impl Iterator<Item = u64>) {
+    for number in numbers {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
 }
 
 fn column(out: &mut Vec<u8>, name: &str, kind: &str) {
@@ -70,7 +78,11 @@ fn day_text(day: u64) -> String {
     let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let from_march = (5 * of_year + 2) / 153;
     let day_of_month = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    let month = if from_march < 10 {
+        from_march + 3
+    } else {
+        from_march - 9
+    };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
     format!("{year:04}{month:02}{day_of_month:02}")
 }

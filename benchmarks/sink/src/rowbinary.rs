@@ -23,11 +23,17 @@ pub const COLUMNS: [(&str, &str); 22] = [
     ("StatusMessage", "String"),
     ("Events.Timestamp", "Array(DateTime64(9))"),
     ("Events.Name", "Array(LowCardinality(String))"),
-    ("Events.Attributes", "Array(Map(LowCardinality(String), String))"),
+    (
+        "Events.Attributes",
+        "Array(Map(LowCardinality(String), String))",
+    ),
     ("Links.TraceId", "Array(String)"),
     ("Links.SpanId", "Array(String)"),
     ("Links.TraceState", "Array(String)"),
-    ("Links.Attributes", "Array(Map(LowCardinality(String), String))"),
+    (
+        "Links.Attributes",
+        "Array(Map(LowCardinality(String), String))",
+    ),
 ];
 
 /// Decodes rows until the bytes end.

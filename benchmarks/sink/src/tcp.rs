@@ -111,8 +111,13 @@ impl Client {
             put_text(&mut block, name);
             put_text(&mut block, kind);
         }
-        let shown = if self.is_packed { blocks::wrapped(&block) } else { block };
-        self.writer.write_all(&[&[DATA, 0], shown.as_slice()].concat())?;
+        let shown = if self.is_packed {
+            blocks::wrapped(&block)
+        } else {
+            block
+        };
+        self.writer
+            .write_all(&[&[DATA, 0], shown.as_slice()].concat())?;
         let mut rows = Rows::default();
         self.bytes = 0;
         while self.data(&mut rows)? > 0 {}
