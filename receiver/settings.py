@@ -142,7 +142,9 @@ class Limits(Frozen, frozen=True):
     inflight_bytes_max: Bytes = 512 * MIB
     """Bodies being read or decoded, per intake; those of senders not yet known, a quarter. Over it: 503."""
     connections_max: Count = 4_096
-    """Open connections, per intake."""
+    """Open connections, per intake. One that has sent nothing yet makes room for a newcomer."""
+    connections_per_address_max: Count | None = None
+    """Of them, from one IPv4 address or IPv6 /64. None: a quarter; no cap for loopback and behind a proxy."""
     header_timeout_s: Seconds = 15.0
     """From connect, or the end of an answer, to the end of the headers."""
     tls_handshake_timeout_s: Seconds = 5.0
