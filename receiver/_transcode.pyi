@@ -18,6 +18,7 @@ __all__ = [
     "day_runs",
     "explain_sampling",
     "footer",
+    "footer_for",
     "rewrite",
     "scan",
 ]
@@ -105,7 +106,10 @@ def commit(
     """
 
 def footer(segment: bytes) -> bytes:
-    """The footer that seals these records."""
+    """The footer that seals these records. Raises `CoreError` when one of them is not whole."""
+
+def footer_for(checksums: bytes, rows: int, bytes_before: int) -> bytes:
+    """The footer that seals records of which only this is known: their checksums, 8 bytes each, in order."""
 
 @final
 class Record:

@@ -75,7 +75,7 @@ class Journal(Frozen, frozen=True):
     bytes_max: Bytes = 8 * GIB
     """Disk the journal may hold before senders are told to wait (503)."""
     disk_free_min: Bytes = 2 * GIB
-    """Free disk below which senders are told to wait; the embedded engine stops before that."""
+    """Free disk below which senders are told to wait, 4 MiB or more; the embedded engine stops earlier."""
     segment_rows_max: Count = 200_000
     """Rows that seal a segment."""
     segment_bytes_max: Bytes = 32 * MIB

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 
 from receiver import transcode
-from receiver.journal.ceiling import bytes_under
+from receiver.journal.ceiling import Scales
 from receiver.journal.files import DISK, write_new
 from receiver.journal.frame import bytes_of_records, damage_in, sealed_kind
 from receiver.journal.names import SEALED, START_NOTE, Kind, Named, epoch_of, file_name, understood
@@ -92,6 +92,7 @@ class Journal:
     def __init__(self, root: Path, files: Files = DISK) -> None:
         self._root = root
         self._files = files
+        self._scales = Scales(root, files)
         self._told: set[str] = set()
         for found in self._found():
             if found.kind is Kind.DRAFT:
@@ -110,7 +111,7 @@ class Journal:
 
     def bytes_total(self) -> int:
         """Bytes of everything in it, open segments included."""
-        return bytes_under(self._root, self._files) if self._exists() else 0
+        return self._scales.bytes_total() if self._exists() else 0
 
     def _exists(self) -> bool:
         return self._files.size_bytes(self._root) is not None
@@ -176,7 +177,7 @@ class Journal:
         content = self._files.read(path)
         scan = transcode.scan(content[: place.bytes_promised()])
         bytes_good = bytes_of_records(scan)
-        place.seal(bytes_good, sealed_kind(content, scan))
+        place.seal(bytes_good, _footer_of(content[:bytes_good], path), sealed_kind(content, scan))
         log.info("segment adopted", path=str(path), bytes=bytes_good, cut_bytes=len(content) - bytes_good)
 
     def _tell(self, event: str, path: Path, reason: OSError | None = None) -> None:
@@ -184,3 +185,12 @@ class Journal:
         if str(path) not in self._told:
             self._told.add(str(path))
             log.warning(event, path=str(path), reason=reason.strerror if reason else "")
+
+
+def _footer_of(content: bytes, path: Path) -> bytes:
+    """Close what a dead start left. Of records that rotted nobody knows the sums: no footer, so damage."""
+    try:
+        return transcode.footer(content)
+    except transcode.CoreError as reason:
+        log.error("promised records rotted; sealed as they are", path=str(path), reason=str(reason))
+        return b""

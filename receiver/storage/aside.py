@@ -48,9 +48,10 @@ class Aside:
                 content, rows = only_days(content, reason.days, self.core, case.file.codec)
         self._keep(case.file, content, reason.cause, str(reason), rows)
 
-    def keep_damaged(self, reading: Reading) -> None:
-        """Keep a copy of what the disk gave back damaged."""
-        self._keep(reading.file, reading.content, "damaged", reading.damage, reading.rows_lost)
+    def keep_damaged(self, reading: Reading, rows_given_up: int) -> None:
+        """Keep a copy of what the disk gave back damaged, and of the whole rows that are lost with it."""
+        rows = None if reading.rows_lost is None else reading.rows_lost + rows_given_up
+        self._keep(reading.file, reading.content, "damaged", reading.damage, rows)
 
     def _keep(self, file: SegmentFile, content: bytes, cause: str, text: str, rows: int | None) -> None:
         at = datetime.fromtimestamp(self.now(), UTC).isoformat(timespec="seconds")

@@ -213,7 +213,7 @@ def reading_of(file: SegmentFile, core: Core) -> Reading:
     is_ours = not scan.records or (scan.epoch, scan.seq) == (file.id.epoch, file.id.seq)
     records = scan.records if is_ours else ()
     rows = sum(record.rows for record in records)
-    damage = [text for _, _, text in scan.damage]
+    damage = [f"{length} bytes at byte {offset}: {text}" for offset, length, text in scan.damage]
     if not scan.sealed:
         damage.append("footer is missing or disagrees; expected a sealed segment")
     if not is_ours:

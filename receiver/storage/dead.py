@@ -8,10 +8,11 @@ Keeps: the bytes and the reason are on the disk, under their names, before anybo
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import msgspec
+
+from receiver.journal.files import DIRECTORY_MODE, DISK, write_new
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,8 +37,8 @@ class DeadLetters:
 
     def keep(self, content: bytes, suffix: str, reason: Reason) -> Path:
         """Keep these bytes with their reason. Doing it twice leaves one of each."""
-        self._root.mkdir(parents=True, exist_ok=True)
-        sync_directory(self._root.parent)
+        self._root.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        DISK.sync_directory(self._root.parent)
         name = f"{reason.segment}.{reason.cause}"
         write_durably(self._root / f"{name}.json", msgspec.json.format(msgspec.json.encode(reason)))
         kept = self._root / f"{name}{suffix}"
@@ -52,19 +53,6 @@ class DeadLetters:
 def write_durably(path: Path, *parts: bytes | memoryview) -> None:
     """Put a file under its name, whole, on the disk; or leave what was there."""
     draft = path.with_name(f".{path.name}.tmp")
-    with draft.open("wb") as file:
-        for part in parts:
-            file.write(part)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
-    sync_directory(path.parent)
-
-
-def sync_directory(path: Path) -> None:
-    """Put the names in a directory on the disk."""
-    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    write_new(DISK, draft, *parts)
+    DISK.rename(draft, path)
+    DISK.sync_directory(path.parent)

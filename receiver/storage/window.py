@@ -16,13 +16,12 @@ told (`reach_s`, `shortfall`). Never: a second thread.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 
-from receiver.journal.files import DISK, write_all
+from receiver.journal.files import DIRECTORY_MODE, DISK, write_all
 from receiver.logs import limited
 from receiver.model import SegmentId
 from receiver.settings import Redelivery
@@ -151,7 +150,7 @@ class Window:
     def close(self) -> None:
         """Give the descriptor back."""
         if self._fd >= 0:
-            os.close(self._fd)
+            DISK.close(self._fd)
             self._fd = -1
 
     def _is_due(self, now_s: float) -> bool:
@@ -225,7 +224,7 @@ class Window:
         return self._root / f"{number:010d}.{suffix}"
 
     def _load(self) -> None:
-        self._root.mkdir(parents=True, exist_ok=True)
+        self._root.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
         DISK.sync_directory(self._root.parent)
         for draft in self._root.glob(".*.tmp"):
             draft.unlink()

@@ -207,6 +207,17 @@ fn footer(py: Python<'_>, segment: PyBackedBytes) -> PyResult<Bound<'_, PyBytes>
     Ok(PyBytes::new(py, &footer))
 }
 
+/// The footer that seals records of which only this is known.
+#[pyfunction]
+fn footer_for<'py>(
+    py: Python<'py>,
+    checksums: &[u8],
+    rows: u64,
+    bytes_before: u64,
+) -> Bound<'py, PyBytes> {
+    PyBytes::new(py, &crate::scan::footer_for(checksums, rows, bytes_before))
+}
+
 /// One record of a segment.
 #[pyclass(frozen, get_all, module = "receiver._transcode")]
 struct Record {
@@ -334,6 +345,7 @@ fn _transcode(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Scan>()?;
     module.add_function(wrap_pyfunction!(commit, module)?)?;
     module.add_function(wrap_pyfunction!(footer, module)?)?;
+    module.add_function(wrap_pyfunction!(footer_for, module)?)?;
     module.add_function(wrap_pyfunction!(scan, module)?)?;
     module.add_function(wrap_pyfunction!(rewrite_segment, module)?)?;
     module.add_function(wrap_pyfunction!(day_runs, module)?)?;
