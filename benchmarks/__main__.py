@@ -101,10 +101,14 @@ def main(
     sinks.build()
     bench = Bench(runs, duration)
     chosen = [peer for peer in PEERS if not only or peer.name in only]
-    bench.peers(chosen, [one for one in BODIES if not body or one.name in body])
-    if not peers_only and PEERS[0] in chosen:
-        bench.alone(PEERS[0])
-    directory = PARTS if only or body or peers_only else HERE
+    is_whole = not (only or body or peers_only)
+    try:
+        bench.peers(chosen, [one for one in BODIES if not body or one.name in body])
+        if not peers_only and PEERS[0] in chosen:
+            bench.alone(PEERS[0])
+    except KeyboardInterrupt:
+        is_whole = False
+    directory = HERE if is_whole else PARTS
     directory.mkdir(exist_ok=True)
     (directory / "results.json").write_text(json.dumps(bench.results.document(), indent=1) + "\n")
     (directory / "README.md").write_text(page(bench.results))
