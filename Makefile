@@ -51,11 +51,13 @@ $(VENV)/.core: $(VENV)/.serve $(CORE_SOURCES)
 check: setup $(VENV)/.dev check-cargo ## formatting, ruff, mypy, import contracts, clippy, stubtest, tidy tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy receiver tests
+	$(BIN)/mypy receiver tests benchmarks
 	$(BIN)/python -m mypy.stubtest receiver._transcode --ignore-disjoint-bases
 	$(BIN)/lint-imports
 	$(CARGO) fmt $(MANIFEST) --check
 	$(CARGO) clippy $(MANIFEST) --all-targets --features python -- -D warnings
+	$(CARGO) fmt --manifest-path benchmarks/sink/Cargo.toml --check
+	$(CARGO) clippy --manifest-path benchmarks/sink/Cargo.toml -- -D warnings
 	$(BIN)/pytest -q tests/tidy
 
 .PHONY: check-cargo
@@ -105,6 +107,10 @@ check-speed: $(BIN)/python ## instructions per span of the core against benchmar
 speed-record: $(BIN)/python ## write benchmarks/core_instructions.json anew
 	$(BIN)/python benchmarks/core_instructions.py --write
 
+.PHONY: bench
+bench: setup ## this receiver and its peers side by side, an hour (ARGS="--only ours --runs 1 --duration 5")
+	PYTHONPATH=. $(BIN)/python -m benchmarks $(ARGS)
+
 .PHONY: fuzz
 fuzz: ## long fuzzing of unpack, protobuf and JSON (SECONDS=600 each); needs nightly Rust and cargo-fuzz
 	@command -v cargo-fuzz >/dev/null || { echo "cargo-fuzz is missing: cargo install cargo-fuzz"; exit 1; }
@@ -121,4 +127,4 @@ requirements/%.lock.new:
 
 .PHONY: clean
 clean: ## remove what was built and installed (data stays)
-	rm -rf $(VENV) transcode/target receiver/_transcode*.so
+	rm -rf $(VENV) benchmarks/.peers benchmarks/.last benchmarks/sink/target transcode/target receiver/_transcode*.so

@@ -68,14 +68,21 @@ def answered(
     settings: Settings, state: State, path: str, query: Mapping[str, str], *, method: str = "GET"
 ) -> Iterator[dict[str, Any]]:
     """Ask the running receiver; one object for each line of its answer."""
+    return answered_at(state.urls["api"], settings.api_token, path, query, method=method)
+
+
+def answered_at(
+    url: str, token: str, path: str, query: Mapping[str, str], *, method: str = "GET"
+) -> Iterator[dict[str, Any]]:
+    """Ask the API at this URL; an empty token is none."""
     text = urllib.parse.urlencode(query)
-    url = f"{state.urls['api']}{path}{'?' if text else ''}{text}"
+    url = f"{url.rstrip('/')}{path}{'?' if text else ''}{text}"
     request = urllib.request.Request(url, method=method)  # noqa: S310 - our own receiver
     if method == "POST":
         request.data = b"{}"
         request.add_header("Content-Type", "application/json")
-    if settings.api_token:
-        request.add_header("Authorization", f"Bearer {settings.api_token}")
+    if token:
+        request.add_header("Authorization", f"Bearer {token}")
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - as above
             for line in answer:
@@ -88,7 +95,7 @@ def answered(
         raise OperatorError(f"the receiver answered {refusal.code}: {_message(refusal)}") from refusal
     except (OSError, ValueError) as reason:
         raise OperatorError(
-            f"the receiver at {state.urls['api']} broke off or does not answer; expected a whole answer, "
+            f"the receiver at {url} broke off or does not answer; expected a whole answer, "
             f"its first byte within {TIMEOUT_S} s"
         ) from reason
 

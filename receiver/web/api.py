@@ -3,6 +3,7 @@
     GET /api/v1/traces/{id}                                   the spans of a trace
     GET /api/v1/spans?since=15m&project=&service=&limit=100   the newest spans that match
     GET /api/v1/ledger?since=24h&project=&drain=&verify=1     what became of every span received
+    GET /api/v1/counts?trace_id=ab12&digits=16&since=15m      spans by the beginning of their trace id
     GET /api/v1/schema                                        how the tables stand
     GET /api/v1/health                                        how the store and the writer are
     /api/v1/dead                                              what was set aside: see `letters`
@@ -27,6 +28,7 @@ from aiohttp import web
 
 from receiver.errors import ANSWER_OF, MalformedBody, ReceiverError, StoreTrouble
 from receiver.logs import limited
+from receiver.query.counts import Counted, counts, parse_digits, parse_prefix
 from receiver.query.spans import Wanted, parse_limit, parse_since, spans
 from receiver.query.traces import trace
 from receiver.storage.dead import NoSuchLetter
@@ -85,6 +87,7 @@ class Api:
         application.router.add_get("/api/v1/traces/{id}", self._trace)
         application.router.add_get("/api/v1/spans", self._spans)
         application.router.add_get("/api/v1/ledger", self._ledger)
+        application.router.add_get("/api/v1/counts", self._counts)
         application.router.add_get("/api/v1/schema", self._schema)
         application.router.add_get("/api/v1/health", self._health)
         if letters is not None:
@@ -112,10 +115,13 @@ class Api:
 
     async def _spans(self, request: web.Request) -> web.StreamResponse:
         wanted = wanted_of(request.query)
+        return await self._lines(request, lambda: spans(self.store, wanted, now_s=time.time()))
 
-        def ask() -> Iterator[bytes]:
-            return spans(self.store, wanted, now_s=time.time())
+    async def _counts(self, request: web.Request) -> web.StreamResponse:
+        counted = counted_of(request.query)
+        return await self._lines(request, lambda: counts(self.store, counted, now_s=time.time()))
 
+    async def _lines(self, request: web.Request, ask: Callable[[], Iterator[bytes]]) -> web.StreamResponse:
         async with pumped(self.pool, ask) as pieces:
             first = await anext(pieces, b"")
             return await _streamed(request, first, pieces)
@@ -151,6 +157,16 @@ def wanted_of(query: Mapping[str, str]) -> Wanted:
         project=query.get("project"),
         service=query.get("service"),
         limit=parse_limit(query["limit"]) if query.get("limit") else default.limit,
+    )
+
+
+def counted_of(query: Mapping[str, str]) -> Counted:
+    """Read what is to be counted."""
+    _known(query, {"trace_id", "digits", "since"})
+    return Counted(
+        trace_id=parse_prefix(query.get("trace_id", "")),
+        digits=parse_digits(query.get("digits", "32")),
+        since_s=parse_since(query.get("since", "1h")),
     )
 
 
