@@ -51,11 +51,13 @@ $(VENV)/.core: $(VENV)/.serve $(CORE_SOURCES)
 check: setup $(VENV)/.dev check-cargo ## formatting, ruff, mypy, import contracts, clippy, stubtest, tidy tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy receiver tests
+	$(BIN)/mypy receiver tests benchmarks
 	$(BIN)/python -m mypy.stubtest receiver._transcode --ignore-disjoint-bases
 	$(BIN)/lint-imports
 	$(CARGO) fmt $(MANIFEST) --check
 	$(CARGO) clippy $(MANIFEST) --all-targets --features python -- -D warnings
+	$(CARGO) fmt --manifest-path benchmarks/sink/Cargo.toml --check
+	$(CARGO) clippy --manifest-path benchmarks/sink/Cargo.toml -- -D warnings
 	$(BIN)/pytest -q tests/tidy
 
 .PHONY: check-cargo
@@ -75,12 +77,23 @@ fix: $(VENV)/.dev ## what the formatters and linters can mend by themselves
 	$(CARGO) fmt $(MANIFEST)
 
 .PHONY: docs
-docs: $(VENV)/.core ## write docs/settings.md and docs/metrics.md from the code
-	$(BIN)/python docs/generate.py
+docs: $(VENV)/.core ## write docs/settings.md, docs/metrics.md and docs/reliability.md
+	PYTHONPATH=. $(BIN)/python docs/generate.py
+
+.PHONY: reliability
+reliability: docs ## the same: docs/reliability.md is written from the tests and docs/results
+
+.PHONY: faults
+faults: setup $(VENV)/.dev ## every fault case at full length, and what became of them (CASES=tests/faults/test_network.py)
+	TRACE_DRAIN_TEST_FAULTS=1 TRACE_DRAIN_TEST_OUTAGE_S=600 TRACE_DRAIN_TEST_POWER_SEEDS=200 $(BIN)/pytest -q -m fault -p tests.fault_record --faults-json docs/results/faults.json $(or $(CASES),tests)
 
 .PHONY: torture
-torture: setup $(VENV)/.dev ## kill, freeze and restart it under load, then read what it kept (DURATION=30m SEED=7 ARGS="--gap 1")
-	PYTHONPATH=. $(BIN)/python -m tests.torture --duration $(or $(DURATION),30m) $(if $(SEED),--seed $(SEED)) $(ARGS)
+torture: setup $(VENV)/.dev ## kill, freeze and restart it under load, then read what it kept (DURATION=30m SEED=7 KILLS=1000)
+	PYTHONPATH=. $(BIN)/python -m tests.torture --duration $(or $(DURATION),30m) --json $(or $(JSON),docs/results/torture.json) $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS)) $(ARGS)
+
+.PHONY: faults
+faults: setup $(VENV)/.dev ## every fault of ClickHouse and of the engine, all variants (OUTAGE=600 s; against a server: TRACE_DRAIN_TEST_CLICKHOUSE=URL)
+	TRACE_DRAIN_TEST_FAULTS=1 TRACE_DRAIN_TEST_OUTAGE_S=$(or $(OUTAGE),600) $(BIN)/pytest -q tests/faults tests/crash
 
 .PHONY: bench-core
 bench-core: ## speed of the Rust core alone: spans/s per body kind, one core
@@ -93,6 +106,10 @@ check-speed: $(BIN)/python ## instructions per span of the core against benchmar
 .PHONY: speed-record
 speed-record: $(BIN)/python ## write benchmarks/core_instructions.json anew
 	$(BIN)/python benchmarks/core_instructions.py --write
+
+.PHONY: bench
+bench: setup ## this receiver and its peers side by side, an hour (ARGS="--only ours --runs 1 --duration 5")
+	PYTHONPATH=. $(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: fuzz
 fuzz: ## long fuzzing of unpack, protobuf and JSON (SECONDS=600 each); needs nightly Rust and cargo-fuzz
@@ -110,4 +127,4 @@ requirements/%.lock.new:
 
 .PHONY: clean
 clean: ## remove what was built and installed (data stays)
-	rm -rf $(VENV) transcode/target receiver/_transcode*.so
+	rm -rf $(VENV) benchmarks/.peers benchmarks/.last benchmarks/sink/target transcode/target receiver/_transcode*.so

@@ -289,7 +289,7 @@ async def running(
     core, appender, metrics = core or CoreDouble(), appender or AppenderDouble(), Metrics("intake-0")
     aside = Aside(Path(mkdtemp()))
     committer = Committer(core, appender, aside, metrics, answer_deadline_s=limits.answer_deadline_s)
-    admission = Admission(budget(limits, drains), appender.full_reason)
+    admission = Admission(budget(limits, drains), appender.full_reason, committer.require_time)
     routes = Routes(drains or (Drain(name="default"),), limits, post_root=True)
     reception = Reception(routes, limits, admission, committer.commit, metrics)
     server = IntakeServer(reception, limits, caps(Settings(limits=limits)), metrics)

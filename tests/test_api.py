@@ -71,7 +71,12 @@ async def api(store: Store) -> AsyncIterator[Ask]:
     async def serve(of: Any = store, *, token: str = "") -> Client:  # noqa: ANN401 - also broken ones
         health = {"store": "retry: no answer"} if token else {"store": ""}
         made = Api(
-            store=of, token=lambda: token, health=lambda: health, schema=lambda: {"applied": []}, pool=pool
+            store=of,
+            token=lambda: token,
+            health=lambda: health,
+            schema=lambda: {"applied": []},
+            ledger=dict,
+            pool=pool,
         )
         client = TestClient(TestServer(made.application()))
         await client.start_server()
@@ -248,3 +253,32 @@ def test_a_stop_ends_work_too_when_its_time_is_up() -> None:
 
     with pytest.raises(Stopping):
         pause.sleep(0)
+
+
+async def test_spans_are_counted_by_the_beginning_of_their_trace_id(
+    api: Ask,
+    stored: Segment,  # noqa: ARG001 - is there
+) -> None:
+    client = await api()
+    listed = await client.get("/api/v1/spans?since=30d")
+    trace_ids = {json.loads(line)["TraceId"] for line in (await listed.text()).splitlines()}
+    prefix = min(trace_ids)[:2]
+
+    answer = await client.get(f"/api/v1/counts?trace_id={prefix}&digits=32&since=30d")
+
+    counted = [json.loads(line) for line in (await answer.text()).splitlines()]
+    expected = sorted(one for one in trace_ids if one.startswith(prefix))
+    assert [row["Prefix"] for row in counted] == expected
+    assert {(row["Spans"], row["Distinct"]) for row in counted} == {(1, 1)}
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["", "trace_id=f", "trace_id=xyz", "trace_id=ab&digits=0", "trace_id=ab&digits=33", "trace_id=ab&by=1"],
+)
+async def test_a_count_of_nothing_sensible_is_refused(api: Ask, query: str) -> None:
+    client = await api()
+
+    answer = await client.get(f"/api/v1/counts?{query}")
+
+    assert answer.status == 400

@@ -17,6 +17,7 @@ import msgspec
 
 from receiver import process, transcode
 from receiver.channel import Pems, Start
+from receiver.clock import NOTE_NAME, Now
 from receiver.errors import OperatorError
 from receiver.intake.admission import Admission, budget
 from receiver.intake.aside import Aside
@@ -56,9 +57,18 @@ class Intake:
             metrics,
             answer_deadline_s=limits.answer_deadline_s,
         )
-        self._admission = Admission(budget(limits, settings.drain), self._appender.full_reason)
+        self._admission = Admission(
+            budget(limits, settings.drain), self._appender.full_reason, self._committer.require_time
+        )
         routes = Routes(settings.drain, limits, post_root=settings.post_root)
-        self._reception = Reception(routes, limits, self._admission, self._committer.commit, metrics)
+        self._reception = Reception(
+            routes,
+            limits,
+            self._admission,
+            self._committer.commit,
+            metrics,
+            now_ns=Now(data / NOTE_NAME).ns,
+        )
         self._server = IntakeServer(self._reception, limits, caps(settings), metrics)
         self._committing: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None

@@ -100,6 +100,7 @@ class Admission:
         self,
         budget: Budget,
         full_reason: Callable[[], str | None],
+        require_time: Callable[[], None] = lambda: None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._now = now
@@ -109,6 +110,7 @@ class Admission:
         self.unknown_bytes = 0
         self.is_closed = False
         self._full_reason = full_reason
+        self._require_time = require_time
 
     def admit(self, declared_bytes: int, *, is_known: bool) -> Claim:
         """Claim room for a body that announces this size, if there is a place for what it carries."""
@@ -117,6 +119,7 @@ class Admission:
         reason = self._full_reason()
         if reason is not None:
             raise JournalFull(reason)
+        self._require_time()
         claim = Claim(self, is_known=is_known, begun_at_s=0.0 if is_known else self._now())
         announced_bytes_max = ANNOUNCED_BYTES_MAX if is_known else UNKNOWN_ANNOUNCED_BYTES_MAX
         claim.grow_to(min(declared_bytes, announced_bytes_max))

@@ -41,14 +41,22 @@ NOT_TAKEN = (ReceiverError, HttpRefused, body.BodyTooSlow, body.SenderGone)
 class Reception:
     """The stages of one request."""
 
-    def __init__(
-        self, routes: Routes, limits: Limits, admission: Admission, commit: Commit, metrics: Metrics
+    def __init__(  # noqa: PLR0913 - each is a neighbour that a test replaces
+        self,
+        routes: Routes,
+        limits: Limits,
+        admission: Admission,
+        commit: Commit,
+        metrics: Metrics,
+        *,
+        now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self._routes = routes
         self._floor = body.speed_floor(limits)
         self._admission = admission
         self._commit = commit
         self._metrics = metrics
+        self._now_ns = now_ns
         self._loop = asyncio.get_running_loop()
 
     def use(self, routes: Routes, limits: Limits) -> None:
@@ -127,6 +135,7 @@ class Reception:
     def _counted(self, visit: Visit, reply: Reply) -> Reply:
         """Count the reply, and add what every reply at its path carries."""
         if reply is answers.HANG_UP:
+            self._metrics.add("deliveries", drain=visit.drain_name, status="closed")
             return reply
         self._metrics.add("deliveries", drain=visit.drain_name, status=str(reply.status))
         if visit.route is not None and visit.route.header_line:
@@ -173,7 +182,7 @@ class Reception:
             body=raw,
             content_kind=known.kind,
             encodings=known.encodings,
-            received_at_ns=time.time_ns(),
+            received_at_ns=self._now_ns(),
             strict=drain.strict,
             body_bytes_max=known.routes.body_bytes_max(drain),
         )

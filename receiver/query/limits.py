@@ -5,6 +5,8 @@ from __future__ import annotations
 SPANS_DEFAULT = 100
 SPANS_MAX = 1_000_000
 """Spans of one answer; it is streamed."""
+COUNTS_MAX = 2_000_000
+"""Lines of an answer that counts by trace id; it is streamed."""
 SECONDS_MAX = 60
 """Of the engine's time."""
 MEMORY_BYTES_MAX = 2 << 30

@@ -123,6 +123,7 @@ class Supervisor:
     async def run(self) -> int:
         """From the first process to the last."""
         self._handle_signals()
+        self._metrics.set("counting_since_seconds", time.time())
         self._metrics.set(
             "build_info", 1, **{name: self._plan.version[name] for name in ("version", "core_profile")}
         )
@@ -266,5 +267,5 @@ class Supervisor:
     def _render(self) -> bytes:
         for child in self._children:
             self._metrics.set("process_up", float(child.is_ready), process=child.name)
-        self._budget.tell(self._metrics, self._counted())
+        self._budget.tell(self._metrics, self._counted(), self._settings.budget)
         return render([self._metrics.snapshot(), *self._counted()])

@@ -1,0 +1,50 @@
+//! Column types, as far as tables of spans have them.
+
+use crate::cursor::Flaw;
+
+#[derive(Debug)]
+pub enum Kind {
+    Fixed(usize),
+    Text,
+    LowCardinality(Box<Kind>),
+    Nullable(Box<Kind>),
+    Array(Box<Kind>),
+    Map(Box<Kind>, Box<Kind>),
+}
+
+/// Reads a type as ClickHouse spells it.
+pub fn parse(text: &str) -> Result<Kind, Flaw> {
+    let (name, inner) = match text.split_once('(') {
+        Some((name, rest)) => (name, rest.strip_suffix(')').unwrap_or(rest)),
+        None => (text, ""),
+    };
+    Ok(match name {
+        "String" => Kind::Text,
+        "FixedString" => Kind::Fixed(inner.parse().unwrap_or_default()),
+        "DateTime64" | "UInt64" | "Int64" | "Float64" => Kind::Fixed(8),
+        "UInt32" | "Int32" | "DateTime" => Kind::Fixed(4),
+        "UInt8" | "Bool" => Kind::Fixed(1),
+        "LowCardinality" => Kind::LowCardinality(Box::new(parse(inner)?)),
+        "Nullable" => Kind::Nullable(Box::new(parse(inner)?)),
+        "Array" => Kind::Array(Box::new(parse(inner)?)),
+        "Map" => {
+            let (key, value) = halves(inner)?;
+            Kind::Map(Box::new(parse(key)?), Box::new(parse(value)?))
+        }
+        _ => return Err(Flaw::Wrong(format!("a column of type {text}"))),
+    })
+}
+
+/// Cuts at the comma that is inside no parenthesis.
+fn halves(text: &str) -> Result<(&str, &str), Flaw> {
+    let mut depth = 0;
+    for (at, letter) in text.char_indices() {
+        match letter {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            ',' if depth == 0 => return Ok((text[..at].trim(), text[at + 1..].trim())),
+            _ => {}
+        }
+    }
+    Err(Flaw::Wrong(format!("a map of {text}")))
+}

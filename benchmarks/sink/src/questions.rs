@@ -1,0 +1,88 @@
+//! What receivers ask a server: how old it is, how many rows of a segment it has. Of all else: nothing.
+
+use crate::counts;
+use crate::cursor::{put_text, put_varint};
+
+pub const VERSION: &str = "26.9.1.1";
+
+/// A request's URL parameters.
+pub type Parameters = Vec<(String, String)>;
+
+/// The answer in Native, or as text where the client wants text.
+pub fn answer(sql: &str, parameters: &Parameters, wants_native: bool) -> Vec<u8> {
+    if sql.contains("SegmentEpoch, SegmentSeq, _partition_id") {
+        return counted(parameters);
+    }
+    if !sql.contains("version()") {
+        return Vec::new();
+    }
+    if !wants_native {
+        return format!("{VERSION}\tUTC\n").into_bytes();
+    }
+    let mut out = Vec::new();
+    put_varint(&mut out, 1);
+    put_varint(&mut out, 1);
+    column(&mut out, "version()", "String");
+    put_text(&mut out, VERSION);
+    out
+}
+
+fn counted(parameters: &Parameters) -> Vec<u8> {
+    let rows = counts::of(
+        &numbers(parameters, "param_epochs"),
+        &numbers(parameters, "param_seqs"),
+    );
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let mut out = Vec::new();
+    put_varint(&mut out, 4);
+    put_varint(&mut out, rows.len());
+    column(&mut out, "SegmentEpoch", "UInt64");
+    put_numbers(&mut out, rows.iter().map(|row| row.0));
+    column(&mut out, "SegmentSeq", "UInt64");
+    put_numbers(&mut out, rows.iter().map(|row| row.1));
+    column(&mut out, "_partition_id", "String");
+    for row in &rows {
+        put_text(&mut out, &day_text(row.2));
+    }
+    column(&mut out, "count()", "UInt64");
+    put_numbers(&mut out, rows.iter().map(|row| row.3));
+    out
+}
+
+fn put_numbers(out: &mut Vec<u8>, numbers: impl Iterator<Item = u64>) {
+    for number in numbers {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+}
+
+fn column(out: &mut Vec<u8>, name: &str, kind: &str) {
+    put_text(out, name);
+    put_text(out, kind);
+}
+
+fn numbers(parameters: &Parameters, name: &str) -> Vec<u64> {
+    let text = parameters.iter().find(|(key, _)| key == name);
+    text.map_or("", |(_, value)| value)
+        .split(|letter: char| !letter.is_ascii_digit())
+        .filter_map(|digits| digits.parse().ok())
+        .collect()
+}
+
+/// Days since 1970 as a partition is called: `20260131`. The civil calendar, counted from March.
+fn day_text(day: u64) -> String {
+    let shifted = day + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let day_of_month = of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 {
+        from_march + 3
+    } else {
+        from_march - 9
+    };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    format!("{year:04}{month:02}{day_of_month:02}")
+}

@@ -1,0 +1,113 @@
+"""An answer read off a connection: as much of HTTP/1.1 as servers of OTLP use."""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from typing import NamedTuple
+
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+
+RETRYABLE = frozenset({429, 502, 503, 504})
+ANSWER_BYTES_MAX = 1 << 20
+
+
+class NotHttp(ValueError):  # noqa: N818 - a verdict
+    """What came is no answer of HTTP/1.1."""
+
+
+class Answer(NamedTuple):
+    """What of an answer matters to a sender."""
+
+    status: int
+    body: bytes
+    content_type: str = ""
+    retry_after_s: float | None = None
+    is_last: bool = False
+    """The server closes the connection after it."""
+
+    @property
+    def rejected_count(self) -> int:
+        """Spans that it says were refused."""
+        if not self.body or self.body == b"{}":
+            return 0
+        try:
+            if self.content_type == "application/json":
+                partial = json.loads(self.body).get("partialSuccess") or {}
+                return int(partial.get("rejectedSpans", 0))
+            return int(ExportTraceServiceResponse.FromString(self.body).partial_success.rejected_spans)
+        except (ValueError, AttributeError, DecodeError):
+            return 0
+
+
+def answer_in(received: bytes) -> tuple[Answer, int] | None:
+    """The first answer and its length; `None`: it is not all there yet. Raises `NotHttp`."""
+    head_end = received.find(b"\r\n\r\n")
+    if head_end < 0:
+        _require(len(received) <= ANSWER_BYTES_MAX)
+        return None
+    status_line, *lines = received[:head_end].decode("latin-1").split("\r\n")
+    status = _status_of(status_line)
+    if status < HTTPStatus.OK:
+        after = answer_in(received[head_end + 4 :])
+        return after and (after[0], after[1] + head_end + 4)
+    headers = {
+        name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
+    }
+    body_end = _body_in(received, head_end + 4, headers)
+    if body_end is None:
+        return None
+    body, end = body_end
+    return _answer(status, body, headers), end
+
+
+def _answer(status: int, body: bytes, headers: dict[str, str]) -> Answer:
+    retry_after = headers.get("retry-after", "")
+    return Answer(
+        status,
+        body,
+        headers.get("content-type", ""),
+        float(retry_after) if retry_after.isdigit() else None,
+        is_last=headers.get("connection", "").lower() == "close",
+    )
+
+
+def _status_of(line: str) -> int:
+    version, _, rest = line.partition(" ")
+    code = rest[:3]
+    _require(version.startswith("HTTP/1.") and code.isdigit())
+    return int(code)
+
+
+def _body_in(received: bytes, start: int, headers: dict[str, str]) -> tuple[bytes, int] | None:
+    if headers.get("transfer-encoding", "").lower() == "chunked":
+        return _chunks_in(received, start)
+    length = headers.get("content-length", "0")
+    _require(length.isdigit() and int(length) <= ANSWER_BYTES_MAX)
+    end = start + int(length)
+    return (received[start:end], end) if len(received) >= end else None
+
+
+def _chunks_in(received: bytes, position: int) -> tuple[bytes, int] | None:
+    chunks: list[bytes] = []
+    while (line_end := received.find(b"\r\n", position)) >= 0:
+        size = received[position:line_end].partition(b";")[0]
+        try:
+            length = int(size, 16)
+        except ValueError as reason:
+            raise NotHttp("a chunk's size is no number") from reason
+        _require(0 <= length <= ANSWER_BYTES_MAX)
+        end = line_end + 2 + length + 2
+        if len(received) < end:
+            return None
+        if not length:
+            return b"".join(chunks), end
+        chunks.append(received[line_end + 2 : end - 2])
+        position = end
+    return None
+
+
+def _require(is_right: bool) -> None:  # noqa: FBT001 - reads as a sentence
+    if not is_right:
+        raise NotHttp("the answer is not HTTP/1.1, or too long")

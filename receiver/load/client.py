@@ -1,0 +1,176 @@
+"""One OTLP client: one request at a time, and the same bytes again until they are answered for.
+
+Callbacks, not coroutines: at 10 spans a request a future for each would cost as much as all the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from random import Random
+from typing import NamedTuple
+
+from receiver.load.answer import RETRYABLE, Answer
+from receiver.load.connection import Connection
+from receiver.load.feed import Request
+from receiver.load.tally import Tally
+
+BACKOFF_FIRST_S = 1.0
+BACKOFF_MAX_S = 5.0
+JITTER = 0.2
+
+
+class Target(NamedTuple):
+    """Where requests go, and how patient a client is."""
+
+    host: str
+    port: int
+    tls: ssl.SSLContext | None = None
+    timeout_s: float = 10.0
+    """Of one try, as SDKs have it."""
+    patience_s: float = 60.0
+    """Of all tries of one request."""
+    backoff_first_s: float = BACKOFF_FIRST_S
+    """Doubled at every try that no `Retry-After` follows, up to 5 s."""
+
+
+class Line:
+    """What all clients share: where requests come from, and where results go."""
+
+    def __init__(self, target: Target, tally: Tally, next_request: Callable[[], Request | None]) -> None:
+        """`next_request` gives the next request, with the time at which it is to be sent."""
+        self.target = target
+        self.tally = tally
+        self.next_request = next_request
+        self.known: dict[bytes, Answer] = {}
+        self.dice = Random()  # noqa: S311 - jitter
+
+
+class Client:
+    """Sends one request after another, over one connection after another."""
+
+    def __init__(self, line: Line, on_end: Callable[[], None]) -> None:
+        self._line, self._on_end = line, on_end
+        self._loop = asyncio.get_running_loop()
+        self._connection: Connection | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._request: Request | None = None
+        self._deadline_s = 0.0
+        """When the try that runs is given up; 0: none runs."""
+        self._has_ended = False
+
+    def take_next(self) -> None:
+        """Go on with the next request, or end."""
+        self._request = request = self._line.next_request()
+        if request is None:
+            self.end()
+            self._on_end()
+            return
+        ahead_s = request.intended_s - time.perf_counter()
+        if ahead_s > 0:
+            self._loop.call_later(ahead_s, self._try)
+        else:
+            self._try()
+
+    def check(self, now_s: float) -> None:
+        """Give up a try that takes too long."""
+        if self._deadline_s and now_s > self._deadline_s:
+            self.failed("time-out")
+
+    def end(self) -> None:
+        """Drop what is on its way."""
+        self._has_ended = True
+        self._hang_up()
+
+    def answered(self, answer: Answer) -> None:
+        """See `Owner`."""
+        request, tally, now_s = self._request, self._line.tally, time.perf_counter()
+        if request is None or not self._deadline_s:
+            self.failed("an answer to nothing")
+            return
+        self._deadline_s = 0.0
+        tally.answers[str(answer.status)] += 1
+        if answer.is_last:
+            self._hang_up()
+        if answer.status == HTTPStatus.OK:
+            tally.accepted(request, answer, now_s - request.intended_s)
+        else:
+            tally.explained(answer)
+            if answer.status in RETRYABLE:
+                self._again_later(request, answer.retry_after_s)
+                return
+            tally.refused += 1
+        self.take_next()
+
+    def failed(self, how: str) -> None:
+        """See `Owner`."""
+        had_begun = bool(self._deadline_s)
+        self._hang_up()
+        if had_begun and self._request is not None:
+            self._line.tally.answers[how] += 1
+            self._again_later(self._request, None)
+
+    def _try(self) -> None:
+        request = self._request
+        if request is None or self._has_ended:
+            return
+        now_s = time.perf_counter()
+        self._deadline_s = now_s + self._line.target.timeout_s
+        if self._connection is None:
+            self._connecting = self._loop.create_task(self._connect())
+            return
+        # A timer may be early: nobody waits for less than nothing.
+        request.intended_s = min(request.intended_s, now_s)
+        request.attempts += 1
+        self._line.tally.retries += request.attempts > 1
+        self._line.tally.bytes_sent += len(request.body)
+        self._connection.send(request.head, request.body)
+
+    async def _connect(self) -> None:
+        target = self._line.target
+        connection = Connection(self, self._line.known)
+        try:
+            async with asyncio.timeout(target.timeout_s):
+                await self._loop.create_connection(
+                    lambda: connection, target.host, target.port, ssl=target.tls
+                )
+        except OSError as reason:
+            self.failed(_told(reason))
+            return
+        self._connection = connection
+        self._try()
+
+    def _again_later(self, request: Request, retry_after_s: float | None) -> None:
+        delay_s = self._backoff_s(request) if retry_after_s is None else retry_after_s
+        if time.perf_counter() + delay_s > request.intended_s + self._line.target.patience_s:
+            self._line.tally.given_up += 1
+            self.take_next()
+        else:
+            self._loop.call_later(delay_s, self._try)
+
+    def _backoff_s(self, request: Request) -> float:
+        doublings = max(0, min(request.attempts, 8) - 1)
+        plain_s = min(BACKOFF_MAX_S, self._line.target.backoff_first_s * (1 << doublings))
+        return plain_s * self._line.dice.uniform(1 - JITTER, 1 + JITTER)
+
+    def _hang_up(self) -> None:
+        self._deadline_s = 0.0
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.hang_up()
+
+
+def _told(reason: OSError) -> str:
+    """Say why there is no connection."""
+    match reason:
+        case TimeoutError():
+            return "time-out"
+        case ConnectionRefusedError():
+            return "connection refused"
+        case ssl.SSLError():
+            return f"TLS: {reason.reason or 'failed'}"
+        case _:
+            return "no connection"

@@ -1,0 +1,69 @@
+"""A span as the table must show it, by the OpenTelemetry ClickHouse exporter's columns and value forms."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from receiver.load.traffic import Attributes, Resource, Span, Value
+
+_KINDS = {1: "Internal", 2: "Server", 3: "Client"}
+_CODES = {0: "Unset", 1: "Ok", 2: "Error"}
+
+
+def wrong_columns(
+    row: dict[str, Any], resource: Resource, span: Span, half: bytes, base_ns: int
+) -> list[str]:
+    """Name the columns in which a stored row is not the span that was sent."""
+    expected = expected_row(resource, span, half, base_ns)
+    return [name for name, value in expected.items() if row.get(name) != value]
+
+
+def expected_row(resource: Resource, span: Span, half: bytes, base_ns: int) -> dict[str, Any]:
+    """The columns that say what was sent."""
+    events = [span.event] if span.event else []
+    return {
+        "TraceId": (half + span.trace_half).hex(),
+        "SpanId": span.span_id.hex(),
+        "ParentSpanId": span.parent_id.hex(),
+        "Timestamp": time_text(base_ns + span.start_ns),
+        "Duration": span.end_ns - span.start_ns,
+        "SpanName": span.name,
+        "SpanKind": _KINDS[span.kind],
+        "ServiceName": resource.service,
+        "ResourceAttributes": _texts(resource.attributes),
+        "ScopeName": resource.scope[0],
+        "ScopeVersion": resource.scope[1],
+        "SpanAttributes": _texts(span.attributes),
+        "StatusCode": _CODES[span.status],
+        "StatusMessage": "",
+        "Events.Timestamp": [time_text(base_ns + event.at_ns) for event in events],
+        "Events.Name": [event.name for event in events],
+        "Events.Attributes": [_texts(event.attributes) for event in events],
+        "Links.TraceId": [],
+    }
+
+
+def time_text(time_ns: int) -> str:
+    """As DateTime64(9) is printed in UTC."""
+    seconds, fraction = divmod(time_ns, 10**9)
+    return f"{_date(seconds)}.{fraction:09}"
+
+
+def _date(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _texts(attributes: Attributes) -> dict[str, str]:
+    return {key: _text(value) for key, value in attributes.items()}
+
+
+def _text(value: Value) -> str:
+    """Whole numbers are printed without a fraction."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return str(int(value)) if value.is_integer() else repr(value)
+        case _:
+            return str(value)

@@ -1,0 +1,122 @@
+"""Requests one after another: every one with trace ids of its own, ready to be written to a socket.
+
+trace id:  run 4 bytes │ request number 4 bytes │ out of the seed 8 bytes
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import hmac
+import itertools
+import struct
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from receiver.load.template import Template
+from receiver.load.traffic import Shape
+from receiver.load.wire import ENCODINGS
+
+SPANS_VARIED = 16_640
+"""Spans that differ in more than trace id and time, before they come again."""
+TEMPLATES_MIN = 16
+GZIP_LEVEL = 6
+"""What SDKs use."""
+READY_BYTES_MAX = 256 << 20
+"""Of compressed bodies, made before the clock starts."""
+NUMBERS_MAX = 1 << 32
+
+
+class Origin(NamedTuple):
+    """What a request was made from."""
+
+    ordinal: int
+    base_ns: int
+
+
+@dataclass(slots=True)
+class Request:
+    """One request, kept until it is answered for."""
+
+    number: int
+    origin: Origin
+    head: bytes
+    body: bytes
+    intended_s: float = 0.0
+    attempts: int = 0
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How requests are made."""
+
+    shape: Shape
+    run: bytes
+    host: str
+    path: str
+    encoding: Literal["protobuf", "json"] = "protobuf"
+    compression: Literal["none", "gzip"] = "none"
+    headers: tuple[tuple[str, str], ...] = ()
+    sign: Callable[[bytes], tuple[str, str]] | None = field(default=None)
+    """Body → the header that signs it."""
+    spans_varied: int = SPANS_VARIED
+
+
+def signed_with(secret: bytes, header: str, algorithm: str) -> Callable[[bytes], tuple[str, str]]:
+    """Sign bodies as a drain does."""
+    digest = getattr(hashlib, algorithm)
+    return lambda body: (header, hmac.new(secret, body, digest).hexdigest())
+
+
+class Feed:
+    """Makes requests."""
+
+    def __init__(self, recipe: Recipe, count_max: int = NUMBERS_MAX) -> None:
+        self._recipe = recipe
+        encoding = ENCODINGS[recipe.encoding]
+        templates = max(TEMPLATES_MIN, -(-recipe.spans_varied // recipe.shape.spans))
+        made = (Template(recipe.shape, ordinal, encoding) for ordinal in range(min(templates, count_max)))
+        self._templates = itertools.cycle(list(made))
+        self._numbers = iter(range(min(count_max, NUMBERS_MAX)))
+        self._ready: deque[Request] = deque()
+        lines = {
+            "Host": recipe.host,
+            "User-Agent": "trace-drain-load",
+            "Content-Type": encoding.content_type,
+            **({"Content-Encoding": "gzip"} if recipe.compression == "gzip" else {}),
+            **dict(recipe.headers),
+        }
+        said = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+        self._head = f"POST {recipe.path} HTTP/1.1\r\n{said}".encode()
+
+    def prepare(self, count: int) -> int:
+        """Make so many requests now, as far as memory goes. How many there are."""
+        size_bytes = 0
+        for request in itertools.islice(self._fresh(), count):
+            self._ready.append(request)
+            size_bytes += len(request.body)
+            if size_bytes > READY_BYTES_MAX:
+                break
+        return len(self._ready)
+
+    def next(self) -> Request | None:
+        """The next request; `None`: there were as many as were wanted."""
+        return self._ready.popleft() if self._ready else next(self._fresh(), None)
+
+    def _fresh(self) -> Iterator[Request]:
+        for number in self._numbers:
+            template = next(self._templates)
+            body = template.body(self._recipe.run + struct.pack(">I", number), time.time_ns())
+            if self._recipe.compression == "gzip":
+                body = gzip.compress(body, GZIP_LEVEL, mtime=0)
+            yield Request(number, Origin(template.ordinal, template.base_ns), self._head_of(body), body)
+
+    def _head_of(self, body: bytes) -> bytes:
+        signature = b""
+        if self._recipe.sign:
+            name, value = self._recipe.sign(body)
+            signature = f"{name}: {value}\r\n".encode()
+        return b"%b%bContent-Length: %d\r\n\r\n" % (self._head, signature, len(body))

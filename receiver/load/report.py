@@ -1,0 +1,82 @@
+"""What a run amounts to: a line every second, at the end a table or one JSON object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from receiver.load.histogram import Histogram
+from receiver.load.run import Result
+from receiver.load.tally import Tally
+from receiver.load.verify import Findings
+
+QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
+
+
+def progress_line(elapsed_s: float, tally: Tally) -> str:
+    """How the last second went."""
+    recent = tally.recent
+    spans = recent.count * tally.spans_per_request
+    return (
+        f"{elapsed_s:5.0f} s  {recent.count:7,} requests/s  {spans:9,} spans/s  "
+        f"p50 {_ms(recent.quantile_s(0.5))}  p99 {_ms(recent.quantile_s(0.99))}  "
+        f"retries {tally.retries}  not acknowledged {tally.lost}"
+    )
+
+
+def document(result: Result, findings: Findings | None) -> dict[str, Any]:
+    """Everything, for programs."""
+    tally = result.tally
+    elapsed_s = max(result.elapsed_s, 1e-9)
+    return {
+        "requests": tally.latency.count,
+        "spans": tally.spans,
+        "rejected_spans": sum(tally.rejected.values()),
+        "elapsed_s": round(result.elapsed_s, 6),
+        "requests_per_s": round(tally.latency.count / elapsed_s, 1),
+        "spans_per_s": round(tally.spans / elapsed_s, 1),
+        "body_bytes_sent": tally.bytes_sent,
+        "latency_ms": quantiles_ms(tally.latency),
+        "answers": dict(sorted(tally.answers.items())),
+        "said": tally.said,
+        "retries": tally.retries,
+        "given_up": tally.given_up,
+        "refused": tally.refused,
+        "interrupted": result.was_interrupted,
+        "load_cpu_s": round(result.cpu_s, 3),
+        "verified": None if findings is None else findings.document(),
+    }
+
+
+def quantiles_ms(latency: Histogram) -> dict[str, float]:
+    """Latencies in milliseconds."""
+    found = {name: round(latency.quantile_s(share) * 1e3, 3) for name, share in QUANTILES.items()}
+    return {**found, "max": round(latency.max_s * 1e3, 3)}
+
+
+def lines(result: Result, findings: Findings | None) -> Iterator[tuple[str, str]]:
+    """What and how much, for people."""
+    said = document(result, findings)
+    yield (
+        "acknowledged",
+        f"{said['requests']:,} requests, {said['spans']:,} spans in {said['elapsed_s']:.1f} s",
+    )
+    yield "rate", f"{said['requests_per_s']:,.0f} requests/s, {said['spans_per_s']:,.0f} spans/s"
+    yield "latency", "  ".join(f"{name} {value:g} ms" for name, value in said["latency_ms"].items())
+    yield "answers", ", ".join(f"{answer}: {count:,}" for answer, count in said["answers"].items()) or "none"
+    yield "retries", f"{said['retries']:,}"
+    yield "not acknowledged", f"{said['refused']:,} refused, {said['given_up']:,} given up"
+    yield "rejected spans", f"{said['rejected_spans']:,}"
+    yield "load generator", f"{_busy(result):.0%} of a core"
+    for status, text in said["said"].items():
+        yield f"a {status} said", text
+    if findings is not None:
+        yield from findings.lines()
+
+
+def _busy(result: Result) -> float:
+    return result.cpu_s / max(result.elapsed_s, 1e-9)
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.1f} ms"

@@ -1,0 +1,120 @@
+"""One run: so many clients, an open or a closed loop, until the time or the requests are used up.
+
+Open loop: request n is due at n / rate, whether or not anybody is free to send it, and its latency counts
+from then: a server that stalls is charged for everything that had to wait (no coordinated omission).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from receiver.load.client import Client, Line, Target
+from receiver.load.feed import Feed, Request
+from receiver.load.histogram import Histogram
+from receiver.load.tally import Tally
+
+SWEEP_S = 0.1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much is sent, and how fast."""
+
+    connections: int = 8
+    duration_s: float | None = 10.0
+    """After this no request is begun; `None`: only the requests count."""
+    requests_per_s: float | None = None
+    """Open loop; `None`: closed, every client as fast as it is answered."""
+
+
+@dataclass
+class Result:
+    """What a run amounts to."""
+
+    tally: Tally
+    began_ns: int
+    """By the wall clock."""
+    elapsed_s: float = 0.0
+    """To the last answer."""
+    cpu_s: float = 0.0
+    """Our own: near to the elapsed time, we were the bottleneck."""
+    was_interrupted: bool = False
+
+
+Progress = Callable[[float, Tally], None]
+
+
+class Run:
+    """Sends until done."""
+
+    def __init__(self, plan: Plan, target: Target, feed: Feed, tally: Tally) -> None:
+        self._plan, self._feed = plan, feed
+        self._began_s = 0.0
+        self._taken = 0
+        self._line = Line(target, tally, self._next)
+        self._done = asyncio.Event()
+        self._clients_left = plan.connections
+
+    async def run(self, progress: Progress) -> Result:
+        """Send everything, or until interrupted."""
+        loop = asyncio.get_running_loop()
+        result = Result(self._line.tally, time.time_ns())
+        self._began_s, cpu_s = time.perf_counter(), _cpu_s()
+        clients = [Client(self._line, self._ended) for _ in range(self._plan.connections)]
+        loop.add_signal_handler(signal.SIGINT, self._interrupt, result)
+        watch = loop.create_task(self._watch(clients, progress))
+        try:
+            for client in clients:
+                client.take_next()
+            await self._done.wait()
+        finally:
+            watch.cancel()
+            loop.remove_signal_handler(signal.SIGINT)
+        for client in clients:
+            client.end()
+        result.elapsed_s, result.cpu_s = time.perf_counter() - self._began_s, _cpu_s() - cpu_s
+        return result
+
+    def _next(self) -> Request | None:
+        now_s = time.perf_counter()
+        rate, duration_s = self._plan.requests_per_s, self._plan.duration_s
+        intended_s = now_s if rate is None else self._began_s + self._taken / rate
+        if duration_s is not None and intended_s >= self._began_s + duration_s:
+            return None
+        request = self._feed.next()
+        if request is not None:
+            self._taken += 1
+            request.intended_s = intended_s if rate is not None else time.perf_counter()
+        return request
+
+    def _ended(self) -> None:
+        self._clients_left -= 1
+        if not self._clients_left:
+            self._done.set()
+
+    def _interrupt(self, result: Result) -> None:
+        result.was_interrupted = True
+        self._done.set()
+
+    async def _watch(self, clients: list[Client], progress: Progress) -> None:
+        """Give up tries that take too long, and say every second how it goes."""
+        told_s = self._began_s
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            now_s = time.perf_counter()
+            for client in clients:
+                client.check(now_s)
+            if now_s - told_s >= 1:
+                told_s += 1
+                progress(now_s - self._began_s, self._line.tally)
+                self._line.tally.recent = Histogram()
+
+
+def _cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime

@@ -1,0 +1,82 @@
+"""What was seen while sending: counts, latencies, and which requests were acknowledged."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from receiver.load.answer import Answer
+from receiver.load.feed import Origin, Request
+from receiver.load.histogram import Histogram
+
+SAMPLES_MAX = 64
+"""Requests of which a trace is compared, spread over the run."""
+
+
+class Sample(NamedTuple):
+    """An acknowledged request that will be read back."""
+
+    number: int
+    origin: Origin
+
+
+@dataclass
+class Tally:
+    """Everything counted in one run."""
+
+    spans_per_request: int
+    latency: Histogram = field(default_factory=Histogram)
+    """Of acknowledgements, from when the request was to be sent."""
+    recent: Histogram = field(default_factory=Histogram)
+    """The same, of the second that runs."""
+    answers: Counter[str] = field(default_factory=Counter)
+    """By status, or by how there was none."""
+    said: dict[str, str] = field(default_factory=dict)
+    """What the first answer of each refusing status said."""
+    acknowledged: bytearray = field(default_factory=bytearray)
+    """By request number: 1."""
+    rejected: dict[int, int] = field(default_factory=dict)
+    """Request number → spans that its answer says were refused."""
+    samples: list[Sample] = field(default_factory=list)
+    bytes_sent: int = 0
+    """Of bodies, tries counted."""
+    retries: int = 0
+    given_up: int = 0
+    refused: int = 0
+    _sample_every: int = 1
+
+    @property
+    def spans(self) -> int:
+        """Spans acknowledged, without those told as refused."""
+        return self.latency.count * self.spans_per_request - sum(self.rejected.values())
+
+    @property
+    def lost(self) -> int:
+        """Requests that ended without an acknowledgement."""
+        return self.given_up + self.refused
+
+    def accepted(self, request: Request, answer: Answer, latency_s: float) -> None:
+        """Note a 200."""
+        self.latency.add(latency_s)
+        self.recent.add(latency_s)
+        number = request.number
+        if number >= len(self.acknowledged):
+            self.acknowledged.extend(bytes(number + 4_096 - len(self.acknowledged)))
+        self.acknowledged[number] = 1
+        if rejected := answer.rejected_count:
+            self.rejected[number] = rejected
+        elif number % self._sample_every == 0:
+            self._sample(request)
+
+    def _sample(self, request: Request) -> None:
+        """Keep every so many; when there are too many, every second one of those."""
+        self.samples.append(Sample(request.number, request.origin))
+        if len(self.samples) > SAMPLES_MAX:
+            self._sample_every *= 2
+            self.samples = [one for one in self.samples if one.number % self._sample_every == 0]
+
+    def explained(self, answer: Answer) -> None:
+        """Note what a refusal says, once a status."""
+        words = answer.body.decode(errors="replace")
+        self.said.setdefault(str(answer.status), words[:500])

@@ -1,0 +1,152 @@
+"""What the store holds of a run, against what was acknowledged: every span once, some traces to the letter.
+
+Counts are asked for by request: a request's number is in the trace ids of its spans. Assumes that nothing is
+sampled out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from receiver.load.expected import wrong_columns
+from receiver.load.feed import Recipe
+from receiver.load.run import Result
+from receiver.load.tally import Tally
+from receiver.load.traffic import delivery
+
+Row = dict[str, Any]
+Ask = Callable[[str, Mapping[str, str]], Iterator[Row]]
+"""A path and a query of the receiver's API → the objects it answers with; an unknown trace: none."""
+
+PAGE_DIGITS = 5
+"""Hex digits of the request number that one question leaves open: a million requests."""
+EXAMPLES_MAX = 5
+POLL_S = 0.5
+
+
+@dataclass
+class Findings:
+    """What was found wrong, and how much was looked at."""
+
+    spans: int = 0
+    """Acknowledged, and looked for."""
+    missing: int = 0
+    twice: int = 0
+    wrong: int = 0
+    """Of those whose content was compared."""
+    compared: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    @property
+    def are_good(self) -> bool:
+        """Every acknowledged span is there, once, and nothing compared was wrong."""
+        return not (self.missing or self.twice or self.wrong)
+
+    def add(self, example: str) -> None:
+        """Keep the first few."""
+        if len(self.examples) < EXAMPLES_MAX:
+            self.examples.append(example)
+
+    def document(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "ok": self.are_good,
+            "spans": self.spans,
+            "missing": self.missing,
+            "twice": self.twice,
+            "compared": self.compared,
+            "wrong": self.wrong,
+            "examples": self.examples,
+        }
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """For people."""
+        counted = f"{self.spans:,} spans acknowledged: {self.missing:,} missing, {self.twice:,} stored twice"
+        yield "verified", f"{counted}; {self.compared:,} compared: {self.wrong:,} wrong"
+        for example in self.examples:
+            yield "WRONG", example
+
+
+@dataclass(frozen=True)
+class Verifier:
+    """Asks, and compares."""
+
+    ask: Ask
+    recipe: Recipe
+    settle_s: float = 30.0
+    """How long nothing more may arrive before what is missing is missing."""
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    def verify(self, result: Result) -> Findings:
+        """Wait until everything that was acknowledged is there, or nothing more comes."""
+        findings = Findings()
+        since = f"{int(time.time() - result.began_ns / 1e9) + 60}s"
+        self._count(result.tally, since, findings)
+        for sample in result.tally.samples:
+            self._compare(sample.number, sample.origin.ordinal, sample.origin.base_ns, findings)
+        return findings
+
+    def _count(self, tally: Tally, since: str, findings: Findings) -> None:
+        last = len(tally.acknowledged.rstrip(b"\0"))
+        per_page = 16**PAGE_DIGITS
+        for first in range(0, last, per_page):
+            wanted = {
+                number: tally.spans_per_request - tally.rejected.get(number, 0)
+                for number in range(first, min(last, first + per_page))
+                if tally.acknowledged[number]
+            }
+            found = self._settled(f"{first // per_page:0{8 - PAGE_DIGITS}x}", since, sum(wanted.values()))
+            self._judge(wanted, found, findings)
+
+    def _settled(self, page: str, since: str, wanted: int) -> dict[int, tuple[int, int]]:
+        """Ask until there is as much as was acknowledged, or until nothing more comes."""
+        most, moved_s = -1, self.now()
+        query = {"trace_id": self.recipe.run.hex() + page, "digits": "16", "since": since}
+        while True:
+            rows = self.ask("/api/v1/counts", query)
+            found = {int(row["Prefix"][8:16], 16): (row["Spans"], row["Distinct"]) for row in rows}
+            stored = sum(distinct for _, distinct in found.values())
+            if stored > most:
+                most, moved_s = stored, self.now()
+            if stored >= wanted or self.now() - moved_s > self.settle_s:
+                return found
+            self.sleep(POLL_S)
+
+    def _judge(
+        self, wanted: Mapping[int, int], found: Mapping[int, tuple[int, int]], findings: Findings
+    ) -> None:
+        findings.spans += sum(wanted.values())
+        for number, expected in wanted.items():
+            _, distinct = found.get(number, (0, 0))
+            if distinct < expected:
+                findings.missing += expected - distinct
+                findings.add(f"{self._name(number)}: {distinct} of {expected} acknowledged spans are stored")
+        for number, (stored, distinct) in found.items():
+            if stored > distinct:
+                findings.twice += stored - distinct
+                findings.add(f"{self._name(number)}: {stored} rows for {distinct} spans")
+
+    def _compare(self, number: int, ordinal: int, base_ns: int, findings: Findings) -> None:
+        """Read one trace of a request, and compare every span with what was sent."""
+        half = self.recipe.run + number.to_bytes(4, "big")
+        resources = delivery(self.recipe.shape, ordinal)
+        halves = sorted({span.trace_half for one in resources for span in one.spans})
+        trace_half = halves[number % len(halves)]
+        rows = self.ask(f"/api/v1/traces/{(half + trace_half).hex()}", {})
+        stored = {row["SpanId"]: row for row in rows}
+        for resource in resources:
+            for span in (one for one in resource.spans if one.trace_half == trace_half):
+                findings.compared += 1
+                row = stored.get(span.span_id.hex())
+                columns = ["all"] if row is None else wrong_columns(row, resource, span, half, base_ns)
+                if columns:
+                    findings.wrong += 1
+                    said = f"span {span.span_id.hex()} is not as sent in {', '.join(columns)}"
+                    findings.add(f"{self._name(number)}: {said}")
+
+    def _name(self, number: int) -> str:
+        return f"request {number} (trace ids {(self.recipe.run + number.to_bytes(4, 'big')).hex()}…)"

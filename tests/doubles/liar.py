@@ -1,0 +1,211 @@
+"""A receiver for the load harness to test: keeps what it is sent, unless told to lie about it.
+
+| lie      | what it does with a delivery that it answers with 200     |
+|----------|-----------------------------------------------------------|
+| forgets  | stores nothing                                            |
+| drops    | leaves the last span out                                  |
+| doubles  | stores the first span twice                               |
+| renames  | gives every span another name                             |
+
+`script` is what the first requests meet instead of an answer: a status, with Retry-After after a comma,
+`reset`, or `stall`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
+
+Row = dict[str, Any]
+STALL_S = 0.5
+KINDS = {1: "Internal", 2: "Server", 3: "Client"}
+CODES = {0: "Unset", 1: "Ok", 2: "Error"}
+
+
+class Liar(ThreadingHTTPServer):
+    """Endpoint and API in one."""
+
+    daemon_threads = True
+
+    def __init__(self, lie: str = "", script: tuple[str, ...] = (), rejected: int = 0) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.lie = lie
+        self.script = list(script)
+        self.rejected = rejected
+        self.bodies: list[bytes] = []
+        """As they came, those that were turned away too."""
+        self.headers: list[dict[str, str]] = []
+        self.rows: list[Row] = []
+        self.lock = threading.Lock()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def take(self, body: bytes, headers: dict[str, str]) -> str:
+        """What this request meets; empty: an answer."""
+        with self.lock:
+            self.bodies.append(body)
+            self.headers.append(headers)
+            met = self.script.pop(0) if self.script else ""
+            if not met or met == "stall":
+                plain = gzip.decompress(body) if headers.get("content-encoding") == "gzip" else body
+                self.rows += told(rows_of(plain), self.lie)
+        return met
+
+
+@contextmanager
+def listening(*script: str, lie: str = "", rejected: int = 0) -> Iterator[Liar]:
+    """One that runs for the length of a `with` block."""
+    server = Liar(lie, script, rejected)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: Liar
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        met = self.server.take(body, {name.lower(): value for name, value in self.headers.items()})
+        if met == "reset":
+            self.close_connection = True
+            return
+        if met == "stall":
+            time.sleep(STALL_S)
+        status, _, retry_after = met.partition(",") if met[:1].isdigit() else ("200", "", "")
+        partial = {"partialSuccess": {"rejectedSpans": str(self.server.rejected)}}
+        answer = json.dumps(partial if self.server.rejected else {}).encode()
+        self._send(int(status), answer, {"Retry-After": retry_after} if retry_after else {})
+
+    def do_GET(self) -> None:
+        parts = urlsplit(self.path)
+        if parts.path == "/api/v1/counts":
+            query = parse_qs(parts.query)
+            self._lines(counted(self.server.rows, query["trace_id"][0], int(query["digits"][0])))
+        else:
+            trace_id = parts.path.rpartition("/")[2]
+            self._lines([row for row in self.server.rows if row["TraceId"] == trace_id])
+
+    def _lines(self, rows: list[Row]) -> None:
+        self._send(200, b"".join(json.dumps(row).encode() + b"\n" for row in rows), {})
+
+    def _send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Type": "application/json", **headers}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the standard library's name
+        """Say nothing."""
+
+
+def counted(rows: list[Row], prefix: str, digits: int) -> list[Row]:
+    """As the API counts."""
+    groups: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row["TraceId"].startswith(prefix):
+            groups[row["TraceId"][:digits]].append(row)
+    return [
+        {"Prefix": start, "Spans": len(group), "Distinct": len({row["SpanId"] for row in group})}
+        for start, group in groups.items()
+    ]
+
+
+def told(rows: list[Row], lie: str) -> list[Row]:
+    """What is stored of it."""
+    match lie:
+        case "forgets":
+            return []
+        case "drops":
+            return rows[:-1]
+        case "doubles":
+            return [*rows, rows[0]]
+        case "renames":
+            return [{**row, "SpanName": "another"} for row in rows]
+        case _:
+            return rows
+
+
+def rows_of(body: bytes) -> list[Row]:
+    """Decode protobuf by OpenTelemetry's own library, into the columns of the table."""
+    request = ExportTraceServiceRequest.FromString(body)
+    return [
+        row_of(resource, scope, span)
+        for resource in request.resource_spans
+        for scope in resource.scope_spans
+        for span in scope.spans
+    ]
+
+
+def row_of(resource: ResourceSpans, scope: ScopeSpans, span: Span) -> Row:
+    """One row."""
+    resource_attributes = texts(resource.resource.attributes)
+    return {
+        "TraceId": span.trace_id.hex(),
+        "SpanId": span.span_id.hex(),
+        "ParentSpanId": span.parent_span_id.hex(),
+        "Timestamp": time_text(span.start_time_unix_nano),
+        "Duration": span.end_time_unix_nano - span.start_time_unix_nano,
+        "SpanName": span.name,
+        "SpanKind": KINDS[span.kind],
+        "ServiceName": resource_attributes["service.name"],
+        "ResourceAttributes": resource_attributes,
+        "ScopeName": scope.scope.name,
+        "ScopeVersion": scope.scope.version,
+        "SpanAttributes": texts(span.attributes),
+        "StatusCode": CODES[span.status.code],
+        "StatusMessage": span.status.message,
+        "Events.Timestamp": [time_text(event.time_unix_nano) for event in span.events],
+        "Events.Name": [event.name for event in span.events],
+        "Events.Attributes": [texts(event.attributes) for event in span.events],
+        "Links.TraceId": [],
+    }
+
+
+def time_text(time_ns: int) -> str:
+    """As the table shows a time."""
+    return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(time_ns // 10**9))}.{time_ns % 10**9:09}"
+
+
+def texts(pairs: Any) -> dict[str, str]:  # noqa: ANN401 - protobuf's container has no public type
+    """Attributes as the table holds them."""
+    return {pair.key: text(pair) for pair in pairs}
+
+
+def text(pair: KeyValue) -> str:
+    """One value."""
+    value: AnyValue = pair.value
+    match value.WhichOneof("value"):
+        case "bool_value":
+            return str(value.bool_value).lower()
+        case "int_value":
+            return str(value.int_value)
+        case "double_value":
+            return json.dumps(value.double_value).removesuffix(".0")
+        case _:
+            return value.string_value

@@ -1,0 +1,90 @@
+"""The benchmarks' report: medians with their spread, goals beside them, and what could not be had."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchmarks.measure import BODIES, Measured
+from benchmarks.ours import part_of
+from benchmarks.report import Results, page, spread
+
+MIB = 1 << 20
+
+
+def measured(peer: str = "ours", *, user_s: float = 1.5) -> Measured:
+    """One run of a million spans."""
+    roles = ("supervisor", "intake", "store") if peer == "ours" else (peer,)
+    return Measured(
+        peer=peer,
+        body=BODIES[0].name,
+        spans=1_000_000,
+        missing=0,
+        elapsed_s=4.0,
+        spans_per_s=250_000.0,
+        user_s=user_s,
+        system_s=0.5,
+        by_role={role: (user_s / len(roles), 0.5 / len(roles)) for role in roles},
+        peak_bytes=dict.fromkeys(roles, 100 * MIB),
+        latency_ms={"p50": 3.0, "p99": 12.0},
+        answers={"200": 1_924},
+        settled_s=0.4,
+        sink_bytes=117_000_000,
+        load_busy=0.3,
+        sink_busy=0.4,
+    )
+
+
+def test_cpu_per_million_spans_is_user_and_system_over_what_was_stored() -> None:
+    assert measured(user_s=1.5).cpu_s_per_million == pytest.approx(2.0)
+
+
+def test_a_page_shows_medians_their_spread_and_the_goal() -> None:
+    results = Results(measured=[measured(user_s=user_s) for user_s in (1.5, 3.5, 1.0)])
+
+    assert "| protobuf, 520 spans | 2.00 (1.50 to 4.00) | ≤ 1.2 |" in page(results)
+
+
+def test_a_page_puts_peers_side_by_side() -> None:
+    results = Results(measured=[measured(), measured("rotel", user_s=5.0)])
+
+    assert "| bodies | ours | rotel | goal |" in page(results)
+    assert "| protobuf, 520 spans | 2.00 | 5.50 | ≤ 1.2 |" in page(results)
+
+
+def test_a_page_tells_what_could_not_be_had() -> None:
+    results = Results(measured=[measured()], left_out={"otelcol": "'go' cannot be run"})
+
+    assert "Left out: otelcol: 'go' cannot be run." in page(results)
+
+
+def test_idle_time_is_taken_off_the_cost_at_a_rate() -> None:
+    results = Results(measured=[measured()], rates=[(125_000.0, measured())], idle_cpu_share=0.1)
+
+    assert "| 125,000 | 1.56 | 3.00 | 12.00 | 0.40 |" in page(results)
+
+
+def test_results_are_json() -> None:
+    results = Results(measured=[measured()], by_intakes={1: [measured()], 2: [measured()]})
+
+    assert json.loads(json.dumps(results.document()))["measured"][0]["cpu_s_per_million_spans"] == 2.0
+
+
+def test_nothing_measured_is_no_number() -> None:
+    assert spread([], ".2f") == "-"
+
+
+@pytest.mark.parametrize(
+    ("sample", "part"),
+    [
+        ("_transcode.abi3.so [.] LZ4_compress_fast_extState", "compress"),
+        ("_transcode.abi3.so [.] _transcode::otlp::span::decode", "decode and encode"),
+        ("libc.so.6 [.] __memmove_avx512_unaligned_erms", "copy"),
+        ("[kernel.kallsyms] [k] tcp_recvmsg", "socket"),
+        ("[kernel.kallsyms] [k] clear_page_erms", "kernel, other"),
+        ("python3.11 [.] _PyEval_EvalFrameDefault", "Python"),
+    ],
+)
+def test_a_sample_belongs_to_a_part_of_the_budget(sample: str, part: str) -> None:
+    assert part_of(sample) == part

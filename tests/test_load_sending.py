@@ -1,0 +1,193 @@
+"""How the load harness sends: as OTLP clients do, and honest about what had to wait."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from receiver.cli import main
+from receiver.load.answer import Answer, NotHttp, answer_in
+from receiver.load.histogram import Histogram
+from tests.doubles.liar import STALL_S, listening
+
+SMALL = ("--spans", "10", "--connections", "1")
+
+
+def load(url: str, *words: str) -> Result:
+    return CliRunner().invoke(main, ["load", url, *SMALL, *words])
+
+
+def loaded(url: str, *words: str) -> dict[str, Any]:
+    said: dict[str, Any] = json.loads(load(url, "--format", "json", *words).stdout)
+    return said
+
+
+@pytest.mark.parametrize("met", ["429,0", "502,0", "503,0", "504,0", "reset"])
+def test_the_same_bytes_are_sent_until_they_are_answered_for(met: str) -> None:
+    with listening(met, met) as server:
+        said = loaded(server.url, "--requests", "2")
+
+    assert server.bodies[0] == server.bodies[1] == server.bodies[2] != server.bodies[3]
+    assert said["requests"] == 2
+    assert said["retries"] == 2
+
+
+def test_a_try_that_takes_too_long_is_made_again() -> None:
+    with listening("stall") as server:
+        said = loaded(server.url, "--requests", "1", "--timeout", str(STALL_S / 2))
+
+    assert len(server.bodies) >= 2
+    assert len(set(server.bodies)) == 1
+    assert said["answers"]["time-out"] >= 1
+    assert said["requests"] == 1
+
+
+@pytest.mark.parametrize("status", ["400", "401", "413", "500"])
+def test_what_is_refused_is_not_sent_again(status: str) -> None:
+    with listening(status) as server:
+        result = load(server.url, "--requests", "2", "--format", "json")
+
+    said = json.loads(result.stdout)
+    assert len(server.bodies) == 2
+    assert said["answers"] == {"200": 1, status: 1}
+    assert said["refused"] == 1
+    assert result.exit_code == 1
+
+
+def test_a_wait_beyond_its_patience_is_given_up() -> None:
+    with listening("503,3600") as server:
+        result = load(server.url, "--requests", "1", "--format", "json")
+
+    assert len(server.bodies) == 1
+    assert json.loads(result.stdout)["given_up"] == 1
+    assert result.exit_code == 1
+
+
+def test_nobody_listening_is_told() -> None:
+    with listening() as server:
+        url = server.url
+
+    result = load(url, "--requests", "1", "--patience", "0.1", "--format", "json")
+
+    assert json.loads(result.stdout)["answers"] == {"connection refused": 1}
+    assert result.exit_code == 1
+
+
+def test_an_open_loop_charges_a_stall_to_everything_that_had_to_wait() -> None:
+    """100 requests a second, one client, half a second of silence: some fifty were due meanwhile."""
+    with listening("stall") as server:
+        said = loaded(server.url, "--requests", "60", "--rate", "1000")
+
+    assert said["latency_ms"]["p50"] > 50
+    assert said["latency_ms"]["max"] >= STALL_S * 1e3
+
+
+def test_a_rejected_span_is_not_an_acknowledged_one() -> None:
+    with listening(rejected=3) as server:
+        said = loaded(server.url, "--requests", "2", "--encoding", "protobuf")
+
+    assert said["rejected_spans"] == 6
+    assert said["spans"] == 14
+
+
+def test_headers_and_token_are_sent(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("s3cret\n")
+
+    with listening() as server:
+        load(
+            server.url,
+            *("--requests", "1", "--header", "X-Team: web", "--token-file", str(tmp_path / "token")),
+        )
+
+    assert server.headers[0]["x-team"] == "web"
+    assert server.headers[0]["authorization"] == "Bearer s3cret"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        pytest.param(["ftp://host"], "expected http(s)://HOST", id="scheme"),
+        pytest.param(["http://"], "expected http(s)://HOST", id="no host"),
+        pytest.param(["http://host:99999"], "URL cannot be read", id="port"),
+        pytest.param(["http://host", "--header", "no colon"], "expected 'Name: value'", id="header"),
+        pytest.param(["http://host", "--token-file", "absent"], "cannot be read", id="token file"),
+        pytest.param(["https://host", "--ca", "absent"], "certificates in PEM", id="authorities"),
+        pytest.param(["http://host", "--spans", "0"], "--spans", id="no spans"),
+        pytest.param(["http://host", "--rate", "0"], "--rate", id="no rate"),
+        pytest.param(["http://host", "--verify", "--data", "absent"], "no receiver runs", id="nobody to ask"),
+    ],
+)
+def test_options_that_make_no_sense_are_told(words: list[str], expected: str) -> None:
+    result = CliRunner().invoke(main, ["load", *words])
+
+    assert result.exit_code == 2
+    assert expected in result.output
+
+
+def test_an_interrupted_run_says_what_was_measured() -> None:
+    with listening() as server:
+        command = [sys.executable, "-m", "receiver.cli", "load", server.url, *SMALL, "--duration", "100"]
+        with subprocess.Popen(
+            [*command, "--format", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stderr
+            process.stderr.readline()
+            os.kill(process.pid, signal.SIGINT)
+            said = json.loads(process.communicate(timeout=60)[0])
+
+    assert said["interrupted"]
+    assert said["requests"] > 0
+    assert process.returncode == 130
+
+
+WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Type: application/json\r\n\r\n{}"
+CHUNKED = (
+    b"HTTP/1.1 503 No\r\nRetry-After: 2\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"1\r\n{\r\n1;x=y\r\n}\r\n0\r\n\r\n"
+)
+CONTINUED = b"HTTP/1.1 100 Continue\r\n\r\n" + WHOLE
+
+
+@pytest.mark.parametrize(
+    ("received", "expected"),
+    [
+        (WHOLE, Answer(200, b"{}", "application/json")),
+        (CHUNKED, Answer(503, b"{}", retry_after_s=2.0)),
+        (CONTINUED, Answer(200, b"{}", "application/json")),
+    ],
+    ids=["length", "chunks", "continued"],
+)
+def test_an_answer_is_read_once_it_is_all_there(received: bytes, expected: Answer) -> None:
+    assert answer_in(received + b"more") == (expected, len(received))
+    assert [answer_in(received[:end]) for end in range(len(received))] == [None] * len(received)
+
+
+@pytest.mark.parametrize("received", [b"hello\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"])
+def test_what_is_no_http_is_told(received: bytes) -> None:
+    with pytest.raises(NotHttp):
+        answer_in(received)
+
+
+@given(st.lists(st.floats(1e-6, 100), min_size=1), st.sampled_from([0.5, 0.9, 0.99, 0.999]))
+def test_a_quantile_is_within_a_hundredth_of_the_real_one(latencies_s: list[float], share: float) -> None:
+    histogram = Histogram()
+    for latency_s in latencies_s:
+        histogram.add(latency_s)
+
+    real_s = next(
+        latency_s
+        for place, latency_s in enumerate(sorted(latencies_s), 1)
+        if place >= share * len(latencies_s)
+    )
+    assert histogram.quantile_s(share) == pytest.approx(real_s, rel=0.01, abs=2e-6)
+    assert histogram.max_s == max(latencies_s)
