@@ -6,7 +6,7 @@
 use super::alike::{PLACES, alike, place};
 
 /// Longer spellings are not remembered.
-const SPELLING_BYTES_MAX: usize = 127;
+const SPELLING_BYTES_MAX: usize = 255;
 /// Spellings beyond this are forgotten, all of them.
 const KEPT_BYTES_MAX: usize = 256 << 10;
 
@@ -50,7 +50,8 @@ pub struct Spellings {
 
 impl Spellings {
     /// What this spelling stood for.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "for every attribute, in each decoder")]
     pub fn find(&self, spelling: &[u8]) -> Option<&Meaning> {
         let known = self.known.get(place(spelling))?;
         let raw = self.raw.get(known.start..known.end)?;

@@ -226,7 +226,9 @@ impl<'a, V: Visitor> Decoder<'a, '_, V> {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "one caller, for every attribute")]
     pub(super) fn span_attribute(&mut self, message: &'a [u8]) -> Result<(), Stop> {
-        if self.visitor.attribute_again(message)? {
+        // JSON is remembered in the same place, and never begins so.
+        let begins_with_key = message.first().map(|tag| u32::from(*tag)) == Some(key_value::KEY);
+        if begins_with_key && self.visitor.attribute_again(message)? {
             return Ok(());
         }
         self.new_span_attribute(message)
