@@ -176,12 +176,12 @@ async def test_what_a_group_has_no_room_for_is_first_in_the_next_one(tmp_path: P
 
 
 def test_a_compressed_body_counts_for_what_it_may_become() -> None:
-    loop = asyncio.new_event_loop()
+    receipt = waiting.Receipt(list[object]().append, deadline=0)
+
     plain, packed = (
-        waiting.Waiting(one, claim_of(4), until_stored=False, deadline=0, receipt=loop.create_future())
+        waiting.Waiting(one, claim_of(4), receipt, until_stored=False)
         for one in (delivery("abc"), delivery("abc", "gzip"))
     )
-    loop.close()
 
     assert (plain.weight_bytes, packed.weight_bytes) == (4, 64)
 
