@@ -215,10 +215,10 @@ class Committer:
             elif verdict == POSTPONED:
                 postponed.append(one)
             else:
-                reason = refusal(outcome)
-                if reason is None:
-                    reason = await self._disk.do(self._aside.keep, one.delivery)
-                one.receipt.give(reason)
+                refused = refusal(outcome)
+                if refused is None:
+                    refused = await self._disk.do(self._aside.keep, one.delivery)
+                one.receipt.give(refused)
         self._line.put_back(postponed)
         group.decided_count -= len(postponed)
         return group
