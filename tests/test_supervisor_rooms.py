@@ -273,5 +273,5 @@ def test_only_linux_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_process_keeps_memory_for_bodies_unless_the_operator_says_otherwise() -> None:
     operators = {"PATH": "/bin", "NOTIFY_SOCKET": "/run/notify", "MALLOC_TRIM_THRESHOLD_": "1"}
 
-    kept = {"PATH": "/bin", "MALLOC_MMAP_THRESHOLD_": "4194304", "MALLOC_TRIM_THRESHOLD_": "1"}
+    kept = {"PATH": "/bin", "MALLOC_MMAP_THRESHOLD_": "33554432", "MALLOC_TRIM_THRESHOLD_": "1"}
     assert environment(operators) == kept

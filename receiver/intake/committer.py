@@ -3,7 +3,8 @@
     line ──▶ choose segment ──▶ transcode (a thread, no GIL) ──▶ append + sync (a thread) ──▶ receipts
 
 Keeps: a receipt that promises is given only after `append` returned; records are appended in the order their
-segments were chosen; a group costs its neighbours nothing but their place in it.
+segments were chosen; a group costs its neighbours nothing but their place in it. Few and small deliveries are
+not worth a group of their own: while one is written, they gather.
 Never: a delivery without a receipt. What cannot be promised is told within the deadline.
 """
 
@@ -27,8 +28,11 @@ from receiver.journal.appender import StaleSegment
 from receiver.logs import limited
 from receiver.metrics import Metrics
 from receiver.model import Delivery, SegmentId
-from receiver.settings import Drain
+from receiver.settings import KIB, Drain
 
+EARLY_BYTES_MIN = 256 * KIB
+"""What weighs less is not decoded before the disk is free: half a millisecond would be won, and for it many
+small groups cost a sync, a block and two changes of thread each."""
 TICK_S = 0.05
 """How often deadlines, age and the store are looked at."""
 POSTPONED = "postponed"
@@ -174,6 +178,8 @@ class Committer:
         appending.set_result(None)
         while True:
             await self._line.arrival()
+            if self._line.weight_bytes < EARLY_BYTES_MIN:
+                await appending
             waiting = self._line.take_group()
             if waiting:
                 self._pace.bytes_in_hand += sum(one.weight_bytes for one in waiting)

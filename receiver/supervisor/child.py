@@ -25,7 +25,7 @@ from receiver.metrics import Metrics, Snapshot, carried_over
 from receiver.settings import MIB, Settings
 
 KEPT_MEMORY = {
-    "MALLOC_MMAP_THRESHOLD_": str(4 * MIB),
+    "MALLOC_MMAP_THRESHOLD_": str(32 * MIB),
     "MALLOC_TRIM_THRESHOLD_": str(32 * MIB),
 }
 """Of what a body took, so much stays with the process: to get it from the kernel page by page for each body
