@@ -1,1 +1,1 @@
-"""The storage side: our tables and the OpenTelemetry exporter's, one engine, the same spans. `make bench-store`."""
+"""The storage side: our table and the exporter's, one engine, the same spans. `make bench-store`."""

@@ -1,4 +1,4 @@
-"""`make bench-store`: both tables side by side, or a long feed; says how it goes, writes store.json and STORE.md."""
+"""`make bench-store`: both tables side by side, or a long feed; writes store.json and STORE.md."""
 
 from __future__ import annotations
 
@@ -30,12 +30,11 @@ _SECONDS_OF = {"s": 1, "m": 60, "h": 3_600}
 
 @click.command()
 @click.option("--spans", default="10000000", show_default=True, help="Sizes, comma between.")
-@click.option("--runs", default=7, show_default=True, type=click.IntRange(1), help="Of every question.")
 @click.option("--sustain", "feed_for", help="Instead: feed our table for so long (30m).")
 @click.option("--rate", default=150_000.0, show_default=True, help="Spans a second of --sustain.")
 @click.option("--dir", "parent", type=click.Path(path_type=Path), default=HERE / ".last", show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), default=HERE, help="Where the page goes.")
-def main(spans: str, runs: int, feed_for: str | None, rate: float, parent: Path, out: Path) -> None:
+def main(spans: str, feed_for: str | None, rate: float, parent: Path, out: Path) -> None:
     """Measure the storage side with the embedded engine. Needs disk: 600 bytes a span, 200 to sustain."""
     results = Results.read(out / "store.json")
     if feed_for:
@@ -48,7 +47,7 @@ def main(spans: str, runs: int, feed_for: str | None, rate: float, parent: Path,
         with room(parent, max(sizes) * DISK_BYTES_PER_SPAN, varied(max(sizes))) as directory:
             results.machine, results.engine = machine(), engine_of(directory)
             for size in sizes:
-                results.sizes[str(size)] = compare(size, directory, runs, say)
+                results.sizes[str(size)] = compare(size, directory, say)
     out.mkdir(exist_ok=True)
     results.write(out / "store.json")
     (out / "STORE.md").write_text(page(results))
@@ -69,7 +68,9 @@ def room(parent: Path, disk_bytes: float, varied_spans: int) -> Iterator[Path]:
     parent.mkdir(parents=True, exist_ok=True)
     free_bytes = shutil.disk_usage(parent).free
     if free_bytes < disk_bytes:
-        raise click.ClickException(f"'{parent}' has {free_bytes >> 30} GiB free; expected {disk_bytes / 2**30:.0f}")
+        raise click.ClickException(
+            f"'{parent}' has {free_bytes >> 30} GiB free; expected {disk_bytes / 2**30:.0f}"
+        )
     wanted, found = ENGINE_BYTES + varied_spans * BYTES_PER_VARIED_SPAN, memory_free_bytes()
     if found < wanted:
         raise click.ClickException(f"{found >> 30} GiB of memory are free; expected {wanted / 2**30:.0f}")

@@ -1,4 +1,4 @@
-"""Both tables with the same spans in one engine: filled in turn, merged, asked in turn. CPU time throughout."""
+"""Both tables with the same spans in one engine: filled in turn, merged, asked in turn. CPU time only."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from benchmarks.store.tables import Compared, Name, clocked
 
 Say = Callable[[str], None]
 SEGMENTS_A_LINE = 10
+RUNS = 7
+"""Of every question, after one that does not count."""
 
 
-def compare(spans: int, directory: Path, runs: int, say: Say) -> dict[Name, Table]:
+def compare(spans: int, directory: Path, say: Say) -> dict[Name, Table]:
     """Measure with so many spans, and leave nothing behind in the directory."""
     say(f"{spans:,} spans: making {varied(spans):,} that differ")
     press, (began, ended) = Press(varied(spans)), days_before(datetime.now(UTC))
@@ -35,7 +37,7 @@ def compare(spans: int, directory: Path, runs: int, say: Say) -> dict[Name, Tabl
         if number % SEGMENTS_A_LINE == 0:
             say(f"{sum(found['ours'].insert_rows):,} spans inserted, {_costs(found)}")
     _merge(tables, found, say)
-    _ask(tables, sought_in(tables[0].store, began, ended), found, runs, say)
+    _ask(tables, sought_in(tables[0].store, began, ended), found, say)
     for table in tables:
         table.drop()
         table.store.close()
@@ -74,13 +76,11 @@ def _merge(tables: Sequence[Compared], found: dict[Name, Table], say: Say) -> No
         say(f"{table.name}: merged in {of.merge_cpu_s:.1f} CPU s, {of.bytes_per_span:.1f} bytes a span")
 
 
-def _ask(
-    tables: Sequence[Compared], sought: Sought, found: dict[Name, Table], runs: int, say: Say
-) -> None:
-    """Every question of one table, then of the other, a first time that does not count, then so many runs."""
+def _ask(tables: Sequence[Compared], sought: Sought, found: dict[Name, Table], say: Say) -> None:
+    """Every question of one table, then of the other; again and again."""
     asked = {table.name: questions(table.name, sought) for table in tables}
     for place, question in enumerate(asked["ours"]):
-        for run in range(runs + 1):
+        for run in range(RUNS + 1):
             for table in tables:
                 with clocked() as clock:
                     rows = table.store.rows(asked[table.name][place].sql)

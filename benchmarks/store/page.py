@@ -15,19 +15,22 @@ LINES_OF_A_FEED = 20
 _HEAD = f"""\
 # Storage benchmarks
 
-Written by `make bench-store`; what every single run said is in `store.json`. `make bench-store ARGS="--help"`
-tells the options. Machine: {{machine}}. Engine: chDB, ClickHouse {{engine}}.
+Written by `make bench-store`; what every single run said is in `store.json`. `ARGS="--help"` tells
+the options. Machine: {{machine}}. Engine: chDB, ClickHouse {{engine}}.
 
-Two tables in one engine, filled in turn from the same segment files: ours as `schemas/` makes it, filled by the
-product's own INSERT of the file, synced; and the OpenTelemetry Collector exporter's default (`exporter.sql`:
-sorted by service, bloom filters on keys and values), filled with its columns of the same files, not synced. The
-spans are the load harness's, encoded by the core into segments of {SEGMENT_ROWS // BODY_SPANS * BODY_SPANS:,} rows,
-spread evenly over {DAYS} whole days: 20 projects with services of their own and one service that all have,
-11 attributes a span. A twentieth of the spans, but at most {VARIED_MAX:,}, differ in more than ids and times.
+Two tables in one engine, filled in turn from the same segment files. Ours is as `schemas/` makes it,
+filled by the product's own INSERT of the file, synced. The other is the default of the OpenTelemetry
+Collector's exporter (`store/exporter.sql`: sorted by service, bloom filters on keys and values),
+filled with its columns of the same files, not synced. The spans are the load harness's, encoded by
+the core into segments of {SEGMENT_ROWS // BODY_SPANS * BODY_SPANS:,} rows, spread evenly over {DAYS}
+whole days: 20 projects with services of their own and one service that all have, 11 attributes a
+span. Ids, times, users, paths and statements are fresh in every span; a tenth of the spans, but at most
+{VARIED_MAX:,}, differ in the rest, too.
 
-Costs are CPU time of the whole process, user and system: seconds and rows per second on a wall clock say more
-about the neighbours of a shared machine than about a table. Even CPU time moves by half when the machine is
-busy, so tables are measured in turn, the least is the number to compare, and the rest is its spread."""
+Costs are CPU time of the whole process, user and system: seconds and rows per second on a wall clock
+say more about the neighbours of a shared machine than about a table. Even CPU time moves by half when
+the machine is busy, so tables are measured in turn, the least is the number to compare, and the rest
+is its spread."""
 
 
 def page(results: Results) -> str:
@@ -42,12 +45,14 @@ def page(results: Results) -> str:
 def _of_size(spans: int, tables: dict[Name, Table]) -> Iterator[str]:
     ours, otel = tables["ours"], tables["otel"]
     yield f"\n## {spans:,} spans\n"
-    yield f"{ours.rows:,} rows in each table. Inserts without merges; then every day is merged into one part.\n"
+    yield f"{ours.rows:,} rows in each. Inserts without merges; then every day is merged into one part.\n"
     yield row(["", *(NAMES[name] for name in tables)])
     yield row(["---"] * 3)
     both = (ours, otel)
     yield row(["insert, rows/s/core", *(f"{1e6 / one.insert_cpu_s_per_million[0]:,.0f}" for one in both)])
-    yield row(["insert, CPU s per million rows", *(least(one.insert_cpu_s_per_million, '.2f') for one in both)])
+    yield row(
+        ["insert, CPU s per million rows", *(least(one.insert_cpu_s_per_million, ".2f") for one in both)]
+    )
     merges = (one.merge_cpu_s / one.rows * 1e6 for one in both)
     yield row(["merge, CPU s per million rows", *(f"{cost:.2f}" for cost in merges)])
     yield row(["bytes per span, merged", *(f"{one.bytes_per_span:.1f}" for one in both)])
@@ -62,16 +67,24 @@ def _of_size(spans: int, tables: dict[Name, Table]) -> Iterator[str]:
 
 def _sustained(fed: Sustained) -> Iterator[str]:
     yield f"\n## {fed.spans_per_s:,.0f} spans a second for {fed.duration_s / 60:g} minutes\n"
-    yield f"Our table only, every span into today, with the making of the segments in the same process: {fed.verdict}."
+    yield f"Our table only, into today, the segments made in the same process: {fed.verdict}."
     if fed.insert_ms:
         median, p99, longest = fed.insert_ms
-        yield f"An INSERT took {median:,.0f} ms; p99 {p99:,.0f}, at most {longest:,.0f} (wall clock, with its syncs)."
+        yield f"An INSERT with its syncs took {median:,.0f} ms; p99 {p99:,.0f}, at most {longest:,.0f}."
     yield f"Machine: {fed.machine}. Engine: ClickHouse {fed.engine}.\n"
     yield "| after, s | rows | queued segments | parts | merges | rows being merged | MiB | cores used |"
     yield row(["---"] * 8)
     step = max(1, len(fed.moments) // LINES_OF_A_FEED)
     for now in fed.moments[step - 1 :: step]:
-        cells = [now.at_s, now.rows, now.queued, now.parts, now.merges, now.merging_rows, now.disk_bytes / (1 << 20)]
+        cells = [
+            now.at_s,
+            now.rows,
+            now.queued,
+            now.parts,
+            now.merges,
+            now.merging_rows,
+            now.disk_bytes / (1 << 20),
+        ]
         yield row([*(f"{cell:,.0f}" for cell in cells), f"{now.cpu_s / max(now.at_s, 1e-9):.2f}"])
 
 

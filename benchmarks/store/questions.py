@@ -1,4 +1,4 @@
-"""What operators ask, of both tables; at most 20 rows come back. Project and deployment are columns of ours only."""
+"""What operators ask, of both tables; at most 20 rows come back."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from benchmarks.store.segments import DAYS, OWN_SERVICE, PROJECT, SHARED_SERVICE
+from benchmarks.store.press import SHARED_SERVICE
+from benchmarks.store.segments import DAYS
 from benchmarks.store.tables import Name
 from receiver.storage.store import COMPANION, TABLE, Store
 
+PROJECT = "prj_000007"
+OWN_SERVICE = "checkout-api-07"
 COMMON = ("http.route", "/search")
-RARE_KEY = "app.user.id"
+RARE_KEY = "faas.invocation_id"
 SETTINGS = "SETTINGS max_threads = 1, use_query_condition_cache = 0, session_timezone = 'UTC'"
 """One core; and nothing is remembered of the same question before."""
 _COLUMNS = "Timestamp, TraceId, SpanId, SpanName, ServiceName, Duration, StatusCode"
@@ -20,7 +23,7 @@ PLACES: dict[Name, tuple[str, str]] = {
     "ours": ("ProjectId", "DeploymentId"),
     "otel": ("ResourceAttributes['platform.projectId']", "ResourceAttributes['platform.deploymentId']"),
 }
-"""Where each table has project and deployment."""
+"""Where each table has project and deployment: they are columns of ours only."""
 
 
 class Sought(NamedTuple):
@@ -44,7 +47,8 @@ def sought_in(store: Store, began: datetime, ended: datetime) -> Sought:
     middle = began + (ended - began) / 2
     found = store.rows(
         f"SELECT TraceId, SpanAttributes['{RARE_KEY}'] FROM {TABLE} "  # noqa: S608 - constants
-        f"WHERE {_between(middle, middle + timedelta(hours=1))} AND SpanAttributes['{RARE_KEY}'] != '' LIMIT 1"
+        f"WHERE {_between(middle, middle + timedelta(days=1))} "
+        f"AND SpanAttributes['{RARE_KEY}'] != '' ORDER BY Timestamp LIMIT 1"
     )
     return Sought(str(found[0][0]), str(found[0][1]), began, ended)
 
@@ -83,7 +87,11 @@ def questions(table: Name, sought: Sought) -> Sequence[Question]:
 
 
 def _between(began: datetime, ended: datetime) -> str:
-    return f"Timestamp >= toDateTime64('{began:%F %T}', 9, 'UTC') AND Timestamp < toDateTime64('{ended:%F %T}', 9, 'UTC')"
+    return f"Timestamp >= {_moment(began)} AND Timestamp < {_moment(ended)}"
+
+
+def _moment(at: datetime) -> str:
+    return f"toDateTime64('{at:%F %T}', 9, 'UTC')"
 
 
 def _trace(trace_id: str) -> str:
@@ -97,7 +105,10 @@ def _trace(trace_id: str) -> str:
 
 
 def _newest(where: str) -> str:
-    return f"SELECT {_COLUMNS} FROM {TABLE} WHERE {where} ORDER BY Timestamp DESC LIMIT 20 {SETTINGS}"  # noqa: S608 - ours
+    return (
+        f"SELECT {_COLUMNS} FROM {TABLE} WHERE {where} "  # noqa: S608 - ours
+        f"ORDER BY Timestamp DESC LIMIT 20 {SETTINGS}"
+    )
 
 
 def _count(where: str) -> str:

@@ -1,8 +1,4 @@
-"""Segments full of the load harness's spans, laid out by the core as the intake does it.
-
-Services belong to projects, as on a hosting platform, all but one that every project has. Trace ids are out of
-the seed, times are the caller's: ten days that are over, or now.
-"""
+"""Segments full of spans, laid out by the core as the intake does it; times are the caller's."""
 
 from __future__ import annotations
 
@@ -12,10 +8,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 
+from benchmarks.store.press import Body
 from receiver import transcode
-from receiver.load.template import Template
-from receiver.load.traffic import Resource, Shape
-from receiver.load.wire import ENCODINGS
+from receiver.load.traffic import Shape
 from receiver.model import ContentKind, Delivery, SegmentId
 from receiver.settings import Settings
 
@@ -27,14 +22,14 @@ GROUP_BODIES = 20
 BODY_BYTES_MAX = 16 << 20
 DAYS = 10
 VARIED_MAX = 1_000_000
-BYTES_PER_VARIED_SPAN = 1_500
+BYTES_PER_VARIED_SPAN = 2_500
 """Memory of a span that is kept to be sent again under other ids."""
 EPOCH = 0x5EED
 
 
 def varied(spans: int) -> int:
-    """How many spans differ in more than ids and time: each comes some 20 times, hours or days apart."""
-    return min(VARIED_MAX, max(16 * BODY_SPANS, spans // 20))
+    """How many spans differ in all that is random: each comes some ten times, a day apart or hours."""
+    return min(VARIED_MAX, max(16 * BODY_SPANS, spans // 10))
 
 
 def days_before(now: datetime) -> tuple[datetime, datetime]:
@@ -58,10 +53,8 @@ class Press:
 
     def __init__(self, varied_spans: int, seed: int = 1) -> None:
         shape = Shape(spans=BODY_SPANS, seed=seed)
-        encoding = ENCODINGS["protobuf"]
-        owned = encoding._replace(body=lambda resources: encoding.body([_owned(one) for one in resources]))
-        made = [Template(shape, ordinal, owned) for ordinal in range(-(-varied_spans // BODY_SPANS))]
-        self._templates = itertools.cycle(made)
+        made = [Body(shape, ordinal) for ordinal in range(-(-varied_spans // BODY_SPANS))]
+        self._bodies = itertools.cycle(made)
         self._dice = Random(seed)  # noqa: S311 - test data
         self._policy = transcode.policy(Settings())
         self._seqs = itertools.count(1)
@@ -83,18 +76,7 @@ class Press:
         return done.record
 
     def _delivery(self, at_ns: int) -> Delivery:
-        body = next(self._templates).body(self._dice.randbytes(8), at_ns)
-        return Delivery("bench", body, ContentKind.PROTOBUF, (), at_ns, strict=False, body_bytes_max=BODY_BYTES_MAX)
-
-
-def _owned(resource: Resource) -> Resource:
-    """The service as the project's own; one stays common to all."""
-    service, project = resource.service, str(resource.attributes["platform.projectId"])
-    if service == SHARED_SERVICE:
-        return resource
-    return resource._replace(attributes={**resource.attributes, "service.name": f"{service}-{project[-2:]}"})
-
-
-SHARED_SERVICE = "notification-worker"
-OWN_SERVICE = "checkout-api-07"
-PROJECT = "prj_000007"
+        body = next(self._bodies).filled(self._dice, at_ns)
+        return Delivery(
+            "bench", body, ContentKind.PROTOBUF, (), at_ns, strict=False, body_bytes_max=BODY_BYTES_MAX
+        )

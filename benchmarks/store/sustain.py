@@ -1,4 +1,4 @@
-"""Half an hour of inserts at a rate, into today: do merges keep up, or do parts and the queue grow?
+"""Half an hour of inserts at a rate, into today: merges keep up, or parts and the queue grow.
 
 One thread makes segments, a second's worth each, another stores them as the writer does: insert, count, sync,
 unlink. What stands between them is the queue.
@@ -153,14 +153,18 @@ def verdict_on(moments: list[Moment], *, stored_all: bool) -> str:
         return "did not keep up: not all was stored in time"
     if not middle:
         return "too short to tell"
-    grown = statistics.median(one.parts for one in last) / max(1, statistics.median(one.parts for one in middle))
+    grown = statistics.median(one.parts for one in last) / max(
+        1, statistics.median(one.parts for one in middle)
+    )
     queued = max(one.queued for one in last)
     flat = grown <= GROWTH_MAX and queued <= FLAT_QUEUE_MAX
     said = f"parts {grown:.2f} times those of the middle third, at most {queued} segments queued"
     return f"{'kept up' if flat else 'did not keep up'}: in the last third {said}"
 
 
-def sustained(spans_per_s: float, duration_s: float, told: tuple[list[Moment], list[float], str], where: tuple[str, str]) -> Sustained:
+def sustained(
+    spans_per_s: float, duration_s: float, told: tuple[list[Moment], list[float], str], where: tuple[str, str]
+) -> Sustained:
     """As it is kept."""
     moments, insert_ms, verdict = told
     ordered = sorted(insert_ms)

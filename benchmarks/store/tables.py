@@ -1,4 +1,4 @@
-"""The two tables that are compared: opened in one engine, each in a database of its own, filled and merged alike."""
+"""The two tables that are compared: in one engine, each in a database of its own, filled and merged alike."""
 
 from __future__ import annotations
 
@@ -91,7 +91,9 @@ class Compared:
         self.merging("START")
         with clocked() as clock:
             for table in (TABLE, COMPANION):
-                for (day,) in self.store.rows(f"SELECT DISTINCT partition_id {_ACTIVE} AND table = '{table}'"):
+                for (day,) in self.store.rows(
+                    f"SELECT DISTINCT partition_id {_ACTIVE} AND table = '{table}'"
+                ):
                     self.store.command(f"OPTIMIZE TABLE {table} PARTITION ID '{day}' FINAL")
         self.merging("STOP")
         return clock
