@@ -67,6 +67,7 @@ check-cargo:
 .PHONY: test
 test: check ## every check and every test
 	$(CARGO) test $(MANIFEST) --quiet
+	$(BIN)/python benchmarks/core_instructions.py
 	$(BIN)/pytest -q -n 2 --dist loadfile tests
 
 .PHONY: fix
@@ -76,16 +77,35 @@ fix: $(VENV)/.dev ## what the formatters and linters can mend by themselves
 	$(CARGO) fmt $(MANIFEST)
 
 .PHONY: docs
-docs: $(VENV)/.core ## write docs/settings.md and docs/metrics.md from the code
-	$(BIN)/python docs/generate.py
+docs: $(VENV)/.core ## write docs/settings.md, docs/metrics.md and docs/reliability.md
+	PYTHONPATH=. $(BIN)/python docs/generate.py
+
+.PHONY: reliability
+reliability: docs ## the same: docs/reliability.md is written from the tests and docs/results
+
+.PHONY: faults
+faults: setup $(VENV)/.dev ## every fault case at full length, and what became of them (CASES=tests/faults/test_network.py)
+	TRACE_DRAIN_TEST_FAULTS=1 TRACE_DRAIN_TEST_OUTAGE_S=600 TRACE_DRAIN_TEST_POWER_SEEDS=200 $(BIN)/pytest -q -m fault -p tests.fault_record --faults-json docs/results/faults.json $(or $(CASES),tests)
 
 .PHONY: torture
-torture: setup $(VENV)/.dev ## kill, freeze and restart it under load, then read what it kept (DURATION=30m SEED=7 ARGS="--gap 1")
-	PYTHONPATH=. $(BIN)/python -m tests.torture --duration $(or $(DURATION),30m) $(if $(SEED),--seed $(SEED)) $(ARGS)
+torture: setup $(VENV)/.dev ## kill, freeze and restart it under load, then read what it kept (DURATION=30m SEED=7 KILLS=1000)
+	PYTHONPATH=. $(BIN)/python -m tests.torture --duration $(or $(DURATION),30m) --json $(or $(JSON),docs/results/torture.json) $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS)) $(ARGS)
+
+.PHONY: faults
+faults: setup $(VENV)/.dev ## every fault of ClickHouse and of the engine, all variants (OUTAGE=600 s; against a server: TRACE_DRAIN_TEST_CLICKHOUSE=URL)
+	TRACE_DRAIN_TEST_FAULTS=1 TRACE_DRAIN_TEST_OUTAGE_S=$(or $(OUTAGE),600) $(BIN)/pytest -q tests/faults tests/crash
 
 .PHONY: bench-core
 bench-core: ## speed of the Rust core alone: spans/s per body kind, one core
 	$(CARGO) run $(MANIFEST) --release --quiet --example bench_core
+
+.PHONY: check-speed
+check-speed: $(BIN)/python ## instructions per span of the core against benchmarks/core_instructions.json; at most 10 % more
+	$(BIN)/python benchmarks/core_instructions.py
+
+.PHONY: speed-record
+speed-record: $(BIN)/python ## write benchmarks/core_instructions.json anew
+	$(BIN)/python benchmarks/core_instructions.py --write
 
 .PHONY: bench
 bench: setup ## this receiver and its peers side by side, an hour (ARGS="--only ours --runs 1 --duration 5")

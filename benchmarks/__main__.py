@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import statistics
 import sys
 from collections.abc import Callable
@@ -96,13 +97,18 @@ def main(
     only: tuple[str, ...], body: tuple[str, ...], *, runs: int, duration: float, peers_only: bool
 ) -> None:
     """Measure receivers side by side. A run of all of it is written to benchmarks/README.md."""
+    signal.signal(signal.SIGTERM, _interrupted)
     sinks.build()
     bench = Bench(runs, duration)
     chosen = [peer for peer in PEERS if not only or peer.name in only]
-    bench.peers(chosen, [one for one in BODIES if not body or one.name in body])
-    if not peers_only and PEERS[0] in chosen:
-        bench.alone(PEERS[0])
-    directory = PARTS if only or body or peers_only else HERE
+    is_whole = not (only or body or peers_only)
+    try:
+        bench.peers(chosen, [one for one in BODIES if not body or one.name in body])
+        if not peers_only and PEERS[0] in chosen:
+            bench.alone(PEERS[0])
+    except KeyboardInterrupt:
+        is_whole = False
+    directory = HERE if is_whole else PARTS
     directory.mkdir(exist_ok=True)
     (directory / "results.json").write_text(json.dumps(bench.results.document(), indent=1) + "\n")
     (directory / "README.md").write_text(page(bench.results))
@@ -123,6 +129,11 @@ def line_of(one: Measured) -> str:
         f"p99 {one.latency_ms['p99']:.1f} ms  settled {one.settled_s:.1f} s  missing {one.missing}  "
         f"load {one.load_busy:.0%} sink {one.sink_busy:.0%}  {one.answers}"
     )
+
+
+def _interrupted(*_: object) -> None:
+    """End as Ctrl-C does: whatever was started is ended on the way out."""
+    raise KeyboardInterrupt
 
 
 def say(text: str) -> None:

@@ -35,7 +35,7 @@ _BUDGET: tuple[tuple[str, str], ...] = (
     ("checksum", r"xxh|XXH"),
     ("unpack", r"deflate|inflate|crc32|unpack"),
     ("copy", r"mem(cpy|move|set)"),
-    ("decode and encode", r"_transcode"),
+    ("decode and encode", r"_transcode|memcmp|memchr"),
     ("HTTP", r"_http_parser|llhttp|multidict|yarl|_http_writer"),
     ("event loop", r"uvloop|libuv"),
     ("disk", r"ext4|jbd2|blk_|fsync|xfs_|overlay|writeback|filemap"),

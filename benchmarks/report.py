@@ -162,7 +162,8 @@ def _rates(results: Results) -> Iterator[str]:
 
 def _budget(results: Results) -> Iterator[str]:
     if results.budget:
-        yield "\n## Where the time goes\n\nProtobuf, 520 spans, all processes, by `perf`.\n"
+        yield "\n## Where the time goes\n\nProtobuf, 520 spans, all processes, by `perf`."
+        yield "A core without symbols counts compression and checksums as decode and encode.\n"
         yield "| part | CPU s per million spans |\n|---|---|"
         for part, cost in results.budget.items():
             yield f"| {part} | {cost:.3f} |"

@@ -1,4 +1,4 @@
-"""Writes docs/settings.md and docs/metrics.md from the code, so that they cannot lie. `make docs`."""
+"""Writes the pages that the code says better than we: settings, metrics, reliability. `make docs`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import get_args
 
 import msgspec
 
+from docs.reliability import reliability_page
 from receiver import metrics, settings
 from receiver.supervisor.exposition import PREFIX
 
@@ -104,7 +105,11 @@ def metrics_page() -> str:
     )
 
 
-PAGES = {"settings.md": settings_page, "metrics.md": metrics_page}
+PAGES = {
+    "settings.md": settings_page,
+    "metrics.md": metrics_page,
+    "reliability.md": reliability_page,
+}
 
 
 def main() -> None:

@@ -18,6 +18,7 @@ __all__ = [
     "day_runs",
     "explain_sampling",
     "footer",
+    "footer_for",
     "rewrite",
     "scan",
 ]
@@ -105,7 +106,10 @@ def commit(
     """
 
 def footer(segment: bytes) -> bytes:
-    """The footer that seals these records."""
+    """The footer that seals these records. Raises `CoreError` when one of them is not whole."""
+
+def footer_for(checksums: bytes, rows: int, bytes_before: int) -> bytes:
+    """The footer that seals records of which only this is known: their checksums, 8 bytes each, in order."""
 
 @final
 class Record:
@@ -147,8 +151,17 @@ class Scan:
 def scan(segment: bytes) -> Scan:
     """Read a segment: a torn tail is an ordinary answer, rot in a promised record is damage."""
 
-def rewrite(segment: bytes, keep: Sequence[tuple[int, int]], codec: str, block_rows_max: int) -> bytes:
-    """Merge the blocks of a segment, keeping only these row ranges, into a new sealed segment."""
+def rewrite(
+    segment: bytes,
+    keep: Sequence[tuple[int, int]],
+    codec: str,
+    block_rows_max: int,
+    anew: tuple[int, int, bool] | None = None,
+) -> bytes:
+    """Merge the blocks of a segment, keeping only these row ranges, into a new sealed segment.
+
+    The same one, or that of `anew`: epoch, seq, and whether it answers for the deliveries.
+    """
 
 def day_runs(segment: bytes) -> list[tuple[int, int, int]]:
     """First row, row after the last, day since 1970 (UTC): rows that follow each other and share a day."""

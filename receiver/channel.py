@@ -24,6 +24,18 @@ LINE_BYTES_MAX = 16 * MIB
 """Of one message; the largest is a `Start` with many drains, or a `Report` with many series."""
 
 
+class Pems(msgspec.Struct, frozen=True):
+    """A certificate that was good, as it lay in its files: for a process that finds them broken."""
+
+    cert: bytes
+    key: bytes
+    client_ca: bytes
+
+    def __repr__(self) -> str:
+        """Not the key."""
+        return "Pems(...)"
+
+
 class Start(msgspec.Struct, frozen=True, tag=True):
     """Begin. The first message, sent once."""
 
@@ -34,6 +46,8 @@ class Start(msgspec.Struct, frozen=True, tag=True):
     """The listening socket, inherited: the drain endpoint's for an intake, the API's for the store."""
     start_ordinal: int
     """How often this process has been started before, from 0."""
+    last_good: Pems | None = None
+    """For an intake that speaks TLS."""
 
 
 class Reload(msgspec.Struct, frozen=True, tag=True):

@@ -10,6 +10,7 @@ ReceiverError
 │   ├── QuotaSpent             ├── DiskTrouble
 │   ├── JournalFull            ├── ShuttingDown
 │   ├── MemoryBudgetSpent      ├── DeadlinePassed
+│   ├── Overloaded
 │   ├── CoreCrashed            └── StoreTrouble (never seen by a sender)
 └── OperatorError          a setting, a file or a command is wrong; never seen by a sender
 """
@@ -79,6 +80,10 @@ class MemoryBudgetSpent(Unavailable):
     """Too many bytes of bodies are in flight."""
 
 
+class Overloaded(Unavailable):
+    """More is offered than can be promised in time."""
+
+
 class ShuttingDown(Unavailable):
     """The process takes no more work."""
 
@@ -92,17 +97,25 @@ class CoreCrashed(Unavailable):
 
 
 class StoreTrouble(Unavailable):
-    """The store refused, failed or did not answer. `code` is ClickHouse's; `None`: no answer came."""
+    """The store refused, failed or did not answer. `code` is ClickHouse's; `None`: it gave none.
 
-    def __init__(self, reason: str, *, code: int | None = None, name: str = "") -> None:
+    `status`: of an answer that was none of ClickHouse's, as a proxy gives it.
+    """
+
+    def __init__(
+        self, reason: str, *, code: int | None = None, name: str = "", status: int | None = None
+    ) -> None:
         super().__init__(reason)
         self.code = code
         self.name = name
+        self.status = status
 
     @property
     def label(self) -> str:
         """What may be logged and told: ClickHouse's texts can hold values of rows, this cannot."""
-        return f"{self.name or 'ERROR'} ({self.code})" if self.code is not None else "no answer"
+        if self.code is not None:
+            return f"{self.name or 'ERROR'} ({self.code})"
+        return f"HTTP {self.status}" if self.status else self.name or "no answer"
 
 
 class OperatorError(ReceiverError):
@@ -131,6 +144,7 @@ ANSWER_OF: dict[type[ReceiverError], Answer] = {
     JournalFull: Answer(503, 14),
     DiskTrouble: Answer(503, 14),
     MemoryBudgetSpent: Answer(503, 14),
+    Overloaded: Answer(503, 14),
     ShuttingDown: Answer(503, 14),
     DeadlinePassed: Answer(503, 14),
     CoreCrashed: Answer(503, 14),

@@ -26,14 +26,20 @@ MetricName = Literal[
     "commit_deliveries",
     "commit_seconds",
     "connections",
+    "counting_since_seconds",
     "dead_letters",
     "deliveries",
     "deliveries_duplicate",
     "failed_answers_past_hour",
     "failed_answers_past_hour_ratio",
+    "failure_budget_answers_left",
+    "failure_budget_counts_seconds",
+    "failure_budget_ratio_left",
     "freshness_seconds",
     "fsync_seconds",
     "inflight_bytes",
+    "ledger_complete_from_seconds",
+    "ledger_spans",
     "process_restarts",
     "process_up",
     "redelivery_entries",
@@ -84,20 +90,49 @@ METRICS: dict[MetricName, Spec] = {
     "commit_seconds": Spec("seconds", "One group transcoded, in the core."),
     "connections": Spec("gauge_sum", "Open connections at the drain endpoint."),
     "dead_letters": Spec("gauge_sum", "Segments set aside under DATA/dead. Each one needs a human."),
-    "deliveries": Spec("counter", "Deliveries answered. Worry about anything but 200.", ("drain", "status")),
+    "counting_since_seconds": Spec(
+        "gauge_sum", "Unix time since which the counters of all processes count: the supervisor's start."
+    ),
+    "deliveries": Spec(
+        "counter",
+        "Requests by the status they were answered with; `closed`: the connection ended before. "
+        "Worry about anything but 200.",
+        ("drain", "status"),
+    ),
     "deliveries_duplicate": Spec(
         "counter", "Deliveries answered with 200 whose content was stored already.", ("drain",)
     ),
     "failed_answers_past_hour": Spec(
-        "gauge_sum", "Answers other than 200 in the past hour. Platforms give a drain up at 50.", ("drain",)
+        "gauge_sum",
+        "Deliveries of the past hour without a 2xx, but for 401 and 403. Platforms give a drain up at 50.",
+        ("drain",),
     ),
     "failed_answers_past_hour_ratio": Spec(
-        "gauge_sum", "Their share of all answers. Platforms give a drain up at 0.8.", ("drain",)
+        "gauge_sum", "Their share of all deliveries. Platforms give a drain up at 0.8.", ("drain",)
+    ),
+    "failure_budget_answers_left": Spec(
+        "gauge_sum", "How many more may fail within the hour: `budget.failed_answers_max`.", ("drain",)
+    ),
+    "failure_budget_counts_seconds": Spec(
+        "gauge_sum",
+        "How long the gauges of the past hour count: from the supervisor's start, an hour at most.",
+    ),
+    "failure_budget_ratio_left": Spec(
+        "gauge_sum", "How much their share may still grow: `budget.failed_ratio_max`.", ("drain",)
     ),
     "freshness_seconds": Spec("seconds", "From a segment's first receipt to its spans being readable."),
     "fsync_seconds": Spec("seconds", "One append to the journal, synced. It bounds what a sender waits."),
     "inflight_bytes": Spec(
         "gauge_sum", "Bytes of bodies being read or decoded. At its limit senders get 503."
+    ),
+    "ledger_complete_from_seconds": Spec(
+        "gauge_sum", "Unix time from which on the ledger misses nothing; 0: nothing ever."
+    ),
+    "ledger_spans": Spec(
+        "gauge_sum",
+        "Spans since the ledger was begun, by what became of them: `received` is the sum of all others, "
+        "`journal` those that wait. As `trace-drain ledger` has them, survives restarts, seconds old.",
+        ("drain", "outcome"),
     ),
     "process_restarts": Spec("counter", "Processes replaced after they ended or hung.", ("process",)),
     "process_up": Spec("gauge_sum", "1 while the process runs and reports.", ("process",)),

@@ -1,9 +1,10 @@
-"""The nouns that every room shares: Delivery, Outcome, SegmentId."""
+"""The nouns that every room shares: Delivery, SegmentId, Heading."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class ContentKind(StrEnum):
@@ -39,3 +40,12 @@ class SegmentId:
 
     def __str__(self) -> str:
         return f"{self.epoch:016x}-{self.seq:010d}"
+
+
+class Heading(NamedTuple):
+    """Whose spans are counted together."""
+
+    drain: str
+    project: str
+    hour: int
+    """Of receipt, counted from 1970 in UTC."""

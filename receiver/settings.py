@@ -75,7 +75,7 @@ class Journal(Frozen, frozen=True):
     bytes_max: Bytes = 8 * GIB
     """Disk the journal may hold before senders are told to wait (503)."""
     disk_free_min: Bytes = 2 * GIB
-    """Free disk below which senders are told to wait; the embedded engine stops before that."""
+    """Free disk below which senders are told to wait, 4 MiB or more; the embedded engine stops earlier."""
     segment_rows_max: Count = 200_000
     """Rows that seal a segment."""
     segment_bytes_max: Bytes = 32 * MIB
@@ -93,6 +93,26 @@ class Redelivery(Frozen, frozen=True):
     """Of time during which the receiver ran; a clock that is set changes nothing."""
     entries_max: Count = 20_000_000
     """Deliveries remembered, at up to 48 bytes of disk and 4 of memory. More: the window is shortened."""
+
+
+class Ledger(Frozen, frozen=True):
+    """How finely it is kept what became of every span. What is too much is counted together."""
+
+    hours_max: Count = 2_160
+    """Hours in which something was received: 90 days. Older ones are added up."""
+    projects_max: Count = 1_000
+    """Lines in an hour, one for each drain and project; the other projects are counted as `(other)`."""
+    lines_max: Count = 200_000
+    """Lines altogether, 0.5 KiB of memory each; beyond, the oldest hours lose their projects."""
+
+
+class Budget(Frozen, frozen=True):
+    """How many failures the platform that sends forgives a drain."""
+
+    failed_answers_max: Count = 50
+    """Deliveries within an hour that were not answered 2xx."""
+    failed_ratio_max: Rate = 0.8
+    """Their share of all deliveries of the hour."""
 
 
 class Resolve(Frozen, frozen=True):
@@ -142,7 +162,9 @@ class Limits(Frozen, frozen=True):
     inflight_bytes_max: Bytes = 512 * MIB
     """Bodies being read or decoded, per intake; those of senders not yet known, a quarter. Over it: 503."""
     connections_max: Count = 4_096
-    """Open connections, per intake."""
+    """Open connections, per intake. One that has sent nothing yet makes room for a newcomer."""
+    connections_per_address_max: Count | None = None
+    """Of them, from one IPv4 address or IPv6 /64. None: a quarter; no cap for loopback and behind a proxy."""
     header_timeout_s: Seconds = 15.0
     """From connect, or the end of an answer, to the end of the headers."""
     tls_handshake_timeout_s: Seconds = 5.0
@@ -177,8 +199,8 @@ class Limits(Frozen, frozen=True):
     """Bytes of an attribute key."""
     text_bytes_max: Bytes = 4 * MIB
     """Bytes of one stored text; longer ones are cut."""
-    expanded_bytes_max: Bytes = 1 * GIB
-    """Bytes of a delivery as rows, where every span repeats the attributes of its resource and scope."""
+    expanded_bytes_max: Bytes = 512 * MIB
+    """Bytes of a delivery as rows, each with what its resource says. Inserting takes thrice that."""
 
 
 class Drain(Frozen, frozen=True):
@@ -237,6 +259,8 @@ class Settings(Frozen, frozen=True):
     store: Store = Store()
     journal: Journal = Journal()
     redelivery: Redelivery = Redelivery()
+    ledger: Ledger = Ledger()
+    budget: Budget = Budget()
     resolve: Resolve = Resolve()
     sampling: Sampling = Sampling()
     limits: Limits = Limits()

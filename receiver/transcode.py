@@ -21,6 +21,7 @@ from receiver._transcode import (  # noqa: TID251 - this is the door
     day_runs,
     explain_sampling,
     footer,
+    footer_for,
     rewrite,
     scan,
 )
@@ -48,6 +49,7 @@ __all__ = [
     "day_runs",
     "explain_sampling",
     "footer",
+    "footer_for",
     "policy",
     "rewrite",
     "scan",

@@ -82,9 +82,8 @@ class Engine:
         handle = chdb.connect(str(self.directory))  # type: ignore[no-untyped-call]  # no types
         try:
             handle.query(f"USE `{asked.database}`")
-            for name, value in asked.settings.items():
-                quoted = value.replace("\\", "\\\\").replace("'", "\\'")
-                handle.query(f"SET {name} = '{quoted}'")
+            if asked.settings:
+                handle.query("SET " + ", ".join(map(setting, asked.settings.items())))
             return handle.query(sql, asked.default_format, params=asked.parameters)
         finally:
             handle.close()
@@ -107,6 +106,13 @@ class Asked:
     def is_insert_of_body(self) -> bool:
         """The body is the data."""
         return bool(self.body) and self.sql.lstrip().upper().startswith("INSERT")
+
+
+def setting(named: tuple[str, str]) -> str:
+    """Spell one setting as `SET` wants it."""
+    name, value = named
+    quoted = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"{name} = '{quoted}'"
 
 
 def taken_apart(target: str, body: bytes, encoding: str | None) -> Asked:
@@ -223,7 +229,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def answer_error(self, text: str) -> None:
         """Say an exception as a server does."""
-        text = text[max(text.find("Code: "), 0) :]
+        text = text[max(text.find("Code: "), 0) :].rstrip()
+        text += "" if text.endswith(")") and "(version " in text else " (version 26.9.2.1)"
         found = _CODE.search(text)
         code = int(found[1]) if found else 1001
         self.answer(STATUS_OF.get(code, 500), text.encode(), {"X-ClickHouse-Exception-Code": str(code)})

@@ -21,7 +21,11 @@ def connected(url: str, *, database: str, insert_timeout_s: int = 60) -> ClickHo
     parts = parse_store_url(url)
     assert parts is not None
     return ClickHouseStore(
-        replace(parts, database=database), database="", password="", insert_timeout_s=insert_timeout_s
+        replace(parts, database=database),
+        database="",
+        password="",
+        insert_timeout_s=insert_timeout_s,
+        receiver="tests",
     )
 
 

@@ -20,13 +20,14 @@ import uvloop
 from receiver.intake.admission import Admission, Budget, Claim, budget
 from receiver.intake.aside import Aside
 from receiver.intake.committer import Committer
+from receiver.intake.door import caps
 from receiver.intake.reception import Reception
 from receiver.intake.routes import Routes
 from receiver.intake.server import IntakeServer
 from receiver.journal.appender import StaleSegment
 from receiver.metrics import Metrics
 from receiver.model import ContentKind, Delivery, SegmentId
-from receiver.settings import Drain, Limits
+from receiver.settings import Drain, Limits, Settings
 
 P = ParamSpec("P")
 TEST_S_MAX = 20
@@ -191,10 +192,12 @@ class Intake:
     port: int
     tls: ssl.SSLContext | None = None
 
-    async def connect(self) -> Connection:
+    async def connect(self, source: str = "127.0.0.1") -> Connection:
         """Open a connection."""
         name = "localhost" if self.tls else None
-        streams = await asyncio.open_connection("127.0.0.1", self.port, ssl=self.tls, server_hostname=name)
+        streams = await asyncio.open_connection(
+            "127.0.0.1", self.port, ssl=self.tls, server_hostname=name, local_addr=(source, 0)
+        )
         return Connection(*streams)
 
     async def exchange(self, raw: bytes) -> Answer:
@@ -286,14 +289,14 @@ async def running(
     core, appender, metrics = core or CoreDouble(), appender or AppenderDouble(), Metrics("intake-0")
     aside = Aside(Path(mkdtemp()))
     committer = Committer(core, appender, aside, metrics, answer_deadline_s=limits.answer_deadline_s)
-    admission = Admission(budget(limits, drains), appender.full_reason)
+    admission = Admission(budget(limits, drains), appender.full_reason, committer.require_time)
     routes = Routes(drains or (Drain(name="default"),), limits, post_root=True)
     reception = Reception(routes, limits, admission, committer.commit, metrics)
-    server = IntakeServer(reception, limits, metrics)
+    server = IntakeServer(reception, limits, caps(Settings(limits=limits)), metrics)
     plug = listening or socket.create_server(("127.0.0.1", 0))
     port = plug.getsockname()[1]
     committing = asyncio.create_task(committer.run())
-    await server.listen(plug, tls[0] if tls else None)
+    server.listen(plug, tls[0] if tls else None)
     try:
         yield Intake(
             server, admission, reception, committer, core, appender, metrics, port, tls[1] if tls else None

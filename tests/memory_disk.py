@@ -102,6 +102,18 @@ class MemoryDisk:
             node.keep(pick(len(node.pending)))
             node.lose()
 
+    def scatter(self, is_kept: Callable[[], bool]) -> None:
+        """End the machine. Each waiting change is kept or not, whatever became of those before it."""
+        self.kill()
+        for node in self._nodes():
+            node.pending = [step for step in node.pending if is_kept()]
+            node.keep(len(node.pending))
+            node.lose()
+
+    def is_directory(self, path: Path) -> bool:
+        """Whether a directory lies there."""
+        return path in self.tree and self._is_linked(path)
+
     def _nodes(self) -> list[Node[Any]]:
         files: dict[int, Node[Any]] = {}
         for directory in self.tree.values():
@@ -163,6 +175,9 @@ class MemoryDisk:
 
     def read(self, path: Path) -> bytes:
         return bytes(self._file(path).now)
+
+    def read_head(self, path: Path, size_bytes: int) -> bytes:
+        return self.read(path)[:size_bytes]
 
     def size_bytes(self, path: Path) -> int | None:
         if path in self.tree and self._is_linked(path):

@@ -15,9 +15,12 @@ from typing import Any, ParamSpec, TypeVar
 from receiver import transcode
 from receiver.journal.files import DISK
 from receiver.model import ContentKind, Delivery, SegmentId
+from receiver.settings import Ledger as LedgerLimits
 from receiver.settings import Redelivery, Settings
-from receiver.storage import outcome, window, writer
-from receiver.storage.dead import DeadLetters
+from receiver.storage import cuts, dead, inserting, outcome, poison, window
+from receiver.storage.dead import DeadLetters, Letter
+from receiver.storage.ledger import Ledger, Sums, read_sums
+from receiver.storage.ledger_lines import Counts
 from receiver.storage.progress import Progress
 from receiver.storage.surroundings import Stopping, Surroundings
 from receiver.storage.window import Window
@@ -105,6 +108,8 @@ class Mill:
     monotonic_s: float = 0.0
     files: list[FakeFile] = field(default_factory=list)
     issued: set[int] = field(default_factory=set)
+    sent: dict[SegmentId, list[tuple[str, int]]] = field(default_factory=dict)
+    """Drain and number of every copy, by segment."""
 
     def __post_init__(self) -> None:
         self.store = MemoryStore(*self.script)
@@ -118,6 +123,7 @@ class Mill:
         file = FakeFile.make(self.directory, segment_of(seq, *records, drain=drain), seq=seq)
         self.files.append(file)
         self.issued |= {number for record in records for number in record}
+        self.sent[file.id] = [(drain, number) for record in records for number in record]
         return file
 
     def sleep(self, delay_s: float) -> None:
@@ -128,6 +134,9 @@ class Mill:
 
     def opened_window(self) -> Window:
         return Window(self.directory / "redelivery", self.limits, lambda: self.monotonic_s, apart=self.apart)
+
+    def opened_ledger(self) -> Ledger:
+        return Ledger(self.directory / "ledger", LedgerLimits(), lambda: NOW_S, is_first=True)
 
     def start(self, order: Sequence[FakeFile] | None = None) -> Writer:
         """Begin a new life: nothing is known but what the disk and the store know."""
@@ -143,6 +152,7 @@ class Mill:
             self.store,
             core=transcode,
             window=self.opened_window(),
+            ledger=self.opened_ledger(),
             dead=DeadLetters(self.directory / "dead"),
             progress=self.progress,
             around=around,
@@ -162,6 +172,41 @@ class Mill:
         self._current = None
 
     @property
+    def booked(self) -> Counts:
+        """What the ledger on the disk says of everything."""
+        total = Counts()
+        for counts in self._sums()[0].lines.values():
+            total = total.plus(counts)
+        return total
+
+    @property
+    def is_accounted_for(self) -> bool:
+        """Every span that was sent is in the ledger or in the journal, once, and nowhere else."""
+        sums, may_wait = self._sums()
+        waiting = [file.id for file in self.files if file.path.exists() and file.id not in may_wait]
+        in_journal = sum(number + 1 for segment in waiting for _, number in self.sent[segment])
+        received = sum(number + 1 for copies in self.sent.values() for _, number in copies)
+        is_balanced = all(not counts.unaccounted for counts in sums.lines.values())
+        return is_balanced and self.booked.received + in_journal == received
+
+    @property
+    def is_ledger_exact(self) -> bool:
+        """The journal is empty, and the ledger says what an oracle says that knows only what was sent."""
+        copies = Counter(one for copies in self.sent.values() for one in copies)
+        received = sum((number + 1) * count for (_, number), count in copies.items())
+        kept = {one: count if one[0] in self.apart else 1 for one, count in copies.items()}
+        stored = sum((number + 1) * count for (_, number), count in kept.items())
+        return self.booked == Counts(received=received, stored=stored, duplicate=received - stored)
+
+    def _sums(self) -> tuple[Sums, set[SegmentId]]:
+        return read_sums(self.directory / "ledger", LedgerLimits())
+
+    @property
+    def letters(self) -> list[Letter]:
+        """What was set aside."""
+        return DeadLetters(self.directory / "dead").letters()
+
+    @property
     def copies(self) -> dict[int, float]:
         """Delivery → how often its rows are stored."""
         rows: Counter[str] = Counter()
@@ -177,7 +222,7 @@ class Mill:
 def haunt(fate: Fate, monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's
     """Put a chance to die around everything that leaves a trace on the disk or in the store."""
     haunt_disk(fate, monkeypatch)
-    for name in ("_meets_ok", "insert", "counts", "sync", "refill_companion"):
+    for name in ("_meets_ok", "insert", "refusal_of", "counts", "sync", "refill_companion"):
         monkeypatch.setattr(MemoryStore, name, fate.around(getattr(MemoryStore, name)))
 
 
@@ -185,9 +230,13 @@ def haunt_disk(fate: Fate, monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's
     """The same around everything that is written to our own disk."""
     for target, names in {
         Window: ("_append",),
+        Ledger: ("book", "_begin"),
         FakeFile: ("replace", "unlink"),
         window: ("write_durably",),
-        writer: ("write_durably",),
+        inserting: ("write_durably",),
+        dead: ("write_durably",),
+        poison: ("write_durably",),
+        cuts: ("write_durably",),
         DISK: ("sync_data",),
     }.items():
         for name in names:

@@ -62,7 +62,13 @@ class Press:
         return FakeScan([FakeRecord(len(ages), RECEIVED_MS)], epoch=whose.epoch, seq=whose.seq)
 
     def rewrite(
-        self, segment: bytes, keep: Sequence[tuple[int, int]], _codec: str, _block_rows_max: int, /
+        self,
+        segment: bytes,
+        keep: Sequence[tuple[int, int]],
+        _codec: str,
+        _block_rows_max: int,
+        _anew: tuple[int, int, bool] | None = None,
+        /,
     ) -> bytes:
         """See `Core`."""
         whose, ages = self._known[sha256(segment).digest()]

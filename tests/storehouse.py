@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from receiver.errors import StoreTrouble
-from receiver.model import SegmentId
+from receiver.model import Heading, SegmentId
+from receiver.settings import Ledger as Limits
 from receiver.settings import Redelivery
+from receiver.storage.ledger import Ledger
 from receiver.storage.store import DayRows, Held, Parameters, Version
 from receiver.storage.window import Window
 
@@ -36,6 +38,11 @@ def schema_sources() -> list[tuple[str, str]]:
 def a_window(directory: Path) -> Window:
     """Open the redelivery window of a data directory, with its ordinary limits."""
     return Window(directory / "redelivery", Redelivery(), time.monotonic)
+
+
+def a_ledger(directory: Path) -> Ledger:
+    """Open the ledger of a data directory, with its ordinary limits."""
+    return Ledger(directory / "ledger", Limits(), time.time, is_first=True)
 
 
 @dataclass(frozen=True)
@@ -85,7 +92,13 @@ class FakeCore:
         return FakeScan(whole, damage)
 
     def rewrite(
-        self, segment: bytes, keep: Sequence[tuple[int, int]], codec: str, block_rows_max: int, /
+        self,
+        segment: bytes,
+        keep: Sequence[tuple[int, int]],
+        codec: str,
+        block_rows_max: int,
+        _anew: tuple[int, int, bool] | None = None,
+        /,
     ) -> bytes:
         """See `Core`."""
         assert codec in {"lz4", "zstd"}
@@ -174,6 +187,10 @@ class MemoryStore:
         self.in_flight: list[str] = []
         self.looks_until_quiet = 0
         self.probe_refused = False
+        self.poisonous_days: set[str] = set()
+        """A row of such a day is refused, and the INSERT it comes in with it."""
+        self.rows_max: int | None = None
+        """More in one INSERT are more than there is memory for."""
         self.rows_of = _rows_in_file
 
     def version(self) -> Version:
@@ -188,8 +205,22 @@ class MemoryStore:
         self.tokens.append(token)
         meets = self.script.pop(0) if self.script else "ok"
         rows = self.rows_of(segment)
+        if refusal := self.refusal_of(segment):
+            raise refusal
         getattr(self, f"_meets_{meets.partition(':')[0]}")(meets, rows, token, query_id)
         return sum(count for _, count in rows.values())
+
+    def refusal_of(self, segment: Path) -> StoreTrouble | None:
+        """See `Store`."""
+        rows = self.rows_of(segment)
+        if self.rows_max is not None and sum(count for _, count in rows.values()) > self.rows_max:
+            return StoreTrouble("memory limit exceeded", code=241, name="MEMORY_LIMIT_EXCEEDED")
+        if self.poisonous_days & rows.keys():
+            return StoreTrouble("constraint is violated", code=469, name="VIOLATED_CONSTRAINT")
+        return None
+
+    def forget_trials(self) -> None:
+        """See `Store`."""
 
     def _meets_ok(self, _meets: str, rows: Rows, token: str, _query_id: str) -> None:
         for day, (segment, count) in rows.items():
@@ -253,6 +284,12 @@ class MemoryStore:
             if segment in {one.segment for one in held}:
                 found.setdefault(segment, Counter())[day] += count
         return dict(found)
+
+    def counts_by_heading(self, held: Held, parts_epoch: int | None = None) -> dict[Heading, int]:
+        """See `Store`. Who sent a row is not known here: all of them are the same drain's."""
+        theirs = (one for one in self.parts if one[0] == held.segment or one[0].epoch == parts_epoch)
+        rows = sum(count for _, _, count in theirs)
+        return {Heading("drain", "", NOW_S // 3_600): rows}
 
     def running(self, prefix: str) -> list[str]:
         """See `Store`."""
@@ -320,6 +357,7 @@ class Server:
     """A running test server."""
 
     port: int
+    pid: int = 0
 
     @property
     def url(self) -> str:
@@ -341,6 +379,6 @@ def clickhouse_server(directory: Path) -> Iterator[Server]:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdin is not None
-        yield Server(int(process.stdout.readline()))
+        yield Server(int(process.stdout.readline()), process.pid)
         process.stdin.close()
         process.wait(20)

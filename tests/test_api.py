@@ -71,7 +71,12 @@ async def api(store: Store) -> AsyncIterator[Ask]:
     async def serve(of: Any = store, *, token: str = "") -> Client:  # noqa: ANN401 - also broken ones
         health = {"store": "retry: no answer"} if token else {"store": ""}
         made = Api(
-            store=of, token=lambda: token, health=lambda: health, schema=lambda: {"applied": []}, pool=pool
+            store=of,
+            token=lambda: token,
+            health=lambda: health,
+            schema=lambda: {"applied": []},
+            ledger=dict,
+            pool=pool,
         )
         client = TestClient(TestServer(made.application()))
         await client.start_server()

@@ -96,7 +96,7 @@ def test_inspect_says_what_a_segment_answers_for(tmp_path: Path, live: Appender)
             "received_at": "1970-01-01T00:00:00.000+00:00",
             "received_at_ns": 1,
             "rows": 2,
-            "tallies": [{"project": "prj", "received": 2, "stored": 2, "sampled_out": 0, "rejected": 0}],
+            "tallies": [{"project": "prj", "received": 2, "kept": 2, "sampled_out": 0, "rejected": 0}],
         }
     ]
 
@@ -110,7 +110,7 @@ def test_inspect_takes_a_path_too_wherever_the_file_is(tmp_path: Path, live: App
 
     assert f"segment {start_name(live.epoch)}-0000000000, sealed" in done.output
     assert "delivery 64646464646464646464646464646464 from drain 'a'" in done.output
-    assert "project 'prj': 2 received, 2 stored, 0 sampled_out, 0 rejected" in done.output
+    assert "project 'prj': 2 received, 2 kept, 0 sampled_out, 0 rejected" in done.output
     assert "damage: segment" in done.output
 
 

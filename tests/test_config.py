@@ -311,9 +311,19 @@ def test_a_secret_file_without_a_secret_is_named(desk: Desk, content: str | None
 def test_a_secret_file_that_everyone_can_read_is_warned_about(desk: Desk) -> None:
     desk.file("token", "s", mode=0o644)
 
-    (warning,) = desk.load("[[drain]]\nname = 'a'\ntoken_file = 'token'").warnings
+    warning, *_ = desk.load("[[drain]]\nname = 'a'\ntoken_file = 'token'").warnings
 
     assert warning.endswith("is readable by everyone; expected mode 0600 or 0640")
+
+
+def test_a_journal_that_the_disk_cannot_hold_is_warned_about(desk: Desk) -> None:
+    data = f"data_dir = '{desk.directory}/not/made/yet'\n"
+    small = desk.load(f"{data}journal.bytes_max = '64MiB'\njournal.disk_free_min = 0").warnings
+    (warning,) = desk.load(f"{data}journal.bytes_max = {1 << 60}").warnings
+
+    assert small == ()
+    assert "journal.bytes_max" in warning
+    assert "expected at most the" in warning
 
 
 def test_no_message_and_no_listing_holds_a_secret(desk: Desk) -> None:

@@ -115,6 +115,31 @@ async def test_other_methods_are_told_what_is_allowed(method: str) -> None:
     assert (answer.headers.get("connection") == "close") == (method == "CONNECT")
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        pytest.param("BREW", "/v1/traces", 405, id="no method of HTTP"),
+        pytest.param("post", "/v1/traces?a=marker", 405, id="lower case"),
+        pytest.param("BREW", "/marker", 404, id="nothing listens there"),
+        pytest.param("POST\x01", "/v1/traces", 400, id="not HTTP at all"),
+        pytest.param("BREW", "/v1/marker\xff", 400, id="no path"),
+    ],
+)
+@on_uvloop
+async def test_a_method_nobody_has_heard_of_is_told_what_is_allowed(
+    method: str, path: str, status: int
+) -> None:
+    async with running() as intake:
+        connection = await intake.connect()
+        connection.writer.write(request(b"x" * 100, path=path, method=method))
+        answer = await connection.answer()
+        end = await connection.closed()
+
+    assert (answer.status, answer.headers["connection"], end) == (status, "close", b"")
+    assert answer.headers.get("allow") == ("POST, OPTIONS" if status == 405 else None)
+    assert b"marker" not in answer.raw
+
+
 @on_uvloop
 async def test_head_is_answered_without_a_body() -> None:
     async with running() as intake:

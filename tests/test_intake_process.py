@@ -128,6 +128,20 @@ async def test_a_killed_process_loses_nothing_that_was_answered(tmp_path: Path, 
     assert rows_sealed(tmp_path) == 3
 
 
+async def test_a_journal_that_cannot_be_opened_is_503_until_it_can(
+    tmp_path: Path, plug: socket.socket
+) -> None:
+    (tmp_path / "journal").touch()
+    async with spawned(tmp_path, plug) as child:
+        before = await child.post(one_span())
+        (tmp_path / "journal").unlink()
+        while (after := await child.post(one_span())) == 503:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.05)
+
+    assert (before, after) == (503, 200)
+    assert rows_sealed(tmp_path) == 1
+
+
 async def test_a_reload_brings_new_tokens_and_keeps_the_old_settings_when_wrong(
     tmp_path: Path, plug: socket.socket
 ) -> None:

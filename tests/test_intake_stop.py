@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from aiohttp import http_parser
 
 from receiver.errors import OperatorError
 from receiver.intake.server import require_c_parser
+from receiver.intake.tls import Certificates
 from receiver.settings import Limits
 from tests.intake_support import Connection, CoreDouble, Intake, on_uvloop, request, running, until
+from tests.test_intake_tls import NO_WARNINGS, sender, written
 
 
 async def send_until_told_to_close(intake: Intake, seen: Counter[str]) -> None:
@@ -64,6 +67,56 @@ async def test_what_is_in_flight_is_finished_and_told_to_close() -> None:
         await stopping
 
     assert (answer.status, answer.headers["connection"]) == (200, "close")
+
+
+def knock(port: int, count: int) -> list[socket.socket]:
+    """Connect without giving the event loop a chance to accept."""
+    return [socket.create_connection(("127.0.0.1", port)) for _ in range(count)]
+
+
+@on_uvloop
+async def test_who_is_in_the_backlog_when_the_stop_begins_is_answered() -> None:
+    async with running() as intake:
+        waiting = knock(intake.port, 100)
+        stopping = asyncio.create_task(intake.server.stop(5))
+        connections = [Connection(*await asyncio.open_connection(sock=plug)) for plug in waiting]
+        for connection in connections:
+            connection.writer.write(request())
+        said = [await connection.closed() for connection in connections]
+        await stopping
+
+    assert {(one[:13], b"Connection: close" in one) for one in said} == {(b"HTTP/1.1 200 ", True)}
+
+
+@on_uvloop
+async def test_a_handshake_that_begins_with_the_stop_is_finished(tmp_path: Path) -> None:
+    certificates = Certificates(written(tmp_path), NO_WARNINGS.append)
+    async with running(tls=(certificates.context, sender())) as intake:
+        (plug,) = knock(intake.port, 1)
+        stopping = asyncio.create_task(intake.server.stop(5))
+        streams = await asyncio.open_connection(sock=plug, ssl=sender(), server_hostname="localhost")
+        connection = Connection(*streams)
+        connection.writer.write(request())
+        answer = await connection.answer()
+        await connection.close()
+        await stopping
+
+    assert (answer.status, answer.headers["connection"]) == (200, "close")
+
+
+@on_uvloop
+async def test_a_body_that_is_not_whole_when_the_time_is_up_is_told_to_come_again() -> None:
+    async with running() as intake:
+        connection = await intake.connect()
+        connection.writer.write(request(b"", content_length="10") + b"\n")
+        await until(lambda: intake.admission.bytes_in_flight)
+        stopping = asyncio.create_task(intake.server.stop(1.2))
+        answer = await connection.answer()
+        end = await connection.closed()
+        await stopping
+
+    assert (answer.status, answer.headers["retry-after"], answer.headers["connection"]) == (503, "2", "close")
+    assert end == b""
 
 
 @on_uvloop

@@ -14,6 +14,7 @@ from receiver.errors import OperatorError
 from receiver.intake import tls
 from receiver.intake.tls import Certificates
 from receiver.settings import Limits, Tls
+from receiver.supervisor.certificate import LastGood
 from tests.intake_support import Intake, on_uvloop, request, running
 
 AUTHORITY = trustme.CA()
@@ -136,6 +137,49 @@ async def test_a_broken_certificate_leaves_the_old_one_in_force(tmp_path: Path, 
     assert warnings == [trouble]
     assert "expected a PEM chain" in trouble
     assert certificates.trouble == ""
+
+
+@pytest.mark.parametrize("broken", ["tls.crt", "tls.key", "ca.crt"])
+@on_uvloop
+async def test_a_start_with_broken_files_uses_the_last_good_ones_until_they_are_mended(
+    tmp_path: Path, broken: str
+) -> None:
+    known = sender()
+    AUTHORITY.issue_cert("sender").configure_cert(known)
+    files = written(tmp_path, client_ca=True)
+    last_good = LastGood(files)
+    (tmp_path / broken).write_text("not a certificate")
+    last_good.look(files)
+    certificates = Certificates(files, NO_WARNINGS.append, last_good.pems)
+    trouble = certificates.trouble
+    async with running(tls=(certificates.context, known)) as intake:
+        old = await serial(intake)
+        intake.tls = sender()
+        with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+            await intake.post()
+        intake.tls = known
+        written(tmp_path, client_ca=True)
+        certificates.reload_if_changed()
+        new = await serial(intake)
+
+    assert "expected a PEM chain" in trouble
+    assert (certificates.trouble, old != new) == ("", True)
+
+
+def test_the_last_good_certificate_is_the_newest_that_could_be_loaded(tmp_path: Path) -> None:
+    last_good = LastGood(written(tmp_path))
+    first = last_good.pems
+    files = written(tmp_path)
+    last_good.look(files)
+    second = last_good.pems
+    (tmp_path / "tls.key").unlink()
+    last_good.look(files)
+
+    assert first != second
+    assert last_good.pems == second
+    assert second is not None
+    assert second.cert == (tmp_path / "tls.crt").read_bytes()
+    assert "PRIVATE" not in repr(second)
 
 
 def test_a_reload_takes_other_files(tmp_path: Path) -> None:

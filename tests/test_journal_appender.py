@@ -87,6 +87,7 @@ def test_age_waits_for_the_predecessor_to_be_stored_so_that_a_backlog_becomes_fe
     waiting = files_of(files, journal)
 
     store_oldest(files)
+    clock.now_s += 0.1
     journal.seal_if_due()
 
     assert waiting == ["0000000000.native.lz4", "0000000001.open"]
@@ -313,6 +314,7 @@ def test_the_ceiling_counts_what_other_starts_hold() -> None:
         append(theirs, name)
 
     clock.now_s += 1
+    ours.seal_if_due()
 
     assert before is None
     assert ours.full_reason() == "journal holds 0 MiB; the ceiling is 0 MiB"
@@ -337,6 +339,7 @@ def test_the_disk_s_floor_is_kept() -> None:
     files, clock = MemoryDisk(), Clock()
     journal = appender(files, clock=clock, disk_free_min=64 * MIB)
     files.free = 64 * MIB + 200
+    clock.now_s += 1
     append(journal, "a")
 
     with pytest.raises(JournalFull, match="the floor is 64 MiB"):
@@ -345,6 +348,7 @@ def test_the_disk_s_floor_is_kept() -> None:
     assert journal.full_reason() is None
 
 
+@pytest.mark.fault("the whole journal is moved away under an intake")
 def test_a_journal_whose_directory_was_removed_fails_closed(tmp_path: Path) -> None:
     journal = appender(root=tmp_path / "journal")
     append(journal, "a")

@@ -49,7 +49,7 @@ def test_a_sealed_segment_is_a_file_of_records_and_a_footer(tmp_path: Path) -> N
     segment = written(DISK, tmp_path, "a", "b")
 
     segment.close()
-    segment.place.seal(segment.bytes_good, Kind.LZ4)
+    segment.place.seal(segment.bytes_good, segment.sums.footer(), Kind.LZ4)
 
     content = record("a") + record("b")
     assert os.listdir(tmp_path) == ["0000000000.native.lz4"]  # noqa: PTH208 - names are compared
@@ -61,7 +61,7 @@ def test_a_segment_without_records_leaves_no_file() -> None:
     segment = Segment(Place(HERE, 0, files))
 
     segment.close()
-    segment.place.seal(0, Kind.LZ4)
+    segment.place.seal(0, b"", Kind.LZ4)
 
     assert files.names(HERE) == []
 
@@ -89,7 +89,7 @@ def test_a_segment_is_named_sealed_only_once_its_footer_is_on_the_disk() -> None
     segment = written(files, HERE, "a")
     files.calls.clear()
 
-    segment.place.seal(segment.bytes_good, Kind.LZ4)
+    segment.place.seal(segment.bytes_good, segment.sums.footer(), Kind.LZ4)
 
     assert [call for call, _ in files.calls] == ["truncate", "write", "sync", "rename", "sync_directory"]
 
@@ -123,7 +123,7 @@ def test_whichever_call_of_an_append_fails_nothing_is_counted(count: int, how: t
     with pytest.raises(OSError, match=r"error|space"):
         segment.append(RECORD, 1)
 
-    assert (segment.bytes_good, segment.rows) == (0, 0)
+    assert (segment.bytes_good, segment.sums.rows) == (0, 0)
 
 
 @pytest.mark.parametrize("how", [broken_disk, full_disk])
@@ -134,8 +134,8 @@ def test_whichever_call_of_a_seal_fails_a_second_try_succeeds(count: int, how: t
     files.fail_nth(count, how)
 
     with pytest.raises(OSError, match=r"error|space"):
-        segment.place.seal(segment.bytes_good, Kind.LZ4)
-    segment.place.seal(segment.bytes_good, Kind.LZ4)
+        segment.place.seal(segment.bytes_good, segment.sums.footer(), Kind.LZ4)
+    segment.place.seal(segment.bytes_good, segment.sums.footer(), Kind.LZ4)
     files.cut_power(nothing_waiting)
 
     assert files.read(HERE / "0000000000.native.lz4") == RECORD + transcode.footer(RECORD)
@@ -181,7 +181,7 @@ def test_the_mark_outlives_the_open_name() -> None:
     segment.place.cut(segment.bytes_good)
     files.calls.clear()
 
-    segment.place.seal(segment.bytes_good, Kind.LZ4)
+    segment.place.seal(segment.bytes_good, segment.sums.footer(), Kind.LZ4)
 
     assert [call for call, _ in files.calls][-4:] == ["rename", "sync_directory", "unlink", "sync_directory"]
     assert files.names(HERE) == ["0000000000.native.lz4"]
@@ -202,7 +202,7 @@ def test_a_segment_is_stored_once_no_name_of_it_is_left() -> None:
     segment = written(files, HERE, "a")
     seen = [segment.place.is_stored()]
 
-    segment.place.seal(segment.bytes_good, Kind.ZSTD)
+    segment.place.seal(segment.bytes_good, segment.sums.footer(), Kind.ZSTD)
     seen.append(segment.place.is_stored())
     files.unlink(HERE / "0000000000.native.zst")
     seen.append(segment.place.is_stored())

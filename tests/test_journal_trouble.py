@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
-from receiver.errors import DiskTrouble, OperatorError
+from receiver.errors import DiskTrouble, JournalFull, OperatorError
+from receiver.journal import appender as appender_room
 from receiver.journal.appender import TROUBLE_S, Appender
+from receiver.journal.ceiling import Scales
 from receiver.journal.names import start_name
-from tests.journal_support import Clock, append, appender, limits
+from receiver.journal.segments import Journal
+from receiver.logs import RateLimited
+from tests.journal_support import ROOT, Clock, append, appender, limits
 from tests.memory_disk import MemoryDisk
 
 
@@ -56,3 +62,117 @@ def test_nothing_is_stored_of_a_start_whose_directory_was_removed(tmp_path: Path
     shutil.rmtree(tmp_path / "journal" / start_name(journal.epoch))
 
     assert not journal.is_stored(segment)
+
+
+def test_a_start_whose_directory_was_replaced_promises_nothing_in_it(tmp_path: Path) -> None:
+    journal = Appender(tmp_path / "journal", limits())
+    directory = tmp_path / "journal" / start_name(journal.epoch)
+    directory.rename(tmp_path / "elsewhere")
+    directory.mkdir()
+    (directory / "start").touch()
+
+    with pytest.raises(DiskTrouble, match="taken away"):
+        append(journal, "a")
+
+
+def test_a_segment_that_cannot_be_sealed_is_told_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    files, clock = MemoryDisk(), Clock()
+    monkeypatch.setattr(appender_room, "limited", RateLimited())
+    journal = appender(files, clock=clock)
+    append(journal, "a")
+    files.fail("rename", times=99)
+
+    with capture_logs() as logs:
+        journal.seal()
+        for _ in range(9):
+            clock.now_s += 1
+            journal.seal_if_due()
+
+    assert [line["event"] for line in logs] == ["segment cannot be sealed yet"]
+
+
+def test_the_event_loop_is_told_what_is_full_without_a_look_at_the_disk() -> None:
+    files, clock = MemoryDisk(), Clock()
+    journal = appender(files, clock=clock, disk_free_min=1)
+    files.free = 0
+    clock.now_s += 60
+    before = journal.full_reason()
+
+    journal.seal_if_due()
+    files.fault = unreachable
+
+    assert before is None
+    assert journal.full_reason() == "disk has 0 MiB free; the floor is 4 MiB"
+
+
+def unreachable(_count: int, call: str) -> None:
+    raise AssertionError(call)
+
+
+def test_a_journal_that_cannot_be_measured_takes_nothing(tmp_path: Path) -> None:
+    clock = Clock()
+    journal = Appender(tmp_path / "journal", limits(), now=clock)
+    (tmp_path / "journal").rename(tmp_path / "elsewhere")
+    clock.now_s += 1
+
+    with pytest.raises(JournalFull, match="cannot be measured"):
+        append(journal, "a")
+
+    (tmp_path / "elsewhere").rename(tmp_path / "journal")
+    append(journal, "b")
+
+
+@pytest.mark.parametrize("mask", [0, 0o077])
+def test_nobody_else_may_read_what_was_promised(tmp_path: Path, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        append(Appender(tmp_path / "journal", limits()), "a")
+    finally:
+        os.umask(before)
+
+    found = sorted((tmp_path / "journal").rglob("*"))
+    modes = {oct(path.stat().st_mode & 0o777) for path in found if path.is_file()}
+    assert (modes, oct(found[0].stat().st_mode & 0o777)) == ({"0o600"}, "0o700")
+
+
+def test_a_long_backlog_costs_the_ceiling_the_listing_of_its_names() -> None:
+    files, clock = MeasuredDisk(), Clock()
+    journal = appender(files, clock=clock)
+    for name in "abc":
+        append(journal, name)
+        journal.seal()
+    append(journal, "open")
+    scales = Scales(ROOT, files)
+    scales.bytes_total()
+    files.measured.clear()
+
+    assert scales.bytes_total() == Journal(ROOT, files).bytes_total()
+    assert "0000000003.open" in files.measured
+    assert files.measured[: files.measured.index("start") + 1].count("0000000000.native.lz4") == 0
+
+
+class MeasuredDisk(MemoryDisk):
+    """It notes whose size it is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.measured: list[str] = []
+
+    def size_bytes(self, path: Path) -> int | None:
+        self.measured.append(path.name)
+        return super().size_bytes(path)
+
+
+def test_while_there_is_a_backlog_groups_are_committed_without_asking_for_it_each_time() -> None:
+    files, clock = MeasuredDisk(), Clock()
+    journal = appender(files, clock=clock)
+    append(journal, "a")
+    journal.seal()
+    append(journal, "b")
+    clock.now_s += 60
+    journal.choose()
+    files.measured.clear()
+
+    chosen = [journal.choose().seq for _ in range(9)]
+
+    assert (chosen, files.measured) == ([1] * 9, [])

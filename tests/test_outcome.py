@@ -95,7 +95,7 @@ def test_delays_double_up_to_a_ceiling_and_jitter_only_shortens() -> None:
 
 
 POISON = {6, 7, 9, 20, 27, 32, 33, 38, 41, 50, 53, 62, 69, 70, 72, 128, 131, 190, 349, 354, 469, 618}
-LATER = {159, 164, 201, 202, 209, 210, 225, 236, 241, 242, 243, 279, 285, 394, 439, 516, 692, 745, 999}
+LATER = {159, 201, 202, 203, 209, 210, 225, 236, 241, 242, 243, 279, 285, 394, 439, 692, 745, 999}
 
 
 def test_every_known_code_has_its_class() -> None:
@@ -104,7 +104,7 @@ def test_every_known_code_has_its_class() -> None:
 
     assert by_fault[Fault.POISON] == POISON
     assert later == LATER | {216, 252}
-    assert by_fault[Fault.HOLD] == {16, 60, 73, 81, 115, 117, 497}
+    assert by_fault[Fault.HOLD] == {16, 60, 73, 81, 115, 117, 164, 192, 193, 194, 497, 516}
     assert by_fault[Fault.UNKNOWN] == {75, 204, 319, 1001}
 
 
@@ -112,6 +112,9 @@ def test_every_known_code_has_its_class() -> None:
     ("trouble", "fault"),
     [
         pytest.param(StoreTrouble("reset"), Fault.UNKNOWN, id="no answer"),
+        pytest.param(StoreTrouble("page", status=502), Fault.SLOWER, id="a proxy cannot reach it"),
+        pytest.param(StoreTrouble("page", status=307), Fault.HOLD, id="a proxy points elsewhere"),
+        pytest.param(StoreTrouble("tls", name="CERTIFICATE_REFUSED"), Fault.HOLD, id="certificate refused"),
         pytest.param(StoreTrouble("Too many parts (300)", code=252), Fault.SLOWER, id="merges are behind"),
         pytest.param(
             StoreTrouble("Too many partitions for single INSERT block", code=252),

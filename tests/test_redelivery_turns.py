@@ -73,4 +73,5 @@ def test_killed_while_a_segment_is_set_aside_no_copy_is_stored_twice(
             mill.sleep(60.0)
 
         assert max(mill.copies.values()) <= 1.0, f"killed at step {step}: {mill.copies}"
-        assert mill.is_exact or mill.progress.dead, f"killed at step {step}: {mill.copies}"
+        assert mill.is_exact or mill.letters, f"killed at step {step}: {mill.copies}"
+        assert mill.is_accounted_for, f"killed at step {step}: {mill.booked}"

@@ -9,10 +9,11 @@ from uuid import uuid4
 import pytest
 
 from receiver.errors import StoreTrouble
+from receiver.model import Heading
 from receiver.storage.store import Store
 from tests import engines
 from tests.segments import Press, Segment
-from tests.storehouse import MemoryStore, Server
+from tests.storehouse import NOW_S, MemoryStore, Server
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +102,18 @@ def test_many_segments_are_counted_in_one_question(
 
     assert counted == {first.held.segment: first.days, second.held.segment: second.days}
     assert store.counts([]) == {}
+
+
+def test_rows_are_counted_by_drain_project_and_hour_of_receipt(engine: Store, press: Press) -> None:
+    segment = press.make(0, 0, 1)
+    engine.insert(segment.path, token=f"{segment.held.segment}#h", query_id="trace-drain-h")
+
+    counted = engine.counts_by_heading(segment.held)
+
+    assert counted == {
+        Heading("", "prj_0", NOW_S // 3_600): 2,
+        Heading("", "prj_1", NOW_S // 3_600): 1,
+    }
 
 
 def test_a_row_that_is_expired_at_the_insert_does_not_cost_its_neighbours(
@@ -245,3 +258,48 @@ def test_a_server_that_is_down_is_trouble_without_a_code() -> None:
         store.version()
 
     assert trouble.value.code is None
+
+
+def test_a_trial_accepts_what_the_table_takes_and_stores_nothing(store: Store, press: Press) -> None:
+    segment = press.make(0, 1, 40)
+
+    assert store.refusal_of(segment.path) is None
+
+    assert store.counts([segment.held]) == {}
+
+
+@pytest.fixture
+def constrained(engine: Store) -> Iterator[Store]:
+    """An engine whose table refuses one row of every two."""
+    engine.command("ALTER TABLE otel_traces ADD CONSTRAINT no_shop CHECK ServiceName != 'shop'")
+    yield engine
+    engine.command("ALTER TABLE otel_traces DROP CONSTRAINT no_shop")
+
+
+def test_a_trial_refuses_what_the_table_refuses_and_leaves_no_clone(constrained: Store, press: Press) -> None:
+    segment = press.make(0, 0)
+
+    refusal = constrained.refusal_of(segment.path)
+
+    assert refusal is not None
+    assert refusal.code == 469
+    assert clones_in(constrained) == []
+
+
+def test_a_clone_that_a_crash_left_behind_is_dropped_at_the_next_start(engine: Store) -> None:
+    name = "embedded_1" if engine.embedded else "tests_1"
+    engine.command(f"CREATE TABLE trace_drain_trial_{name} (A UInt8) ENGINE = Memory")
+    engine.command("CREATE TABLE trace_drain_trial_of_another (A UInt8) ENGINE = Memory")
+
+    engine.forget_trials()
+
+    assert clones_in(engine) == ["trace_drain_trial_of_another"]
+    engine.command("DROP TABLE trace_drain_trial_of_another")
+
+
+def clones_in(engine: Store) -> list[str]:
+    found = engine.rows(
+        "SELECT name FROM system.tables WHERE database = currentDatabase() "
+        "AND startsWith(name, 'trace_drain_trial_') ORDER BY name"
+    )
+    return [str(name) for (name,) in found]

@@ -8,6 +8,7 @@ import pytest
 
 from receiver import transcode
 from receiver.errors import OperatorError
+from receiver.journal.frame import answers_of
 from receiver.model import ContentKind, Delivery, SegmentId
 from receiver.settings import Limits, Resolve, Sampling, SamplingRule, Settings, Store
 
@@ -44,6 +45,42 @@ def segment_of(*deliveries: Delivery) -> bytes:
     policy = transcode.policy(Settings())
     records = b"".join(transcode.commit(policy, [one], SEGMENT).record for one in deliveries)
     return records + transcode.footer(records)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sent", "verdict", "is_journalled"),
+    [
+        pytest.param(Settings(), [span()], "accepted", True, id="stored"),
+        pytest.param(
+            Settings(sampling=Sampling(mode="equalizing", rate=0.0)),
+            [span()],
+            "accepted",
+            True,
+            id="sampled out",
+        ),
+        pytest.param(
+            Settings(sampling=Sampling(mode="equalizing", rate=0.0)),
+            [span(), span("")],
+            "accepted",
+            True,
+            id="sampled out and rejected",
+        ),
+        pytest.param(Settings(), [span("")], "malformed", False, id="all rejected: a refused request"),
+        pytest.param(Settings(), [], "accepted", False, id="empty: nothing to count"),
+    ],
+)
+def test_a_delivery_that_is_answered_200_is_journalled_for_the_ledger_though_it_has_no_rows(
+    settings: Settings, sent: list[dict[str, object]], verdict: str, *, is_journalled: bool
+) -> None:
+    done = transcode.commit(transcode.policy(settings), [delivery(*sent)], SEGMENT)
+
+    answered = [one for record in transcode.scan(done.record).records for one in answers_of(record)]
+    assert done.outcomes[0].verdict == verdict
+    assert len(answered) == is_journalled
+    for one in answered:
+        tally = one.tallies[0]
+        assert tally.received == len(sent) == tally.stored + tally.sampled_out + tally.rejected
+        assert one.rows == tally.stored
 
 
 def test_a_group_becomes_one_record_and_each_delivery_its_outcome() -> None:

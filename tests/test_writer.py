@@ -13,7 +13,17 @@ from receiver.storage.dead import DeadLetters, Reason
 from receiver.storage.progress import Progress
 from receiver.storage.surroundings import Stopping, Surroundings
 from receiver.storage.writer import Writer
-from tests.storehouse import NOW_S, TODAY, FakeCore, FakeFile, FakeJournal, MemoryStore, a_window, segment_of
+from tests.storehouse import (
+    NOW_S,
+    TODAY,
+    FakeCore,
+    FakeFile,
+    FakeJournal,
+    MemoryStore,
+    a_ledger,
+    a_window,
+    segment_of,
+)
 
 ID = "0000000000000007-0000000001"
 TWO_DAYS = segment_of([TODAY - 1] * 300 + [TODAY] * 200)
@@ -58,6 +68,7 @@ class Bench:
             self.store,
             core=self.core,
             window=a_window(self.directory),
+            ledger=a_ledger(self.directory),
             dead=DeadLetters(self.directory / "dead"),
             progress=self.progress,
             around=around,
@@ -236,10 +247,12 @@ def test_poison_is_set_aside_with_its_reason_and_the_next_segment_goes_in(bench:
 
     bench.writer.drain()
 
-    assert [(letter.cause, letter.text) for letter in bench.letters] == [("poison", "cannot convert")]
-    assert (bench.directory / "dead" / f"{ID}.poison.native.lz4").read_bytes() == TWO_DAYS
+    assert [(letter.cause, letter.text) for letter in bench.letters] == [
+        ("refused", "cannot convert; an empty clone of the table takes all of it")
+    ]
+    assert (bench.directory / "dead" / f"{ID}.refused.native.lz4").read_bytes() == TWO_DAYS
     assert [count for _, _, count in bench.store.parts] == [1]
-    assert bench.progress.dead == {"poison": 1}
+    assert bench.progress.dead == {"refused": 1}
 
 
 def test_what_is_stored_is_never_poison(bench: Bench) -> None:
@@ -269,7 +282,7 @@ def test_poison_is_no_poison_while_a_row_of_our_own_is_refused_too(bench: Bench)
     ("code", "slept"),
     [
         pytest.param(210, [0.1, 0.2, 0.4, 0.8], id="passes: soon"),
-        pytest.param(241, [2.0, 4.0, 8.0, 16.0], id="overloaded: later"),
+        pytest.param(243, [2.0, 4.0, 8.0, 16.0], id="overloaded: later"),
         pytest.param(60, [2.0, 4.0, 8.0, 16.0], id="no table: a human, later"),
     ],
 )
@@ -384,15 +397,3 @@ def test_an_idle_writer_has_the_store_inspected_every_minute(bench: Bench) -> No
 
     assert bench.slept == [0.1] * 1250
     assert bench.store.events == ["inspect", "inspect"]
-
-
-def test_a_segment_that_cannot_be_read_does_not_keep_the_others_waiting(bench: Bench) -> None:
-    gone = bench.file(TWO_DAYS)
-    bench.file(segment_of([TODAY]), seq=2)
-    gone.path.unlink()
-    gone.path.mkdir()
-
-    bench.writer.drain()
-
-    assert [token.partition("#")[0][-1] for token in bench.store.tokens] == ["2"]
-    assert bench.progress.alarms == 1

@@ -18,7 +18,7 @@ from receiver.storage.window import Window
 from receiver.storage.writer import Writer
 from tests import engines
 from tests.segments import Press, Segment, day_of
-from tests.storehouse import NOW_S, FakeFile, FakeJournal, Server
+from tests.storehouse import NOW_S, FakeFile, FakeJournal, Server, a_ledger
 
 NAPS_MAX = 200
 
@@ -41,7 +41,7 @@ class Desk:
         if len(self.naps) > NAPS_MAX:
             raise Stopping
 
-    def restart_with(self, file: FakeFile) -> None:
+    def restart_with(self, file: FakeFile, *, turns: int = 1) -> None:
         """What a writer does that finds this segment when it starts."""
         around = Surroundings(
             now=lambda: NOW_S,
@@ -50,15 +50,18 @@ class Desk:
             repair_dir=self.directory / "repair",
             retention_days=30,
         )
-        Writer(
+        writer = Writer(
             FakeJournal([file]),
             self.store,
             core=self.press,
             window=Window(self.directory / "redelivery", Redelivery(), time.monotonic),
+            ledger=a_ledger(self.directory),
             dead=DeadLetters(self.directory / "dead"),
             progress=Progress(),
             around=around,
-        ).drain()
+        )
+        for _ in range(turns):
+            writer.drain()
 
     def insert(self, segment: Segment, token: str) -> None:
         name = f"{segment.held.segment}{token}"
@@ -193,3 +196,19 @@ def test_whatever_the_server_does_every_row_is_stored_once(
 
     assert desk.stored(segment) == segment.days
     assert not file.path.exists()
+
+
+def test_rows_that_a_constraint_refuses_are_kept_and_the_rest_goes_in(desk: Desk) -> None:
+    segment, file = desk.file(*[0] * 20)
+    bad = f"SegmentSeq = {segment.held.segment.seq} AND SpanId = '{8:016x}'"
+    desk.store.command(f"ALTER TABLE otel_traces ADD CONSTRAINT poison CHECK NOT ({bad})")
+
+    try:
+        desk.restart_with(file, turns=5)
+    finally:
+        desk.store.command("ALTER TABLE otel_traces DROP CONSTRAINT poison")
+
+    (letter,) = DeadLetters(desk.directory / "dead").letters()
+    assert desk.stored(segment) == {day_of(0): 19}
+    assert letter.reason.left_out == ((7, 8),)
+    assert "VIOLATED_CONSTRAINT" in letter.reason.text

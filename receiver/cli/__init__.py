@@ -16,7 +16,9 @@ from receiver.errors import OperatorError
 
 VERBS = {
     "config": "Show or check the configuration.",
+    "dead": "List, show, replay and drop what was set aside.",
     "journal": "List, verify and inspect what is promised and not yet stored.",
+    "ledger": "Print what became of every span received, and prove it.",
     "load": "Load a receiver, measure it, and check what it kept.",
     "sampling": "Explain a sampling decision.",
     "schema": "Print, compare and apply the schema.",

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from receiver.config.checks import require_engine
 from receiver.errors import OperatorError, StoreTrouble
@@ -27,6 +27,12 @@ TIMEOUT_S = 90
 
 class NothingFound(OperatorError):  # noqa: N818 - an answer, not an accident
     """The receiver has no answer to that, yet."""
+
+
+class NotDone(OperatorError):  # noqa: N818 - an answer, not an accident
+    """The receiver has a reason not to do that now."""
+
+    exit_code: ClassVar[int] = 1
 
 
 def running_on(settings: Settings) -> State | None:
@@ -59,16 +65,22 @@ def store_of(settings: Settings) -> Iterator[Store]:
 
 
 def answered(
-    settings: Settings, state: State, path: str, query: Mapping[str, str]
+    settings: Settings, state: State, path: str, query: Mapping[str, str], *, method: str = "GET"
 ) -> Iterator[dict[str, Any]]:
     """Ask the running receiver; one object for each line of its answer."""
-    return answered_at(state.urls["api"], settings.api_token, path, query)
+    return answered_at(state.urls["api"], settings.api_token, path, query, method=method)
 
 
-def answered_at(url: str, token: str, path: str, query: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def answered_at(
+    url: str, token: str, path: str, query: Mapping[str, str], *, method: str = "GET"
+) -> Iterator[dict[str, Any]]:
     """Ask the API at this URL; an empty token is none."""
     text = urllib.parse.urlencode(query)
-    request = urllib.request.Request(f"{url.rstrip('/')}{path}{'?' if text else ''}{text}")  # noqa: S310 - our own receiver
+    url = f"{url.rstrip('/')}{path}{'?' if text else ''}{text}"
+    request = urllib.request.Request(url, method=method)  # noqa: S310 - our own receiver
+    if method == "POST":
+        request.data = b"{}"
+        request.add_header("Content-Type", "application/json")
     if token:
         request.add_header("Authorization", f"Bearer {token}")
     try:
@@ -78,6 +90,8 @@ def answered_at(url: str, token: str, path: str, query: Mapping[str, str]) -> It
     except urllib.error.HTTPError as refusal:
         if refusal.code == HTTPStatus.NOT_FOUND:
             raise NothingFound(_message(refusal)) from refusal
+        if refusal.code == HTTPStatus.CONFLICT:
+            raise NotDone(_message(refusal)) from refusal
         raise OperatorError(f"the receiver answered {refusal.code}: {_message(refusal)}") from refusal
     except (OSError, ValueError) as reason:
         raise OperatorError(

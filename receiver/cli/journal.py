@@ -18,7 +18,7 @@ from receiver.journal.survey import segment_called, segments_under
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from receiver.journal.frame import Answered
+    from receiver.journal.frame import Answered, Tally
     from receiver.journal.survey import Seen
     from receiver.transcode import Scan
 
@@ -107,8 +107,14 @@ def _described(answered: Answered) -> dict[str, object]:
     return asdict(answered) | {
         "digest": answered.digest.hex(),
         "received_at": _instant(answered),
-        "tallies": [asdict(tally) for tally in answered.tallies],
+        "tallies": [_counted(tally) for tally in answered.tallies],
     }
+
+
+def _counted(tally: Tally) -> dict[str, str | int]:
+    """What became of the spans; what lies here is kept, and not in the store yet."""
+    counts = asdict(tally)
+    return {"kept" if what == "stored" else what: count for what, count in counts.items()}
 
 
 def _as_text(seen: Seen, scan: Scan) -> Iterator[str]:
@@ -122,7 +128,7 @@ def _as_text(seen: Seen, scan: Scan) -> Iterator[str]:
             )
             for tally in answered.tallies:
                 counts = ", ".join(
-                    f"{count} {what}" for what, count in asdict(tally).items() if what != "project"
+                    f"{count} {what}" for what, count in _counted(tally).items() if what != "project"
                 )
                 yield f"    project '{tally.project}': {counts}"
     yield from (f"damage: {damage}" for damage in seen.damage(scan))

@@ -9,12 +9,18 @@ from receiver.logs import harmless_text
 CELL_CHARS_MAX = 48
 
 
-def lines_of(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Columns as wide as what they hold."""
+def lines_of(
+    head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: range = range(0)
+) -> Iterator[str]:
+    """Columns as wide as what they hold; those of numbers end below each other."""
     shown = [list(head), *([shown_text(cell) for cell in row] for row in rows)]
     widths = [max(len(row[column]) for row in shown) for column in range(len(head))]
     for row in shown:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        cells = [
+            cell.rjust(width) if column in numbers else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()
 
 
 def shown_text(text: str) -> str:

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from itertools import combinations
+from pathlib import Path
 
 from receiver.config.addresses import Address, parse_address, parse_store_url
 from receiver.errors import OperatorError
@@ -29,6 +30,18 @@ _ATTRIBUTE = re.compile(r"(resource|span):.+")
 def problems_of(settings: Settings) -> list[str]:
     """Everything that is wrong with these settings, taken together."""
     return [problem for check in _CHECKS for problem in check(settings)]
+
+
+def warnings_of(settings: Settings) -> list[str]:
+    """What will hardly work as it is meant on this machine."""
+    data = Path(settings.data_dir).absolute()
+    disk = os.statvfs(next(path for path in (data, *data.parents) if path.exists()))
+    disk_bytes = disk.f_blocks * disk.f_frsize
+    wanted_bytes = settings.journal.bytes_max + settings.journal.disk_free_min
+    if wanted_bytes <= disk_bytes:
+        return []
+    what = f"journal.bytes_max and journal.disk_free_min are {wanted_bytes} bytes together"
+    return [f"{what}; expected at most the {disk_bytes} of the disk under '{settings.data_dir}'"]
 
 
 def exposure_of(settings: Settings) -> list[str]:

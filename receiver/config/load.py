@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from receiver.config.addresses import parse_store_url
-from receiver.config.checks import problems_of
+from receiver.config.checks import problems_of, warnings_of
 from receiver.config.knobs import Key, key_text, knobs
 from receiver.config.sources import CONFIG_NAME, Given, Source, from_environment, from_file, from_flags
 from receiver.config.values import ValueProblem, read
@@ -60,7 +60,7 @@ class Sources:
         _refuse(problems)
         settings = _completed(_built(tables), values)
         _refuse(problems_of(settings))
-        return Loaded(settings, origins, tuple(dict.fromkeys(warnings)))
+        return Loaded(settings, origins, tuple(dict.fromkeys([*warnings, *warnings_of(settings)])))
 
     def _file(self) -> Path | None:
         said = self.config or self.environ.get(CONFIG_NAME)

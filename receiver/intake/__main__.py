@@ -16,11 +16,14 @@ from pathlib import Path
 import msgspec
 
 from receiver import process, transcode
-from receiver.channel import Start
+from receiver.channel import Pems, Start
+from receiver.clock import NOTE_NAME, Now
 from receiver.errors import OperatorError
 from receiver.intake.admission import Admission, budget
 from receiver.intake.aside import Aside
 from receiver.intake.committer import Committer
+from receiver.intake.door import caps
+from receiver.intake.late import LateJournal
 from receiver.intake.outcome import Transcode
 from receiver.intake.reception import Reception
 from receiver.intake.routes import Routes
@@ -33,7 +36,7 @@ from receiver.settings import Settings
 
 CERTIFICATES_LOOK_S = 1.0
 DESCRIPTORS_BESIDE = 256
-"""Descriptors that are not connections: journal, channel, what waits for a handshake."""
+"""Descriptors that are not connections: journal, channel, connections being refused."""
 CLOSE_SHARE = 0.5
 """Of the grace to stop, what connections get; the rest is for the journal."""
 
@@ -41,12 +44,12 @@ CLOSE_SHARE = 0.5
 class Intake:
     """The rooms of the intake, wired. Fits `receiver.process.Work`."""
 
-    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, settings: Settings, metrics: Metrics, last_good: Pems | None = None) -> None:
         self._settings = settings
         self._metrics = metrics
         limits, data = settings.limits, Path(settings.data_dir)
-        self._certificates = _certificates(settings)
-        self._appender = Appender(data / "journal", settings.journal)
+        self._certificates = _certificates(settings, last_good)
+        self._appender = LateJournal(lambda: Appender(data / "journal", settings.journal))
         self._committer = Committer(
             bind(settings),
             self._appender,
@@ -54,10 +57,19 @@ class Intake:
             metrics,
             answer_deadline_s=limits.answer_deadline_s,
         )
-        self._admission = Admission(budget(limits, settings.drain), self._appender.full_reason)
+        self._admission = Admission(
+            budget(limits, settings.drain), self._appender.full_reason, self._committer.require_time
+        )
         routes = Routes(settings.drain, limits, post_root=settings.post_root)
-        self._reception = Reception(routes, limits, self._admission, self._committer.commit, metrics)
-        self._server = IntakeServer(self._reception, limits, metrics)
+        self._reception = Reception(
+            routes,
+            limits,
+            self._admission,
+            self._committer.commit,
+            metrics,
+            now_ns=Now(data / NOTE_NAME).ns,
+        )
+        self._server = IntakeServer(self._reception, limits, caps(settings), metrics)
         self._committing: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
         self._warned_of_s = -1.0
@@ -66,7 +78,7 @@ class Intake:
         """Take deliveries from now on."""
         self._committing = asyncio.create_task(self._committer.run())
         context = self._certificates.context if self._certificates else None
-        await self._server.listen(socket.socket(fileno=listen_fd), context)
+        self._server.listen(socket.socket(fileno=listen_fd), context)
         if self._certificates is not None:
             self._looking = asyncio.create_task(self._look_at_certificates(self._certificates))
 
@@ -83,7 +95,7 @@ class Intake:
         self._reception.use(routes, limits)
         self._committer.use(transcode_anew, limits.answer_deadline_s)
         self._admission.budget = budget(limits, settings.drain)
-        self._server.use(limits)
+        self._server.use(limits, caps(settings))
         if self._certificates is not None and settings.tls.cert_file:
             self._certificates.reload(settings.tls)
         self._settings = settings
@@ -95,7 +107,7 @@ class Intake:
                 task.result()
         self._metrics.set("connections", self._server.connection_count)
         self._metrics.set("inflight_bytes", self._admission.bytes_in_flight)
-        checks = {"journal": self._appender.full_reason() or self._appender.trouble}
+        checks = {"journal": self._appender.trouble or self._appender.full_reason() or ""}
         if self._certificates is not None:
             left_s = self._certificates.expires_at_s - time.time()
             self._metrics.set("certificate_expires_in_seconds", left_s)
@@ -131,7 +143,7 @@ def bind(settings: Settings) -> Transcode:
     return functools.partial(transcode.commit, transcode.policy(settings))
 
 
-def _certificates(settings: Settings) -> Certificates | None:
+def _certificates(settings: Settings, last_good: Pems | None) -> Certificates | None:
     if not settings.tls.cert_file:
         return None
     return Certificates(
@@ -139,6 +151,7 @@ def _certificates(settings: Settings) -> Certificates | None:
         lambda why: limited.error(
             "certificate", "certificate is not used; the old one stays in force", why=why
         ),
+        last_good,
     )
 
 
@@ -161,7 +174,7 @@ def with_descriptors(settings: Settings) -> Settings:
 
 async def begin(start: Start, metrics: Metrics) -> Intake:
     """Set everything up and take deliveries."""
-    intake = Intake(with_descriptors(start.settings), metrics)
+    intake = Intake(with_descriptors(start.settings), metrics, start.last_good)
     await intake.start(start.listen_fd)
     return intake
 

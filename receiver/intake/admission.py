@@ -2,20 +2,26 @@
 
 Keeps: bytes are claimed before they are read and given back when nobody holds the body any more, which may be
     after the delivery was answered. Bodies that are not whole yet, from senders that showed no token, share a
-    part of the budget: what a stranger announces or dribbles cannot keep the others out.
+    part of the budget: what a stranger announces or dribbles cannot keep the others out. Where that part is
+    full, the one that has been coming for longest gives way.
 Never: a wait. What does not fit is told to come again in two seconds.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from receiver.errors import JournalFull, MemoryBudgetSpent, ShuttingDown
-from receiver.settings import MIB, Drain, Limits
+from receiver.settings import KIB, MIB, Drain, Limits
 
 ANNOUNCED_BYTES_MAX = MIB
 """What is claimed on an announcement alone; the rest of a body claims as it arrives."""
+UNKNOWN_ANNOUNCED_BYTES_MAX = 64 * KIB
+"""The same for senders not yet known, so that holding their share takes sending as much."""
+UNDISTURBED_S = 1.0
+"""A body has so long to become whole before it may have to give way."""
 UNKNOWN_SHARE = 4
 """Senders not yet known may hold one part in so many, and room for one body in any case."""
 
@@ -40,26 +46,34 @@ def budget(limits: Limits, drains: Sequence[Drain]) -> Budget:
 class Claim:
     """The part of the budget that one delivery holds, until everybody who shares it has let go."""
 
-    __slots__ = ("_admission", "_holder_count", "_is_known", "bytes_held")
+    __slots__ = ("_admission", "_holder_count", "_is_known", "begun_at_s", "bytes_held", "when_dismissed")
 
-    def __init__(self, admission: Admission, *, is_known: bool) -> None:
+    def __init__(self, admission: Admission, *, is_known: bool, begun_at_s: float) -> None:
         self._admission = admission
         self._is_known = is_known
         self._holder_count = 1
+        self.begun_at_s = begun_at_s
         self.bytes_held = 0
+        self.when_dismissed: Callable[[], None] = _nobody_reads
+        """How to tell whoever reads the body to stop."""
 
     def grow_to(self, size_bytes: int) -> None:
         """Hold at least so much. Raises `MemoryBudgetSpent`."""
         more_bytes = size_bytes - self.bytes_held
         if more_bytes > 0:
-            self._admission.take(more_bytes, is_known=self._is_known)
+            self._admission.take(self, more_bytes, is_known=self._is_known)
             self.bytes_held = size_bytes
 
     def know(self) -> None:
         """Know the sender from now on: the body is whole, and signed where that is asked for."""
         if not self._is_known:
-            self._admission.unknown_bytes -= self.bytes_held
+            self._admission.no_longer_unknown(self)
             self._is_known = True
+
+    def dismiss(self) -> None:
+        """Give way."""
+        self.know()
+        self.when_dismissed()
 
     def share(self) -> None:
         """Have one more holder, who lets go of it too."""
@@ -75,15 +89,28 @@ class Claim:
         self.bytes_held = 0
 
 
+def _nobody_reads() -> None:
+    """Nothing to tell."""
+
+
 class Admission:
     """The budgets of one intake."""
 
-    def __init__(self, budget: Budget, full_reason: Callable[[], str | None]) -> None:
+    def __init__(
+        self,
+        budget: Budget,
+        full_reason: Callable[[], str | None],
+        require_time: Callable[[], None] = lambda: None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._now = now
+        self._unknown: dict[Claim, None] = {}
         self.budget = budget
         self.bytes_in_flight = 0
         self.unknown_bytes = 0
         self.is_closed = False
         self._full_reason = full_reason
+        self._require_time = require_time
 
     def admit(self, declared_bytes: int, *, is_known: bool) -> Claim:
         """Claim room for a body that announces this size, if there is a place for what it carries."""
@@ -92,18 +119,35 @@ class Admission:
         reason = self._full_reason()
         if reason is not None:
             raise JournalFull(reason)
-        claim = Claim(self, is_known=is_known)
-        claim.grow_to(min(declared_bytes, ANNOUNCED_BYTES_MAX))
+        self._require_time()
+        claim = Claim(self, is_known=is_known, begun_at_s=0.0 if is_known else self._now())
+        announced_bytes_max = ANNOUNCED_BYTES_MAX if is_known else UNKNOWN_ANNOUNCED_BYTES_MAX
+        claim.grow_to(min(declared_bytes, announced_bytes_max))
         return claim
 
-    def take(self, more_bytes: int, *, is_known: bool) -> None:
+    def take(self, claim: Claim, more_bytes: int, *, is_known: bool) -> None:
         """Count bytes as in flight. Raises `MemoryBudgetSpent`."""
         _require_room("bodies in flight", self.bytes_in_flight, more_bytes, self.budget.bytes_max)
         if not is_known:
+            self._make_room(claim, more_bytes)
             what = "bodies of unknown senders"
             _require_room(what, self.unknown_bytes, more_bytes, self.budget.unknown_bytes_max)
+            self._unknown[claim] = None
             self.unknown_bytes += more_bytes
         self.bytes_in_flight += more_bytes
+
+    def _make_room(self, claim: Claim, more_bytes: int) -> None:
+        """Dismiss who has been sending for long and is not done, as far as needed."""
+        while self.unknown_bytes + more_bytes > self.budget.unknown_bytes_max:
+            oldest = next(iter(self._unknown), claim)
+            if oldest is claim or self._now() - oldest.begun_at_s < UNDISTURBED_S:
+                return
+            oldest.dismiss()
+
+    def no_longer_unknown(self, claim: Claim) -> None:
+        """Count this one among all others."""
+        self._unknown.pop(claim, None)
+        self.unknown_bytes -= claim.bytes_held
 
 
 def _require_room(what: str, held_bytes: int, more_bytes: int, bytes_max: int) -> None:

@@ -1,9 +1,7 @@
-"""Bodies that crashed the core, kept for a human, within bounds.
-
-    DATA/aside/<digest>.<kind>[.<encoding>…].body     the body as it came off the wire
+"""Bodies that crashed the core, kept for a human: how many, how often. The files are the journal's room.
 
 Keeps: the first crash keeps the body, the third one of the same body is the sender's to know (400), so that a
-poisonous delivery does not come back for ever.
+poisonous delivery does not come back for ever, also when another process meets it each time.
 Never: more files or bytes than the ceilings; what is over them is counted and not written.
 """
 
@@ -14,6 +12,7 @@ from collections import OrderedDict
 from pathlib import Path
 
 from receiver.errors import CoreCrashed, MalformedBody, ReceiverError
+from receiver.journal.bodies import SUFFIX, Bodies, Note
 from receiver.logs import limited
 from receiver.model import Delivery
 from receiver.settings import MIB
@@ -31,6 +30,7 @@ class Aside:
 
     def __init__(self, root: Path, *, files_max: int = FILES_MAX, bytes_max: int = BYTES_MAX) -> None:
         self._root = root
+        self._bodies = Bodies(root)
         self._files_max = files_max
         self._bytes_max = bytes_max
         self._crashes: OrderedDict[bytes, int] = OrderedDict()
@@ -38,29 +38,28 @@ class Aside:
     def keep(self, delivery: Delivery) -> ReceiverError:
         """Set a body aside and give the verdict on its delivery."""
         digest = _digest(delivery)
-        crashes = self._crashes.pop(digest, 0) + 1
+        path = self._bodies.path_of(digest.hex(), delivery)
+        elsewhere = self._bodies.note_of(path).crashes if path.exists() else 0
+        crashes = max(self._crashes.pop(digest, 0), elsewhere) + 1
         self._crashes[digest] = crashes
         if len(self._crashes) > DIGESTS_MAX:
             self._crashes.popitem(last=False)
-        self._write(digest, delivery)
+        self._write(path, delivery, crashes)
         limited.error("core_crashed", "the core crashed on a body", drain=delivery.drain, digest=digest.hex())
         if crashes >= CRASHES_MAX:
             return MalformedBody(f"this body has crashed the decoder {crashes} times; expected another one")
         return CoreCrashed("the decoder crashed on this body; it is kept for a human")
 
-    def _write(self, digest: bytes, delivery: Delivery) -> None:
-        name = ".".join((digest.hex(), delivery.content_kind, *delivery.encodings, "body"))
-        target = self._root / name
+    def _write(self, path: Path, delivery: Delivery, crashes: int) -> None:
         try:
-            if target.exists() or not self._has_room(len(delivery.body)):
-                return
-            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            target.write_bytes(delivery.body)
+            if path.exists() or self._has_room(len(delivery.body)):
+                note = Note(delivery.drain, delivery.received_at_ns, crashes)
+                self._bodies.write(path, delivery.body, note)
         except OSError as reason:
             limited.error("aside", "a body that crashed the core could not be kept", why=str(reason.strerror))
 
     def _has_room(self, more_bytes: int) -> bool:
-        sizes = [found.stat().st_size for found in self._root.iterdir()] if self._root.exists() else []
+        sizes = [found.stat().st_size for found in self._root.glob(f"*{SUFFIX}")]
         return len(sizes) < self._files_max and sum(sizes) + more_bytes <= self._bytes_max
 
 

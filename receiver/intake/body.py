@@ -9,15 +9,33 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from typing import Protocol
 
-from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestPayloadError
 
-from receiver.errors import BodyTooLarge
+from receiver.errors import BodyTooLarge, MemoryBudgetSpent
 from receiver.intake.admission import Claim
+from receiver.settings import Limits
 
+GAVE_WAY = "the body came slowly and others needed its room; expected to come again"
 SENDER_GONE = (ConnectionError, RequestPayloadError, RuntimeError)
 """What a payload raises when its connection is lost."""
+
+
+class Payload(Protocol):
+    """A body on its way: aiohttp's `StreamReader`, or ours (see `receiver/intake/arriving.py`)."""
+
+    def is_eof(self) -> bool:
+        """Tell whether all of it has arrived."""
+
+    def read_nowait(self) -> bytes:
+        """Give what has arrived."""
+
+    async def readany(self) -> bytes:
+        """Wait for more and give it; nothing: the body has ended."""
+
+    def set_exception(self, exc: BaseException) -> None:
+        """Tell whoever reads that the rest does not come."""
 
 
 class BodyTooSlow(Exception):  # noqa: N818 - told to nobody: the connection is closed
@@ -45,13 +63,18 @@ class SpeedFloor:
         return min(self.grace_s + received_bytes / self.bytes_per_s_min, self.total_s)
 
 
+def speed_floor(limits: Limits) -> SpeedFloor:
+    """Give the floor that these settings mean."""
+    return SpeedFloor(limits.body_grace_s, limits.body_bytes_per_s_min, limits.body_timeout_s)
+
+
 def refuse_over(size_bytes: int, bytes_max: int) -> None:
     """Refuse a body, declared or real, that is over its limit."""
     if size_bytes > bytes_max:
         raise BodyTooLarge(f"body is over {bytes_max} bytes; expected at most that")
 
 
-async def read(payload: StreamReader, claim: Claim, *, bytes_max: int, floor: SpeedFloor) -> bytes:
+async def read(payload: Payload, claim: Claim, *, bytes_max: int, floor: SpeedFloor) -> bytes:
     """Read a whole body. Raises `BodyTooLarge`, `MemoryBudgetSpent`, `BodyTooSlow` or `SenderGone`."""
     try:
         if payload.is_eof():
@@ -71,9 +94,10 @@ def _checked(body: bytes, claim: Claim, bytes_max: int) -> bytes:
 
 
 async def _gather(
-    payload: StreamReader, claim: Claim, bytes_max: int, floor: SpeedFloor, clock: asyncio.Timeout
+    payload: Payload, claim: Claim, bytes_max: int, floor: SpeedFloor, clock: asyncio.Timeout
 ) -> bytes:
     begun_at = asyncio.get_running_loop().time()
+    claim.when_dismissed = lambda: payload.set_exception(MemoryBudgetSpent(GAVE_WAY))
     pieces: list[bytes] = []
     received_bytes = 0
     while piece := await payload.readany():

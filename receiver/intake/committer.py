@@ -20,6 +20,7 @@ from receiver.errors import CoreCrashed, DiskTrouble, ReceiverError, ShuttingDow
 from receiver.intake.admission import Claim
 from receiver.intake.aside import Aside
 from receiver.intake.outcome import Outcome, Transcode, refusal
+from receiver.intake.pace import Pace
 from receiver.intake.waiting import Line, StoreLine, Waiting
 from receiver.journal.appender import StaleSegment
 from receiver.logs import limited
@@ -90,6 +91,7 @@ class Committer:
         self._store_line = StoreLine()
         self._core = ThreadPoolExecutor(1, "core")
         self._disk = ThreadPoolExecutor(1, "disk")
+        self._pace = Pace()
         self._groups_in_flight = 0
         self._sealing = asyncio.Lock()
         self._closing = False
@@ -99,10 +101,15 @@ class Committer:
         self._transcode = transcode
         self._answer_deadline_s = answer_deadline_s
 
+    def require_time(self) -> None:
+        """Raise `Overloaded` when a delivery that comes now would be answered too late."""
+        self._pace.require_time(self._line.weight_bytes, self._answer_deadline_s)
+
     async def commit(self, delivery: Delivery, drain: Drain, received_at: float, claim: Claim) -> Outcome:
         """Wait for the receipt of one delivery; raise the verdict if there is none."""
         if self._closing:
             raise ShuttingDown("the receiver is stopping; expected to be back in seconds")
+        self.require_time()
         receipt: asyncio.Future[Outcome | ReceiverError] = asyncio.get_running_loop().create_future()
         deadline = received_at + self._answer_deadline_s
         self._line.join(Waiting(delivery, claim, drain.acknowledge == "store", deadline, receipt))
@@ -135,6 +142,7 @@ class Committer:
             await self._line.arrival()
             waiting = self._line.take_group()
             if waiting:
+                self._pace.bytes_in_hand += sum(one.weight_bytes for one in waiting)
                 group = await self._transcoded(waiting)
                 await appending
                 appending = asyncio.ensure_future(self._promise(group, waiting))
@@ -161,7 +169,9 @@ class Committer:
             for one in waiting:
                 one.give(CoreCrashed("the decoder failed; expected to work again"))
             return Group(segment, b"", 0, [])
-        self._metrics.observe("commit_seconds", time.perf_counter() - begun_at)
+        took_s = time.perf_counter() - begun_at
+        self._metrics.observe("commit_seconds", took_s)
+        self._pace.took(sum(one.weight_bytes for one in waiting), took_s)
         told = list(zip(waiting, done.outcomes, strict=True))
         postponed = [one for one, outcome in told if outcome.verdict == POSTPONED]
         self._line.put_back(postponed)
@@ -192,6 +202,7 @@ class Committer:
         finally:
             self._groups_in_flight -= 1
             for waiting in in_hand:
+                self._pace.bytes_in_hand -= waiting.weight_bytes
                 waiting.claim.release()
 
     async def _appended(self, group: Group) -> Group:

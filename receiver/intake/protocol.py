@@ -11,26 +11,26 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import socket
 from typing import TYPE_CHECKING, Any, cast
 
 from aiohttp import web
-from aiohttp.helpers import set_exception
 from aiohttp.http_exceptions import BadHttpMethod, BadStatusLine, HttpProcessingError, LineTooLong
 from aiohttp.web_protocol import RequestHandler, _ErrInfo
 
-from receiver.errors import MemoryBudgetSpent
+from receiver.errors import MemoryBudgetSpent, ShuttingDown
 from receiver.intake import answers
 from receiver.intake.answers import HANG_UP, Reply
-from receiver.intake.body import BadFraming
+from receiver.intake.body import BadFraming, Payload
 from receiver.logs import limited
 from receiver.model import ContentKind
 
 if TYPE_CHECKING:
-    from aiohttp.streams import StreamReader
     from aiohttp.web_request import BaseRequest
     from aiohttp.web_response import StreamResponse
 
+    from receiver.intake.door import Guest
     from receiver.intake.server import IntakeServer
 
 LINE_BYTES_MAX = 8_190
@@ -45,7 +45,10 @@ UNSENT_MS_MAX = 20_000
 """A peer that takes nothing for so long is gone, or wants to look so."""
 ANSWERS_MAX = 10_000
 """Answers on one connection, give or take a fifth: new connections spread over the processes."""
+ODD_METHOD = re.compile(rb"[A-Za-z][A-Za-z-]{0,31} (/[!-~]*) HTTP/1\.[01]\r\n")
+"""A request line with a method that the parser does not know, and its path."""
 BUSY = answers.verdict(MemoryBudgetSpent("too many connections are open"), ContentKind.JSON)
+GOING = "the receiver is stopping and the body is not whole; expected to be back in seconds"
 TROUBLE = answers.verdict(MemoryBudgetSpent("the receiver failed to answer"), ContentKind.JSON)
 
 
@@ -57,34 +60,47 @@ class IntakeProtocol(RequestHandler):
         "_answers_max",
         "_discarded_bytes",
         "_gone",
+        "_guest",
         "_half_closed",
         "_intake",
         "_is_broken",
         "_is_leaving",
+        "_is_silent",
         "_last_heard_at",
         "_open_payload",
+        "_refused_line",
     )
 
-    def __init__(self, intake: IntakeServer, *, loop: asyncio.AbstractEventLoop, **settings: Any) -> None:  # noqa: ANN401 - aiohttp's own settings
+    def __init__(
+        self,
+        intake: IntakeServer,
+        guest: Guest,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        **settings: Any,  # noqa: ANN401 - aiohttp's own settings
+    ) -> None:
         super().__init__(intake, loop=loop, **settings)
         self._intake = intake
-        self._open_payload: StreamReader | None = None
+        self._guest = guest
+        self._open_payload: Payload | None = None
+        self._refused_line = b""
+        """Of a connection that began with something else than HTTP as aiohttp knows it."""
         self._answered_count = 0
         self._is_broken = False
         self._half_closed = False
         self._is_leaving = False
+        self._is_silent = True
         self._discarded_bytes = 0
         self._gone: asyncio.Event = asyncio.Event()
         self._last_heard_at = 0.0
         self._answers_max = int(ANSWERS_MAX * random.uniform(0.8, 1.2))  # noqa: S311 - spreads load
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take a connection, if there is room for one more."""
+        """Take a connection, or tell it that there is no room for one more."""
         stream = cast("asyncio.Transport", transport)
-        if not self._intake.has_room:
-            self._force_close = True
-            stream.write(BUSY.wire(close=True, bodyless=False))
-            stream.close()
+        self._guest.show_out = self.hang_up
+        if self._guest.is_refused:
+            self._refuse(stream)
             return
         plug = stream.get_extra_info("socket")
         if plug is not None and plug.family != socket.AF_UNIX:
@@ -92,14 +108,24 @@ class IntakeProtocol(RequestHandler):
         self._last_heard_at = self._loop.time()
         super().connection_made(transport)
 
+    def _refuse(self, stream: asyncio.Transport) -> None:
+        """Answer before anything is asked, and throw away what is."""
+        self.transport = stream
+        self._is_leaving = True
+        stream.write(BUSY.wire(close=True, bodyless=False))
+        if stream.can_write_eof():
+            stream.write_eof()
+        self._loop.call_later(FAREWELL_S, stream.close)
+
     def connection_lost(self, exc: BaseException | None) -> None:
         """Let go of whatever waits for this connection."""
         self._gone.set()
+        self._guest.leaves()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Parse what came, and break off where it is not HTTP."""
-        self._last_heard_at = self._loop.time()
+        self._heard()
         if self._is_broken or self._is_leaving:
             self._discard(len(data))
             return
@@ -107,9 +133,16 @@ class IntakeProtocol(RequestHandler):
         if self._messages:
             message, payload = self._messages[-1]
             if isinstance(message, _ErrInfo):
+                self._refused_line = data[:LINE_BYTES_MAX] if self._request_count == 1 else b""
                 self._break_off()
             else:
                 self._open_payload = payload
+
+    def _heard(self) -> None:
+        self._last_heard_at = self._loop.time()
+        if self._is_silent:
+            self._is_silent = False
+            self._guest.speaks()
 
     def _discard(self, more_bytes: int) -> None:
         self._discarded_bytes += more_bytes
@@ -120,13 +153,13 @@ class IntakeProtocol(RequestHandler):
         """Tell the body that was being read, if any, that it will not end: aiohttp leaves it waiting."""
         self._is_broken = True
         if self._open_payload is not None and not self._open_payload.is_eof():
-            set_exception(self._open_payload, BadFraming())
+            self._open_payload.set_exception(BadFraming())
 
     def eof_received(self) -> bool:  # type: ignore[override]  # aiohttp's always closes at once
         """Answer a whole request of a peer that will send no more; close otherwise."""
         self._half_closed = True
         if self._open_payload is not None and not self._open_payload.is_eof():
-            set_exception(self._open_payload, ConnectionResetError("the body ends early"))
+            self._open_payload.set_exception(ConnectionResetError("the body ends early"))
         return self.is_working and not self._is_leaving and self.ssl_context is None
 
     @property
@@ -137,6 +170,13 @@ class IntakeProtocol(RequestHandler):
     def idle_s(self, now: float) -> float:
         """Give the seconds since the peer was last heard of; 0 while it waits for an answer."""
         return 0.0 if self.is_working else now - self._last_heard_at
+
+    def cut_short(self) -> None:
+        """Wait no longer for the rest of a request; who is in the middle of a body is told to come again."""
+        if self._open_payload is not None and not self._open_payload.is_eof():
+            self._open_payload.set_exception(ShuttingDown(GOING))
+        elif not self.is_working:
+            self.hang_up()
 
     def hang_up(self) -> None:
         """Close without a word."""
@@ -154,27 +194,32 @@ class IntakeProtocol(RequestHandler):
         start_time: float | None,  # noqa: ARG002 - aiohttp's access log, which is off
     ) -> tuple[StreamResponse, bool]:
         """Send the reply. True: the connection is not to be used again."""
-        reply = cast("Reply", resp)
+        close = await self._send(
+            cast("Reply", resp),
+            is_unread=self._is_broken or not request.content.is_eof(),
+            may_stay=request.keep_alive and request.version.minor > 0 and not self._upgraded,
+            bodyless=request.method == "HEAD",
+        )
+        return resp, close
+
+    async def _send(self, reply: Reply, *, is_unread: bool, may_stay: bool, bodyless: bool = False) -> bool:
+        """Send a reply. True: the connection is not to be used again."""
         transport = self.transport
         if transport is None or reply is HANG_UP:
             self.force_close()
-            return resp, True
-        is_unread = self._is_broken or not request.content.is_eof()
-        close = is_unread or self._must_close(request, reply)
-        transport.write(reply.wire(close=close, bodyless=request.method == "HEAD"))
+            return True
+        close = is_unread or not may_stay or self._must_close(reply)
+        transport.write(reply.wire(close=close, bodyless=bodyless))
         if self._paused:
             await self._flush(transport)
         if is_unread:
             await self._say_farewell(transport)
         self._answered_count += 1
-        return resp, close
+        return close
 
-    def _must_close(self, request: BaseRequest, reply: Reply) -> bool:
+    def _must_close(self, reply: Reply) -> bool:
         return (
             not reply.keep_alive
-            or not request.keep_alive
-            or request.version.minor == 0
-            or self._upgraded
             or self._half_closed
             or self._answered_count >= self._answers_max
             or self._intake.is_stopping
@@ -210,7 +255,9 @@ class IntakeProtocol(RequestHandler):
         message: str | None = None,  # noqa: ARG002 - holds input
     ) -> StreamResponse:
         """Answer what aiohttp could not parse, or we did not foresee."""
-        if isinstance(exc, HttpProcessingError):
+        if isinstance(exc, BadHttpMethod) and (odd := ODD_METHOD.match(self._refused_line)):
+            reply = self._intake.reception.refuse_method(odd[1].decode("ascii"))
+        elif isinstance(exc, HttpProcessingError):
             reply = answers.http_refusal(*_refusal_of(exc))
             self._intake.count_http_refusal(reply.status)
         else:

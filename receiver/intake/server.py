@@ -1,7 +1,8 @@
 """The drain endpoint: aiohttp's low-level server on a socket that the supervisor holds.
 
-Keeps: stopping shows no reset. The socket stays open elsewhere, so new connections wait in its queue; open
-ones are told `Connection: close` with their next answer, idle ones are closed once they have been quiet.
+Keeps: stopping shows no reset. Who waits in the socket's queue is let in first; open connections are told
+`Connection: close` with their next answer, idle ones are closed once they have been quiet, and a body that is
+not whole in time is answered with 503.
 Never: aiohttp's pure-Python parser. Four request smuggling bugs were in it alone.
 """
 
@@ -16,7 +17,9 @@ from aiohttp import http_parser, web
 
 from receiver.errors import OperatorError
 from receiver.intake import protocol
-from receiver.intake.protocol import IntakeProtocol
+from receiver.intake.door import Caps, Door, Guest
+from receiver.intake.protocol import FAREWELL_S, IntakeProtocol
+from receiver.intake.shortcut import ShortcutProtocol
 
 if TYPE_CHECKING:
     from aiohttp.web_protocol import _RequestHandler
@@ -25,10 +28,10 @@ if TYPE_CHECKING:
     from receiver.metrics import Metrics
     from receiver.settings import Limits
 
-BACKLOG = 4_096
-"""Connections that wait to be accepted; aiohttp's own 128 would shrink the supervisor's queue."""
 IDLE_S = 1.0
 """A stopping receiver closes connections that have been quiet for so long."""
+ARRIVING_S = 0.5
+"""A stopping receiver waits so long for those whose connection is under way."""
 LOOK_S = 0.02
 
 
@@ -43,18 +46,28 @@ def require_c_parser() -> None:
 class IntakeServer(web.Server):
     """Makes connections, knows them, and says goodbye to them."""
 
-    def __init__(self, reception: Reception, limits: Limits, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        reception: Reception,
+        limits: Limits,
+        caps: Caps,
+        metrics: Metrics,
+        protocol: type[IntakeProtocol] = ShortcutProtocol,
+    ) -> None:
         require_c_parser()
         super().__init__(cast("_RequestHandler", reception.answer))
+        self.reception = reception
+        self._protocol = protocol
         self._limits = limits
         self._metrics = metrics
-        self._listener: asyncio.Server | None = None
+        self._door = Door(self.protocol_of, caps, metrics, handshake_s=limits.tls_handshake_timeout_s)
         self.is_stopping = False
 
-    def __call__(self) -> IntakeProtocol:
+    def protocol_of(self, guest: Guest) -> IntakeProtocol:
         """Make the protocol of one connection."""
-        return IntakeProtocol(
+        return self._protocol(
             self,
+            guest,
             loop=self._loop,
             keepalive_timeout=self._limits.header_timeout_s,
             max_line_size=protocol.LINE_BYTES_MAX,
@@ -69,12 +82,7 @@ class IntakeServer(web.Server):
     @property
     def connection_count(self) -> int:
         """Count the open connections."""
-        return len(self._connections)
-
-    @property
-    def has_room(self) -> bool:
-        """Tell whether one more connection fits."""
-        return len(self._connections) < self._limits.connections_max
+        return self._door.guest_count
 
     @property
     def answer_deadline_s(self) -> float:
@@ -86,33 +94,34 @@ class IntakeServer(web.Server):
         self._metrics.add("refusals", reason=f"http_{status}")
         self._metrics.add("deliveries", drain="", status=str(status))
 
-    def use(self, limits: Limits) -> None:
-        """Use these limits for connections to come."""
+    def use(self, limits: Limits, caps: Caps) -> None:
+        """Use these for connections to come."""
         self._limits = limits
+        self._door.use(caps, handshake_s=limits.tls_handshake_timeout_s)
 
-    async def listen(self, listening: socket.socket, tls: ssl.SSLContext | None) -> None:
+    def listen(self, listening: socket.socket, tls: ssl.SSLContext | None) -> None:
         """Accept connections from now on."""
-        self._listener = await self._loop.create_server(
-            self,
-            sock=listening,
-            backlog=BACKLOG,
-            ssl=tls,
-            ssl_handshake_timeout=self._limits.tls_handshake_timeout_s if tls else None,
-        )
+        self._door.open(listening, tls)
 
     async def stop(self, grace_s: float) -> None:
-        """Accept no more, finish what is in flight, close the rest when it is quiet."""
+        """Let in who waits, finish what is in flight, close the rest when it is quiet."""
         self.is_stopping = True
-        if self._listener is not None:
-            self._listener.close()
         deadline = self._loop.time() + grace_s
-        while self._connections and (now := self._loop.time()) < deadline:
+        await self._door.close(min(ARRIVING_S, grace_s / 4))
+        await self._until_gone(deadline - FAREWELL_S)
+        for connection in self._open():
+            connection.cut_short()
+        await self._until_gone(deadline)
+        for connection in self._open():
+            connection.abort()
+
+    async def _until_gone(self, until: float) -> None:
+        """Wait for everybody to leave; who says nothing is shown out."""
+        while (self._connections or self._door.is_busy) and (now := self._loop.time()) < until:
             for connection in self._open():
                 if connection.idle_s(now) >= IDLE_S:
                     connection.hang_up()
             await asyncio.sleep(LOOK_S)
-        for connection in self._open():
-            connection.abort()
 
     def _open(self) -> list[IntakeProtocol]:
         return cast("list[IntakeProtocol]", self.connections)

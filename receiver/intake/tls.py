@@ -1,17 +1,20 @@
 """TLS of the drain endpoint, and certificates that change while it runs.
 
-Keeps: a certificate that cannot be loaded leaves the old one in force; connections never notice a reload.
-    Whether clients are asked for a certificate is settled at the start.
+Keeps: a certificate that cannot be loaded leaves the old one in force, also for a process that starts just
+    then: the supervisor hands on the last good one. Connections never notice a reload. Whether clients are
+    asked for a certificate is settled at the start.
 Never: a context changed in place. A new one is built whole and handshakes are pointed at it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from receiver.channel import Pems
 from receiver.errors import OperatorError
 from receiver.settings import Tls
 
@@ -20,6 +23,8 @@ DAY_S = 86_400
 ENDING_DAYS = 14
 """A certificate that ends sooner should have been renewed by now."""
 Stamp = tuple[tuple[int, int, int], ...]
+CHANGING = (OSError, ValueError, LookupError)
+"""What files raise that are changed while they are read a second time."""
 
 
 def build_context(tls: Tls) -> ssl.SSLContext:
@@ -72,7 +77,7 @@ def ending_reason(left_s: float) -> str:
     return ""
 
 
-def _stamp(tls: Tls) -> Stamp:
+def stamp_of(tls: Tls) -> Stamp:
     """Give what changes when one of the files does."""
     stamps = []
     for name in (tls.cert_file, tls.key_file, tls.client_ca_file):
@@ -84,20 +89,48 @@ def _stamp(tls: Tls) -> Stamp:
     return tuple(stamps)
 
 
+@contextlib.contextmanager
+def as_files(pems: Pems) -> Iterator[Tls]:
+    """Lend these bytes as files in memory, which is all that OpenSSL reads through Python."""
+    with contextlib.ExitStack() as lent:
+
+        def path_of(content: bytes) -> str:
+            if not content:
+                return ""
+            file = lent.enter_context(os.fdopen(os.memfd_create("pem"), "wb"))
+            file.write(content)
+            file.flush()
+            return f"/proc/self/fd/{file.fileno()}"
+
+        yield Tls(
+            cert_file=path_of(pems.cert), key_file=path_of(pems.key), client_ca_file=path_of(pems.client_ca)
+        )
+
+
 class Certificates:
     """The certificates in force."""
 
-    def __init__(self, tls: Tls, warn: Callable[[str], None]) -> None:
+    def __init__(self, tls: Tls, warn: Callable[[str], None], last_good: Pems | None = None) -> None:
         self._tls = tls
         self._warn = warn
-        self._stamp = _stamp(tls)
-        self._current = build_context(tls)
-        self.expires_at_s = expires_at_s(tls)
+        self._stamp = stamp_of(tls)
+        self.trouble = ""
+        """Why the newest files are not in force, or nothing."""
+        try:
+            self._use(tls)
+        except (OperatorError, *CHANGING) as reason:
+            if last_good is None:
+                raise
+            with as_files(last_good) as files:
+                self._use(files)
+            self._stamp = ()  # to be looked at again
+            self.trouble = str(reason)
         self.context = self._current
         """What the listener is given; every handshake is pointed at the newest context from it."""
         self.context.sni_callback = self._point_at_current
-        self.trouble = ""
-        """Why the newest files are not in force, or nothing."""
+
+    def _use(self, tls: Tls) -> None:
+        self._current, self.expires_at_s = build_context(tls), expires_at_s(tls)
 
     def _point_at_current(
         self, handshake: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _context: ssl.SSLContext
@@ -106,14 +139,14 @@ class Certificates:
 
     def reload_if_changed(self) -> None:
         """Load the files again if they are not those in force."""
-        stamp = _stamp(self._tls)
+        stamp = stamp_of(self._tls)
         if stamp != self._stamp:
             self._stamp = stamp
             self._load(self._tls)
 
     def reload(self, tls: Tls) -> None:
         """Load these files, changed or not."""
-        self._stamp = _stamp(tls)
+        self._stamp = stamp_of(tls)
         self._load(tls)
 
     def _load(self, tls: Tls) -> None:
@@ -124,11 +157,11 @@ class Certificates:
             return
         self._tls = tls
         try:
-            self._current, self.expires_at_s = build_context(tls), expires_at_s(tls)
+            self._use(tls)
         except OperatorError as reason:
             self.trouble = str(reason)
             self._warn(self.trouble)
-        except (OSError, ValueError, LookupError) as reason:
+        except CHANGING as reason:
             # They are read twice and changed in between: to be looked at again.
             self._stamp = ()
             self.trouble = f"certificate '{tls.cert_file}' changed while it was read: {type(reason).__name__}"

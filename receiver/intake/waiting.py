@@ -56,6 +56,7 @@ class Line:
         self._waiting: deque[Waiting] = deque()
         self._deadlines: deque[tuple[float, Receipt]] = deque()
         self._arrived = asyncio.Event()
+        self.weight_bytes = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -64,6 +65,7 @@ class Line:
         """Stand in line."""
         waiting.claim.share()
         self._waiting.append(waiting)
+        self.weight_bytes += waiting.weight_bytes
         self._deadlines.append((waiting.deadline, waiting.receipt))
         self._arrived.set()
 
@@ -72,6 +74,7 @@ class Line:
         for waiting in reversed(postponed):
             waiting.claim.share()
             self._waiting.appendleft(waiting)
+            self.weight_bytes += waiting.weight_bytes
         if postponed:
             self._arrived.set()
 
@@ -92,7 +95,7 @@ class Line:
             group_bytes += self._waiting[0].weight_bytes
             if group and group_bytes > GROUP_BYTES_MAX:
                 break
-            group.append(self._waiting.popleft())
+            group.append(self._taken())
             self._let_go()
         if not self._waiting:
             self._arrived.clear()
@@ -114,7 +117,12 @@ class Line:
     def _let_go(self) -> None:
         """Drop those at the head of the line that nobody waits for."""
         while self._waiting and self._waiting[0].receipt.done():
-            self._waiting.popleft().claim.release()
+            self._taken().claim.release()
+
+    def _taken(self) -> Waiting:
+        first = self._waiting.popleft()
+        self.weight_bytes -= first.weight_bytes
+        return first
 
 
 class StoreLine:

@@ -16,14 +16,13 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import structlog
-
 from receiver.errors import DiskTrouble, JournalFull, OperatorError, ShuttingDown
 from receiver.journal.ceiling import Ceiling
 from receiver.journal.files import DISK
 from receiver.journal.names import Kind
 from receiver.journal.segment import Place, Segment
 from receiver.journal.start import Start
+from receiver.logs import limited
 from receiver.model import SegmentId
 
 if TYPE_CHECKING:
@@ -32,14 +31,14 @@ if TYPE_CHECKING:
 
     from receiver import settings
     from receiver.journal.files import Files
-
-log = structlog.get_logger()
+    from receiver.journal.frame import Sums
 
 TROUBLE_S = 30.0
 """How long the last trouble is told without another try: who is sent elsewhere by it cannot try."""
 RETRY_S = 1.0
 """How long a disk that refused to seal is left alone."""
-
+ASK_S = 0.05
+"""How long a predecessor is taken for not stored yet."""
 
 TAIL_AT_LARGE = "journal's disk refuses to drop a record that was never acknowledged"
 """While this is so, nothing is acknowledged."""
@@ -54,7 +53,7 @@ class Retired:
     """A segment that takes no more records and is not sealed yet."""
 
     place: Place
-    bytes_good: int
+    sums: Sums
     tail_dropped: bool
     """Nothing that was never acknowledged can come back."""
 
@@ -82,12 +81,14 @@ class Appender:
         self._now = now
         self._files = files
         self._ceiling = Ceiling(root, limits, files, now)
+        self._ceiling.look()
         self._writing = threading.Lock()
         self._choosing = threading.Lock()
         self._seq = 0
         self._seq_min = 0
         self._open: Segment | None = None
         self._opened_at_s = 0.0
+        self._asked_at_s = 0.0
         self._retired: list[Retired] = []
         self._mended_at_s = 0.0
         self._trouble = ""
@@ -137,6 +138,7 @@ class Appender:
             if current is not None and (current.place.seq < self._seq or self._is_due(current)):
                 self._retire(current, tail_dropped=True)
             self._mend_all()
+            self._ceiling.look()
 
     def seal(self) -> None:
         """Hand the open segment over to the writer."""
@@ -157,7 +159,7 @@ class Appender:
         return self._trouble if self._now() - self._troubled_at_s < TROUBLE_S else ""
 
     def full_reason(self) -> str | None:
-        """Why a record could not be appended now; none: it probably could."""
+        """Why a record could not be appended now; none: it probably could. Asks no disk."""
         if self._tail_at_large():
             return TAIL_AT_LARGE
         return self._ceiling.reason()
@@ -171,11 +173,18 @@ class Appender:
 
     def _is_due(self, current: Segment) -> bool:
         limits = self._limits
-        if current.rows >= limits.segment_rows_max or current.bytes_good >= limits.segment_bytes_max:
+        if current.sums.rows >= limits.segment_rows_max or current.bytes_good >= limits.segment_bytes_max:
             return True
         if (self._now() - self._opened_at_s) * 1000 < limits.segment_age_ms_max:
             return False
-        return current.place.seq == 0 or self.is_stored(SegmentId(self.epoch, current.place.seq - 1))
+        return current.place.seq == 0 or self._is_predecessor_stored(current)
+
+    def _is_predecessor_stored(self, current: Segment) -> bool:
+        """Ask the disk, but not for each group of a backlog: an answer that is no is good for a moment."""
+        if self._now() - self._asked_at_s < ASK_S:
+            return False
+        self._asked_at_s = self._now()
+        return self.is_stored(SegmentId(self.epoch, current.place.seq - 1))
 
     def _admit(self, record_bytes: int) -> None:
         if self._closed:
@@ -183,6 +192,7 @@ class Appender:
         self._mend_all()
         if self._tail_at_large():
             raise DiskTrouble(TAIL_AT_LARGE)
+        self._ceiling.look()
         reason = self._ceiling.reason(record_bytes)
         if reason is not None:
             raise JournalFull(reason)
@@ -201,7 +211,7 @@ class Appender:
         if self._open is None:
             self._opened_at_s = self._now()
             self._seq_min = seq
-            self._open = Segment(self._place(seq))
+            self._open = Segment(self._place(seq), self._start.is_gone)
         return self._open
 
     def _retire(self, target: Segment, *, tail_dropped: bool) -> None:
@@ -211,7 +221,7 @@ class Appender:
         self._seq_min = target.place.seq + 1
         with self._choosing:
             self._seq = max(self._seq, self._seq_min)
-        retired = Retired(target.place, target.bytes_good, tail_dropped)
+        retired = Retired(target.place, target.sums, tail_dropped)
         self._retired.append(retired)
         self._mend(retired)
 
@@ -224,12 +234,12 @@ class Appender:
         self._mended_at_s = self._now()
         try:
             if not retired.tail_dropped:
-                retired.place.cut(retired.bytes_good)
+                retired.place.cut(retired.sums.bytes)
                 retired.tail_dropped = True
-            retired.place.seal(retired.bytes_good, self._sealed_kind)
+            retired.place.seal(retired.sums.bytes, retired.sums.footer(), self._sealed_kind)
         except OSError as reason:
             segment = SegmentId(self.epoch, retired.place.seq)
-            log.warning("segment cannot be sealed yet", segment=str(segment), reason=reason.strerror)
+            limited.warning("seal", "segment cannot be sealed yet", segment=str(segment), why=reason.strerror)
         else:
             self._retired.remove(retired)
 

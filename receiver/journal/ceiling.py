@@ -7,10 +7,11 @@ leave that much room.
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import TYPE_CHECKING
 
-from receiver.journal.names import epoch_of
+from receiver.journal.names import SEALED, epoch_of
 from receiver.settings import MIB
 
 if TYPE_CHECKING:
@@ -21,36 +22,51 @@ if TYPE_CHECKING:
     from receiver.journal.files import Files
 
 MEASURED_FOR_S = 1.0
+HAND_OVER_BYTES = 4 * MIB
+"""Free disk that the journal leaves in any case: the writer notes a decision before it makes room."""
 
 
 class Ceiling:
-    """Says why a record must wait. Asked by the event loop and by the thread that appends."""
+    """Says why a record must wait. Asked by the event loop, and measured by the thread that appends."""
 
     def __init__(self, root: Path, limits: settings.Journal, files: Files, now: Callable[[], float]) -> None:
         self._root = root
         self._limits = limits
         self._files = files
         self._now = now
+        self._floor_bytes = max(limits.disk_free_min, HAND_OVER_BYTES)
+        self._scales = Scales(root, files)
         self._lock = threading.Lock()
-        self._measured_at_s = -MEASURED_FOR_S
+        self._measured_at_s = -math.inf
         self._held_bytes = 0
         self._free_bytes = 0
+        self._trouble = ""
+
+    def look(self) -> None:
+        """Measure, if the last look is old. Costs a listing of the journal: never on the event loop."""
+        if self._now() - self._measured_at_s < MEASURED_FOR_S:
+            return
+        try:
+            free_bytes, held_bytes = self._files.free_bytes(self._root), self._scales.bytes_total()
+        except OSError as reason:
+            self._trouble = f"journal cannot be measured: {reason.strerror}"
+            return
+        with self._lock:
+            self._free_bytes, self._held_bytes = free_bytes, held_bytes
+            self._measured_at_s = self._now()
+            self._trouble = ""
 
     def reason(self, more_bytes: int = 0) -> str | None:
-        """Why so many more bytes cannot be taken now; none: they can."""
+        """Why so many more bytes cannot be taken now; none: they can. By the last look."""
         with self._lock:
-            try:
-                self._measure()
-            except OSError as trouble:
-                return f"journal cannot be measured: {trouble.strerror}"
+            if self._trouble:
+                return self._trouble
             if self._held_bytes + more_bytes > self._limits.bytes_max:
                 return (
                     f"journal holds {_mib(self._held_bytes)}; the ceiling is {_mib(self._limits.bytes_max)}"
                 )
-            if self._free_bytes - more_bytes < self._limits.disk_free_min:
-                return (
-                    f"disk has {_mib(self._free_bytes)} free; the floor is {_mib(self._limits.disk_free_min)}"
-                )
+            if self._free_bytes - more_bytes < self._floor_bytes:
+                return f"disk has {_mib(self._free_bytes)} free; the floor is {_mib(self._floor_bytes)}"
         return None
 
     def add(self, written_bytes: int) -> None:
@@ -59,27 +75,36 @@ class Ceiling:
             self._held_bytes += written_bytes
             self._free_bytes -= written_bytes
 
-    def _measure(self) -> None:
-        if self._now() - self._measured_at_s >= MEASURED_FOR_S:
-            self._free_bytes = self._files.free_bytes(self._root)
-            self._held_bytes = bytes_under(self._root, self._files)
-            self._measured_at_s = self._now()
 
+class Scales:
+    """Weighs all start directories: a long backlog costs the listing of its names.
 
-def bytes_under(root: Path, files: Files) -> int:
-    """Bytes in all start directories. What vanishes meanwhile counts nothing."""
-    total_bytes = 0
-    for name in files.names(root):
-        if epoch_of(name) is not None:
-            total_bytes += _bytes_in(root / name, files)
-    return total_bytes
+    A sealed segment is looked at once: only a rewrite changes it, shortly before it goes.
+    """
 
+    def __init__(self, root: Path, files: Files) -> None:
+        self._root = root
+        self._files = files
+        self._known: dict[str, dict[str, int]] = {}
 
-def _bytes_in(directory: Path, files: Files) -> int:
-    try:
-        return sum(files.size_bytes(directory / name) or 0 for name in files.names(directory))
-    except FileNotFoundError:
-        return 0
+    def bytes_total(self) -> int:
+        """Bytes of everything, open segments included. What vanishes meanwhile counts nothing."""
+        starts = [name for name in self._files.names(self._root) if epoch_of(name) is not None]
+        self._known = {start: self._bytes_by_name(start) for start in starts}
+        return sum(sum(sizes.values()) for sizes in self._known.values())
+
+    def _bytes_by_name(self, start: str) -> dict[str, int]:
+        known, directory = self._known.get(start, {}), self._root / start
+        try:
+            names = self._files.names(directory)
+        except FileNotFoundError:
+            return {}
+        return {
+            name: known[name]
+            if name in known and name.endswith(SEALED)
+            else self._files.size_bytes(directory / name) or 0
+            for name in names
+        }
 
 
 def _mib(count: int) -> str:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+
+FILE_MODE = 0o600
+DIRECTORY_MODE = 0o700
+"""Spans are nobody else's to read, whatever the umask allows."""
 
 
 class Files(Protocol):
@@ -49,6 +54,9 @@ class Files(Protocol):
     def read(self, path: Path) -> bytes:
         """Return the whole content."""
 
+    def read_head(self, path: Path, size_bytes: int) -> bytes:
+        """Return so much of its beginning."""
+
     def size_bytes(self, path: Path) -> int | None:
         """Size of the file; none: there is no such file."""
 
@@ -76,7 +84,7 @@ class Disk:
 
     def create(self, path: Path) -> int:
         """See `Files`."""
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
 
     def open(self, path: Path) -> int:
         """See `Files`."""
@@ -129,6 +137,11 @@ class Disk:
         """See `Files`."""
         return path.read_bytes()
 
+    def read_head(self, path: Path, size_bytes: int) -> bytes:
+        """See `Files`."""
+        with path.open("rb") as file:
+            return file.read(size_bytes)
+
     def size_bytes(self, path: Path) -> int | None:
         """See `Files`."""
         try:
@@ -142,7 +155,7 @@ class Disk:
 
     def make_directory(self, path: Path) -> None:
         """See `Files`."""
-        path.mkdir(mode=0o750)
+        path.mkdir(mode=DIRECTORY_MODE)
 
     def remove_directory(self, path: Path) -> None:
         """See `Files`."""
@@ -176,7 +189,7 @@ def opened(files: Files, path: Path, *, new: bool = False) -> Iterator[int]:
         files.close(fd)
 
 
-def write_all(files: Files, fd: int, content: bytes, offset: int) -> None:
+def write_all(files: Files, fd: int, content: bytes | memoryview, offset: int) -> None:
     """Write everything at this offset, however short the single writes are."""
     rest = memoryview(content)
     while rest:
@@ -187,10 +200,21 @@ def write_all(files: Files, fd: int, content: bytes, offset: int) -> None:
         offset += taken_bytes
 
 
-def write_new(files: Files, path: Path, content: bytes) -> None:
-    """Write and sync a small file under a name that is free, or that nothing depends on yet."""
+def write_new(files: Files, path: Path, *parts: bytes | memoryview) -> None:
+    """Write and sync a file under a name that is free, or that nothing depends on yet.
+
+    What cannot be written whole is taken away again: it would keep the room that others need.
+    """
     if files.size_bytes(path) is not None:
         files.unlink(path)
-    with opened(files, path, new=True) as fd:
-        write_all(files, fd, content, 0)
-        files.sync(fd)
+    try:
+        with opened(files, path, new=True) as fd:
+            offset = 0
+            for part in parts:
+                write_all(files, fd, part, offset)
+                offset += len(part)
+            files.sync(fd)
+    except OSError:
+        with suppress(OSError):
+            files.unlink(path)
+        raise

@@ -20,14 +20,18 @@ with its place.
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
+from receiver import transcode
 from receiver.journal.names import Kind
 from receiver.model import SegmentId
 
 if TYPE_CHECKING:
+    import builtins
+
     from receiver.transcode import Scan
 
 _FRAME_PREFIX = struct.Struct("<II")
@@ -35,6 +39,8 @@ _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _FOOTER = struct.Struct("<II4sHHIQQQQ")
 _FOOTER_MAGIC = 0x184D2A55
 FOOTER_BYTES = _FOOTER.size
+_CHECKSUM = slice(64, 72)
+"""Where a record keeps its own."""
 
 
 class Tally(msgspec.Struct, frozen=True, array_like=True):
@@ -79,6 +85,25 @@ class Claim(NamedTuple):
     bytes_before: int
 
 
+@dataclass(slots=True)
+class Sums:
+    """What a footer will say of the records so far, kept while they are appended: none is read again."""
+
+    rows: int = 0
+    bytes: int = 0
+    checksums: bytearray = field(default_factory=bytearray)
+
+    def add(self, record: builtins.bytes, rows: int) -> None:
+        """Count one more."""
+        self.rows += rows
+        self.bytes += len(record)
+        self.checksums += record[_CHECKSUM]
+
+    def footer(self) -> builtins.bytes:
+        """What seals them."""
+        return transcode.footer_for(bytes(self.checksums), self.rows, self.bytes)
+
+
 class HasAnswers(Protocol):
     """A record, as the core tells of it."""
 
@@ -92,7 +117,12 @@ _ANSWERS = msgspec.msgpack.Decoder(tuple[Answered, ...])
 
 def answers_of(record: HasAnswers) -> tuple[Answered, ...]:
     """Decode what a record answers for."""
-    return _ANSWERS.decode(record.answers)
+    return decoded(record.answers)
+
+
+def decoded(answers: bytes) -> tuple[Answered, ...]:
+    """Decode answers that are not to be trusted. Raises `msgspec.DecodeError`, `UnicodeDecodeError`."""
+    return _ANSWERS.decode(answers)
 
 
 def bytes_of_records(scan: Scan) -> int:

@@ -12,28 +12,31 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import structlog
-
-from receiver import transcode
 from receiver.journal.files import opened, write_all, write_new
+from receiver.journal.frame import Sums
 from receiver.journal.names import SEALED, Kind, file_name
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from receiver.journal.files import Files
-
-log = structlog.get_logger()
 
 
 class Segment:
     """A file being written. It comes into being with its first record: an empty one leaves no trace."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, is_abandoned: Callable[[], bool] = lambda: False) -> None:
+        """`is_abandoned`: whether the directory is not ours any more: others may adopt what is in it."""
         self.place = place
-        self.bytes_good = 0
-        self.rows = 0
+        self._is_abandoned = is_abandoned
+        self.sums = Sums()
         self._fd: int | None = None
+
+    @property
+    def bytes_good(self) -> int:
+        """How far it is promised."""
+        return self.sums.bytes
 
     def append(self, record: bytes, rows: int) -> None:
         """Put one record on the disk: one write, one sync. After an error only `close` may follow."""
@@ -44,10 +47,9 @@ class Segment:
         files.sync_data(self._fd)
         if self.bytes_good == 0:
             files.sync_directory(self.place.directory)
-        if not files.is_at(self._fd, path):
+        if self._is_abandoned() or not files.is_at(self._fd, path):
             raise FileNotFoundError(errno.ENOENT, "segment file was taken away while in use")
-        self.bytes_good += len(record)
-        self.rows += rows
+        self.sums.add(record, rows)
 
     def close(self) -> None:
         """Give the descriptor back. Whether the content is safe was settled by the syncs before."""
@@ -77,32 +79,25 @@ class Place:
         """Whether nothing of it is left. The open name first: a rename in between is then seen."""
         return not any(self.has(kind) for kind in (Kind.OPEN, *SEALED))
 
-    def seal(self, bytes_good: int, kind: Kind) -> None:
+    def seal(self, bytes_good: int, footer: bytes, kind: Kind) -> None:
         """Cut it, close it with a footer, name it sealed; remove it when nothing in it was ever promised.
 
         The same act for a segment that is full, one that met a disk error and one that a dead start left.
+        Promised bytes that rotted stay as they are: the writer finds them, and the footer says what is lost.
         Stopped anywhere, by an error or a crash, it can be done again from the beginning.
         """
         path = self.path(Kind.OPEN)
         if self.has(Kind.OPEN):
             if bytes_good:
-                self._close_with_footer(bytes_good)
+                self._close(bytes_good, footer)
                 self.files.rename(path, self.path(kind))
             else:
                 self.files.unlink(path)
         self.files.sync_directory(self.directory)
         self.unmark()
 
-    def _close_with_footer(self, bytes_good: int) -> None:
-        """Promised bytes that rotted stay as they are: without a footer the writer takes them for damage."""
-        path = self.path(Kind.OPEN)
-        try:
-            footer = transcode.footer(self.files.read(path)[:bytes_good])
-        except transcode.CoreError as reason:
-            what = "promised records rotted; sealed as they are"
-            log.error(what, path=str(path), reason=str(reason))
-            footer = b""
-        with opened(self.files, path) as fd:
+    def _close(self, bytes_good: int, footer: bytes) -> None:
+        with opened(self.files, self.path(Kind.OPEN)) as fd:
             self.files.truncate(fd, bytes_good)
             write_all(self.files, fd, footer, bytes_good)
             self.files.sync(fd)

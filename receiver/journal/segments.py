@@ -5,7 +5,7 @@ that was ever promised, sealed like any other, and its directory goes when it is
 under its lock.
 
 Keeps: what is listed is complete, synced and never written again, except by `SegmentFile.replace`.
-Never: touches a file whose name it does not understand, or hides damage.
+Never: touches a file whose name it does not understand or that a newer version wrote, or hides damage.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 
 from receiver import transcode
-from receiver.journal.ceiling import bytes_under
+from receiver.journal.ceiling import Scales
 from receiver.journal.files import DISK, write_new
 from receiver.journal.frame import bytes_of_records, damage_in, sealed_kind
 from receiver.journal.names import SEALED, START_NOTE, Kind, Named, epoch_of, file_name, understood
+from receiver.journal.newer import is_newer
 from receiver.journal.segment import Place
 from receiver.journal.start import Start, note_of
 from receiver.model import SegmentId
@@ -92,25 +93,45 @@ class Journal:
     def __init__(self, root: Path, files: Files = DISK) -> None:
         self._root = root
         self._files = files
+        self._scales = Scales(root, files)
         self._told: set[str] = set()
+        self._known: dict[Path, bool] = {}
+        self._is_newer: dict[Path, bool] = {}
         for found in self._found():
             if found.kind is Kind.DRAFT:
                 self._files.unlink(found.path)
 
     def sealed(self) -> list[SegmentFile]:
         """Sealed segments, oldest first, after adopting what dead starts left."""
+        self._known, self._is_newer = self._is_newer, {}
         for directory in self._starts():
             self._adopt(directory)
         listed = []
         for found in self._found():
             size_bytes = self._files.size_bytes(found.path)
-            if found.kind in SEALED and size_bytes is not None:
+            if found.kind in SEALED and size_bytes is not None and not self._is_held(found.path):
                 listed.append(SegmentFile(found.id, found.path, size_bytes, found.kind, self._files))
         return listed
 
+    @property
+    def held(self) -> list[Path]:
+        """Segments that wait for the newer version that wrote them."""
+        return [path for path, is_newer in self._is_newer.items() if is_newer]
+
+    def _is_held(self, path: Path) -> bool:
+        """Look once at each."""
+        try:
+            known = self._known.get(path)
+            found = self._is_newer[path] = is_newer(path, self._files) if known is None else known
+        except OSError:
+            return False
+        if found:
+            self._tell("segment of a newer version; left for that version", path)
+        return found
+
     def bytes_total(self) -> int:
         """Bytes of everything in it, open segments included."""
-        return bytes_under(self._root, self._files) if self._exists() else 0
+        return self._scales.bytes_total() if self._exists() else 0
 
     def _exists(self) -> bool:
         return self._files.size_bytes(self._root) is not None
@@ -173,10 +194,12 @@ class Journal:
 
     def _seal(self, place: Place) -> None:
         path = place.path(Kind.OPEN)
+        if self._is_held(path):
+            return
         content = self._files.read(path)
         scan = transcode.scan(content[: place.bytes_promised()])
         bytes_good = bytes_of_records(scan)
-        place.seal(bytes_good, sealed_kind(content, scan))
+        place.seal(bytes_good, _footer_of(content[:bytes_good], path), sealed_kind(content, scan))
         log.info("segment adopted", path=str(path), bytes=bytes_good, cut_bytes=len(content) - bytes_good)
 
     def _tell(self, event: str, path: Path, reason: OSError | None = None) -> None:
@@ -184,3 +207,12 @@ class Journal:
         if str(path) not in self._told:
             self._told.add(str(path))
             log.warning(event, path=str(path), reason=reason.strerror if reason else "")
+
+
+def _footer_of(content: bytes, path: Path) -> bytes:
+    """Close what a dead start left. Of records that rotted nobody knows the sums: no footer, so damage."""
+    try:
+        return transcode.footer(content)
+    except transcode.CoreError as reason:
+        log.error("promised records rotted; sealed as they are", path=str(path), reason=str(reason))
+        return b""

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 from receiver import transcode
 from receiver.errors import OperatorError
 from receiver.journal.files import DISK
-from receiver.journal.frame import FOOTER_BYTES, Claim, claim_of, damage_in
+from receiver.journal.frame import FOOTER_BYTES, Claim, Damage, claim_of, damage_in
 from receiver.journal.names import SEALED, START_NOTE, Kind, epoch_of, understood
+from receiver.journal.newer import is_newer
 from receiver.journal.start import note_of
 from receiver.model import SegmentId
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from receiver.journal.frame import Damage
     from receiver.transcode import Scan
 
 LOCKS = Path("/proc/locks")
@@ -50,7 +50,9 @@ class Seen:
         return transcode.scan(self.path.read_bytes())
 
     def damage(self, scan: Scan) -> list[Damage]:
-        """List what was promised and is not there as promised."""
+        """List what was promised and is not there as promised, as far as this version can tell."""
+        if is_newer(self.path, DISK):
+            return [Damage(self.id, 0, self.bytes, "written by a newer version, which can read it")]
         return damage_in(scan, self.id, self.bytes if self.is_sealed else None)
 
     def claim(self) -> Claim:

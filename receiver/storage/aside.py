@@ -5,14 +5,18 @@ Keeps: nobody lets go of a segment before its letter is on the disk, counted, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
-from receiver.storage.case import Case, Core, Reading, SegmentFile, only_days
-from receiver.storage.dead import DeadLetters, Reason
+from receiver.model import SegmentId
+from receiver.storage.case import Case, Core, Reading, SegmentFile, only_rows, runs_of
+from receiver.storage.dead import Dead, DeadLetters, Reason
+from receiver.storage.decisions import DUPLICATE
 from receiver.storage.progress import Progress
+from receiver.storage.search import RowRange, count_of
 
 
 class SetAside(Exception):  # noqa: N818 - not an error: how a case is closed from any depth
@@ -30,6 +34,16 @@ def unreadable(case: Case, reason: ValueError) -> SetAside:
     return SetAside("unreadable", f"{reason}; {case.rows_stored} of {case.rows} rows are stored")
 
 
+class Why(NamedTuple):
+    """What a letter says of itself. See `Reason`."""
+
+    cause: str
+    text: str
+    deliveries: tuple[Dead, ...] = ()
+    left_out: tuple[RowRange, ...] = ()
+    of_rows: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Aside:
     """The writer's way to the dead letters."""
@@ -42,19 +56,63 @@ class Aside:
 
     def keep(self, case: Case, reason: SetAside) -> None:
         """Keep what the store does not hold, and no more where it can be told: a human may insert it."""
-        content, rows = case.file.read(), max(0, case.rows - case.rows_stored)
+        content, rows, ranges = case.file.read(), max(0, case.rows - case.rows_stored), [(0, case.rows)]
         if reason.days:
             with suppress(ValueError):
-                content, rows = only_days(content, reason.days, self.core, case.file.codec)
-        self._keep(case.file, content, reason.cause, str(reason), rows)
+                ranges = runs_of(content, reason.days, self.core)
+                content, rows = only_rows(content, ranges, self.core, case.file.codec), count_of(ranges)
+        why = Why(reason.cause, str(reason), deliveries=dead_among(case, ranges))
+        self._keep(case.file, content, rows, why)
 
-    def keep_damaged(self, reading: Reading) -> None:
-        """Keep a copy of what the disk gave back damaged."""
-        self._keep(reading.file, reading.content, "damaged", reading.damage, reading.rows_lost)
+    def keep_rows(self, case: Case, ranges: Sequence[RowRange], text: str) -> None:
+        """Keep these rows: from then on it is decided that they are left out, and nothing else."""
+        content = only_rows(case.file.read(), ranges, self.core, case.file.codec)
+        why = Why("poison", text, dead_among(case, ranges), tuple(ranges), case.rows)
+        self._keep(case.file, content, count_of(ranges), why)
 
-    def _keep(self, file: SegmentFile, content: bytes, cause: str, text: str, rows: int | None) -> None:
+    def keep_damaged(self, reading: Reading, rows_given_up: int) -> None:
+        """Keep a copy of what the disk gave back damaged, and of the whole rows that are lost with it."""
+        rows = None if reading.rows_lost is None else reading.rows_lost + rows_given_up
+        self._keep(reading.file, reading.content, rows, Why("damaged", reading.damage))
+
+    def is_done_with(self, segment: SegmentId) -> bool:
+        """Whether it was set aside in an earlier life, which only did not come to unlink it."""
+        return any(letter.reason.is_final for letter in self.dead.of(segment))
+
+    def is_as_bad_as_its_copy(self, segment: SegmentId) -> bool:
+        """Whether it is kept because of what is in it: another copy of its deliveries helps nobody."""
+        return any(letter.reason.is_refused for letter in self.dead.of(segment))
+
+    def _keep(self, file: SegmentFile, content: bytes, rows: int | None, why: Why) -> None:
         at = datetime.fromtimestamp(self.now(), UTC).isoformat(timespec="seconds")
-        reason = Reason(segment=str(file.id), cause=cause, text=text, rows=rows, at=at)
+        reason = Reason(
+            segment=str(file.id),
+            cause=why.cause,
+            text=why.text,
+            rows=rows,
+            at=at,
+            deliveries=why.deliveries,
+            left_out=why.left_out,
+            of_rows=why.of_rows,
+        )
         self.dead.keep(content, "".join(file.path.suffixes), reason)
-        self.progress.set_aside(cause, rows or 0)
-        self.progress.alarm(cause, f"segment {file.id} was set aside in the dead letters")
+        self.progress.set_aside(why.cause, rows or 0)
+        what = "rows of segment" if why.left_out else "segment"
+        self.progress.alarm(why.cause, f"{what} {file.id} set aside in the dead letters")
+
+
+def dead_among(case: Case, ranges: Sequence[RowRange]) -> tuple[Dead, ...]:
+    """Tell whose rows these are; nobody's, if the segment lacks rows that its deliveries speak of."""
+    kept = [one for one, verdict in zip(case.deliveries, case.verdicts, strict=True) if verdict != DUPLICATE]
+    if sum(one.rows for one in kept) != case.rows:
+        return ()
+    found: list[Dead] = []
+    first = 0
+    for one in kept:
+        behind = first + one.rows
+        rows = sum(max(0, min(end, behind) - max(start, first)) for start, end in ranges)
+        if rows:
+            projects = tuple(sorted({tally.project for tally in one.tallies}))
+            found.append(Dead(one.drain, projects, rows, one.digest.hex()))
+        first = behind
+    return tuple(found)

@@ -8,21 +8,28 @@ from __future__ import annotations
 
 import builtins
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from receiver.errors import StoreTrouble
 from receiver.journal.frame import Answered, answers_of, claim_of
-from receiver.model import SegmentId
+from receiver.model import Heading, SegmentId
 from receiver.storage.decisions import DUPLICATE
+from receiver.storage.ledger_lines import Rest
 from receiver.storage.outcome import DayRun, spelled
+from receiver.storage.search import RowRange, Search
 from receiver.storage.store import Held
 
 BLOCK_ROWS_MIN = 200
 """Every block costs the engine 0.4 ms; below this average a segment is rewritten first."""
 BLOCK_ROWS_MAX = 65_536
 """Rows of a block after a rewrite."""
+
+
+Anew = tuple[int, int, bool]
+"""Who a rewritten segment is: epoch, seq, and whether it answers for the deliveries."""
 
 
 class Record(Protocol):
@@ -72,9 +79,15 @@ class Core(Protocol):
         """Read a segment, whole records only."""
 
     def rewrite(
-        self, segment: bytes, keep: Sequence[tuple[int, int]], codec: str, block_rows_max: int, /
+        self,
+        segment: bytes,
+        keep: Sequence[RowRange],
+        codec: str,
+        block_rows_max: int,
+        anew: Anew | None = None,
+        /,
     ) -> bytes:
-        """Merge its blocks, keeping only these row ranges."""
+        """Merge its blocks, keeping only these row ranges; as another segment if `anew` says so."""
 
     def day_runs(self, segment: bytes, /) -> Sequence[DayRun]:
         """Tell which rows belong to which day."""
@@ -147,6 +160,18 @@ class Case:
     odd_looks: int = 0
     refusals: int = 0
     """How often the store took a row of our own, but not this segment."""
+    refused_for: StoreTrouble | None = None
+    """Why its data may be at fault: looked into after the next count."""
+    stored: Mapping[Heading, int] | None = None
+    """Whose rows are in the store; `None`: all that were accepted and not left out."""
+    rest: Rest = "duplicate"
+    """What those are that are not."""
+    search: Search | None = None
+    """For the rows the store refuses, while it goes on."""
+    is_searched: bool = False
+    """They were left out, or there were none: it is not searched again."""
+    is_too_large: bool = False
+    """The store has neither time nor memory for it again and again: cut up after the next count."""
     by_day: bool = False
     """Too many partitions for one INSERT: it goes in day by day."""
 
@@ -163,19 +188,26 @@ class Case:
 
     def token_of_whole(self) -> str:
         """Name the next INSERT of the whole segment."""
-        return f"{self.file.id}#{self.token}"
+        return f"{self._name}#{self.token}"
 
     def token_of_day(self, day: str) -> str:
         """Name the next INSERT of one day: another form of the statement, so never a token of the whole."""
-        return f"{self.file.id}@{day}#{self.day_tokens[day]}"
+        return f"{self._name}@{day}#{self.day_tokens[day]}"
+
+    @property
+    def _name(self) -> str:
+        """Without the rows that were refused it is another content, which no earlier token may stand for."""
+        return f"{self.file.id}{'!' if self.is_searched else ''}"
 
 
-def only_days(
-    content: builtins.bytes, days: Collection[str], core: Core, codec: str
-) -> tuple[builtins.bytes, int]:
-    """Cut a segment down to these days: its content and its rows. Raises what the core says if it cannot."""
-    keep = [(first, end) for first, end, day in core.day_runs(content) if spelled(day) in days]
-    return core.rewrite(content, keep, codec, BLOCK_ROWS_MAX), sum(end - first for first, end in keep)
+def runs_of(content: builtins.bytes, days: Collection[str], core: Core) -> list[RowRange]:
+    """Tell which rows are of these days."""
+    return [(first, end) for first, end, day in core.day_runs(content) if spelled(day) in days]
+
+
+def only_rows(content: builtins.bytes, keep: Sequence[RowRange], core: Core, codec: str) -> builtins.bytes:
+    """Cut rows out of a segment."""
+    return core.rewrite(content, keep, codec, BLOCK_ROWS_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +245,7 @@ def reading_of(file: SegmentFile, core: Core) -> Reading:
     is_ours = not scan.records or (scan.epoch, scan.seq) == (file.id.epoch, file.id.seq)
     records = scan.records if is_ours else ()
     rows = sum(record.rows for record in records)
-    damage = [text for _, _, text in scan.damage]
+    damage = [f"{length} bytes at byte {offset}: {text}" for offset, length, text in scan.damage]
     if not scan.sealed:
         damage.append("footer is missing or disagrees; expected a sealed segment")
     if not is_ours:

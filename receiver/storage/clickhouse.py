@@ -7,9 +7,11 @@ body, a lost connection) is trouble, and its outcome unknown.
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 from urllib.parse import urlencode
 
 import clickhouse_connect
@@ -17,16 +19,25 @@ from clickhouse_connect.driver.binding import quote_identifier
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 from clickhouse_connect.driver.httpclient import HttpClient
-from urllib3 import BaseHTTPResponse, Timeout
+from urllib3 import BaseHTTPResponse, Retry, Timeout
 
 from receiver.config.addresses import StoreUrl
 from receiver.errors import StoreTrouble
+from receiver.storage.columns import alteration
 from receiver.storage.sql import CODEC_OF, SqlStore, pins, trouble_of
 from receiver.storage.store import TABLE
 
 CONNECT_TIMEOUT_S = 5
 QUERY_TIMEOUT_S = 60
 _TEXT_CHARS_MAX = 2_000
+NO_REDIRECTS = Retry(1, redirect=0, raise_on_redirect=False)
+"""A redirect is an answer like any other: what was meant for this server is told to no other."""
+
+_COLUMNS = (
+    "SELECT name, type FROM system.columns WHERE database = currentDatabase() AND table = {table:String}"
+)
+_CODE = re.compile(r"Code: (\d+)\.")
+_NAME = re.compile(r"\(([A-Z][A-Z0-9_]*)\) \(version ")
 
 
 class ClickHouseStore(SqlStore):
@@ -35,16 +46,20 @@ class ClickHouseStore(SqlStore):
     embedded = False
     _running_id = "query_id"
 
-    def __init__(self, url: StoreUrl, *, database: str, password: str, insert_timeout_s: int) -> None:
+    def __init__(
+        self, url: StoreUrl, *, database: str, password: str, insert_timeout_s: int, receiver: str
+    ) -> None:
         """`database` and `password` are used where the URL has none."""
-        super().__init__()
+        super().__init__(receiver=receiver)
         self._url = url
         self._database = url.database or database
         self._password = url.password or password
         self._insert_timeout_s = insert_timeout_s
 
     def _open(self) -> Client:
-        return self._connect(self._database)
+        client = self._connect(self._database)
+        cast("Any", client).http_retries = NO_REDIRECTS
+        return client
 
     def _connect(self, database: str | None) -> Client:
         return clickhouse_connect.get_client(
@@ -70,12 +85,17 @@ class ClickHouseStore(SqlStore):
             raise trouble_of(error) from error
 
     def insert(self, segment: Path, *, token: str, query_id: str) -> int:
-        """See `Store`."""
+        """See `Store`. Never into columns that are not ours any more."""
+        self._check_columns()
+        return super().insert(segment, token=token, query_id=query_id)
+
+    def _insert_file(self, table: str, segment: Path, query_id: str, settings: Mapping[str, str]) -> int:
+        """See `SqlStore`."""
         with self._client() as client, segment.open("rb") as body:
             http = cast("HttpClient", client)
             answer = http.http.request(
                 "POST",
-                f"{http.url}/?{urlencode(self._parameters(http, token, query_id))}",
+                f"{http.url}/?{urlencode({**self._parameters(http, table, query_id), **settings})}",
                 body=body,
                 headers={
                     **http.headers,
@@ -88,16 +108,26 @@ class ClickHouseStore(SqlStore):
             )
             return _read_rows(answer)
 
-    def _parameters(self, client: HttpClient, token: str, query_id: str) -> dict[str, str]:
+    def _parameters(self, client: HttpClient, table: str, query_id: str) -> dict[str, str]:
         return {
             **client.params,
             **pins(client),
             "database": self._database,
-            "query": f"INSERT INTO {TABLE} FORMAT Native",
+            "query": f"INSERT INTO {table} FORMAT Native",
             "query_id": query_id,
-            "insert_deduplication_token": token,
             "wait_end_of_query": "1",
         }
+
+    def probe(self) -> None:
+        """See `Store`."""
+        self._check_columns()
+        super().probe()
+
+    def _check_columns(self) -> None:
+        """Raise what somebody did to the table; that it is gone, the server says better itself."""
+        found = self.rows(_COLUMNS, {"table": TABLE})
+        if found and (altered := alteration((str(name), str(kind)) for name, kind in found)):
+            raise StoreTrouble(f"'{TABLE}' was altered: {altered}", name="TABLE_ALTERED")
 
     def _forget_client(self) -> None:
         """See `SqlStore`. Requests share nothing: the client stays."""
@@ -117,11 +147,19 @@ def _read_rows(answer: BaseHTTPResponse) -> int:
         raise StoreTrouble(
             f"the server answered {answer.status}: {text[:_TEXT_CHARS_MAX]}",
             code=int(code) if code and code.isdigit() else _code_in(text),
+            name=_name_in(text),
+            status=None if answer.status == HTTPStatus.OK else answer.status,
         )
     return int(json.loads(answer.headers.get("X-ClickHouse-Summary", "{}")).get("read_rows", 0))
 
 
 def _code_in(text: str) -> int | None:
     """Find the code in `Code: 252. DB::Exception: …`, which may stand at the end of a longer text."""
-    digits = text.rpartition("Code: ")[2].partition(".")[0]
-    return int(digits) if "Code: " in text and digits.isdigit() else None
+    found = _CODE.findall(text)
+    return int(found[-1]) if found else None
+
+
+def _name_in(text: str) -> str:
+    """Find the name of that code, which stands at the end: `… (TOO_MANY_PARTS) (version …)`."""
+    found = _NAME.findall(text.rpartition("Code: ")[2]) if _CODE.search(text) else []
+    return str(found[-1]) if found else ""

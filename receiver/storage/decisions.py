@@ -1,22 +1,19 @@
 """The log of what the writer decided about redeliveries. Pure bytes; no files here.
 
-    entry:   "TDRL" │ body_bytes u32 │ crc32 of the body u32 │ body
+    magic:   "TDRL", framed as `receiver/storage/framing.py` says
     body:    msgpack, one of `Decided`, `Ended`, `Ticked`; each carries the observed time
 
-`Decided` is on the disk before a segment's first INSERT, `Ended` before its unlink. A torn tail is how a
-crash looks, an ordinary answer. An entry that cannot be read though others follow is rot: told, read past.
+`Decided` is on the disk before a segment's first INSERT, `Ended` before its unlink.
 """
 
 from __future__ import annotations
 
-import struct
-import zlib
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import msgspec
 
 from receiver.model import SegmentId
+from receiver.storage.framing import Log, framed, unframed
 
 KEPT = 0
 """Stored, and known from then on."""
@@ -25,7 +22,6 @@ DUPLICATE = 1
 APART = 2
 """Stored, and neither looked up nor known: its drain says `dedupe = false`, or its rows are not all there."""
 
-_HEAD = struct.Struct("<4sII")
 _MAGIC = b"TDRL"
 
 
@@ -64,16 +60,6 @@ Entry = Decided | Ended | Ticked
 _DECODER = msgspec.msgpack.Decoder(Entry)
 
 
-class Log(NamedTuple):
-    """What could be read of a log."""
-
-    entries: list[Entry]
-    good: bytes
-    """Its whole entries and nothing else."""
-    is_rotten: bool
-    """Something between them was written and cannot be read."""
-
-
 def segment_of(entry: Decided | Ended) -> SegmentId:
     """Whose it is."""
     return SegmentId(entry.epoch, entry.seq)
@@ -81,37 +67,17 @@ def segment_of(entry: Decided | Ended) -> SegmentId:
 
 def written(entries: Iterable[Entry]) -> bytes:
     """Lay entries out as they are appended."""
-    bodies = [msgspec.msgpack.encode(entry) for entry in entries]
-    return b"".join(_HEAD.pack(_MAGIC, len(body), zlib.crc32(body)) + body for body in bodies)
+    return framed(_MAGIC, map(msgspec.msgpack.encode, entries))
 
 
-def read(content: bytes) -> Log:
+def read(content: bytes) -> Log[Entry]:
     """Read a log: a torn tail is left out silently, rot is told."""
-    entries: list[Entry] = []
-    good: list[bytes] = []
-    at, is_rotten, is_behind_rot = 0, False, False
-    while at >= 0:
-        found = _entry_at(content, at)
-        if found is None:
-            is_behind_rot = True
-            at = content.find(_MAGIC, at + 1)
-            continue
-        entry, end = found
-        is_rotten = is_rotten or is_behind_rot
-        entries.append(entry)
-        good.append(content[at:end])
-        at = end
-    return Log(entries, b"".join(good), is_rotten)
+    return unframed(_MAGIC, content, _decoded)
 
 
-def _entry_at(content: bytes, at: int) -> tuple[Entry, int] | None:
-    if at + _HEAD.size > len(content):
-        return None
-    magic, body_bytes, checksum = _HEAD.unpack_from(content, at)
-    body = content[at + _HEAD.size : at + _HEAD.size + body_bytes]
-    if magic != _MAGIC or len(body) < body_bytes or zlib.crc32(body) != checksum:
-        return None
+def _decoded(body: bytes) -> Entry | None:
     try:
-        return _DECODER.decode(body), at + _HEAD.size + body_bytes
+        entry: Entry = _DECODER.decode(body)
     except msgspec.DecodeError:
         return None
+    return entry

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import ClassVar
 
@@ -21,6 +21,7 @@ from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from receiver.errors import OperatorError, StoreTrouble
+from receiver.storage.founding import Founding
 from receiver.storage.sql import CODEC_OF, SqlStore, pins
 from receiver.storage.store import COMPANION, TABLE, Held
 
@@ -47,15 +48,25 @@ class EmbeddedStore(SqlStore):
     _running_id = "Settings['log_comment']"
 
     def __init__(
-        self, path: Path, *, database: str, memory_bytes_max: int, disk_free_min: Callable[[], int]
+        self,
+        path: Path,
+        *,
+        database: str,
+        memory_bytes_max: int,
+        disk_free_min: Callable[[], int],
+        disk_floor_bytes: int = 0,
     ) -> None:
-        """Open the engine and keep it open. `disk_free_min`: with less free space it must not insert."""
-        super().__init__()
+        """Open the engine and keep it open.
+
+        `disk_free_min`: with less free space it must not insert; `disk_floor_bytes`: nor even be created.
+        """
+        super().__init__(receiver="embedded")
         self._path = path
         self._database = database
         self._options = {"max_server_memory_usage": str(memory_bytes_max)}
         self._disk_free_min = disk_free_min
-        path.mkdir(parents=True, exist_ok=True)
+        self._founding = Founding(path)
+        self._founding.begin(disk_free_min=disk_floor_bytes)
         try:
             self._anchor = self._connect(None)
             self.create_database()
@@ -90,18 +101,30 @@ class EmbeddedStore(SqlStore):
         """See `Store`."""
         self._anchor.command(f"CREATE DATABASE IF NOT EXISTS {quote_identifier(self._database)}")
 
-    def insert(self, segment: Path, *, token: str, query_id: str) -> int:
-        """See `Store`. The engine reads the file itself; every row it reads is one it inserts."""
+    def _insert_file(self, table: str, segment: Path, query_id: str, settings: Mapping[str, str]) -> int:
+        """See `SqlStore`. The engine reads the file itself; every row it reads is one it inserts."""
+        told = "".join(f"{name} = {_quoted(value)}, " for name, value in settings.items())
         statement = (
-            f"INSERT INTO {TABLE} FROM INFILE {_quoted(str(segment))} "
+            f"INSERT INTO {table} FROM INFILE {_quoted(str(segment))} "
             f"COMPRESSION '{CODEC_OF[segment.suffix]}' "
-            f"SETTINGS insert_deduplication_token = {_quoted(token)}, log_comment = {_quoted(query_id)}, "
+            f"SETTINGS {told}log_comment = {_quoted(query_id)}, "
             f"min_free_disk_bytes_to_perform_insert = {self._disk_free_min()} FORMAT Native"
         )
+        self._end_founding()
         with self._client() as client:
             summary = client.query(statement).summary
         self._check_written()
         return int(summary["read_rows"])
+
+    def _end_founding(self) -> None:
+        """Before the first row: see that the tables are on the disk, or have the store made anew."""
+        if not self._founding.is_under_way:
+            return
+        self.sync()
+        if self._count_write_failures() or not self._founding.end():
+            raise EngineDamaged(
+                "the disk refused writes while the embedded store was created; it is created anew"
+            )
 
     def refill_companion(self, held: Held) -> None:
         """See `Store`. The disk may have refused it, too, and the engine not have told."""

@@ -33,13 +33,15 @@ _CODES: dict[Fault, tuple[int, ...]] = {
     # 285 TOO_FEW_LIVE_REPLICAS, 394 QUERY_WAS_CANCELLED, 439 CANNOT_SCHEDULE_TASK, 999 KEEPER_EXCEPTION,
     # 216 QUERY_WITH_SAME_ID_IS_ALREADY_RUNNING: our own, it is waited for before the next try
     Fault.RETRY: (209, 210, 216, 225, 236, 279, 285, 394, 439, 999),
-    # 159 TIMEOUT_EXCEEDED, 164 READONLY, 201 QUOTA_EXCEEDED, 202 TOO_MANY_SIMULTANEOUS_QUERIES,
+    # 159 TIMEOUT_EXCEEDED, 201 QUOTA_EXCEEDED, 202 TOO_MANY_SIMULTANEOUS_QUERIES, 203 NO_FREE_CONNECTION,
     # 241 MEMORY_LIMIT_EXCEEDED, 242 TABLE_IS_READ_ONLY, 243 NOT_ENOUGH_SPACE, 252 TOO_MANY_PARTS,
-    # 516 AUTHENTICATION_FAILED, 692 TOO_MANY_MUTATIONS, 745 SERVER_OVERLOADED
-    Fault.SLOWER: (159, 164, 201, 202, 241, 242, 243, 252, 516, 692, 745),
+    # 692 TOO_MANY_MUTATIONS, 745 SERVER_OVERLOADED
+    Fault.SLOWER: (159, 201, 202, 203, 241, 242, 243, 252, 692, 745),
     # 16 NO_SUCH_COLUMN_IN_TABLE, 60 UNKNOWN_TABLE, 73 UNKNOWN_FORMAT, 81 UNKNOWN_DATABASE,
-    # 115 UNKNOWN_SETTING, 117 INCORRECT_DATA (a column the table does not have), 497 ACCESS_DENIED
-    Fault.HOLD: (16, 60, 73, 81, 115, 117, 497),
+    # 115 UNKNOWN_SETTING, 117 INCORRECT_DATA (a column the table does not have), 164 READONLY (the user is),
+    # 192 UNKNOWN_USER, 193 WRONG_PASSWORD, 194 REQUIRED_PASSWORD, 497 ACCESS_DENIED,
+    # 516 AUTHENTICATION_FAILED
+    Fault.HOLD: (16, 60, 73, 81, 115, 117, 164, 192, 193, 194, 497, 516),
     # 6 CANNOT_PARSE_TEXT, 7 INCORRECT_NUMBER_OF_COLUMNS, 9 SIZES_OF_COLUMNS_DOESNT_MATCH,
     # 20 NUMBER_OF_COLUMNS_DOESNT_MATCH, 27 CANNOT_PARSE_INPUT_ASSERTION_FAILED, 32 ATTEMPT_TO_READ_AFTER_EOF,
     # 33 CANNOT_READ_ALL_DATA, 38 CANNOT_PARSE_DATE, 41 CANNOT_PARSE_DATETIME, 50 UNKNOWN_TYPE,
@@ -58,15 +60,28 @@ _CODES: dict[Fault, tuple[int, ...]] = {
 FAULT_OF: dict[int, Fault] = {code: fault for fault, codes in _CODES.items() for code in codes}
 """Every code that is known. What is not here holds the segment, calls a human, and is poison in the end."""
 
+PASSING_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
+"""Of a proxy that cannot reach the server just now, or has too much to do."""
+
+SLOW = frozenset({Fault.SLOWER, Fault.HOLD, Fault.POISON})
+"""What is not tried again at once."""
+
 TOO_MANY_PARTS = 252
 TOO_LARGE = frozenset({159, 241})
 """Time and memory spent: the engine is busy, or this segment is more than it can take."""
 
 
 def fault_of(trouble: StoreTrouble) -> Fault:
-    """Classify. No code at all: the answer was lost, and with it the outcome."""
+    """Classify. Nothing was told at all: the answer was lost, and with it the outcome."""
     if trouble.code is None:
-        return Fault.UNKNOWN
+        return _fault_without_code(trouble)
     if trouble.code == TOO_MANY_PARTS and "too many partitions" in str(trouble).lower():
         return Fault.BY_DAY
     return FAULT_OF.get(trouble.code, Fault.HOLD)
+
+
+def _fault_without_code(trouble: StoreTrouble) -> Fault:
+    """Something before the server answered, or its certificate is none we trust."""
+    if trouble.status is not None:
+        return Fault.SLOWER if trouble.status in PASSING_STATUSES else Fault.HOLD
+    return Fault.HOLD if trouble.name else Fault.UNKNOWN

@@ -28,10 +28,14 @@ LOCK = "trace_drain_schema_lock"
 LOCK_STALE_S = 60
 """A lock this old belongs to somebody who died: applying takes a second."""
 
+VERSION_MIN = Version(24, 3)
+"""Nothing older was ever tried."""
 MAP_BUCKETS_SINCE = Version(26, 3)
 UNKNOWN_DATABASE = 81
 TABLE_ALREADY_EXISTS = 57
 
+_MAKES = re.compile(r"CREATE (?:TABLE|MATERIALIZED VIEW) IF NOT EXISTS (\w+)")
+_TABLES = "SELECT name FROM system.tables WHERE database = currentDatabase()"
 _CONDITION = re.compile(r"\s*-- if (\w+)$")
 _TTL = re.compile(r"toIntervalDay\((\d+)\)")
 
@@ -131,6 +135,8 @@ def _engine_with_database(store: Store) -> Engine:
             raise
         store.create_database()
         version = store.version()
+    if version < VERSION_MIN:
+        raise OperatorError(f"ClickHouse is {version}; expected {VERSION_MIN} or newer")
     return Engine(version, store.embedded)
 
 
@@ -165,7 +171,13 @@ def _pending(store: Store, statements: list[Statement]) -> list[Statement]:
     if not _columns(store, MIGRATIONS):
         return statements
     applied = {number for (number,) in store.rows(f"SELECT Number FROM {MIGRATIONS}")}  # noqa: S608 - ours
-    return [statement for statement in statements if statement.number not in applied]
+    there = {str(name) for (name,) in store.rows(_TABLES)}
+    return [one for one in statements if one.number not in applied or _made_by(one) - there]
+
+
+def _made_by(statement: Statement) -> set[str]:
+    """What it makes: applied or not, when that was dropped it is made again."""
+    return set(_MAKES.findall(statement.sql))
 
 
 def _apply_one(store: Store, engine: Engine, statement: Statement) -> str:

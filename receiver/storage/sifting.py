@@ -11,6 +11,7 @@ never measured against itself, and nothing is left out of one whose rows may be 
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -76,6 +77,10 @@ class Final(NamedTuple):
     rows: int
     content: bytes | None
     """To be put in the file's place; none: it stays."""
+    rows_given_up: int = 0
+    """Rows that could be read, and not be cut out of the damage around them."""
+    leaves_out: bool = True
+    """The content leaves something out; else it only merges blocks, which can be done without."""
 
 
 def final(reading: Reading, core: Core, verdicts: bytes) -> Final:
@@ -86,17 +91,19 @@ def final(reading: Reading, core: Core, verdicts: bytes) -> Final:
     """
     if not reading.is_ours:
         return Final(verdicts, 0, None)
-    leaves_out = reading.is_whole and rows_left_out(reading.deliveries, verdicts) > 0
-    keep = rows_kept(reading.deliveries, verdicts) if leaves_out else [(0, reading.rows)]
-    if not (leaves_out or reading.damage or reading.has_small_blocks):
+    has_copies = reading.is_whole and rows_left_out(reading.deliveries, verdicts) > 0
+    keep = rows_kept(reading.deliveries, verdicts) if has_copies else [(0, reading.rows)]
+    leaves_out = has_copies or bool(reading.damage)
+    if not (leaves_out or reading.has_small_blocks):
         return Final(verdicts, reading.rows, None)
     try:
         content = core.rewrite(reading.content, keep, reading.file.codec, BLOCK_ROWS_MAX)
     except ValueError as reason:
         limited.error("writer: rewrite", f"segment {reading.file.id} cannot be rewritten", why=str(reason))
-        rows = 0 if reading.damage else reading.rows
-        return Final(bytes([APART]) * len(verdicts), rows, None)
-    return Final(verdicts, sum(behind - first for first, behind in keep), content)
+        given_up = reading.rows if reading.damage else 0
+        return Final(bytes([APART]) * len(verdicts), reading.rows - given_up, None, given_up)
+    rows = sum(behind - first for first, behind in keep)
+    return Final(verdicts, rows, content, leaves_out=leaves_out)
 
 
 def rows_left_out(deliveries: Iterable[Answered], verdicts: bytes) -> int:
@@ -131,25 +138,25 @@ def opened(  # noqa: PLR0913 - each is a neighbour that a test replaces
     *,
     in_doubt: bool,
     has_rows: Callable[[Reading], bool],
-    on_damage: Callable[[Reading], None],
+    on_damage: Callable[[Reading, int], None],
 ) -> Case:
     """Read a segment and make its content final: on the disk before anything of it is sent.
 
-    Raises `Postponed`. `on_damage` must keep a copy before it returns: of damage that cannot be left out by a
-    rewrite it is all that is left.
+    Raises `Postponed`. `on_damage` is told how many rows are lost beside the damage itself, and must keep a
+    copy before it returns: of damage that cannot be left out by a rewrite it is all that is left.
     """
     reading = reading_of(file, core)
     standing = window.standing(file.id)
     in_doubt = in_doubt or standing is not None
-    if reading.damage:
-        on_damage(reading)
     verdicts = settled(reading, window, lambda: in_doubt and has_rows(reading))
     decided = final(reading, core, verdicts)
+    if reading.damage:
+        on_damage(reading, decided.rows_given_up)
     if standing is None or decided.verdicts != standing.verdicts:
         kept = digests_kept(reading.deliveries, decided.verdicts)
         window.decide(file.id, kept, decided.verdicts)
     if decided.content is not None:
-        file.replace(decided.content)
+        _replace(file, decided.content, is_needed=decided.leaves_out)
     return Case(
         file=file,
         rows=decided.rows,
@@ -158,4 +165,15 @@ def opened(  # noqa: PLR0913 - each is a neighbour that a test replaces
         must_look=in_doubt or not decided.rows,
         deliveries=reading.deliveries,
         verdicts=decided.verdicts,
+        rest="dead" if reading.damage else "duplicate",
     )
+
+
+def _replace(file: SegmentFile, content: bytes, *, is_needed: bool) -> None:
+    """Put it in the file's place. On a full disk small blocks stay as they are: they go, and make room."""
+    try:
+        file.replace(content)
+    except OSError as reason:
+        if is_needed or reason.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            raise
+        limited.warning("writer: no room", "small blocks are not merged: no room", why=str(reason.strerror))

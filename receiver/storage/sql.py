@@ -6,19 +6,24 @@ Keeps: one INSERT is one atomic block, at every try the same (`PINS`). Parameter
 from __future__ import annotations
 
 import io
+import re
+import secrets
+import ssl
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+from clickhouse_connect.driver.binding import quote_identifier
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 from urllib3.exceptions import HTTPError
 
 from receiver.errors import StoreTrouble
-from receiver.model import SegmentId
-from receiver.storage.store import COMPANION, TABLE, DayRows, Held, Parameters, Version
+from receiver.model import Heading, SegmentId
+from receiver.storage.store import COMPANION, TABLE, TRIAL, DayRows, Held, Parameters, Version
 
 PINS = {
     "min_insert_block_size_rows": "1000000000",
@@ -45,18 +50,43 @@ ONCE_MORE = {
 CODEC_OF = {".lz4": "lz4", ".zst": "zstd"}
 """Suffix of a segment's name → its compression, as the engine and HTTP both call it."""
 
+TRIAL_STALE_S = 3_600
+"""A clone this old belongs to a receiver that died: a trial takes as long as an INSERT."""
+
 PIECE_BYTES = 1 << 18
 """Of a long answer, read at once."""
 
+_STATUS = re.compile(r"HTTP driver received HTTP status (\d{3})")
+"""How the driver tells of an answer that is none of ClickHouse's."""
+
 _COUNT = f"""
-SELECT SegmentEpoch, SegmentSeq, _partition_id, count()
-FROM {TABLE}
-WHERE SegmentSeq IN {{seqs:Array(UInt64)}} AND SegmentEpoch IN {{epochs:Array(UInt64)}}
-  AND ReceivedAt BETWEEN fromUnixTimestamp64Milli({{from_ms:Int64}}, 'UTC')
-                     AND fromUnixTimestamp64Milli({{to_ms:Int64}}, 'UTC')
-GROUP BY ALL
+SELECT groupArray((SegmentEpoch, SegmentSeq, day, spans))
+FROM
+(
+    SELECT SegmentEpoch, SegmentSeq, _partition_id AS day, count() AS spans
+    FROM {TABLE}
+    WHERE SegmentSeq IN {{seqs:Array(UInt64)}} AND SegmentEpoch IN {{epochs:Array(UInt64)}}
+      AND ReceivedAt BETWEEN fromUnixTimestamp64Milli({{from_ms:Int64}}, 'UTC')
+                         AND fromUnixTimestamp64Milli({{to_ms:Int64}}, 'UTC')
+    GROUP BY SegmentEpoch, SegmentSeq, day
+)
 SETTINGS max_threads = 1
 """  # noqa: S608 - the table's name is a constant
+
+_COUNT_BY_HEADING = f"""
+SELECT groupArray((Drain, ProjectId, hour, spans))
+FROM
+(
+    SELECT Drain, ProjectId, toUInt32(intDiv(toUnixTimestamp64Milli(ReceivedAt), 3600000)) AS hour,
+           count() AS spans
+    FROM {TABLE}
+    WHERE (SegmentSeq = {{seq:UInt64}} AND SegmentEpoch = {{epoch:UInt64}}
+           OR SegmentEpoch IN {{parts_epochs:Array(UInt64)}})
+      AND ReceivedAt BETWEEN fromUnixTimestamp64Milli({{from_ms:Int64}}, 'UTC')
+                         AND fromUnixTimestamp64Milli({{to_ms:Int64}}, 'UTC')
+    GROUP BY Drain, ProjectId, hour
+)
+"""  # noqa: S608 - as above
 
 _REFILL = f"""
 INSERT INTO {COMPANION} (TraceId, Start, End)
@@ -92,6 +122,16 @@ SELECT
 """
 """A row with something in every column."""
 
+_TRIAL_ENGINE = "ENGINE = MergeTree PARTITION BY toDate(Timestamp, 'UTC') ORDER BY tuple()"
+"""Computes what can refuse a row: constraints, defaults, indexes, projections. Nothing expires in it."""
+_TRIAL_SETTINGS = {"max_partitions_per_insert_block": "0", "insert_deduplication_token": ""}
+
+_STALE_TRIALS = """
+SELECT name FROM system.tables
+WHERE database = currentDatabase() AND startsWith(name, {all:String})
+  AND (startsWith(name, {own:String}) OR metadata_modification_time < now() - {stale_s:UInt32})
+"""
+
 
 class SqlStore(ABC):
     """The Store contract over clickhouse-connect, whatever the interface."""
@@ -100,7 +140,9 @@ class SqlStore(ABC):
     _running_id: str
     """Where `system.processes` holds the id that an INSERT was given."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, receiver: str) -> None:
+        """`receiver`: letters and digits that name us among those who share the database."""
+        self._trial = f"{TRIAL}{receiver}"
         self._mine = threading.local()
         self._lock = threading.Lock()
         self._clients: list[Client] = []
@@ -112,6 +154,10 @@ class SqlStore(ABC):
     @abstractmethod
     def _forget_client(self) -> None:
         """After an error: do what must be done with this thread's client."""
+
+    @abstractmethod
+    def _insert_file(self, table: str, segment: Path, query_id: str, settings: Mapping[str, str]) -> int:
+        """Insert a segment file in one statement. The rows the engine read."""
 
     @contextmanager
     def _client(self) -> Iterator[Client]:
@@ -131,6 +177,28 @@ class SqlStore(ABC):
         major, minor, *_ = str(self.rows("SELECT version()")[0][0]).split(".")
         return Version(int(major), int(minor))
 
+    def insert(self, segment: Path, *, token: str, query_id: str) -> int:
+        """See `Store`."""
+        return self._insert_file(TABLE, segment, query_id, {"insert_deduplication_token": token})
+
+    def refusal_of(self, segment: Path) -> StoreTrouble | None:
+        """See `Store`. Whatever engine the table has, the clone's is one that checks what any would."""
+        clone = f"{self._trial}_{secrets.token_hex(4)}"
+        self.command(f"CREATE TABLE {clone} AS {TABLE} {_TRIAL_ENGINE}")
+        try:
+            self._insert_file(clone, segment, f"trace-drain-{clone}", _TRIAL_SETTINGS)
+        except StoreTrouble as refusal:
+            return refusal
+        finally:
+            self.command(f"DROP TABLE IF EXISTS {clone} SYNC")
+        return None
+
+    def forget_trials(self) -> None:
+        """See `Store`."""
+        stale = self.rows(_STALE_TRIALS, {"all": TRIAL, "own": f"{self._trial}_", "stale_s": TRIAL_STALE_S})
+        for (name,) in stale:
+            self.command(f"DROP TABLE IF EXISTS {quote_identifier(str(name))} SYNC")
+
     def counts(self, held: Sequence[Held]) -> dict[SegmentId, DayRows]:
         """See `Store`."""
         if not held:
@@ -143,18 +211,31 @@ class SqlStore(ABC):
         }
         wanted = {one.segment for one in held}
         found: dict[SegmentId, dict[str, int]] = {}
-        for epoch, seq, day, rows in self.rows(_COUNT, parameters):
+        for epoch, seq, day, rows in self._listed(_COUNT, parameters):
             if (segment := SegmentId(epoch, seq)) in wanted:
                 found.setdefault(segment, {})[day] = rows
         return dict(found)
 
+    def counts_by_heading(self, held: Held, parts_epoch: int | None = None) -> dict[Heading, int]:
+        """See `Store`."""
+        parameters = {**_parameters_of(held), "parts_epochs": [] if parts_epoch is None else [parts_epoch]}
+        found = self._listed(_COUNT_BY_HEADING, parameters)
+        return {Heading(drain, project, hour): rows for drain, project, hour, rows in found}
+
     def running(self, prefix: str) -> list[str]:
         """See `Store`."""
         statement = (
-            f"SELECT {self._running_id} FROM system.processes "  # noqa: S608 - a constant of ours
+            f"SELECT groupArray({self._running_id}) FROM system.processes "  # noqa: S608 - a constant of ours
             f"WHERE startsWith({self._running_id}, {{prefix:String}})"
         )
-        return [str(row[0]) for row in self.rows(statement, {"prefix": prefix})]
+        return [str(query_id) for query_id in self._listed(statement, {"prefix": prefix})]
+
+    def _listed(self, statement: str, parameters: Parameters) -> list[Any]:
+        """Ask for one array. None at all is an answer cut short, which must not be taken for an empty one."""
+        rows = self.rows(statement, parameters)
+        if len(rows) != 1:
+            raise StoreTrouble(f"the store's answer has {len(rows)} rows; expected 1")
+        return list(rows[0][0])
 
     def kill(self, prefix: str) -> None:
         """See `Store`."""
@@ -164,13 +245,7 @@ class SqlStore(ABC):
 
     def refill_companion(self, held: Held) -> None:
         """See `Store`."""
-        parameters: Parameters = {
-            "epoch": held.segment.epoch,
-            "seq": held.segment.seq,
-            "from_ms": held.received_ms[0],
-            "to_ms": held.received_ms[1],
-        }
-        self._insert_select(_REFILL, parameters)
+        self._insert_select(_REFILL, _parameters_of(held))
 
     def probe(self) -> None:
         """See `Store`. It is born expired, so it leaves no trace while there is a retention."""
@@ -218,7 +293,27 @@ def pins(client: Client) -> dict[str, str]:
 def trouble_of(error: Exception) -> StoreTrouble:
     """Translate what the driver raised."""
     code, name = getattr(error, "code", None), getattr(error, "name", None)
-    return StoreTrouble(str(error), code=code, name=name or "")
+    if any(isinstance(one, ssl.SSLCertVerificationError) for one in _causes(error)):
+        name = "CERTIFICATE_REFUSED"
+    found = _STATUS.match(str(error))
+    return StoreTrouble(str(error), code=code, name=name or "", status=int(found[1]) if found else None)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """What it came from, step by step."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _parameters_of(held: Held) -> Parameters:
+    """Name one segment to a statement."""
+    return {
+        "epoch": held.segment.epoch,
+        "seq": held.segment.seq,
+        "from_ms": held.received_ms[0],
+        "to_ms": held.received_ms[1],
+    }
 
 
 def _bound(parameters: Parameters | None) -> dict[str, Any] | None:

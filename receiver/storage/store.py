@@ -10,10 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from receiver.model import SegmentId
+from receiver.errors import StoreTrouble
+from receiver.model import Heading, SegmentId
 
 TABLE = "otel_traces"
 COMPANION = "otel_traces_trace_id_ts"
+TRIAL = "trace_drain_trial_"
+"""How the names of our empty clones begin."""
 
 Parameters = Mapping[str, str | int | Sequence[int]]
 """Bound by the engine as `{name:Type}`; never put into the text of a statement."""
@@ -59,8 +62,20 @@ class Store(Protocol):
         Only a return is a plain OK: after any `StoreTrouble` the outcome is unknown.
         """
 
+    def refusal_of(self, segment: Path) -> StoreTrouble | None:
+        """What the table has against a segment file, found out on an empty clone; none: nothing.
+
+        Raises when there can be no clone. None is left behind.
+        """
+
+    def forget_trials(self) -> None:
+        """Drop the clones that a crash of ours, or long ago of anybody's, left behind."""
+
     def counts(self, held: Sequence[Held]) -> dict[SegmentId, DayRows]:
         """Count the rows of each segment by day, where the INSERT went. One without rows is left out."""
+
+    def counts_by_heading(self, held: Held, parts_epoch: int | None = None) -> dict[Heading, int]:
+        """Count the rows of a segment, and of its parts, by drain, project and hour of receipt."""
 
     def running(self, prefix: str) -> list[str]:
         """Name the statements in flight whose query id begins so."""

@@ -16,17 +16,17 @@ told (`reach_s`, `shortfall`). Never: a second thread.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 
-from receiver.journal.files import DISK, write_all
+from receiver.journal.files import DIRECTORY_MODE, DISK
 from receiver.logs import limited
 from receiver.model import SegmentId
 from receiver.settings import Redelivery
 from receiver.storage import decisions
+from receiver.storage.appended import AppendedLog
 from receiver.storage.dead import write_durably
 from receiver.storage.decisions import Decided, Ended, Entry, Ticked
 from receiver.storage.digests import DIGEST_BYTES, Digests, Frozen, NotATable
@@ -72,8 +72,7 @@ class Window:
         self._fresh_since_s = 0.0
         self._frozen: dict[int, Frozen] = {}
         self._number = 0
-        self._fd = -1
-        self._log_bytes = 0
+        self._log = AppendedLog(root, 0)
         self._load()
 
     def __len__(self) -> int:
@@ -150,9 +149,7 @@ class Window:
 
     def close(self) -> None:
         """Give the descriptor back."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self._log.close()
 
     def _is_due(self, now_s: float) -> bool:
         is_full = len(self._fresh) >= max(1, self._limits.entries_max // GENERATIONS)
@@ -174,7 +171,7 @@ class Window:
         )
         write_durably(self._path(number, "log"), content)
         self.close()
-        self._number, self._log_bytes = number, len(content)
+        self._number, self._log = number, AppendedLog(self._path(number, "log"), len(content))
         self._fresh, self._fresh_since_s, self._written_s = Digests(), now_s, now_s
 
     @staticmethod
@@ -201,31 +198,14 @@ class Window:
 
     def _append(self, entries: list[Entry]) -> None:
         """Append and sync. When it raises, what was appended is gone before the next append succeeds."""
-        content = decisions.written(entries)
-        if self._fd < 0:
-            self._mend()
-        try:
-            write_all(DISK, self._fd, content, self._log_bytes)
-            DISK.sync_data(self._fd)
-        except OSError:
-            self.close()
-            raise
-        self._log_bytes += len(content)
+        self._log.append(decisions.written(entries))
         self._written_s = entries[-1].observed_s
-
-    def _mend(self) -> None:
-        """Open the log anew, without what a failed write or sync may have left at its end."""
-        path = self._path(self._number, "log")
-        content = path.read_bytes()
-        if len(content) != self._log_bytes:
-            write_durably(path, content[: self._log_bytes])
-        self._fd = DISK.open(path)
 
     def _path(self, number: int, suffix: str) -> Path:
         return self._root / f"{number:010d}.{suffix}"
 
     def _load(self) -> None:
-        self._root.mkdir(parents=True, exist_ok=True)
+        self._root.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
         DISK.sync_directory(self._root.parent)
         for draft in self._root.glob(".*.tmp"):
             draft.unlink()
@@ -266,7 +246,7 @@ class Window:
         log = decisions.read(content)
         if log.good != content:
             write_durably(path, log.good)
-        self._number, self._log_bytes = number, len(log.good)
+        self._number, self._log = number, AppendedLog(path, len(log.good))
         for entry in log.entries:
             self._apply(entry)
         self._fresh_since_s = log.entries[0].observed_s if log.entries else self._observed_s

@@ -1,7 +1,12 @@
 """How much of a drain's patience is spent: its failed answers of the past hour, out of the merged counts.
 
 Platforms e-mail the owner and mark a drain as errored after 50 failed deliveries in an hour, or when 80 % of
-them fail. Keeps: an hour of our own monotonic time, exact to a minute.
+them fail. A delivery failed when it was answered anything but 2xx, or not at all because its connection ended
+first: 3xx too, for no platform follows it. Apart: 401 and 403, since whoever gets them may be a stranger. No
+deliveries: OPTIONS (204), other methods (405), and requests that name no drain.
+
+Keeps: an hour of our own monotonic time, exact to a minute. A process that is replaced loses nothing of it;
+a new supervisor begins at nothing, and `failure_budget_counts_seconds` says how long it has counted.
 """
 
 from __future__ import annotations
@@ -11,28 +16,32 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from receiver.metrics import METRICS, Metrics, Snapshot
+from receiver.settings import Budget
 
 HOUR_S = 3_600
 MARK_S = 60
 """Between two marks: how exact the hour is."""
 CREDENTIALS = frozenset({"401", "403"})
+NO_DELIVERIES = frozenset({"204", "405"})
 
 
 class Answers(NamedTuple):
-    """Answers to one drain."""
+    """What became of one drain's deliveries."""
 
     all: float = 0
+    """But those refused for credentials."""
     failed: float = 0
-    """Other than 2xx, those refused for credentials included."""
     refused: float = 0
-    """Of these, for credentials: somebody else may be knocking."""
+    """For credentials: somebody else may be knocking."""
 
     def plus(self, status: str, count: float) -> Answers:
         """Count answers of one status."""
+        if status in NO_DELIVERIES:
+            return self
+        if status in CREDENTIALS:
+            return self._replace(refused=self.refused + count)
         failed = 0 if status.startswith("2") else count
-        return Answers(
-            self.all + count, self.failed + failed, self.refused + (count if status in CREDENTIALS else 0)
-        )
+        return self._replace(all=self.all + count, failed=self.failed + failed)
 
     def minus(self, other: Answers) -> Answers:
         """Leave out what was counted before."""
@@ -44,6 +53,7 @@ class FailureBudget:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
+        self._begun_s = now()
         self._marks: deque[tuple[float, Mapping[str, Answers]]] = deque([(now(), {})])
 
     def mark(self, snapshots: Iterable[Snapshot]) -> None:
@@ -59,12 +69,18 @@ class FailureBudget:
             drain: found.minus(before.get(drain, Answers())) for drain, found in answers_of(snapshots).items()
         }
 
-    def tell(self, metrics: Metrics, snapshots: Iterable[Snapshot]) -> None:
+    def tell(self, metrics: Metrics, snapshots: Iterable[Snapshot], limits: Budget) -> None:
         """Set the gauges."""
+        metrics.set("failure_budget_counts_seconds", min(HOUR_S, self._now() - self._begun_s))
         for drain, found in self.past_hour(snapshots).items():
+            ratio = found.failed / max(found.all, 1)
             metrics.set("failed_answers_past_hour", found.failed, drain=drain)
+            metrics.set("failed_answers_past_hour_ratio", ratio, drain=drain)
+            metrics.set(
+                "failure_budget_answers_left", max(0, limits.failed_answers_max - found.failed), drain=drain
+            )
+            metrics.set("failure_budget_ratio_left", max(0, limits.failed_ratio_max - ratio), drain=drain)
             metrics.set("refused_credentials_past_hour", found.refused, drain=drain)
-            metrics.set("failed_answers_past_hour_ratio", found.failed / max(found.all, 1), drain=drain)
 
 
 def answers_of(snapshots: Iterable[Snapshot]) -> dict[str, Answers]:

@@ -1,6 +1,7 @@
-"""A self-signed certificate for this machine, to try TLS out.
+"""Certificates, as far as they are the supervisor's: the self-signed one, and the last good one.
 
-Keeps: made once, then used again, so that clients can trust it.
+Keeps: the self-signed one is made once, then used again, so that clients can trust it. The last good one is
+    remembered in memory, for an intake that starts while the files are broken.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,9 +19,37 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from receiver.settings import Settings
+from receiver.channel import Pems
+from receiver.errors import OperatorError
+from receiver.intake.tls import Stamp, as_files, build_context, stamp_of
+from receiver.settings import Settings, Tls
 
 VALID_DAYS = 365
+
+
+class LastGood:
+    """The newest content of the certificate's files that could be loaded."""
+
+    def __init__(self, tls: Tls) -> None:
+        self.pems: Pems | None = None
+        self._stamp: Stamp | None = None
+        self.look(tls)
+
+    def look(self, tls: Tls) -> None:
+        """Read the files if they changed. To be called as often as the intakes look."""
+        stamp = stamp_of(tls)
+        if not tls.cert_file or stamp == self._stamp:
+            return
+        self._stamp = stamp
+        with suppress(OSError, OperatorError):
+            found = Pems(_content(tls.cert_file), _content(tls.key_file), _content(tls.client_ca_file))
+            with as_files(found) as files:
+                build_context(files)
+            self.pems = found
+
+
+def _content(file: str) -> bytes:
+    return Path(file).read_bytes() if file else b""
 
 
 def with_certificate(settings: Settings, data_dir: Path) -> Settings:

@@ -20,7 +20,7 @@ from itertools import chain, count, repeat
 import msgspec
 import structlog
 
-from receiver.channel import ChildChannel, Ready, Reload, Report, Start, Stop
+from receiver.channel import ChildChannel, Pems, Ready, Reload, Report, Start, Stop
 from receiver.metrics import Metrics, Snapshot, carried_over
 from receiver.settings import Settings
 
@@ -50,6 +50,8 @@ class Role:
     listen_fd: int
     lock_fd: int
     """Inherited, and held until the process ends."""
+    last_good: Callable[[], Pems | None] = lambda: None
+    """What it is handed for the case that its certificate is broken when it starts."""
 
 
 def backoff_s() -> Iterator[float]:
@@ -184,7 +186,8 @@ class Child:
                 env=_environment(),
             )
         channel = await ChildChannel.from_socket(ours)
-        await channel.send(Start(self.name, self._settings, self._role.listen_fd, ordinal))
+        role = self._role
+        await channel.send(Start(self.name, self._settings, role.listen_fd, ordinal, role.last_good()))
         return process, channel
 
     async def _watch(self, channel: ChildChannel) -> None:

@@ -22,8 +22,10 @@ AT_START_ONLY = (
     "log_format",
     "store",
     "journal",
+    "redelivery",
+    "ledger",
 )
-"""What sockets, processes and the store's tables were made from."""
+"""What sockets, processes, the store's tables and the writer's logs were made from."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from receiver.process import first_of
 from receiver.settings import Settings
 from receiver.supervisor.admin import Admin
 from receiver.supervisor.budget import MARK_S, FailureBudget
-from receiver.supervisor.certificate import with_certificate
+from receiver.supervisor.certificate import LastGood, with_certificate
 from receiver.supervisor.child import Child, Patience, Role
 from receiver.supervisor.data_dir import DataDir, Pids, State
 from receiver.supervisor.exposition import render
@@ -41,6 +41,7 @@ from receiver.supervisor.welcome import welcome
 
 KILL_MARGIN_S = 2.0
 """What a process gets on top of its own grace before it is killed."""
+CERTIFICATE_LOOK_S = 1.0
 EXIT_KILLED = 1
 
 
@@ -103,9 +104,18 @@ class Supervisor:
         self._hangup = asyncio.Event()
         self._is_killed = False
         self._is_announced = False
+        self._last_good = LastGood(settings.tls)
         lock_fd = directory.children_lock_fd
         self._intakes = [
-            self._child(Role(f"intake-{place}", plan.intake_module, listening.fileno(), lock_fd))
+            self._child(
+                Role(
+                    f"intake-{place}",
+                    plan.intake_module,
+                    listening.fileno(),
+                    lock_fd,
+                    lambda: self._last_good.pems,
+                )
+            )
             for place, listening in enumerate(sockets.drain)
         ]
         self._store = self._child(Role("store", plan.store_module, sockets.api.fileno(), lock_fd))
@@ -113,6 +123,7 @@ class Supervisor:
     async def run(self) -> int:
         """From the first process to the last."""
         self._handle_signals()
+        self._metrics.set("counting_since_seconds", time.time())
         self._metrics.set(
             "build_info", 1, **{name: self._plan.version[name] for name in ("version", "core_profile")}
         )
@@ -126,6 +137,7 @@ class Supervisor:
                 asyncio.create_task(self._stop.wait()),
                 asyncio.create_task(self._reload_when_told()),
                 asyncio.create_task(self._mark_answers()),
+                asyncio.create_task(self._look_at_certificate()),
                 *tasks,
             )
             await self._finish()
@@ -162,9 +174,10 @@ class Supervisor:
         """Intakes first, so that the store sees all they sealed."""
         notify(self._plan.environ, "STOPPING=1")
         structlog.get_logger().info("stopping")
-        self._sockets.close_drain()
+        self._sockets.take_no_more()
         grace_s = self._settings.limits.stop_grace_s + KILL_MARGIN_S
         await asyncio.gather(*(intake.stop(grace_s) for intake in self._intakes))
+        self._sockets.close_drain()
         await self._store.stop(grace_s)
         structlog.get_logger().info("stopped")
 
@@ -238,6 +251,11 @@ class Supervisor:
     def _readiness(self) -> Readiness:
         return readiness(self._intakes, self._store, is_stopping=self._stop.is_set())
 
+    async def _look_at_certificate(self) -> None:
+        while True:
+            await asyncio.sleep(CERTIFICATE_LOOK_S)
+            self._last_good.look(self._settings.tls)
+
     async def _mark_answers(self) -> None:
         while True:
             await asyncio.sleep(MARK_S)
@@ -249,5 +267,5 @@ class Supervisor:
     def _render(self) -> bytes:
         for child in self._children:
             self._metrics.set("process_up", float(child.is_ready), process=child.name)
-        self._budget.tell(self._metrics, self._counted())
+        self._budget.tell(self._metrics, self._counted(), self._settings.budget)
         return render([self._metrics.snapshot(), *self._counted()])

@@ -2,15 +2,21 @@
 
 One `SO_REUSEPORT` socket per intake, or systemd's: `listen`, `admin` and `api` by `FileDescriptorName=`, a
 socket with another name belongs to the drain endpoint.
+
+A stop without systemd: the sockets take no new connection, the intakes let in who waits in their queues, and
+only then the last descriptor is closed. Of a socket that is closed the kernel resets the whole queue.
 """
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import socket
+import struct
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from receiver.config.addresses import Address, parse_address
@@ -20,6 +26,16 @@ from receiver.settings import Settings
 BACKLOG = 4_096
 """Connections that wait for an intake; the kernel cuts it to net.core.somaxconn."""
 SYSTEMD_FD_FIRST = 3
+SO_ATTACH_FILTER = 26
+"""Of Linux; Python has no name for it."""
+NO_NEW_CONNECTION = (
+    (0x30, 0, 0, 13),  # the flags of the TCP header
+    (0x54, 0, 0, 0x12),  # SYN and ACK of them
+    (0x15, 0, 1, 0x02),  # SYN alone asks for a connection:
+    (0x06, 0, 0, 0),  # unheard
+    (0x06, 0, 0, 0xFFFF_FFFF),  # whatever else, whole
+)
+"""A BPF program (code, jump if true, jump if false, value). Handshakes under way are finished."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +46,14 @@ class Sockets:
     """One per intake; several intakes may share one."""
     admin: socket.socket
     api: socket.socket
+    drain_is_ours: bool
+    """Not systemd's, which keeps listening when we are gone."""
+
+    def take_no_more(self) -> None:
+        """Let nobody new into the queues of the drain endpoint. Who asks is not heard, and asks again."""
+        if self.drain_is_ours:
+            for one in self.drain:
+                _ignore_new(one)
 
     def close_drain(self) -> None:
         """Let go of the drain endpoint: when the intakes do too, the port is closed."""
@@ -51,7 +75,16 @@ def open_sockets(settings: Settings, environ: Mapping[str, str]) -> Sockets:
         tuple(drain[place % len(drain)] for place in range(settings.intakes)),
         _only("admin", given) or bind("admin_listen", settings.admin_listen),
         _only("api", given) or bind("api_listen", settings.api_listen),
+        drain_is_ours="listen" not in given,
     )
+
+
+def _ignore_new(listening: socket.socket) -> None:
+    code = b"".join(struct.pack("HBBI", *step) for step in NO_NEW_CONNECTION)
+    program = ctypes.create_string_buffer(code, len(code))
+    where = struct.pack("HP", len(NO_NEW_CONNECTION), ctypes.addressof(program))
+    with suppress(OSError):  # a kernel that filters nothing: who comes in the last moment sees a reset
+        listening.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, where)
 
 
 def bind_shared(key: str, listen: str, count: int) -> list[socket.socket]:

@@ -2,9 +2,11 @@
 
     GET /api/v1/traces/{id}                                   the spans of a trace
     GET /api/v1/spans?since=15m&project=&service=&limit=100   the newest spans that match
+    GET /api/v1/ledger?since=24h&project=&drain=&verify=1     what became of every span received
     GET /api/v1/counts?trace_id=ab12&digits=16&since=15m      spans by the beginning of their trace id
     GET /api/v1/schema                                        how the tables stand
     GET /api/v1/health                                        how the store and the writer are
+    /api/v1/dead                                              what was set aside: see `letters`
 
 Keeps: what a client chose reaches the store as a parameter only; an unknown parameter is refused. An answer
 that cannot be finished ends without its last chunk, so that it is not taken for whole.
@@ -29,7 +31,10 @@ from receiver.logs import limited
 from receiver.query.counts import Counted, counts, parse_digits, parse_prefix
 from receiver.query.spans import Wanted, parse_limit, parse_since, spans
 from receiver.query.traces import trace
+from receiver.storage.dead import NoSuchLetter
+from receiver.storage.shelf import NotNow
 from receiver.storage.store import Store
+from receiver.web.letters import Letters
 from receiver.web.pump import pumped
 
 QUESTIONS_MAX = 4
@@ -58,6 +63,8 @@ STATUS_OF: Mapping[type[ReceiverError], int] = {
     **{kind: answer.status for kind, answer in ANSWER_OF.items()},
     Unauthorized: HTTPStatus.UNAUTHORIZED,
     NoSuchTrace: HTTPStatus.NOT_FOUND,
+    NoSuchLetter: HTTPStatus.NOT_FOUND,
+    NotNow: HTTPStatus.CONFLICT,
 }
 
 
@@ -70,16 +77,22 @@ class Api:
     """Empty: none is asked for."""
     health: Callable[[], dict[str, str]]
     schema: Callable[[], object]
+    ledger: Callable[[Mapping[str, str]], object]
+    """Answers with these filters; blocks."""
     pool: ThreadPoolExecutor
 
-    def application(self) -> web.Application:
+    def application(self, letters: Letters | None = None) -> web.Application:
         """Put the routes together."""
         application = web.Application(middlewares=[_answered, self._admitted])
         application.router.add_get("/api/v1/traces/{id}", self._trace)
         application.router.add_get("/api/v1/spans", self._spans)
+        application.router.add_get("/api/v1/ledger", self._ledger)
         application.router.add_get("/api/v1/counts", self._counts)
         application.router.add_get("/api/v1/schema", self._schema)
         application.router.add_get("/api/v1/health", self._health)
+        if letters is not None:
+            letters.add_to(application.router)
+        application.on_response_prepare.append(_guarded)
         return application
 
     @web.middleware
@@ -113,6 +126,12 @@ class Api:
             first = await anext(pieces, b"")
             return await _streamed(request, first, pieces)
 
+    async def _ledger(self, request: web.Request) -> web.StreamResponse:
+        _known(request.query, {"since", "project", "drain", "verify"})
+        query = dict(request.query)
+        answer = await asyncio.get_running_loop().run_in_executor(self.pool, self.ledger, query)
+        return _json(HTTPStatus.OK, answer)
+
     async def _schema(self, request: web.Request) -> web.StreamResponse:
         _known(request.query, set())
         answer = await asyncio.get_running_loop().run_in_executor(self.pool, self.schema)
@@ -122,6 +141,11 @@ class Api:
         _known(request.query, set())
         checks = self.health()
         return _json(HTTPStatus.OK, {"ok": not any(checks.values()), "checks": checks})
+
+
+async def _guarded(_request: web.Request, response: web.StreamResponse) -> None:
+    """What every answer says to a browser."""
+    response.headers.update(HEADERS)
 
 
 def wanted_of(query: Mapping[str, str]) -> Wanted:
@@ -171,7 +195,7 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
 
 async def _streamed(request: web.Request, first: bytes, pieces: AsyncIterator[bytes]) -> web.StreamResponse:
     """Send lines as they come. Trouble after the first byte cuts the answer off."""
-    response = web.StreamResponse(headers={**HEADERS, "Content-Type": JSON_LINES})
+    response = web.StreamResponse(headers={"Content-Type": JSON_LINES})
     await response.prepare(request)
     await response.write(first)
     try:
@@ -190,7 +214,7 @@ def _json(status: int, body: Any, more: Mapping[str, str] | None = None) -> web.
     return web.Response(
         status=status,
         body=msgspec.json.encode(body) + b"\n",
-        headers={**HEADERS, **(more or {}), "Content-Type": "application/json"},
+        headers={**(more or {}), "Content-Type": "application/json"},
     )
 
 

@@ -11,33 +11,47 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from aiohttp import web
 
 from receiver import transcode
 from receiver.channel import Start
-from receiver.errors import OperatorError, StoreTrouble
+from receiver.clock import NOTE_NAME
+from receiver.errors import DiskTrouble, OperatorError, StoreTrouble
 from receiver.journal.segments import Journal
 from receiver.logs import limited
 from receiver.metrics import Metrics
+from receiver.model import SegmentId
+from receiver.query import ledger as question
 from receiver.settings import Settings
 from receiver.storage import schema
-from receiver.storage.backoff import SLOWER_CEILING_S, SLOWER_FIRST_S, backoff_s
-from receiver.storage.dead import DeadLetters
+from receiver.storage.backoff import SLOWER_CEILING_S, SLOWER_FIRST_S, Delays, backoff_s
+from receiver.storage.balance import Accounts, Backlog
+from receiver.storage.clock import Clock
+from receiver.storage.expiry import Expiry
+from receiver.storage.faults import SLOW, Fault, fault_of
+from receiver.storage.ledger import Ledger
 from receiver.storage.opening import claimed, open_store
 from receiver.storage.progress import Progress
-from receiver.storage.store import Store
+from receiver.storage.replay import Replays
+from receiver.storage.shelf import Shelf
 from receiver.storage.surroundings import Stopping, Surroundings
 from receiver.storage.window import Window
 from receiver.storage.writer import Writer
 from receiver.web.api import QUESTIONS_MAX, Api
+from receiver.web.letters import Letters
 from receiver.web.pause import Pause
 from receiver.web.pulse import MARGIN_S, Pulse
 from receiver.web.reporting import report
+from receiver.web.stocktaking import Stocktaking
+
+T = TypeVar("T")
 
 CLOSE_S = 3.0
 """Of the grace, kept for closing the engine."""
@@ -66,16 +80,22 @@ class StoreWork:
         self._metrics = metrics
         self._held = held
         self._journal = Journal(data_dir / "journal")
-        self._dead = DeadLetters(data_dir / "dead")
+        self._shelf = Shelf(data_dir)
+        self._dead = self._shelf.dead
         self._progress = Progress()
         self._pause = Pause(time.monotonic)
         self._pulse = Pulse(time.monotonic, silence_s_max=settings.store.insert_timeout_s + MARGIN_S)
         self._apart = _apart(settings)
         self._window: Window | None = None
+        self._accounts: Accounts | None = None
+        self._is_first = not (data_dir / "redelivery").exists()
         self._failure: BaseException | None = None
+        self._clock = Clock(data_dir / NOTE_NAME)
         self._store = open_store(settings, disk_free_min=self._disk_free_min)
         held.callback(self._store.close)
+        self._expiry = Expiry(self._store, self._clock)
         self._pool = ThreadPoolExecutor(QUESTIONS_MAX, thread_name_prefix="question")
+        self._stocktaking = Stocktaking(self._pool, metrics)
         self._thread = threading.Thread(target=self._write, name="writer", daemon=True)
         self._runner: web.AppRunner | None = None
 
@@ -85,10 +105,12 @@ class StoreWork:
             store=self._store,
             token=lambda: self._api_token,
             health=self.health,
+            ledger=self._ledger_answer,
             schema=lambda: schema.status(self._store, transcode.SCHEMAS, self._settings.store.retention_days),
             pool=self._pool,
         )
-        self._runner = web.AppRunner(api.application(), access_log=None, shutdown_timeout=1.0)
+        letters = Letters(self._replays(), self._pool)
+        self._runner = web.AppRunner(api.application(letters), access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
         await web.SockSite(self._runner, socket.socket(fileno=listen_fd)).start()
         self._thread.start()
@@ -106,7 +128,26 @@ class StoreWork:
             raise self._failure
         self._pulse.check()
         report(self._progress, self._dead, self._metrics)
-        return {"store": self._progress.trouble, "redelivery": self._progress.window_trouble}
+        if self._accounts is not None:
+            self._stocktaking.tick(self._accounts.balance)
+        return {
+            "store": self._progress.trouble,
+            "redelivery": self._progress.window_trouble,
+            "clock": self._expiry.warning,
+            "journal": _held_back(len(self._journal.held)),
+        }
+
+    def _ledger_answer(self, query: Mapping[str, str]) -> object:
+        """Answer a question about the ledger. Called in a thread of the pool."""
+        accounts = self._accounts_read()
+        lives_hours = question.lives_hours(self._settings.store)
+        asked = question.asked_for(query, now_s=time.time(), lives_hours=lives_hours)
+        return question.ledger(accounts, lambda: self._store, asked)
+
+    def _accounts_read(self) -> Accounts:
+        if self._accounts is None:
+            raise DiskTrouble("ledger is not read yet; expected within seconds of the start")
+        return self._accounts
 
     async def stop(self) -> None:
         """Answer no more, hand over what is sealed, let go of the engine."""
@@ -121,9 +162,12 @@ class StoreWork:
     def _write(self) -> None:
         """Live as the writer's thread."""
         try:
-            _with_schema(self._store, self._settings, self._pause.sleep, self._progress)
-            self._window = self._opened_window()
-            self._writer(self._window).run()
+            self._apply_schema()
+            ledger = self._opened("ledger", self._open_ledger)
+            self._window = self._opened("redelivery window", self._open_window)
+            self._accounts = Accounts(ledger, Backlog(Path(self._settings.data_dir) / "journal"))
+            self._dead.tidy()
+            self._writer(self._window, ledger).run()
         except Stopping:
             return
         except BaseException as failure:  # noqa: BLE001 - `health` raises it, and the process ends
@@ -131,36 +175,95 @@ class StoreWork:
         finally:
             self._pulse.stop()
 
-    def _opened_window(self) -> Window:
-        """Read what was accepted lately, however long the disk refuses: without it nothing may be stored."""
+    def _apply_schema(self) -> None:
+        """Bring the tables up to date, however long the store is away or in somebody else's hands."""
+        progress, delays = self._progress, Delays(random.random)
+        while fault := self._schema_fault():
+            progress.backlog(list(self._journal.sealed()), time.time())
+            limited.warning("writer: schema", "schema cannot be applied yet", why=progress.trouble)
+            self._pause.sleep(next(delays.slow if fault in SLOW else delays.fast))
+        progress.trouble = ""
+
+    def _schema_fault(self) -> Fault | None:
+        """Apply it. None: it is as it should be."""
+        progress, days = self._progress, self._settings.store.retention_days
+        try:
+            schema.apply(self._store, transcode.SCHEMAS, days, sleep=self._pause.sleep)
+            self._store.forget_trials()
+        except StoreTrouble as trouble:
+            fault, why = fault_of(trouble), trouble.label
+            progress.met(fault, why)
+        except OperatorError as reason:
+            fault, why = Fault.HOLD, str(reason)
+        else:
+            return None
+        progress.trouble = f"schema: {why}"
+        if fault is Fault.HOLD:
+            progress.alarm("schema", f"schema cannot be applied: {why}")
+        return fault
+
+    def _open_window(self) -> Window:
         root = Path(self._settings.data_dir) / "redelivery"
+        return Window(root, self._settings.redelivery, time.monotonic, apart=self._apart)
+
+    def _open_ledger(self) -> Ledger:
+        root = Path(self._settings.data_dir) / "ledger"
+        return Ledger(root, self._settings.ledger, time.time, is_first=self._is_first)
+
+    def _opened(self, what: str, call: Callable[[], T]) -> T:
+        """Read what is known, however long the disk refuses: without it nothing may be stored."""
         for delay_s in backoff_s(random.random, first_s=SLOWER_FIRST_S, ceiling_s=SLOWER_CEILING_S):
             try:
-                return Window(root, self._settings.redelivery, time.monotonic, apart=self._apart)
+                return call()
             except OSError as reason:
-                self._progress.trouble = f"redelivery window cannot be read: {reason.strerror}"
-                limited.error("writer: window", "redelivery window cannot be read", why=reason.strerror)
+                self._progress.trouble = f"{what} cannot be read: {reason.strerror}"
+                limited.error(f"writer: {what}", f"{what} cannot be read", why=reason.strerror)
             self._pause.sleep(delay_s)
         raise AssertionError("backoff ended; expected it to go on for ever")
 
-    def _writer(self, window: Window) -> Writer:
+    def _writer(self, window: Window, ledger: Ledger) -> Writer:
         around = Surroundings(
             now=time.time,
             sleep=self._pause.sleep,
             jitter=random.random,
             repair_dir=Path(self._settings.data_dir) / "repair",
             retention_days=self._settings.store.retention_days,
-            alive=self._pulse.beat,
+            alive=self._alive,
         )
         return Writer(
             self._journal,
             self._store,
             core=transcode,
             window=window,
+            ledger=ledger,
             dead=self._dead,
             progress=self._progress,
             around=around,
         )
+
+    def _replays(self) -> Replays:
+        """What goes back into the journal; bodies are decoded by the policy of the start."""
+        policy = transcode.policy(self._settings)
+        limits = {drain.name: drain.body_bytes_max for drain in self._settings.drain}
+        return Replays(
+            shelf=self._shelf,
+            journal=Path(self._settings.data_dir) / "journal",
+            store=self._store,
+            core=transcode,
+            commit=partial(transcode.commit, policy),
+            footer=transcode.footer,
+            body_bytes_max=lambda drain: limits.get(drain) or self._settings.limits.body_bytes_max,
+            now=time.time,
+            on_replay=self._on_replay,
+        )
+
+    def _on_replay(self, segment: SegmentId) -> None:
+        self._accounts_read().ledger.replaying(segment)
+
+    def _alive(self) -> None:
+        """Between two steps of the writer."""
+        self._pulse.beat()
+        self._expiry.look()
 
     def _disk_free_min(self) -> int:
         """What the journal may still grow, and the floor below: the engine must stop first."""
@@ -173,19 +276,6 @@ def _apart(settings: Settings) -> frozenset[str]:
     return frozenset(drain.name for drain in settings.drain if not drain.dedupe)
 
 
-def _with_schema(
-    store: Store, settings: Settings, sleep: Callable[[float], None], progress: Progress
-) -> None:
-    """Apply the schema, however long the store is away or in somebody else's hands."""
-    for delay_s in backoff_s(random.random, first_s=SLOWER_FIRST_S, ceiling_s=SLOWER_CEILING_S):
-        try:
-            schema.apply(store, transcode.SCHEMAS, settings.store.retention_days, sleep=sleep)
-        except StoreTrouble as trouble:
-            progress.trouble = f"schema: {trouble.label}"
-        except OperatorError as reason:
-            progress.trouble = str(reason)
-        else:
-            progress.trouble = ""
-            return
-        limited.error("writer: schema", "schema cannot be applied yet", why=progress.trouble)
-        sleep(delay_s)
+def _held_back(count: int) -> str:
+    """Tell of segments that this version cannot read."""
+    return f"{count} segments were written by a newer version, which is expected back" if count else ""

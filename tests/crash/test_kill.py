@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from subprocess import PIPE, Popen
 
+import pytest
+
 from tests.crash.promises import CHILD, ROOT, Promises
 
 
+@pytest.mark.fault("kill -9 of an intake at any time")
 def test_a_killed_intake_keeps_every_promise_and_makes_none_twice(tmp_path: Path) -> None:
     children = []
     for lines_before_death in (1, 2, 7, 12, 40):

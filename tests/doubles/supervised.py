@@ -1,7 +1,7 @@
 """A real supervisor over fake children, as a process: `python -m tests.doubles.supervised DIR [silence_s]`.
 
 `DIR/trace-drain.toml` is its configuration. Before it starts it can play systemd for itself: with
-`SOCKET_FOR_SYSTEMD` a listening socket is passed as systemd does.
+`SOCKET_FOR_SYSTEMD` a listening socket is passed as systemd does. `INTAKE` names another intake.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main() -> int:
             sources.load(),
             environ,
             {"version": "0", "core_profile": "release"},
-            "tests.doubles.fake_child",
+            environ.get("INTAKE", "tests.doubles.fake_child"),
             "tests.doubles.fake_child",
             Patience(silence_s=silence_s),
         )

@@ -33,6 +33,7 @@ def post_until_acknowledged(running: Running, body: bytes, **headers: str) -> in
     raise AssertionError(f"not acknowledged in {PATIENCE_S} s: {running.log()}")
 
 
+@pytest.mark.fault("the same delivery ten times, packed anew, while processes are killed and restarted")
 @pytest.mark.timeout(240)
 def test_the_same_body_ten_times_is_stored_once_whatever_is_killed_in_between(fresh_dir: Path) -> None:
     body, other = trace_body(1), trace_body(2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,26 +12,33 @@ import pytest
 from tests.e2e.running import Running
 
 
-def test_a_self_signed_certificate_is_made_and_used(fresh_dir: Path) -> None:
-    with Running(fresh_dir, "--tls-self-signed") as running:
-        trusted = ssl.create_default_context(cafile=str(fresh_dir / "tls" / "cert.pem"))
-        port = running.address[1]
-        request = urllib.request.Request(
-            f"https://localhost:{port}/v1/traces", b"{}", {"content-type": "application/json"}
-        )
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with Running(tmp_path_factory.mktemp("secured"), "--tls-self-signed") as running:
+        yield running
 
-        with urllib.request.urlopen(request, timeout=30, context=trusted) as answer:
-            found = answer.status, answer.read()
+
+def certificate(running: Running) -> Path:
+    return running.data / "tls" / "cert.pem"
+
+
+def test_a_self_signed_certificate_is_made_and_used(secured: Running) -> None:
+    trusted = ssl.create_default_context(cafile=str(certificate(secured)))
+    request = urllib.request.Request(
+        f"https://localhost:{secured.address[1]}/v1/traces", b"{}", {"content-type": "application/json"}
+    )
+
+    with urllib.request.urlopen(request, timeout=30, context=trusted) as answer:
+        found = answer.status, answer.read()
 
     assert found == (200, b"{}")
 
 
-def test_the_load_harness_trusts_what_it_is_told_to(fresh_dir: Path) -> None:
-    with Running(fresh_dir, "--tls-self-signed") as running:
-        url = f"https://localhost:{running.address[1]}"
-        sent = ("--spans", "10", "--requests", "20", "--verify")
-        trusted = running.command("load", url, *sent, "--ca", str(fresh_dir / "tls" / "cert.pem"))
-        with pytest.raises(AssertionError):
-            running.command("load", url, *sent, "--patience", "0.1")
+def test_the_load_harness_speaks_tls_with_whom_it_trusts(secured: Running) -> None:
+    url, sent = f"https://localhost:{secured.address[1]}", ("--spans", "10", "--requests", "20", "--verify")
 
-    assert "200 spans acknowledged: 0 missing, 0 stored twice" in trusted
+    trusting = secured.command("load", url, *sent, "--ca", str(certificate(secured)))
+    with pytest.raises(AssertionError):
+        secured.command("load", url, *sent, "--patience", "0.1")
+
+    assert "200 spans acknowledged: 0 missing, 0 stored twice" in trusting

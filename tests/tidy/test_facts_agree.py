@@ -12,6 +12,7 @@ import pytest
 
 import receiver
 from docs.generate import PAGES, settings_page
+from docs.reliability import Case, cases
 from receiver.metrics import MetricName
 from receiver.settings import Settings
 
@@ -43,6 +44,13 @@ def test_the_versions_agree() -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_a_generated_page_is_what_the_code_says_now(page: str) -> None:
     assert (ROOT / "docs" / page).read_text() == PAGES[page](), "run `make docs`"
+
+
+@pytest.mark.parametrize("case", list(cases()), ids=lambda case: case.id)
+def test_every_fault_case_is_told_of(case: Case) -> None:
+    page = (ROOT / "docs/reliability.md").read_text()
+
+    assert f"| {case.fault} | [{case.name}](../{case.file}) |" in page, "run `make reliability`"
 
 
 @pytest.mark.parametrize("key", keys(Settings))

@@ -54,7 +54,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.torture", description=__doc__)
     parser.add_argument("--duration", type=seconds, default=90.0, help="of load and faults: 90s, 30m, 2h")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
-    parser.add_argument("--gap", type=float, default=3.0, help="mean seconds between faults")
+    parser.add_argument("--gap", type=float, default=0.7, help="mean seconds between faults")
+    parser.add_argument("--kills", type=int, default=0, help="go on until so many processes were killed")
     parser.add_argument("--pause", type=float, default=0.1, help="of a sender between two deliveries")
     parser.add_argument(
         "--disk-mib", type=int, default=0, help="on a tmpfs of this size that is filled at times"
@@ -64,10 +65,19 @@ def main() -> int:
     asked = parser.parse_args()
     say(f"seed {asked.seed}, {asked.duration:.0f} s")
     with directory(keep=asked.keep, disk_mib=asked.disk_mib) as data:
-        plan = Plan(asked.seed, asked.duration, data, asked.gap, asked.pause, owns_disk=bool(asked.disk_mib))
+        plan = Plan(
+            asked.seed,
+            asked.duration,
+            data,
+            asked.gap,
+            asked.pause,
+            owns_disk=bool(asked.disk_mib),
+            kills_min=asked.kills,
+        )
         numbers = summary(Run(plan, say).run())
     sys.stdout.write(table(numbers) + "\n")
     if asked.json:
+        asked.json.parent.mkdir(parents=True, exist_ok=True)
         asked.json.write_text(as_json(numbers) + "\n")
     return EXIT_CODES[numbers["verdict"]]
 

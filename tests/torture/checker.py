@@ -17,8 +17,6 @@ from receiver.storage.store import COMPANION, TABLE, Store
 from tests.torture.oracle import Delivery, Key, Oracle
 from tests.torture.senders import Fate
 
-NEVER_TWICE = False
-"""True once redeliveries are recognised: then not even a delivery that was sent again may be stored twice."""
 PAGE = 2_000
 """Deliveries whose rows are read at once."""
 EXAMPLES_MAX = 5
@@ -41,14 +39,7 @@ class Findings:
             examples.append(example)
 
 
-def judge(
-    findings: Findings,
-    delivery: Delivery,
-    fate: Fate,
-    rows: Iterable[Row],
-    *,
-    never_twice: bool = NEVER_TWICE,
-) -> None:
+def judge(findings: Findings, delivery: Delivery, fate: Fate, rows: Iterable[Row]) -> None:
     """Hold the rows that bear a delivery's number against the delivery."""
     stored: Counter[Key] = Counter()
     for row in rows:
@@ -65,9 +56,9 @@ def judge(
         findings.wrong("stored in part", f"{name}: {len(missing)} of {len(delivery.rows)} missing")
     extra = sum(stored.values()) - len(stored)
     if extra:
-        _judge_extra(findings, fate, name, extra, is_allowed=not never_twice and fate.attempts > 1)
-    if stored and max(stored.values()) > fate.attempts:
-        findings.wrong("stored more often than sent", name)
+        what = "redelivered and stored twice" if fate.attempts > 1 else "sent once and stored twice"
+        findings.wrong(what, f"{name}: {extra} rows too many", extra)
+    findings.counts["deliveries acknowledged twice, stored once"] += fate.acknowledged > 1 and not extra
 
 
 def _judge_fields(findings: Findings, delivery: Delivery, key: Key, row: Row) -> None:
@@ -79,16 +70,6 @@ def _judge_fields(findings: Findings, delivery: Delivery, key: Key, row: Row) ->
     if differing:
         columns = ", ".join(f"{name}={row[name]!r} for {wanted[name]!r}" for name in differing)
         findings.wrong("a field differs", f"span {key} of delivery {delivery.number}: {columns}")
-
-
-def _judge_extra(findings: Findings, fate: Fate, name: str, extra: int, *, is_allowed: bool) -> None:
-    if is_allowed:
-        findings.counts["spans stored again by redelivery"] += extra
-        findings.counts["deliveries stored again by redelivery"] += 1
-    elif fate.attempts > 1:
-        findings.wrong("redelivered and stored twice", f"{name}: {extra} rows too many", extra)
-    else:
-        findings.wrong("sent once and stored twice", f"{name}: {extra} rows too many", extra)
 
 
 def check(store: Store, oracle: Oracle, fates: Mapping[int, Fate]) -> Findings:

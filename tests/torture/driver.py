@@ -16,11 +16,12 @@ from tests.torture.faults import OPENING, Fault
 from tests.torture.senders import Outcomes
 from tests.torture.site import processes, segments_in
 
+KILLS = ("kill intake", "kill store", "kill supervisor")
 AIM_S = 0.5
 """How long a kill waits for a moment in which something is being done."""
 AIM_DEPTH_S = 0.02
 STARTS_MAX = 3
-BREATH_S = 5.0
+BREATH_S = 0.6
 KILL_ON_FULL_DISK_SHARE = 0.4
 
 
@@ -42,6 +43,11 @@ class Damage:
     """The log's last line, each time the receiver did not come up."""
     wrong: list[str] = field(default_factory=list)
 
+    @property
+    def kills(self) -> int:
+        """Processes that were killed."""
+        return sum(self.done[what] for what in KILLS)
+
 
 class Driver:
     """Works through the schedule in the calling thread."""
@@ -50,10 +56,11 @@ class Driver:
         self.damage = Damage()
         self._running, self._outcomes = running, outcomes
 
-    def run(self, faults: list[Fault], began_s: float, duration_s: float) -> None:
-        """The first faults come however slow the machine is; the others only while there is time."""
+    def run(self, faults: list[Fault], began_s: float, duration_s: float, kills_min: int = 0) -> None:
+        """The first faults, and as many kills as are asked for, come however slow the machine is."""
         for done, fault in enumerate(faults):
-            if done > len(OPENING) and time.monotonic() > began_s + duration_s:
+            is_enough = done > len(OPENING) and self.damage.kills >= kills_min
+            if is_enough and time.monotonic() > began_s + duration_s:
                 self.damage.done["left out, no time"] += 1
                 continue
             time.sleep(max(0.0, began_s + fault.at_s - time.monotonic()))
@@ -69,6 +76,7 @@ class Driver:
     def _do(self, fault: Fault) -> None:
         match fault.kind:
             case "kill":
+                fault = self._living(fault)
                 done = self._kill(fault)
             case "freeze":
                 done = self._freeze(fault)
@@ -81,6 +89,12 @@ class Driver:
     def _pid(self, fault: Fault) -> int | None:
         pids = sorted(pid for pid, role in processes(self._running).items() if role == fault.role)
         return pids[int(fault.pick * len(pids))] if pids else None
+
+    def _living(self, fault: Fault) -> Fault:
+        """The same for a role that has a process now: some are being replaced."""
+        roles = sorted(set(processes(self._running).values()) - {"supervisor"})
+        is_there = fault.role == "supervisor" or fault.role in roles or not roles
+        return fault if is_there else replace(fault, role=roles[int(fault.pick * len(roles))])
 
     def _kill(self, fault: Fault) -> bool:
         self._aim(fault)

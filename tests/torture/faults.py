@@ -8,13 +8,13 @@ from typing import Literal
 
 Kind = Literal["kill", "freeze", "restart", "fill"]
 SHARES: dict[tuple[Kind, str], float] = {
-    ("kill", "intake"): 6,
-    ("kill", "store"): 5,
-    ("kill", "supervisor"): 2,
-    ("freeze", "intake"): 1,
-    ("freeze", "store"): 1,
-    ("freeze", "supervisor"): 0.5,
-    ("restart", "supervisor"): 0.5,
+    ("kill", "intake"): 10,
+    ("kill", "store"): 7,
+    ("kill", "supervisor"): 1.5,
+    ("freeze", "intake"): 0.3,
+    ("freeze", "store"): 0.3,
+    ("freeze", "supervisor"): 0.2,
+    ("restart", "supervisor"): 0.2,
 }
 OPENING: tuple[tuple[Kind, str], ...] = (
     ("kill", "intake"),
@@ -25,6 +25,8 @@ OPENING: tuple[tuple[Kind, str], ...] = (
     ("restart", "supervisor"),
 )
 """What the shortest run sees too."""
+OPENING_FREEZE_S = 10.0
+"""Long enough for the small journal to fill, so that senders are told to wait."""
 FREEZE_S = (0.2, 8.0)
 LONG_FREEZE_S = 33.0
 """Longer than the supervisor's patience: it kills what it takes for hung."""
@@ -46,8 +48,10 @@ class Fault:
     """How long a frozen process stays so, or a disk full."""
 
 
-def schedule(seed: int, duration_s: float, gap_s: float, *, with_fill: bool) -> list[Fault]:
-    """All faults of a run, in order; the last tenth of the time has none."""
+def schedule(
+    seed: int, duration_s: float, gap_s: float, *, with_fill: bool, kills_min: int = 0
+) -> list[Fault]:
+    """All faults of a run, in order: for nine tenths of the time, and until there are kills enough."""
     random_ = random.Random(f"{seed}/faults")
     shares = dict(SHARES) | ({("fill", "disk"): 1.0} if with_fill else {})
     kinds, weights = list(shares), list(shares.values())
@@ -55,9 +59,12 @@ def schedule(seed: int, duration_s: float, gap_s: float, *, with_fill: bool) -> 
     random_.shuffle(opening)
     faults: list[Fault] = []
     at_s = gap_s
-    while at_s < duration_s * 0.9:
+    while at_s < duration_s * 0.9 or sum(fault.kind == "kill" for fault in faults) < kills_min:
+        is_opening = bool(opening)
         kind, role = opening.pop() if opening else random_.choices(kinds, weights)[0]
         hold_s = _hold_s(kind, random_, is_long_run=duration_s > 600)
+        if is_opening and (kind, role) == ("freeze", "store"):
+            hold_s = OPENING_FREEZE_S
         faults.append(Fault(round(at_s, 3), kind, role, random_.random(), hold_s))
         at_s += random_.expovariate(1 / gap_s) + 0.2 + hold_s
     return faults

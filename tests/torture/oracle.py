@@ -12,7 +12,7 @@ import gzip
 import hashlib
 import hmac
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -156,6 +156,14 @@ class Oracle:
     def first_trace_id(self, number: int) -> str:
         """The least trace id of this delivery and all after it."""
         return tag_of(self.seed).hex() + f"{number:016x}" + "0" * 8
+
+
+def repacked(delivery: Delivery) -> Delivery:
+    """The same content as a client posts it once more: compressed anew, and so signed anew."""
+    if "content-encoding" not in delivery.headers:
+        return delivery
+    body = gzip.compress(gzip.decompress(delivery.body), 9, mtime=delivery.number)
+    return replace(delivery, body=body, headers=delivery.headers | credentials(delivery.drain, body))
 
 
 def tag_of(seed: int) -> bytes:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from tests.torture.checker import NEVER_TWICE
 from tests.torture.run import FRESH_S, Result
+from tests.torture.watch import CAPS, JOURNAL_BYTES_CAP
 
 REFUSED_NOTED_S = 0.5
 """A busy machine lets a sender note a refusal this much later."""
@@ -59,7 +61,8 @@ def seen(result: Result) -> dict[str, int]:
     return {
         "acknowledged deliveries": sum(fate.acknowledged > 0 for fate in result.outcomes.fates.values()),
         "retries": result.outcomes.retries,
-        "answers 503 and resets": answers["503"] + answers["reset"],
+        "answers 503": answers["503"],
+        "resets": answers["reset"],
         "rejected spans": result.outcomes.rejected_count,
         "segments replayed": result.replayed,
         "kills of an intake": done["kill intake"],
@@ -67,7 +70,12 @@ def seen(result: Result) -> dict[str, int]:
         "kills of the supervisor": done["kill supervisor"],
         "kills inside a commit": result.damage.kills_in_commit,
         "kills inside a hand-over": result.damage.kills_in_hand_over,
-        "deliveries sent again": sum(fate.attempts > 1 for fate in result.outcomes.fates.values()),
+        "deliveries acknowledged twice, stored once": result.findings.counts[
+            "deliveries acknowledged twice, stored once"
+        ],
+        "copies seconds later": result.outcomes.copies["seconds later"],
+        "copies after a restart": result.outcomes.copies["after a restart"],
+        "copies both at once": result.outcomes.copies["both at once"],
     }
 
 
@@ -81,21 +89,25 @@ def summary(result: Result) -> dict[str, Any]:
     highest = result.watch.highest if result.watch else None
     plan = result.plan
     return {
+        "at": result.at,
+        "commit": commit(),
         "seed": plan.seed,
         "duration_s": plan.duration_s,
         "gap_s": plan.gap_s,
         "own_disk": plan.owns_disk,
         "verdict": verdict(result),
         "violations": violations(result),
+        "violation_counts": dict(result.findings.violations),
         "void": void_reasons(result),
-        "never_twice": NEVER_TWICE,
         "deliveries": len(result.outcomes.fates),
         "never_acknowledged": sum(not fate.acknowledged for fate in result.outcomes.fates.values()),
         "answers": dict(result.outcomes.answers),
         "answers_503": dict(result.outcomes.reasons),
         "rejected_spans": result.outcomes.rejected_count,
         "seen": seen(result),
-        "faults": dict(result.damage.done),
+        "faults": dict(sorted(result.damage.done.items())),
+        "kills": result.damage.kills,
+        "copies": dict(result.outcomes.copies),
         "starts_in_vain": result.damage.vain_starts,
         "store": dict(result.findings.counts),
         "fresh_s": [round(fresh_s, 2) for fresh_s in result.fresh_s],
@@ -103,7 +115,19 @@ def summary(result: Result) -> dict[str, Any]:
         "log": dict(result.log),
         "highest": {role: asdict(usage) for role, usage in highest.usage.items()} if highest else {},
         "journal_bytes_highest": highest.journal_bytes if highest else 0,
+        "caps": {role: asdict(usage) for role, usage in CAPS.items()} | {"journal_bytes": JOURNAL_BYTES_CAP},
     }
+
+
+def commit() -> str:
+    """Which state of the repository ran; empty: nobody knows."""
+    command = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
+    try:
+        return subprocess.run(
+            command, cwd=Path(__file__).parent, check=False, capture_output=True, text=True
+        ).stdout.strip()
+    except OSError:
+        return ""
 
 
 def verdict(result: Result) -> str:

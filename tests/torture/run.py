@@ -8,6 +8,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from receiver.storage.embedded import EmbeddedStore
@@ -36,12 +37,14 @@ class Plan:
     seed: int
     duration_s: float
     data: Path
-    gap_s: float = 3.0
+    gap_s: float = 0.7
     """Mean time between faults."""
     pause_s: float = 0.1
     """Of a sender between two deliveries."""
     owns_disk: bool = False
     """The data directory is a small file system of its own, which may be filled."""
+    kills_min: int = 0
+    """The run goes on until so many processes were killed."""
 
 
 @dataclass
@@ -50,6 +53,7 @@ class Result:
 
     plan: Plan
     faults: list[Fault]
+    at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     outcomes: Outcomes = field(default_factory=Outcomes)
     damage: Damage = field(default_factory=Damage)
     findings: Findings = field(default_factory=Findings)
@@ -77,11 +81,14 @@ class Run:
             f"127.0.0.1:{self._port}",
             config=site.configuration(plan.data, disk_free_min=0 if plan.owns_disk else 64 << 20),
         )
-        faults = schedule(plan.seed, plan.duration_s, plan.gap_s, with_fill=plan.owns_disk)
+        faults = schedule(
+            plan.seed, plan.duration_s, plan.gap_s, with_fill=plan.owns_disk, kills_min=plan.kills_min
+        )
         self.result = Result(plan, faults)
         self._driver = Driver(self._running, self.result.outcomes)
         self.result.damage = self._driver.damage
-        desk = Desk(self._oracle, self._port, self.result.outcomes)
+        damage = self._driver.damage
+        desk = Desk(self._oracle, self._port, self.result.outcomes, starts=lambda: len(damage.down_s))
         self._senders = [Sender(desk, lane, pause_s=plan.pause_s) for lane in range(len(LANES))]
 
     def run(self) -> Result:
@@ -113,7 +120,7 @@ class Run:
         began_s = time.monotonic()
         for sender in self._senders:
             sender.start()
-        self._driver.run(self.result.faults, began_s, self._plan.duration_s)
+        self._driver.run(self.result.faults, began_s, self._plan.duration_s, self._plan.kills_min)
         time.sleep(max(0.0, began_s + self._plan.duration_s - time.monotonic()))
 
     def _mend(self) -> None:

@@ -2,6 +2,7 @@
 
 Some give up after one try, so that deliveries exist which may have arrived, were never acknowledged and never
 sent again. Some are cut off: the body is sent, the connection dropped before the answer, the body sent again.
+Some are acknowledged and sent all the same, compressed anew and on another connection: see `copies`.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from tests.torture.oracle import LANES, PROTOBUF, Delivery, Oracle
+from tests.torture.copies import Copies, When, when_again
+from tests.torture.oracle import LANES, PROTOBUF, Delivery, Oracle, repacked
 
 RETRYABLE = frozenset({429, 502, 503, 504})
 RIGHT = frozenset({200, 429, 503})
@@ -54,6 +56,8 @@ class Outcomes:
     rejected_count: int = 0
     """Spans told as rejected, once for each acknowledged delivery."""
     retries: int = 0
+    copies: Counter[When] = field(default_factory=Counter)
+    """Deliveries sent again though they were acknowledged, by when; each was acknowledged again."""
     in_flight: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -64,6 +68,11 @@ class Outcomes:
             self.retries += fate.attempts > 0
             fate.attempts += 1
             self.in_flight += 1
+
+    def copied(self, when: When) -> None:
+        """What was acknowledged before was acknowledged again."""
+        with self.lock:
+            self.copies[when] += 1
 
     def explained(self, body: bytes) -> None:
         """An error came with this explanation, in either encoding."""
@@ -101,6 +110,8 @@ class Desk:
     oracle: Oracle
     port: int
     outcomes: Outcomes
+    starts: Callable[[], int]
+    """How often the receiver was started anew so far."""
 
 
 class Sender(threading.Thread):
@@ -110,33 +121,64 @@ class Sender(threading.Thread):
         super().__init__(name=f"sender-{lane}", daemon=True)
         self.issuing_ends = threading.Event()
         self.giving_up = threading.Event()
-        self._oracle, self._port, self._pause_s = desk.oracle, desk.port, pause_s
-        self._outcomes = desk.outcomes
+        self._desk, self._lane, self._pause_s = desk, lane, pause_s
+        self._oracle, self._port, self._outcomes = desk.oracle, desk.port, desk.outcomes
+        self._copies = Copies(desk.starts)
         self._numbers = itertools.count(lane, len(LANES))
         self._connection: http.client.HTTPConnection | None = None
 
     def run(self) -> None:
         while not self.issuing_ends.is_set():
-            self.deliver(self.next())
+            self._issue(self.next())
+            self._send_copies(is_end=False)
             self.issuing_ends.wait(self._pause_s)
+        self._send_copies(is_end=True)
         self._drop()
+
+    def _issue(self, delivery: Delivery) -> None:
+        """Send something new, and see whether it is to come again."""
+        habits = random.Random(f"{self._oracle.seed}/copies/{delivery.number}")
+        when = when_again(habits)
+        if when == "both at once":
+            self._race(delivery)
+        elif self.deliver(delivery):
+            self._copies.note(delivery.number, when, habits)
+
+    def _race(self, delivery: Delivery) -> None:
+        """Send it twice at the same time, on two connections and so perhaps to two processes."""
+        rival = Sender(self._desk, self._lane, pause_s=0)
+        racing = threading.Thread(target=rival.deliver, args=(repacked(delivery),))
+        racing.start()
+        self.deliver(delivery)
+        rival.giving_up.set()
+        racing.join()
+        rival._drop()
+        if self._outcomes.fates[delivery.number].acknowledged > 1:
+            self._outcomes.copied("both at once")
+
+    def _send_copies(self, *, is_end: bool) -> None:
+        for when, number in self._copies.due(is_end=is_end):
+            self._drop()
+            if self.deliver(repacked(self._oracle.delivery(number))):
+                self._outcomes.copied(when)
 
     def next(self) -> Delivery:
         """The next of this lane."""
         return self._oracle.delivery(next(self._numbers))
 
-    def deliver(self, delivery: Delivery) -> None:
-        """Send until it is acknowledged, or for as long as this sender has patience."""
+    def deliver(self, delivery: Delivery) -> bool:
+        """Send until it is acknowledged, or for as long as this sender has patience. Whether it was."""
         habits = random.Random(f"{self._oracle.seed}/habits/{delivery.number}")
         attempts_max = 1 if habits.random() < IMPATIENT_SHARE else 1_000
         is_cut_off = attempts_max > 1 and habits.random() < CUT_OFF_SHARE
         for attempt, delay_s in enumerate(itertools.islice(delays_s(habits), attempts_max), 1):
             answer = self._attempt(delivery, is_cut_off=is_cut_off and attempt == 1)
             if answer.isdigit() and int(answer) not in RETRYABLE:
-                return
+                return answer == "200"
             if self.giving_up.is_set() or attempt == attempts_max:
-                return
+                break
             self.giving_up.wait(delay_s)
+        return False
 
     def _attempt(self, delivery: Delivery, *, is_cut_off: bool) -> str:
         self._outcomes.tried(delivery.number)

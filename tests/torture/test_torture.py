@@ -37,6 +37,7 @@ def torture(*flags: str, seed: int = SEED) -> None:
     assert run.returncode == 0, said
 
 
+@pytest.mark.fault("everything at once: kills, freezes, restarts, redelivery under load")
 @pytest.mark.timeout(TIMEOUT_S + 100)
 def test_nothing_is_lost_or_invented_whatever_is_killed() -> None:
     torture()
@@ -51,6 +52,7 @@ def _mountable(tmp_path: Path) -> None:
     subprocess.run(["umount", str(tmp_path)], check=True)  # noqa: S607
 
 
+@pytest.mark.fault("everything at once, on one small disk for journal and engine that fills")
 @pytest.mark.timeout(TIMEOUT_S + 100)
 @pytest.mark.usefixtures("_mountable")
 def test_nothing_is_lost_or_invented_when_journal_and_engine_share_a_disk_that_fills() -> None:

@@ -4,7 +4,8 @@
 
 use crate::columns::Columns;
 use crate::columns::ids::TraceIds;
-use crate::columns::map::{MapColumn, MapRuns};
+use crate::columns::map::MapColumn;
+use crate::columns::map_runs::MapRuns;
 use crate::columns::text::{RunColumn, Sparse, TextColumn};
 use crate::put;
 use crate::schema::{Field, KINDS, STATUSES};
@@ -210,7 +211,7 @@ fn trace_id_codes(out: &mut Vec<u8>, column: &TraceIds) {
 fn runs(out: &mut Vec<u8>, column: &RunColumn) {
     prefix(out, 1);
     let rows = column.runs.runs.iter().map(|run| run.rows as usize).sum();
-    let width = put::dictionary(out, column.dictionary.texts().map(str::as_bytes), rows);
+    let width = put::known(out, &column.dictionary, rows);
     put::run_indexes(out, width, &column.runs.runs);
 }
 
@@ -238,11 +239,11 @@ fn map_runs(out: &mut Vec<u8>, column: &MapRuns) {
     if entries == 0 {
         return;
     }
-    let width = put::dictionary(out, maps.keys.texts().map(str::as_bytes), entries);
+    let width = put::known(out, &maps.keys, entries);
     for run in runs {
         repeated_indexes(out, width, maps.entries(run.id).0, run.rows);
     }
-    let width = put::dictionary(out, maps.values.texts().map(str::as_bytes), entries);
+    let width = put::known(out, &maps.values, entries);
     for run in runs {
         repeated_indexes(out, width, maps.entries(run.id).1, run.rows);
     }

@@ -1,5 +1,7 @@
 //! Blocks as LZ4 or zstd frames: what stock tools and the engine read by themselves.
 
+use std::io;
+
 use crate::limits::Limits;
 use crate::refusal::Refusal;
 use crate::unpack::{Buffers, Encoding, Expect, unpack};
@@ -29,17 +31,25 @@ impl Codec {
         }
     }
 
-    /// Appends `raw` as one frame.
+    /// `raw` as one frame, written into `room`. What lies there already is of no interest, except that
+    /// as much as there is need not be made again.
     ///
     /// # Panics
     /// When the codec's library fails to write into memory; nothing is promised then.
-    pub fn compress(self, raw: &[u8], out: &mut Vec<u8>) {
-        let done = match self {
-            Self::Lz4 => lz4_frame(raw, out),
-            Self::Zstd => zstd::stream::copy_encode(raw, out, ZSTD_LEVEL),
+    pub fn compress<'a>(self, raw: &[u8], room: &'a mut Vec<u8>) -> &'a [u8] {
+        let written = match self {
+            Self::Lz4 => lz4_frame(raw, room),
+            Self::Zstd => zstd_frame(raw, room),
         };
-        assert!(done.is_ok(), "compressing into memory");
+        assert!(written.is_ok(), "compressing into memory");
+        room.get(..written.unwrap_or_default()).unwrap_or_default()
     }
+}
+
+fn zstd_frame(raw: &[u8], room: &mut Vec<u8>) -> io::Result<usize> {
+    room.clear();
+    zstd::stream::copy_encode(raw, &mut *room, ZSTD_LEVEL)?;
+    Ok(room.len())
 }
 
 /// Magic; version 1, independent blocks, no checksums (the record has one); blocks of up to 4 MiB;
@@ -47,36 +57,42 @@ impl Codec {
 const LZ4_HEAD: [u8; 7] = [0x04, 0x22, 0x4D, 0x18, 0x60, 0x70, 0x73];
 const LZ4_BLOCK_BYTES_MAX: usize = 4 << 20;
 const LZ4_STORED: u32 = 1 << 31;
+const LZ4_END: [u8; 4] = [0; 4];
 
-fn lz4_frame(raw: &[u8], out: &mut Vec<u8>) -> std::io::Result<()> {
-    out.extend_from_slice(&LZ4_HEAD);
+fn lz4_frame(raw: &[u8], room: &mut Vec<u8>) -> io::Result<usize> {
+    let mut end = LZ4_HEAD.len();
+    lay(room, 0, &LZ4_HEAD);
     for block in raw.chunks(LZ4_BLOCK_BYTES_MAX) {
-        lz4_block(block, out)?;
+        let (size_at, start) = (end, end + 4);
+        let (bytes, flag) = lz4_block(block, room, start)?;
+        let size = u32::try_from(bytes).unwrap_or(u32::MAX) | flag;
+        lay(room, size_at, &size.to_le_bytes());
+        end = start + bytes;
     }
-    out.extend_from_slice(&[0; 4]);
-    Ok(())
+    lay(room, end, &LZ4_END);
+    Ok(end + LZ4_END.len())
 }
 
-fn lz4_block(block: &[u8], out: &mut Vec<u8>) -> std::io::Result<()> {
-    let start = out.len();
-    let room = lz4::block::compress_bound(block.len())?;
-    out.resize(start + 4 + room, 0);
-    let target = out.get_mut(start + 4..).unwrap_or_default();
-    let mut bytes = lz4::block::compress_to_buffer(block, None, false, target)?;
-    let mut size = u32::try_from(bytes).unwrap_or(LZ4_STORED);
-    if bytes >= block.len() {
-        bytes = block.len();
-        size = u32::try_from(bytes).unwrap_or_default() | LZ4_STORED;
-        target
-            .get_mut(..bytes)
-            .unwrap_or_default()
-            .copy_from_slice(block);
+/// Writes one block from `start` on: how long it is, and whether it is stored as it was.
+fn lz4_block(block: &[u8], room: &mut Vec<u8>, start: usize) -> io::Result<(usize, u32)> {
+    let bytes_max = lz4::block::compress_bound(block.len())?;
+    let target = part(room, start, bytes_max);
+    let bytes = lz4::block::compress_to_buffer(block, None, false, target)?;
+    if bytes < block.len() {
+        return Ok((bytes, 0));
     }
-    out.get_mut(start..start + 4)
-        .unwrap_or_default()
-        .copy_from_slice(&size.to_le_bytes());
-    out.truncate(start + 4 + bytes);
-    Ok(())
+    lay(room, start, block);
+    Ok((block.len(), LZ4_STORED))
+}
+
+/// So many bytes of the room, which grows if it has to.
+fn part(room: &mut Vec<u8>, start: usize, bytes: usize) -> &mut [u8] {
+    room.resize(room.len().max(start + bytes), 0);
+    room.get_mut(start..start + bytes).unwrap_or_default()
+}
+
+fn lay(room: &mut Vec<u8>, start: usize, bytes: &[u8]) {
+    part(room, start, bytes.len()).copy_from_slice(bytes);
 }
 
 /// What a frame of either codec holds.
@@ -120,12 +136,12 @@ mod tests {
     #[test]
     fn every_frame_is_read_back() {
         let long = [noise(9 << 20), vec![7; 5 << 20]].concat();
-        for codec in [Codec::Lz4, Codec::Zstd] {
+        let mut room = Vec::new();
+        for codec in [Codec::Lz4, Codec::Zstd, Codec::Lz4] {
             for raw in [&b""[..], b"a", &vec![0; 100_000], &noise(1_000), &long] {
-                let mut frame = Vec::new();
-                codec.compress(raw, &mut frame);
+                let frame = codec.compress(raw, &mut room);
                 assert_eq!(
-                    decompress(&frame).unwrap(),
+                    decompress(frame).unwrap(),
                     raw,
                     "{codec:?} of {} bytes",
                     raw.len()
@@ -137,11 +153,11 @@ mod tests {
     #[test]
     fn stock_lz4_reads_our_frames() {
         let raw = [noise(5 << 20), vec![7; 5 << 20]].concat();
-        let mut frame = Vec::new();
-        Codec::Lz4.compress(&raw, &mut frame);
+        let mut room = Vec::new();
+        let frame = Codec::Lz4.compress(&raw, &mut room);
 
         let mut read = Vec::new();
-        std::io::copy(&mut lz4::Decoder::new(&frame[..]).unwrap(), &mut read).unwrap();
+        io::copy(&mut lz4::Decoder::new(frame).unwrap(), &mut read).unwrap();
 
         assert_eq!(read, raw);
     }

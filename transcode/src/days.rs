@@ -88,7 +88,7 @@ mod tests {
     fn record(raw: &[u8], rows: u32, codec: Codec) -> Vec<u8> {
         let mut payload = Vec::new();
         if rows > 0 {
-            codec.compress(raw, &mut payload);
+            payload = codec.compress(raw, &mut Vec::new()).to_vec();
         }
         let head = Head {
             rows,

@@ -180,6 +180,12 @@ pub fn footer_at(segment: &[u8], offset: usize) -> Option<Footer> {
     (footer.bytes_before == offset as u64).then_some(footer)
 }
 
+/// [`digest`] of checksums that lie as they do on the disk.
+#[must_use]
+pub fn digest_of(checksums: &[u8]) -> u64 {
+    xxh3_64(checksums)
+}
+
 /// One number for the checksums of all records, in order.
 #[must_use]
 pub fn digest(checksums: impl Iterator<Item = u64>) -> u64 {

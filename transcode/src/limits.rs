@@ -49,7 +49,7 @@ impl Default for Limits {
             attributes_max: 1_024,
             events_max: 1_024,
             links_max: 1_024,
-            expanded_bytes_max: 1 << 30,
+            expanded_bytes_max: 512 << 20,
             value_depth_max: 64,
             json_depth_max: 1_024,
             key_bytes_max: 64 << 10,

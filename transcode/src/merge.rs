@@ -1,8 +1,10 @@
 //! Rows of several blocks as one block: fixed columns are copied, dictionaries merged.
 
+use crate::block::Segment;
 use crate::columns::dictionary::Dictionary;
 use crate::native::{Block, Column, Data};
 use crate::put;
+use crate::schema::Field;
 
 /// A growing column.
 enum Grown {
@@ -56,6 +58,20 @@ impl Merged {
         }
         self.rows += end - start;
         Ok(())
+    }
+
+    /// Gives every row the identity of this segment.
+    pub fn identify(&mut self, segment: Segment) {
+        let own = [
+            (Field::SegmentEpoch, segment.epoch),
+            (Field::SegmentSeq, segment.seq),
+        ];
+        for (field, value) in own {
+            let same = |(name, _, _): &&mut (String, String, Grown)| name == field.name();
+            if let Some((_, _, Grown::Fixed(bytes))) = self.columns.iter_mut().find(same) {
+                *bytes = value.to_le_bytes().repeat(self.rows);
+            }
+        }
     }
 
     /// Appends the block to `out`.

@@ -117,10 +117,20 @@ pub fn indexes(out: &mut Vec<u8>, width: Width, ids: &[u32]) {
     }
 }
 
+/// Appends the head of a `LowCardinality` after its prefix; its indexes must follow.
+pub fn known(out: &mut Vec<u8>, known: &Dictionary, rows: usize) -> Width {
+    let width = Width::of(known.len());
+    number(out, DICTIONARY_FLAGS | width as u64);
+    number(out, known.len() as u64);
+    out.extend_from_slice(known.wire());
+    number(out, rows as u64);
+    width
+}
+
 /// Appends a whole `LowCardinality` after its prefix.
-pub fn codes(out: &mut Vec<u8>, known: &Dictionary, ids: &[u32]) {
+pub fn codes(out: &mut Vec<u8>, dictionary: &Dictionary, ids: &[u32]) {
     if !ids.is_empty() {
-        let width = dictionary(out, known.texts().map(str::as_bytes), ids.len());
+        let width = known(out, dictionary, ids.len());
         indexes(out, width, ids);
     }
 }

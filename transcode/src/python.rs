@@ -19,6 +19,7 @@ use crate::compress::Codec;
 use crate::group::{self, Delivery, Kind, Workspace};
 use crate::outcome;
 use crate::policy::{self, Wishes};
+use crate::rewrite::Anew;
 use crate::sample::{self, Explained};
 use crate::schema;
 use crate::unpack::Encoding;
@@ -207,6 +208,17 @@ fn footer(py: Python<'_>, segment: PyBackedBytes) -> PyResult<Bound<'_, PyBytes>
     Ok(PyBytes::new(py, &footer))
 }
 
+/// The footer that seals records of which only this is known.
+#[pyfunction]
+fn footer_for<'py>(
+    py: Python<'py>,
+    checksums: &[u8],
+    rows: u64,
+    bytes_before: u64,
+) -> Bound<'py, PyBytes> {
+    PyBytes::new(py, &crate::scan::footer_for(checksums, rows, bytes_before))
+}
+
 /// One record of a segment.
 #[pyclass(frozen, get_all, module = "receiver._transcode")]
 struct Record {
@@ -260,19 +272,25 @@ fn scan(py: Python<'_>, segment: PyBackedBytes) -> PyResult<Scan> {
     })
 }
 
-/// Merge the blocks of a segment, keeping only these row ranges, into a new sealed segment.
+/// Merge the blocks of a segment, keeping only these row ranges, into a new sealed segment: the same one, or
+/// that of `anew` (epoch, seq, whether it answers for the deliveries).
 #[pyfunction]
-#[pyo3(name = "rewrite")]
+#[pyo3(name = "rewrite", signature = (segment, keep, codec, block_rows_max, anew = None))]
 fn rewrite_segment<'py>(
     py: Python<'py>,
     segment: PyBackedBytes,
     keep: Vec<(usize, usize)>,
     codec: &str,
     block_rows_max: usize,
+    anew: Option<(u64, u64, bool)>,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let codec = self::codec(codec)?;
+    let anew = anew.map(|(epoch, seq, with_answers)| Anew {
+        segment: Segment { epoch, seq },
+        with_answers,
+    });
     let done = py
-        .detach(|| crate::rewrite::rewrite(&segment, &keep, codec, block_rows_max))
+        .detach(|| crate::rewrite::rewrite(&segment, &keep, codec, block_rows_max, anew))
         .map_err(core_error)?;
     Ok(PyBytes::new(py, &done))
 }
@@ -334,6 +352,7 @@ fn _transcode(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Scan>()?;
     module.add_function(wrap_pyfunction!(commit, module)?)?;
     module.add_function(wrap_pyfunction!(footer, module)?)?;
+    module.add_function(wrap_pyfunction!(footer_for, module)?)?;
     module.add_function(wrap_pyfunction!(scan, module)?)?;
     module.add_function(wrap_pyfunction!(rewrite_segment, module)?)?;
     module.add_function(wrap_pyfunction!(day_runs, module)?)?;

@@ -1,7 +1,7 @@
 //! A segment anew: its small blocks merged into few big ones, rows left out, what it answers for kept.
 //!
 //! Keeps: the same input gives the same bytes; rows stay in order; every answer is carried over, by the
-//! first record. Damaged stretches are left out.
+//! first record. Damaged stretches are left out. Under another identity only if that is asked for.
 
 use crate::answers;
 use crate::block::Segment;
@@ -10,6 +10,15 @@ use crate::frame::{self, Head};
 use crate::merge::Merged;
 use crate::native::{self, Block};
 use crate::scan;
+
+/// Who the new segment is, when it is not the old one.
+#[derive(Clone, Copy, Debug)]
+pub struct Anew {
+    /// Goes into every record and every row.
+    pub segment: Segment,
+    /// Whether it answers for the deliveries, too.
+    pub with_answers: bool,
+}
 
 /// A new sealed segment with only the rows in these ranges (first, behind the last; ascending), counted
 /// over all whole records.
@@ -21,6 +30,7 @@ pub fn rewrite(
     keep: &[(usize, usize)],
     codec: Codec,
     block_rows_max: usize,
+    anew: Option<Anew>,
 ) -> Result<Vec<u8>, String> {
     let found = scan::scan(segment);
     if found.records.is_empty() {
@@ -32,12 +42,13 @@ pub fn rewrite(
         .map(|record| record.head.rows as usize)
         .sum();
     check(keep, rows)?;
-    let mut writer = Writer::new(
-        found.segment,
-        codec,
-        block_rows_max,
-        merged_answers(&found.records)?,
-    );
+    let answers = if anew.is_none_or(|anew| anew.with_answers) {
+        merged_answers(&found.records)?
+    } else {
+        merged_answers(&[])?
+    };
+    let identity = anew.map(|anew| anew.segment);
+    let mut writer = Writer::new(found.segment, identity, codec, block_rows_max, answers);
     let mut first_row = 0;
     for record in found.records.iter().filter(|record| record.head.rows > 0) {
         let behind = first_row + record.head.rows as usize;
@@ -97,6 +108,8 @@ fn merged_answers(records: &[frame::Record<'_>]) -> Result<Vec<u8>, String> {
 
 struct Writer {
     segment: Segment,
+    /// Goes into the rows, when they carry another one.
+    identity: Option<Segment>,
     codec: Codec,
     block_rows_max: usize,
     answers: Vec<u8>,
@@ -106,10 +119,17 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(segment: Segment, codec: Codec, block_rows_max: usize, answers: Vec<u8>) -> Self {
+    fn new(
+        segment: Segment,
+        identity: Option<Segment>,
+        codec: Codec,
+        block_rows_max: usize,
+        answers: Vec<u8>,
+    ) -> Self {
         let block_rows_max = block_rows_max.max(1);
         Self {
-            segment,
+            segment: identity.unwrap_or(segment),
+            identity,
             codec,
             block_rows_max,
             answers,
@@ -147,13 +167,16 @@ impl Writer {
     }
 
     fn flush(&mut self) {
-        let Some(merged) = self.merged.take() else {
+        let Some(mut merged) = self.merged.take() else {
             return;
         };
-        let (mut raw, mut payload) = (Vec::new(), Vec::new());
+        if let Some(identity) = self.identity {
+            merged.identify(identity);
+        }
+        let (mut raw, mut room) = (Vec::new(), Vec::new());
         merged.write(&mut raw);
-        self.codec.compress(&raw, &mut payload);
-        self.push(u32::try_from(merged.rows).unwrap_or(u32::MAX), &payload);
+        let payload = self.codec.compress(&raw, &mut room);
+        self.push(u32::try_from(merged.rows).unwrap_or(u32::MAX), payload);
         self.received_ms = (i64::MAX, i64::MIN);
     }
 

@@ -14,7 +14,8 @@ use crate::policy::Policy;
 use crate::refusal::Refusal;
 use crate::resolve::Best;
 use crate::tally::Tally;
-use crate::visit::{Owner, Span, Visitor, Warning};
+use crate::text::Number;
+use crate::visit::{Owner, Span, Value, Visitor, Warning};
 
 /// What a row costs beyond its texts, for [`crate::limits::Limits::expanded_bytes_max`].
 const ROW_BYTES: usize = 256;
@@ -38,6 +39,14 @@ struct Resource {
     deployment: Found,
     service: Option<usize>,
     environment: Best,
+}
+
+/// What sampling asks of a resource, as text: spelled out once, not for every span.
+#[derive(Default)]
+struct Names {
+    project: String,
+    environment: String,
+    service: String,
 }
 
 /// The scope whose spans are being told.
@@ -88,6 +97,7 @@ pub struct Rows<'a> {
     first_row: usize,
     told_before: Option<Warning>,
     resource: Resource,
+    names: Names,
     scope: Scope,
     open: Open,
     trace_state: Vec<u8>,
@@ -119,6 +129,7 @@ impl<'a> Rows<'a> {
             scopes: 0,
             expanded_bytes: 0,
             resource: Resource::default(),
+            names: Names::default(),
             scope: Scope::default(),
             open: Open::default(),
             trace_state: Vec::new(),
@@ -168,6 +179,7 @@ fn rows_since(first_row: usize, columns: &Columns) -> u32 {
 }
 
 /// Pays for `count` more of something that has a limit.
+#[inline]
 fn spend(
     spent: &mut u32,
     count: u32,
@@ -179,10 +191,13 @@ fn spend(
     if *spent <= max {
         return Ok(());
     }
-    Err(Refusal::too_large(
-        field,
-        format!("more than {max} {what} in one body; send smaller batches"),
-    ))
+    Err(over(max, field, what))
+}
+
+#[cold]
+fn over(max: u32, field: &'static str, what: &str) -> Refusal {
+    let reason = format!("more than {max} {what} in one body; send smaller batches");
+    Refusal::too_large(field, reason)
 }
 
 impl Visitor for Rows<'_> {
@@ -212,8 +227,32 @@ impl Visitor for Rows<'_> {
     #[inline]
     fn attribute(&mut self, owner: Owner, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
         self.spend_nodes(1)?;
-        self.put(owner, key, value);
+        self.put(owner, key, Value::Text(value));
         Ok(())
+    }
+
+    #[inline]
+    fn number(&mut self, owner: Owner, key: &[u8], number: Number) -> Result<(), Refusal> {
+        self.spend_nodes(1)?;
+        self.put(owner, key, Value::Number(number));
+        Ok(())
+    }
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "one caller, for every attribute")]
+    fn attribute_again(&mut self, spelling: &[u8]) -> Result<bool, Refusal> {
+        if !self.put_again(spelling) {
+            return Ok(false);
+        }
+        self.spend_nodes(1)?;
+        Ok(true)
+    }
+
+    #[inline]
+    fn spelled(&mut self, spelling: &[u8], key: &[u8], value: Value<'_>) {
+        let bytes_max = self.policy.limits.text_bytes_max;
+        let attributes = &mut self.columns.attributes;
+        attributes.remember(spelling, key, value, bytes_max);
     }
 
     fn resource_begin(&mut self) -> Result<(), Refusal> {
@@ -263,11 +302,7 @@ impl Visitor for Rows<'_> {
         }
         let max = self.policy.limits.spans_max;
         if self.tally.received >= max {
-            let reason = format!("more than {max} spans in one body; send smaller batches");
-            return Err(Refusal::too_large(
-                "resource_spans.scope_spans.spans",
-                reason,
-            ));
+            return Err(over(max, "resource_spans.scope_spans.spans", "spans"));
         }
         self.open_span();
         Ok(())

@@ -161,6 +161,20 @@ pub fn footer(segment: &[u8]) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
+/// The footer that seals records of which only this is known: their checksums, 8 bytes each, in order.
+#[must_use]
+pub fn footer_for(checksums: &[u8], rows: u64, bytes_before: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    let footer = Footer {
+        records: u32::try_from(checksums.len() / 8).unwrap_or(u32::MAX),
+        rows,
+        bytes_before,
+        digest: frame::digest_of(checksums),
+    };
+    frame::push_footer(&mut out, &footer);
+    out
+}
+
 /// What the footer of these records says.
 #[must_use]
 pub fn footer_of(records: &[Record<'_>], bytes_before: usize) -> Footer {

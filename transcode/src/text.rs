@@ -12,6 +12,39 @@ pub use crate::base64::encode as push_base64;
 /// limit of 64, the one that would be the 65th open. Scalars in the 64th are kept.
 pub const TOO_DEEP: &[u8] = "\"…\"".as_bytes();
 
+/// A value of fixed size, before it is text.
+#[derive(Clone, Copy, Debug)]
+pub enum Number {
+    /// `boolValue`.
+    Bool(bool),
+    /// `intValue`.
+    Int(i64),
+    /// `doubleValue`.
+    Double(f64),
+}
+
+impl Number {
+    /// Appends the stored text.
+    pub fn push(self, out: &mut Vec<u8>) {
+        match self {
+            Self::Bool(value) => push_bool(out, value),
+            Self::Int(value) => push_int(out, value),
+            Self::Double(value) => push_double(out, value),
+        }
+    }
+
+    /// The kind and the bits: what is equal in them has the same text.
+    #[must_use]
+    #[inline]
+    pub const fn bits(self) -> (u8, u64) {
+        match self {
+            Self::Bool(value) => (1, value as u64),
+            Self::Int(value) => (2, value.cast_unsigned()),
+            Self::Double(value) => (3, value.to_bits()),
+        }
+    }
+}
+
 /// `true` or `false`.
 #[must_use]
 pub const fn of_bool(value: bool) -> &'static [u8] {

@@ -17,6 +17,7 @@
 //! the end. Texts are raw bytes: whoever keeps one checks its UTF-8, once per distinct text.
 
 use crate::refusal::Refusal;
+use crate::text::Number;
 
 /// Whose attribute it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,6 +32,15 @@ pub enum Owner {
     Event,
     /// The link begun last.
     Link,
+}
+
+/// An attribute's value as it is told.
+#[derive(Clone, Copy, Debug)]
+pub enum Value<'a> {
+    /// Text, as it came off the wire.
+    Text(&'a [u8]),
+    /// A number that may have to be spelled out yet.
+    Number(Number),
 }
 
 /// The fields of one span that are neither attribute, event nor link.
@@ -107,6 +117,30 @@ pub trait Visitor {
     /// # Errors
     /// When the delivery has spent its nodes.
     fn attribute(&mut self, owner: Owner, key: &[u8], value: &[u8]) -> Result<(), Refusal>;
+    /// One attribute whose value is a number that is not text yet: who has met it before need not have it
+    /// spelled out.
+    ///
+    /// # Errors
+    /// When the delivery has spent its nodes.
+    #[inline]
+    fn number(&mut self, owner: Owner, key: &[u8], number: Number) -> Result<(), Refusal> {
+        let mut text = Vec::new();
+        number.push(&mut text);
+        self.attribute(owner, key, &text)
+    }
+    /// An attribute of the span, as the decoder found it spelled: true if it was spelled so before, and is
+    /// taken as told; else it must be told.
+    ///
+    /// # Errors
+    /// When the delivery has spent its nodes.
+    #[inline]
+    fn attribute_again(&mut self, _spelling: &[u8]) -> Result<bool, Refusal> {
+        Ok(false)
+    }
+    /// How the attribute of the span told last was spelled. Whatever is spelled so means the same, and has
+    /// no nested values.
+    #[inline]
+    fn spelled(&mut self, _spelling: &[u8], _key: &[u8], _value: Value<'_>) {}
     /// # Errors
     /// When there are too many.
     fn resource_begin(&mut self) -> Result<(), Refusal>;

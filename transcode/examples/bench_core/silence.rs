@@ -1,6 +1,7 @@
 //! A listener that keeps nothing: what is measured is the telling.
 
 use _transcode::refusal::Refusal;
+use _transcode::text::Number;
 use _transcode::visit::{Owner, Span, Visitor, Warning};
 
 /// Counts what it hears, so that nothing is left out as unused.
@@ -21,6 +22,10 @@ impl Visitor for Silence {
     }
     fn attribute(&mut self, _: Owner, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
         self.heard_bytes += key.len() + value.len();
+        Ok(())
+    }
+    fn number(&mut self, _: Owner, key: &[u8], number: Number) -> Result<(), Refusal> {
+        self.heard_bytes += key.len() + usize::from(number.bits().0);
         Ok(())
     }
     fn resource_begin(&mut self) -> Result<(), Refusal> {

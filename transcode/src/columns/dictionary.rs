@@ -1,9 +1,11 @@
 //! Distinct texts and their numbers, in order of first appearance.
 //!
 //! ```text
-//! text:    G E T P O S T …      one arena
-//! bounds:  0     3       7      entry i lies between bounds i and i + 1
+//! wire:     3 G E T 4 P O S T …      one arena, as a block sends it: length varint, text
+//! entries:  1..4    5..9             where each text lies
 //! ```
+//!
+//! Senders repeat themselves: a text that was met lately is one comparison. Only what differs is hashed.
 //!
 //! Keeps: every entry is valid UTF-8, checked when it came in; a raw text that is not valid never
 //! equals an entry, so it is looked at (and warned about) each time it comes.
@@ -12,51 +14,41 @@
 use std::hash::{BuildHasher, Hasher};
 
 use foldhash::fast::RandomState;
-use hashbrown::HashTable;
 
+use super::alike::{PLACES, alike, place};
 use super::clean::clean;
+use super::table::{Found, Table};
+use crate::put;
 use crate::tally::Tally;
 
 /// An arena beyond this is given back between commits.
 const KEPT_BYTES_MAX: usize = 8 << 20;
 
+/// Where a text lies, and which one it is of all that there ever were in this dictionary.
 #[derive(Clone, Copy)]
-struct Slot {
-    hash: u32,
-    id: u32,
-}
-
-impl Slot {
-    /// The table looks at the lowest and the highest bits.
-    fn spread(self) -> u64 {
-        (u64::from(self.hash) << 32) | u64::from(self.hash)
-    }
+struct Entry {
+    start: usize,
+    end: usize,
+    birth: u64,
 }
 
 /// A growing set of texts, each with its number.
+#[derive(Default)]
 pub struct Dictionary {
-    text: String,
-    bounds: Vec<usize>,
-    table: HashTable<Slot>,
+    wire: Vec<u8>,
+    entries: Vec<Entry>,
+    table: Table,
+    /// Numbers of texts met lately, each in its text's place. Never trusted, so they may be stale.
+    guesses: Vec<u32>,
+    births: u64,
     seed: RandomState,
-}
-
-impl Default for Dictionary {
-    fn default() -> Self {
-        Self {
-            text: String::new(),
-            bounds: vec![0],
-            table: HashTable::new(),
-            seed: RandomState::default(),
-        }
-    }
 }
 
 impl Dictionary {
     /// How many texts there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.bounds.len() - 1
+        self.entries.len()
     }
 
     /// Whether there are none.
@@ -65,125 +57,155 @@ impl Dictionary {
         self.len() == 0
     }
 
-    #[inline]
-    fn range(&self, id: u32) -> Option<(usize, usize)> {
-        let id = id as usize;
-        match self.bounds.get(id..id.wrapping_add(2)) {
-            Some(&[start, end]) => Some((start, end)),
-            _ => None,
-        }
+    /// All texts as a block sends them, each behind its length.
+    #[must_use]
+    pub fn wire(&self) -> &[u8] {
+        &self.wire
     }
 
     /// The text with this number; empty if there is none.
     #[must_use]
     #[inline]
-    pub fn text(&self, id: u32) -> &str {
-        self.range(id)
-            .and_then(|(start, end)| self.text.get(start..end))
+    pub fn bytes(&self, id: u32) -> &[u8] {
+        let lies = |entry: &Entry| self.wire.get(entry.start..entry.end);
+        self.entries
+            .get(id as usize)
+            .and_then(lies)
             .unwrap_or_default()
+    }
+
+    /// The text with this number; empty if there is none.
+    #[must_use]
+    pub fn text(&self, id: u32) -> &str {
+        std::str::from_utf8(self.bytes(id)).unwrap_or_default()
     }
 
     /// Whether the text with this number is exactly `raw`; false if there is none.
     #[must_use]
     #[inline]
     pub fn is(&self, id: u32, raw: &[u8]) -> bool {
-        self.range(id).is_some_and(|(start, end)| {
-            end - start == raw.len() && self.text.as_bytes().get(start..end) == Some(raw)
+        self.entries.get(id as usize).is_some_and(|entry| {
+            let known = self.wire.get(entry.start..entry.end);
+            known.is_some_and(|known| alike(known, raw))
         })
     }
 
-    /// All texts, in the order of their numbers.
+    /// What tells the text with this number from all others that had or will have it: numbers are given
+    /// again after a roll-back, births never.
     #[must_use]
-    pub fn texts(&self) -> impl ExactSizeIterator<Item = &str> {
-        (0..self.len()).map(|id| self.text(id_from(id)))
+    pub fn birth(&self, id: u32) -> u64 {
+        self.entries.get(id as usize).map_or(0, |entry| entry.birth)
+    }
+
+    /// How long the text with this number is, if it is still the one with this birth.
+    #[must_use]
+    #[inline]
+    pub fn text_bytes(&self, id: u32, birth: u64) -> Option<usize> {
+        let entry = self.entries.get(id as usize)?;
+        (entry.birth == birth).then_some(entry.end - entry.start)
     }
 
     /// The number of a text as it came off the wire, cleaned first if it is new.
     #[inline]
     pub fn id_of(&mut self, raw: &[u8], bytes_max: usize, tally: &mut Tally) -> u32 {
-        let wanted = hash(&self.seed, raw);
-        match self.find(wanted, raw) {
-            Some(id) => id,
-            None => self.id_of_new(wanted, raw, bytes_max, tally),
+        let place = place(raw);
+        if let Some(&guess) = self.guesses.get(place)
+            && self.is(guess, raw)
+        {
+            return guess;
+        }
+        let id = self.id_of_rare(raw, bytes_max, tally);
+        self.guesses.resize(PLACES, 0);
+        if let Some(guess) = self.guesses.get_mut(place) {
+            *guess = id;
+        }
+        id
+    }
+
+    /// The same for a text that was hardly met lately.
+    #[inline(never)]
+    pub fn id_of_rare(&mut self, raw: &[u8], bytes_max: usize, tally: &mut Tally) -> u32 {
+        let hash = hash(&self.seed, raw);
+        match self.table.find(hash, |id| self.is(id, raw)) {
+            Found::Id(id) => id,
+            Found::Free(at) if raw.len() <= bytes_max && is_utf8(raw) => self.add(at, hash, raw),
+            Found::Free(_) => self.id_of_text(&clean(raw, bytes_max, tally)),
         }
     }
 
     /// The number of a text that is known to be clean.
     pub fn id_of_text(&mut self, text: &str) -> u32 {
-        let wanted = hash(&self.seed, text.as_bytes());
-        match self.find(wanted, text.as_bytes()) {
-            Some(id) => id,
-            None => self.insert(wanted, text),
+        let raw = text.as_bytes();
+        let hash = hash(&self.seed, raw);
+        match self.table.find(hash, |id| self.is(id, raw)) {
+            Found::Id(id) => id,
+            Found::Free(at) => self.add(at, hash, raw),
         }
     }
 
-    #[inline]
-    fn find(&self, wanted: Slot, raw: &[u8]) -> Option<u32> {
-        let is_it = |slot: &Slot| slot.hash == wanted.hash && self.is(slot.id, raw);
-        self.table.find(wanted.spread(), is_it).map(|slot| slot.id)
-    }
-
-    fn id_of_new(&mut self, slot: Slot, raw: &[u8], bytes_max: usize, tally: &mut Tally) -> u32 {
-        match simdutf8::basic::from_utf8(raw) {
-            Ok(text) if raw.len() <= bytes_max => self.insert(slot, text),
-            _ => {
-                let text = clean(raw, bytes_max, tally);
-                self.id_of_text(&text)
-            }
-        }
-    }
-
-    fn insert(&mut self, slot: Slot, text: &str) -> u32 {
-        let slot = Slot {
-            id: id_from(self.len()),
-            ..slot
-        };
-        self.text.push_str(text);
-        self.bounds.push(self.text.len());
-        self.table
-            .insert_unique(slot.spread(), slot, |slot| slot.spread());
-        slot.id
+    fn add(&mut self, at: usize, hash_of_text: u32, text: &[u8]) -> u32 {
+        let id = id_from(self.len());
+        put::varint(&mut self.wire, text.len() as u64);
+        let start = self.wire.len();
+        self.wire.extend_from_slice(text);
+        self.births += 1;
+        self.entries.push(Entry {
+            start,
+            end: self.wire.len(),
+            birth: self.births,
+        });
+        let (entries, wire, seed) = (&self.entries, &self.wire, &self.seed);
+        self.table.put(at, hash_of_text, id, |id| {
+            let lies = |entry: &Entry| wire.get(entry.start..entry.end);
+            let text = entries.get(id as usize).and_then(lies);
+            hash(seed, text.unwrap_or_default())
+        });
+        id
     }
 
     /// Forgets all texts from number `len` on.
     pub fn truncate(&mut self, len: usize) {
-        for id in len..self.len() {
+        for id in (len..self.len()).rev() {
             let id = id_from(id);
-            let gone = hash(&self.seed, self.text(id).as_bytes());
-            if let Ok(entry) = self.table.find_entry(gone.spread(), |slot| slot.id == id) {
-                entry.remove();
-            }
+            let gone = hash(&self.seed, self.bytes(id));
+            self.table.take_back(gone, id);
         }
-        self.bounds.truncate(len + 1);
-        self.text
-            .truncate(self.bounds.last().copied().unwrap_or_default());
+        self.entries.truncate(len);
+        self.wire
+            .truncate(self.entries.last().map_or(0, |last| last.end));
     }
 
     /// Forgets everything; keeps the memory unless it is out of proportion.
     pub fn clear(&mut self) {
-        if self.text.capacity() > KEPT_BYTES_MAX || self.bounds.capacity() > KEPT_BYTES_MAX / 8 {
-            *self = Self::default();
+        let entries_max = KEPT_BYTES_MAX / size_of::<Entry>();
+        if self.wire.capacity() > KEPT_BYTES_MAX || self.entries.capacity() > entries_max {
+            *self = Self {
+                births: self.births,
+                ..Self::default()
+            };
         } else {
-            self.text.clear();
-            self.bounds.truncate(1);
+            self.wire.clear();
+            self.entries.clear();
             self.table.clear();
         }
     }
 }
 
-/// A slot for this text, its number yet to be found.
+/// Most texts are ASCII, which is seen faster than anything else.
+#[inline]
+fn is_utf8(raw: &[u8]) -> bool {
+    raw.is_ascii() || simdutf8::basic::from_utf8(raw).is_ok()
+}
+
 #[inline]
 #[expect(
     clippy::cast_possible_truncation,
     reason = "half of the hash is enough, and half the size"
 )]
-fn hash(seed: &RandomState, raw: &[u8]) -> Slot {
+fn hash(seed: &RandomState, raw: &[u8]) -> u32 {
     let mut hasher = seed.build_hasher();
     hasher.write(raw);
-    Slot {
-        hash: hasher.finish() as u32,
-        id: 0,
-    }
+    hasher.finish() as u32
 }
 
 /// A position as a number; there are never as many as four thousand million.
@@ -191,6 +213,14 @@ fn hash(seed: &RandomState, raw: &[u8]) -> Slot {
 #[inline]
 pub fn id_from(position: usize) -> u32 {
     u32::try_from(position).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+impl Dictionary {
+    /// All texts, in the order of their numbers.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        (0..self.len()).map(|id| self.text(id_from(id)))
+    }
 }
 
 #[cfg(test)]

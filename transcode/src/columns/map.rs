@@ -5,40 +5,24 @@
 //! key_ids:   0 1 │ 0 1 │ …                value_ids: 0 1 │ 0 2 │ …       ends: 2 4 …
 //! ```
 //!
-//! Senders repeat themselves: after the same key comes the same next key, and often one of the
-//! values that it had lately. Both guesses are one `memcmp`; only what differs is hashed. A guess is never
-//! trusted, so it may be stale after a roll-back.
-
-use super::dictionary::{Dictionary, id_from};
+use super::dictionary::Dictionary;
+use super::numbers::Numbers;
+use super::spellings::{Meaning, Spellings};
 use crate::resolve::{NO_ROLE, RoleId, Roles};
 use crate::tally::Tally;
-
-/// Values remembered for a key, each in the place that its length and last byte say.
-const VALUES: usize = 8;
+use crate::visit::Value;
 
 /// What is remembered of a key.
 #[derive(Clone, Copy)]
 struct Habit {
     /// The key that came after it last time.
     follower: u32,
-    /// The values it had lately.
-    values: [u32; VALUES],
     /// The map that has it already.
     map: u64,
     /// Where in that map it lies.
     position: usize,
     /// What it means to us.
     role: RoleId,
-}
-
-impl Habit {
-    /// The value that looked like this one last time.
-    #[inline]
-    fn like(&mut self, value: &[u8]) -> Option<&mut u32> {
-        let last = value.last().copied().unwrap_or_default();
-        self.values
-            .get_mut(value.len().wrapping_add(usize::from(last)) % VALUES)
-    }
 }
 
 /// Where a map column stands.
@@ -48,6 +32,7 @@ pub struct MapMark {
     values: usize,
     entries: usize,
     maps: usize,
+    spellings: usize,
 }
 
 /// One attribute map a row (or a resource, scope, event, link).
@@ -66,9 +51,14 @@ pub struct MapColumn {
     /// Entries of the open map whose key has a role: the role and the entry's position.
     pub noted: Vec<(RoleId, usize)>,
     habits: Vec<Habit>,
+    numbers: Numbers,
+    spellings: Spellings,
     opened: u64,
     start: usize,
     last_key: u32,
+    last_value: u32,
+    /// How many values there were before the last one was put.
+    values_before: usize,
 }
 
 impl MapColumn {
@@ -93,28 +83,76 @@ impl MapColumn {
         self.key_ids.len() - self.start
     }
 
-    /// Puts an attribute into the open map; a key that is there already gets the new value.
-    #[inline]
+    /// Puts an attribute into the open map; a key that is there already gets the new value. Returns how
+    /// long the value's text is.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "one caller, for every attribute")]
     pub fn put(
         &mut self,
         key: &[u8],
-        value: &[u8],
+        value: Value<'_>,
         roles: &Roles,
         bytes_max: usize,
         tally: &mut Tally,
-    ) {
+    ) -> usize {
         let key_id = self.key_id(key, roles, bytes_max, tally);
+        self.values_before = self.values.len();
+        let values = &mut self.values;
+        let (value_id, text_bytes) = match value {
+            Value::Number(number) => self.numbers.id_of(number, values, bytes_max, tally),
+            Value::Text(text) => (values.id_of(text, bytes_max, tally), text.len()),
+        };
+        self.last_value = value_id;
+        self.enter(key_id, value_id);
+        text_bytes
+    }
+
+    /// Puts an attribute that was told before in the very same spelling; returns how long its texts are.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "one caller, for every attribute")]
+    pub fn put_again(&mut self, spelling: &[u8]) -> Option<usize> {
+        let &Meaning {
+            key_id,
+            value_id,
+            text_bytes,
+        } = self.spellings.find(spelling)?;
         self.last_key = key_id;
+        self.enter(key_id, value_id);
+        Some(text_bytes)
+    }
+
+    /// Remembers how the attribute put last was spelled, if its value is one of those that come again and
+    /// nothing of it had to be changed.
+    #[inline]
+    pub fn remember(&mut self, spelling: &[u8], key: &[u8], value: Value<'_>, bytes_max: usize) {
+        if (self.last_value as usize) < self.values_before {
+            self.remember_known(spelling, key, value, bytes_max);
+        }
+    }
+
+    #[inline(never)]
+    fn remember_known(&mut self, spelling: &[u8], key: &[u8], value: Value<'_>, bytes_max: usize) {
+        let (key_id, value_id) = (self.last_key, self.last_value);
+        let value_bytes = self.values.bytes(value_id).len();
+        let is_unchanged = match value {
+            Value::Text(text) => self.values.is(value_id, text),
+            Value::Number(_) => value_bytes < bytes_max,
+        };
+        if is_unchanged && self.keys.is(key_id, key) {
+            let meaning = Meaning {
+                key_id,
+                value_id,
+                text_bytes: key.len() + value_bytes,
+            };
+            self.spellings.remember(spelling, meaning);
+        }
+    }
+
+    #[inline]
+    fn enter(&mut self, key_id: u32, value_id: u32) {
         let Some(habit) = self.habits.get_mut(key_id as usize) else {
             return;
         };
-        let Some(guess) = habit.like(value) else {
-            return;
-        };
-        if !self.values.is(*guess, value) {
-            *guess = self.values.id_of(value, bytes_max, tally);
-        }
-        let value_id = *guess;
         if habit.map == self.opened {
             if let Some(known) = self.value_ids.get_mut(habit.position) {
                 *known = value_id;
@@ -131,17 +169,18 @@ impl MapColumn {
 
     #[inline]
     fn key_id(&mut self, key: &[u8], roles: &Roles, bytes_max: usize, tally: &mut Tally) -> u32 {
-        let guess = self
-            .habits
-            .get(self.last_key as usize)
-            .map_or(0, |habit| habit.follower);
-        if self.keys.is(guess, key) {
+        let before = self.habits.get(self.last_key as usize);
+        let guess = before.map_or(0, |before| before.follower);
+        let is_it = self.keys.is(guess, key);
+        self.last_key = if is_it {
             guess
         } else {
             self.key_id_of_another(key, roles, bytes_max, tally)
-        }
+        };
+        self.last_key
     }
 
+    #[inline(never)]
     fn key_id_of_another(
         &mut self,
         key: &[u8],
@@ -150,17 +189,15 @@ impl MapColumn {
         tally: &mut Tally,
     ) -> u32 {
         let id = self.keys.id_of(key, bytes_max, tally);
-        if let Some(habit) = self.habits.get_mut(self.last_key as usize) {
-            habit.follower = id;
+        if let Some(before) = self.habits.get_mut(self.last_key as usize) {
+            before.follower = id;
         }
         if self.habits.len() < self.keys.len() {
-            let role = roles.of(self.keys.text(id));
             self.habits.push(Habit {
                 follower: id,
-                values: [0; VALUES],
                 map: 0,
                 position: 0,
-                role,
+                role: roles.of(self.keys.text(id)),
             });
         }
         id
@@ -182,13 +219,13 @@ impl MapColumn {
             .get(self.start..)
             .unwrap_or_default()
             .iter()
-            .map(|id| self.keys.text(*id).len());
+            .map(|id| self.keys.bytes(*id).len());
         let values = self
             .value_ids
             .get(self.start..)
             .unwrap_or_default()
             .iter()
-            .map(|id| self.values.text(*id).len());
+            .map(|id| self.values.bytes(*id).len());
         keys.chain(values).sum()
     }
 
@@ -217,6 +254,7 @@ impl MapColumn {
             values: self.values.len(),
             entries: self.key_ids.len(),
             maps: self.ends.len(),
+            spellings: self.spellings.mark(),
         }
     }
 
@@ -228,6 +266,7 @@ impl MapColumn {
         self.key_ids.truncate(mark.entries);
         self.value_ids.truncate(mark.entries);
         self.ends.truncate(mark.maps);
+        self.spellings.truncate(mark.spellings);
     }
 
     /// Forgets everything.
@@ -235,44 +274,10 @@ impl MapColumn {
         self.keys.clear();
         self.values.clear();
         self.habits.clear();
+        self.spellings.clear();
         self.key_ids.clear();
         self.value_ids.clear();
         self.ends.clear();
-    }
-}
-
-/// Attribute maps that hold for whole stretches of rows.
-#[derive(Default)]
-pub struct MapRuns {
-    /// The maps, one for each resource or scope.
-    pub maps: MapColumn,
-    /// Which map holds where.
-    pub runs: super::text::Runs,
-}
-
-impl MapRuns {
-    /// The map closed last holds for `rows` rows.
-    pub fn push(&mut self, rows: u32) {
-        let map = id_from(self.maps.ends.len()).saturating_sub(1);
-        self.runs.push(map, rows);
-    }
-
-    /// Where the column stands.
-    #[must_use]
-    pub fn mark(&self) -> (MapMark, (usize, u32)) {
-        (self.maps.mark(), self.runs.mark())
-    }
-
-    /// Back to where the column stood.
-    pub fn truncate(&mut self, (maps, runs): (MapMark, (usize, u32))) {
-        self.maps.truncate(maps);
-        self.runs.truncate(runs);
-    }
-
-    /// Forgets everything.
-    pub fn clear(&mut self) {
-        self.maps.clear();
-        self.runs.clear();
     }
 }
 
@@ -284,7 +289,8 @@ mod tests {
         let (roles, mut tally) = (Roles::default(), Tally::default());
         column.open();
         for (key, value) in attributes {
-            column.put(key.as_bytes(), value.as_bytes(), &roles, 100, &mut tally);
+            let value = Value::Text(value.as_bytes());
+            column.put(key.as_bytes(), value, &roles, 100, &mut tally);
         }
         column.close();
     }
@@ -363,5 +369,32 @@ mod tests {
         put_all(&mut column, &[("a", "3")]);
 
         assert_eq!(read(&column, 1), owned(&[("a", "3")]));
+    }
+
+    #[test]
+    fn a_spelling_is_known_again_until_its_texts_are_rolled_back() {
+        let mut column = MapColumn::default();
+        put_all(&mut column, &[("a", "1"), ("b", "1")]);
+        let (mark, value) = (column.mark(), Value::Text(b"2"));
+        put_all(&mut column, &[("c", "2"), ("d", "2")]);
+        column.remember(b"spelling of d: 2", b"d", value, 100);
+        assert_eq!(column.put_again(b"spelling of d: 2"), Some(2));
+        column.truncate(mark);
+        put_all(&mut column, &[("e", "3"), ("f", "3")]);
+
+        assert_eq!(column.put_again(b"spelling of d: 2"), None);
+    }
+
+    #[test]
+    fn what_had_to_be_changed_is_not_known_by_its_spelling() {
+        let (mut column, mut tally) = (MapColumn::default(), Tally::default());
+        for _ in 0..3 {
+            let value = Value::Text(b"too long");
+            column.put(b"key", value, &Roles::default(), 3, &mut tally);
+            column.remember(b"key: too long", b"key", value, 3);
+        }
+
+        assert_eq!(column.put_again(b"key: too long"), None);
+        assert_eq!(tally.reasons(), [("text_cut", 3)]);
     }
 }

@@ -3,15 +3,21 @@
 //!
 //! What a resource or scope says once is kept once and spelled out when the block is written.
 
+mod alike;
 pub mod clean;
 pub mod dictionary;
 pub mod ids;
 pub mod map;
+pub mod map_runs;
 pub mod nested;
+mod numbers;
+mod spellings;
+mod table;
 pub mod text;
 
 use ids::TraceIds;
-use map::{MapColumn, MapMark, MapRuns};
+use map::{MapColumn, MapMark};
+use map_runs::MapRuns;
 use nested::{Events, Links, LinksMark};
 use text::{RunColumn, Runs, Sparse, TextColumn};
 

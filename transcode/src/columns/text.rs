@@ -3,31 +3,23 @@
 use super::dictionary::{Dictionary, id_from};
 use crate::tally::Tally;
 
-/// One text a row. What followed a text last time is tried first before anything is hashed.
+/// One text a row. Often it is that of the row before.
 #[derive(Default)]
 pub struct TextColumn {
     /// The distinct texts.
     pub dictionary: Dictionary,
     /// The number of each row's text.
     pub ids: Vec<u32>,
-    followers: Vec<u32>,
 }
 
 impl TextColumn {
     /// Adds a row.
     #[inline]
     pub fn push(&mut self, raw: &[u8], bytes_max: usize, tally: &mut Tally) {
-        let last = self.ids.last().map_or(0, |id| *id as usize);
-        let predicted = self.followers.get(last).copied().unwrap_or_default();
-        if self.dictionary.is(predicted, raw) {
-            self.ids.push(predicted);
-            return;
-        }
-        let id = self.dictionary.id_of(raw, bytes_max, tally);
-        if let Some(follower) = self.followers.get_mut(last) {
-            *follower = id;
-        }
-        self.followers.resize(self.dictionary.len(), id);
+        let id = match self.ids.last() {
+            Some(&last) if self.dictionary.is(last, raw) => last,
+            _ => self.dictionary.id_of(raw, bytes_max, tally),
+        };
         self.ids.push(id);
     }
 
@@ -40,14 +32,12 @@ impl TextColumn {
     /// Back to where the column stood.
     pub fn truncate(&mut self, (texts, rows): (usize, usize)) {
         self.dictionary.truncate(texts);
-        self.followers.truncate(texts);
         self.ids.truncate(rows);
     }
 
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.dictionary.clear();
-        self.followers.clear();
         self.ids.clear();
     }
 }

@@ -30,7 +30,7 @@ impl<'a, V: Visitor> Decoder<'a, '_, V> {
                 field::KIND => span.kind = fields.int32()?,
                 field::START_TIME_UNIX_NANO => span.start_unix_nano = fields.fixed64()?,
                 field::END_TIME_UNIX_NANO => span.end_unix_nano = fields.fixed64()?,
-                field::ATTRIBUTES => self.attribute(Owner::Span, fields.bytes()?)?,
+                field::ATTRIBUTES => self.span_attribute(fields.bytes()?)?,
                 field::DROPPED_ATTRIBUTES_COUNT => {
                     span.dropped_attributes_count = fields.uint32()?;
                 }

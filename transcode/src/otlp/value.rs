@@ -6,8 +6,9 @@
 use super::fields::{any_value, key_value, list};
 use super::{Decoder, Stop};
 use crate::limits::Limits;
-use crate::text;
-use crate::visit::{Owner, Visitor, Warning};
+use crate::refusal::Refusal;
+use crate::text::{self, Number};
+use crate::visit::{self, Owner, Visitor, Warning};
 use crate::wire::{Cursor, Flaw};
 
 /// An `AnyValue` after merging.
@@ -18,14 +19,6 @@ enum Value<'a> {
     Bytes(&'a [u8]),
     Number(Number),
     Many(Pieces<'a>),
-}
-
-/// A value of fixed size.
-#[derive(Clone, Copy)]
-enum Number {
-    Bool(bool),
-    Int(i64),
-    Double(f64),
 }
 
 /// An array or key-value list, in however many pieces it was sent.
@@ -195,6 +188,19 @@ fn read_number(mut fields: Cursor<'_>) -> Option<Number> {
     fields.is_at_end().then_some(number)
 }
 
+/// Key and value of a `KeyValue` message as nearly all are.
+#[inline(always)]
+#[expect(
+    clippy::inline_always,
+    reason = "a pair of a pair of choices: cheap only where it is taken apart"
+)]
+fn read_plain(message: &[u8]) -> Option<(&[u8], visit::Value<'_>)> {
+    let (key, value) = read_pair(message)?;
+    let text = read_text(value).map(visit::Value::Text);
+    let value = text.or_else(|| read_number(value).map(visit::Value::Number))?;
+    Some((key, value))
+}
+
 /// Key and value of any `KeyValue` message.
 fn read_key_value(message: &[u8]) -> Result<(&[u8], Value<'_>), Flaw> {
     let (mut key, mut merge) = (&b""[..], Merge::new(Source::KeyValue(message)));
@@ -216,32 +222,45 @@ fn read_any_value(message: &[u8]) -> Result<Value<'_>, Flaw> {
 }
 
 impl<'a, V: Visitor> Decoder<'a, '_, V> {
-    #[inline]
-    pub(super) fn attribute(&mut self, owner: Owner, message: &'a [u8]) -> Result<(), Stop> {
-        if let Some((key, value)) = read_pair(message) {
-            if let Some(text) = read_text(value) {
-                return Ok(self.visitor.attribute(owner, key, text)?);
-            }
-            if let Some(number) = read_number(value) {
-                return self.number_attribute(owner, key, number);
-            }
+    /// An attribute of a span: most were told before.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "one caller, for every attribute")]
+    pub(super) fn span_attribute(&mut self, message: &'a [u8]) -> Result<(), Stop> {
+        if self.visitor.attribute_again(message)? {
+            return Ok(());
         }
-        self.any_attribute(owner, message)
+        self.new_span_attribute(message)
     }
 
     #[inline(never)]
-    fn number_attribute(&mut self, owner: Owner, key: &[u8], number: Number) -> Result<(), Stop> {
-        let mut digits = itoa::Buffer::new();
-        let text = match number {
-            Number::Bool(value) => text::of_bool(value),
-            Number::Int(value) => digits.format(value).as_bytes(),
-            Number::Double(value) => {
-                self.writer.text.clear();
-                text::push_double(&mut self.writer.text, value);
-                &self.writer.text
-            }
+    fn new_span_attribute(&mut self, message: &'a [u8]) -> Result<(), Stop> {
+        let Some((key, value)) = read_plain(message) else {
+            return self.any_attribute(Owner::Span, message);
         };
-        Ok(self.visitor.attribute(owner, key, text)?)
+        self.plain_attribute(Owner::Span, key, value)?;
+        self.visitor.spelled(message, key, value);
+        Ok(())
+    }
+
+    /// An attribute of anything else.
+    pub(super) fn attribute(&mut self, owner: Owner, message: &'a [u8]) -> Result<(), Stop> {
+        match read_plain(message) {
+            Some((key, value)) => Ok(self.plain_attribute(owner, key, value)?),
+            None => self.any_attribute(owner, message),
+        }
+    }
+
+    #[inline]
+    fn plain_attribute(
+        &mut self,
+        owner: Owner,
+        key: &[u8],
+        value: visit::Value<'_>,
+    ) -> Result<(), Refusal> {
+        match value {
+            visit::Value::Text(text) => self.visitor.attribute(owner, key, text),
+            visit::Value::Number(number) => self.visitor.number(owner, key, number),
+        }
     }
 
     #[inline(never)]
@@ -251,7 +270,7 @@ impl<'a, V: Visitor> Decoder<'a, '_, V> {
         let text = match value {
             Value::Empty => b"",
             Value::Text(text) => text,
-            Value::Number(number) => return self.number_attribute(owner, key, number),
+            Value::Number(number) => return Ok(self.visitor.number(owner, key, number)?),
             Value::Bytes(raw) => {
                 writer.text.clear();
                 text::push_base64(
@@ -327,9 +346,8 @@ impl<'a> Writer<'a> {
             Value::Text(raw) => {
                 text::push_json_string(&mut self.text, text::enough_of(raw, limits.text_bytes_max));
             }
-            Value::Number(Number::Bool(value)) => text::push_bool(&mut self.text, value),
-            Value::Number(Number::Int(value)) => text::push_int(&mut self.text, value),
             Value::Number(Number::Double(value)) => text::push_json_double(&mut self.text, value),
+            Value::Number(number) => number.push(&mut self.text),
             Value::Bytes(raw) => {
                 self.text.push(b'"');
                 text::push_base64(&mut self.text, text::enough_of(raw, limits.text_bytes_max));

@@ -5,12 +5,12 @@ use crate::clock;
 use crate::columns::map::MapColumn;
 use crate::columns::text::RunColumn;
 use crate::resolve::Best;
-use crate::visit::{Owner, Warning};
+use crate::visit::{Owner, Value, Warning};
 
 impl Rows<'_> {
     /// Puts an attribute into its owner's open map, or drops and counts it.
-    #[inline]
-    pub(super) fn put(&mut self, owner: Owner, key: &[u8], value: &[u8]) {
+    #[inline(never)]
+    pub(super) fn put(&mut self, owner: Owner, key: &[u8], value: Value<'_>) {
         let (limits, resolver) = (&self.policy.limits, &self.policy.resolver);
         let (map, roles) = match owner {
             Owner::Span => (&mut self.columns.attributes, &resolver.span),
@@ -23,21 +23,33 @@ impl Rows<'_> {
         };
         let has_room = map.open_len() < limits.attributes_max as usize;
         if !has_room || key.len() > limits.key_bytes_max {
-            let why = if has_room {
-                Warning::KeyTooLong
-            } else {
-                Warning::AttributesOverLimit
-            };
-            self.drop_attribute(owner, why);
+            self.drop_attribute(owner, has_room);
             return;
         }
-        self.open.expanded_bytes += key.len() + value.len() + ATTRIBUTE_BYTES;
-        map.put(key, value, roles, limits.text_bytes_max, &mut self.tally);
+        let value_bytes = map.put(key, value, roles, limits.text_bytes_max, &mut self.tally);
+        self.open.expanded_bytes += key.len() + value_bytes + ATTRIBUTE_BYTES;
+    }
+
+    /// Puts an attribute of the span that is known by its spelling; false if it is not, or has no room.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "one caller, for every attribute")]
+    pub(super) fn put_again(&mut self, spelling: &[u8]) -> bool {
+        let map = &mut self.columns.attributes;
+        if map.open_len() >= self.policy.limits.attributes_max as usize {
+            return false;
+        }
+        let text_bytes = map.put_again(spelling);
+        self.open.expanded_bytes += text_bytes.map_or(0, |bytes| bytes + ATTRIBUTE_BYTES);
+        text_bytes.is_some()
     }
 
     #[cold]
-    fn drop_attribute(&mut self, owner: Owner, why: Warning) {
-        self.tally.warn(why);
+    fn drop_attribute(&mut self, owner: Owner, has_room: bool) {
+        self.tally.warn(if has_room {
+            Warning::KeyTooLong
+        } else {
+            Warning::AttributesOverLimit
+        });
         if owner == Owner::Span {
             self.open.dropped_attributes = self.open.dropped_attributes.saturating_add(1);
         }
@@ -76,6 +88,14 @@ impl Rows<'_> {
         }
         self.resource.project = found(project, maps, &mut self.columns.projects);
         self.resource.deployment = found(deployment, maps, &mut self.columns.deployments);
+        let text_at = |position: Option<usize>| position.map_or("", |at| maps.value_at(at));
+        let names = &mut self.names;
+        replace(&mut names.project, text_at(position_of(project)));
+        replace(
+            &mut names.environment,
+            text_at(position_of(self.resource.environment)),
+        );
+        replace(&mut names.service, text_at(self.resource.service));
     }
 
     /// All spans are told: what the resource says holds for them.
@@ -209,6 +229,15 @@ impl Rows<'_> {
             &mut self.tally,
         );
     }
+}
+
+fn position_of(best: Best) -> Option<usize> {
+    best.0.map(|(_, position)| position)
+}
+
+fn replace(text: &mut String, by: &str) {
+    text.clear();
+    text.push_str(by);
 }
 
 fn map_bytes(maps: &MapColumn) -> usize {

@@ -8,7 +8,7 @@ use crate::refusal::Refusal;
 use crate::resolve::Best;
 use crate::sample::{Decision, Subject};
 use crate::tally::Fate;
-use crate::visit::{Span, Warning};
+use crate::visit::{Span, Value, Warning};
 
 /// `SPAN_KIND_…` run from 0 to 5.
 const KIND_MAX: u8 = 5;
@@ -134,14 +134,17 @@ impl<'a> Rows<'a> {
     }
 
     fn decide(&mut self, span: &Span<'_>, trace_id: [u8; 16], resolved: &Resolved) -> Decision<'a> {
-        let resources = &self.columns.resources.maps;
-        let value_at = |position: Option<usize>| position.map_or("", |at| resources.value_at(at));
+        let project = if resolved.project.id == self.resource.project.id {
+            &self.names.project
+        } else {
+            self.columns.projects.dictionary.text(resolved.project.id)
+        };
         let subject = Subject {
             trace_id,
             trace_state: span.trace_state,
-            project: self.columns.projects.dictionary.text(resolved.project.id),
-            environment: value_at(self.resource.environment.0.map(|(_, position)| position)),
-            service: value_at(self.resource.service),
+            project,
+            environment: &self.names.environment,
+            service: &self.names.service,
             drain: self.drain,
             priority: resolved.priority,
         };
@@ -287,7 +290,7 @@ impl<'a> Rows<'a> {
         let bytes_max = self.policy.limits.text_bytes_max;
         self.columns.attributes.put(
             key,
-            value,
+            Value::Text(value),
             &self.policy.resolver.span,
             bytes_max,
             &mut self.tally,

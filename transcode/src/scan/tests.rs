@@ -166,6 +166,26 @@ fn bytes_after_the_footer_are_damage() {
 }
 
 #[test]
+fn a_footer_from_running_sums_is_the_footer_of_the_records() {
+    let (open, _) = open_of(&[b"one".to_vec(), vec![], b"three".to_vec()]);
+    let found = scan(&open);
+    let checksums: Vec<u8> = found
+        .records
+        .iter()
+        .flat_map(|record| record.checksum.to_le_bytes())
+        .collect();
+    let rows = found
+        .records
+        .iter()
+        .map(|one| u64::from(one.head.rows))
+        .sum();
+    assert_eq!(
+        footer_for(&checksums, rows, open.len() as u64),
+        footer(&open).unwrap()
+    );
+}
+
+#[test]
 fn only_an_open_and_whole_segment_gets_a_footer() {
     let (open, _) = open_of(&[vec![1]]);
     let (sealed, _) = sealed_of(&[vec![1]]);

@@ -18,7 +18,7 @@ use _transcode::frame::{Head, push_record};
 use _transcode::limits::Limits;
 use _transcode::native;
 use _transcode::policy::{Policy, Wishes};
-use _transcode::rewrite::rewrite;
+use _transcode::rewrite::{Anew, rewrite};
 use _transcode::rows::Rows;
 use _transcode::scan;
 use proptest::collection::vec;
@@ -107,7 +107,9 @@ fn segment_of(policy: &Policy, deliveries: &[Vec<ResourceStory>]) -> Vec<u8> {
         told(policy, &[(story.clone(), true)], &mut columns);
         let mut payload = Vec::new();
         if columns.rows() > 0 {
-            Codec::Lz4.compress(&block_of(&columns), &mut payload);
+            payload = Codec::Lz4
+                .compress(&block_of(&columns), &mut Vec::new())
+                .to_vec();
         }
         let head = Head {
             segment: SEGMENT,
@@ -192,7 +194,7 @@ proptest! {
         let keep: Vec<_> = cuts.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
         let expected: Vec<_> = keep.iter().flat_map(|&(start, end)| all[start..end].to_vec()).collect();
 
-        let rewritten = rewrite(&segment, &keep, Codec::Zstd, block_rows_max).unwrap();
+        let rewritten = rewrite(&segment, &keep, Codec::Zstd, block_rows_max, None).unwrap();
 
         let found = scan::scan(&rewritten);
         prop_assert_eq!(rows_of_segment(&rewritten), expected);
@@ -200,6 +202,31 @@ proptest! {
         prop_assert!(found.records.iter().all(|record| record.head.rows as usize <= block_rows_max));
         let answered: usize = found.records.iter().map(|record| usize::from(record.answers[0] & 0xF)).sum();
         prop_assert_eq!(answered, deliveries.len());
-        prop_assert_eq!(rewrite(&segment, &keep, Codec::Zstd, block_rows_max).unwrap(), rewritten);
+        prop_assert_eq!(rewrite(&segment, &keep, Codec::Zstd, block_rows_max, None).unwrap(), rewritten);
+    }
+
+    #[test]
+    fn as_another_segment_the_rows_differ_in_who_they_are_and_nothing_else(
+        deliveries in vec(story::delivery(), 1..5),
+        with_answers: bool,
+    ) {
+        let segment = segment_of(&policy(), &deliveries);
+        let other = Segment { epoch: 5, seq: 1 << 40 };
+        let all = rows_of_segment(&segment);
+        let anew = Some(Anew { segment: other, with_answers });
+
+        let rewritten = rewrite(&segment, &[(0, all.len())], Codec::Lz4, 4, anew).unwrap();
+
+        let found = scan::scan(&rewritten);
+        let renamed = |cell: &String| match cell.split_once('=') {
+            Some(("SegmentEpoch", _)) => format!("SegmentEpoch={}", other.epoch),
+            Some(("SegmentSeq", _)) => format!("SegmentSeq={}", other.seq),
+            _ => cell.clone(),
+        };
+        let expected: Vec<Vec<_>> = all.iter().map(|row| row.iter().map(renamed).collect()).collect();
+        prop_assert_eq!(rows_of_segment(&rewritten), expected);
+        prop_assert!(found.footer.is_some() && found.segment == other);
+        let answered: usize = found.records.iter().map(|record| usize::from(record.answers[0] & 0xF)).sum();
+        prop_assert_eq!(answered, if with_answers { deliveries.len() } else { 0 });
     }
 }

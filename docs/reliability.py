@@ -1,0 +1,137 @@
+"""Writes docs/reliability.md: the promise, every fault it was tried against, and what became of it."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).parents[1]
+RESULTS = Path(__file__).parent / "results"
+
+
+class Case(NamedTuple):
+    """A test that bears `@pytest.mark.fault("…")`."""
+
+    file: str
+    name: str
+    fault: str
+
+    @property
+    def id(self) -> str:
+        """As pytest calls it."""
+        return f"{self.file}::{self.name}"
+
+
+def cases() -> Iterator[Case]:
+    """Every case, by file and place in it."""
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                for fault in _faults_of(node):
+                    yield Case(str(path.relative_to(ROOT)), node.name, fault)
+
+
+def _faults_of(test: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
+    for decorator in test.decorator_list:
+        for node in ast.walk(decorator):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.fault":
+                yield ast.literal_eval(node.args[0])
+
+
+def _results(name: str) -> dict[str, Any]:
+    path = RESULTS / name
+    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return found
+
+
+def _promise() -> str:
+    """As the README has it."""
+    section = (ROOT / "README.md").read_text().partition("## What a 200 means\n\n")[2]
+    return section.partition("\n## ")[0].strip()
+
+
+def _case_rows() -> Iterator[str]:
+    results = _results("faults.json")
+    for case in cases():
+        where = f"[{case.name}](../{case.file})"
+        yield f"| {case.fault} | {where} | {_told(results.get(case.id))} |"
+
+
+def _told(outcome: dict[str, Any] | None) -> str:
+    """How often, which variant, when, and how it ended."""
+    if outcome is None:
+        return "not recorded yet |"
+    runs = outcome["passed"] + outcome["failed"]
+    ended = "held" if runs and not outcome["failed"] else f"{outcome['failed']} failed" if runs else "skipped"
+    return f"{runs}, {outcome['variant']}, {outcome['at']} | {ended}"
+
+
+def _torture() -> Iterator[str]:
+    run = _results("torture.json")
+    if not run:
+        yield "Not recorded yet."
+        return
+    yield f"Of {run['at'][:10]}, commit {run['commit']}: {run['duration_s']:.0f} s, seed {run['seed']}."
+    yield f"Verdict: **{run['verdict']}**."
+    yield from ("", "| | |", "|---|---|")
+    yield from (f"| {what} | {count:,} |" for what, count in _numbers(run).items())
+    yield from ("", "| highest (cap) | memory, MiB | descriptors | threads |", "|---|---|---|---|")
+    for process, used in run["highest"].items():
+        cap = run["caps"][process]
+        memory = f"{used['rss_bytes'] >> 20} ({cap['rss_bytes'] >> 20})"
+        rest = (f"{used[part]} ({cap[part]})" for part in ("descriptors", "threads"))
+        yield f"| {process} | {memory} | {' | '.join(rest)} |"
+
+
+def _numbers(run: dict[str, Any]) -> dict[str, float]:
+    return {
+        "spans lost": _violations(run, "acknowledged and lost"),
+        "rows too many": _violations(run, "sent once and stored twice", "redelivered and stored twice"),
+        "spans with a wrong field": _violations(run, "a field differs"),
+        "violations of any kind": len(run["violations"]),
+        "spans stored": run["store"].get("spans stored", 0),
+        "kills": run["kills"],
+        **run["seen"],
+        "slowest fresh span, s": max(run["fresh_s"], default=0.0),
+        "journal at its highest, bytes": run["journal_bytes_highest"],
+    }
+
+
+def _violations(run: dict[str, Any], *kinds: str) -> int:
+    return int(sum(run["violation_counts"].get(kind, 0) for kind in kinds))
+
+
+def reliability_page() -> str:
+    """docs/reliability.md."""
+    return "\n".join(
+        [
+            "# Reliability",
+            "",
+            "Written by `make reliability` from the tests and from what became of them (docs/results).",
+            "",
+            "## The promise, and what it assumes",
+            "",
+            _promise(),
+            "",
+            "## Everything at once",
+            "",
+            "A receiver under load while its processes are killed, frozen and restarted at random; senders",
+            "behave as OTLP clients do, and send some of what was acknowledged again. Afterwards every span",
+            "is compared with what was issued, field by field. To repeat it:",
+            "`make torture DURATION=30m SEED=7 KILLS=1000`; a short one is part of `make test`.",
+            "",
+            *_torture(),
+            "",
+            "## Fault by fault",
+            "",
+            "To repeat them all at full length: `make faults`. `make test` runs a sample of each.",
+            "",
+            "| fault | case | ran | result |",
+            "|---|---|---|---|",
+            *_case_rows(),
+            "",
+        ]
+    )

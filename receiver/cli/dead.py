@@ -1,0 +1,159 @@
+"""`trace-drain dead ls | show | replay | drop`: what was set aside, and the way back.
+
+Looking works beside a receiver and without one; the way back leads through a running one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import quote
+
+import click
+import msgspec
+
+from receiver.cli.asking import NotDone, answered, running_on
+from receiver.cli.options import config_option, data_option, loaded_with
+from receiver.cli.table import lines_of
+from receiver.errors import OperatorError
+from receiver.logs import harmless_text
+from receiver.settings import Settings
+from receiver.storage.shelf import Shelf
+
+format_option = click.option(
+    "--format", "form", type=click.Choice(["table", "json"]), default="table", help="json: one object a line."
+)
+Row = dict[str, Any]
+
+
+@click.group()
+def dead() -> None:
+    """List, show, replay and drop what was set aside."""
+
+
+@dead.command()
+@config_option
+@data_option
+@format_option
+def ls(config: str | None, data: str | None, form: Literal["table", "json"]) -> None:
+    """List dead letters, and bodies the decoder crashed on."""
+    rows = _listed(loaded_with(config, data).settings)
+    for line in _table(rows) if form == "table" else map(json.dumps, rows):
+        click.echo(line)
+
+
+@dead.command()
+@click.argument("name", metavar="ID")
+@config_option
+@data_option
+@format_option
+def show(name: str, config: str | None, data: str | None, form: Literal["table", "json"]) -> None:
+    """Print why ID was set aside, whose rows it holds, and where its bytes are."""
+    listed = _listed(loaded_with(config, data).settings)
+    row = next((one for one in listed if one["id"] == name), None)
+    if row is None:
+        raise OperatorError(f"nothing set aside is called '{name}'; expected an id that `dead ls` prints")
+    for line in _card(row) if form == "table" else [json.dumps(row)]:
+        click.echo(line)
+
+
+@dead.command()
+@click.argument("name", metavar="ID", required=False)
+@click.option("--all", "is_all", is_flag=True, help="Every letter.")
+@config_option
+@data_option
+@format_option
+def replay(
+    name: str | None, config: str | None, data: str | None, form: Literal["table", "json"], *, is_all: bool
+) -> None:
+    """Put ID, or --all, back into the journal. What is still refused is kept. Exits with 1 if any was."""
+    settings = loaded_with(config, data).settings
+    if is_all == bool(name):
+        raise OperatorError("expected an ID or --all, and not both")
+    names = [one["id"] for one in _listed(settings)] if is_all else [str(name)]
+    is_any_kept = False
+    for one in names:
+        row = _replayed(settings, one)
+        is_any_kept |= "kept" in row
+        click.echo(json.dumps(row) if form == "json" else _told(row))
+    if is_any_kept:
+        raise SystemExit(1)
+
+
+@dead.command()
+@click.argument("name", metavar="ID")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@config_option
+@data_option
+def drop(name: str, config: str | None, data: str | None, *, yes: bool) -> None:
+    """Let go of ID for good: its spans are lost."""
+    settings = loaded_with(config, data).settings
+    if not yes:
+        click.confirm(f"drop '{name}' for good", abort=True)
+    list(_asked(settings, f"/{quote(name, safe='')}", "DELETE"))
+    click.echo(f"{name}: dropped")
+
+
+def _listed(settings: Settings) -> list[Row]:
+    state = running_on(settings)
+    if state is not None:
+        return list(answered(settings, state, "/api/v1/dead", {}))
+    shelf = Shelf(Path(settings.data_dir))
+    return [msgspec.to_builtins(one) for one in shelf.listed()]
+
+
+def _asked(settings: Settings, path: str, method: str) -> Iterator[Row]:
+    state = running_on(settings)
+    if state is None:
+        raise OperatorError(
+            f"no receiver runs on '{settings.data_dir}'; expected one: `trace-drain serve --data "
+            f"{settings.data_dir}`"
+        )
+    return answered(settings, state, f"/api/v1/dead{path}", {}, method=method)
+
+
+def _replayed(settings: Settings, name: str) -> Row:
+    try:
+        (row,) = _asked(settings, f"/{quote(name, safe='')}/replay", "POST")
+    except NotDone as reason:
+        return {"id": name, "kept": str(reason)}
+    return row
+
+
+def _told(row: Row) -> str:
+    if "kept" in row:
+        return harmless_text(f"{row['id']}: kept: {row['kept']}")
+    if not row["segment"]:
+        return f"{row['id']}: nothing of it was to be stored"
+    return f"{row['id']}: {row['rows']} rows are in the journal as segment {row['segment']}"
+
+
+def _table(rows: Iterable[Row]) -> Iterator[str]:
+    head = ("id", "cause", "rows", "bytes", "set aside (UTC)", "drain", "project", "why")
+    yield from lines_of(head, [_cells(row) for row in rows])
+
+
+def _cells(row: Row) -> list[str]:
+    rows = "?" if row["rows"] is None else str(row["rows"])
+    drains, projects = _whose(row)
+    return [row["id"], row["cause"], rows, str(row["bytes"]), row["at"][:19], drains, projects, row["text"]]
+
+
+def _whose(row: Row) -> tuple[str, str]:
+    drains = {one["drain"] for one in row["deliveries"]}
+    projects = {project for one in row["deliveries"] for project in one["projects"]}
+    return ", ".join(sorted(drains)), ", ".join(sorted(projects))
+
+
+def _card(row: Row) -> Iterator[str]:
+    yield from (
+        f"{what:<10} {harmless_text('?' if value is None else str(value))}"
+        for what, value in row.items()
+        if what != "deliveries"
+    )
+    for one in row["deliveries"]:
+        projects = ", ".join(f"'{project}'" for project in one["projects"]) or "not known yet"
+        whose = f"of drain '{one['drain']}', project {projects}, {one['rows'] or '?'} rows"
+        yield harmless_text(f"delivery   {one['digest']} {whose}")

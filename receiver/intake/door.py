@@ -1,0 +1,249 @@
+"""The door: accepts connections up to their caps, and shakes hands where TLS is spoken.
+
+Keeps: a connection that has said nothing yet makes room for a newcomer, the oldest first: of the same address
+    where that is at its cap, of all where all are. Who finds no room is told so. Before the door closes, all
+    whom the kernel has accepted are let in.
+Never: more connections than the caps and a few that are being refused, handshakes included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from receiver.logs import limited
+from receiver.metrics import Metrics
+from receiver.settings import Settings
+
+ACCEPTS_MAX = 64
+"""Connections accepted before others get their turn again."""
+REFUSALS_MAX = 64
+"""Connections over the caps that are told so at the same time; more are closed without a word."""
+ADDRESS_SHARE = 4
+"""One address may hold one in so many of all connections."""
+REST_S = 0.1
+"""Pause where the system has no descriptor or memory for one more connection."""
+V6_NETWORK_BITS = 64
+"""What one customer gets is one address to us."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """How many connections may be open."""
+
+    connections_max: int
+    per_address_max: int | None
+    """None: no such cap."""
+    spares_loopback: bool
+    """What comes from this machine is a proxy with many behind it."""
+
+    def of(self, address: str) -> int:
+        """Give the cap of one address."""
+        if self.per_address_max is None or (self.spares_loopback and is_loopback(address)):
+            return self.connections_max
+        return self.per_address_max
+
+
+def caps(settings: Settings) -> Caps:
+    """Give the caps that these settings mean."""
+    all_max, said = settings.limits.connections_max, settings.limits.connections_per_address_max
+    if said is None and settings.behind_proxy:
+        return Caps(all_max, None, spares_loopback=True)
+    return Caps(all_max, said or max(1, all_max // ADDRESS_SHARE), spares_loopback=said is None)
+
+
+def address_of(host: str) -> str:
+    """Name whom a connection comes from: an IPv4 address, or an IPv6 network."""
+    if ":" not in host:
+        return host
+    found = ipaddress.IPv6Address(host.partition("%")[0])
+    if found.ipv4_mapped:
+        return str(found.ipv4_mapped)
+    if found.is_loopback:
+        return str(found)
+    return str(ipaddress.IPv6Network((found, V6_NETWORK_BITS), strict=False).network_address)
+
+
+def is_loopback(address: str) -> bool:
+    """Tell whether an address is this machine."""
+    return address.startswith("127.") or address == "::1"
+
+
+class Guest:
+    """One connection, from its acceptance to its end."""
+
+    __slots__ = ("_door", "address", "handshake", "is_refused", "plug", "show_out")
+
+    def __init__(self, door: Door, plug: socket.socket, address: str, *, is_refused: bool) -> None:
+        self._door = door
+        self.plug = plug
+        self.address = address
+        self.is_refused = is_refused
+        self.handshake: asyncio.Task[None] | None = None
+        self.show_out: Callable[[], None] | None = None
+        """How to close it, once its protocol has it."""
+
+    def speaks(self) -> None:
+        """Have said something: no longer the first to go."""
+        self._door.heard(self)
+
+    def leaves(self) -> None:
+        """Be gone."""
+        self._door.forget(self)
+
+
+class Door:
+    """Lets connections in."""
+
+    def __init__(
+        self,
+        make: Callable[[Guest], asyncio.Protocol],
+        caps: Caps,
+        metrics: Metrics,
+        *,
+        handshake_s: float,
+    ) -> None:
+        self._make = make
+        self._caps = caps
+        self._handshake_s = handshake_s
+        self._metrics = metrics
+        self._loop = asyncio.get_running_loop()
+        self._listening: socket.socket | None = None
+        self._tls: ssl.SSLContext | None = None
+        self._guests: dict[Guest, None] = {}
+        self._refused: set[Guest] = set()
+        self._of_address: Counter[str] = Counter()
+        self._silent: dict[Guest, None] = {}
+        self._greeting: set[asyncio.Task[None]] = set()
+
+    @property
+    def guest_count(self) -> int:
+        """Count those that were let in, handshakes included."""
+        return len(self._guests)
+
+    @property
+    def is_busy(self) -> bool:
+        """Tell whether somebody is being greeted or refused."""
+        return bool(self._greeting or self._refused)
+
+    def use(self, caps: Caps, *, handshake_s: float) -> None:
+        """Use these for connections to come."""
+        self._caps, self._handshake_s = caps, handshake_s
+
+    def open(self, listening: socket.socket, tls: ssl.SSLContext | None) -> None:
+        """Accept connections from now on."""
+        listening.setblocking(False)  # noqa: FBT003 - the standard library takes it by position
+        self._listening, self._tls = listening, tls
+        self._loop.add_reader(listening, self._accept)
+
+    async def close(self, arriving_s: float) -> None:
+        """Let in who is there or arrives just now, then accept no more."""
+        if self._listening is None:
+            return
+        await asyncio.sleep(arriving_s)
+        self._loop.remove_reader(self._listening)
+        while self._accept():  # noqa: ASYNC110 - nothing tells that a queue is empty but to try
+            await asyncio.sleep(0)
+        self._listening.close()
+        self._listening = None
+
+    def heard(self, guest: Guest) -> None:
+        """Note that a guest has said something."""
+        self._silent.pop(guest, None)
+
+    def forget(self, guest: Guest) -> None:
+        """Let go of a guest that has left."""
+        self._silent.pop(guest, None)
+        self._refused.discard(guest)
+        if guest in self._guests:
+            del self._guests[guest]
+            self._of_address[guest.address] -= 1
+            if not self._of_address[guest.address]:
+                del self._of_address[guest.address]
+
+    def _accept(self) -> bool:
+        """Accept who waits, some at a time. True: there may be more."""
+        for _ in range(ACCEPTS_MAX):
+            if self._listening is None:
+                return False
+            try:
+                plug, peer = self._listening.accept()
+            except BlockingIOError:
+                return False
+            except (InterruptedError, ConnectionAbortedError):
+                continue
+            except OSError as reason:
+                self._rest(reason)
+                return False
+            self._welcome(plug, address_of(peer[0]))
+        return True
+
+    def _rest(self, reason: OSError) -> None:
+        """The system is short of something: make room, and come back in a moment instead of spinning."""
+        limited.error("accept", "connections cannot be accepted", why=reason.strerror)
+        self._show_out_one(self._silent)
+        if self._listening is not None:
+            self._loop.remove_reader(self._listening)
+            self._loop.call_later(REST_S, self._resume)
+
+    def _resume(self) -> None:
+        if self._listening is not None:
+            self._loop.add_reader(self._listening, self._accept)
+
+    def _welcome(self, plug: socket.socket, address: str) -> None:
+        plug.setblocking(False)  # noqa: FBT003 - the standard library takes it by position
+        guest = Guest(self, plug, address, is_refused=not self._has_room(address))
+        if guest.is_refused:
+            self._metrics.add("refusals", reason="connection")
+            if len(self._refused) >= REFUSALS_MAX:
+                plug.close()
+                return
+            self._refused.add(guest)
+        else:
+            self._guests[guest] = self._silent[guest] = None
+            self._of_address[address] += 1
+        guest.handshake = self._loop.create_task(self._greet(guest))
+        self._greeting.add(guest.handshake)
+        guest.handshake.add_done_callback(self._greeting.discard)
+
+    def _has_room(self, address: str) -> bool:
+        """Tell whether one more fits, if need be in the place of one that has said nothing yet."""
+        if self._of_address[address] >= self._caps.of(address):
+            return self._show_out_one(guest for guest in self._silent if guest.address == address)
+        return len(self._guests) < self._caps.connections_max or self._show_out_one(self._silent)
+
+    def _show_out_one(self, silent: Iterable[Guest]) -> bool:
+        """Close the first of these, if there is one."""
+        guest = next(iter(silent), None)
+        if guest is None:
+            return False
+        self.forget(guest)
+        if guest.show_out is not None:
+            guest.show_out()
+        elif guest.handshake is not None:
+            guest.handshake.cancel()
+            guest.plug.close()
+        self._metrics.add("refusals", reason="silent_connection")
+        return True
+
+    async def _greet(self, guest: Guest) -> None:
+        """Shake hands, and hand the connection to its protocol."""
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: self._make(guest),
+                guest.plug,
+                ssl=self._tls,
+                ssl_handshake_timeout=self._handshake_s if self._tls else None,
+            )
+        except OSError as reason:  # ssl.SSLError and TimeoutError are OSErrors
+            self._not_greeted(guest, type(reason).__name__)
+
+    def _not_greeted(self, guest: Guest, why: str) -> None:
+        self.forget(guest)
+        self._metrics.add("refusals", reason="tls_handshake")
+        limited.warning("tls_handshake", "a TLS handshake failed", address=guest.address, why=why)

@@ -1,0 +1,78 @@
+"""A journal that may come late.
+
+A start draws a directory of its own, which a full disk refuses. That is no reason to be away: senders are
+told to wait, as by a journal that is full, and the drawing is tried again until it succeeds.
+
+Keeps: admission asks `full_reason` first, so that until then nothing else is asked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from receiver.errors import JournalFull, OperatorError
+from receiver.journal.appender import Appender
+from receiver.logs import limited
+from receiver.model import SegmentId
+
+RETRY_S = 1.0
+NOT_YET = "the journal cannot be opened; expected to be open in a moment"
+
+
+class LateJournal:
+    """The appender, once it could be drawn. Fits `receiver.intake.committer.Appender`."""
+
+    def __init__(self, draw: Callable[[], Appender], now: Callable[[], float] = time.monotonic) -> None:
+        self._draw = draw
+        self._now = now
+        self._drawn: Appender | None = None
+        self._refusal = ""
+        self._tried_at_s = 0.0
+        self._try()
+
+    def _try(self) -> None:
+        self._tried_at_s = self._now()
+        try:
+            self._drawn = self._draw()
+        except OperatorError as reason:
+            self._refusal = str(reason)
+            limited.error("journal", "no journal yet; senders are told to wait", why=self._refusal)
+
+    def _required(self) -> Appender:
+        if self._drawn is None:
+            raise JournalFull(NOT_YET)
+        return self._drawn
+
+    @property
+    def trouble(self) -> str:
+        """What the disk refused lately."""
+        return self._refusal if self._drawn is None else self._drawn.trouble
+
+    def full_reason(self) -> str | None:
+        """Why a record could not be appended now; none: it probably could."""
+        return NOT_YET if self._drawn is None else self._drawn.full_reason()
+
+    def choose(self) -> SegmentId:
+        """See `Appender`."""
+        return self._required().choose()
+
+    def append(self, segment: SegmentId, record: bytes, rows: int) -> None:
+        """See `Appender`."""
+        self._required().append(segment, record, rows)
+
+    def is_stored(self, segment: SegmentId) -> bool:
+        """See `Appender`."""
+        return self._drawn is not None and self._drawn.is_stored(segment)
+
+    def seal_if_due(self) -> None:
+        """See `Appender`. Called all the time: also the moment to try again."""
+        if self._drawn is not None:
+            self._drawn.seal_if_due()
+        elif self._now() - self._tried_at_s >= RETRY_S:
+            self._try()
+
+    def close(self) -> None:
+        """See `Appender`."""
+        if self._drawn is not None:
+            self._drawn.close()

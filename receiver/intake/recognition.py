@@ -1,0 +1,43 @@
+"""Knowing a head again: byte for byte one that aiohttp parsed before, but for the length of its body.
+
+Never: an opinion of its own about HTTP. A head that differs in any other byte is not known.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+HEAD_END = b"\r\n\r\n"
+LENGTH_NAME = b"content-length"
+LENGTH_LINE = re.compile(rb"\r\ncontent-length: ([1-9][0-9]{0,8})\r\n", re.IGNORECASE)
+LENGTH_DIGITS_MAX = 9
+
+
+@dataclass(frozen=True, slots=True)
+class HeadBytes:
+    """A head, without the digits of its Content-Length."""
+
+    before: bytes
+    after: bytes
+
+    def match(self, data: bytes) -> tuple[int, int] | None:
+        """Give the length of the body and where it begins, if these bytes begin with this head."""
+        start = len(self.before)
+        end = data.find(b"\r", start, start + LENGTH_DIGITS_MAX + 1)
+        digits = data[start:end]
+        is_plain = end > start and digits.isdigit() and digits[0] != ord("0")
+        if is_plain and data.startswith(self.before) and data.startswith(self.after, end):
+            return int(digits), end + len(self.after)
+        return None
+
+
+def head_bytes(first: bytes, request_bytes: int, body_bytes: int) -> HeadBytes | None:
+    """Take the head from the first bytes of a request, if that is all that is in front of its body."""
+    size_bytes = request_bytes - body_bytes
+    head = first[:size_bytes]
+    line = LENGTH_LINE.search(head)
+    is_whole = head.find(HEAD_END) == size_bytes - len(HEAD_END)
+    if line is None or not is_whole or int(line[1]) != body_bytes or head.lower().count(LENGTH_NAME) != 1:
+        return None
+    return HeadBytes(head[: line.start(1)], head[line.end(1) :])

@@ -1,0 +1,139 @@
+"""A shortcut for the common case: a delivery whose head is that of one taken before on the same connection.
+
+    known head, body by its length ─▶ Reception.answer_known ─▶ write ─▶ next
+    whatever else ─▶ aiohttp
+
+aiohttp's parser is at the beginning of a request whenever the shortcut is taken, as its bytes are counted:
+what it was fed is exactly the head and the body of one request. Where that is not so, there is no shortcut.
+
+Keeps: one request at a time; what comes behind it is held until it is answered. Limits, deadlines, counts and
+    the way a connection ends are those of every other request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from receiver.intake.arriving import Arriving
+from receiver.intake.protocol import READ_BUFFER_BYTES, TROUBLE, IntakeProtocol
+from receiver.intake.reception import HEAD
+from receiver.intake.recognition import HeadBytes, head_bytes
+from receiver.logs import limited
+
+if TYPE_CHECKING:
+    from aiohttp.web_request import BaseRequest
+    from aiohttp.web_response import StreamResponse
+
+    from receiver.intake.head import Head
+
+HEAD_BYTES_MAX = 4 * 1024
+"""A longer head is not remembered: every connection has its own."""
+
+
+class ShortcutProtocol(IntakeProtocol):
+    """`IntakeProtocol`, and the shortcut beside it."""
+
+    __slots__ = ("_arriving", "_bytes_fed", "_first", "_held", "_known", "_pattern", "_taking")
+
+    def __init__(self, *args: Any, **settings: Any) -> None:  # noqa: ANN401 - see `IntakeProtocol`
+        super().__init__(*args, **settings)
+        self._bytes_fed = 0
+        """To aiohttp's parser, since the beginning of a request."""
+        self._first = b""
+        """The first of them, enough for a head."""
+        self._pattern: HeadBytes | None = None
+        self._known: Head | None = None
+        """What was read of the head with this pattern."""
+        self._arriving: Arriving | None = None
+        """The body of a request on the shortcut."""
+        self._held = b""
+        """What came after that body."""
+        self._taking: asyncio.Task[None] | None = None
+
+    def data_received(self, data: bytes) -> None:
+        """Take the shortcut, or leave it to aiohttp."""
+        if self._is_broken or self._is_leaving:
+            super().data_received(data)
+        elif self._arriving is not None:
+            self._heard()
+            self._hold(self._arriving.feed(data))
+        elif not self._takes(data):
+            if not self._bytes_fed:
+                self._first = data[:HEAD_BYTES_MAX]
+            self._bytes_fed += len(data)
+            super().data_received(data)
+
+    def _takes(self, data: bytes) -> bool:
+        """Take a delivery whose head is known."""
+        if self._pattern is None or self._known is None or self._bytes_fed or self._force_close:
+            return False
+        found = self._pattern.match(data)
+        if found is None or not self._intake.reception.is_in_force(self._known):
+            return False
+        length_bytes, start = found
+        if length_bytes > self._known.route.body_bytes_max:
+            return False
+        self._heard()
+        self._request_count += 1
+        self._open_payload = self._arriving = Arriving(length_bytes)
+        self._hold(self._arriving.feed(data[start:]))
+        self._taking = self._loop.create_task(self._take(self._known, length_bytes, self._arriving))
+        return True
+
+    def _hold(self, data: bytes) -> None:
+        """Keep what came behind the body until that is answered."""
+        if data:
+            self._held += data
+            if len(self._held) > READ_BUFFER_BYTES:
+                self._pause_transport_reading()
+
+    async def _take(self, known: Head, length_bytes: int, arriving: Arriving) -> None:
+        """Answer one delivery, and go on with what came behind it."""
+        try:
+            reply = await self._intake.reception.answer_known(known, length_bytes, arriving)
+        except Exception as reason:  # noqa: BLE001 - whatever it is, the sender is told to come again
+            limited.error("unforeseen", "a request failed", exc_info=reason)
+            reply = TROUBLE
+        is_over = await self._send(reply, is_unread=not arriving.is_eof(), may_stay=True)
+        self._arriving = None
+        if is_over:
+            self.force_close()
+            return
+        self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
+        if self._held:
+            held, self._held = self._held, b""
+            self._resume_transport_reading()
+            self.data_received(held)
+
+    def _process_keepalive(self) -> None:
+        """Wait for the next head only while none is being answered."""
+        if self._arriving is not None:
+            self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
+        super()._process_keepalive()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Tell the body that was being read that it will not end."""
+        if self._arriving is not None and not self._arriving.is_eof():
+            self._arriving.set_exception(ConnectionResetError("the connection is lost"))
+        super().connection_lost(exc)
+
+    async def finish_response(
+        self, request: BaseRequest, resp: StreamResponse, start_time: float | None
+    ) -> tuple[StreamResponse, bool]:
+        """Send aiohttp's answer, and remember the head it was for."""
+        resp, close = await super().finish_response(request, resp, start_time)
+        if not close:
+            self._remember(request, is_taken=resp.status == 200)  # noqa: PLR2004 - taken is 200
+        return resp, close
+
+    def _remember(self, request: BaseRequest, *, is_taken: bool) -> None:
+        """Remember this head, if the parser was fed this request and nothing else."""
+        body_bytes = int(request.headers.get("Content-Length", "0"))
+        pattern = head_bytes(self._first, self._bytes_fed, body_bytes)
+        if pattern is None:
+            return
+        self._bytes_fed, self._first = 0, b""
+        known = request.get(HEAD)
+        if is_taken and known is not None and not known.expects_continue:
+            self._pattern, self._known = pattern, known

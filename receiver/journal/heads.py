@@ -1,0 +1,101 @@
+"""What segments answer for, read from the heads of their records alone: payloads are skipped, not verified.
+
+Enough to count what waits, not to store it. A head that is not whole, or is none, ends the reading: a torn
+tail, or rot, which the writer meets and tells of.
+
+Keeps: a file that grows is read on from where it was left.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import msgspec
+
+from receiver.journal.files import DISK
+from receiver.journal.frame import Answered, decoded
+from receiver.journal.names import SEALED, Kind, epoch_of, understood
+from receiver.journal.segment import Place
+from receiver.model import SegmentId
+
+_PREFIX = struct.Struct("<II")
+_HEAD = struct.Struct("<4sHHQIIQQqqQ")
+_RECORD_MAGIC = 0x184D2A54
+_HEAD_MAGIC = b"TDRJ"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How far a file was read."""
+
+    inode: int
+    """A rewritten segment is another file."""
+    offset: int = 0
+
+
+class Read(NamedTuple):
+    """What was read of a segment."""
+
+    deliveries: list[Answered]
+    mark: Mark
+    goes_on: bool
+    """They come on top of what was read before; else they are all there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A segment that lies in the journal."""
+
+    id: SegmentId
+    place: Place
+
+    def read(self, mark: Mark | None) -> Read | None:
+        """Read what it answers for behind the mark. `None`: the file is gone."""
+        for kind in (Kind.OPEN, *SEALED):
+            with suppress(FileNotFoundError), self.place.path(kind).open("rb") as file:
+                return self._read(file, mark)
+        return None
+
+    def _read(self, file: BinaryIO, mark: Mark | None) -> Read:
+        inode, promised = os.fstat(file.fileno()).st_ino, self.place.bytes_promised()
+        size = file.seek(0, os.SEEK_END)
+        behind = size if promised is None else min(size, promised)
+        goes_on = mark is not None and mark.inode == inode and mark.offset <= behind
+        offset = mark.offset if mark is not None and goes_on else 0
+        found: list[Answered] = []
+        while (record := _record_at(file, offset)) is not None and record[1] <= behind:
+            answers, offset = record
+            found += answers
+        return Read(found, Mark(inode, offset), goes_on)
+
+
+def waiting_in(root: Path) -> Iterator[Waiting]:
+    """Every segment, once each, whatever it is called now."""
+    starts = [path for path in root.iterdir() if epoch_of(path.name) is not None] if root.is_dir() else []
+    for directory in starts:
+        with suppress(FileNotFoundError):
+            named = [one for path in directory.iterdir() if (one := understood(path.name)) is not None]
+            for seq in sorted({one.seq for one in named if one.kind in (Kind.OPEN, *SEALED)}):
+                yield Waiting(SegmentId(epoch_of(directory.name) or 0, seq), Place(directory, seq, DISK))
+
+
+def _record_at(file: BinaryIO, offset: int) -> tuple[tuple[Answered, ...], int] | None:
+    file.seek(offset)
+    start = file.read(_PREFIX.size + _HEAD.size)
+    if len(start) < _PREFIX.size + _HEAD.size:
+        return None
+    magic, frame_bytes = _PREFIX.unpack_from(start)
+    name, _, _, payload_bytes, _, answers_bytes, *_ = _HEAD.unpack_from(start, _PREFIX.size)
+    if (magic, name) != (_RECORD_MAGIC, _HEAD_MAGIC) or frame_bytes < _HEAD.size + answers_bytes:
+        return None
+    try:
+        answers = decoded(file.read(answers_bytes))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return answers, offset + _PREFIX.size + frame_bytes + payload_bytes

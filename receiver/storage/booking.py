@@ -1,0 +1,52 @@
+"""The writer's hand in the ledger: what became of a segment, told when it ends and before its file goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from receiver.storage.case import Case, Reading
+from receiver.storage.cuts import Cuts
+from receiver.storage.decisions import DUPLICATE
+from receiver.storage.ledger import Ledger
+from receiver.storage.ledger_lines import HOUR_MS, lines_of, replayed
+from receiver.storage.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Booking:
+    """Turns cases into lines of the ledger."""
+
+    ledger: Ledger
+    store: Store
+    cuts: Cuts
+
+    def ended(self, case: Case) -> None:
+        """Book a segment that was counted, or set aside after `divide`. Parts are booked as their whole."""
+        segment, parts_epoch = case.file.id, self.cuts.epoch_of(case.file.id)
+        is_replay = self.ledger.is_replay(segment)
+        if not case.deliveries and not is_replay:
+            return
+        if case.stored is None and (is_replay or not _is_as_accepted(case)):
+            self.divide(case)
+        if is_replay:
+            lines = replayed(case.deliveries, case.verdicts, case.stored or {})
+        else:
+            lines = lines_of(case.deliveries, case.verdicts, stored=case.stored, rest=case.rest)
+        self.ledger.book(segment, lines, parts_epoch=parts_epoch)
+
+    def divide(self, case: Case) -> None:
+        """Find out whose rows are stored, when not all that were accepted are."""
+        parts_epoch = self.cuts.epoch_of(case.file.id)
+        has_rows = case.rows_stored or parts_epoch is not None
+        case.stored = self.store.counts_by_heading(case.held, parts_epoch) if has_rows else {}
+
+    def damaged(self, reading: Reading) -> None:
+        """Book what is lost of a segment, before it is rewritten without that."""
+        hour = reading.received_ms[0] // HOUR_MS
+        self.ledger.damaged(reading.file.id, reading.rows_lost or 0, hour)
+
+
+def _is_as_accepted(case: Case) -> bool:
+    """Whether every row of what was not left out was there to be stored."""
+    told = zip(case.deliveries, case.verdicts, strict=True)
+    return sum(one.rows for one, verdict in told if verdict != DUPLICATE) == case.rows

@@ -1,0 +1,175 @@
+"""One segment, step by step: a count when there is any doubt, then at most one form of INSERT.
+
+    look     is it there already?       after any doubt, once nothing about it runs any more
+    insert   the whole segment          the same token until a plain OK, then the next
+    mend     the days that are missing  each alone, under tokens of its own
+    finish   companion, sync, ledger,   only when every due row was counted
+             digests
+
+Keeps: whatever goes wrong in a step, the next one starts with a count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from receiver.errors import StoreTrouble
+from receiver.model import SegmentId
+from receiver.storage import outcome
+from receiver.storage.aside import SetAside, unreadable
+from receiver.storage.backoff import FIRST_S, SLOWER_FIRST_S, Delays, backoff_s
+from receiver.storage.booking import Booking
+from receiver.storage.case import Case, Core, Reading
+from receiver.storage.cuts import Cuts
+from receiver.storage.faults import Fault, fault_of
+from receiver.storage.inserting import Inserter, given_up, query_id_of
+from receiver.storage.outcome import Finding, Found
+from receiver.storage.poison import Poison
+from receiver.storage.progress import Progress
+from receiver.storage.sifting import digests_kept
+from receiver.storage.store import Held, Store
+from receiver.storage.surroundings import Surroundings
+from receiver.storage.weighing import Resting, Scales
+from receiver.storage.window import Window
+
+KILL_AFTER_S = 30.0
+"""How long a statement whose answer was lost may run on before it is killed."""
+ODD_LOOKS_MAX = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Carrier:
+    """Takes one segment at a time as far as it goes."""
+
+    store: Store
+    core: Core
+    window: Window
+    booking: Booking
+    progress: Progress
+    around: Surroundings
+    inserter: Inserter
+    scales: Scales
+    poison: Poison
+    cuts: Cuts
+
+    def is_carried(self, case: Case, delays: Delays) -> bool:
+        """Make one step. Raises `SetAside`, or `Resting` when the others shall go first."""
+        try:
+            return self._step(case)
+        except StoreTrouble as trouble:
+            case.in_doubt = case.must_look = True
+            self.scales.weigh(case, trouble, delays)
+            return False
+
+    def has_rows(self, reading: Reading) -> bool:
+        """Ask until the store answers whether it holds rows of a segment about which nothing was decided."""
+        delays = Delays(self.around.jitter)
+        held = Held(reading.file.id, reading.received_ms)
+        while True:
+            try:
+                self.around.alive()
+                self._wait_until_quiet(held.segment)
+                return bool(self.store.counts([held]))
+            except StoreTrouble as trouble:
+                if fault_of(trouble) is Fault.HOLD:
+                    self.progress.alarm(Fault.HOLD, f"store does not answer for a segment: {trouble.label}")
+                self.scales.pause(trouble, delays)
+
+    def _step(self, case: Case) -> bool:
+        self.around.alive()
+        try:
+            finding = self._look(case) if case.must_look else Finding(Found.NOTHING)
+            if finding.found is Found.COMPLETE:
+                self._finish(case)
+                return True
+            case.must_look = True
+            self._go_on(case, finding)
+        except SetAside:
+            # The rest goes to the dead letters: what is stored of it is closed as if it were all.
+            if case.rows_stored:
+                self._close(case)
+            case.rest = "dead"
+            self.booking.divide(case)
+            raise
+        return False
+
+    def _go_on(self, case: Case, finding: Finding) -> None:
+        self.poison.blame(case, finding)
+        if case.search is not None:
+            self.poison.go_on(case, finding)
+        elif case.is_too_large and finding.found is not Found.ODD:
+            self._cut_up(case, finding)
+        elif finding.found is Found.ODD:
+            self._look_again(case, finding)
+        elif finding.found is Found.MISSING or case.by_day:
+            self.inserter.days(case, finding)
+        else:
+            self.inserter.whole(case, finding)
+
+    def _cut_up(self, case: Case, finding: Finding) -> None:
+        """Put what is not stored into smaller segments. What is stored of it is closed as if it were all."""
+        if case.rows_stored:
+            self._close(case)
+        self.cuts.cut(case, finding)
+        raise Resting(is_over_soon=True)
+
+    def _look(self, case: Case) -> Finding:
+        """Count, once nothing can change the count any more. In doubt one day may be there for another."""
+        if case.in_doubt:
+            self._wait_until_quiet(case.file.id)
+        counted = self.store.counts([case.held]).get(case.file.id, {}) if case.rows else {}
+        case.rows_stored = sum(counted.values())
+        is_sum_right = case.rows_stored == case.rows
+        if is_sum_right and not (case.rows and case.in_doubt):
+            return Finding(Found.COMPLETE)
+        try:
+            rows = outcome.rows_by_day(self.core.day_runs(case.file.read()))
+        except ValueError as reason:
+            if is_sum_right:
+                return Finding(Found.COMPLETE)
+            if not counted and not case.by_day:
+                return Finding(Found.NOTHING)
+            raise unreadable(case, reason) from reason
+        due = outcome.due_days(rows, now_s=self.around.now(), retention_days=self.around.retention_days)
+        answered = set(rows) if case.answered else case.days_answered
+        return outcome.judge(rows, counted, due=due, answered=answered)
+
+    def _wait_until_quiet(self, segment: SegmentId) -> None:
+        """Wait for statements whose answer was lost; kill those that take too long."""
+        waited_s = 0.0
+        for delay_s in backoff_s(self.around.jitter, first_s=FIRST_S, ceiling_s=1.0):
+            if not self.store.running(query_id_of(str(segment))):
+                return
+            if waited_s >= KILL_AFTER_S:
+                self.store.kill(query_id_of(str(segment)))
+            self.around.sleep(delay_s)
+            self.scales.inspect_if_due()
+            self.around.alive()
+            waited_s += delay_s
+
+    def _look_again(self, case: Case, finding: Finding) -> None:
+        """Some days hold neither none nor all of their rows. No rule of ours mends that."""
+        case.odd_looks += 1
+        self.progress.alarm(
+            "odd", f"segment {case.file.id}: neither none nor all rows on {', '.join(finding.days)}"
+        )
+        if case.odd_looks >= ODD_LOOKS_MAX:
+            text = f"neither none nor all rows are stored on {', '.join(finding.days)}"
+            raise given_up(finding, "odd", text)
+        self.around.sleep(SLOWER_FIRST_S)
+
+    def _close(self, case: Case) -> None:
+        """Fill the companion's possible hole, and see everything onto the store's disk."""
+        if case.rows and case.in_doubt:
+            self.store.refill_companion(case.held)
+        self.store.sync()
+
+    def _finish(self, case: Case) -> None:
+        """See everything onto the store's disk, then book it, then know its deliveries."""
+        self._close(case)
+        self.booking.ended(case)
+        standing = self.window.standing(case.file.id)
+        if standing is None or standing.is_pending:
+            self.window.end(case.file.id, digests_kept(case.deliveries, case.verdicts))
+            for one in case.duplicates:
+                self.progress.duplicate(one.drain, sum(tally.received for tally in one.tallies))

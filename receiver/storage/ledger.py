@@ -1,0 +1,231 @@
+"""The ledger on the disk: what became of every span that was received. One log in DATA/ledger.
+
+    count in the store ──▶ book ──▶ digests known ──▶ unlink ──▶ settle
+
+Booked is on the disk before the segment's file goes, under the segment's name, and takes the place of what
+was booked under that name before: killed between any two steps, the writer does it again and nothing is
+counted twice. Settled, in memory, once the file is gone; a log that has grown is written anew as sums.
+
+Keeps: the sums are those of segments that are gone or about to go, each once. What was lost of the ledger
+itself is told (`complete_from_hour`). Only the writer's thread books; any thread may look.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from receiver.journal.files import DISK, Files
+from receiver.logs import limited
+from receiver.model import Heading, SegmentId
+from receiver.settings import MIB
+from receiver.settings import Ledger as Limits
+from receiver.storage import ledger_lines, ledger_log
+from receiver.storage.appended import AppendedLog, put_durably
+from receiver.storage.ledger_book import Book
+from receiver.storage.ledger_lines import Counts, Lines
+from receiver.storage.ledger_log import DAMAGE, REPLAY, Begun, Booked, Key
+
+LOG_BYTES_MIN = 1 * MIB
+"""A log is not written anew before it has grown by so much, and by as much as it began with."""
+
+
+@dataclass(slots=True)
+class Watch:
+    """What was booked since somebody began to look."""
+
+    segments: set[SegmentId]
+    """All that may be both in the sums and in the journal."""
+    since: set[SegmentId] = field(default_factory=set)
+    lines: dict[Heading, Counts] = field(default_factory=dict)
+    """What the bookings since then added."""
+
+    def note(self, key: Key, before: Lines, after: Lines) -> None:
+        """See a booking that replaces another."""
+        if key.part == REPLAY:
+            return
+        self.segments.add(key.segment)
+        self.since.add(key.segment)
+        for heading in {*before, *after}:
+            added = after.get(heading, Counts()).minus(before.get(heading, Counts()))
+            self.lines[heading] = self.lines.get(heading, Counts()).plus(added)
+
+
+class Sums(NamedTuple):
+    """A copy of the ledger at one instant."""
+
+    lines: dict[Heading, Counts]
+    complete_from_hour: int
+    """Nothing is missing in this hour and later."""
+    epochs: tuple[int, ...]
+    """Whose rows in the table are ours."""
+    replayed: frozenset[SegmentId] = frozenset()
+    """Segments whose spans are counted already, as dead."""
+
+
+class Ledger:
+    """The sums, and the log that keeps them. It belongs to the writer."""
+
+    def __init__(
+        self, root: Path, limits: Limits, now_s: Callable[[], float], *, is_first: bool, files: Files = DISK
+    ) -> None:
+        """`is_first`: no receiver ran on this data directory before, so nothing was received before."""
+        self._root = root
+        self._files = files
+        self._writing = threading.Lock()
+        self._lock = threading.Lock()
+        self._watches: list[Watch] = []
+        _prepare(root, files)
+        found = _replayed(root, limits, files)
+        self._number, self._book = found.number, found.book
+        self._from_before = list(self._book.open)
+        if not found.is_sound and not (is_first and not found.number):
+            self._book.complete_from_hour = int(now_s() // 3_600) + 1
+            limited.error("ledger: begun", "ledger is missing or damaged; complete from the next hour on")
+        self._log = AppendedLog(_path(root, self._number), found.bytes_good, files)
+        self._begun_bytes = 0
+        if not found.is_sound:
+            self._begin()
+
+    def book(self, segment: SegmentId, lines: Lines, *, parts_epoch: int | None = None) -> None:
+        """Note, durably, what became of a segment. Again: in place of what was noted before."""
+        if lines:
+            self._book_as(ledger_log.booked(Key(segment), lines, parts_epoch))
+
+    def damaged(self, segment: SegmentId, rows: int, hour: int) -> None:
+        """Note rows that were accepted and lie in the dead letters, nobody knows whose."""
+        if rows:
+            self._book_as(ledger_log.booked(Key(segment, DAMAGE), ledger_lines.lost(rows, hour)))
+
+    def replaying(self, segment: SegmentId) -> None:
+        """Note that this segment, not there yet, is made of dead letters. May be called from any thread."""
+        self._book_as(ledger_log.booked(Key(segment, REPLAY), {}))
+
+    def is_replay(self, segment: SegmentId) -> bool:
+        """Whether its spans were counted as dead before."""
+        return Key(segment, REPLAY) in self._book.open
+
+    def settle(self, segment: SegmentId) -> None:
+        """The file is gone: nobody books it again."""
+        with self._lock:
+            self._book.settle([Key(segment), Key(segment, DAMAGE), Key(segment, REPLAY)])
+
+    def retain(self, present: Collection[SegmentId]) -> None:
+        """Settle whatever was left open by an earlier life and is not in the journal any more."""
+        with self._lock:
+            self._book.settle(key for key in self._from_before if key.segment not in present)
+
+    @contextmanager
+    def watching(self) -> Iterator[Watch]:
+        """Note what is booked from now on."""
+        with self._lock:
+            watch = Watch({key.segment for key in self._book.open if not key.part})
+            self._watches.append(watch)
+        try:
+            yield watch
+        finally:
+            with self._lock:
+                self._watches.remove(watch)
+
+    def sums(self, watch: Watch) -> tuple[Sums, Watch]:
+        """Copy everything, and what this watch has seen so far, at one instant."""
+        with self._lock:
+            seen = Watch(set(watch.segments), set(watch.since), dict(watch.lines))
+            return sums_of(self._book), seen
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        self._log.close()
+
+    def _book_as(self, entry: Booked) -> None:
+        key = ledger_log.key_of(entry)
+        with self._writing:
+            if self._book.open.get(key) == dict(entry.rows):
+                return
+            self._log.append(ledger_log.written([entry]))
+            with self._lock:
+                before = self._book.open.get(key, {})
+                self._book.apply(entry)
+                for watch in self._watches:
+                    watch.note(key, before, self._book.open[key])
+            self._begin_if_due()
+
+    def _begin_if_due(self) -> None:
+        if self._log.bytes_good - self._begun_bytes < max(LOG_BYTES_MIN, self._begun_bytes):
+            return
+        try:
+            self._begin()
+        except OSError as reason:
+            self._begun_bytes = self._log.bytes_good
+            limited.warning("ledger: disk", "ledger cannot be written anew", why=reason.strerror)
+
+    def _begin(self) -> None:
+        """Write how everything stands into a new log. Killed anywhere in here, the old one holds as well."""
+        content = ledger_log.written(self._book.entries())
+        path = _path(self._root, self._number + 1)
+        put_durably(self._files, path, content)
+        self._log.close()
+        self._number += 1
+        self._log = AppendedLog(path, len(content), self._files)
+        self._begun_bytes = len(content)
+        for number in _numbers(self._root, self._files):
+            if number < self._number:
+                self._files.unlink(_path(self._root, number))
+
+
+def sums_of(book: Book) -> Sums:
+    """Copy what is of interest."""
+    lines = {heading: counts for heading, counts in book.lines.items() if any(counts)}
+    replayed = frozenset(key.segment for key in book.open if key.part == REPLAY)
+    return Sums(lines, book.whole_from_hour, tuple(book.epochs), replayed)
+
+
+def read_sums(root: Path, limits: Limits, files: Files = DISK) -> tuple[Sums, set[SegmentId]]:
+    """Read a ledger that nobody has open: its sums, and which of its segments may lie in the journal."""
+    if files.size_bytes(root) is None:
+        return Sums({}, 0, ()), set()
+    book = _replayed(root, limits, files).book
+    return sums_of(book), {key.segment for key in book.open if not key.part}
+
+
+class _Replayed(NamedTuple):
+    number: int
+    """Of the newest log; 0: there is none."""
+    book: Book
+    bytes_good: int
+    is_sound: bool
+
+
+def _replayed(root: Path, limits: Limits, files: Files) -> _Replayed:
+    """Read the newest log: an older one beside it is what a crash left."""
+    number = max(_numbers(root, files), default=0)
+    book = Book(limits)
+    if not number:
+        return _Replayed(0, book, 0, is_sound=False)
+    log = ledger_log.read(files.read(_path(root, number)))
+    for entry in log.entries:
+        book.apply(entry)
+    is_sound = bool(log.entries) and isinstance(log.entries[0], Begun) and not log.is_rotten
+    return _Replayed(number, book, len(log.good), is_sound)
+
+
+def _prepare(root: Path, files: Files) -> None:
+    if files.size_bytes(root) is None:
+        files.make_directory(root)
+    files.sync_directory(root.parent)
+    for name in files.names(root):
+        if name.endswith(".tmp"):
+            files.unlink(root / name)
+
+
+def _numbers(root: Path, files: Files) -> list[int]:
+    stems = [name.removesuffix(".log") for name in files.names(root) if name.endswith(".log")]
+    return [int(stem) for stem in stems if stem.isdigit()]
+
+
+def _path(root: Path, number: int) -> Path:
+    return root / f"{number:010d}.log"

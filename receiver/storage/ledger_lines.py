@@ -1,0 +1,117 @@
+"""The sums the ledger is made of, and what one segment adds to them. Pure numbers; no files here.
+
+    received = stored + sampled out + rejected + duplicate + dead (+ in the journal)
+
+Received are the spans of deliveries made durable, by the hour of receipt. A duplicate delivery counts all its
+spans as duplicate, whatever became of them the first time. Dead are those that were set aside and not
+replayed, whether their letter still lies there or was dropped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Literal, NamedTuple
+
+from receiver.journal.frame import Answered
+from receiver.model import Heading
+from receiver.storage.decisions import DUPLICATE
+
+OTHER = "(other)"
+"""The project of spans whose project is not counted by name any more."""
+UNKNOWN = "(unknown)"
+"""The drain of spans that were lost with the note of who sent them. No drain can have this name."""
+HOUR_NS = 3_600 * 10**9
+HOUR_MS = 3_600 * 10**3
+
+Rest = Literal["dead", "duplicate"]
+"""What rows are that were accepted and are not stored."""
+
+
+class Counts(NamedTuple):
+    """Spans, by what became of them."""
+
+    received: int = 0
+    stored: int = 0
+    sampled_out: int = 0
+    rejected: int = 0
+    duplicate: int = 0
+    dead: int = 0
+
+    def plus(self, other: Counts) -> Counts:
+        """Add up."""
+        return Counts(*(mine + its for mine, its in zip(self, other, strict=True)))
+
+    def minus(self, other: Counts) -> Counts:
+        """Take away."""
+        return Counts(*(mine - its for mine, its in zip(self, other, strict=True)))
+
+    @property
+    def unaccounted(self) -> int:
+        """What was received and is nowhere."""
+        return self.received - sum(self[1:])
+
+
+Lines = Mapping[Heading, Counts]
+
+
+def received_of(deliveries: Iterable[Answered]) -> Counter[Heading]:
+    """Count the spans that deliveries answer for."""
+    found: Counter[Heading] = Counter()
+    for one in deliveries:
+        for tally in one.tallies:
+            found[_heading(one, tally.project)] += tally.received
+    return found
+
+
+def lines_of(
+    deliveries: Iterable[Answered],
+    verdicts: bytes,
+    *,
+    stored: Mapping[Heading, int] | None = None,
+    rest: Rest = "duplicate",
+) -> dict[Heading, Counts]:
+    """Sum up what became of a segment's deliveries.
+
+    `stored`: what the store holds of it; `None`: all it should hold. Whatever is missing there is `rest`.
+    """
+    lines: dict[Heading, Counts] = {}
+    for one, verdict in zip(deliveries, verdicts, strict=True):
+        for tally in one.tallies:
+            if verdict == DUPLICATE:
+                counts = Counts(received=tally.received, duplicate=tally.received)
+            else:
+                counts = Counts(tally.received, tally.stored, tally.sampled_out, tally.rejected)
+            heading = _heading(one, tally.project)
+            lines[heading] = lines.get(heading, Counts()).plus(counts)
+    if stored is None:
+        return lines
+    return {heading: _short(counts, stored.get(heading, 0), rest) for heading, counts in lines.items()}
+
+
+def lost(rows: int, hour: int) -> dict[Heading, Counts]:
+    """Rows that were accepted and that the disk gave back damaged: nobody knows whose they were."""
+    return {Heading(UNKNOWN, OTHER, hour): Counts(received=rows, dead=rows)} if rows else {}
+
+
+def replayed(
+    deliveries: Iterable[Answered], verdicts: bytes, stored: Mapping[Heading, int]
+) -> dict[Heading, Counts]:
+    """Sum up what became of dead letters that were handed over as this segment. They were booked as dead."""
+    alive: dict[Heading, Counts] = {heading: Counts(stored=rows) for heading, rows in stored.items()}
+    for one, verdict in zip(deliveries, verdicts, strict=True):
+        for tally in one.tallies if verdict == DUPLICATE else ():
+            heading = _heading(one, tally.project)
+            alive[heading] = alive.get(heading, Counts()).plus(Counts(duplicate=tally.stored))
+    return {heading: one._replace(dead=-one.stored - one.duplicate) for heading, one in alive.items()}
+
+
+def _heading(delivery: Answered, project: str) -> Heading:
+    return Heading(delivery.drain, project, delivery.received_at_ns // HOUR_NS)
+
+
+def _short(counts: Counts, stored: int, rest: Rest) -> Counts:
+    missing = max(0, counts.stored - stored)
+    if rest == "dead":
+        return counts._replace(stored=counts.stored - missing, dead=counts.dead + missing)
+    return counts._replace(stored=counts.stored - missing, duplicate=counts.duplicate + missing)

@@ -1,0 +1,74 @@
+"""The API's routes for what was set aside.
+
+    GET    /api/v1/dead                every letter, one object a line
+    GET    /api/v1/dead/{id}           one
+    POST   /api/v1/dead/{id}/replay    back into the journal; 409 says why not
+    DELETE /api/v1/dead/{id}           let go of it for good; 409 while its segment is on its way
+
+Keeps: what changes something asks for a content type that no page of another site may send unasked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+from aiohttp import web
+
+from receiver.errors import UnsupportedMedia
+from receiver.storage.replay import Replays
+from receiver.storage.shelf import shown
+
+JSON = "application/json"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Letters:
+    """What the handlers need."""
+
+    replays: Replays
+    pool: ThreadPoolExecutor
+
+    def add_to(self, router: web.UrlDispatcher) -> None:
+        """Put the routes where they belong."""
+        router.add_get("/api/v1/dead", self._listed)
+        router.add_get("/api/v1/dead/{id}", self._shown)
+        router.add_post("/api/v1/dead/{id}/replay", self._replay)
+        router.add_delete("/api/v1/dead/{id}", self._drop)
+
+    async def _listed(self, _request: web.Request) -> web.Response:
+        listed = await self._asked(self.replays.shelf.listed)
+        return _answer(*listed)
+
+    async def _shown(self, request: web.Request) -> web.Response:
+        name = request.match_info["id"]
+        return _answer(await self._asked(lambda: shown(self.replays.shelf.found(name))))
+
+    async def _replay(self, request: web.Request) -> web.Response:
+        _refuse_pages(request)
+        name = request.match_info["id"]
+        replayed = await self._asked(lambda: self.replays.replay(name))
+        return _answer(replayed._asdict())
+
+    async def _drop(self, request: web.Request) -> web.Response:
+        name = request.match_info["id"]
+        await self._asked(lambda: self.replays.shelf.drop(name))
+        return _answer({"id": name})
+
+    async def _asked(self, ask: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self.pool, ask)
+
+
+def _refuse_pages(request: web.Request) -> None:
+    if request.content_type != JSON:
+        raise UnsupportedMedia(f"content type is not '{JSON}'; expected it, with any body")
+
+
+def _answer(*objects: object) -> web.Response:
+    lines = b"".join(msgspec.json.encode(one) + b"\n" for one in objects)
+    return web.Response(body=lines, headers={"Content-Type": "application/x-ndjson"})

@@ -1,0 +1,48 @@
+"""A disk without room for the second copy of a segment that a rewrite takes for a moment."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.redelivery_support import Mill
+from tests.storehouse import FakeFile
+
+
+@pytest.fixture
+def mill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mill:
+    monkeypatch.setattr(FakeFile, "replace", without_room)
+    return Mill(tmp_path)
+
+
+def without_room(_file: FakeFile, _content: bytes) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.fault("no room to merge small blocks: they are handed over as they are")
+def test_small_blocks_go_as_they_are_and_make_room(mill: Mill) -> None:
+    mill.add([0], [1], [2])
+
+    mill.drain()
+
+    assert mill.is_exact
+    assert set(mill.copies.values()) == {1.0}
+    assert mill.progress.alarms == 0
+
+
+@pytest.mark.fault("no room to leave a copy out: the segment waits, the others do not")
+def test_a_copy_is_never_stored_for_want_of_room(mill: Mill, monkeypatch: pytest.MonkeyPatch) -> None:
+    mill.add([0, 0], [1])
+    other = mill.add([2], [3])
+    writer = mill.start()
+
+    writer.drain()
+    waiting, gone = mill.files[0].path.exists(), not other.path.exists()
+    monkeypatch.undo()
+    mill.drain()
+
+    assert (waiting, gone) == (True, True)
+    assert set(mill.copies.values()) == {1.0}

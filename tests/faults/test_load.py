@@ -1,0 +1,116 @@
+"""Too much at once: bodies that would not fit into memory, and ten times what can be taken."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.running import Running
+from tests.faults.bodies import trace_body
+from tests.faults.flood import Flood
+from tests.faults.variant import IS_LONG, note
+from tests.faults.wire import Wire, post_head
+
+MIB = 1 << 20
+PATIENCE_S = 1_500 if IS_LONG else 120
+
+
+@dataclass(frozen=True)
+class Heavy:
+    """How many bodies of what size, into how much."""
+
+    bodies: int
+    body_bytes: int
+    inflight_bytes_max: int
+
+
+HEAVY = Heavy(200, 64 * MIB, 512 * MIB) if IS_LONG else Heavy(60, 2 * MIB, 16 * MIB)
+MARGIN_BYTES = 128 * MIB
+OVERLOAD_S, CAPACITY_S = (60.0, 15.0) if IS_LONG else (8.0, 4.0)
+GOODPUT_MIN = 0.8 if IS_LONG else 0.3
+"""Of the capacity. The short one shares two cores with other tests."""
+RECOVERY_S_MAX = 30.0
+
+
+def peak_bytes(pid: int) -> int:
+    """The most memory a process ever held."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+
+
+def post_padded(address: tuple[str, int], trace: int) -> int:
+    """Post a body of white space around one trace until it is taken. How often it was told to come again."""
+    body = trace_body(trace, time.time_ns())
+    padding = memoryview(b" " * MIB)
+    waits = 0
+    deadline_s = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline_s:
+        status = 0
+        try:
+            with Wire(address) as wire:
+                wire.socket.sendall(post_head(HEAVY.body_bytes) + body[:-1])
+                left_bytes = HEAVY.body_bytes - len(body)
+                while left_bytes > 0:
+                    left_bytes -= wire.socket.send(padding[: min(left_bytes, MIB)])
+                wire.socket.sendall(body[-1:])
+                status = wire.answer().status
+        except OSError:
+            status = 0  # answered before the body was whole, and closed
+        if status == 200:
+            return waits
+        assert status in {0, 429, 503}
+        waits += 1
+        time.sleep(0.1 + 0.1 * (trace % 7))
+    raise AssertionError("not taken")
+
+
+@pytest.mark.fault("200 bodies of 64 MiB at once, where 8 fit: memory stays under its cap, all are stored")
+@pytest.mark.timeout(1_800)
+def test_more_bodies_than_fit_are_told_to_come_again_and_memory_stays_bounded(tmp_path: Path) -> None:
+    config = (
+        f"[limits]\ninflight_bytes_max = {HEAVY.inflight_bytes_max}\nbody_bytes_max = {HEAVY.body_bytes}\n"
+    )
+    with Running(tmp_path, config=config) as running:
+        intake = int(running.state()["pids"]["intake"][0])
+        before_bytes = peak_bytes(intake)
+        with ThreadPoolExecutor(HEAVY.bodies) as pool:
+            waits = sum(pool.map(post_padded, [running.address] * HEAVY.bodies, range(1, HEAVY.bodies + 1)))
+        grew_bytes = peak_bytes(intake) - before_bytes
+        traces = {row["TraceId"] for row in running.spans_once_stored(3 * HEAVY.bodies)}
+
+    note(f"grew by {grew_bytes / MIB:.0f} MiB, told to wait {waits} times")
+    assert waits
+    assert grew_bytes <= 2 * HEAVY.inflight_bytes_max + MARGIN_BYTES
+    assert traces == {f"{trace:032x}" for trace in range(1, HEAVY.bodies + 1)}
+
+
+@pytest.mark.fault(
+    "ten times what it can take, for a minute: goodput, recovery, and nothing acknowledged lost"
+)
+@pytest.mark.timeout(900)
+def test_ten_times_the_load_leaves_most_of_the_goodput(tmp_path: Path) -> None:
+    config = "" if IS_LONG else "[limits]\nanswer_deadline_s = 2\n"
+    with Running(tmp_path, config=config) as running:
+        flood = Flood(running.address, first_trace=1)
+
+        async def run() -> tuple[float, float, float]:
+            await flood.as_fast_as_answered(CAPACITY_S / 4)
+            capacity = await flood.as_fast_as_answered(CAPACITY_S)
+            goodput = await flood.at_rate(10 * capacity, OVERLOAD_S)
+            recovery_s = await flood.recovered_s(within_s=1.0, patience_s=2 * RECOVERY_S_MAX)
+            return capacity, goodput, recovery_s
+
+        capacity, goodput, recovery_s = asyncio.run(run())
+        stored = {row["TraceId"] for row in running.spans_once_stored(len(flood.acknowledged))}
+
+    note(f"capacity {capacity:.0f}/s, goodput {goodput:.0f}/s, recovered in {recovery_s:.1f} s")
+    assert {reply.status for reply in flood.replies} <= {0, 200, 503}
+    assert any(reply.status == 503 for reply in flood.replies)
+    assert goodput >= GOODPUT_MIN * capacity
+    assert recovery_s < RECOVERY_S_MAX
+    assert flood.acknowledged <= stored

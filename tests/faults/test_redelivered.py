@@ -1,0 +1,34 @@
+"""Whether a delivery is new is asked of a store that refuses to answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from receiver.errors import StoreTrouble
+from receiver.model import SegmentId
+from receiver.storage.store import DayRows, Held
+from tests.redelivery_support import Mill
+
+REFUSALS = 3
+
+
+@pytest.mark.fault("the right to read the table is gone when a duplicate is to be left out after a restart")
+def test_a_refused_question_about_a_duplicate_calls_a_human_and_is_asked_again(tmp_path: Path) -> None:
+    mill = Mill(tmp_path)
+    mill.add([1], [1])
+    count, refusals = mill.store.counts, [StoreTrouble("no right", code=497)] * REFUSALS
+
+    def counts(held: Sequence[Held]) -> dict[SegmentId, DayRows]:
+        if refusals:
+            raise refusals.pop()
+        return count(held)
+
+    mill.store.counts = counts  # type: ignore[method-assign]  # it refuses at first
+
+    mill.drain()
+
+    assert mill.is_exact
+    assert mill.progress.alarms == REFUSALS

@@ -1,0 +1,177 @@
+"""The door: how many connections, of whom, and who goes first when there is no room."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from receiver.intake.door import address_of, caps
+from receiver.intake.tls import Certificates
+from receiver.settings import Limits, Settings
+from tests.intake_support import Connection, Intake, on_uvloop, request, running, until
+from tests.test_intake_tls import NO_WARNINGS, sender, written
+
+FEW = Limits(connections_max=6, connections_per_address_max=3)
+FLOODER = "127.0.0.2"
+
+
+async def spoken(intake: Intake, source: str) -> Connection:
+    """Open a connection and have one delivery answered on it."""
+    connection = await intake.connect(source)
+    connection.writer.write(request())
+    assert (await connection.answer()).status == 200
+    return connection
+
+
+@on_uvloop
+async def test_one_address_over_its_cap_is_told_so_and_others_are_not() -> None:
+    async with running(limits=FEW) as intake:
+        kept = [await spoken(intake, FLOODER) for _ in range(3)]
+        refused = await intake.connect(FLOODER)
+        refused.writer.write(request())
+        said = await refused.closed()
+        other = await intake.post()
+        for connection in kept:
+            connection.writer.write(request())
+            assert (await connection.answer()).status == 200
+            await connection.close()
+
+    assert said.startswith(b"HTTP/1.1 503 ")
+    assert b"Retry-After: 2\r\n" in said
+    assert other.status == 200
+    assert intake.counted("refusals", "connection") == 1
+
+
+@on_uvloop
+async def test_idle_connections_of_one_address_do_not_block_the_endpoint() -> None:
+    limits = Limits(connections_max=64, connections_per_address_max=16)
+    async with running(limits=limits) as intake:
+        flood = [await intake.connect(FLOODER) for _ in range(500)]
+        answers = [await intake.post() for _ in range(5)]
+        await until(lambda: intake.server.connection_count <= 16)
+        for connection in flood:
+            await connection.close()
+
+    assert {answer.status for answer in answers} == {200}
+    assert intake.counted("refusals", "connection") == 0
+
+
+@on_uvloop
+async def test_when_all_are_taken_the_one_silent_for_longest_goes_first() -> None:
+    async with running(limits=FEW) as intake:
+        busy = [await spoken(intake, f"127.0.0.{place}") for place in (3, 4)]
+        silent = [await intake.connect(f"127.0.0.{place}") for place in (5, 6, 7, 8)]
+        await until(lambda: intake.server.connection_count == 6)
+        newcomer = await spoken(intake, FLOODER)
+        gone = await silent[0].closed()
+        for connection in (*busy, newcomer, *silent[1:]):
+            connection.writer.write(request())
+            assert (await connection.answer()).status == 200
+            await connection.close()
+
+    assert gone == b""
+
+
+@on_uvloop
+async def test_when_nobody_is_silent_a_newcomer_is_told_to_come_again() -> None:
+    async with running(limits=Limits(connections_max=2)) as intake:
+        kept = [await spoken(intake, "127.0.0.1") for _ in range(2)]
+        said = await (await intake.connect()).closed()
+        for connection in kept:
+            await connection.close()
+
+    assert said.startswith(b"HTTP/1.1 503 ")
+
+
+@on_uvloop
+async def test_handshakes_that_do_not_come_make_room_too(tmp_path: Path) -> None:
+    certificates = Certificates(written(tmp_path), NO_WARNINGS.append)
+    async with running(tls=(certificates.context, sender()), limits=FEW) as intake:
+        flood = [
+            await asyncio.open_connection("127.0.0.1", intake.port, local_addr=(FLOODER, 0))
+            for _ in range(30)
+        ]
+        answer = await intake.post()
+        gone = await flood[0][0].read()
+        open_count = intake.server.connection_count
+        for _, writer in flood:
+            writer.close()
+
+    assert (answer.status, gone) == (200, b"")
+    assert open_count <= 4
+
+
+@on_uvloop
+async def test_a_handshake_that_fails_is_counted(tmp_path: Path) -> None:
+    certificates = Certificates(written(tmp_path), NO_WARNINGS.append)
+    async with running(tls=(certificates.context, sender())) as intake:
+        reader, writer = await asyncio.open_connection("127.0.0.1", intake.port)
+        writer.write(request())
+        await reader.read()
+        writer.close()
+        await until(lambda: not intake.server.connection_count)
+
+    assert intake.counted("refusals", "tls_handshake") == 1
+
+
+class ShortOfDescriptors(socket.socket):
+    """A listening socket on a machine that has no descriptor left, for a while."""
+
+    troubles_left = 3
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        if self.troubles_left:
+            self.troubles_left -= 1
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return super().accept()
+
+
+@on_uvloop
+async def test_a_machine_short_of_descriptors_is_asked_again_in_a_moment() -> None:
+    listening = ShortOfDescriptors()
+    listening.bind(("127.0.0.1", 0))
+    listening.listen()
+    async with running(listening=listening) as intake:
+        answer = await intake.post()
+
+    assert answer.status == 200
+    assert listening.troubles_left == 0
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        pytest.param("192.0.2.1", "192.0.2.1", id="IPv4"),
+        pytest.param("::ffff:192.0.2.1", "192.0.2.1", id="IPv4 on an IPv6 socket"),
+        pytest.param("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::", id="IPv6: the network of one customer"),
+        pytest.param("fe80::1%eth0", "fe80::", id="with a scope"),
+        pytest.param("::1", "::1", id="loopback"),
+    ],
+)
+def test_an_address_is_named(host: str, address: str) -> None:
+    assert address_of(host) == address
+
+
+@pytest.mark.parametrize(
+    ("settings", "stranger", "loopback"),
+    [
+        pytest.param(Settings(limits=Limits(connections_max=100)), 25, 100, id="a quarter, but for loopback"),
+        pytest.param(Settings(limits=Limits(connections_max=100), behind_proxy=True), 100, 100, id="a proxy"),
+        pytest.param(
+            Settings(limits=Limits(connections_max=100, connections_per_address_max=7), behind_proxy=True),
+            7,
+            7,
+            id="said",
+        ),
+    ],
+)
+def test_what_one_address_may_hold(settings: Settings, stranger: int, loopback: int) -> None:
+    found = caps(settings)
+
+    assert (found.of("192.0.2.1"), found.of("127.0.0.1"), found.of("::1")) == (stranger, loopback, loopback)

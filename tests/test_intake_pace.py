@@ -1,0 +1,75 @@
+"""What could not be promised in time is refused at once, and that ends by itself."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from receiver.errors import Overloaded
+from receiver.intake.pace import Pace
+from receiver.settings import Limits
+from tests.intake_support import SPAN_BODY, CoreDouble, on_uvloop, request, running, until
+
+DEADLINE_S = 5.0
+
+
+def is_taken(pace: Pace, bytes_in_line: int) -> bool:
+    try:
+        pace.require_time(bytes_in_line, DEADLINE_S)
+    except Overloaded:
+        return False
+    return True
+
+
+def test_what_would_wait_for_more_than_half_of_its_time_is_refused() -> None:
+    pace = Pace()
+    for _ in range(20):
+        pace.took(1_000, 1.0)
+
+    assert is_taken(pace, 2_400)
+    assert not is_taken(pace, 2_600)
+
+
+def test_groups_that_are_in_hand_count() -> None:
+    pace = Pace()
+    for _ in range(20):
+        pace.took(1_000, 1.0)
+    pace.bytes_in_hand = 2_000
+
+    assert not is_taken(pace, 600)
+
+
+@pytest.mark.parametrize("seconds", [1.0, 3_600.0])
+def test_a_delivery_that_finds_nothing_before_it_is_taken_however_slow_it_was(seconds: float) -> None:
+    pace = Pace()
+    pace.took(1, seconds)
+
+    assert is_taken(pace, 0)
+
+
+def test_a_single_slow_group_is_soon_forgotten() -> None:
+    pace = Pace()
+    pace.took(1_000_000, 30.0)
+    for _ in range(10):
+        pace.took(1_000_000, 0.01)
+
+    assert is_taken(pace, 10_000_000)
+
+
+@on_uvloop
+async def test_a_line_that_is_too_long_is_503_before_the_body_is_read() -> None:
+    core = CoreDouble()
+    async with running(core=core, limits=Limits(answer_deadline_s=0.001)) as intake:
+        core.may_go_on.clear()
+        first = asyncio.create_task(intake.post(SPAN_BODY + b" " * 100_000))
+        await asyncio.to_thread(core.running.wait)
+        connection = await intake.connect()
+        connection.writer.write(request(SPAN_BODY)[:-1])
+        refused = await connection.answer()
+        await connection.close()
+        core.may_go_on.set()
+        await first
+        await until(lambda: intake.admission.bytes_in_flight == 0)
+
+    assert (refused.status, refused.headers["retry-after"]) == (503, "2")

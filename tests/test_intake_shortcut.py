@@ -1,0 +1,332 @@
+"""The shortcut for known heads: taken where it may be, and seen by nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+import uvloop
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from receiver.intake.admission import Admission, Claim, budget
+from receiver.intake.door import Guest, caps
+from receiver.intake.protocol import IntakeProtocol
+from receiver.intake.reception import Reception
+from receiver.intake.recognition import HeadBytes, head_bytes
+from receiver.intake.routes import Routes
+from receiver.intake.server import IntakeServer
+from receiver.intake.shortcut import ShortcutProtocol
+from receiver.metrics import Metrics
+from receiver.model import Delivery
+from receiver.settings import Drain, Limits, Settings
+from tests.intake_support import (
+    SPAN_BODY,
+    Connection,
+    CoreDouble,
+    Intake,
+    OutcomeDouble,
+    on_uvloop,
+    request,
+    running,
+    until,
+)
+
+TOKEN = Drain(name="d", tokens=("t",))
+KNOWN = "Bearer t"
+FEW_BYTES = Limits(body_bytes_max=500)
+
+
+async def warm(intake: Intake) -> Connection:
+    """Open a connection whose next delivery may take the shortcut."""
+    connection = await intake.connect()
+    connection.writer.write(request(authorization=KNOWN))
+    assert (await connection.answer()).status == 200
+    return connection
+
+
+@on_uvloop
+async def test_deliveries_with_the_same_head_take_the_shortcut() -> None:
+    async with running(TOKEN) as intake:
+        connection = await warm(intake)
+        bodies = [SPAN_BODY * count for count in range(1, 20)]
+        for body in bodies:
+            connection.writer.write(request(body, authorization=KNOWN))
+            assert (await connection.answer()).status == 200
+        parsed_count = intake.server.requests_count
+        await connection.close()
+
+    assert parsed_count == 1
+    assert [one.body for one in intake.core.deliveries] == [SPAN_BODY, *bodies]
+    assert intake.counted("deliveries", "d", "200") == 20
+
+
+@on_uvloop
+async def test_a_token_that_is_taken_back_is_refused_on_an_open_connection() -> None:
+    async with running(TOKEN) as intake:
+        connection = await warm(intake)
+        routes = Routes((Drain(name="d", tokens=("new",)),), Limits(), post_root=True)
+        intake.reception.use(routes, Limits())
+        connection.writer.write(request(authorization=KNOWN))
+        answer = await connection.answer()
+        await connection.close()
+
+    assert answer.status == 401
+
+
+@on_uvloop
+async def test_a_body_that_stops_on_the_shortcut_closes_the_connection() -> None:
+    async with running(TOKEN, limits=Limits(body_grace_s=0.2, body_bytes_per_s_min=1000)) as intake:
+        connection = await warm(intake)
+        connection.writer.write(request(b"", content_length="1000", authorization=KNOWN) + bytes(10))
+        said = await connection.closed()
+
+    assert said == b""
+    assert intake.counted("refusals", "body_too_slow") == 1
+    assert intake.admission.bytes_in_flight == 0
+
+
+@on_uvloop
+async def test_a_sender_that_goes_in_the_middle_of_a_body_leaves_nothing() -> None:
+    async with running(TOKEN) as intake:
+        connection = await warm(intake)
+        connection.writer.write(request(b"", content_length="1000", authorization=KNOWN) + bytes(10))
+        await until(lambda: intake.admission.bytes_in_flight)
+        connection.writer.transport.abort()
+        await until(lambda: not intake.server.connection_count)
+        await until(lambda: not intake.admission.bytes_in_flight)
+
+    assert len(intake.core.deliveries) == 1
+
+
+@on_uvloop
+async def test_an_answer_that_takes_longer_than_a_head_may_is_waited_for() -> None:
+    core = CoreDouble()
+    async with running(TOKEN, limits=Limits(header_timeout_s=0.2), core=core) as intake:
+        connection = await warm(intake)
+        core.may_go_on.clear()
+        core.running.clear()
+        connection.writer.write(request(authorization=KNOWN))
+        await asyncio.to_thread(core.running.wait)
+        await asyncio.sleep(0.6)
+        core.may_go_on.set()
+        answer = await connection.answer()
+        end = await connection.closed()
+
+    assert (answer.status, end) == (200, b"")
+
+
+@on_uvloop
+async def test_a_stop_is_told_on_the_shortcut_too() -> None:
+    core = CoreDouble()
+    async with running(TOKEN, core=core) as intake:
+        connection = await warm(intake)
+        core.may_go_on.clear()
+        core.running.clear()
+        connection.writer.write(request(authorization=KNOWN))
+        await asyncio.to_thread(core.running.wait)
+        stopping = asyncio.create_task(intake.server.stop(5))
+        await until(lambda: intake.server.is_stopping)
+        core.may_go_on.set()
+        answer = await connection.answer()
+        end = await connection.closed()
+        await stopping
+
+    assert (answer.status, answer.headers["connection"], end) == (200, "close", b"")
+
+
+@on_uvloop
+async def test_no_room_for_a_body_on_the_shortcut_is_told_and_closes() -> None:
+    async with running(TOKEN, limits=Limits(inflight_bytes_max=100)) as intake:
+        connection = await warm(intake)
+        connection.writer.write(request(b"", content_length="1000", authorization=KNOWN) + bytes(10))
+        answer = await connection.answer()
+        end = await connection.closed()
+
+    assert (answer.status, answer.headers["retry-after"], answer.headers["connection"]) == (503, "2", "close")
+    assert end == b""
+    assert intake.server.requests_count == 1
+
+
+HEAD = request(b"", content_length="10")
+PATTERN = head_bytes(HEAD, len(HEAD) + 10, 10)
+
+
+@pytest.mark.parametrize(
+    "digits",
+    [
+        pytest.param(digits, id=digits or "nothing")
+        for digits in ("", "0", "010", "+10", "-10", " 10", "10 ", "1_0", "0x10", "10,10", "1e1", "9" * 10)
+    ],
+)
+def test_a_length_that_is_not_plain_digits_is_not_known(digits: str) -> None:
+    assert PATTERN is not None
+    assert PATTERN.match(HEAD) == (10, len(HEAD))
+    assert PATTERN.match(HEAD.replace(b": 10\r", f": {digits}\r".encode())) is None
+
+
+@given(st.data())
+def test_a_head_that_differs_anywhere_is_not_known(data: st.DataObject) -> None:
+    assert PATTERN is not None
+    place = data.draw(st.integers(0, len(HEAD) - 1))
+    byte = data.draw(st.integers(0, 255).filter(lambda one: one != HEAD[place]))
+    changed = HEAD[:place] + bytes([byte]) + HEAD[place + 1 :]
+    found = PATTERN.match(changed)
+
+    is_length = HEAD.index(b": 10\r") + 2 <= place < HEAD.index(b": 10\r") + 4
+    assert found is None or (is_length and bytes([byte]).isdigit())
+    assert PATTERN.match(HEAD[:place]) is None
+
+
+@pytest.mark.parametrize(
+    ("head", "body_bytes"),
+    [
+        pytest.param(b"POST / HTTP/1.1\r\nHost: x\r\n\r\n", 0, id="no length"),
+        pytest.param(b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", 0, id="nothing to come"),
+        pytest.param(b"POST / HTTP/1.1\r\nContent-Length: 012\r\n\r\n", 12, id="a leading zero"),
+        pytest.param(b"POST / HTTP/1.1\r\nContent-Length: 12\r\n\r\n", 13, id="another length was read"),
+        pytest.param(b"POST / HTTP/1.1\r\nContent-Length:12\r\n\r\n", 12, id="no space"),
+        pytest.param(b"POST / HTTP/1.1\r\nContent-Length: 12 \r\n\r\n", 12, id="a space behind"),
+        pytest.param(
+            b"POST / HTTP/1.1\r\nContent-Length: 12\r\ncontent-length: 12\r\n\r\n", 12, id="said twice"
+        ),
+        pytest.param(b"POST / HTTP/1.1\r\nContent-Length: 12\r\n\r\n\r\n\r\n", 12, id="more than a head"),
+        pytest.param(b"POST / HTTP/1.1\r\nContent-Length: 12\r\n", 12, id="less than a head"),
+    ],
+)
+def test_a_head_that_is_not_plain_is_not_remembered(head: bytes, body_bytes: int) -> None:
+    found: HeadBytes | None = head_bytes(head, len(head) + body_bytes, body_bytes)
+
+    assert found is None
+
+
+@dataclass
+class Wire(asyncio.Transport):
+    """The other end of a connection, in memory."""
+
+    protocol: IntakeProtocol | None = None
+    said: bytes = b""
+    is_over: bool = False
+    extra: dict[str, object] = field(default_factory=dict)
+
+    def write(self, data: Any) -> None:  # noqa: ANN401 - as its base
+        self.said += b"" if self.is_over else bytes(data)
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        self.close()
+
+    def is_closing(self) -> bool:
+        return self.is_over
+
+    def close(self) -> None:
+        if not self.is_over and self.protocol is not None:
+            self.is_over = True
+            asyncio.get_running_loop().call_soon(self.protocol.connection_lost, None)
+
+    abort = close
+
+    def pause_reading(self) -> None:
+        """Everything is there already."""
+
+    resume_reading = pause_reading
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return self.extra.get(name, default)
+
+
+class Exchange:
+    """One connection to a server of our choice, and what became of what was sent."""
+
+    def __init__(self, protocol: type[IntakeProtocol]) -> None:
+        self.taken: list[tuple[bytes, str]] = []
+        metrics = Metrics()
+        routes = Routes((TOKEN,), FEW_BYTES, post_root=True)
+        admission = Admission(budget(FEW_BYTES, (TOKEN,)), lambda: None)
+        reception = Reception(routes, FEW_BYTES, admission, self.commit, metrics)
+        self.server = IntakeServer(reception, FEW_BYTES, caps(Settings()), metrics, protocol)
+        self.wire = Wire()
+        door = self.server._door  # noqa: SLF001 - the only way in without a socket
+        guest = Guest(door, cast("Any", None), "x", is_refused=False)
+        self.protocol = self.wire.protocol = self.server.protocol_of(guest)
+        self.protocol.connection_made(self.wire)
+
+    async def commit(self, delivery: Delivery, _drain: Drain, _at: float, _claim: Claim) -> OutcomeDouble:
+        await asyncio.sleep(0)
+        self.taken.append((delivery.body, delivery.content_kind))
+        return OutcomeDouble(rejected=len(delivery.body) % 3)
+
+    async def send(self, pieces: list[bytes], *, is_patient: bool) -> None:
+        for piece in pieces:
+            if not self.wire.is_over:
+                self.protocol.data_received(piece)
+            await self.quiet() if is_patient else await asyncio.sleep(0)
+        await self.quiet()
+
+    async def quiet(self) -> None:
+        for _ in range(40):
+            await asyncio.sleep(0)
+
+    @property
+    def outcome(self) -> tuple[bytes, list[tuple[bytes, str]], bool]:
+        said = re.sub(rb"Date: [^\r]*\r\n", b"", self.wire.said)
+        return said, self.taken, self.wire.is_over
+
+
+BODIES = st.binary(min_size=1, max_size=60) | st.just(request(b"smuggled", authorization=KNOWN))
+COMMON = BODIES.map(lambda body: request(body, authorization=KNOWN))
+CHUNKED = b"5\r\nabcde\r\n0\r\n\r\n"
+OTHERS = st.one_of(
+    BODIES.map(lambda body: request(body, authorization=KNOWN, content_type="application/json")),
+    BODIES.map(lambda body: request(body, authorization="Bearer wrong")),
+    BODIES.map(lambda body: request(body, authorization=KNOWN, path="/elsewhere")),
+    BODIES.map(lambda body: request(body, authorization=KNOWN, content_type="text/plain")),
+    st.just(request(b"", authorization=KNOWN)),
+    st.just(request(b"", method="OPTIONS", content_length="")),
+    st.just(request(CHUNKED, authorization=KNOWN, content_length="", transfer_encoding="chunked")),
+)
+ENDS = st.sampled_from(
+    [
+        b"",
+        request(authorization=KNOWN, connection="close"),
+        request(b"", authorization=KNOWN, content_length=f"{FEW_BYTES.body_bytes_max + 1}"),
+        request(b"", authorization=KNOWN, content_length="+10") + bytes(10),
+        request(b"", authorization=KNOWN, content_length="010") + bytes(10),
+        request(authorization=KNOWN).replace(b"POST ", b"P\x01ST "),
+        request(authorization=KNOWN)[:-3],
+    ]
+)
+
+
+@st.composite
+def bursts(draw: st.DrawFn) -> list[bytes]:
+    """What is sent without waiting for an answer: requests cut anywhere, often between head and body."""
+    stream = b"".join(draw(st.lists(COMMON | COMMON | COMMON | OTHERS, min_size=1, max_size=4)))
+    between = [found.end() for found in re.finditer(rb"\r\n\r\n", stream)]
+    places = sorted(draw(st.lists(st.integers(0, len(stream)) | st.sampled_from(between), max_size=6)))
+    return [stream[a:b] for a, b in zip([0, *places], [*places, len(stream)], strict=True)]
+
+
+@settings(max_examples=150, deadline=None)
+@given(sent=st.lists(bursts(), min_size=1, max_size=4), end=ENDS, is_patient=st.booleans())
+def test_a_stream_cut_anywhere_is_answered_as_without_the_shortcut(
+    sent: list[list[bytes]], end: bytes, *, is_patient: bool
+) -> None:
+    async def outcome_of(protocol: type[IntakeProtocol]) -> Any:  # noqa: ANN401 - compared only
+        exchange = Exchange(protocol)
+        await exchange.send([request(authorization=KNOWN)], is_patient=True)
+        for burst in sent:
+            await exchange.send(burst, is_patient=is_patient)
+        await exchange.send([end], is_patient=True)
+        outcome = exchange.outcome
+        exchange.wire.close()
+        await exchange.quiet()
+        return outcome
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(outcome_of(ShortcutProtocol)) == runner.run(outcome_of(IntakeProtocol))
