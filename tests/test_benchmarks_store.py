@@ -32,7 +32,7 @@ def tables(engine_dir: Path) -> Iterator[list[Compared]]:
 def test_both_tables_hold_the_same_spans_and_answer_alike(tables: list[Compared], tmp_path: Path) -> None:
     began, ended = days_before(datetime.now(UTC))
     segment = tmp_path / "1.native.lz4"
-    Press(16 * BODY_SPANS).segment(segment, spread_over(SPANS, began, ended))
+    Press(SPANS).segment(segment, spread_over(SPANS, began, ended))
 
     for table in tables:
         table.create()
