@@ -78,7 +78,9 @@ def test_a_page_compares_the_least_and_shows_the_spread() -> None:
 
 
 def looks(parts: list[int], queued: int = 0) -> list[Moment]:
-    return [Moment(float(place), 1, queued, count, count, 0, 0, 1, 1.0) for place, count in enumerate(parts)]
+    return [
+        Moment(float(place), 1, queued, count, count, 0, 0, 0, 1, 1.0) for place, count in enumerate(parts)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -72,20 +72,16 @@ def _sustained(fed: Sustained) -> Iterator[str]:
         median, p99, longest = fed.insert_ms
         yield f"An INSERT with its syncs took {median:,.0f} ms; p99 {p99:,.0f}, at most {longest:,.0f}."
     yield f"Machine: {fed.machine}. Engine: ClickHouse {fed.engine}.\n"
-    yield "| after, s | rows | queued segments | parts | merges | rows being merged | MiB | cores used |"
-    yield row(["---"] * 8)
+    heads = ["after, s", "rows", "queued segments", "parts", "merges", "rows being merged"]
+    yield row([*heads, "times merged", "MiB", "cores used"])
+    yield row(["---"] * 9)
     step = max(1, len(fed.moments) // LINES_OF_A_FEED)
     for now in fed.moments[step - 1 :: step]:
-        cells = [
-            now.at_s,
-            now.rows,
-            now.queued,
-            now.parts,
-            now.merges,
-            now.merging_rows,
-            now.disk_bytes / (1 << 20),
-        ]
-        yield row([*(f"{cell:,.0f}" for cell in cells), f"{now.cpu_s / max(now.at_s, 1e-9):.2f}"])
+        counts = [now.at_s, now.rows, now.queued, now.parts, now.merges, now.merging_rows]
+        merged, mebibytes = now.merged_rows / max(now.rows, 1), now.disk_bytes / (1 << 20)
+        cores = now.cpu_s / max(now.at_s, 1e-9)
+        whole = (f"{count:,.0f}" for count in counts)
+        yield row([*whole, f"{merged:.1f}", f"{mebibytes:,.0f}", f"{cores:.2f}"])
 
 
 def least(values: Sequence[float], form: str) -> str:

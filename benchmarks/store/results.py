@@ -49,6 +49,8 @@ class Moment(msgspec.Struct):
     merges: int
     merging_rows: int
     """Of the merges under way."""
+    merged_rows: int
+    """By all merges so far, the companion's too."""
     disk_bytes: int
     cpu_s: float
 
