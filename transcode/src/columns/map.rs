@@ -111,14 +111,10 @@ impl MapColumn {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "one caller, for every attribute")]
     pub fn put_again(&mut self, spelling: &[u8]) -> Option<usize> {
-        let Meaning {
-            key_id,
-            value_id,
-            text_bytes,
-        } = self.spellings.find(spelling)?;
-        self.last_key = key_id;
-        self.enter(key_id, value_id);
-        Some(usize::from(text_bytes))
+        let meaning = self.spellings.find(spelling)?;
+        self.last_key = meaning.key_id;
+        self.enter(meaning.key_id, meaning.value_id);
+        Some(usize::from(meaning.text_bytes))
     }
 
     /// Remembers how the attribute put last was spelled, if its value is one of those that come again and

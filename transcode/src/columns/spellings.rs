@@ -3,7 +3,7 @@
 //!
 //! Keeps a log of what it remembered when: a roll-back forgets what it learned of the texts that are gone.
 
-use super::alike::{PLACES, alike, place};
+use super::alike::{PLACES, alike, place, place_of};
 
 /// Longer spellings are not remembered.
 const SPELLING_BYTES_MAX: usize = 255;
@@ -21,7 +21,7 @@ pub struct Meaning {
     pub text_bytes: u16,
 }
 
-/// Sixteen bytes, so that all places stay in the cache next to the processor.
+/// Small, so that all places stay in the cache next to the processor.
 #[derive(Clone, Copy)]
 struct Known {
     start: u32,
@@ -54,7 +54,7 @@ impl Spellings {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "for every attribute, in each decoder")]
     pub fn find(&self, spelling: &[u8]) -> Option<Meaning> {
-        let known = self.known.get(place(spelling))?;
+        let known = self.known.get(place_of_spelling(spelling))?;
         let start = known.start as usize;
         let raw = self.raw.get(start..start + usize::from(known.bytes))?;
         alike(raw, spelling).then_some(Meaning {
@@ -74,7 +74,7 @@ impl Spellings {
             self.known.resize(PLACES, FORGOTTEN);
             self.raw.clear();
         }
-        let place = place(spelling);
+        let place = place_of_spelling(spelling);
         if let Some(known) = self.known.get_mut(place)
             && let (Ok(start), Ok(bytes)) = (self.raw.len().try_into(), spelling.len().try_into())
         {
@@ -113,6 +113,20 @@ impl Spellings {
     }
 }
 
+/// Where a spelling belongs: its end alone would not tell keys of the same length and value apart. In either
+/// format the key lies around these eight bytes.
+#[inline]
+fn place_of_spelling(spelling: &[u8]) -> usize {
+    let key = spelling.get(8..16).and_then(|key| key.first_chunk());
+    match (key, spelling.last_chunk()) {
+        (Some(key), Some(end)) => {
+            let key = u64::from_le_bytes(*key).rotate_left(u32::BITS);
+            place_of(key ^ u64::from_le_bytes(*end) ^ (spelling.len() as u64) << 56)
+        }
+        _ => place(spelling),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,6 +146,18 @@ mod tests {
         assert_eq!(spellings.find(b"http.route: /search"), Some(meaning(1)));
         assert_eq!(spellings.find(b"HTTP.route: /search"), None);
         assert_eq!(spellings.find(b"/search"), None);
+    }
+
+    #[test]
+    fn keys_of_the_same_length_and_value_do_not_forget_each_other() {
+        let mut spellings = Spellings::default();
+        let (first, second) = (br#"{"key":"a","value":1}"#, br#"{"key":"b","value":1}"#);
+
+        spellings.remember(first, meaning(1));
+        spellings.remember(second, meaning(2));
+
+        assert_eq!(spellings.find(first), Some(meaning(1)));
+        assert_eq!(spellings.find(second), Some(meaning(2)));
     }
 
     #[test]

@@ -28,10 +28,8 @@ pub(super) fn brace(bytes: &[u8]) -> usize {
     let mut rest = bytes;
     while let Some((chunk, tail)) = rest.split_first_chunk::<16>() {
         // No early end, so that all sixteen are looked at at once.
-        if chunk
-            .iter()
-            .fold(false, |seen, byte| seen | (*byte == b'}'))
-        {
+        let is_brace = chunk.iter().map(|byte| u8::from(*byte == b'}'));
+        if is_brace.fold(0, |seen, is| seen | is) != 0 {
             break;
         }
         rest = tail;
