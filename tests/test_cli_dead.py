@@ -213,3 +213,12 @@ def test_a_page_of_another_site_cannot_replay(running: Mill) -> None:
             return answer.status
 
     assert asyncio.run(post()) == 415
+
+
+def test_what_has_no_name_of_ours_is_nothing_that_was_set_aside(mill: Mill) -> None:
+    (mill.directory / "aside" / "notes.body").write_text("strange")
+    (mill.directory / "dead" / "notes.json").mkdir()
+
+    Shelf(mill.directory).dead.tidy()
+
+    assert run(mill.directory, "ls", "--format", "json").output.count("\n") == 2

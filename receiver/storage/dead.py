@@ -100,7 +100,7 @@ class DeadLetters:
             return kept
 
     def letters(self) -> list[Letter]:
-        """Every letter, by name. One whose bytes are gone is none any more; one without its reason says so."""
+        """Every letter, by name. One whose bytes are gone is none; one whose reason rotted says so."""
         return self._called("*", _reason_or_excuse)
 
     def letter(self, name: str) -> Letter:
@@ -135,7 +135,7 @@ class DeadLetters:
         """Remove reasons whose bytes were handed over or dropped just before a crash."""
         with self._lock:
             for path in self._root.glob("*.json"):
-                if self._bytes_of(path) is None:
+                if self._bytes_of(path) is None and path.is_file():
                     path.unlink()
 
     def _forget(self, letter: Letter) -> None:
