@@ -187,3 +187,18 @@ def test_a_disk_that_refuses_any_one_write_doubles_nothing_and_loses_nothing(
         if is_over:
             return
     raise AssertionError("never reached the end")
+
+
+def test_what_is_not_ours_among_the_cuts_is_left_alone_and_stops_nothing(mill: Mill) -> None:
+    cuts = mill.directory / "cuts"
+    strange = [cuts / "notes.native", cuts / ".keep", cuts / "0000000000000007-0000000001.backup"]
+    cuts.mkdir()
+    for path in strange:
+        path.write_text("not a directory of parts")
+    mill.add([5, 4])
+
+    mill.start().drain()
+    mill.drain()
+
+    assert mill.is_exact
+    assert sorted(cuts.iterdir()) == sorted(strange)

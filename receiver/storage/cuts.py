@@ -7,11 +7,12 @@ segment; if it is still too large, it is cut up in turn. All parts of one segmen
 itself stays in the journal, with its promise to the redelivery window, until the last part is gone.
 
 Keeps: all parts are on the disk before any is seen, in one rename: that is the decision, and from then on
-nothing is inserted out of the segment itself.
+nothing is inserted out of the segment itself. What has another name than ours is told and left alone.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -32,6 +33,9 @@ from receiver.storage.search import Rows, count_of, halves_of
 PARTS = 4
 """Out of one segment."""
 
+_NAME = re.compile(r"(\.?)([0-9a-f]{16})-([0-9]{10,20})\.[0-9a-f]{16}")
+"""Of a directory of parts, or, with a dot before it, of one that was not complete yet."""
+
 
 class Cuts:
     """The directory of parts."""
@@ -42,10 +46,8 @@ class Cuts:
         self._epoch = epoch
         self._parts_of: dict[SegmentId, Path] = {}
         self._is_synced = not root.exists()
-        for draft in root.glob(".*"):
-            shutil.rmtree(draft)
-        for directory in root.glob("*.*"):
-            self._parts_of[_segment_of(directory)] = directory
+        for path in root.glob("*"):
+            self._find(path)
 
     def is_cut(self, segment: SegmentId) -> bool:
         """Whether its rows are the business of its parts."""
@@ -97,6 +99,16 @@ class Cuts:
             if not any(self._parts(segment)):
                 self.forget(segment)
 
+    def _find(self, path: Path) -> None:
+        """Take note of a directory of parts; let go of one that was never complete."""
+        named = _NAME.fullmatch(path.name)
+        if named is None or not path.is_dir():
+            limited.warning("writer: cut", "strange name among the cuts; left alone", path=str(path))
+        elif named[1]:
+            shutil.rmtree(path)
+        else:
+            self._parts_of[SegmentId(int(named[2], 16), int(named[3]))] = path
+
     def _synced(self) -> bool:
         """Put the decisions on the disk before anything is done about them."""
         if not self._is_synced:
@@ -140,8 +152,3 @@ def _parts_of(rows: Rows) -> list[Rows]:
     while len(parts) < PARTS and any(count_of(part) > 1 for part in parts):
         parts = [half for part in parts for half in (halves_of(part) if count_of(part) > 1 else (part,))]
     return parts
-
-
-def _segment_of(directory: Path) -> SegmentId:
-    epoch, _, seq = directory.stem.partition("-")
-    return SegmentId(int(epoch, 16), int(seq))

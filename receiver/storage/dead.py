@@ -11,7 +11,9 @@ Never: readable by others.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -98,8 +100,8 @@ class DeadLetters:
             return kept
 
     def letters(self) -> list[Letter]:
-        """Every letter, by name. One whose bytes are gone is none any more."""
-        return self._called("*")
+        """Every letter, by name. One whose bytes are gone is none; one whose reason rotted says so."""
+        return self._called("*", _reason_or_excuse)
 
     def letter(self, name: str) -> Letter:
         """The letter of this name. Raises `NoSuchLetter`."""
@@ -109,8 +111,8 @@ class DeadLetters:
         raise NoSuchLetter("no dead letter has this id; expected one that `trace-drain dead ls` prints")
 
     def of(self, segment: SegmentId) -> list[Letter]:
-        """What was set aside of a segment."""
-        return self._called(f"{segment}.*")
+        """What was set aside of a segment. Raises `DecodeError`: what was decided is not guessed."""
+        return self._called(f"{segment}.*", _reason)
 
     def count(self) -> int:
         """How many letters lie there."""
@@ -133,7 +135,7 @@ class DeadLetters:
         """Remove reasons whose bytes were handed over or dropped just before a crash."""
         with self._lock:
             for path in self._root.glob("*.json"):
-                if self._bytes_of(path) is None:
+                if self._bytes_of(path) is None and path.is_file():
                     path.unlink()
 
     def _forget(self, letter: Letter) -> None:
@@ -142,22 +144,36 @@ class DeadLetters:
         (self._root / f"{letter.id}.json").unlink(missing_ok=True)
         DISK.sync_directory(self._root)
 
-    def _called(self, pattern: str) -> list[Letter]:
+    def _called(self, pattern: str, read: Callable[[Path], Reason]) -> list[Letter]:
         with self._lock:
-            found = [self._letter(path) for path in sorted(self._root.glob(f"{pattern}.json"))]
+            found = [self._letter(path, read) for path in sorted(self._root.glob(f"{pattern}.json"))]
         return [letter for letter in found if letter is not None]
 
-    def _letter(self, path: Path) -> Letter | None:
+    def _letter(self, path: Path, read: Callable[[Path], Reason]) -> Letter | None:
         content = self._bytes_of(path)
         if content is None:
             return None
-        reason = msgspec.json.decode(path.read_bytes(), type=Reason)
-        return Letter(path.stem, content, content.stat().st_size, reason)
+        return Letter(path.stem, content, content.stat().st_size, read(path))
 
     @staticmethod
     def _bytes_of(path: Path) -> Path | None:
         names = (path.with_name(f"{path.stem}{suffix}") for suffix in SUFFIXES)
         return next((name for name in names if name.exists()), None)
+
+
+def _reason(path: Path) -> Reason:
+    return msgspec.json.decode(path.read_bytes(), type=Reason)
+
+
+def _reason_or_excuse(path: Path) -> Reason:
+    """Read a reason; of one that the disk gave back damaged, tell what its name and its age tell."""
+    try:
+        return _reason(path)
+    except msgspec.DecodeError:
+        segment, _, cause = path.stem.partition(".")
+        at = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
+        text = f"its reason cannot be read; expected JSON in '{path.name}'"
+        return Reason(segment=segment, cause=cause, text=text, rows=None, at=at)
 
 
 def write_durably(path: Path, *parts: bytes | memoryview) -> None:
