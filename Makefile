@@ -84,16 +84,12 @@ docs: $(VENV)/.core ## write docs/settings.md, docs/metrics.md and docs/reliabil
 reliability: docs ## the same: docs/reliability.md is written from the tests and docs/results
 
 .PHONY: faults
-faults: setup $(VENV)/.dev ## every fault case at full length, and what became of them (CASES=tests/faults/test_network.py)
-	TRACE_DRAIN_TEST_FAULTS=1 TRACE_DRAIN_TEST_OUTAGE_S=600 TRACE_DRAIN_TEST_POWER_SEEDS=200 $(BIN)/pytest -q -m fault -p tests.fault_record --faults-json docs/results/faults.json $(or $(CASES),tests)
+faults: setup $(VENV)/.dev ## every fault case at full length, and what became of them (CASES=… OUTAGE=600; TRACE_DRAIN_TEST_CLICKHOUSE=URL)
+	TRACE_DRAIN_TEST_FAULTS=1 TRACE_DRAIN_TEST_OUTAGE_S=$(or $(OUTAGE),600) TRACE_DRAIN_TEST_POWER_SEEDS=200 $(BIN)/pytest -q -m fault -p tests.fault_record --faults-json docs/results/faults.json $(or $(CASES),tests)
 
 .PHONY: torture
 torture: setup $(VENV)/.dev ## kill, freeze and restart it under load, then read what it kept (DURATION=30m SEED=7 KILLS=1000)
 	PYTHONPATH=. $(BIN)/python -m tests.torture --duration $(or $(DURATION),30m) --json $(or $(JSON),docs/results/torture.json) $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS)) $(ARGS)
-
-.PHONY: faults
-faults: setup $(VENV)/.dev ## every fault of ClickHouse and of the engine, all variants (OUTAGE=600 s; against a server: TRACE_DRAIN_TEST_CLICKHOUSE=URL)
-	TRACE_DRAIN_TEST_FAULTS=1 TRACE_DRAIN_TEST_OUTAGE_S=$(or $(OUTAGE),600) $(BIN)/pytest -q tests/faults tests/crash
 
 .PHONY: bench-core
 bench-core: ## speed of the Rust core alone: spans/s per body kind, one core

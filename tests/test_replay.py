@@ -15,10 +15,11 @@ import pytest
 from receiver import transcode
 from receiver.errors import StoreTrouble
 from receiver.journal.bodies import Bodies, Note
+from receiver.journal.files import DISK
 from receiver.journal.segments import Journal
 from receiver.journal.start import Start
 from receiver.model import ContentKind, Delivery, SegmentId
-from receiver.storage import dead, replay
+from receiver.storage import replay
 from receiver.storage.dead import DeadLetters, NoSuchLetter
 from receiver.storage.ledger_lines import Counts
 from receiver.storage.replay import Replays
@@ -233,7 +234,7 @@ def test_killed_at_every_step_of_a_replay_it_is_stored_once(
     haunt(fate, monkeypatch)
     for target, names in {
         replay: ("write_durably",),
-        dead: ("sync_directory",),
+        DISK: ("sync_directory",),
         Path: ("rename", "unlink"),
         Start: ("draw", "leave", "introduce"),
         DeadLetters: ("_forget", "keep"),

@@ -160,17 +160,20 @@ class Proxy:
         self.down()
 
     def up(self) -> None:
-        """Listen, on the same port as before."""
+        """Listen, on the same port as before; if it does already, nothing changes."""
+        if self._listening is not None:
+            return
         self._listening = socket.create_server(("127.0.0.1", self.port), backlog=64)
         self.port = int(self._listening.getsockname()[1])
         threading.Thread(target=self._accept, args=(self._listening,), daemon=True).start()
 
     def down(self) -> None:
         """Be gone: cut every connection, refuse new ones."""
-        assert self._listening
+        listening, self._listening = self._listening, None
+        assert listening
         with suppress(OSError):
-            self._listening.shutdown(socket.SHUT_RDWR)
-        self._listening.close()
+            listening.shutdown(socket.SHUT_RDWR)
+        listening.close()
         for client in list(self._clients):
             with suppress(OSError):
                 client.shutdown(socket.SHUT_RDWR)

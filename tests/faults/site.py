@@ -58,7 +58,7 @@ class Site(Running):
     def _attempt(self, delivery: Delivery, fate: Fate) -> None:
         fate.attempts += 1
         host, port = self.address
-        connection = http.client.HTTPConnection(host, port, timeout=10)
+        connection = http.client.HTTPConnection(host, port, timeout=SETTLE_S)
         try:
             connection.request("POST", delivery.drain.path, delivery.body, delivery.headers)
             answer = connection.getresponse()

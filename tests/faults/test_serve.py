@@ -46,6 +46,7 @@ def mended_in_the_end(site: Site) -> Iterator[None]:
     """A case that fails must not fail the next."""
     yield
     site.proxy.mend()
+    site.proxy.up()
 
 
 @pytest.mark.fault("ClickHouse is gone for a time, under load")
