@@ -12,7 +12,9 @@
 //! All little endian. A checksum is XXH3-64 of everything else in the record or footer. LZ4 and zstd
 //! tools skip the skippable frames, so a segment is also a plain compressed Native file.
 
-use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+use std::hash::Hasher;
+
+use twox_hash::XxHash3_64;
 
 use crate::block::Segment;
 
@@ -95,11 +97,11 @@ pub fn push_record(out: &mut Vec<u8>, head: &Head, answers: &[u8], payload: &[u8
 }
 
 fn record_checksum(head: &[u8], answers: &[u8], payload: &[u8]) -> u64 {
-    let mut hasher = Xxh3::new();
-    hasher.update(head);
-    hasher.update(answers);
-    hasher.update(payload);
-    hasher.digest()
+    let mut hasher = XxHash3_64::new();
+    hasher.write(head);
+    hasher.write(answers);
+    hasher.write(payload);
+    hasher.finish()
 }
 
 /// The whole record that begins at `offset`, if there is one.
@@ -158,7 +160,7 @@ pub fn push_footer(out: &mut Vec<u8>, footer: &Footer) {
     out.extend_from_slice(&footer.rows.to_le_bytes());
     out.extend_from_slice(&footer.bytes_before.to_le_bytes());
     out.extend_from_slice(&footer.digest.to_le_bytes());
-    let checksum = xxh3_64(out.get(start..).unwrap_or_default());
+    let checksum = XxHash3_64::oneshot(out.get(start..).unwrap_or_default());
     out.extend_from_slice(&checksum.to_le_bytes());
 }
 
@@ -168,7 +170,7 @@ pub fn footer_at(segment: &[u8], offset: usize) -> Option<Footer> {
     let bytes = segment.get(offset..)?;
     let is_ours = array(bytes, 0)? == FOOTER_MAGIC && array(bytes, 8)? == FOOTER_TAG;
     let checksum = u64::from_le_bytes(array(bytes, FOOTER_BYTES - 8)?);
-    if !is_ours || xxh3_64(bytes.get(..FOOTER_BYTES - 8)?) != checksum {
+    if !is_ours || XxHash3_64::oneshot(bytes.get(..FOOTER_BYTES - 8)?) != checksum {
         return None;
     }
     let footer = Footer {
@@ -183,15 +185,15 @@ pub fn footer_at(segment: &[u8], offset: usize) -> Option<Footer> {
 /// [`digest`] of checksums that lie as they do on the disk.
 #[must_use]
 pub fn digest_of(checksums: &[u8]) -> u64 {
-    xxh3_64(checksums)
+    XxHash3_64::oneshot(checksums)
 }
 
 /// One number for the checksums of all records, in order.
 #[must_use]
 pub fn digest(checksums: impl Iterator<Item = u64>) -> u64 {
-    let mut hasher = Xxh3::new();
-    checksums.for_each(|checksum| hasher.update(&checksum.to_le_bytes()));
-    hasher.digest()
+    let mut hasher = XxHash3_64::new();
+    checksums.for_each(|checksum| hasher.write(&checksum.to_le_bytes()));
+    hasher.finish()
 }
 
 fn array<const BYTES: usize>(bytes: &[u8], offset: usize) -> Option<[u8; BYTES]> {

@@ -5,7 +5,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use xxhash_rust::xxh3::Xxh3;
+use twox_hash::XxHash3_128;
 
 use crate::answers;
 use crate::block::{self, Segment};
@@ -323,7 +323,7 @@ fn decode(
 
 /// What makes two deliveries the same delivery.
 fn digest(delivery: &Delivery<'_>, body: &[u8]) -> u128 {
-    let mut hasher = Xxh3::new();
+    let mut hasher = XxHash3_128::new();
     for part in [
         delivery.drain.as_bytes(),
         &[0],
@@ -331,9 +331,9 @@ fn digest(delivery: &Delivery<'_>, body: &[u8]) -> u128 {
         &[0],
         body,
     ] {
-        hasher.update(part);
+        hasher.write(part);
     }
-    hasher.digest128()
+    hasher.finish_128()
 }
 
 fn answer(

@@ -111,14 +111,14 @@ impl MapColumn {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "one caller, for every attribute")]
     pub fn put_again(&mut self, spelling: &[u8]) -> Option<usize> {
-        let &Meaning {
+        let Meaning {
             key_id,
             value_id,
             text_bytes,
         } = self.spellings.find(spelling)?;
         self.last_key = key_id;
         self.enter(key_id, value_id);
-        Some(text_bytes)
+        Some(usize::from(text_bytes))
     }
 
     /// Remembers how the attribute put last was spelled, if its value is one of those that come again and
@@ -138,11 +138,14 @@ impl MapColumn {
             Value::Text(text) => self.values.is(value_id, text),
             Value::Number(_) => value_bytes < bytes_max,
         };
-        if is_unchanged && self.keys.is(key_id, key) {
+        if is_unchanged
+            && self.keys.is(key_id, key)
+            && let Ok(text_bytes) = u16::try_from(key.len() + value_bytes)
+        {
             let meaning = Meaning {
                 key_id,
                 value_id,
-                text_bytes: key.len() + value_bytes,
+                text_bytes,
             };
             self.spellings.remember(spelling, meaning);
         }

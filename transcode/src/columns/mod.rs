@@ -3,7 +3,7 @@
 //!
 //! What a resource or scope says once is kept once and spelled out when the block is written.
 
-mod alike;
+pub mod alike;
 pub mod clean;
 pub mod dictionary;
 pub mod ids;

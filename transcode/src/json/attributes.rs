@@ -4,7 +4,7 @@ use super::field::Field;
 use super::reader::Reader;
 use super::stop::Outcome;
 use super::strings::Text;
-use crate::visit::{Owner, Visitor, Warning};
+use crate::visit::{Owner, Value, Visitor, Warning};
 
 impl<'a, V: Visitor> Reader<'a, '_, V> {
     /// The attributes of `owner`.
@@ -19,9 +19,22 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
     fn attribute_list(&mut self, owner: Owner) -> Outcome<()> {
         self.cursor.open()?;
         let mut fresh = true;
-        while self.element(&mut fresh)? {
+        loop {
+            let spelling = if owner == Owner::Span {
+                self.known_attributes(&mut fresh)?
+            } else {
+                None
+            };
+            if !self.element(&mut fresh)? {
+                return Ok(());
+            }
+            let start = self.cursor.offset();
             if let Some((key, value)) = self.cursor.predicted_attribute() {
                 self.visitor.attribute(owner, key, value)?;
+                let bytes = self.cursor.offset() - start;
+                if let Some(spelling) = spelling.filter(|spelling| spelling.len() == bytes) {
+                    self.visitor.spelled(spelling, key, Value::Text(value));
+                }
             } else if self.cursor.peek() == Some(b'{') {
                 self.attribute(owner)?;
             } else {
@@ -29,7 +42,20 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
                 self.skip()?;
             }
         }
-        Ok(())
+    }
+
+    /// As many attributes of a span as follow in a spelling that was met before: those were read whole once,
+    /// so wherever a body continues with the same bytes, it says the same. The next that was not met.
+    #[inline]
+    fn known_attributes(&mut self, fresh: &mut bool) -> Outcome<Option<&'a [u8]>> {
+        while let Some(spelling) = self.cursor.next_compact_attribute(*fresh) {
+            if !self.cursor.has_room_for(2) || !self.visitor.attribute_again(spelling)? {
+                return Ok(Some(spelling));
+            }
+            self.cursor.advance(usize::from(!*fresh) + spelling.len());
+            *fresh = false;
+        }
+        Ok(None)
     }
 
     /// One key and value in any order and spelling.

@@ -30,6 +30,9 @@ impl<V: Visitor> Reader<'_, '_, V> {
     /// Nanoseconds since 1970; 0 for null and, with a warning, for what is no time.
     #[inline]
     pub fn time(&mut self) -> Outcome<u64> {
+        if let Some(time) = self.cursor.predicted_time() {
+            return Ok(time);
+        }
         let place = self.cursor.place();
         if self.cursor.peek() == Some(b'"') {
             let quoted = self.cursor.string()?;

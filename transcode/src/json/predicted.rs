@@ -2,39 +2,51 @@
 //! left to the general reading, from its beginning.
 //!
 //! An attribute looks like `{"key":"…","value":{"stringValue":"…"}}`, perhaps with blanks; a count has few
-//! digits; and a span has the members of the span before it, in the same order and spelling.
+//! digits; ids are hex digits, times nineteen decimal ones; and a span has the members of the spans before it, in the
+//! same order and spelling, but for some that may be missing.
 
 use super::cursor::Cursor;
 use super::field::Field;
 use super::reader::Reader;
 use super::stop::Outcome;
 use super::{number, scan};
+use crate::columns::alike::alike;
+use crate::identity;
 use crate::visit::Visitor;
 
-/// Members of a span that are remembered.
-const MEMBERS_MAX: usize = 24;
+/// Longer attributes are not looked for among those met before.
+const COMPACT_BYTES_MAX: usize = 255;
 
-/// How the names of the span before were spelled, from the comma to the colon, in their order.
-#[derive(Debug, Default)]
+/// How the names of the spans before were spelled, from the comma to the colon: each by what it followed.
+#[derive(Debug)]
 pub(super) struct Layout<'a> {
-    names: [(&'a [u8], Field); MEMBERS_MAX],
+    names: [(&'a [u8], Field); Field::Unknown as usize + 1],
+}
+
+impl Default for Layout<'_> {
+    fn default() -> Self {
+        Self {
+            names: [(b"", Field::Unknown); Field::Unknown as usize + 1],
+        }
+    }
 }
 
 impl<V: Visitor> Reader<'_, '_, V> {
-    /// The field of the next member of a span, its `ordinal`-th; `None` behind the span.
+    /// The field of the next member of a span, `before` being the one before it; `None` behind the span.
     #[inline]
-    pub fn span_member(&mut self, ordinal: usize) -> Outcome<Option<Field>> {
+    pub fn span_member(&mut self, before: Option<Field>) -> Outcome<Option<Field>> {
         let rest = self.cursor.rest();
-        if let Some(&(name, field)) = self.layout.names.get(ordinal)
+        let slot = before.unwrap_or_default() as usize;
+        if let Some(&(name, field)) = self.layout.names.get(slot)
             && !name.is_empty()
-            && rest.starts_with(name)
+            && rest.get(..name.len()).is_some_and(|next| alike(next, name))
         {
             self.cursor.advance(name.len());
             return Ok(Some(field));
         }
-        let field = self.field(&mut (ordinal == 0))?;
+        let field = self.field(&mut before.is_none())?;
         let name_bytes = rest.len() - self.cursor.rest().len();
-        if let Some(slot) = self.layout.names.get_mut(ordinal)
+        if let Some(slot) = self.layout.names.get_mut(slot)
             && let Some((name, _)) = rest.split_at_checked(name_bytes)
         {
             *slot = remembered(name, field);
@@ -52,6 +64,24 @@ fn remembered(name: &[u8], field: Option<Field>) -> (&[u8], Field) {
 }
 
 impl<'a> Cursor<'a> {
+    /// What the next element of a list of attributes would be, if it were spelled without blanks, and its
+    /// value had no brace.
+    #[inline]
+    pub fn next_compact_attribute(&self, fresh: bool) -> Option<&'a [u8]> {
+        let rest = self.rest();
+        let rest = if fresh {
+            rest
+        } else {
+            rest.strip_prefix(b",")?
+        };
+        let window = rest.get(..COMPACT_BYTES_MAX).unwrap_or(rest);
+        if window.first() != Some(&b'{') {
+            return None;
+        }
+        let attribute = window.get(..scan::brace(window) + 2)?;
+        attribute.ends_with(b"}}").then_some(attribute)
+    }
+
     /// Key and stored text of an attribute whose value is stored as it is spelled; else reads nothing.
     #[inline]
     pub fn predicted_attribute(&mut self) -> Option<(&'a [u8], &'a [u8])> {
@@ -76,6 +106,68 @@ impl<'a> Cursor<'a> {
         }
         self.advance(whole.len() - rest.len());
         Some((key, value))
+    }
+
+    /// So many bytes between quotes, whatever they are; reads nothing.
+    #[inline]
+    fn quoted<const BYTES: usize>(&self) -> Option<&'a [u8; BYTES]> {
+        let (text, after) = self.rest().strip_prefix(b"\"")?.split_first_chunk()?;
+        (after.first() == Some(&b'"')).then_some(text)
+    }
+
+    /// A trace id of hex digits; else reads nothing.
+    #[inline]
+    pub fn predicted_trace_id(&mut self) -> Option<[u8; 16]> {
+        let id = identity::plain(self.quoted::<32>()?)?;
+        self.advance(34);
+        Some(id)
+    }
+
+    /// A span id of hex digits; else reads nothing.
+    #[inline]
+    pub fn predicted_span_id(&mut self) -> Option<[u8; 8]> {
+        let id = identity::plain(self.quoted::<16>()?)?;
+        self.advance(18);
+        Some(id)
+    }
+
+    /// A time of this century in quotes; else reads nothing.
+    #[inline]
+    pub fn predicted_time(&mut self) -> Option<u64> {
+        let time = number::nineteen_digits(self.quoted()?)?;
+        self.advance(21);
+        Some(time)
+    }
+
+    /// A status without a message; else reads nothing.
+    #[inline]
+    pub fn predicted_status(&mut self) -> Option<i32> {
+        let digit = match self.rest() {
+            [
+                b'{',
+                b'"',
+                b'c',
+                b'o',
+                b'd',
+                b'e',
+                b'"',
+                b':',
+                digit @ b'0'..=b'9',
+                b'}',
+                ..,
+            ] => *digit,
+            _ => return None,
+        };
+        self.advance(10);
+        Some(i32::from(digit - b'0'))
+    }
+
+    /// A list of nothing; else reads nothing.
+    #[inline]
+    pub fn predicted_nothing(&mut self) -> bool {
+        let is_empty = self.rest().starts_with(b"[]") && self.has_room_for(1);
+        self.advance(if is_empty { 2 } else { 0 });
+        is_empty
     }
 
     /// A number of one to nine digits; else reads nothing.

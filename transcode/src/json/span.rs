@@ -29,10 +29,10 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         };
         if self.cursor.peek() == Some(b'{') {
             self.cursor.open()?;
-            let mut ordinal = 0;
-            while let Some(field) = self.span_member(ordinal)? {
+            let mut before = None;
+            while let Some(field) = self.span_member(before)? {
                 self.span_field(field, &mut fields)?;
-                ordinal += 1;
+                before = Some(field);
             }
         } else {
             self.skip()?;
@@ -74,6 +74,10 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
     }
 
     fn status(&mut self, fields: &mut Fields<'a>) -> Outcome<()> {
+        if let Some(code) = self.cursor.predicted_status() {
+            fields.numbers.status_code = code;
+            return Ok(());
+        }
         if self.cursor.null()? {
             fields.numbers.status_code = 0;
             fields.status_message = Text::default();
@@ -98,7 +102,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
 
     /// Every element of a list of objects; what else is in it is passed over with a warning.
     fn each(&mut self, read: fn(&mut Self) -> Outcome<()>) -> Outcome<()> {
-        if !self.opens_list()? {
+        if self.cursor.predicted_nothing() || !self.opens_list()? {
             return Ok(());
         }
         let mut fresh = true;
@@ -154,6 +158,9 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
     }
 
     fn trace_id(&mut self) -> Outcome<Result<[u8; 16], Rejection>> {
+        if let Some(id) = self.cursor.predicted_trace_id() {
+            return Ok(Ok(id));
+        }
         let text = self.id_text()?;
         let warn = &mut |warning| self.visitor.warn(warning);
         Ok(text.map_or(Err(Rejection::TraceIdMalformed), |text| {
@@ -162,6 +169,9 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
     }
 
     fn span_id(&mut self) -> Outcome<Result<[u8; 8], Rejection>> {
+        if let Some(id) = self.cursor.predicted_span_id() {
+            return Ok(Ok(id));
+        }
         let text = self.id_text()?;
         let warn = &mut |warning| self.visitor.warn(warning);
         Ok(text.map_or(Err(Rejection::SpanIdMalformed), |text| {
@@ -170,6 +180,9 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
     }
 
     fn parent_span_id(&mut self) -> Outcome<Option<[u8; 8]>> {
+        if let Some(id) = self.cursor.predicted_span_id() {
+            return Ok(Some(id));
+        }
         let Some(text) = self.id_text()? else {
             self.warn(Warning::ParentDropped);
             return Ok(None);

@@ -169,36 +169,31 @@ fn read_pair(message: &[u8]) -> Option<(&[u8], Cursor<'_>)> {
         .then_some((key, Cursor::new(value, &any_value::MESSAGE)))
 }
 
-/// The text of an `AnyValue` that holds a short one, and nothing else.
-#[inline]
-fn read_text(mut fields: Cursor<'_>) -> Option<&[u8]> {
-    let text = fields.short(any_value::STRING_VALUE)?;
-    fields.is_at_end().then_some(text)
-}
-
-/// The number of an `AnyValue` that holds one, and nothing else.
-#[inline]
-fn read_number(mut fields: Cursor<'_>) -> Option<Number> {
-    let number = match fields.tag().ok()?? {
-        any_value::INT_VALUE => Number::Int(fields.int64().ok()?),
-        any_value::BOOL_VALUE => Number::Bool(fields.varint().ok()? != 0),
-        any_value::DOUBLE_VALUE => Number::Double(f64::from_bits(fields.fixed64().ok()?)),
+/// The value of an `AnyValue` that holds one text or number, and nothing else.
+#[inline(always)]
+#[expect(
+    clippy::inline_always,
+    reason = "a choice of choices: cheap only where it is taken apart"
+)]
+fn read_one(mut fields: Cursor<'_>) -> Option<visit::Value<'_>> {
+    let value = match fields.tag().ok()?? {
+        any_value::STRING_VALUE => visit::Value::Text(fields.bytes().ok()?),
+        any_value::INT_VALUE => visit::Value::Number(Number::Int(fields.int64().ok()?)),
+        any_value::BOOL_VALUE => visit::Value::Number(Number::Bool(fields.varint().ok()? != 0)),
+        any_value::DOUBLE_VALUE => {
+            visit::Value::Number(Number::Double(f64::from_bits(fields.fixed64().ok()?)))
+        }
         _ => return None,
     };
-    fields.is_at_end().then_some(number)
+    fields.is_at_end().then_some(value)
 }
 
 /// Key and value of a `KeyValue` message as nearly all are.
 #[inline(always)]
-#[expect(
-    clippy::inline_always,
-    reason = "a pair of a pair of choices: cheap only where it is taken apart"
-)]
+#[expect(clippy::inline_always, reason = "as above")]
 fn read_plain(message: &[u8]) -> Option<(&[u8], visit::Value<'_>)> {
     let (key, value) = read_pair(message)?;
-    let text = read_text(value).map(visit::Value::Text);
-    let value = text.or_else(|| read_number(value).map(visit::Value::Number))?;
-    Some((key, value))
+    Some((key, read_one(value)?))
 }
 
 /// Key and value of any `KeyValue` message.
@@ -226,7 +221,11 @@ impl<'a, V: Visitor> Decoder<'a, '_, V> {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "one caller, for every attribute")]
     pub(super) fn span_attribute(&mut self, message: &'a [u8]) -> Result<(), Stop> {
-        if self.visitor.attribute_again(message)? {
+        // JSON is remembered in the same place, and never begins so.
+        let begins_with_key = message
+            .first()
+            .is_some_and(|tag| u32::from(*tag) == key_value::KEY);
+        if begins_with_key && self.visitor.attribute_again(message)? {
             return Ok(());
         }
         self.new_span_attribute(message)

@@ -2,7 +2,7 @@
 //! room: the crate's own frame reader takes a body cut between two blocks for a whole one.
 
 use lz4_flex::block::{DecompressError, decompress_into_with_dict};
-use xxhash_rust::xxh32::xxh32;
+use twox_hash::XxHash32;
 
 use super::room::Room;
 use super::zstd::{is_skippable, skip};
@@ -46,7 +46,7 @@ fn frame<'a>(input: &'a [u8], room: &mut Room) -> Result<&'a [u8], Refusal> {
             break;
         }
         let block = take(&mut rest, (size & !UNCOMPRESSED) as usize)?;
-        if header.block_checksums && xxh32(block, 0) != take_u32(&mut rest)? {
+        if header.block_checksums && XxHash32::oneshot(0, block) != take_u32(&mut rest)? {
             return Err(corrupt("lz4 block"));
         }
         if size & UNCOMPRESSED == 0 {
@@ -62,7 +62,7 @@ fn frame<'a>(input: &'a [u8], room: &mut Room) -> Result<&'a [u8], Refusal> {
     {
         return Err(corrupt(FRAME));
     }
-    if header.content_checksum && xxh32(content, 0) != take_u32(&mut rest)? {
+    if header.content_checksum && XxHash32::oneshot(0, content) != take_u32(&mut rest)? {
         return Err(corrupt(FRAME));
     }
     Ok(rest)
@@ -140,7 +140,7 @@ impl Header {
             _ => Some(u64::from_le_bytes(*take_chunk(&mut rest)?)),
         };
         let described = fields.get(..fields.len() - rest.len()).unwrap_or_default();
-        let [_, checksum, ..] = xxh32(described, 0).to_le_bytes();
+        let [_, checksum, ..] = XxHash32::oneshot(0, described).to_le_bytes();
         if take_chunk::<1>(&mut rest)? != &[checksum] {
             return Err(corrupt("lz4 header"));
         }

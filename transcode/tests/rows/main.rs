@@ -7,6 +7,7 @@
     reason = "a panic in a test is the point"
 )]
 
+mod again;
 mod cells;
 mod model;
 mod story;
