@@ -83,9 +83,10 @@ class Final(NamedTuple):
     """The content leaves something out; else it only merges blocks, which can be done without."""
 
 
-def final(reading: Reading, core: Core, verdicts: bytes) -> Final:
+def final(reading: Reading, core: Core, verdicts: bytes, *, may_merge: bool) -> Final:
     """Merge small blocks, leave out duplicates and damage: in memory, nothing is written.
 
+    `may_merge`: nothing was decided before, so nothing of it was ever sent.
     What cannot be rewritten is inserted as it is, duplicates too; of what is damaged then, nothing. Nor of
     another segment's records.
     """
@@ -94,7 +95,7 @@ def final(reading: Reading, core: Core, verdicts: bytes) -> Final:
     has_copies = reading.is_whole and rows_left_out(reading.deliveries, verdicts) > 0
     keep = rows_kept(reading.deliveries, verdicts) if has_copies else [(0, reading.rows)]
     leaves_out = has_copies or bool(reading.damage)
-    if not (leaves_out or reading.has_small_blocks):
+    if not (leaves_out or (may_merge and reading.has_small_blocks)):
         return Final(verdicts, reading.rows, None)
     try:
         content = core.rewrite(reading.content, keep, reading.file.codec, BLOCK_ROWS_MAX)
@@ -149,7 +150,7 @@ def opened(  # noqa: PLR0913 - each is a neighbour that a test replaces
     standing = window.standing(file.id)
     in_doubt = in_doubt or standing is not None
     verdicts = settled(reading, window, lambda: in_doubt and has_rows(reading))
-    decided = final(reading, core, verdicts)
+    decided = final(reading, core, verdicts, may_merge=standing is None)
     if reading.damage:
         on_damage(reading, decided.rows_given_up)
     if standing is None or decided.verdicts != standing.verdicts:
