@@ -13,6 +13,7 @@ from receiver import transcode
 from receiver.journal.frame import answers_of
 from receiver.model import Heading
 from receiver.settings import Ledger as Limits
+from receiver.storage import sifting
 from receiver.storage.ledger import read_sums
 from receiver.storage.ledger_lines import OTHER, UNKNOWN, Counts
 from tests.redelivery_support import Fate, Killed, Mill, haunt
@@ -157,6 +158,48 @@ def test_what_was_left_out_before_the_note_of_it_was_lost_is_duplicate(mill: Mil
     mill.drain()
 
     assert mill.booked == Counts(received=12, stored=9, duplicate=3)
+
+
+@pytest.mark.parametrize("meets", ["ok", POISON], ids=["stored", "set aside"])
+@pytest.mark.parametrize("record", [0, 1])
+def test_what_rots_in_a_rewritten_segment_is_counted_once(
+    mill: Mill, monkeypatch: pytest.MonkeyPatch, record: int, meets: str
+) -> None:
+    monkeypatch.setattr(sifting, "BLOCK_ROWS_MAX", 4)
+    mill.add([1])
+    file = mill.add([1, 2], [3])
+    mill.store.script = ["ok", *["error:117"] * 5]
+    mill.start().drain()
+    assert _rows(file) == (2 + 3 + 4, 3 + 4)
+    lost = damage(file, record=record)
+    mill.kill()
+    mill.store.script = [meets]
+
+    mill.drain()
+
+    received = 2 + 9 if record else 2 + 7
+    stored = rows_stored(mill)
+    assert stored == (2 + 7 - lost if meets == "ok" else 2)
+    duplicate = 2 if record else 0
+    assert mill.booked == Counts(received, stored, duplicate=duplicate, dead=received - stored - duplicate)
+
+
+@pytest.mark.parametrize("record", [0, 1])
+def test_what_rotted_is_counted_once_by_the_next_life_too(
+    mill: Mill, monkeypatch: pytest.MonkeyPatch, record: int
+) -> None:
+    monkeypatch.setattr(sifting, "BLOCK_ROWS_MAX", 4)
+    file = mill.add([2], [3])
+    mill.store.script = ["error:117"] * 10
+    mill.start().drain()
+    lost = damage(file, record=record)
+    mill.start().drain()
+    assert not transcode.scan(file.path.read_bytes()).damage
+    mill.kill()
+
+    mill.drain()
+
+    assert mill.booked == Counts(received=7, stored=7 - lost, dead=lost)
 
 
 def _rows(file: FakeFile) -> Sequence[int]:

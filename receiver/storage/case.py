@@ -228,6 +228,12 @@ class Reading:
     """By the damage; without a footer nobody knows."""
 
     @property
+    def rows_lost_unanswered(self) -> int:
+        """Lost rows that no delivery speaks of. After a rewrite all answers are in the first record."""
+        answered = sum(one.rows for one in self.deliveries)
+        return max(0, (self.rows_lost or 0) - max(0, answered - self.rows))
+
+    @property
     def is_whole(self) -> bool:
         """Every row that its deliveries speak of is there, in its place: none was ever left out."""
         return sum(one.rows for one in self.deliveries) == self.rows

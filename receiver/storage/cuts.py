@@ -51,6 +51,10 @@ class Cuts:
         """Whether its rows are the business of its parts."""
         return segment in self._parts_of
 
+    def is_part(self, segment: SegmentId) -> bool:
+        """Whether it was cut from another one."""
+        return segment.epoch in {self.epoch_of(one) for one in self._parts_of}
+
     def epoch_of(self, segment: SegmentId) -> int | None:
         """The epoch of all parts of a segment, and of theirs."""
         directory = self._parts_of.get(segment)
@@ -110,7 +114,7 @@ class Cuts:
 
     def _identities(self, segment: SegmentId) -> tuple[int, int]:
         """Epoch and first counter of the parts: parts of parts share the epoch, so that it names all rows."""
-        if segment.epoch in {self.epoch_of(one) for one in self._parts_of}:
+        if self.is_part(segment):
             return segment.epoch, segment.seq * PARTS + 1
         return self._epoch(), 1
 

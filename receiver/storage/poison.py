@@ -76,11 +76,15 @@ class Poison:
             raise given_up(finding, "refused", text) from trouble
 
     def recall(self, case: Case) -> None:
-        """Follow what was decided in an earlier life: leave the rows out, if that was not done yet."""
+        """Follow what was decided in an earlier life: leave the rows out, if that was not done yet.
+
+        Whatever letter there is of a segment that goes on: what is missing of it lies there.
+        """
         for letter in self.aside.dead.of(case.file.id):
+            case.rest = "dead"
             left_out = letter.reason.left_out
             if left_out:
-                case.is_searched, case.rest = True, "dead"
+                case.is_searched = True
                 if case.rows == letter.reason.of_rows:
                     self._leave_out(case, left_out)
 

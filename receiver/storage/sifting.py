@@ -23,6 +23,7 @@ from receiver.storage.decisions import APART, DUPLICATE, KEPT
 from receiver.storage.window import Window
 
 RowRange = tuple[int, int]
+_KEPT_APART = (bytes([KEPT]), bytes([APART]))
 
 
 class Postponed(Exception):  # noqa: N818 - a turn of events, not an error
@@ -59,8 +60,9 @@ def settled(reading: Reading, window: Window, is_stored: Callable[[], bool]) -> 
     """
     standing, deliveries = window.standing(reading.file.id), reading.deliveries
     if standing is not None:
-        is_as_it_was = not reading.damage and len(standing.verdicts) == len(deliveries)
-        return standing.verdicts if is_as_it_was else bytes([APART]) * len(deliveries)
+        if len(standing.verdicts) != len(deliveries):
+            return bytes([APART]) * len(deliveries)
+        return standing.verdicts.replace(*_KEPT_APART) if reading.damage else standing.verdicts
     if not reading.is_whole:
         return bytes([APART]) * len(deliveries)
     verdicts = verdicts_on(reading.file.id, deliveries, window)
@@ -166,7 +168,6 @@ def opened(  # noqa: PLR0913 - each is a neighbour that a test replaces
         must_look=in_doubt or not decided.rows,
         deliveries=reading.deliveries,
         verdicts=decided.verdicts,
-        rest="dead" if reading.damage else "duplicate",
     )
 
 
