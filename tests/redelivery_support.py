@@ -138,8 +138,8 @@ class Mill:
     def opened_ledger(self) -> Ledger:
         return Ledger(self.directory / "ledger", LedgerLimits(), lambda: NOW_S, is_first=True)
 
-    def start(self, order: Sequence[FakeFile] | None = None) -> Writer:
-        """Begin a new life: nothing is known but what the disk and the store know."""
+    def start(self, order: Sequence[FakeFile] | None = None, *, held: Sequence[FakeFile] = ()) -> Writer:
+        """Begin a new life: nothing is known but what the disk and the store know. `held`: by the journal."""
         around = Surroundings(
             now=lambda: NOW_S + self.monotonic_s,
             sleep=self.sleep,
@@ -148,7 +148,7 @@ class Mill:
             retention_days=30,
         )
         self._current = Writer(
-            FakeJournal(self.files if order is None else list(order)),
+            FakeJournal(self.files if order is None else list(order), [file.id for file in held]),
             self.store,
             core=transcode,
             window=self.opened_window(),

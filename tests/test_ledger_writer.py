@@ -13,7 +13,7 @@ from receiver import transcode
 from receiver.journal.frame import answers_of
 from receiver.model import Heading
 from receiver.settings import Ledger as Limits
-from receiver.storage import sifting
+from receiver.storage import ledger, sifting
 from receiver.storage.ledger import read_sums
 from receiver.storage.ledger_lines import OTHER, UNKNOWN, Counts
 from tests.redelivery_support import Fate, Killed, Mill, haunt
@@ -158,6 +158,23 @@ def test_what_was_left_out_before_the_note_of_it_was_lost_is_duplicate(mill: Mil
     mill.drain()
 
     assert mill.booked == Counts(received=12, stored=9, duplicate=3)
+
+
+def test_what_waits_for_another_version_is_booked_once(mill: Mill, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(_file: FakeFile) -> None:
+        raise Killed
+
+    monkeypatch.setattr(ledger, "LOG_BYTES_MIN", 1)
+    file = mill.add([1])
+    with monkeypatch.context() as life, suppress(Killed):
+        life.setattr(FakeFile, "unlink", killed)
+        mill.start().drain()
+    mill.start([mill.add([2])], held=[file]).drain()
+    mill.start()
+
+    mill.drain()
+
+    assert mill.booked == Counts(received=5, stored=5)
 
 
 @pytest.mark.parametrize("meets", ["ok", POISON], ids=["stored", "set aside"])

@@ -114,9 +114,9 @@ class Journal:
         return listed
 
     @property
-    def held(self) -> list[Path]:
-        """Segments that wait for the newer version that wrote them."""
-        return [path for path, is_newer in self._is_newer.items() if is_newer]
+    def held(self) -> list[SegmentId]:
+        """Segments that wait for the newer version that wrote them, as of the last look."""
+        return [_id_of(path) for path, is_newer in self._is_newer.items() if is_newer]
 
     def _is_held(self, path: Path) -> bool:
         """Look once at each."""
@@ -207,6 +207,11 @@ class Journal:
         if str(path) not in self._told:
             self._told.add(str(path))
             log.warning(event, path=str(path), reason=reason.strerror if reason else "")
+
+
+def _id_of(path: Path) -> SegmentId:
+    named = understood(path.name)
+    return SegmentId(epoch_of(path.parent.name) or 0, named.seq if named else 0)
 
 
 def _footer_of(content: bytes, path: Path) -> bytes:

@@ -128,6 +128,10 @@ class Journal(Protocol):
     def sealed(self) -> Iterable[SegmentFile]:
         """Name the sealed segments, oldest first."""
 
+    @property
+    def held(self) -> Sequence[SegmentId]:
+        """Those that another version wrote and will come back for: what is known of them stays known."""
+
 
 @dataclass(slots=True)
 class Case:

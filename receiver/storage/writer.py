@@ -97,7 +97,7 @@ class Writer:
         sealed = list(self._cuts.in_place(whole))
         if self._in_doubt is None:
             self._in_doubt = {segment.id for segment in sealed}
-            present = self._in_doubt | {segment.id for segment in whole}
+            present = self._in_doubt | {segment.id for segment in whole} | {*self._journal.held}
             self._window.retain(present)
             self._cuts.retain(present)
             self._ledger.retain(present)
