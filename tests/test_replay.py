@@ -271,3 +271,14 @@ def test_killed_at_every_step_of_a_replay_it_is_stored_once(
         assert place.shelf.listed() == [], f"killed at step {step}"
     else:
         raise AssertionError("never reached the end")
+
+
+def test_drafts_that_a_crash_left_beside_the_letters_go(place: Place) -> None:
+    place.with_poison()
+    dead = place.directory / "dead"
+    before = sorted(dead.iterdir())
+    (dead / f".{LETTER}.native.lz4.tmp").write_bytes(b"half of it")
+
+    place.shelf.dead.tidy()
+
+    assert sorted(dead.iterdir()) == before

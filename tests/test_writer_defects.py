@@ -309,3 +309,13 @@ def test_what_damage_costs_is_known_by_the_footer(bench: Bench) -> None:
 
     assert reading.rows == 500
     assert reading.rows_lost == 200
+
+
+def test_single_days_that_a_crash_left_behind_go(bench: Bench) -> None:
+    left = bench.directory / "repair" / f"{ID}@20260101.native.lz4"
+    left.parent.mkdir()
+    left.write_bytes(b"a day")
+
+    bench.writer.drain()
+
+    assert not left.exists()

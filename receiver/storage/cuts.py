@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from receiver.journal.files import DISK
+from receiver.journal.files import DISK, write_durably
 from receiver.journal.names import SEALED, Kind, epoch_of, file_name, start_name, understood
 from receiver.journal.segments import SegmentFile as PartFile
 from receiver.journal.start import draw_epoch
@@ -25,7 +25,6 @@ from receiver.logs import limited
 from receiver.model import SegmentId
 from receiver.storage.aside import unreadable
 from receiver.storage.case import BLOCK_ROWS_MAX, Case, Core, SegmentFile, runs_of
-from receiver.storage.dead import write_durably
 from receiver.storage.outcome import Finding, Found
 from receiver.storage.search import Rows, count_of, halves_of
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from receiver.errors import StoreTrouble
+from receiver.journal.files import write_durably
 from receiver.storage.aside import SetAside, unreadable
 from receiver.storage.case import Case, Core, only_rows, runs_of
-from receiver.storage.dead import write_durably
 from receiver.storage.outcome import Finding, Found
 from receiver.storage.progress import Progress
 from receiver.storage.search import count_of

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from receiver.errors import StoreTrouble
+from receiver.journal.files import write_durably
 from receiver.storage.aside import Aside, unreadable
 from receiver.storage.case import Case, Core, only_rows, runs_of
-from receiver.storage.dead import write_durably
 from receiver.storage.faults import TOO_LARGE, Fault, fault_of
 from receiver.storage.inserting import given_up
 from receiver.storage.outcome import Finding, Found
