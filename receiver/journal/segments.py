@@ -97,6 +97,8 @@ class Journal:
         self._told: set[str] = set()
         self._known: dict[Path, bool] = {}
         self._is_newer: dict[Path, bool] = {}
+        self.held: list[SegmentId] = []
+        """Segments that wait for the newer version that wrote them, by the last look. For any thread."""
         for found in self._found():
             if found.kind is Kind.DRAFT:
                 self._files.unlink(found.path)
@@ -111,12 +113,8 @@ class Journal:
             size_bytes = self._files.size_bytes(found.path)
             if found.kind in SEALED and size_bytes is not None and not self._is_held(found.path):
                 listed.append(SegmentFile(found.id, found.path, size_bytes, found.kind, self._files))
+        self.held = [_id_of(path) for path, is_newer in self._is_newer.items() if is_newer]
         return listed
-
-    @property
-    def held(self) -> list[SegmentId]:
-        """Segments that wait for the newer version that wrote them, as of the last look."""
-        return [_id_of(path) for path, is_newer in self._is_newer.items() if is_newer]
 
     def _is_held(self, path: Path) -> bool:
         """Look once at each."""
