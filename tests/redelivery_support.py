@@ -87,6 +87,15 @@ def segment_of(seq: int, *records: Sequence[int], drain: str = "drain") -> bytes
     return content + transcode.footer(content)
 
 
+def rotted(path: Path, *, record: int) -> int:
+    """Rot in the payload of a record. Its rows."""
+    content = bytearray(path.read_bytes())
+    found = transcode.scan(bytes(content)).records[record]
+    content[found.offset + found.length - 3] ^= 0xFF
+    path.write_bytes(content)
+    return found.rows
+
+
 def rows_in(path: Path) -> Rows:
     """What a segment file would put into the store."""
     content = path.read_bytes()

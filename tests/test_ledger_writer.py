@@ -16,7 +16,7 @@ from receiver.settings import Ledger as Limits
 from receiver.storage import ledger, sifting
 from receiver.storage.ledger import read_sums
 from receiver.storage.ledger_lines import OTHER, UNKNOWN, Counts
-from tests.redelivery_support import Fate, Killed, Mill, haunt
+from tests.redelivery_support import Fate, Killed, Mill, haunt, rotted
 from tests.storehouse import NOW_S, FakeFile
 
 POISON = "error:70"
@@ -25,15 +25,6 @@ POISON = "error:70"
 @pytest.fixture
 def mill(tmp_path: Path) -> Mill:
     return Mill(tmp_path)
-
-
-def damage(file: FakeFile, *, record: int) -> int:
-    """Rot in the payload of a record. Its rows."""
-    content = bytearray(file.path.read_bytes())
-    found = transcode.scan(bytes(content)).records[record]
-    content[found.offset + found.length - 3] ^= 0xFF
-    file.path.write_bytes(content)
-    return found.rows
 
 
 def rows_stored(mill: Mill) -> int:
@@ -71,7 +62,7 @@ def test_what_is_neither_none_nor_all_is_counted_row_by_row(mill: Mill) -> None:
 
 def test_what_damage_costs_is_dead_though_nobody_knows_whose_it_was(mill: Mill) -> None:
     file = mill.add([1], [2], [4])
-    lost = damage(file, record=1)
+    lost = rotted(file.path, record=1)
 
     mill.drain()
 
@@ -88,7 +79,7 @@ def test_damage_that_cannot_be_cut_out_makes_the_whole_segment_dead(
     def refuse(*_: object) -> bytes:
         raise ValueError("no")
 
-    lost = damage(mill.add([1], [2], [4]), record=1)
+    lost = rotted(mill.add([1], [2], [4]).path, record=1)
     monkeypatch.setattr(transcode, "rewrite", refuse)
 
     mill.drain()
@@ -108,7 +99,7 @@ def test_killed_at_every_step_a_damaged_segment_is_counted_once(
         directory = tmp_path / str(step)
         directory.mkdir()
         mill = Mill(directory, [meets], fate=fate)
-        damage(mill.add([1], [2], [1, 4]), record=1)
+        rotted(mill.add([1], [2], [1, 4]).path, record=1)
         mill.add([2, 3])
         fate.steps_left = step
         with suppress(Killed):
@@ -188,7 +179,7 @@ def test_what_rots_in_a_rewritten_segment_is_counted_once(
     mill.store.script = ["ok", *["error:117"] * 5]
     mill.start().drain()
     assert _rows(file) == (2 + 3 + 4, 3 + 4)
-    lost = damage(file, record=record)
+    lost = rotted(file.path, record=record)
     mill.kill()
     mill.store.script = [meets]
 
@@ -209,7 +200,7 @@ def test_what_rotted_is_counted_once_by_the_next_life_too(
     file = mill.add([2], [3])
     mill.store.script = ["error:117"] * 10
     mill.start().drain()
-    lost = damage(file, record=record)
+    lost = rotted(file.path, record=record)
     mill.start().drain()
     assert not transcode.scan(file.path.read_bytes()).damage
     mill.kill()

@@ -24,7 +24,7 @@ from receiver.storage.dead import DeadLetters, NoSuchLetter
 from receiver.storage.ledger_lines import Counts
 from receiver.storage.replay import Replays
 from receiver.storage.shelf import NotNow, Shelf
-from tests.redelivery_support import POLICY, Fate, Killed, Mill, delivery, haunt
+from tests.redelivery_support import POLICY, Fate, Killed, Mill, delivery, haunt, rotted
 from tests.segments import day_of
 from tests.storehouse import NOW_S
 
@@ -97,6 +97,17 @@ def test_a_letter_that_is_replayed_is_stored_and_is_a_letter_no_more(place: Plac
     assert place.mill.copies == {1: 1, 2: 1, 3: 1}
     assert place.mill.booked == Counts(received=9, stored=9)
     assert list((place.directory / "dead").iterdir()) == []
+
+
+def test_rot_in_what_is_replayed_was_counted_as_dead_before(place: Place) -> None:
+    place.with_poison()
+    place.replays.replay(LETTER)
+    (segment,) = Journal(place.directory / "journal").sealed()
+    rotted(segment.path, record=0)
+
+    place.carry()
+
+    assert place.mill.booked == Counts(received=9, stored=6, dead=3)
 
 
 def test_a_letter_that_is_still_refused_is_kept_and_says_why(place: Place) -> None:

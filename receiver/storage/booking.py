@@ -45,8 +45,11 @@ class Booking:
     def damaged(self, reading: Reading) -> None:
         """Book what is lost of a segment, before it is rewritten without that.
 
-        Of what a delivery that is left speaks, `ended` finds it missing.
+        Of what a delivery that is left speaks, `ended` finds it missing; and of a part, when the whole ended.
+        What a replayed segment has lost was dead before.
         """
+        if self.cuts.is_part(reading.file.id) or self.ledger.is_replay(reading.file.id):
+            return
         hour = reading.received_ms[0] // HOUR_MS
         self.ledger.damaged(reading.file.id, reading.rows_lost_unanswered, hour)
 
