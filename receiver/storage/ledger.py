@@ -165,7 +165,8 @@ class Ledger:
 
     def _begin(self) -> None:
         """Write how everything stands into a new log. Killed anywhere in here, the old one holds as well."""
-        content = ledger_log.written(self._book.entries())
+        with self._lock:
+            content = ledger_log.written(self._book.entries())
         path = _path(self._root, self._number + 1)
         write_durably(path, content, files=self._files)
         self._log.close()
