@@ -319,3 +319,13 @@ def test_single_days_that_a_crash_left_behind_go(bench: Bench) -> None:
     bench.writer.drain()
 
     assert not left.exists()
+
+
+def test_a_single_day_whose_answer_was_lost_leaves_no_file(bench: Bench) -> None:
+    bench.file(TWO_DAYS)
+    bench.store.script = ["error:252 Too many partitions for single INSERT block", "ok", "lost"]
+
+    bench.carry()
+
+    assert sorted(bench.stored.values()) == [200, 300]
+    assert list((bench.directory / "repair").iterdir()) == []

@@ -61,10 +61,12 @@ class Inserter:
             part.parent.mkdir(parents=True, exist_ok=True)
             write_durably(part, content)
             case.day = day
-            self._insert(case, part, case.token_of_day(day), rows)
+            try:
+                self._insert(case, part, case.token_of_day(day), rows)
+            finally:
+                part.unlink()
             case.day_tokens[day] += 1
             case.days_answered.add(day)
-            part.unlink()
 
     def _days_to_try(self, case: Case, finding: Finding) -> list[str]:
         """Leave out the days that were given up. When no other is missing, those are set aside."""
