@@ -107,6 +107,10 @@ speed-record: $(BIN)/python ## write benchmarks/core_instructions.json anew
 bench: setup ## this receiver and its peers side by side, an hour (ARGS="--only ours --runs 1 --duration 5")
 	PYTHONPATH=. $(BIN)/python -m benchmarks $(ARGS)
 
+.PHONY: bench-store
+bench-store: setup ## our table beside the exporter's: inserts, bytes, questions (ARGS="--spans 10000000,50000000" or "--sustain 30m")
+	PYTHONPATH=. $(BIN)/python -m benchmarks.store $(ARGS)
+
 .PHONY: fuzz
 fuzz: ## long fuzzing of unpack, protobuf and JSON (SECONDS=600 each); needs nightly Rust and cargo-fuzz
 	@command -v cargo-fuzz >/dev/null || { echo "cargo-fuzz is missing: cargo install cargo-fuzz"; exit 1; }

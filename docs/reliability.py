@@ -76,6 +76,7 @@ def _torture() -> Iterator[str]:
         return
     yield f"Of {run['at'][:10]}, commit {run['commit']}: {run['duration_s']:.0f} s, seed {run['seed']}."
     yield f"Verdict: **{run['verdict']}**."
+    yield from ("", *(f"* {violation}" for violation in run["violations"]))
     yield from ("", "| | |", "|---|---|")
     yield from (f"| {what} | {count:,} |" for what, count in _numbers(run).items())
     yield from ("", "| highest (cap) | memory, MiB | descriptors | threads |", "|---|---|---|---|")

@@ -75,14 +75,15 @@ class Now:
 
     def ns(self) -> int:
         """Nanoseconds since 1970."""
-        if self._is_off() and self._times.running_s() - self._read_at_s >= READ_EVERY_S:
-            self._read_at_s = self._times.running_s()
+        wall_s, running_s = self._times.wall_s(), self._times.running_s()
+        if self._is_off(wall_s, running_s) and running_s - self._read_at_s >= READ_EVERY_S:
+            self._read_at_s = running_s
             self._follow()
-        now_s = self._began_s + self._times.running_s() if self._is_off() else self._times.wall_s()
+        now_s = self._began_s + running_s if self._is_off(wall_s, running_s) else wall_s
         return int(now_s * 1e9)
 
-    def _is_off(self) -> bool:
-        return abs(self._times.began_s - self._began_s) >= STEP_S_MIN
+    def _is_off(self, wall_s: float, running_s: float) -> bool:
+        return abs(wall_s - running_s - self._began_s) >= STEP_S_MIN
 
     def _follow(self) -> None:
         belief = noted(self._path)

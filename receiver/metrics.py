@@ -188,45 +188,77 @@ class Snapshot(msgspec.Struct, frozen=True):
     series: tuple[Series, ...]
 
 
+class Count:
+    """The value of one series, held by who changes it often."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0.0
+
+
+class Durations(Count):
+    """One histogram."""
+
+    __slots__ = ("buckets",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.buckets = [0] * (len(SECONDS_BUCKETS) + 1)
+
+    def observe(self, seconds: float) -> None:
+        """Put one duration in."""
+        self.buckets[bisect_left(SECONDS_BUCKETS, seconds)] += 1
+        self.value += seconds
+
+
 class Metrics:
     """What one process has counted since it started."""
 
     def __init__(self, process: str = "") -> None:
         self._process = process
-        self._values: dict[tuple[str, ...], float] = {}
-        self._buckets: dict[tuple[str, ...], list[int]] = {}
+        self._counts: dict[tuple[str, ...], Count] = {}
+
+    def count(self, name: MetricName, **labels: str) -> Count:
+        """Give one series. Labels are given in the order they are declared in."""
+        key = (name, *labels.values())
+        found = self._counts.get(key)
+        if found is None:
+            _check(name, labels)
+            found = self._counts[key] = Durations() if spec_of(name).kind == "seconds" else Count()
+        return found
 
     def add(self, name: MetricName, value: float = 1, **labels: str) -> None:
-        """Count. Labels are given in the order they are declared in."""
-        key = (name, *labels.values())
-        if key not in self._values:
-            _check(name, labels)
-            self._values[key] = 0
-        self._values[key] += value
+        """Count."""
+        self.count(name, **labels).value += value
 
     def set(self, name: MetricName, value: float, **labels: str) -> None:
         """Say how it stands now."""
-        key = (name, *labels.values())
-        if key not in self._values:
-            _check(name, labels)
-        self._values[key] = value
+        self.count(name, **labels).value = value
 
-    def observe(self, name: MetricName, seconds: float, **labels: str) -> None:
+    def durations(self, name: MetricName) -> Durations:
+        """Give one histogram."""
+        found = self.count(name)
+        if not isinstance(found, Durations):
+            raise TypeError(f"metric '{name}' is no histogram; expected one of kind 'seconds'")
+        return found
+
+    def observe(self, name: MetricName, seconds: float) -> None:
         """Put one duration into its histogram."""
-        key = (name, *labels.values())
-        if key not in self._buckets:
-            _check(name, labels)
-            self._buckets[key] = [0] * (len(SECONDS_BUCKETS) + 1)
-        self._buckets[key][bisect_left(SECONDS_BUCKETS, seconds)] += 1
-        self._values[key] = self._values.get(key, 0.0) + seconds
+        self.durations(name).observe(seconds)
 
     def snapshot(self) -> Snapshot:
         """Freeze what was counted, for the supervisor."""
         return Snapshot(
             process=self._process,
             series=tuple(
-                Series(key[0], key[1:], value, tuple(self._buckets.get(key, ())))
-                for key, value in self._values.items()
+                Series(
+                    key[0],
+                    key[1:],
+                    one.value,
+                    tuple(one.buckets) if isinstance(one, Durations) else (),
+                )
+                for key, one in self._counts.items()
             ),
         )
 

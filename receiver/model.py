@@ -15,9 +15,8 @@ class ContentKind(StrEnum):
     NDJSON = "ndjson"
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """One request body from a drain, as it came off the wire."""
+class Delivery(NamedTuple):
+    """One request body from a drain, as it came off the wire: a tuple, as the core takes it."""
 
     drain: str
     body: bytes

@@ -96,19 +96,7 @@ def policy(settings: Settings) -> Policy:
 
 def commit(policy: Policy, deliveries: Sequence[Delivery], segment: SegmentId) -> Commit:
     """Transcode deliveries into one record of this segment. Blocks; the GIL is released."""
-    told = [
-        (
-            delivery.drain,
-            delivery.body,
-            delivery.content_kind.value,
-            delivery.encodings,
-            delivery.received_at_ns,
-            delivery.strict,
-            delivery.body_bytes_max,
-        )
-        for delivery in deliveries
-    ]
-    return _commit(policy, told, segment.epoch, segment.seq)
+    return _commit(policy, deliveries, segment.epoch, segment.seq)
 
 
 def _preset(resolve: Resolve, what: str) -> tuple[str, ...]:

@@ -291,7 +291,7 @@ async def running(
     committer = Committer(core, appender, aside, metrics, answer_deadline_s=limits.answer_deadline_s)
     admission = Admission(budget(limits, drains), appender.full_reason, committer.require_time)
     routes = Routes(drains or (Drain(name="default"),), limits, post_root=True)
-    reception = Reception(routes, limits, admission, committer.commit, metrics)
+    reception = Reception(routes, limits, admission, committer, metrics)
     server = IntakeServer(reception, limits, caps(Settings(limits=limits)), metrics)
     plug = listening or socket.create_server(("127.0.0.1", 0))
     port = plug.getsockname()[1]

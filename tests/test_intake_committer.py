@@ -20,6 +20,7 @@ from receiver.errors import (
     ReceiverError,
     ShuttingDown,
 )
+from receiver.intake import committer as committer_room
 from receiver.intake import waiting
 from receiver.intake.aside import Aside
 from receiver.intake.committer import Committer
@@ -96,7 +97,10 @@ async def test_what_arrives_while_a_group_is_decoded_shares_the_next_one(tmp_pat
 
 
 @on_uvloop
-async def test_the_next_group_is_decoded_while_this_one_is_synced(tmp_path: Path) -> None:
+async def test_the_next_group_is_decoded_while_this_one_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(committer_room, "EARLY_BYTES_MIN", 0)
     core, appender = CoreDouble(), AppenderDouble()
     appender.may_go_on.clear()
     async with committing(core, appender, tmp_path) as committer:
@@ -113,6 +117,23 @@ async def test_the_next_group_is_decoded_while_this_one_is_synced(tmp_path: Path
     assert decoded_early == [["a"], ["b"]]
     assert promised_early == [False, False]
     assert [record for _, record, _ in appender.appended] == [b"0:\na", b"0:\nb", b"0:\nc"]
+
+
+@on_uvloop
+async def test_small_deliveries_gather_while_a_group_is_synced(tmp_path: Path) -> None:
+    core, appender = CoreDouble(), AppenderDouble()
+    appender.may_go_on.clear()
+    async with committing(core, appender, tmp_path) as committer:
+        tasks = [commit(committer, "a")]
+        await asyncio.to_thread(appender.running.wait)
+        tasks.append(commit(committer, "b"))
+        await asyncio.sleep(0.05)
+        tasks.append(commit(committer, "c"))
+        await asyncio.sleep(0)
+        appender.may_go_on.set()
+        await asyncio.gather(*tasks)
+
+    assert bodies(core) == [["a"], ["b", "c"]]
 
 
 @on_uvloop
@@ -176,12 +197,12 @@ async def test_what_a_group_has_no_room_for_is_first_in_the_next_one(tmp_path: P
 
 
 def test_a_compressed_body_counts_for_what_it_may_become() -> None:
-    loop = asyncio.new_event_loop()
+    receipt = waiting.Receipt(list[object]().append, deadline=0)
+
     plain, packed = (
-        waiting.Waiting(one, claim_of(4), until_stored=False, deadline=0, receipt=loop.create_future())
+        waiting.Waiting(one, claim_of(4), receipt, until_stored=False)
         for one in (delivery("abc"), delivery("abc", "gzip"))
     )
-    loop.close()
 
     assert (plain.weight_bytes, packed.weight_bytes) == (4, 64)
 

@@ -20,6 +20,7 @@ from receiver.intake.recognition import HeadBytes, head_bytes
 from receiver.intake.routes import Routes
 from receiver.intake.server import IntakeServer
 from receiver.intake.shortcut import ShortcutProtocol
+from receiver.intake.waiting import Give
 from receiver.metrics import Metrics
 from receiver.model import Delivery
 from receiver.settings import Drain, Limits, Settings
@@ -248,7 +249,7 @@ class Exchange:
         metrics = Metrics()
         routes = Routes((TOKEN,), FEW_BYTES, post_root=True)
         admission = Admission(budget(FEW_BYTES, (TOKEN,)), lambda: None)
-        reception = Reception(routes, FEW_BYTES, admission, self.commit, metrics)
+        reception = Reception(routes, FEW_BYTES, admission, self, metrics)
         self.server = IntakeServer(reception, FEW_BYTES, caps(Settings()), metrics, protocol)
         self.wire = Wire()
         door = self.server._door  # noqa: SLF001 - the only way in without a socket
@@ -260,6 +261,13 @@ class Exchange:
         await asyncio.sleep(0)
         self.taken.append((delivery.body, delivery.content_kind))
         return OutcomeDouble(rejected=len(delivery.body) % 3)
+
+    def promise(self, delivery: Delivery, _drain: Drain, _at: float, _claim: Claim, give: Give) -> None:
+        def later() -> None:
+            self.taken.append((delivery.body, delivery.content_kind))
+            give(OutcomeDouble(rejected=len(delivery.body) % 3))
+
+        asyncio.get_running_loop().call_soon(later)
 
     async def send(self, pieces: list[bytes], *, is_patient: bool) -> None:
         for piece in pieces:

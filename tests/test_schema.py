@@ -20,6 +20,7 @@ NAMES = [
     "0001_otel_traces",
     "0002_otel_traces_trace_id_ts",
     "0003_otel_traces_trace_id_ts_mv",
+    "0004_otel_traces_newest_and_service",
 ]
 COLLECTORS = """
 CREATE TABLE otel_traces (Timestamp DateTime64(9), TraceId String, SpanAttributes Map(String, String))
@@ -68,6 +69,26 @@ def test_the_tables_have_the_columns_that_tools_rely_on(store: Store) -> None:
     assert companion == ["TraceId", "Start", "End"]
 
 
+def test_a_table_of_an_older_release_gets_the_newer_indexes_and_keeps_its_rows(store: Store) -> None:
+    schema.apply(store, schema_sources()[:4], 30)
+    store.command("INSERT INTO otel_traces (Timestamp, ServiceName) VALUES (now64(9), 'shop')")
+
+    applied = schema.apply(store, schema_sources(), 30)
+    store.command("INSERT INTO otel_traces (Timestamp, ServiceName) VALUES (now64(9), 'cart')")
+    store.command("OPTIMIZE TABLE otel_traces FINAL")
+
+    assert applied == NAMES[4:]
+    found = store.rows("SELECT ServiceName FROM otel_traces WHERE ServiceName IN ('shop', 'cart') ORDER BY 1")
+    assert [name for (name,) in found] == ["cart", "shop"]
+    assert {"idx_timestamp", "idx_service"} <= {
+        str(name)
+        for (name,) in store.rows(
+            "SELECT name FROM system.data_skipping_indices "
+            "WHERE database = currentDatabase() AND table = 'otel_traces' AND data_compressed_bytes > 0"
+        )
+    }
+
+
 def test_embedded_tables_sync_inserts_and_merges(store: Store) -> None:
     schema.apply(store, schema_sources(), 30)
 
@@ -102,7 +123,7 @@ def test_status_tells_what_is_applied_and_what_is_missing(store: Store) -> None:
 
 def test_a_crash_between_a_statement_and_its_record_is_mended(store: Store) -> None:
     schema.apply(store, schema_sources(), 30)
-    store.command("ALTER TABLE trace_drain_migrations DELETE WHERE Number = 3 SETTINGS mutations_sync = 1")
+    store.command("ALTER TABLE trace_drain_migrations DELETE WHERE Number >= 3 SETTINGS mutations_sync = 1")
 
     assert schema.apply(store, schema_sources(), 30) == NAMES[3:]
 

@@ -20,7 +20,7 @@ from receiver.errors import OperatorError
 from receiver.settings import Drain, Sampling, Settings, Store, Tls
 from receiver.supervisor import data_dir
 from receiver.supervisor.certificate import is_usable, with_certificate
-from receiver.supervisor.child import backoff_s
+from receiver.supervisor.child import backoff_s, environment
 from receiver.supervisor.data_dir import DataDir, DirectoryTaken, Pids, State, read_state
 from receiver.supervisor.machine import check_machine
 from receiver.supervisor.notify import notify
@@ -268,3 +268,10 @@ def test_only_linux_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(OperatorError, match="the platform is 'darwin'; expected Linux"):
         check_machine(Settings())
+
+
+def test_a_process_keeps_memory_for_bodies_unless_the_operator_says_otherwise() -> None:
+    operators = {"PATH": "/bin", "NOTIFY_SOCKET": "/run/notify", "MALLOC_TRIM_THRESHOLD_": "1"}
+
+    kept = {"PATH": "/bin", "MALLOC_MMAP_THRESHOLD_": "33554432", "MALLOC_TRIM_THRESHOLD_": "1"}
+    assert environment(operators) == kept

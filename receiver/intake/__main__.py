@@ -65,7 +65,7 @@ class Intake:
             routes,
             limits,
             self._admission,
-            self._committer.commit,
+            self._committer,
             metrics,
             now_ns=Now(data / NOTE_NAME).ns,
         )

@@ -3,7 +3,8 @@
     line ──▶ choose segment ──▶ transcode (a thread, no GIL) ──▶ append + sync (a thread) ──▶ receipts
 
 Keeps: a receipt that promises is given only after `append` returned; records are appended in the order their
-segments were chosen; a group costs its neighbours nothing but their place in it.
+segments were chosen; a group costs its neighbours nothing but their place in it. Few and small deliveries are
+not worth a group of their own: while one is written, they gather.
 Never: a delivery without a receipt. What cannot be promised is told within the deadline.
 """
 
@@ -11,26 +12,27 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ParamSpec, Protocol, TypeVar
+from functools import partial
+from typing import Protocol
 
 from receiver.errors import CoreCrashed, DiskTrouble, ReceiverError, ShuttingDown, Unavailable
 from receiver.intake.admission import Claim
 from receiver.intake.aside import Aside
+from receiver.intake.hand import Hand
 from receiver.intake.outcome import Outcome, Transcode, refusal
 from receiver.intake.pace import Pace
-from receiver.intake.waiting import Line, StoreLine, Waiting
+from receiver.intake.waiting import Give, Line, Receipt, StoreLine, Waiting
 from receiver.journal.appender import StaleSegment
 from receiver.logs import limited
 from receiver.metrics import Metrics
 from receiver.model import Delivery, SegmentId
-from receiver.settings import Drain
+from receiver.settings import KIB, Drain
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
+EARLY_BYTES_MIN = 256 * KIB
+"""What weighs less is not decoded before the disk is free: half a millisecond would be won, and for it many
+small groups cost a sync, a block and two changes of thread each."""
 TICK_S = 0.05
 """How often deadlines, age and the store are looked at."""
 POSTPONED = "postponed"
@@ -70,6 +72,31 @@ class Group:
     """Deliveries the core looked at."""
 
 
+class SpanCounts:
+    """What became of the spans of one drain."""
+
+    __slots__ = ("_add", "_drain", "accepted", "received")
+
+    def __init__(self, metrics: Metrics, drain: str) -> None:
+        self._add = metrics.add
+        self._drain = drain
+        self.received = metrics.count("spans_received", drain=drain)
+        self.accepted = metrics.count("spans_accepted", drain=drain)
+
+    def add(self, outcome: Outcome) -> None:
+        """Count a delivery that is safe."""
+        self.received.value += outcome.received
+        self.accepted.value += outcome.stored
+        if rejected := outcome.rejected:
+            self._add("spans_rejected", rejected, drain=self._drain)
+        if sampled_out := outcome.sampled_out:
+            self._add("spans_sampled_out", sampled_out, drain=self._drain)
+        if unresolved := outcome.unresolved:
+            self._add("spans_unresolved", unresolved, drain=self._drain)
+        for reason, count in outcome.reasons:
+            self._add("span_notes", count, reason=reason)
+
+
 class Committer:
     """Promises deliveries, a group at a time."""
 
@@ -89,8 +116,9 @@ class Committer:
         self._metrics = metrics
         self._line = Line()
         self._store_line = StoreLine()
-        self._core = ThreadPoolExecutor(1, "core")
-        self._disk = ThreadPoolExecutor(1, "disk")
+        self._spans: dict[str, SpanCounts] = {}
+        self._core = Hand("core")
+        self._disk = Hand("disk")
         self._pace = Pace()
         self._groups_in_flight = 0
         self._sealing = asyncio.Lock()
@@ -107,16 +135,26 @@ class Committer:
 
     async def commit(self, delivery: Delivery, drain: Drain, received_at: float, claim: Claim) -> Outcome:
         """Wait for the receipt of one delivery; raise the verdict if there is none."""
-        if self._closing:
-            raise ShuttingDown("the receiver is stopping; expected to be back in seconds")
-        self.require_time()
-        receipt: asyncio.Future[Outcome | ReceiverError] = asyncio.get_running_loop().create_future()
-        deadline = received_at + self._answer_deadline_s
-        self._line.join(Waiting(delivery, claim, drain.acknowledge == "store", deadline, receipt))
-        outcome = await receipt
+        given: asyncio.Future[Outcome | ReceiverError] = asyncio.get_running_loop().create_future()
+        receipt = self.promise(delivery, drain, received_at, claim, partial(_fulfil, given))
+        try:
+            outcome = await given
+        finally:
+            receipt.forget()
         if isinstance(outcome, ReceiverError):
             raise outcome
         return outcome
+
+    def promise(
+        self, delivery: Delivery, drain: Drain, received_at: float, claim: Claim, give: Give
+    ) -> Receipt:
+        """Have the receipt of one delivery given. Raises the verdict if there will be none."""
+        if self._closing:
+            raise ShuttingDown("the receiver is stopping; expected to be back in seconds")
+        self.require_time()
+        receipt = Receipt(give, received_at + self._answer_deadline_s)
+        self._line.join(Waiting(delivery, claim, receipt, until_stored=drain.acknowledge == "store"))
+        return receipt
 
     async def run(self) -> None:
         """Commit group after group until closed and everything in line is answered."""
@@ -131,15 +169,17 @@ class Committer:
         self._closing = True
         self._line.wake()
         await running
-        await self._on(self._disk, self._appender.close)
-        self._core.shutdown(wait=False)
-        self._disk.shutdown(wait=False)
+        await self._disk.do(self._appender.close)
+        self._core.rest()
+        self._disk.rest()
 
     async def _commit_groups(self) -> None:
         appending: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         appending.set_result(None)
         while True:
             await self._line.arrival()
+            if self._line.weight_bytes < EARLY_BYTES_MIN:
+                await appending
             waiting = self._line.take_group()
             if waiting:
                 self._pace.bytes_in_hand += sum(one.weight_bytes for one in waiting)
@@ -163,30 +203,31 @@ class Committer:
     async def _transcoded_for(self, segment: SegmentId, waiting: Sequence[Waiting]) -> Group:
         begun_at = time.perf_counter()
         try:
-            done = await self._on(self._core, self._transcode, [one.delivery for one in waiting], segment)
+            done = await self._core.do(self._transcode, [one.delivery for one in waiting], segment)
         except Exception as reason:  # noqa: BLE001 - the core answers for bodies; what it raises is a bug
             limited.error("transcode", "a group could not be transcoded", why=type(reason).__name__)
             for one in waiting:
-                one.give(CoreCrashed("the decoder failed; expected to work again"))
+                one.receipt.give(CoreCrashed("the decoder failed; expected to work again"))
             return Group(segment, b"", 0, [])
         took_s = time.perf_counter() - begun_at
         self._metrics.observe("commit_seconds", took_s)
         self._pace.took(sum(one.weight_bytes for one in waiting), took_s)
-        told = list(zip(waiting, done.outcomes, strict=True))
-        postponed = [one for one, outcome in told if outcome.verdict == POSTPONED]
+        group = Group(segment, done.record, done.rows, [], len(waiting))
+        postponed = []
+        for one, outcome in zip(waiting, done.outcomes, strict=True):
+            verdict = outcome.verdict
+            if verdict == "accepted":
+                group.accepted.append((one, outcome))
+            elif verdict == POSTPONED:
+                postponed.append(one)
+            else:
+                refused = refusal(outcome)
+                if refused is None:
+                    refused = await self._disk.do(self._aside.keep, one.delivery)
+                one.receipt.give(refused)
         self._line.put_back(postponed)
-        accepted = [one for one in told if await self._is_accepted(*one)]
-        return Group(segment, done.record, done.rows, accepted, len(told) - len(postponed))
-
-    async def _is_accepted(self, waiting: Waiting, outcome: Outcome) -> bool:
-        """Tell whether this delivery is in the record; its verdict is given if not."""
-        if outcome.verdict in {"accepted", POSTPONED}:
-            return outcome.verdict == "accepted"
-        verdict = refusal(outcome)
-        if verdict is None:
-            verdict = await self._on(self._disk, self._aside.keep, waiting.delivery)
-        waiting.give(verdict)
-        return False
+        group.decided_count -= len(postponed)
+        return group
 
     async def _promise(self, group: Group, in_hand: Sequence[Waiting]) -> None:
         """Make the record safe, give the receipts, let go of the bodies."""
@@ -195,7 +236,7 @@ class Committer:
         except Unavailable as reason:
             limited.error("append", "a group could not be made safe", why=str(reason))
             for waiting, _ in group.accepted:
-                waiting.give(reason)
+                waiting.receipt.give(reason)
         else:
             for waiting, outcome in group.accepted:
                 self._settle(group, waiting, outcome)
@@ -211,7 +252,7 @@ class Committer:
             if not group.record:
                 return group
             try:
-                seconds = await self._on(self._disk, self._append, group)
+                seconds = await self._disk.do(self._append, group)
             except StaleSegment:
                 waiting = [one for one, _ in group.accepted]
                 group = await self._transcoded_for(self._appender.choose(), waiting)
@@ -228,20 +269,14 @@ class Committer:
     def _settle(self, group: Group, waiting: Waiting, outcome: Outcome) -> None:
         """Count a delivery that is safe, and give its receipt or let it wait for the store."""
         drain = waiting.delivery.drain
-        self._metrics.add("spans_received", outcome.received, drain=drain)
-        self._metrics.add("spans_accepted", outcome.stored, drain=drain)
-        if outcome.rejected:
-            self._metrics.add("spans_rejected", outcome.rejected, drain=drain)
-        if outcome.sampled_out:
-            self._metrics.add("spans_sampled_out", outcome.sampled_out, drain=drain)
-        if outcome.unresolved:
-            self._metrics.add("spans_unresolved", outcome.unresolved, drain=drain)
-        for reason, count in outcome.reasons:
-            self._metrics.add("span_notes", count, reason=reason)
+        spans = self._spans.get(drain)
+        if spans is None:
+            spans = self._spans[drain] = SpanCounts(self._metrics, drain)
+        spans.add(outcome)
         if waiting.until_stored and group.record:
             self._store_line.join(group.segment, waiting, outcome)
         else:
-            waiting.give(outcome)
+            waiting.receipt.give(outcome)
 
     async def _watch(self) -> None:
         """Hold deadlines and look for stored segments."""
@@ -258,7 +293,9 @@ class Committer:
             await asyncio.sleep(TICK_S)
             async with self._sealing:
                 if not self._groups_in_flight:
-                    await self._on(self._disk, self._appender.seal_if_due)
+                    await self._disk.do(self._appender.seal_if_due)
 
-    async def _on(self, thread: ThreadPoolExecutor, call: Callable[P, T], *args: P.args, **_: P.kwargs) -> T:
-        return await asyncio.get_running_loop().run_in_executor(thread, call, *args)
+
+def _fulfil(given: asyncio.Future[Outcome | ReceiverError], receipt: Outcome | ReceiverError) -> None:
+    if not given.done():
+        given.set_result(receipt)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from typing import Protocol
 
 from aiohttp.web import RequestKey
 from aiohttp.web_request import BaseRequest
@@ -23,19 +25,30 @@ from receiver.intake.body import Payload
 from receiver.intake.head import Head, HttpRefused, Visit
 from receiver.intake.outcome import Outcome
 from receiver.intake.routes import Routes
+from receiver.intake.waiting import Give
 from receiver.logs import limited
-from receiver.metrics import Metrics
+from receiver.metrics import Count, Metrics
 from receiver.model import ContentKind, Delivery
 from receiver.settings import Drain, Limits
 
-Commit = Callable[[Delivery, Drain, float, Claim], Awaitable[Outcome]]
-"""Promise a delivery, received at this time of the event loop, or raise; the claim is shared meanwhile."""
 SIGNATURE_INLINE_BYTES_MAX = 256 * 1024
 """A larger body is verified in a thread: SHA-1 takes about 1 ms for it."""
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 HEAD = RequestKey("head", Head)
 """Where a request keeps its head once that was read."""
 NOT_TAKEN = (ReceiverError, HttpRefused, body.BodyTooSlow, body.SenderGone)
+
+
+class Promises(Protocol):
+    """Who promises a delivery, received at this time of the event loop; the claim is shared meanwhile."""
+
+    async def commit(self, delivery: Delivery, drain: Drain, received_at: float, claim: Claim, /) -> Outcome:
+        """Promise it, or raise."""
+
+    def promise(
+        self, delivery: Delivery, drain: Drain, received_at: float, claim: Claim, give: Give, /
+    ) -> object:
+        """The same, for who does not wait: the outcome or the verdict is given once, later. Or raise now."""
 
 
 class Reception:
@@ -46,7 +59,7 @@ class Reception:
         routes: Routes,
         limits: Limits,
         admission: Admission,
-        commit: Commit,
+        promises: Promises,
         metrics: Metrics,
         *,
         now_ns: Callable[[], int] = time.time_ns,
@@ -54,8 +67,11 @@ class Reception:
         self._routes = routes
         self._floor = body.speed_floor(limits)
         self._admission = admission
-        self._commit = commit
+        self._promises = promises
         self._metrics = metrics
+        self._answer_seconds = metrics.durations("answer_seconds")
+        self._body_bytes: dict[str, Count] = {}
+        self._answered: dict[tuple[str, int], Count] = {}
         self._now_ns = now_ns
         self._loop = asyncio.get_running_loop()
 
@@ -79,12 +95,51 @@ class Reception:
 
     async def answer_known(self, known: Head, declared_bytes: int, payload: Payload) -> Reply:
         """Answer one more delivery with a head that was taken before."""
-        visit = Visit(known.kind, known.route, known.admitted[0].drain.name)
+        visit = _visit_of(known)
         try:
             reply = await self._take(visit, known, declared_bytes, payload)
         except NOT_TAKEN as reason:
             reply = self._refusal(visit, reason)
         return self._counted(visit, reply)
+
+    def is_at_once(self, known: Head, size_bytes: int) -> bool:
+        """Tell whether a whole body of this size needs no thread before it is promised."""
+        return size_bytes <= SIGNATURE_INLINE_BYTES_MAX or not any(one.signed for one in known.admitted)
+
+    def take_whole(self, known: Head, raw: bytes, reply: Callable[[Reply], None]) -> None:
+        """Answer one more delivery that is whole, and `is_at_once`: what `answer_known` does, by a call."""
+        visit, received_at = _visit_of(known), self._loop.time()
+        give = partial(self._give, visit, known, received_at, reply)
+        try:
+            claim = self._admission.admit(len(raw), is_known=True)
+            try:
+                claim.grow_to(len(raw))
+                drain = credentials.verify(known.admitted, known.headers, raw)
+                self._own(visit, known, drain, raw)
+                delivery = self._delivery(drain, known, raw)
+                self._promises.promise(delivery, drain, received_at, claim, give)
+            finally:
+                claim.release()
+        except ReceiverError as reason:
+            give(reason)
+
+    def _give(
+        self,
+        visit: Visit,
+        known: Head,
+        received_at: float,
+        reply: Callable[[Reply], None],
+        outcome: Outcome | ReceiverError,
+    ) -> None:
+        """Reply to what was promised, or could not be."""
+        if isinstance(outcome, ReceiverError):
+            reply(self._counted(visit, self._refusal(visit, outcome)))
+        else:
+            reply(self._counted(visit, self._acceptance(known, received_at, outcome)))
+
+    def _acceptance(self, known: Head, received_at: float, outcome: Outcome) -> Reply:
+        self._answer_seconds.observe(self._loop.time() - received_at)
+        return answers.accepted(known.kind, rejected_span_count=outcome.rejected, message=outcome.message)
 
     def refuse_method(self, path: str) -> Reply:
         """Answer a method nobody has heard of; what came with it is not read."""
@@ -126,18 +181,24 @@ class Reception:
             received_at = self._loop.time()
             drain = await self._verify(visit, known, raw)
             claim.know()
-            outcome = await self._commit(self._delivery(drain, known, raw), drain, received_at, claim)
+            outcome = await self._promises.commit(
+                self._delivery(drain, known, raw), drain, received_at, claim
+            )
         finally:
             claim.release()
-        self._metrics.observe("answer_seconds", self._loop.time() - received_at)
-        return answers.accepted(known.kind, rejected_span_count=outcome.rejected, message=outcome.message)
+        return self._acceptance(known, received_at, outcome)
 
     def _counted(self, visit: Visit, reply: Reply) -> Reply:
         """Count the reply, and add what every reply at its path carries."""
         if reply is answers.HANG_UP:
             self._metrics.add("deliveries", drain=visit.drain_name, status="closed")
             return reply
-        self._metrics.add("deliveries", drain=visit.drain_name, status=str(reply.status))
+        key = (visit.drain_name, reply.status)
+        count = self._answered.get(key)
+        if count is None:
+            name, status = visit.drain_name, str(reply.status)
+            count = self._answered[key] = self._metrics.count("deliveries", drain=name, status=status)
+        count.value += 1
         if visit.route is not None and visit.route.header_line:
             return reply.with_header(visit.route.header_line)
         return reply
@@ -167,14 +228,21 @@ class Reception:
     async def _verify(self, visit: Visit, known: Head, raw: bytes) -> Drain:
         """Find the drain the body is from, and hold the body against that drain's own limit."""
         admitted, headers = known.admitted, known.headers
-        if len(raw) <= SIGNATURE_INLINE_BYTES_MAX or not any(one.signed for one in admitted):
+        if self.is_at_once(known, len(raw)):
             drain = credentials.verify(admitted, headers, raw)
         else:
             drain = await asyncio.to_thread(credentials.verify, admitted, headers, raw)
+        self._own(visit, known, drain, raw)
+        return drain
+
+    def _own(self, visit: Visit, known: Head, drain: Drain, raw: bytes) -> None:
+        """Hold the body against the limit of the drain it is from, and count it there."""
         visit.drain_name = drain.name
         body.refuse_over(len(raw), known.routes.body_bytes_max(drain))
-        self._metrics.add("body_bytes", len(raw), drain=drain.name)
-        return drain
+        count = self._body_bytes.get(drain.name)
+        if count is None:
+            count = self._body_bytes[drain.name] = self._metrics.count("body_bytes", drain=drain.name)
+        count.value += len(raw)
 
     def _delivery(self, drain: Drain, known: Head, raw: bytes) -> Delivery:
         return Delivery(
@@ -186,3 +254,7 @@ class Reception:
             strict=drain.strict,
             body_bytes_max=known.routes.body_bytes_max(drain),
         )
+
+
+def _visit_of(known: Head) -> Visit:
+    return Visit(known.kind, known.route, known.admitted[0].drain.name)

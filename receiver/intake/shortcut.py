@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from aiohttp.web_request import BaseRequest
     from aiohttp.web_response import StreamResponse
 
+    from receiver.intake.answers import Reply
     from receiver.intake.head import Head
 
 HEAD_BYTES_MAX = 4 * 1024
@@ -34,7 +35,16 @@ HEAD_BYTES_MAX = 4 * 1024
 class ShortcutProtocol(IntakeProtocol):
     """`IntakeProtocol`, and the shortcut beside it."""
 
-    __slots__ = ("_arriving", "_bytes_fed", "_first", "_held", "_known", "_pattern", "_taking")
+    __slots__ = (
+        "_arriving",
+        "_bytes_fed",
+        "_first",
+        "_held",
+        "_is_taking",
+        "_known",
+        "_pattern",
+        "_taking",
+    )
 
     def __init__(self, *args: Any, **settings: Any) -> None:  # noqa: ANN401 - see `IntakeProtocol`
         super().__init__(*args, **settings)
@@ -49,6 +59,8 @@ class ShortcutProtocol(IntakeProtocol):
         """The body of a request on the shortcut."""
         self._held = b""
         """What came after that body."""
+        self._is_taking = False
+        """One is being answered that took the shortcut."""
         self._taking: asyncio.Task[None] | None = None
 
     def data_received(self, data: bytes) -> None:
@@ -58,6 +70,9 @@ class ShortcutProtocol(IntakeProtocol):
         elif self._arriving is not None:
             self._heard()
             self._hold(self._arriving.feed(data))
+        elif self._is_taking:
+            self._heard()
+            self._hold(data)
         elif not self._takes(data):
             if not self._bytes_fed:
                 self._first = data[:HEAD_BYTES_MAX]
@@ -76,9 +91,15 @@ class ShortcutProtocol(IntakeProtocol):
             return False
         self._heard()
         self._request_count += 1
-        self._open_payload = self._arriving = Arriving(length_bytes)
-        self._hold(self._arriving.feed(data[start:]))
-        self._taking = self._loop.create_task(self._take(self._known, length_bytes, self._arriving))
+        self._is_taking = True
+        end = start + length_bytes
+        if end <= len(data) and self._intake.reception.is_at_once(self._known, length_bytes):
+            self._hold(data[end:])
+            self._take_whole(self._known, data[start:end])
+        else:
+            self._open_payload = self._arriving = Arriving(length_bytes)
+            self._hold(self._arriving.feed(data[start:]))
+            self._taking = self._loop.create_task(self._take(self._known, length_bytes, self._arriving))
         return True
 
     def _hold(self, data: bytes) -> None:
@@ -87,6 +108,29 @@ class ShortcutProtocol(IntakeProtocol):
             self._held += data
             if len(self._held) > READ_BUFFER_BYTES:
                 self._pause_transport_reading()
+
+    def _take_whole(self, known: Head, raw: bytes) -> None:
+        """Answer a delivery that is all there: no task waits for it."""
+        self._open_payload = None
+        try:
+            self._intake.reception.take_whole(known, raw, self._answer)
+        except Exception as reason:  # noqa: BLE001 - as below
+            limited.error("unforeseen", "a request failed", exc_info=reason)
+            self._answer(TROUBLE)
+
+    def _answer(self, reply: Reply) -> None:
+        """Send the reply to a whole delivery; a peer that is slow to read is waited for by a task."""
+        transport = self.transport
+        if self._paused or transport is None:
+            self._taking = self._loop.create_task(self._answer_slowly(reply))
+            return
+        is_over = self._must_close(reply)
+        transport.write(reply.wire(close=is_over, bodyless=False))
+        self._answered_count += 1
+        self._go_on(is_over=is_over)
+
+    async def _answer_slowly(self, reply: Reply) -> None:
+        self._go_on(is_over=await self._send(reply, is_unread=False, may_stay=True))
 
     async def _take(self, known: Head, length_bytes: int, arriving: Arriving) -> None:
         """Answer one delivery, and go on with what came behind it."""
@@ -97,18 +141,31 @@ class ShortcutProtocol(IntakeProtocol):
             reply = TROUBLE
         is_over = await self._send(reply, is_unread=not arriving.is_eof(), may_stay=True)
         self._arriving = None
+        self._go_on(is_over=is_over)
+
+    def _go_on(self, *, is_over: bool) -> None:
+        """Go on with what came behind the delivery that is answered."""
         if is_over:
+            self._is_taking = False
             self.force_close()
             return
         self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
         if self._held:
-            held, self._held = self._held, b""
+            # Not from here: a thousand small requests in one piece would be as many calls deep.
+            self._loop.call_soon(self._take_held)
+        else:
+            self._is_taking = False
+
+    def _take_held(self) -> None:
+        self._is_taking = False
+        held, self._held = self._held, b""
+        if self.transport is not None:
             self._resume_transport_reading()
             self.data_received(held)
 
     def _process_keepalive(self) -> None:
         """Wait for the next head only while none is being answered."""
-        if self._arriving is not None:
+        if self._is_taking:
             self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
         super()._process_keepalive()
 

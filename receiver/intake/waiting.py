@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from receiver.errors import DeadlinePassed, ReceiverError
 from receiver.intake.admission import Claim
@@ -23,30 +22,51 @@ GROUP_DELIVERIES_MAX = 1_024
 UNPACKED_FACTOR = 16
 """What a compressed byte is taken to unpack to, when a group is filled."""
 
-Receipt = asyncio.Future[Outcome | ReceiverError]
-"""A verdict is a result like any other: nobody may be there any more to hear it raised."""
+Give = Callable[[Outcome | ReceiverError], None]
+"""Where a receipt goes. A verdict is one like any other. Must not raise."""
 
 
-@dataclass(slots=True, eq=False)
+class Receipt:
+    """The place of a receipt, and until when it is waited for."""
+
+    __slots__ = ("_give", "deadline", "is_given")
+
+    def __init__(self, give: Give, deadline: float) -> None:
+        self._give = give
+        self.deadline = deadline
+        """Time of the event loop."""
+        self.is_given = False
+        """Also when nobody waits for it any more."""
+
+    def give(self, receipt: Outcome | ReceiverError) -> None:
+        """Give it, unless the deadline was faster."""
+        if not self.is_given:
+            give = self._give
+            self.forget()
+            give(receipt)
+
+    def forget(self) -> None:
+        """Wait for it no longer, and let go of who waited."""
+        self.is_given = True
+        self._give = _nobody
+
+
+def _nobody(_: Outcome | ReceiverError) -> None:
+    """Nobody waits any more."""
+
+
 class Waiting:
     """One delivery and the place where its receipt goes."""
 
-    delivery: Delivery
-    claim: Claim
-    until_stored: bool
-    deadline: float
-    """Time of the event loop."""
-    receipt: Receipt
+    __slots__ = ("claim", "delivery", "receipt", "until_stored", "weight_bytes")
 
-    def give(self, receipt: Outcome | ReceiverError) -> None:
-        """Give the receipt, unless the deadline was faster."""
-        if not self.receipt.done():
-            self.receipt.set_result(receipt)
-
-    @property
-    def weight_bytes(self) -> int:
+    def __init__(self, delivery: Delivery, claim: Claim, receipt: Receipt, *, until_stored: bool) -> None:
+        self.delivery = delivery
+        self.claim = claim
+        self.receipt = receipt
+        self.until_stored = until_stored
+        self.weight_bytes = len(delivery.body) * (UNPACKED_FACTOR if delivery.encodings else 1)
         """What this delivery counts in its group."""
-        return len(self.delivery.body) * (UNPACKED_FACTOR if self.delivery.encodings else 1)
 
 
 class Line:
@@ -54,7 +74,8 @@ class Line:
 
     def __init__(self) -> None:
         self._waiting: deque[Waiting] = deque()
-        self._deadlines: deque[tuple[float, Receipt]] = deque()
+        self._receipts: deque[Receipt] = deque()
+        """Those not given yet, by deadline. Without the bodies: they may be gone long before."""
         self._arrived = asyncio.Event()
         self.weight_bytes = 0
 
@@ -66,7 +87,7 @@ class Line:
         waiting.claim.share()
         self._waiting.append(waiting)
         self.weight_bytes += waiting.weight_bytes
-        self._deadlines.append((waiting.deadline, waiting.receipt))
+        self._receipts.append(waiting.receipt)
         self._arrived.set()
 
     def put_back(self, postponed: Sequence[Waiting]) -> None:
@@ -103,20 +124,18 @@ class Line:
 
     def expire(self, now: float) -> None:
         """Tell those whose deadline has passed, wherever they are by now, and let go of those in line."""
-        while self._deadlines:
-            deadline, receipt = self._deadlines[0]
-            if not receipt.done():
-                if deadline > now:
+        while self._receipts:
+            receipt = self._receipts[0]
+            if not receipt.is_given:
+                if receipt.deadline > now:
                     break
-                receipt.set_result(
-                    DeadlinePassed("the delivery could not be made safe in time; it may still be")
-                )
-            self._deadlines.popleft()
+                receipt.give(DeadlinePassed("the delivery could not be made safe in time; it may still be"))
+            self._receipts.popleft()
         self._let_go()
 
     def _let_go(self) -> None:
         """Drop those at the head of the line that nobody waits for."""
-        while self._waiting and self._waiting[0].receipt.done():
+        while self._waiting and self._waiting[0].receipt.is_given:
             self._taken().claim.release()
 
     def _taken(self) -> Waiting:
@@ -140,11 +159,11 @@ class StoreLine:
         self._by_segment = {
             segment: still
             for segment, waiters in self._by_segment.items()
-            if (still := [one for one in waiters if not one[0].receipt.done()])
+            if (still := [one for one in waiters if not one[0].receipt.is_given])
         }
         return list(self._by_segment)
 
     def stored(self, segment: SegmentId) -> None:
         """Give the receipts that waited for this segment."""
         for waiting, outcome in self._by_segment.pop(segment, []):
-            waiting.give(outcome)
+            waiting.receipt.give(outcome)

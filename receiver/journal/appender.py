@@ -244,6 +244,8 @@ class Appender:
             self._retired.remove(retired)
 
     def _tail_at_large(self) -> bool:
+        if not self._retired:
+            return False
         return any(not retired.tail_dropped for retired in tuple(self._retired))
 
     def _place(self, seq: int) -> Place:

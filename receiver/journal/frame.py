@@ -43,7 +43,7 @@ _CHECKSUM = slice(64, 72)
 """Where a record keeps its own."""
 
 
-class Tally(msgspec.Struct, frozen=True, array_like=True):
+class Tally(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What became of one project's spans in one delivery."""
 
     project: str
@@ -53,7 +53,7 @@ class Tally(msgspec.Struct, frozen=True, array_like=True):
     rejected: int
 
 
-class Answered(msgspec.Struct, frozen=True, array_like=True):
+class Answered(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One delivery that a record answers for."""
 
     drain: str

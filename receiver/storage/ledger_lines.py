@@ -9,7 +9,7 @@ replayed, whether their letter still lies there or was dropped.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
@@ -52,6 +52,8 @@ class Counts(NamedTuple):
         return self.received - sum(self[1:])
 
 
+_RECEIVED, _STORED, _SAMPLED_OUT, _REJECTED, _DUPLICATE, _DEAD = range(len(Counts._fields))
+
 Lines = Mapping[Heading, Counts]
 
 
@@ -75,15 +77,19 @@ def lines_of(
 
     `stored`: what the store holds of it; `None`: all it should hold. Whatever is missing there is `rest`.
     """
-    lines: dict[Heading, Counts] = {}
+    sums: defaultdict[tuple[str, str, int], list[int]] = defaultdict(lambda: [0] * len(Counts._fields))
     for one, verdict in zip(deliveries, verdicts, strict=True):
+        drain, hour = one.drain, one.received_at_ns // HOUR_NS
         for tally in one.tallies:
+            line = sums[drain, tally.project, hour]
+            line[_RECEIVED] += tally.received
             if verdict == DUPLICATE:
-                counts = Counts(received=tally.received, duplicate=tally.received)
+                line[_DUPLICATE] += tally.received
             else:
-                counts = Counts(tally.received, tally.stored, tally.sampled_out, tally.rejected)
-            heading = _heading(one, tally.project)
-            lines[heading] = lines.get(heading, Counts()).plus(counts)
+                line[_STORED] += tally.stored
+                line[_SAMPLED_OUT] += tally.sampled_out
+                line[_REJECTED] += tally.rejected
+    lines = {Heading(*heading): Counts(*line) for heading, line in sums.items()}
     if stored is None:
         return lines
     return {heading: _short(counts, stored.get(heading, 0), rest) for heading, counts in lines.items()}

@@ -102,12 +102,19 @@ class Window:
 
     def knows(self, digest: bytes) -> bool:
         """Whether rows of such a delivery were counted in the store."""
-        return digest in self._fresh or any(digest in table for table in self._frozen.values())
+        if digest in self._fresh:
+            return True
+        for table in self._frozen.values():  # noqa: SIM110 - asked of every delivery: a generator costs more
+            if digest in table:
+                return True
+        return False
 
     def promised_by(self, digest: bytes, *, but_by: SegmentId) -> SegmentId | None:
         """Tell which other segment is about to store it, and may have, or may not."""
-        others = (segment for segment, one in self._standing.items() if digest in one.kept)
-        return next((segment for segment in others if segment != but_by), None)
+        for segment, one in self._standing.items():
+            if digest in one.kept and segment != but_by:
+                return segment
+        return None
 
     def standing(self, segment: SegmentId) -> Standing | None:
         """What was decided about this segment; none: nothing, so no INSERT of it was ever sent."""

@@ -12,7 +12,7 @@ import socket
 import sys
 import time
 from asyncio.subprocess import DEVNULL, Process
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, count, repeat
@@ -22,7 +22,14 @@ import structlog
 
 from receiver.channel import ChildChannel, Pems, Ready, Reload, Report, Start, Stop
 from receiver.metrics import Metrics, Snapshot, carried_over
-from receiver.settings import Settings
+from receiver.settings import MIB, Settings
+
+KEPT_MEMORY = {
+    "MALLOC_MMAP_THRESHOLD_": str(32 * MIB),
+    "MALLOC_TRIM_THRESHOLD_": str(32 * MIB),
+}
+"""Of what a body took, so much stays with the process: to get it from the kernel page by page for each body
+costs as much as reading it. glibc reads these; what the operator says of them holds."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +190,7 @@ class Child:
                 stdin=DEVNULL,
                 pass_fds=(theirs.fileno(), self._role.listen_fd, self._role.lock_fd),
                 process_group=0,
-                env=_environment(),
+                env=environment(os.environ),
             )
         channel = await ChildChannel.from_socket(ours)
         role = self._role
@@ -235,8 +242,8 @@ class Child:
         self._on_change()
 
 
-def _environment() -> dict[str, str]:
-    """Ours, without what systemd says to the supervisor alone."""
+def environment(own: Mapping[str, str]) -> dict[str, str]:
+    """Ours, without what systemd says to the supervisor alone, and with how memory is kept."""
     ours_alone = {
         "LISTEN_PID",
         "LISTEN_FDS",
@@ -245,7 +252,7 @@ def _environment() -> dict[str, str]:
         "WATCHDOG_USEC",
         "WATCHDOG_PID",
     }
-    return {name: value for name, value in os.environ.items() if name not in ours_alone}
+    return KEPT_MEMORY | {name: value for name, value in own.items() if name not in ours_alone}
 
 
 def _how(status: int) -> str:

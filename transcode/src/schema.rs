@@ -100,6 +100,7 @@ pub const SCHEMAS: &[(&str, &str)] = schemas! {
     "0001_otel_traces.sql"
     "0002_otel_traces_trace_id_ts.sql"
     "0003_otel_traces_trace_id_ts_mv.sql"
+    "0004_otel_traces_newest_and_service.sql"
 };
 
 #[cfg(test)]

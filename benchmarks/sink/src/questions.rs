@@ -10,8 +10,11 @@ pub type Parameters = Vec<(String, String)>;
 
 /// The answer in Native, or as text where the client wants text.
 pub fn answer(sql: &str, parameters: &Parameters, wants_native: bool) -> Vec<u8> {
-    if sql.contains("SegmentEpoch, SegmentSeq, _partition_id") {
+    if sql.contains("groupArray((SegmentEpoch, SegmentSeq, day, spans))") {
         return counted(parameters);
+    }
+    if sql.contains("FROM system.processes") {
+        return one_array("Array(String)", 0);
     }
     if !sql.contains("version()") {
         return Vec::new();
@@ -19,10 +22,7 @@ pub fn answer(sql: &str, parameters: &Parameters, wants_native: bool) -> Vec<u8>
     if !wants_native {
         return format!("{VERSION}\tUTC\n").into_bytes();
     }
-    let mut out = Vec::new();
-    put_varint(&mut out, 1);
-    put_varint(&mut out, 1);
-    column(&mut out, "version()", "String");
+    let mut out = one_row("version()", "String");
     put_text(&mut out, VERSION);
     out
 }
@@ -32,22 +32,31 @@ fn counted(parameters: &Parameters) -> Vec<u8> {
         &numbers(parameters, "param_epochs"),
         &numbers(parameters, "param_seqs"),
     );
-    if rows.is_empty() {
-        return Vec::new();
-    }
-    let mut out = Vec::new();
-    put_varint(&mut out, 4);
-    put_varint(&mut out, rows.len());
-    column(&mut out, "SegmentEpoch", "UInt64");
+    let kind = "Array(Tuple(UInt64, UInt64, String, UInt64))";
+    let mut out = one_array(kind, rows.len() as u64);
     put_numbers(&mut out, rows.iter().map(|row| row.0));
-    column(&mut out, "SegmentSeq", "UInt64");
     put_numbers(&mut out, rows.iter().map(|row| row.1));
-    column(&mut out, "_partition_id", "String");
     for row in &rows {
         put_text(&mut out, &day_text(row.2));
     }
-    column(&mut out, "count()", "UInt64");
     put_numbers(&mut out, rows.iter().map(|row| row.3));
+    out
+}
+
+/// A block of one array of so many elements, which follow.
+fn one_array(kind: &str, elements: u64) -> Vec<u8> {
+    let mut out = one_row("found", kind);
+    put_numbers(&mut out, std::iter::once(elements));
+    out
+}
+
+/// A block of one column and one row, whose value follows.
+fn one_row(name: &str, kind: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_varint(&mut out, 1);
+    put_varint(&mut out, 1);
+    put_text(&mut out, name);
+    put_text(&mut out, kind);
     out
 }
 
@@ -55,11 +64,6 @@ fn put_numbers(out: &mut Vec<u8>, numbers: impl Iterator<Item = u64>) {
     for number in numbers {
         out.extend_from_slice(&number.to_le_bytes());
     }
-}
-
-fn column(out: &mut Vec<u8>, name: &str, kind: &str) {
-    put_text(out, name);
-    put_text(out, kind);
 }
 
 fn numbers(parameters: &Parameters, name: &str) -> Vec<u64> {
