@@ -12,7 +12,7 @@ import pytest
 
 from receiver.journal.files import DISK
 from receiver.storage.ledger_lines import Counts
-from tests.redelivery_support import Fate, Killed, Mill, haunt, haunt_disk
+from tests.redelivery_support import Fate, Killed, Mill, haunt, haunt_disk, rotted
 from tests.segments import day_of
 
 
@@ -106,6 +106,17 @@ def test_poison_in_a_part_costs_its_rows(mill: Mill) -> None:
     assert mill.copies == {5: 1, 1: 0, 4: 1}
     assert sum(letter.reason.rows or 0 for letter in mill.letters) == 2
     assert mill.booked == Counts(received=13, stored=11, dead=2)
+
+
+def test_rot_in_a_part_is_counted_once(mill: Mill) -> None:
+    mill.add([5, 4])
+    mill.start().drain()
+    part = next((mill.directory / "cuts").glob("*/*.native.lz4"))
+    lost = rotted(part, record=0)
+
+    mill.drain()
+
+    assert mill.booked == Counts(received=11, stored=11 - lost, dead=lost)
 
 
 def test_days_that_are_stored_already_are_not_cut_up(mill: Mill) -> None:

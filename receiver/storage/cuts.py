@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from receiver.journal.files import DISK
+from receiver.journal.files import DISK, write_durably
 from receiver.journal.names import SEALED, Kind, epoch_of, file_name, start_name, understood
 from receiver.journal.segments import SegmentFile as PartFile
 from receiver.journal.start import draw_epoch
@@ -26,7 +26,6 @@ from receiver.logs import limited
 from receiver.model import SegmentId
 from receiver.storage.aside import unreadable
 from receiver.storage.case import BLOCK_ROWS_MAX, Case, Core, SegmentFile, runs_of
-from receiver.storage.dead import write_durably
 from receiver.storage.outcome import Finding, Found
 from receiver.storage.search import Rows, count_of, halves_of
 
@@ -52,6 +51,10 @@ class Cuts:
     def is_cut(self, segment: SegmentId) -> bool:
         """Whether its rows are the business of its parts."""
         return segment in self._parts_of
+
+    def is_part(self, segment: SegmentId) -> bool:
+        """Whether it was cut from another one."""
+        return segment.epoch in {self.epoch_of(one) for one in self._parts_of}
 
     def epoch_of(self, segment: SegmentId) -> int | None:
         """The epoch of all parts of a segment, and of theirs."""
@@ -122,7 +125,7 @@ class Cuts:
 
     def _identities(self, segment: SegmentId) -> tuple[int, int]:
         """Epoch and first counter of the parts: parts of parts share the epoch, so that it names all rows."""
-        if segment.epoch in {self.epoch_of(one) for one in self._parts_of}:
+        if self.is_part(segment):
             return segment.epoch, segment.seq * PARTS + 1
         return self._epoch(), 1
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from receiver.errors import ReceiverError
-from receiver.journal.files import DIRECTORY_MODE, DISK, write_new
+from receiver.journal.files import DIRECTORY_MODE, DISK, drafts_in, write_durably
 from receiver.model import SegmentId
 
 SUFFIXES = (".native.lz4", ".native.zst")
@@ -132,8 +132,13 @@ class DeadLetters:
             self._forget(letter)
 
     def tidy(self) -> None:
-        """Remove reasons whose bytes were handed over or dropped just before a crash."""
+        """Remove what a crash left: drafts, and reasons whose bytes were handed over or dropped just before.
+
+        To be called before anybody keeps or replays anything.
+        """
         with self._lock:
+            for draft in drafts_in(self._root):
+                draft.unlink()
             for path in self._root.glob("*.json"):
                 if self._bytes_of(path) is None and path.is_file():
                     path.unlink()
@@ -174,11 +179,3 @@ def _reason_or_excuse(path: Path) -> Reason:
         at = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
         text = f"its reason cannot be read; expected JSON in '{path.name}'"
         return Reason(segment=segment, cause=cause, text=text, rows=None, at=at)
-
-
-def write_durably(path: Path, *parts: bytes | memoryview) -> None:
-    """Put a file under its name, whole, on the disk, for us alone; or leave what was there."""
-    draft = path.with_name(f".{path.name}.tmp")
-    write_new(DISK, draft, *parts)
-    DISK.rename(draft, path)
-    DISK.sync_directory(path.parent)
