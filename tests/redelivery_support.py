@@ -87,6 +87,15 @@ def segment_of(seq: int, *records: Sequence[int], drain: str = "drain") -> bytes
     return content + transcode.footer(content)
 
 
+def rotted(path: Path, *, record: int) -> int:
+    """Rot in the payload of a record. Its rows."""
+    content = bytearray(path.read_bytes())
+    found = transcode.scan(bytes(content)).records[record]
+    content[found.offset + found.length - 3] ^= 0xFF
+    path.write_bytes(content)
+    return found.rows
+
+
 def rows_in(path: Path) -> Rows:
     """What a segment file would put into the store."""
     content = path.read_bytes()
@@ -138,8 +147,8 @@ class Mill:
     def opened_ledger(self) -> Ledger:
         return Ledger(self.directory / "ledger", LedgerLimits(), lambda: NOW_S, is_first=True)
 
-    def start(self, order: Sequence[FakeFile] | None = None) -> Writer:
-        """Begin a new life: nothing is known but what the disk and the store know."""
+    def start(self, order: Sequence[FakeFile] | None = None, *, held: Sequence[FakeFile] = ()) -> Writer:
+        """Begin a new life: nothing is known but what the disk and the store know. `held`: by the journal."""
         around = Surroundings(
             now=lambda: NOW_S + self.monotonic_s,
             sleep=self.sleep,
@@ -148,7 +157,7 @@ class Mill:
             retention_days=30,
         )
         self._current = Writer(
-            FakeJournal(self.files if order is None else list(order)),
+            FakeJournal(self.files if order is None else list(order), [file.id for file in held]),
             self.store,
             core=transcode,
             window=self.opened_window(),

@@ -164,6 +164,7 @@ class FakeJournal:
     """Whatever still lies there."""
 
     files: list[FakeFile]
+    held: Sequence[SegmentId] = ()
 
     def sealed(self) -> list[FakeFile]:
         """See `Journal`."""

@@ -109,3 +109,12 @@ def test_what_is_no_trace_id_is_told() -> None:
 
     assert found.exit_code == 2
     assert "Traceback" not in found.output
+
+
+@pytest.mark.parametrize("words", ["ledger", "dead ls", "dead show x", "journal ls", "journal verify"])
+def test_a_data_directory_that_is_not_there_is_not_taken_for_an_empty_one(words: str) -> None:
+    done = run(*words.split(), "--data", "mistyped")
+
+    assert done.exit_code == 2
+    expected = "expected one made by `trace-drain serve --data mistyped`"
+    assert done.output == f"trace-drain: no data directory 'mistyped'; {expected}\n"

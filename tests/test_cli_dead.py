@@ -114,6 +114,36 @@ def test_ls_lists_letters_and_bodies_beside_a_receiver_and_without_one(
     assert [row["id"] for row in rows] == [LETTER, BODY]
 
 
+@pytest.mark.parametrize("where", ["mill", "running"])
+@pytest.mark.parametrize("reason", ["", '{"segment": 7}'], ids=["torn", "of another form"])
+def test_a_letter_whose_reason_rotted_says_so_and_hides_no_other(
+    where: str, reason: str, request: pytest.FixtureRequest
+) -> None:
+    mill: Mill = request.getfixturevalue(where)
+    (mill.directory / "dead" / f"{LETTER}.json").write_text(reason)
+
+    done = run(mill.directory, "ls", "--format", "json")
+    letter, body = [json.loads(line) for line in done.output.splitlines()]
+
+    assert done.exit_code == 0
+    assert (letter["id"], letter["cause"], letter["rows"]) == (LETTER, "poison", None)
+    assert letter["text"] == f"its reason cannot be read; expected JSON in '{LETTER}.json'"
+    assert body["id"] == BODY
+
+
+def test_a_letter_whose_reason_rotted_is_not_replayed_and_may_be_dropped(running: Mill) -> None:
+    running.store.poisonous_days = set()
+    (running.directory / "dead" / f"{LETTER}.json").write_text("")
+
+    replayed = run(running.directory, "replay", LETTER)
+    dropped = run(running.directory, "drop", LETTER, "--yes")
+
+    assert replayed.exit_code == 1
+    assert "kept: it holds 3 rows, of which nobody knows how many are not stored" in replayed.output
+    assert dropped.exit_code == 0
+    assert running.letters == []
+
+
 def test_show_tells_why_whose_and_where(mill: Mill) -> None:
     shown = run(mill.directory, "show", LETTER).output
 
@@ -183,3 +213,12 @@ def test_a_page_of_another_site_cannot_replay(running: Mill) -> None:
             return answer.status
 
     assert asyncio.run(post()) == 415
+
+
+def test_what_has_no_name_of_ours_is_nothing_that_was_set_aside(mill: Mill) -> None:
+    (mill.directory / "aside" / "notes.body").write_text("strange")
+    (mill.directory / "dead" / "notes.json").mkdir()
+
+    Shelf(mill.directory).dead.tidy()
+
+    assert run(mill.directory, "ls", "--format", "json").output.count("\n") == 2

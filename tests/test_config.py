@@ -197,7 +197,9 @@ def test_no_two_keys_have_one_name_in_the_environment() -> None:
         pytest.param("limits.body_bytes_per_s_min = '0 KiB'", "is 0; expected `int` >= 1", id="size 0"),
         pytest.param("[journal]\nbytes_max = '4G'", "is '4G'; expected bytes, as 8GiB, 512MB", id="size"),
         pytest.param(
-            "[journal]\ncodec = 'gzip'", "'journal.codec' (file {file}) is 'gzip'; invalid enum", id="choice"
+            "[journal]\ncodec = 'gzip'",
+            "'journal.codec' (file {file}) is 'gzip'; expected one of 'lz4', 'zstd'",
+            id="choice",
         ),
         pytest.param("listen = '4318'", "listen is '4318'; expected HOST:PORT", id="address"),
         pytest.param("listen = '127.0.0.1:70000'", "listen has port 70000; expected 0 to 65535", id="port"),

@@ -12,7 +12,7 @@ import pytest
 
 from receiver.journal.files import DISK
 from receiver.storage.ledger_lines import Counts
-from tests.redelivery_support import Fate, Killed, Mill, haunt, haunt_disk
+from tests.redelivery_support import Fate, Killed, Mill, haunt, haunt_disk, rotted
 from tests.segments import day_of
 
 
@@ -108,6 +108,17 @@ def test_poison_in_a_part_costs_its_rows(mill: Mill) -> None:
     assert mill.booked == Counts(received=13, stored=11, dead=2)
 
 
+def test_rot_in_a_part_is_counted_once(mill: Mill) -> None:
+    mill.add([5, 4])
+    mill.start().drain()
+    part = next((mill.directory / "cuts").glob("*/*.native.lz4"))
+    lost = rotted(part, record=0)
+
+    mill.drain()
+
+    assert mill.booked == Counts(received=11, stored=11 - lost, dead=lost)
+
+
 def test_days_that_are_stored_already_are_not_cut_up(mill: Mill) -> None:
     mill.store.rows_max = None
     mill.store.script = ["partly", *["error:241"] * 3]
@@ -187,3 +198,18 @@ def test_a_disk_that_refuses_any_one_write_doubles_nothing_and_loses_nothing(
         if is_over:
             return
     raise AssertionError("never reached the end")
+
+
+def test_what_is_not_ours_among_the_cuts_is_left_alone_and_stops_nothing(mill: Mill) -> None:
+    cuts = mill.directory / "cuts"
+    strange = [cuts / "notes.native", cuts / ".keep", cuts / "0000000000000007-0000000001.backup"]
+    cuts.mkdir()
+    for path in strange:
+        path.write_text("not a directory of parts")
+    mill.add([5, 4])
+
+    mill.start().drain()
+    mill.drain()
+
+    assert mill.is_exact
+    assert sorted(cuts.iterdir()) == sorted(strange)

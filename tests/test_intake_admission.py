@@ -8,7 +8,7 @@ import math
 
 import pytest
 
-from receiver.intake import admission
+from receiver.intake import admission, committer
 from receiver.settings import KIB, MIB, Drain, Limits
 from tests.intake_support import SPAN_BODY, AppenderDouble, CoreDouble, on_uvloop, request, running, until
 
@@ -36,7 +36,10 @@ async def test_a_body_that_does_not_fit_into_memory_is_told_to_come_again() -> N
 
 
 @on_uvloop
-async def test_a_body_in_the_committers_hands_counts_though_its_sender_was_told_to_come_again() -> None:
+async def test_a_body_in_the_committers_hands_counts_though_its_sender_was_told_to_come_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(committer, "EARLY_BYTES_MIN", 0)
     core, appender = CoreDouble(), AppenderDouble()
     appender.may_go_on.clear()
     limits = Limits(answer_deadline_s=0.1, inflight_bytes_max=2 * len(SPAN_BODY))

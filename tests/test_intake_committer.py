@@ -196,17 +196,6 @@ async def test_what_a_group_has_no_room_for_is_first_in_the_next_one(tmp_path: P
     assert records == [b"0:\na", b"0:\nb|\nc", b"0:\nd|\ne", b"0:\nf"]
 
 
-def test_a_compressed_body_counts_for_what_it_may_become() -> None:
-    receipt = waiting.Receipt(list[object]().append, deadline=0)
-
-    plain, packed = (
-        waiting.Waiting(one, claim_of(4), receipt, until_stored=False)
-        for one in (delivery("abc"), delivery("abc", "gzip"))
-    )
-
-    assert (plain.weight_bytes, packed.weight_bytes) == (4, 64)
-
-
 @on_uvloop
 async def test_a_refused_delivery_does_not_disturb_its_neighbours(tmp_path: Path) -> None:
     core = CoreDouble(

@@ -26,6 +26,7 @@ from receiver.model import Delivery
 from receiver.settings import Drain, Limits, Settings
 from tests.intake_support import (
     SPAN_BODY,
+    AppenderDouble,
     Connection,
     CoreDouble,
     Intake,
@@ -76,6 +77,23 @@ async def test_a_token_that_is_taken_back_is_refused_on_an_open_connection() -> 
         await connection.close()
 
     assert answer.status == 401
+
+
+@on_uvloop
+async def test_a_thousand_deliveries_in_one_piece_are_refused_one_by_one() -> None:
+    appender = AppenderDouble()
+    async with running(TOKEN, appender=appender) as intake:
+        connection = await warm(intake)
+        appender.full = "full"
+        connection.writer.write(request(authorization=KNOWN) * 1_000)
+        statuses = [(await connection.answer()).status for _ in range(1_000)]
+        appender.full = None
+        connection.writer.write(request(authorization=KNOWN))
+        statuses.append((await connection.answer()).status)
+        await connection.close()
+
+    assert statuses == [503] * 1_000 + [200]
+    assert intake.counted("deliveries", "d", "503") == 1_000
 
 
 @on_uvloop

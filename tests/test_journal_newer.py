@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from receiver.journal.files import Disk
 from receiver.journal.newer import VERSION
 from receiver.journal.segments import Journal
 from tests.faults.versions import as_version, segments
@@ -35,7 +36,7 @@ def test_a_segment_of_a_newer_version_is_neither_listed_nor_touched(kind: str, t
 
     assert journal.sealed() == []
     assert journal.sealed() == []
-    assert journal.held == [path]
+    assert [str(segment) for segment in journal.held] == [f"{path.parent.name}-{path.name[:10]}"]
     assert path.read_bytes() == newer
 
 
@@ -59,3 +60,23 @@ def test_a_version_that_rotted_is_no_newer_one(bit: int, tmp_path: Path) -> None
     (found,) = journal.sealed()
     assert found.damage(found.scan())
     assert journal.held == []
+
+
+def test_what_is_held_is_told_while_the_next_look_is_under_way(tmp_path: Path) -> None:
+    told: list[int] = []
+
+    class Peeking(Disk):
+        def read(self, path: Path) -> bytes:
+            told.append(len(journals[0].held) if journals else 0)
+            return super().read(path)
+
+    journals: list[Journal] = []
+    path = written(tmp_path, "sealed")
+    path.write_bytes(as_version(path.read_bytes(), VERSION + 1))
+    journals.append(Journal(tmp_path, Peeking()))
+    journals[0].sealed()
+    told.clear()
+
+    journals[0].sealed()
+
+    assert set(told) == {1}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
@@ -14,8 +15,10 @@ from hypothesis import strategies as st
 from receiver.model import Heading, SegmentId
 from receiver.settings import Ledger as Limits
 from receiver.storage import ledger as ledger_room
+from receiver.storage import ledger_log
 from receiver.storage.ledger import Ledger, Watch, read_sums
 from receiver.storage.ledger_lines import Counts, Lines
+from receiver.storage.ledger_log import Settled
 from tests.memory_disk import Killed, MemoryDisk
 
 ROOT = Path("/data/ledger")
@@ -246,3 +249,25 @@ def test_a_full_disk_does_not_keep_a_ledger_from_being_opened(disk: MemoryDisk) 
     ledger = opened(disk)
 
     assert ledger.sums(Watch(set()))[0].lines == {PLACE: Counts(received=3, stored=3)}
+
+
+def test_what_is_settled_while_the_log_is_written_anew_stays_counted(
+    disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = opened(disk)
+    ledger.book(segment(1), line(7))
+    settling = threading.Thread(target=ledger.settle, args=[segment(1)])
+    written = ledger_log.settled
+
+    def meanwhile(lines: Lines) -> Iterator[Settled]:
+        if settling.ident is None:
+            settling.start()
+        settling.join(0.2)
+        return written(lines)
+
+    monkeypatch.setattr(ledger_log, "settled", meanwhile)
+    for seq in range(2, 6):
+        ledger.replaying(segment(seq))
+    settling.join()
+
+    assert total(disk) == Counts(received=7, stored=7)

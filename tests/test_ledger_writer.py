@@ -13,9 +13,10 @@ from receiver import transcode
 from receiver.journal.frame import answers_of
 from receiver.model import Heading
 from receiver.settings import Ledger as Limits
+from receiver.storage import ledger, sifting
 from receiver.storage.ledger import read_sums
 from receiver.storage.ledger_lines import OTHER, UNKNOWN, Counts
-from tests.redelivery_support import Fate, Killed, Mill, haunt
+from tests.redelivery_support import Fate, Killed, Mill, haunt, rotted
 from tests.storehouse import NOW_S, FakeFile
 
 POISON = "error:70"
@@ -24,15 +25,6 @@ POISON = "error:70"
 @pytest.fixture
 def mill(tmp_path: Path) -> Mill:
     return Mill(tmp_path)
-
-
-def damage(file: FakeFile, *, record: int) -> int:
-    """Rot in the payload of a record. Its rows."""
-    content = bytearray(file.path.read_bytes())
-    found = transcode.scan(bytes(content)).records[record]
-    content[found.offset + found.length - 3] ^= 0xFF
-    file.path.write_bytes(content)
-    return found.rows
 
 
 def rows_stored(mill: Mill) -> int:
@@ -70,7 +62,7 @@ def test_what_is_neither_none_nor_all_is_counted_row_by_row(mill: Mill) -> None:
 
 def test_what_damage_costs_is_dead_though_nobody_knows_whose_it_was(mill: Mill) -> None:
     file = mill.add([1], [2], [4])
-    lost = damage(file, record=1)
+    lost = rotted(file.path, record=1)
 
     mill.drain()
 
@@ -87,7 +79,7 @@ def test_damage_that_cannot_be_cut_out_makes_the_whole_segment_dead(
     def refuse(*_: object) -> bytes:
         raise ValueError("no")
 
-    lost = damage(mill.add([1], [2], [4]), record=1)
+    lost = rotted(mill.add([1], [2], [4]).path, record=1)
     monkeypatch.setattr(transcode, "rewrite", refuse)
 
     mill.drain()
@@ -107,7 +99,7 @@ def test_killed_at_every_step_a_damaged_segment_is_counted_once(
         directory = tmp_path / str(step)
         directory.mkdir()
         mill = Mill(directory, [meets], fate=fate)
-        damage(mill.add([1], [2], [1, 4]), record=1)
+        rotted(mill.add([1], [2], [1, 4]).path, record=1)
         mill.add([2, 3])
         fate.steps_left = step
         with suppress(Killed):
@@ -157,6 +149,65 @@ def test_what_was_left_out_before_the_note_of_it_was_lost_is_duplicate(mill: Mil
     mill.drain()
 
     assert mill.booked == Counts(received=12, stored=9, duplicate=3)
+
+
+def test_what_waits_for_another_version_is_booked_once(mill: Mill, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(_file: FakeFile) -> None:
+        raise Killed
+
+    monkeypatch.setattr(ledger, "LOG_BYTES_MIN", 1)
+    file = mill.add([1])
+    with monkeypatch.context() as life, suppress(Killed):
+        life.setattr(FakeFile, "unlink", killed)
+        mill.start().drain()
+    mill.start([mill.add([2])], held=[file]).drain()
+    mill.start()
+
+    mill.drain()
+
+    assert mill.booked == Counts(received=5, stored=5)
+
+
+@pytest.mark.parametrize("meets", ["ok", POISON], ids=["stored", "set aside"])
+@pytest.mark.parametrize("record", [0, 1])
+def test_what_rots_in_a_rewritten_segment_is_counted_once(
+    mill: Mill, monkeypatch: pytest.MonkeyPatch, record: int, meets: str
+) -> None:
+    monkeypatch.setattr(sifting, "BLOCK_ROWS_MAX", 4)
+    mill.add([1])
+    file = mill.add([1, 2], [3])
+    mill.store.script = ["ok", *["error:117"] * 5]
+    mill.start().drain()
+    assert _rows(file) == (2 + 3 + 4, 3 + 4)
+    lost = rotted(file.path, record=record)
+    mill.kill()
+    mill.store.script = [meets]
+
+    mill.drain()
+
+    received = 2 + 9 if record else 2 + 7
+    stored = rows_stored(mill)
+    assert stored == (2 + 7 - lost if meets == "ok" else 2)
+    duplicate = 2 if record else 0
+    assert mill.booked == Counts(received, stored, duplicate=duplicate, dead=received - stored - duplicate)
+
+
+@pytest.mark.parametrize("record", [0, 1])
+def test_what_rotted_is_counted_once_by_the_next_life_too(
+    mill: Mill, monkeypatch: pytest.MonkeyPatch, record: int
+) -> None:
+    monkeypatch.setattr(sifting, "BLOCK_ROWS_MAX", 4)
+    file = mill.add([2], [3])
+    mill.store.script = ["error:117"] * 10
+    mill.start().drain()
+    lost = rotted(file.path, record=record)
+    mill.start().drain()
+    assert not transcode.scan(file.path.read_bytes()).damage
+    mill.kill()
+
+    mill.drain()
+
+    assert mill.booked == Counts(received=7, stored=7 - lost, dead=lost)
 
 
 def _rows(file: FakeFile) -> Sequence[int]:

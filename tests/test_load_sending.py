@@ -191,3 +191,15 @@ def test_a_quantile_is_within_a_hundredth_of_the_real_one(latencies_s: list[floa
     )
     assert histogram.quantile_s(share) == pytest.approx(real_s, rel=0.01, abs=2e-6)
     assert histogram.max_s == max(latencies_s)
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "words"),
+    [
+        pytest.param(b"\x08\x0e\x12\x05wait!", "application/x-protobuf", "wait!", id="protobuf"),
+        pytest.param(b'{"message": "wait!"}', "application/json", '{"message": "wait!"}', id="JSON"),
+        pytest.param(b"\xff\xff", "application/x-protobuf", "\N{REPLACEMENT CHARACTER}" * 2, id="neither"),
+    ],
+)
+def test_what_a_refusal_says_is_told_without_its_framing(body: bytes, content_type: str, words: str) -> None:
+    assert Answer(503, body, content_type).words == words

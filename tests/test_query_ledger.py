@@ -93,6 +93,11 @@ def test_since_is_an_age_or_an_instant_and_means_whole_hours(since: str, hour: i
     assert asked_for({"since": since}, now_s=NOW.now_s + 60, lives_hours=None).since_hour == hour
 
 
+def test_what_is_no_since_is_told_both_forms_of_it() -> None:
+    with pytest.raises(MalformedBody, match="like 15m, or an instant, like 2026-01-31T10:00Z"):
+        asked_for({"since": "yesterday"}, now_s=NOW.now_s, lives_hours=None)
+
+
 @pytest.mark.parametrize("since", ["yesterday", "24", "9999-99-99"])
 def test_any_other_since_is_refused(since: str) -> None:
     with pytest.raises(MalformedBody, match="since is"):

@@ -114,6 +114,21 @@ def test_what_vanished_from_the_store_is_not_known(mill: Mill) -> None:
     assert mill.progress.dead == {"short": 1}
 
 
+@pytest.mark.parametrize("meets", [["half"], ["partly", *["eaten"] * 8]], ids=["odd", "short"])
+def test_of_what_is_partly_stored_no_copy_is_stored(mill: Mill, meets: list[str]) -> None:
+    mill.add([3, 2])
+    mill.store.script = meets
+    mill.drain()
+    before = mill.copies
+    assert 0 < sum(before.values()) < 2
+
+    mill.add([2, 3])
+    mill.drain()
+
+    assert mill.copies == before
+    assert mill.letters
+
+
 def test_what_was_damaged_is_not_known_and_what_was_not_is(mill: Mill) -> None:
     file = mill.add([1], [2], [3])
     content = bytearray(file.path.read_bytes())

@@ -24,7 +24,7 @@ from receiver.storage.dead import DeadLetters, NoSuchLetter
 from receiver.storage.ledger_lines import Counts
 from receiver.storage.replay import Replays
 from receiver.storage.shelf import NotNow, Shelf
-from tests.redelivery_support import POLICY, Fate, Killed, Mill, delivery, haunt
+from tests.redelivery_support import POLICY, Fate, Killed, Mill, delivery, haunt, rotted
 from tests.segments import day_of
 from tests.storehouse import NOW_S
 
@@ -97,6 +97,17 @@ def test_a_letter_that_is_replayed_is_stored_and_is_a_letter_no_more(place: Plac
     assert place.mill.copies == {1: 1, 2: 1, 3: 1}
     assert place.mill.booked == Counts(received=9, stored=9)
     assert list((place.directory / "dead").iterdir()) == []
+
+
+def test_rot_in_what_is_replayed_was_counted_as_dead_before(place: Place) -> None:
+    place.with_poison()
+    place.replays.replay(LETTER)
+    (segment,) = Journal(place.directory / "journal").sealed()
+    rotted(segment.path, record=0)
+
+    place.carry()
+
+    assert place.mill.booked == Counts(received=9, stored=6, dead=3)
 
 
 def test_a_letter_that_is_still_refused_is_kept_and_says_why(place: Place) -> None:
@@ -271,3 +282,14 @@ def test_killed_at_every_step_of_a_replay_it_is_stored_once(
         assert place.shelf.listed() == [], f"killed at step {step}"
     else:
         raise AssertionError("never reached the end")
+
+
+def test_drafts_that_a_crash_left_beside_the_letters_go(place: Place) -> None:
+    place.with_poison()
+    dead = place.directory / "dead"
+    before = sorted(dead.iterdir())
+    (dead / f".{LETTER}.native.lz4.tmp").write_bytes(b"half of it")
+
+    place.shelf.dead.tidy()
+
+    assert sorted(dead.iterdir()) == before

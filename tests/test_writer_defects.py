@@ -309,3 +309,23 @@ def test_what_damage_costs_is_known_by_the_footer(bench: Bench) -> None:
 
     assert reading.rows == 500
     assert reading.rows_lost == 200
+
+
+def test_single_days_that_a_crash_left_behind_go(bench: Bench) -> None:
+    left = bench.directory / "repair" / f"{ID}@20260101.native.lz4"
+    left.parent.mkdir()
+    left.write_bytes(b"a day")
+
+    bench.writer.drain()
+
+    assert not left.exists()
+
+
+def test_a_single_day_whose_answer_was_lost_leaves_no_file(bench: Bench) -> None:
+    bench.file(TWO_DAYS)
+    bench.store.script = ["error:252 Too many partitions for single INSERT block", "ok", "lost"]
+
+    bench.carry()
+
+    assert sorted(bench.stored.values()) == [200, 300]
+    assert list((bench.directory / "repair").iterdir()) == []

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -15,7 +14,7 @@ import click
 import msgspec
 
 from receiver.cli.asking import NotDone, answered, running_on
-from receiver.cli.options import config_option, data_option, loaded_with
+from receiver.cli.options import config_option, data_dir_of, data_option, loaded_with
 from receiver.cli.table import lines_of
 from receiver.errors import OperatorError
 from receiver.logs import harmless_text
@@ -100,7 +99,7 @@ def _listed(settings: Settings) -> list[Row]:
     state = running_on(settings)
     if state is not None:
         return list(answered(settings, state, "/api/v1/dead", {}))
-    shelf = Shelf(Path(settings.data_dir))
+    shelf = Shelf(data_dir_of(settings))
     return [msgspec.to_builtins(one) for one in shelf.listed()]
 
 

@@ -11,7 +11,7 @@ import click
 import msgspec
 from msgspec.structs import asdict
 
-from receiver.cli.options import config_option, data_option, loaded_with
+from receiver.cli.options import config_option, data_dir_of, data_option, loaded_with
 from receiver.journal.frame import answers_of
 from receiver.journal.survey import segment_called, segments_under
 
@@ -31,7 +31,7 @@ def journal() -> None:
 
 
 def _root(config: str | None, data: str | None) -> Path:
-    return Path(loaded_with(config, data).settings.data_dir) / "journal"
+    return data_dir_of(loaded_with(config, data).settings) / "journal"
 
 
 @journal.command()
@@ -39,8 +39,9 @@ def _root(config: str | None, data: str | None) -> Path:
 @data_option
 def ls(config: str | None, data: str | None) -> None:
     """List every segment: the start and counter it is known by, its state, what it holds."""
+    root = _root(config, data)
     click.echo(ROW.format("SEGMENT", "STATE", "BYTES", "RECORDS", "ROWS", "AGE"))
-    for seen in segments_under(_root(config, data)):
+    for seen in segments_under(root):
         with suppress(FileNotFoundError):
             claim = seen.claim()
             age = f"{seen.age_s:.1f} s"

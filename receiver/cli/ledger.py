@@ -6,14 +6,13 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any, Literal
 
 import click
 import msgspec
 
 from receiver.cli.asking import answered, running_on, store_of
-from receiver.cli.options import config_option, data_option, loaded_with
+from receiver.cli.options import config_option, data_dir_of, data_option, loaded_with
 from receiver.cli.table import lines_of
 from receiver.errors import OperatorError, Refused
 from receiver.query import ledger as question
@@ -80,7 +79,7 @@ def _asked(settings: Settings, given: dict[str, str]) -> dict[str, Any]:
         asked = question.asked_for(given, now_s=time.time(), lives_hours=lives_hours)
     except Refused as reason:
         raise OperatorError(str(reason)) from reason
-    stock = AccountsAtRest(Path(settings.data_dir), settings.ledger)
+    stock = AccountsAtRest(data_dir_of(settings), settings.ledger)
     with ExitStack() as held:
         found = question.ledger(stock, lambda: held.enter_context(store_of(settings)), asked)
     told: dict[str, Any] = msgspec.to_builtins(found)

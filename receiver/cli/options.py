@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 import click
 
 from receiver.config.load import Loaded, Sources
+from receiver.errors import OperatorError
+from receiver.settings import Settings
 from receiver.supervisor.data_dir import State, read_state
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -70,6 +72,16 @@ def sources_of(config: str | None, **flags: object) -> Sources:
 def loaded_with(config: str | None, data: str | None) -> Loaded:
     """Settings for a command that works beside a receiver."""
     return sources_of(config, data=data).load()
+
+
+def data_dir_of(settings: Settings) -> Path:
+    """The data directory, for a command that only looks. Raises `OperatorError` if there is none."""
+    directory = Path(settings.data_dir)
+    if not directory.is_dir():
+        raise OperatorError(
+            f"no data directory '{directory}'; expected one made by `trace-drain serve --data {directory}`"
+        )
+    return directory
 
 
 def running(data: str | None, config: str | None = None) -> State:

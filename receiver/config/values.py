@@ -9,6 +9,7 @@ import json
 import re
 import stat
 from pathlib import Path
+from typing import Literal, get_args, get_origin
 
 import msgspec
 
@@ -65,6 +66,8 @@ def _converted(raw: object, given: Given) -> object:
         return msgspec.convert(raw, given.knob.type, strict=not given.is_text)
     except msgspec.ValidationError as reason:
         expected = str(reason).partition(" - at ")[0]
+        if get_origin(given.knob.type) is Literal:
+            expected = f"expected one of {', '.join(map(repr, get_args(given.knob.type)))}"
         found = "" if given.knob.form == "secret" else f" is {raw!r};"
         raise ValueProblem(f"{found} {_lower_first(expected)}".strip()) from reason
 

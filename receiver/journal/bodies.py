@@ -9,6 +9,7 @@ Keeps: the note is there before the body. Never: readable by others.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +18,8 @@ import msgspec
 from receiver.model import ContentKind, Delivery
 
 SUFFIX = ".body"
+
+_NAME = re.compile(rf"[^.]+\.({'|'.join(ContentKind)})(\.[^.]+)*{re.escape(SUFFIX)}")
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -58,10 +61,11 @@ class Bodies:
         self._root = root
 
     def listed(self) -> list[Body]:
-        """Every body, by name."""
+        """Every body, by name. What has another name than ours is none."""
         return [
             Body(path.name.partition(".")[0], path, path.stat().st_size, self.note_of(path))
             for path in sorted(self._root.glob(f"*{SUFFIX}"))
+            if _NAME.fullmatch(path.name)
         ]
 
     def path_of(self, digest: str, delivery: Delivery) -> Path:

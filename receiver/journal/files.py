@@ -218,3 +218,19 @@ def write_new(files: Files, path: Path, *parts: bytes | memoryview) -> None:
         with suppress(OSError):
             files.unlink(path)
         raise
+
+
+def write_durably(path: Path, *parts: bytes | memoryview, files: Files = DISK) -> None:
+    """Put a file under its name, whole, on the disk, for us alone; or leave what was there."""
+    draft = path.with_name(f".{path.name}.tmp")
+    write_new(files, draft, *parts)
+    files.rename(draft, path)
+    files.sync_directory(path.parent)
+
+
+def drafts_in(directory: Path, files: Files = DISK) -> list[Path]:
+    """What `write_durably` left there when it was killed. Nobody depends on it."""
+    if files.size_bytes(directory) is None:
+        return []
+    names = files.names(directory)
+    return [directory / name for name in names if name.startswith(".") and name.endswith(".tmp")]

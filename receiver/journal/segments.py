@@ -97,6 +97,8 @@ class Journal:
         self._told: set[str] = set()
         self._known: dict[Path, bool] = {}
         self._is_newer: dict[Path, bool] = {}
+        self.held: list[SegmentId] = []
+        """Segments that wait for the newer version that wrote them, by the last look. For any thread."""
         for found in self._found():
             if found.kind is Kind.DRAFT:
                 self._files.unlink(found.path)
@@ -111,12 +113,8 @@ class Journal:
             size_bytes = self._files.size_bytes(found.path)
             if found.kind in SEALED and size_bytes is not None and not self._is_held(found.path):
                 listed.append(SegmentFile(found.id, found.path, size_bytes, found.kind, self._files))
+        self.held = [_id_of(path) for path, is_newer in self._is_newer.items() if is_newer]
         return listed
-
-    @property
-    def held(self) -> list[Path]:
-        """Segments that wait for the newer version that wrote them."""
-        return [path for path, is_newer in self._is_newer.items() if is_newer]
 
     def _is_held(self, path: Path) -> bool:
         """Look once at each."""
@@ -207,6 +205,11 @@ class Journal:
         if str(path) not in self._told:
             self._told.add(str(path))
             log.warning(event, path=str(path), reason=reason.strerror if reason else "")
+
+
+def _id_of(path: Path) -> SegmentId:
+    named = understood(path.name)
+    return SegmentId(epoch_of(path.parent.name) or 0, named.seq if named else 0)
 
 
 def _footer_of(content: bytes, path: Path) -> bytes:

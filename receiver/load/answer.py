@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from http import HTTPStatus
 from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTracePartialSuccess,
+    ExportTraceServiceResponse,
+)
 
 RETRYABLE = frozenset({429, 502, 503, 504})
 ANSWER_BYTES_MAX = 1 << 20
@@ -39,6 +43,14 @@ class Answer(NamedTuple):
             return int(ExportTraceServiceResponse.FromString(self.body).partial_success.rejected_spans)
         except (ValueError, AttributeError, DecodeError):
             return 0
+
+    @property
+    def words(self) -> str:
+        """What it says, for a human."""
+        if self.content_type == "application/x-protobuf":
+            with suppress(DecodeError):  # a google.rpc.Status has its text where this has its own
+                return ExportTracePartialSuccess.FromString(self.body).error_message
+        return self.body.decode(errors="replace")
 
 
 def answer_in(received: bytes) -> tuple[Answer, int] | None:

@@ -78,5 +78,4 @@ class Tally:
 
     def explained(self, answer: Answer) -> None:
         """Note what a refusal says, once a status."""
-        words = answer.body.decode(errors="replace")
-        self.said.setdefault(str(answer.status), words[:500])
+        self.said.setdefault(str(answer.status), answer.words[:500])

@@ -236,8 +236,13 @@ def _since_s(text: str, now_s: float) -> int:
     try:
         instant = datetime.fromisoformat(text)
     except ValueError:
+        pass
+    else:
+        return int((instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp())
+    try:
         return int(now_s) - parse_since(text)
-    return int((instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp())
+    except MalformedBody as reason:
+        raise MalformedBody(f"{reason}, or an instant, like 2026-01-31T10:00Z", field="since") from reason
 
 
 def _hour(hour: int) -> str:

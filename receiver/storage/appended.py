@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from receiver.journal.files import DISK, Files, write_all, write_new
+from receiver.journal.files import DISK, Files, write_all, write_durably
 
 
 class AppendedLog:
@@ -41,14 +41,6 @@ class AppendedLog:
         """Open the log anew, without what a failed write or sync may have left at its end."""
         content = self._files.read(self._path)
         if len(content) != self.bytes_good:
-            put_durably(self._files, self._path, content[: self.bytes_good])
+            write_durably(self._path, content[: self.bytes_good], files=self._files)
         self._fd = self._files.open(self._path)
         return self._fd
-
-
-def put_durably(files: Files, path: Path, content: bytes) -> None:
-    """Put a file under its name, whole, on the disk; or leave what was there."""
-    draft = path.with_name(f".{path.name}.tmp")
-    write_new(files, draft, content)
-    files.rename(draft, path)
-    files.sync_directory(path.parent)

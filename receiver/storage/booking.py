@@ -8,7 +8,7 @@ from receiver.storage.case import Case, Reading
 from receiver.storage.cuts import Cuts
 from receiver.storage.decisions import DUPLICATE
 from receiver.storage.ledger import Ledger
-from receiver.storage.ledger_lines import HOUR_MS, lines_of, replayed
+from receiver.storage.ledger_lines import HOUR_MS, lines_of, replayed, unanswered
 from receiver.storage.store import Store
 
 
@@ -24,12 +24,14 @@ class Booking:
         """Book a segment that was counted, or set aside after `divide`. Parts are booked as their whole."""
         segment, parts_epoch = case.file.id, self.cuts.epoch_of(case.file.id)
         is_replay = self.ledger.is_replay(segment)
-        if not case.deliveries and not is_replay:
+        if self.cuts.is_part(segment):
             return
         if case.stored is None and (is_replay or not _is_as_accepted(case)):
             self.divide(case)
         if is_replay:
             lines = replayed(case.deliveries, case.verdicts, case.stored or {})
+        elif not case.deliveries:
+            lines = unanswered(case.rows, case.stored or {}, case.received_ms[0] // HOUR_MS)
         else:
             lines = lines_of(case.deliveries, case.verdicts, stored=case.stored, rest=case.rest)
         self.ledger.book(segment, lines, parts_epoch=parts_epoch)
@@ -41,9 +43,15 @@ class Booking:
         case.stored = self.store.counts_by_heading(case.held, parts_epoch) if has_rows else {}
 
     def damaged(self, reading: Reading) -> None:
-        """Book what is lost of a segment, before it is rewritten without that."""
+        """Book what is lost of a segment, before it is rewritten without that.
+
+        Of what a delivery that is left speaks, `ended` finds it missing; and of a part, when the whole ended.
+        What a replayed segment has lost was dead before.
+        """
+        if self.cuts.is_part(reading.file.id) or self.ledger.is_replay(reading.file.id):
+            return
         hour = reading.received_ms[0] // HOUR_MS
-        self.ledger.damaged(reading.file.id, reading.rows_lost or 0, hour)
+        self.ledger.damaged(reading.file.id, reading.rows_lost_unanswered, hour)
 
 
 def _is_as_accepted(case: Case) -> bool:

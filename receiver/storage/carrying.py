@@ -90,6 +90,8 @@ class Carrier:
                 self._close(case)
             case.rest = "dead"
             self.booking.divide(case)
+            if case.rows_stored:
+                self._know(case)
             raise
         return False
 
@@ -168,6 +170,10 @@ class Carrier:
         """See everything onto the store's disk, then book it, then know its deliveries."""
         self._close(case)
         self.booking.ended(case)
+        self._know(case)
+
+    def _know(self, case: Case) -> None:
+        """Know its deliveries from now on, once: a copy of what is partly stored would be stored twice."""
         standing = self.window.standing(case.file.id)
         if standing is None or standing.is_pending:
             self.window.end(case.file.id, digests_kept(case.deliveries, case.verdicts))

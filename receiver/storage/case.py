@@ -128,6 +128,10 @@ class Journal(Protocol):
     def sealed(self) -> Iterable[SegmentFile]:
         """Name the sealed segments, oldest first."""
 
+    @property
+    def held(self) -> Sequence[SegmentId]:
+        """Those that another version wrote and will come back for: what is known of them stays known."""
+
 
 @dataclass(slots=True)
 class Case:
@@ -226,6 +230,12 @@ class Reading:
     """Empty: none."""
     rows_lost: int | None
     """By the damage; without a footer nobody knows."""
+
+    @property
+    def rows_lost_unanswered(self) -> int:
+        """Lost rows that no delivery speaks of. After a rewrite all answers are in the first record."""
+        answered = sum(one.rows for one in self.deliveries)
+        return max(0, (self.rows_lost or 0) - max(0, answered - self.rows))
 
     @property
     def is_whole(self) -> bool:

@@ -19,8 +19,8 @@ from pathlib import Path
 import msgspec
 
 from receiver.clock import STEP_S_MIN, Belief, Times, noted
+from receiver.journal.files import write_durably
 from receiver.logs import limited
-from receiver.storage.dead import write_durably
 
 STEADY_S = 3_600.0
 BELIEVED_STEP_S_MAX = 86_400.0

@@ -7,17 +7,18 @@ segment; if it is still too large, it is cut up in turn. All parts of one segmen
 itself stays in the journal, with its promise to the redelivery window, until the last part is gone.
 
 Keeps: all parts are on the disk before any is seen, in one rename: that is the decision, and from then on
-nothing is inserted out of the segment itself.
+nothing is inserted out of the segment itself. What has another name than ours is told and left alone.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from receiver.journal.files import DISK
+from receiver.journal.files import DISK, write_durably
 from receiver.journal.names import SEALED, Kind, epoch_of, file_name, start_name, understood
 from receiver.journal.segments import SegmentFile as PartFile
 from receiver.journal.start import draw_epoch
@@ -25,12 +26,14 @@ from receiver.logs import limited
 from receiver.model import SegmentId
 from receiver.storage.aside import unreadable
 from receiver.storage.case import BLOCK_ROWS_MAX, Case, Core, SegmentFile, runs_of
-from receiver.storage.dead import write_durably
 from receiver.storage.outcome import Finding, Found
 from receiver.storage.search import Rows, count_of, halves_of
 
 PARTS = 4
 """Out of one segment."""
+
+_NAME = re.compile(r"(\.?)([0-9a-f]{16})-([0-9]{10,20})\.[0-9a-f]{16}")
+"""Of a directory of parts, or, with a dot before it, of one that was not complete yet."""
 
 
 class Cuts:
@@ -42,14 +45,16 @@ class Cuts:
         self._epoch = epoch
         self._parts_of: dict[SegmentId, Path] = {}
         self._is_synced = not root.exists()
-        for draft in root.glob(".*"):
-            shutil.rmtree(draft)
-        for directory in root.glob("*.*"):
-            self._parts_of[_segment_of(directory)] = directory
+        for path in root.glob("*"):
+            self._find(path)
 
     def is_cut(self, segment: SegmentId) -> bool:
         """Whether its rows are the business of its parts."""
         return segment in self._parts_of
+
+    def is_part(self, segment: SegmentId) -> bool:
+        """Whether it was cut from another one."""
+        return segment.epoch in {self.epoch_of(one) for one in self._parts_of}
 
     def epoch_of(self, segment: SegmentId) -> int | None:
         """The epoch of all parts of a segment, and of theirs."""
@@ -97,6 +102,16 @@ class Cuts:
             if not any(self._parts(segment)):
                 self.forget(segment)
 
+    def _find(self, path: Path) -> None:
+        """Take note of a directory of parts; let go of one that was never complete."""
+        named = _NAME.fullmatch(path.name)
+        if named is None or not path.is_dir():
+            limited.warning("writer: cut", "strange name among the cuts; left alone", path=str(path))
+        elif named[1]:
+            shutil.rmtree(path)
+        else:
+            self._parts_of[SegmentId(int(named[2], 16), int(named[3]))] = path
+
     def _synced(self) -> bool:
         """Put the decisions on the disk before anything is done about them."""
         if not self._is_synced:
@@ -110,7 +125,7 @@ class Cuts:
 
     def _identities(self, segment: SegmentId) -> tuple[int, int]:
         """Epoch and first counter of the parts: parts of parts share the epoch, so that it names all rows."""
-        if segment.epoch in {self.epoch_of(one) for one in self._parts_of}:
+        if self.is_part(segment):
             return segment.epoch, segment.seq * PARTS + 1
         return self._epoch(), 1
 
@@ -140,8 +155,3 @@ def _parts_of(rows: Rows) -> list[Rows]:
     while len(parts) < PARTS and any(count_of(part) > 1 for part in parts):
         parts = [half for part in parts for half in (halves_of(part) if count_of(part) > 1 else (part,))]
     return parts
-
-
-def _segment_of(directory: Path) -> SegmentId:
-    epoch, _, seq = directory.stem.partition("-")
-    return SegmentId(int(epoch, 16), int(seq))

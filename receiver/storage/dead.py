@@ -11,13 +11,15 @@ Never: readable by others.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
 from receiver.errors import ReceiverError
-from receiver.journal.files import DIRECTORY_MODE, DISK, write_new
+from receiver.journal.files import DIRECTORY_MODE, DISK, drafts_in, write_durably
 from receiver.model import SegmentId
 
 SUFFIXES = (".native.lz4", ".native.zst")
@@ -98,8 +100,8 @@ class DeadLetters:
             return kept
 
     def letters(self) -> list[Letter]:
-        """Every letter, by name. One whose bytes are gone is none any more."""
-        return self._called("*")
+        """Every letter, by name. One whose bytes are gone is none; one whose reason rotted says so."""
+        return self._called("*", _reason_or_excuse)
 
     def letter(self, name: str) -> Letter:
         """The letter of this name. Raises `NoSuchLetter`."""
@@ -109,8 +111,8 @@ class DeadLetters:
         raise NoSuchLetter("no dead letter has this id; expected one that `trace-drain dead ls` prints")
 
     def of(self, segment: SegmentId) -> list[Letter]:
-        """What was set aside of a segment."""
-        return self._called(f"{segment}.*")
+        """What was set aside of a segment. Raises `DecodeError`: what was decided is not guessed."""
+        return self._called(f"{segment}.*", _reason)
 
     def count(self) -> int:
         """How many letters lie there."""
@@ -130,10 +132,15 @@ class DeadLetters:
             self._forget(letter)
 
     def tidy(self) -> None:
-        """Remove reasons whose bytes were handed over or dropped just before a crash."""
+        """Remove what a crash left: drafts, and reasons whose bytes were handed over or dropped just before.
+
+        To be called before anybody keeps or replays anything.
+        """
         with self._lock:
+            for draft in drafts_in(self._root):
+                draft.unlink()
             for path in self._root.glob("*.json"):
-                if self._bytes_of(path) is None:
+                if self._bytes_of(path) is None and path.is_file():
                     path.unlink()
 
     def _forget(self, letter: Letter) -> None:
@@ -142,17 +149,16 @@ class DeadLetters:
         (self._root / f"{letter.id}.json").unlink(missing_ok=True)
         DISK.sync_directory(self._root)
 
-    def _called(self, pattern: str) -> list[Letter]:
+    def _called(self, pattern: str, read: Callable[[Path], Reason]) -> list[Letter]:
         with self._lock:
-            found = [self._letter(path) for path in sorted(self._root.glob(f"{pattern}.json"))]
+            found = [self._letter(path, read) for path in sorted(self._root.glob(f"{pattern}.json"))]
         return [letter for letter in found if letter is not None]
 
-    def _letter(self, path: Path) -> Letter | None:
+    def _letter(self, path: Path, read: Callable[[Path], Reason]) -> Letter | None:
         content = self._bytes_of(path)
         if content is None:
             return None
-        reason = msgspec.json.decode(path.read_bytes(), type=Reason)
-        return Letter(path.stem, content, content.stat().st_size, reason)
+        return Letter(path.stem, content, content.stat().st_size, read(path))
 
     @staticmethod
     def _bytes_of(path: Path) -> Path | None:
@@ -160,9 +166,16 @@ class DeadLetters:
         return next((name for name in names if name.exists()), None)
 
 
-def write_durably(path: Path, *parts: bytes | memoryview) -> None:
-    """Put a file under its name, whole, on the disk, for us alone; or leave what was there."""
-    draft = path.with_name(f".{path.name}.tmp")
-    write_new(DISK, draft, *parts)
-    DISK.rename(draft, path)
-    DISK.sync_directory(path.parent)
+def _reason(path: Path) -> Reason:
+    return msgspec.json.decode(path.read_bytes(), type=Reason)
+
+
+def _reason_or_excuse(path: Path) -> Reason:
+    """Read a reason; of one that the disk gave back damaged, tell what its name and its age tell."""
+    try:
+        return _reason(path)
+    except msgspec.DecodeError:
+        segment, _, cause = path.stem.partition(".")
+        at = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
+        text = f"its reason cannot be read; expected JSON in '{path.name}'"
+        return Reason(segment=segment, cause=cause, text=text, rows=None, at=at)

@@ -19,7 +19,7 @@ import zlib
 from pathlib import Path
 from typing import Self
 
-from receiver.storage.dead import write_durably
+from receiver.journal.files import write_durably
 
 DIGEST_BYTES = 16
 SLOTS_MIN = 1 << 10

@@ -111,9 +111,10 @@ class EmbeddedStore(SqlStore):
             f"min_free_disk_bytes_to_perform_insert = {self._disk_free_min()} FORMAT Native"
         )
         self._end_founding()
+        failures_before = self._write_failures
         with self._client() as client:
             summary = client.query(statement).summary
-        self._check_written()
+        self._check_written(failures_before)
         return int(summary["read_rows"])
 
     def _end_founding(self) -> None:
@@ -128,8 +129,9 @@ class EmbeddedStore(SqlStore):
 
     def refill_companion(self, held: Held) -> None:
         """See `Store`. The disk may have refused it, too, and the engine not have told."""
+        failures_before = self._write_failures
         super().refill_companion(held)
-        self._check_written()
+        self._check_written(failures_before)
 
     def sync(self) -> None:
         """See `Store`. The tables sync their parts; this also covers what the engine keeps beside them."""
@@ -156,10 +158,14 @@ class EmbeddedStore(SqlStore):
             raise self._damaged(broken)
         self._write_failures = failures
 
-    def _check_written(self) -> None:
-        """Find parts that a swallowed write error made unreadable (T2), and take them out of the table."""
+    def _check_written(self, failures_before: int) -> None:
+        """Find parts that a swallowed write error made unreadable (T2), and take them out of the table.
+
+        `failures_before`: known when the statement began. A trial of another thread may have looked since,
+        when our parts were not there yet.
+        """
         failures = self._count_write_failures()
-        if failures == self._write_failures:
+        if failures == failures_before:
             return
         broken = self._broken_parts()
         if any(is_merged for _, _, is_merged in broken):

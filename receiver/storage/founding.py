@@ -18,8 +18,7 @@ import shutil
 from pathlib import Path
 
 from receiver.errors import OperatorError
-from receiver.journal.files import DISK
-from receiver.storage.dead import write_durably
+from receiver.journal.files import DISK, write_durably
 
 _PART_OF_A_DAY = re.compile(r"\d{8}_\d+_\d+_\d+")
 

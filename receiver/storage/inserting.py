@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from receiver.errors import StoreTrouble
+from receiver.journal.files import write_durably
 from receiver.storage.aside import SetAside, unreadable
 from receiver.storage.case import Case, Core, only_rows, runs_of
-from receiver.storage.dead import write_durably
 from receiver.storage.outcome import Finding, Found
 from receiver.storage.progress import Progress
 from receiver.storage.search import count_of
@@ -61,10 +61,12 @@ class Inserter:
             part.parent.mkdir(parents=True, exist_ok=True)
             write_durably(part, content)
             case.day = day
-            self._insert(case, part, case.token_of_day(day), rows)
+            try:
+                self._insert(case, part, case.token_of_day(day), rows)
+            finally:
+                part.unlink()
             case.day_tokens[day] += 1
             case.days_answered.add(day)
-            part.unlink()
 
     def _days_to_try(self, case: Case, finding: Finding) -> list[str]:
         """Leave out the days that were given up. When no other is missing, those are set aside."""

@@ -19,13 +19,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from receiver.journal.files import DISK, Files
+from receiver.journal.files import DISK, Files, drafts_in, write_durably
 from receiver.logs import limited
 from receiver.model import Heading, SegmentId
 from receiver.settings import MIB
 from receiver.settings import Ledger as Limits
 from receiver.storage import ledger_lines, ledger_log
-from receiver.storage.appended import AppendedLog, put_durably
+from receiver.storage.appended import AppendedLog
 from receiver.storage.ledger_book import Book
 from receiver.storage.ledger_lines import Counts, Lines
 from receiver.storage.ledger_log import DAMAGE, REPLAY, Begun, Booked, Key
@@ -165,9 +165,10 @@ class Ledger:
 
     def _begin(self) -> None:
         """Write how everything stands into a new log. Killed anywhere in here, the old one holds as well."""
-        content = ledger_log.written(self._book.entries())
+        with self._lock:
+            content = ledger_log.written(self._book.entries())
         path = _path(self._root, self._number + 1)
-        put_durably(self._files, path, content)
+        write_durably(path, content, files=self._files)
         self._log.close()
         self._number += 1
         self._log = AppendedLog(path, len(content), self._files)
@@ -217,9 +218,8 @@ def _prepare(root: Path, files: Files) -> None:
     if files.size_bytes(root) is None:
         files.make_directory(root)
     files.sync_directory(root.parent)
-    for name in files.names(root):
-        if name.endswith(".tmp"):
-            files.unlink(root / name)
+    for draft in drafts_in(root, files):
+        files.unlink(draft)
 
 
 def _numbers(root: Path, files: Files) -> list[int]:

@@ -100,6 +100,12 @@ def lost(rows: int, hour: int) -> dict[Heading, Counts]:
     return {Heading(UNKNOWN, OTHER, hour): Counts(received=rows, dead=rows)} if rows else {}
 
 
+def unanswered(rows: int, stored: Mapping[Heading, int], hour: int) -> dict[Heading, Counts]:
+    """Sum up rows that outlived the note of who sent them: of those it holds, the store can tell."""
+    alive = {heading: Counts(received=held, stored=held) for heading, held in stored.items()}
+    return alive | lost(max(0, rows - sum(stored.values())), hour)
+
+
 def replayed(
     deliveries: Iterable[Answered], verdicts: bytes, stored: Mapping[Heading, int]
 ) -> dict[Heading, Counts]:

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from receiver.errors import StoreTrouble
+from receiver.journal.files import write_durably
 from receiver.storage.aside import Aside, unreadable
 from receiver.storage.case import Case, Core, only_rows, runs_of
-from receiver.storage.dead import write_durably
 from receiver.storage.faults import TOO_LARGE, Fault, fault_of
 from receiver.storage.inserting import given_up
 from receiver.storage.outcome import Finding, Found
@@ -76,11 +76,15 @@ class Poison:
             raise given_up(finding, "refused", text) from trouble
 
     def recall(self, case: Case) -> None:
-        """Follow what was decided in an earlier life: leave the rows out, if that was not done yet."""
+        """Follow what was decided in an earlier life: leave the rows out, if that was not done yet.
+
+        Whatever letter there is of a segment that goes on: what is missing of it lies there.
+        """
         for letter in self.aside.dead.of(case.file.id):
+            case.rest = "dead"
             left_out = letter.reason.left_out
             if left_out:
-                case.is_searched, case.rest = True, "dead"
+                case.is_searched = True
                 if case.rows == letter.reason.of_rows:
                     self._leave_out(case, left_out)
 

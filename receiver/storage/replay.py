@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from receiver.journal.bodies import Body
-from receiver.journal.files import DISK
+from receiver.journal.files import DISK, write_durably
 from receiver.journal.frame import answers_of
 from receiver.journal.names import Kind, file_name
 from receiver.journal.start import Start, draw_epoch
 from receiver.model import Delivery, SegmentId
 from receiver.storage.case import BLOCK_ROWS_MAX, Core
-from receiver.storage.dead import Dead, Letter, Reason, write_durably
+from receiver.storage.dead import Dead, Letter, Reason
 from receiver.storage.faults import TOO_LARGE, Fault, fault_of
 from receiver.storage.shelf import CRASHED, NotNow, Shelf, spelled_instant
 from receiver.storage.store import Store

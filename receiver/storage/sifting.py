@@ -23,6 +23,7 @@ from receiver.storage.decisions import APART, DUPLICATE, KEPT
 from receiver.storage.window import Window
 
 RowRange = tuple[int, int]
+_KEPT_APART = (bytes([KEPT]), bytes([APART]))
 
 
 class Postponed(Exception):  # noqa: N818 - a turn of events, not an error
@@ -59,8 +60,9 @@ def settled(reading: Reading, window: Window, is_stored: Callable[[], bool]) -> 
     """
     standing, deliveries = window.standing(reading.file.id), reading.deliveries
     if standing is not None:
-        is_as_it_was = not reading.damage and len(standing.verdicts) == len(deliveries)
-        return standing.verdicts if is_as_it_was else bytes([APART]) * len(deliveries)
+        if len(standing.verdicts) != len(deliveries):
+            return bytes([APART]) * len(deliveries)
+        return standing.verdicts.replace(*_KEPT_APART) if reading.damage else standing.verdicts
     if not reading.is_whole:
         return bytes([APART]) * len(deliveries)
     verdicts = verdicts_on(reading.file.id, deliveries, window)
@@ -83,9 +85,10 @@ class Final(NamedTuple):
     """The content leaves something out; else it only merges blocks, which can be done without."""
 
 
-def final(reading: Reading, core: Core, verdicts: bytes) -> Final:
+def final(reading: Reading, core: Core, verdicts: bytes, *, may_merge: bool) -> Final:
     """Merge small blocks, leave out duplicates and damage: in memory, nothing is written.
 
+    `may_merge`: nothing was decided before, so nothing of it was ever sent.
     What cannot be rewritten is inserted as it is, duplicates too; of what is damaged then, nothing. Nor of
     another segment's records.
     """
@@ -94,7 +97,7 @@ def final(reading: Reading, core: Core, verdicts: bytes) -> Final:
     has_copies = reading.is_whole and rows_left_out(reading.deliveries, verdicts) > 0
     keep = rows_kept(reading.deliveries, verdicts) if has_copies else [(0, reading.rows)]
     leaves_out = has_copies or bool(reading.damage)
-    if not (leaves_out or reading.has_small_blocks):
+    if not (leaves_out or (may_merge and reading.has_small_blocks)):
         return Final(verdicts, reading.rows, None)
     try:
         content = core.rewrite(reading.content, keep, reading.file.codec, BLOCK_ROWS_MAX)
@@ -149,7 +152,7 @@ def opened(  # noqa: PLR0913 - each is a neighbour that a test replaces
     standing = window.standing(file.id)
     in_doubt = in_doubt or standing is not None
     verdicts = settled(reading, window, lambda: in_doubt and has_rows(reading))
-    decided = final(reading, core, verdicts)
+    decided = final(reading, core, verdicts, may_merge=standing is None)
     if reading.damage:
         on_damage(reading, decided.rows_given_up)
     if standing is None or decided.verdicts != standing.verdicts:
@@ -165,7 +168,6 @@ def opened(  # noqa: PLR0913 - each is a neighbour that a test replaces
         must_look=in_doubt or not decided.rows,
         deliveries=reading.deliveries,
         verdicts=decided.verdicts,
-        rest="dead" if reading.damage else "duplicate",
     )
 
 

@@ -21,13 +21,12 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 
-from receiver.journal.files import DIRECTORY_MODE, DISK
+from receiver.journal.files import DIRECTORY_MODE, DISK, drafts_in, write_durably
 from receiver.logs import limited
 from receiver.model import SegmentId
 from receiver.settings import Redelivery
 from receiver.storage import decisions
 from receiver.storage.appended import AppendedLog
-from receiver.storage.dead import write_durably
 from receiver.storage.decisions import Decided, Ended, Entry, Ticked
 from receiver.storage.digests import DIGEST_BYTES, Digests, Frozen, NotATable
 
@@ -214,7 +213,7 @@ class Window:
     def _load(self) -> None:
         self._root.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
         DISK.sync_directory(self._root.parent)
-        for draft in self._root.glob(".*.tmp"):
+        for draft in drafts_in(self._root):
             draft.unlink()
         logs, tables = self._numbers("log"), self._numbers("table")
         is_sound = bool(logs) or not tables

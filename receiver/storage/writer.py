@@ -11,6 +11,7 @@ the writer's patience, that makes senders wait.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 
 from receiver.model import SegmentId
@@ -96,8 +97,10 @@ class Writer:
         whole = list(self._journal.sealed())
         sealed = list(self._cuts.in_place(whole))
         if self._in_doubt is None:
+            # What an earlier life sent out of there is counted like any other INSERT.
+            shutil.rmtree(self._around.repair_dir, ignore_errors=True)
             self._in_doubt = {segment.id for segment in sealed}
-            present = self._in_doubt | {segment.id for segment in whole}
+            present = self._in_doubt | {segment.id for segment in whole} | {*self._journal.held}
             self._window.retain(present)
             self._cuts.retain(present)
             self._ledger.retain(present)

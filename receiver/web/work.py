@@ -82,6 +82,7 @@ class StoreWork:
         self._journal = Journal(data_dir / "journal")
         self._shelf = Shelf(data_dir)
         self._dead = self._shelf.dead
+        self._dead.tidy()
         self._progress = Progress()
         self._pause = Pause(time.monotonic)
         self._pulse = Pulse(time.monotonic, silence_s_max=settings.store.insert_timeout_s + MARGIN_S)
@@ -166,7 +167,6 @@ class StoreWork:
             ledger = self._opened("ledger", self._open_ledger)
             self._window = self._opened("redelivery window", self._open_window)
             self._accounts = Accounts(ledger, Backlog(Path(self._settings.data_dir) / "journal"))
-            self._dead.tidy()
             self._writer(self._window, ledger).run()
         except Stopping:
             return

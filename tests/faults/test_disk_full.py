@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.redelivery_support import Mill
-from tests.storehouse import FakeFile
+from tests.redelivery_support import Killed, Mill
+from tests.storehouse import FakeFile, MemoryStore
 
 
 @pytest.fixture
@@ -46,3 +47,26 @@ def test_a_copy_is_never_stored_for_want_of_room(mill: Mill, monkeypatch: pytest
 
     assert (waiting, gone) == (True, True)
     assert set(mill.copies.values()) == {1.0}
+
+
+def test_what_was_sent_unmerged_is_not_merged_once_there_is_room(
+    mill: Mill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mill.add([0], [1], [2])
+    mill.store.script = ["lost"]
+    with monkeypatch.context() as life, suppress(Killed):
+        life.setattr(MemoryStore, "counts", killed)
+        mill.start().drain()
+    monkeypatch.undo()
+    merged: list[bytes] = []
+    monkeypatch.setattr(FakeFile, "replace", lambda _file, anew: merged.append(anew))
+    mill.start()
+
+    mill.drain()
+
+    assert merged == []
+    assert set(mill.copies.values()) == {1.0}
+
+
+def killed(*_: object) -> None:
+    raise Killed
