@@ -45,9 +45,10 @@ class Compared:
 
     def __init__(self, name: Name, directory: Path) -> None:
         self.name = name
+        self._database = f"compared_{name}"
         self.store = EmbeddedStore(
             directory,
-            database=name,
+            database=self._database,
             memory_bytes_max=MEMORY_BYTES_MAX,
             disk_free_min=lambda: DISK_FREE_BYTES_MIN,
         )
@@ -63,12 +64,12 @@ class Compared:
 
     def drop(self) -> None:
         """With everything in it."""
-        self.store.command(f"DROP DATABASE {self.name} SYNC")
+        self.store.command(f"DROP DATABASE {self._database} SYNC")
 
     def merging(self, verb: Literal["START", "STOP"]) -> None:
         """Let it merge in the background, or not."""
         for table in (TABLE, COMPANION):
-            self.store.command(f"SYSTEM {verb} MERGES {self.name}.{table}")
+            self.store.command(f"SYSTEM {verb} MERGES {self._database}.{table}")
 
     def insert(self, segment: Path) -> Clock:
         """A segment: ours as the writer does it, the exporter's columns of it into the exporter's table."""
