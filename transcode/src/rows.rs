@@ -250,9 +250,7 @@ impl Visitor for Rows<'_> {
 
     #[inline]
     fn spelled(&mut self, spelling: &[u8], key: &[u8], value: Value<'_>) {
-        let bytes_max = self.policy.limits.text_bytes_max;
-        let attributes = &mut self.columns.attributes;
-        attributes.remember(spelling, key, value, bytes_max);
+        self.columns.attributes.remember(spelling, key, value);
     }
 
     fn resource_begin(&mut self) -> Result<(), Refusal> {

@@ -120,19 +120,20 @@ impl MapColumn {
     /// Remembers how the attribute put last was spelled, if its value is one of those that come again and
     /// nothing of it had to be changed.
     #[inline]
-    pub fn remember(&mut self, spelling: &[u8], key: &[u8], value: Value<'_>, bytes_max: usize) {
+    pub fn remember(&mut self, spelling: &[u8], key: &[u8], value: Value<'_>) {
         if (self.last_value as usize) < self.values_before {
-            self.remember_known(spelling, key, value, bytes_max);
+            self.remember_known(spelling, key, value);
         }
     }
 
     #[inline(never)]
-    fn remember_known(&mut self, spelling: &[u8], key: &[u8], value: Value<'_>, bytes_max: usize) {
+    fn remember_known(&mut self, spelling: &[u8], key: &[u8], value: Value<'_>) {
         let (key_id, value_id) = (self.last_key, self.last_value);
         let value_bytes = self.values.bytes(value_id).len();
+        // What was put last may be another attribute: one that has no room is dropped.
         let is_unchanged = match value {
             Value::Text(text) => self.values.is(value_id, text),
-            Value::Number(_) => value_bytes < bytes_max,
+            Value::Number(number) => self.values.is(value_id, self.numbers.spell(number)),
         };
         if is_unchanged
             && self.keys.is(key_id, key)
@@ -376,7 +377,7 @@ mod tests {
         put_all(&mut column, &[("a", "1"), ("b", "1")]);
         let (mark, value) = (column.mark(), Value::Text(b"2"));
         put_all(&mut column, &[("c", "2"), ("d", "2")]);
-        column.remember(b"spelling of d: 2", b"d", value, 100);
+        column.remember(b"spelling of d: 2", b"d", value);
         assert_eq!(column.put_again(b"spelling of d: 2"), Some(2));
         column.truncate(mark);
         put_all(&mut column, &[("e", "3"), ("f", "3")]);
@@ -390,7 +391,7 @@ mod tests {
         for _ in 0..3 {
             let value = Value::Text(b"too long");
             column.put(b"key", value, &Roles::default(), 3, &mut tally);
-            column.remember(b"key: too long", b"key", value, 3);
+            column.remember(b"key: too long", b"key", value);
         }
 
         assert_eq!(column.put_again(b"key: too long"), None);

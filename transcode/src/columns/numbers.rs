@@ -49,9 +49,7 @@ impl Numbers {
         bytes_max: usize,
         tally: &mut Tally,
     ) -> (u32, usize) {
-        self.text.clear();
-        number.push(&mut self.text);
-        let id = dictionary.id_of_rare(&self.text, bytes_max, tally);
+        let id = dictionary.id_of_rare(self.spell(number), bytes_max, tally);
         // A text that was cut is warned about each time it comes.
         if self.text.len() <= bytes_max {
             self.known.resize(PLACES, Known::default());
@@ -64,6 +62,13 @@ impl Numbers {
             }
         }
         (id, self.text.len())
+    }
+
+    /// The number's text.
+    pub fn spell(&mut self, number: Number) -> &[u8] {
+        self.text.clear();
+        number.push(&mut self.text);
+        &self.text
     }
 }
 

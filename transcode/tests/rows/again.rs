@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use _transcode::columns::Columns;
 use _transcode::json::{self, Scratch};
 use _transcode::otlp;
+use _transcode::put;
 use _transcode::rows::Rows;
 
 use super::{DRAIN, RECEIVED_AT_NS, policy, rows_of};
@@ -86,8 +87,6 @@ fn what_json_remembers_says_nothing_in_protobuf() {
     let spans: Vec<_> = (0..3).map(|ordinal| span(ordinal, VALUES[0])).collect();
     told(&spans, &mut columns);
     let attribute = r#"{"key":"a","value":{"stringValue":"a"}}"#.as_bytes();
-    let message =
-        |tag: u8, content: &[u8]| [&[tag, u8::try_from(content.len()).unwrap()], content].concat();
     let ids = [message(0x0a, &[7; 16]), message(0x12, &[7; 8])].concat();
     let span = [ids, message(0x4a, attribute)].concat();
     let body = message(0x0a, &message(0x12, &message(0x12, &span)));
@@ -97,4 +96,44 @@ fn what_json_remembers_says_nothing_in_protobuf() {
     let told = otlp::decode(&body, &policy.limits, &mut rows);
 
     assert!(told.is_err(), "a group without an end, and no attribute");
+}
+
+fn message(tag: u8, content: &[u8]) -> Vec<u8> {
+    let mut out = vec![tag];
+    put::text(&mut out, content);
+    out
+}
+
+/// A protobuf span with these whole numbers as attributes.
+fn numbered(ordinal: u8, numbers: &[(&str, u8)]) -> Vec<u8> {
+    let ids = [message(0x0a, &[7; 16]), message(0x12, &[ordinal; 8])].concat();
+    let attributes = numbers.iter().map(|(key, number)| {
+        let value = message(0x12, &[0x18, *number]);
+        message(0x4a, &[message(0x0a, key.as_bytes()), value].concat())
+    });
+    message(
+        0x12,
+        &[ids, attributes.collect::<Vec<_>>().concat()].concat(),
+    )
+}
+
+#[test]
+fn an_attribute_that_was_dropped_is_not_taken_for_the_one_before_it() {
+    let full = [("a", 1), ("b", 1), ("c", 1), ("d", 1), ("k", 5), ("k", 7)];
+    let spans = [
+        numbered(1, &[("k", 5)]),
+        numbered(2, &full),
+        numbered(3, &[("k", 7)]),
+    ];
+    let body = message(0x0a, &message(0x12, &spans.concat()));
+    let (policy, mut columns) = (policy(), Columns::default());
+    assert_eq!(policy.limits.attributes_max, 5);
+
+    let mut rows = Rows::new(&policy, &mut columns, DRAIN, RECEIVED_AT_NS, None);
+    otlp::decode(&body, &policy.limits, &mut rows).unwrap();
+    rows.finish().unwrap();
+
+    let (keys, values) = columns.attributes.entries(2);
+    assert_eq!(columns.attributes.keys.text(keys[0]), "k");
+    assert_eq!(columns.attributes.values.text(values[0]), "7");
 }
