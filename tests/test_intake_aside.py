@@ -25,3 +25,15 @@ def test_crashes_of_one_body_are_counted_over_every_process_and_restart(tmp_path
 
     assert [type(reason) for reason in reasons] == [CoreCrashed, CoreCrashed, MalformedBody]
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
+
+
+def test_a_disk_that_does_not_give_a_note_back_costs_no_verdict(tmp_path: Path) -> None:
+    Aside(tmp_path).keep(delivery("poison"))
+    (note,) = tmp_path.glob("*.json")
+    note.unlink()
+    note.mkdir()
+
+    aside = Aside(tmp_path)
+    reasons = [aside.keep(delivery("poison")) for _ in range(3)]
+
+    assert [type(reason) for reason in reasons] == [CoreCrashed, CoreCrashed, MalformedBody]

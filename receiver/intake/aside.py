@@ -39,8 +39,7 @@ class Aside:
         """Set a body aside and give the verdict on its delivery."""
         digest = _digest(delivery)
         path = self._bodies.path_of(digest.hex(), delivery)
-        elsewhere = self._bodies.note_of(path).crashes if path.exists() else 0
-        crashes = max(self._crashes.pop(digest, 0), elsewhere) + 1
+        crashes = max(self._crashes.pop(digest, 0), self._crashes_noted(path)) + 1
         self._crashes[digest] = crashes
         if len(self._crashes) > DIGESTS_MAX:
             self._crashes.popitem(last=False)
@@ -49,6 +48,14 @@ class Aside:
         if crashes >= CRASHES_MAX:
             return MalformedBody(f"this body has crashed the decoder {crashes} times; expected another one")
         return CoreCrashed("the decoder crashed on this body; it is kept for a human")
+
+    def _crashes_noted(self, path: Path) -> int:
+        """How often it crashed any process; a disk that does not tell costs a sender a few tries more."""
+        try:
+            return self._bodies.note_of(path).crashes if path.exists() else 0
+        except OSError as reason:
+            limited.error("aside", "a body that crashed the core could not be read", why=str(reason.strerror))
+            return 0
 
     def _write(self, path: Path, delivery: Delivery, crashes: int) -> None:
         try:
