@@ -72,12 +72,4 @@ def written(entries: Iterable[Entry]) -> bytes:
 
 def read(content: bytes) -> Log[Entry]:
     """Read a log: a torn tail is left out silently, rot is told."""
-    return unframed(_MAGIC, content, _decoded)
-
-
-def _decoded(body: bytes) -> Entry | None:
-    try:
-        entry: Entry = _DECODER.decode(body)
-    except msgspec.DecodeError:
-        return None
-    return entry
+    return unframed(_MAGIC, content, _DECODER.decode)

@@ -13,6 +13,8 @@ import zlib
 from collections.abc import Callable, Iterable
 from typing import Generic, NamedTuple, TypeVar
 
+import msgspec
+
 Entry = TypeVar("Entry")
 
 _HEAD = struct.Struct("<4sII")
@@ -33,15 +35,16 @@ def framed(magic: bytes, bodies: Iterable[bytes]) -> bytes:
     return b"".join(_HEAD.pack(magic, len(body), zlib.crc32(body)) + body for body in bodies)
 
 
-def unframed(magic: bytes, content: bytes, decode: Callable[[bytes], Entry | None]) -> Log[Entry]:
-    """Read a log: a torn tail is left out silently, rot is told. `decode` gives `None` for what it is not."""
+def unframed(magic: bytes, content: bytes, decode: Callable[[bytes], Entry]) -> Log[Entry]:
+    """Read a log: a torn tail is left out silently, rot is told. `decode` is a msgspec decoder's."""
     entries: list[Entry] = []
     good: list[bytes] = []
     at, is_rotten, is_behind_rot = 0, False, False
     while at >= 0:
         body, end = _body_at(magic, content, at)
-        entry = None if body is None else decode(body)
-        if entry is None:
+        try:
+            entry = decode(body)
+        except msgspec.DecodeError:
             is_behind_rot = True
             at = content.find(magic, at + 1)
             continue
@@ -52,11 +55,12 @@ def unframed(magic: bytes, content: bytes, decode: Callable[[bytes], Entry | Non
     return Log(entries, b"".join(good), is_rotten)
 
 
-def _body_at(magic: bytes, content: bytes, at: int) -> tuple[bytes | None, int]:
+def _body_at(magic: bytes, content: bytes, at: int) -> tuple[bytes, int]:
+    """The body there and where it ends; no body, which no decoder takes, if there is no whole entry."""
     if at + _HEAD.size > len(content):
-        return None, at
+        return b"", at
     found, body_bytes, checksum = _HEAD.unpack_from(content, at)
     end = at + _HEAD.size + body_bytes
     body = content[at + _HEAD.size : end]
     is_whole = found == magic and len(body) == body_bytes and zlib.crc32(body) == checksum
-    return (body, end) if is_whole else (None, at)
+    return (body, end) if is_whole else (b"", at)

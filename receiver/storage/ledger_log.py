@@ -80,7 +80,7 @@ def written(entries: Iterable[Entry]) -> bytes:
 
 def read(content: bytes) -> Log[Entry]:
     """Read a log: a torn tail is left out silently, rot is told."""
-    return unframed(_MAGIC, content, _decoded)
+    return unframed(_MAGIC, content, _DECODER.decode)
 
 
 def booked(key: Key, lines: Lines, parts_epoch: int | None = None) -> Booked:
@@ -98,11 +98,3 @@ def settled(lines: Lines) -> Iterator[Settled]:
     rows = tuple(lines.items())
     for at in range(0, len(rows), LINES_OF_ENTRY):
         yield Settled(rows[at : at + LINES_OF_ENTRY])
-
-
-def _decoded(body: bytes) -> Entry | None:
-    try:
-        entry: Entry = _DECODER.decode(body)
-    except msgspec.DecodeError:
-        return None
-    return entry
