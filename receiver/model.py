@@ -1,10 +1,11 @@
-"""The nouns that every room shares: Delivery, SegmentId, Heading."""
+"""The nouns that every room shares: whose spans, which delivery, and what the core makes of it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 
 class ContentKind(StrEnum):
@@ -48,3 +49,59 @@ class Heading(NamedTuple):
     project: str
     hour: int
     """Of receipt, counted from 1970 in UTC."""
+
+
+class Outcome(Protocol):
+    """What became of one delivery. See `receiver/_transcode.pyi`."""
+
+    @property
+    def verdict(self) -> str:
+        """`accepted`, `malformed`, `too_large`, `crashed`; `postponed`: its group had no room for it."""
+
+    @property
+    def received(self) -> int:
+        """Spans in the body."""
+
+    @property
+    def stored(self) -> int:
+        """Spans in the record."""
+
+    @property
+    def sampled_out(self) -> int:
+        """Spans dropped by policy."""
+
+    @property
+    def rejected(self) -> int:
+        """Spans refused one by one."""
+
+    @property
+    def unresolved(self) -> int:
+        """Stored spans for which no project was found."""
+
+    @property
+    def message(self) -> str:
+        """For `partial_success`, or why the delivery is refused."""
+
+    @property
+    def field(self) -> str:
+        """The field at fault when refused."""
+
+    @property
+    def reasons(self) -> Sequence[tuple[str, int]]:
+        """Warnings and rejections by their stable key."""
+
+
+class Commit(Protocol):
+    """One record, ready to append, and what became of each delivery."""
+
+    @property
+    def record(self) -> bytes:
+        """Empty if there is nothing to journal."""
+
+    @property
+    def rows(self) -> int:
+        """Rows in the record."""
+
+    @property
+    def outcomes(self) -> Sequence[Outcome]:
+        """One for each delivery, in their order."""

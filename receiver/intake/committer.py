@@ -21,13 +21,13 @@ from receiver.errors import CoreCrashed, DiskTrouble, ReceiverError, ShuttingDow
 from receiver.intake.admission import Claim
 from receiver.intake.aside import Aside
 from receiver.intake.hand import Hand
-from receiver.intake.outcome import Outcome, Transcode, refusal
+from receiver.intake.outcome import Transcode, refusal
 from receiver.intake.pace import Pace
 from receiver.intake.waiting import Give, Line, Receipt, StoreLine, Waiting
 from receiver.journal.appender import StaleSegment
 from receiver.logs import limited
 from receiver.metrics import Metrics
-from receiver.model import Delivery, SegmentId
+from receiver.model import Delivery, Outcome, SegmentId
 from receiver.settings import KIB, Drain
 
 EARLY_BYTES_MIN = 256 * KIB

@@ -23,12 +23,11 @@ from receiver.intake.admission import Admission, Claim
 from receiver.intake.answers import Reply
 from receiver.intake.body import Payload
 from receiver.intake.head import Head, HttpRefused, Visit
-from receiver.intake.outcome import Outcome
 from receiver.intake.routes import Routes
 from receiver.intake.waiting import Give
 from receiver.logs import limited
 from receiver.metrics import Count, Metrics
-from receiver.model import ContentKind, Delivery
+from receiver.model import ContentKind, Delivery, Outcome
 from receiver.settings import Drain, Limits
 
 SIGNATURE_INLINE_BYTES_MAX = 256 * 1024

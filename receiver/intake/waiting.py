@@ -13,8 +13,7 @@ from collections.abc import Callable, Sequence
 
 from receiver.errors import DeadlinePassed, ReceiverError
 from receiver.intake.admission import Claim
-from receiver.intake.outcome import Outcome
-from receiver.model import Delivery, SegmentId
+from receiver.model import Delivery, Outcome, SegmentId
 from receiver.settings import MIB
 
 GROUP_BYTES_MAX = 32 * MIB

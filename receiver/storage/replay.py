@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from receiver.journal.bodies import Body
 from receiver.journal.files import DISK, write_durably
 from receiver.journal.frame import answers_of
 from receiver.journal.names import Kind, file_name
 from receiver.journal.start import Start, draw_epoch
-from receiver.model import Delivery, SegmentId
+from receiver.model import Commit, Delivery, SegmentId
 from receiver.storage.case import BLOCK_ROWS_MAX, Core
 from receiver.storage.dead import Dead, Letter, Reason
 from receiver.storage.faults import TOO_LARGE, Fault, fault_of
@@ -38,34 +38,6 @@ class Replayed(NamedTuple):
     segment: str
     """Who its rows are from now on; empty: nothing of it was to be stored."""
     rows: int
-
-
-class Outcome(Protocol):
-    """What the core says of a delivery."""
-
-    @property
-    def verdict(self) -> str:
-        """`accepted`, or why not."""
-
-    @property
-    def message(self) -> str:
-        """In words."""
-
-
-class Commit(Protocol):
-    """What the core makes of deliveries."""
-
-    @property
-    def record(self) -> bytes:
-        """Empty: there is nothing to journal."""
-
-    @property
-    def rows(self) -> int:
-        """Of all of them."""
-
-    @property
-    def outcomes(self) -> Sequence[Outcome]:
-        """One each."""
 
 
 @dataclass(frozen=True, slots=True)
