@@ -61,7 +61,7 @@ def intakes(peer: Peer, duration_s: float, count: int, rate: float) -> Measured:
 
 def idle_cpu_share(peer: Peer, cores: Cores) -> float:
     """Of a core, while nothing comes."""
-    with _alone(peer, cores) as running:
+    with _site(cores) as site, peer.running(site) as running:
         time.sleep(SETTLED_S)
         before = sum(usage_of(pid).cpu_s for pid in running.roles)
         time.sleep(IDLE_S)
@@ -70,21 +70,21 @@ def idle_cpu_share(peer: Peer, cores: Cores) -> float:
 
 def start_s(peer: Peer, cores: Cores) -> float:
     """From the command to the first 200."""
-    began_s = time.monotonic()
-    with _alone(peer, cores) as running:
-        while not _is_answered(running.url):
-            time.sleep(0.005)
-        return time.monotonic() - began_s
+    with _site(cores) as site:
+        began_s = time.monotonic()
+        with peer.running(site) as running:
+            while not _is_answered(running.url):
+                time.sleep(0.005)
+            return time.monotonic() - began_s
 
 
 @contextmanager
-def _alone(peer: Peer, cores: Cores) -> Iterator[Running]:
+def _site(cores: Cores) -> Iterator[Site]:
     with (
         tempfile.TemporaryDirectory(prefix="trace-drain-bench-") as directory,
         sinks.running(cores.others) as sink,
-        peer.running(Site(Path(directory), sink, cores.receiver)) as running,
     ):
-        yield running
+        yield Site(Path(directory), sink, cores.receiver)
 
 
 def _is_answered(url: str) -> bool:

@@ -6,6 +6,7 @@ on disk, synced, and no batch processor in front: so an acknowledged request sur
 
 from __future__ import annotations
 
+import compileall
 import json
 import socket
 import subprocess
@@ -69,6 +70,11 @@ class Peer:
     def running(self, site: Site) -> Iterator[Running]:
         """Started and ready, until the block ends."""
         yield from self.run(site)
+
+
+def _compile_ours() -> None:
+    """Make bytecode, as an installation does: where Python may not keep it, every start makes its own."""
+    compileall.compile_dir(ROOT / "receiver", quiet=1)
 
 
 def _ours(site: Site) -> Iterator[Running]:
@@ -195,7 +201,7 @@ def _eventually(ask: Callable[[], T], site: Site, process: subprocess.Popen[byte
 
 
 PEERS = (
-    Peer("ours", receiver.__version__, lambda: None, _ours),
+    Peer("ours", receiver.__version__, _compile_ours, _ours),
     Peer("rotel", ROTEL, _build_rotel, _rotel),
     Peer("otelcol", OTELCOL, _build_otelcol, _otelcol_memory),
     Peer("otelcol-durable", OTELCOL, _build_otelcol, _otelcol_durable),

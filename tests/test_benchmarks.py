@@ -43,14 +43,14 @@ def test_cpu_per_million_spans_is_user_and_system_over_what_was_stored() -> None
 def test_a_page_shows_medians_their_spread_and_the_goal() -> None:
     results = Results(measured=[measured(user_s=user_s) for user_s in (1.5, 3.5, 1.0)])
 
-    assert "| protobuf, 520 spans | 2.00 (1.50 to 4.00) | ≤ 1.2 |" in page(results)
+    assert "| protobuf, 520 spans | 2.00 (1.50 to 4.00) | ≤ 1.2; ours is 1.7 times that |" in page(results)
 
 
 def test_a_page_puts_peers_side_by_side() -> None:
     results = Results(measured=[measured(), measured("rotel", user_s=5.0)])
 
     assert "| bodies | ours | rotel | goal |" in page(results)
-    assert "| protobuf, 520 spans | 2.00 | 5.50 | ≤ 1.2 |" in page(results)
+    assert "| protobuf, 520 spans | 2.00 | 5.50 | ≤ 1.2; ours is 1.7 times that |" in page(results)
 
 
 def test_a_page_tells_what_could_not_be_had() -> None:
@@ -88,3 +88,7 @@ def test_nothing_measured_is_no_number() -> None:
 )
 def test_a_sample_belongs_to_a_part_of_the_budget(sample: str, part: str) -> None:
     assert part_of(sample) == part
+
+
+def test_a_goal_that_is_met_stands_alone() -> None:
+    assert "| protobuf, 520 spans | 1.00 | ≤ 1.2 |" in page(Results(measured=[measured(user_s=0.5)]))

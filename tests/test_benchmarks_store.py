@@ -14,7 +14,7 @@ from benchmarks.store.page import page
 from benchmarks.store.questions import questions, sought_in
 from benchmarks.store.results import Moment, Results, Table
 from benchmarks.store.segments import BODY_SPANS, Press, days_before, spread_over
-from benchmarks.store.sustain import verdict_on
+from benchmarks.store.sustain import sustain, verdict_on
 from benchmarks.store.tables import Compared
 
 SPANS = 40 * BODY_SPANS
@@ -113,3 +113,17 @@ def test_a_time_is_a_number_and_a_unit() -> None:
     assert [seconds_of(text) for text in ("90s", "30m", "1h")] == [90, 1_800, 3_600]
     with pytest.raises(click.BadParameter, match="expected a number"):
         seconds_of("half an hour")
+
+
+def test_a_feed_is_looked_at_where_it_goes(engine_dir: Path) -> None:
+    said: list[str] = []
+
+    moments, insert_ms, verdict = sustain(2.0 * BODY_SPANS, 3.0, engine_dir.parent, said.append, every_s=0.2)
+
+    assert len(said) == len(moments)
+    assert moments[-1].rows == 6 * BODY_SPANS
+    assert moments[-1].parts >= 1
+    assert moments[-1].disk_bytes > 0
+    assert moments[-1].parts_of_today_max >= 1
+    assert len(insert_ms) == 3
+    assert not verdict.startswith("did not keep up: not all")

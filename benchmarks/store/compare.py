@@ -22,7 +22,7 @@ def compare(spans: int, directory: Path, say: Say) -> dict[Name, Table]:
     """Measure with so many spans, and leave nothing behind in the directory."""
     say(f"{spans:,} spans: making {varied(spans):,} that differ")
     press, (began, ended) = Press(varied(spans)), days_before(datetime.now(UTC))
-    tables = [Compared(name, directory / "engine") for name in ("ours", "otel")]
+    tables = [Compared(name, directory / "store") for name in ("ours", "otel")]
     found = {table.name: Table() for table in tables}
     for table in tables:
         table.create()
@@ -46,7 +46,7 @@ def compare(spans: int, directory: Path, say: Say) -> dict[Name, Table]:
 
 def engine_of(directory: Path) -> str:
     """Its version."""
-    table = Compared("ours", directory / "engine")
+    table = Compared("ours", directory / "store")
     version = str(table.store.rows("SELECT version()")[0][0])
     table.store.close()
     return version

@@ -32,12 +32,13 @@ WHOLE = 0.98
 _STANDING = f"""
 SELECT count(), sum(bytes_on_disk),
     (SELECT max(c) FROM (SELECT count() AS c FROM system.parts
-                         WHERE active AND database = 'ours' AND table = '{TABLE}' GROUP BY partition_id))
-FROM system.parts WHERE active AND database = 'ours' AND table = '{TABLE}'
+                         WHERE active AND database = currentDatabase() AND table = '{TABLE}'
+                         GROUP BY partition_id))
+FROM system.parts WHERE active AND database = currentDatabase() AND table = '{TABLE}'
 """  # noqa: S608 - a constant
 _MERGING = """
 SELECT count(), sum(rows_read), (SELECT sum(value) FROM system.events WHERE event = 'MergedRows')
-FROM system.merges WHERE database = 'ours'
+FROM system.merges WHERE database = currentDatabase()
 """
 
 
@@ -83,9 +84,10 @@ def sustain(
     spans_per_s: float, duration_s: float, directory: Path, say: Say, *, every_s: float = 10.0
 ) -> tuple[list[Moment], list[float], str]:
     """Feed it. How it stood in between, milliseconds of the INSERTs, and what to make of it."""
-    table = Compared("ours", directory / "engine")
+    table = Compared("ours", directory / "store")
     table.create()
-    feed = Feed(Press(VARIED), directory, spans_per_s, duration_s)
+    varied_spans = min(VARIED, round(spans_per_s * duration_s))
+    feed = Feed(Press(varied_spans), directory, spans_per_s, duration_s)
     stored = Stored(table)
     watch = Watch(table, feed, stored)
     maker = threading.Thread(target=feed.run, name="maker", daemon=True)
