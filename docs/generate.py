@@ -10,6 +10,8 @@ import msgspec
 
 from docs.reliability import reliability_page
 from receiver import metrics, settings
+from receiver.config.knobs import Knob, knobs, plain_key
+from receiver.config.ranges import range_text, size_text
 from receiver.supervisor.exposition import PREFIX
 
 DOCS = Path(__file__).parent
@@ -33,31 +35,31 @@ def meanings() -> dict[tuple[str, str], str]:
     return found
 
 
-def default_text(field: msgspec.structs.FieldInfo) -> str:
+def default_text(knob: Knob) -> str:
     """A default as it is written in the file."""
-    default = field.default
-    if default is msgspec.NODEFAULT:
+    if knob.required:
         return "required"
-    if default in ((), None, ""):
+    if knob.default in ((), None, ""):
         return ""
-    if isinstance(default, bool):
-        return f"`{str(default).lower()}`"
-    if field.type is settings.Bytes:
-        units = (("GiB", settings.GIB), ("MiB", settings.MIB), ("KiB", settings.KIB), ("", 1))
-        return next(f"`{default // size}{unit}`" for unit, size in units if default % size == 0)
-    return f"`{default!r}`".replace("'", '"')
+    if isinstance(knob.default, bool):
+        return f"`{str(knob.default).lower()}`"
+    if isinstance(knob.default, int) and knob.form == "bytes":
+        return f"`{size_text(knob.default)}`"
+    return f"`{knob.default!r}`".replace("'", '"')
 
 
 def settings_rows(table: type[msgspec.Struct], prefix: str = "") -> list[str]:
     """A row for every key, `drain.` and `sampling.rule.` for lists of tables."""
     rows, said = [], meanings()
+    by_key = {plain_key(knob.path): knob for knob in knobs()}
     for field in msgspec.structs.fields(table):
         name = f"{prefix}{field.encode_name}"
         if inner := nested_table(field):
             rows += settings_rows(inner, f"{name}.")
         else:
             meaning = " ".join(said.get((table.__name__, field.name), "").split())
-            rows.append(f"| `{name}` | {default_text(field)} | {meaning} |")
+            knob = by_key[name]
+            rows.append(f"| `{name}` | {default_text(knob)} | {range_text(knob)} | {meaning} |")
     return rows
 
 
@@ -68,11 +70,14 @@ def settings_page() -> str:
             "# Settings",
             "",
             "Written by `make docs` from `receiver/settings.py`. In the TOML file, `a.b` is key `b` of",
-            "table `[a]`; `drain.` and `sampling.rule.` are lists of tables. Secrets are given as files",
-            "(`token_file`, `password_file`, …).",
+            "table `[a]`; `drain.` and `sampling.rule.` are lists of tables. A secret may stand in the",
+            "file or the environment (`token`, `password`, …); `config show` masks it. Better is a file",
+            "of its own (`token_file`, `password_file`, …) that only the receiver may read. What is outside",
+            "of its range is refused at the start, on a reload, and by `trace-drain config check`. The range",
+            "of a text is that of its length.",
             "",
-            "| key | default | meaning |",
-            "|---|---|---|",
+            "| key | default | range | meaning |",
+            "|---|---|---|---|",
             *settings_rows(settings.Settings),
             "",
         ]

@@ -62,6 +62,9 @@ class Outcome:
     def verdict(self) -> str:
         """`accepted`, `malformed`, `too_large`, `crashed`; `postponed`: its group had no room for it."""
     @property
+    def is_plain(self) -> bool:
+        """Accepted in full, and nothing to tell its sender."""
+    @property
     def received(self) -> int: ...
     @property
     def stored(self) -> int: ...
@@ -93,6 +96,12 @@ class Commit:
     def rows(self) -> int: ...
     @property
     def outcomes(self) -> list[Outcome]: ...
+    @property
+    def spans(self) -> list[tuple[str, int, int, int, int, int]]:
+        """Of what was accepted, by drain: received, stored, sampled out, rejected, unresolved."""
+    @property
+    def reasons(self) -> list[tuple[str, int]]:
+        """Warnings and rejections of what was accepted, by their stable key."""
 
 def commit(
     policy: Policy,
@@ -168,5 +177,5 @@ def day_runs(segment: bytes) -> list[tuple[int, int, int]]:
 
 def explain_sampling(
     trace_id: str, *, mode: str, rate: float, seed: int, trace_state: str
-) -> tuple[bool, float | None, str | None, str]:
-    """Keep, weight, threshold and reason for one trace."""
+) -> tuple[bool, float | None, str | None, str, list[str]]:
+    """Keep, weight, threshold and reason for one trace, and what of its trace state is not understood."""

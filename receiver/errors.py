@@ -125,6 +125,12 @@ class OperatorError(ReceiverError):
     """Of the command that ends with it."""
 
 
+def place_and_reason(reason: OSError) -> str:
+    """What the system refused, and where, if it says so."""
+    why = reason.strerror or type(reason).__name__
+    return f"'{reason.filename}': {why}" if reason.filename else why
+
+
 class Answer(NamedTuple):
     """How a verdict is told over HTTP."""
 

@@ -70,6 +70,11 @@ def set_up(
     )
     logging.basicConfig(handlers=[_ToStructlog()], level=logging.WARNING, force=True)
     logging.captureWarnings(capture=True)
+    hush_chatters()
+
+
+def hush_chatters() -> None:
+    """Keep libraries from telling what we tell ourselves."""
     for chatter in CHATTERS:
         logging.getLogger(chatter).setLevel(logging.CRITICAL)
 

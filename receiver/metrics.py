@@ -7,7 +7,7 @@ Never: a label whose values a sender can choose. One `Metrics` belongs to one th
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -40,6 +40,7 @@ MetricName = Literal[
     "inflight_bytes",
     "ledger_complete_from_seconds",
     "ledger_spans",
+    "process_ends_recent",
     "process_restarts",
     "process_up",
     "redelivery_entries",
@@ -133,6 +134,11 @@ METRICS: dict[MetricName, Spec] = {
         "Spans since the ledger was begun, by what became of them: `received` is the sum of all others, "
         "`journal` those that wait. As `trace-drain ledger` has them, survives restarts, seconds old.",
         ("drain", "outcome"),
+    ),
+    "process_ends_recent": Spec(
+        "gauge_sum",
+        "Ends within ten minutes of processes that nobody told to. Worry at 3: it comes up and dies again.",
+        ("process",),
     ),
     "process_restarts": Spec("counter", "Processes replaced after they ended or hung.", ("process",)),
     "process_up": Spec("gauge_sum", "1 while the process runs and reports.", ("process",)),
@@ -246,6 +252,15 @@ class Metrics:
     def observe(self, name: MetricName, seconds: float) -> None:
         """Put one duration into its histogram."""
         self.durations(name).observe(seconds)
+
+    def begin(self, drains: Sequence[str]) -> None:
+        """Have every counter whose labels are known be there, as 0: the first step shall be seen."""
+        for name, spec in METRICS.items():
+            if spec.kind == "counter" and not spec.labels:
+                self.count(name)
+            elif spec.kind == "counter" and spec.labels == ("drain",):
+                for drain in drains:
+                    self.count(name, drain=drain)
 
     def snapshot(self) -> Snapshot:
         """Freeze what was counted, for the supervisor."""

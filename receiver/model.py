@@ -59,6 +59,10 @@ class Outcome(Protocol):
         """`accepted`, `malformed`, `too_large`, `crashed`; `postponed`: its group had no room for it."""
 
     @property
+    def is_plain(self) -> bool:
+        """Accepted in full, and nothing to tell its sender."""
+
+    @property
     def received(self) -> int:
         """Spans in the body."""
 
@@ -105,3 +109,11 @@ class Commit(Protocol):
     @property
     def outcomes(self) -> Sequence[Outcome]:
         """One for each delivery, in their order."""
+
+    @property
+    def spans(self) -> Sequence[tuple[str, int, int, int, int, int]]:
+        """Of what was accepted, by drain: received, stored, sampled out, rejected, unresolved."""
+
+    @property
+    def reasons(self) -> Sequence[tuple[str, int]]:
+        """Warnings and rejections of what was accepted, by their stable key."""

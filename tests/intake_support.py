@@ -67,6 +67,11 @@ class OutcomeDouble:
     field: str = ""
     reasons: Sequence[tuple[str, int]] = ()
 
+    @property
+    def is_plain(self) -> bool:
+        """Nothing to tell its sender."""
+        return self.verdict == "accepted" and not self.rejected and not self.message
+
 
 @dataclass
 class CommitDouble:
@@ -75,6 +80,21 @@ class CommitDouble:
     record: bytes
     rows: int
     outcomes: list[OutcomeDouble]
+    drains: list[str]
+
+    @property
+    def spans(self) -> list[tuple[str, int, int, int, int, int]]:
+        """By delivery: nobody asks that they are added up."""
+        return [
+            (drain, one.received, one.stored, one.sampled_out, one.rejected, one.unresolved)
+            for drain, one in zip(self.drains, self.outcomes, strict=True)
+            if one.verdict == "accepted"
+        ]
+
+    @property
+    def reasons(self) -> list[tuple[str, int]]:
+        """Of all that were accepted."""
+        return [told for one in self.outcomes if one.verdict == "accepted" for told in one.reasons]
 
 
 @dataclass
@@ -100,7 +120,7 @@ class CoreDouble:
             if outcome.verdict == "accepted"
         ]
         record = b"%d:" % segment.seq + b"|".join(kept) if kept else b""
-        return CommitDouble(record, len(kept), outcomes)
+        return CommitDouble(record, len(kept), outcomes, [one.drain for one in deliveries])
 
     @property
     def deliveries(self) -> list[Delivery]:
@@ -138,10 +158,13 @@ class AppenderDouble:
     may_go_on: threading.Event = field(default_factory=threading.Event)
     running: threading.Event = field(default_factory=threading.Event)
     sealed_count: int = 0
+    has_retired: bool = False
+    may_seal: threading.Event = field(default_factory=threading.Event)
     closed: bool = False
 
     def __post_init__(self) -> None:
         self.may_go_on.set()
+        self.may_seal.set()
 
     def choose(self) -> SegmentId:
         return SegmentId(7, self.seq)
@@ -155,8 +178,11 @@ class AppenderDouble:
             raise trouble
         self.appended.append((segment, record, rows))
 
-    def seal_if_due(self) -> None:
+    def retire_if_due(self) -> None:
         self.sealed_count += 1
+
+    def hand_over(self) -> None:
+        self.may_seal.wait(10)
 
     def close(self) -> None:
         self.closed = True

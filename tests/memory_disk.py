@@ -110,6 +110,11 @@ class MemoryDisk:
             node.keep(len(node.pending))
             node.lose()
 
+    @property
+    def descriptor_count(self) -> int:
+        """How many descriptors were not given back."""
+        return len(self._fds)
+
     def is_directory(self, path: Path) -> bool:
         """Whether a directory lies there."""
         return path in self.tree and self._is_linked(path)

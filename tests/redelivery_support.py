@@ -6,6 +6,7 @@ Delivery number n has n + 1 spans, all of them n days old: so the rows of a day 
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -41,17 +42,20 @@ class Killed(BaseException):
 
 @dataclass
 class Fate:
-    """Counts the steps of a writer and kills it at one of them."""
+    """Counts the steps of a writer and kills it at one of them: from then on it leaves no trace."""
 
     steps_left: int = -1
+    """0: dead."""
     steps: int = 0
     ends_with: Callable[[], BaseException] = Killed
 
     def step(self) -> None:
         self.steps += 1
-        self.steps_left -= 1
+        self.steps_left -= self.steps_left > 0
         if self.steps_left == 0:
-            raise self.ends_with()
+            end = self.ends_with()
+            self.steps_left -= not isinstance(end, Killed)
+            raise end
 
     def around(self, call: Callable[P, T]) -> Callable[P, T]:
         """The same, with a chance to die before it and after it."""
@@ -61,6 +65,16 @@ class Fate:
             result = call(*args, **more)
             self.step()
             return result
+
+        return called
+
+    def while_alive(self, call: Callable[P, T]) -> Callable[P, T]:
+        """The same, but nobody who was killed does it on the way out."""
+
+        def called(*args: P.args, **more: P.kwargs) -> T:
+            if self.steps_left == 0:
+                raise Killed
+            return call(*args, **more)
 
         return called
 
@@ -141,8 +155,14 @@ class Mill:
         if self.naps > NAPS_MAX:
             raise Stopping
 
-    def opened_window(self) -> Window:
-        return Window(self.directory / "redelivery", self.limits, lambda: self.monotonic_s, apart=self.apart)
+    def opened_window(self, ledger: Ledger) -> Window:
+        return Window(
+            self.directory / "redelivery",
+            self.limits,
+            lambda: self.monotonic_s,
+            apart=self.apart,
+            extent_min=ledger.window,
+        )
 
     def opened_ledger(self) -> Ledger:
         return Ledger(self.directory / "ledger", LedgerLimits(), lambda: NOW_S, is_first=True)
@@ -156,12 +176,13 @@ class Mill:
             repair_dir=self.directory / "repair",
             retention_days=30,
         )
+        ledger = self.opened_ledger()
         self._current = Writer(
             FakeJournal(self.files if order is None else list(order), [file.id for file in held]),
             self.store,
             core=transcode,
-            window=self.opened_window(),
-            ledger=self.opened_ledger(),
+            window=self.opened_window(ledger),
+            ledger=ledger,
             dead=DeadLetters(self.directory / "dead"),
             progress=self.progress,
             around=around,
@@ -250,3 +271,5 @@ def haunt_disk(fate: Fate, monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's
     }.items():
         for name in names:
             monkeypatch.setattr(target, name, fate.around(getattr(target, name)))
+    monkeypatch.setattr(Path, "unlink", fate.while_alive(Path.unlink))
+    monkeypatch.setattr(shutil, "rmtree", fate.while_alive(shutil.rmtree))

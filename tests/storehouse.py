@@ -52,6 +52,7 @@ class FakeRecord:
     rows: int
     received_ms: tuple[int, int]
     answers: bytes = b"\x90"
+    offset: int = 0
 
 
 class Whoever(int):
@@ -266,16 +267,27 @@ class MemoryStore:
     def _meets_eaten(self, _meets: str, _rows: Rows, _token: str, _query_id: str) -> None:
         """Answered OK, and nothing is there: DELETE, DROP PARTITION."""
 
-    def _meets_partly(self, _meets: str, rows: Rows, token: str, _query_id: str) -> None:
-        """The first day is in and its token remembered, of the others nothing is; the answer is lost."""
+    def _meets_emptied(self, _meets: str, _rows: Rows, _token: str, _query_id: str) -> None:
+        """Answered OK, and nothing of anything is there: TRUNCATE."""
+        self.parts.clear()
+
+    def _meets_partly(self, meets: str, rows: Rows, token: str, _query_id: str) -> None:
+        """The first day is in and its token remembered, of the others nothing is; no answer, or a code."""
         day = next(iter(rows))
         self._meets_ok("ok", {day: rows[day]}, token, "")
-        raise StoreTrouble("connection reset")
+        raise StoreTrouble("connection reset", code=int(meets.partition(":")[2] or 0) or None)
 
-    def _meets_half(self, _meets: str, rows: Rows, _token: str, _query_id: str) -> None:
-        """Half of a day's rows: no rule of the engine explains it."""
+    def _meets_half(self, meets: str, rows: Rows, token: str, query_id: str) -> None:
+        """Half of a day's rows: no rule of the engine explains it. With a code, that is the answer."""
         day, (segment, count) = next(iter(rows.items()))
         self.parts.append((segment, day, count // 2))
+        if ":" in meets:
+            self._meets_error(meets, rows, token, query_id)
+
+    def _meets_twice(self, meets: str, rows: Rows, token: str, query_id: str) -> None:
+        """Applied, and by somebody else once more."""
+        self._meets_ok(meets, rows, token, query_id)
+        self._meets_ok(meets, rows, f"{token} of another", query_id)
 
     def counts(self, held: Sequence[Held]) -> dict[SegmentId, DayRows]:
         """See `Store`."""

@@ -96,6 +96,52 @@ def test_what_is_carried_while_somebody_looks_is_counted_once(
     assert received(accounts.balance()) == 3
 
 
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_of_a_segment_that_lost_rows_what_is_left_still_waits(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    root = tmp_path / "journal"
+    [segment] = fill(root, 1)
+    accounts = Accounts(ledger, Backlog(root))
+
+    def interrupted(at: Path) -> list[Waiting]:
+        ledger.damaged(segment, 5, PLACE.hour)
+        return list(waiting_in(at))
+
+    if when == "before":
+        ledger.damaged(segment, 5, PLACE.hour)
+    else:
+        monkeypatch.setattr(balance_room, "waiting_in", interrupted)
+    found = accounts.balance()
+
+    assert (received(found), found.waiting) == (6, {segment})
+    ledger.close()
+    assert received(AccountsAtRest(tmp_path, Limits()).balance()) == 6
+
+
+def test_what_is_replayed_was_counted_before_and_waits(ledger: Ledger, tmp_path: Path) -> None:
+    [segment] = fill(tmp_path / "journal", 1)
+    ledger.replaying(segment)
+
+    found = Accounts(ledger, Backlog(tmp_path / "journal")).balance()
+
+    assert (received(found), found.waiting) == (0, {segment})
+
+
+def test_a_segment_that_was_rewritten_is_read_anew_and_counted_once(tmp_path: Path) -> None:
+    [segment] = fill(tmp_path / "journal", 1)
+    backlog = Backlog(tmp_path / "journal")
+    before = backlog.read()
+    (path,) = (tmp_path / "journal").glob("*/*.native.lz4")
+    draft = path.with_suffix(".draft")
+    draft.write_bytes(path.read_bytes())
+
+    draft.rename(path)
+
+    assert backlog.read() == before == {segment: before[segment]}
+    assert before[segment].total() == 1
+
+
 def test_in_no_look_at_a_busy_writer_a_span_is_missing_or_there_twice(ledger: Ledger, tmp_path: Path) -> None:
     root = tmp_path / "journal"
     fill(root, SEGMENTS)
@@ -115,6 +161,18 @@ def test_in_no_look_at_a_busy_writer_a_span_is_missing_or_there_twice(ledger: Le
 def _carry_all(ledger: Ledger, root: Path) -> None:
     for waiting in list(waiting_in(root)):
         carry(ledger, root, waiting)
+
+
+def test_of_what_is_booked_again_between_two_looks_the_difference_is_told(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    [one] = fill(tmp_path / "journal", 1)
+    accounts = Accounts(ledger, Backlog(tmp_path / "journal"))
+    ledger.book(one, {PLACE: Counts(received=1, dead=1)})
+
+    _, _, seen = accounts.around(lambda _before: ledger.book(one, {PLACE: Counts(received=1, stored=1)}))
+
+    assert seen.lines == {PLACE: Counts(stored=1, dead=-1)}
 
 
 def test_what_was_booked_between_two_looks_is_told(ledger: Ledger, tmp_path: Path) -> None:

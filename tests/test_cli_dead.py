@@ -57,6 +57,7 @@ def api_of(mill: Mill, pool: ThreadPoolExecutor) -> web.Application:
         footer=transcode.footer,
         body_bytes_max=lambda _drain: 1 << 20,
         now=lambda: 0.0,
+        check=lambda: None,
         on_replay=lambda _segment: None,
     )
     api = Api(store=mill.store, token=lambda: "", health=dict, schema=list, ledger=dict, pool=pool)
@@ -159,7 +160,7 @@ def test_replay_puts_a_letter_and_a_body_back_into_the_journal(running: Mill) ->
     rest = run(running.directory, "replay", "--all", "--format", "json")
 
     assert (one.exit_code, rest.exit_code) == (0, 0)
-    assert one.output.startswith(f"{LETTER}: 3 rows are in the journal as segment ")
+    assert one.output.startswith(f"{LETTER}: 3 rows put into the journal as segment ")
     assert (json.loads(rest.output)["id"], json.loads(rest.output)["rows"]) == (BODY, 4)
     assert len(Journal(running.directory / "journal").sealed()) == 2
     assert run(running.directory, "ls", "--format", "json").output == ""
@@ -170,7 +171,7 @@ def test_replay_of_what_is_still_refused_says_why_and_exits_with_one(running: Mi
 
     assert done.exit_code == 1
     assert f"{LETTER}: kept: the store still refuses it: constraint is violated" in done.output
-    assert f"{BODY}: 4 rows are in the journal" in done.output
+    assert f"{BODY}: 4 rows put into the journal" in done.output
 
 
 def test_drop_lets_go_of_it(running: Mill) -> None:
@@ -184,8 +185,11 @@ def test_drop_lets_go_of_it(running: Mill) -> None:
     [
         pytest.param(["replay"], "expected an ID or --all", id="nothing named"),
         pytest.param(["replay", LETTER, "--all"], "not both", id="too much named"),
-        pytest.param(["replay", "../x"], "nothing set aside has this id", id="no such letter"),
-        pytest.param(["drop", "x", "--yes"], "nothing set aside has this id", id="nothing to drop"),
+        pytest.param(["replay", "../x"], "nothing set aside is called '../x'; expected", id="no such letter"),
+        pytest.param(
+            ["drop", "x", "--yes"], "nothing set aside is called 'x'; expected", id="nothing to drop"
+        ),
+        pytest.param(["drop", "x"], "nothing set aside is called 'x'; expected", id="nothing to ask about"),
         pytest.param(["show", "x"], "expected an id that `dead ls` prints", id="nothing to show"),
     ],
 )
@@ -198,9 +202,19 @@ def test_mistakes_are_told_in_one_line(running: Mill, words: list[str], why: str
 
 
 def test_without_a_receiver_nothing_is_replayed_or_dropped(mill: Mill) -> None:
-    for words in (["replay", LETTER], ["drop", LETTER, "--yes"]):
-        assert "no receiver runs on" in run(mill.directory, *words).output
+    for words in (["replay", LETTER], ["drop", LETTER, "--yes"], ["drop", LETTER]):
+        assert run(mill.directory, *words).output.startswith("trace-drain: no receiver runs on")
     assert len(mill.letters) == 1
+
+
+@pytest.mark.parametrize("path", ["", f"/{LETTER}"])
+def test_an_unknown_parameter_is_refused(running: Mill, path: str) -> None:
+    async def get() -> int:
+        url = json.loads((running.directory / STATE_NAME).read_text())["urls"]["api"]
+        async with ClientSession() as session, session.get(f"{url}/api/v1/dead{path}?x=1") as answer:
+            return answer.status
+
+    assert asyncio.run(get()) == 400
 
 
 def test_a_page_of_another_site_cannot_replay(running: Mill) -> None:

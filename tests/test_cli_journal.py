@@ -79,13 +79,22 @@ def test_verify_names_the_damage_and_exits_with_1(tmp_path: Path, live: Appender
 
     assert done.exit_code == 1
     assert f"segment {start_name(live.epoch)}-0000000000 at byte 0, {len(record('a'))} bytes" in done.output
-    assert "2 segments, 2 whole records, 1 damaged places" in done.output
+    assert "2 segments, 2 whole records, 1 damaged place" in done.output
+
+
+def test_a_file_in_the_place_of_a_start_is_passed_over(tmp_path: Path, live: Appender) -> None:
+    (tmp_path / "journal" / start_name(7)).write_text("strange")
+
+    assert len(rows_of(run(tmp_path, "ls").output)) == 2
+    assert run(tmp_path, "verify").exit_code == 0
+    assert live.epoch != 7
 
 
 def test_inspect_says_what_a_segment_answers_for(tmp_path: Path, live: Appender) -> None:
     done = run(tmp_path, "inspect", f"{start_name(live.epoch)}-0000000000", "--format", "json")
 
     listing = json.loads(done.output)
+    assert done.exit_code == 0
     assert listing["state"] == "sealed"
     assert listing["damage"] == []
     assert [found["rows"] for found in listing["records"]] == [2, 3]
@@ -112,6 +121,33 @@ def test_inspect_takes_a_path_too_wherever_the_file_is(tmp_path: Path, live: App
     assert "delivery 64646464646464646464646464646464 from drain 'a'" in done.output
     assert "project 'prj': 2 received, 2 kept, 0 sampled_out, 0 rejected" in done.output
     assert "damage: segment" in done.output
+    assert done.exit_code == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"root:x:0:0:", bytes(1 << 16)], ids=["empty", "text", "zeros"])
+def test_inspect_of_a_file_that_is_no_segment_says_so_and_exits_with_1(
+    tmp_path: Path, content: bytes
+) -> None:
+    foreign = tmp_path / "foreign"
+    foreign.write_bytes(content)
+
+    done = run(tmp_path, "inspect", str(foreign))
+
+    assert done.output == f"trace-drain: '{foreign}' holds no record of a journal; expected a segment\n"
+    assert done.exit_code == 1
+
+
+def test_a_file_that_cannot_be_read_is_named_without_a_traceback(tmp_path: Path, live: Appender) -> None:
+    path = tmp_path / "journal" / start_name(live.epoch) / "0000000000.native.lz4"
+    path.unlink()
+    path.mkdir()
+
+    done = run(tmp_path, "verify")
+
+    assert (done.exit_code, done.output) == (
+        2,
+        f"trace-drain: a file cannot be used: '{path}': Is a directory\n",
+    )
 
 
 def test_inspect_of_what_is_not_there_says_what_was_expected(tmp_path: Path) -> None:

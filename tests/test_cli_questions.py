@@ -71,7 +71,7 @@ def test_a_trace_is_printed_as_tree_and_as_json(data_dir: Path, stored: Segment)
     shown = run("trace", trace_id, "--data", str(data_dir))
     listed = run("trace", trace_id, "--data", str(data_dir), "--format", "json")
 
-    assert shown.output.startswith(f"trace {trace_id}: 1 spans of cart\n")
+    assert shown.output.startswith(f"trace {trace_id}: 1 span of cart\n")
     assert [row["TraceId"] for row in json.loads(listed.output)] == [trace_id]
 
 
@@ -98,6 +98,15 @@ def test_without_a_store_the_way_to_get_one_is_told(tmp_path: Path) -> None:
 
     assert result.exit_code == 2
     assert "trace-drain serve --data" in result.output
+
+
+def test_a_store_without_tables_says_how_to_make_them(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+
+    done = run("spans", "--data", str(tmp_path))
+
+    assert done.exit_code == 2
+    assert done.output == "trace-drain: the store has no tables; expected `trace-drain schema apply`\n"
 
 
 def test_a_store_somebody_else_has_open_says_so(data_dir: Path, stored: Segment) -> None:

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from receiver.clock import Now, Times
+from receiver.clock import NOTE_NAME, Now, Times
 from receiver.errors import OperatorError
+from receiver.settings import Settings
 from receiver.storage.clock import STEADY_S, Clock
 from receiver.storage.expiry import refuse_to_open
+from receiver.storage.opening import open_store
 
 HOUR_S, YEAR_S = 3_600.0, 31_536_000.0
 STEPS_S = [HOUR_S, -HOUR_S, YEAR_S, -YEAR_S]
@@ -164,6 +166,18 @@ def test_an_engine_that_would_delete_by_a_wrong_clock_is_not_opened(machine: Mac
 
     with pytest.raises(OperatorError, match="stays closed"):
         refuse_to_open(machine.clock(tmp_path), retention_days=30)
+
+
+def test_the_store_of_a_data_directory_stays_closed_while_the_clock_is_not_believed(
+    tmp_path: Path,
+) -> None:
+    real = Times()
+    Clock(tmp_path / NOTE_NAME, Times(lambda: real.wall_s() - YEAR_S, real.running_s, real.boot))
+
+    with pytest.raises(OperatorError, match="stays closed"):
+        open_store(Settings(data_dir=str(tmp_path)), disk_free_min=lambda: 0)
+
+    assert not (tmp_path / "store").exists()
 
 
 def test_an_engine_that_deletes_nothing_is_opened(machine: Machine, tmp_path: Path) -> None:

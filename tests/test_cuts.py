@@ -11,9 +11,13 @@ from pathlib import Path
 import pytest
 
 from receiver.journal.files import DISK
+from receiver.settings import Ledger as Limits
+from receiver.storage.ledger import read_sums
 from receiver.storage.ledger_lines import Counts
 from tests.redelivery_support import Fate, Killed, Mill, haunt, haunt_disk, rotted
 from tests.segments import day_of
+
+SEGMENT = "0000000000000007-0000000001"
 
 
 def a_mill(directory: Path, *, rows_max: int = 3, fate: Fate | None = None) -> Mill:
@@ -39,6 +43,8 @@ def test_what_is_too_large_goes_in_in_parts(mill: Mill) -> None:
     assert mill.progress.alarms == 0
     assert not mill.letters
     assert list((mill.directory / "cuts").iterdir()) == []
+    ledger, _ = read_sums(mill.directory / "ledger", Limits())
+    assert {segment.epoch for segment, _, _ in mill.store.parts} < set(ledger.epochs)
 
 
 def test_parts_that_are_too_large_are_cut_up_in_turn(tmp_path: Path) -> None:
@@ -108,6 +114,16 @@ def test_poison_in_a_part_costs_its_rows(mill: Mill) -> None:
     assert mill.booked == Counts(received=13, stored=11, dead=2)
 
 
+def test_poison_in_a_part_is_dead_though_its_segment_ends_in_another_life(mill: Mill) -> None:
+    mill.store.poisonous_days = {day_of(1)}
+    mill.add([5, 1, 4])
+
+    for _ in range(6):
+        mill.start().drain()
+
+    assert mill.booked == Counts(received=13, stored=11, dead=2)
+
+
 def test_rot_in_a_part_is_counted_once(mill: Mill) -> None:
     mill.add([5, 4])
     mill.start().drain()
@@ -127,24 +143,56 @@ def test_days_that_are_stored_already_are_not_cut_up(mill: Mill) -> None:
     mill.drain()
 
     assert mill.is_exact
+    assert "refill 1" in mill.store.events
 
 
-def test_parts_are_on_the_disk_before_any_is_inserted(mill: Mill, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_there_neither_wholly_nor_not_at_all_is_not_cut_up(mill: Mill) -> None:
+    mill.store.rows_max = None
+    mill.store.script = ["error:241", "error:241", "half:241"]
+    mill.add([5])
+
+    mill.drain()
+
+    assert mill.copies == {5: 0.5}
+    assert [letter.reason.cause for letter in mill.letters] == ["odd"]
+
+
+@pytest.mark.parametrize("lives", [1, 3], ids=["one life", "a life for each try"])
+@pytest.mark.parametrize("unsynced", ["cuts", "."])
+def test_parts_are_on_the_disk_before_any_is_inserted(
+    mill: Mill, monkeypatch: pytest.MonkeyPatch, unsynced: str, lives: int
+) -> None:
     sync_directory = DISK.sync_directory
 
     def refusing(path: Path) -> None:
-        if path.name == "cuts":
+        if path == mill.directory / unsynced:
             raise OSError(5, "Input/output error")
         sync_directory(path)
 
     mill.add([5, 4])
     writer = mill.start()
-    monkeypatch.setattr(DISK, "sync_directory", refusing)
-    for _ in range(3):
-        writer.drain()
+    for life in range(3):
+        with monkeypatch.context() as patch:
+            patch.setattr(DISK, "sync_directory", refusing)
+            writer.drain()
+        writer = mill.start() if life < lives else writer
 
     assert mill.store.parts == []
-    monkeypatch.setattr(DISK, "sync_directory", sync_directory)
+    mill.drain()
+    assert mill.is_exact
+
+
+def test_parts_stay_though_the_journal_does_not_show_what_they_were_cut_from(mill: Mill) -> None:
+    mill.add([5, 4])
+    writer = mill.start()
+    writer.drain()
+    mill.store.script = ["ok", *["error:117"] * 15]
+    writer.drain()
+    assert 0 < sum(mill.copies.values()) < 2
+
+    mill.start(order=[]).drain()
+
+    mill.start()
     mill.drain()
     assert mill.is_exact
 
@@ -195,6 +243,7 @@ def test_a_disk_that_refuses_any_one_write_doubles_nothing_and_loses_nothing(
         assert mill.is_exact, f"refused at step {step}: {mill.copies}"
         assert mill.is_ledger_exact, f"refused at step {step}: {mill.booked}"
         assert not mill.letters
+        assert list((mill.directory / "cuts").glob(".*")) == [], f"refused at step {step}"
         if is_over:
             return
     raise AssertionError("never reached the end")
@@ -202,7 +251,8 @@ def test_a_disk_that_refuses_any_one_write_doubles_nothing_and_loses_nothing(
 
 def test_what_is_not_ours_among_the_cuts_is_left_alone_and_stops_nothing(mill: Mill) -> None:
     cuts = mill.directory / "cuts"
-    strange = [cuts / "notes.native", cuts / ".keep", cuts / "0000000000000007-0000000001.backup"]
+    names = ["notes.native", ".keep", f"{SEGMENT}.backup", f"{SEGMENT}.0000000000000009"]
+    strange = [cuts / name for name in names]
     cuts.mkdir()
     for path in strange:
         path.write_text("not a directory of parts")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import hmac
 import math
+from functools import partial
 
 import pytest
 
 from receiver.intake import admission, committer
+from receiver.intake.admission import Admission, Budget
 from receiver.settings import KIB, MIB, Drain, Limits
 from tests.intake_support import SPAN_BODY, AppenderDouble, CoreDouble, on_uvloop, request, running, until
 
@@ -173,3 +175,32 @@ async def test_a_chunked_body_claims_memory_as_it_grows() -> None:
 
     assert (answer.status, answer.headers["connection"]) == (503, "close")
     assert intake.admission.bytes_in_flight == 0
+
+
+def test_a_foremost_body_that_stops_gives_way() -> None:
+    now_s, gone = [0.0], list[str]()
+    crowded = Admission(Budget(8 * MIB, 2 * MIB), lambda: None, now=lambda: now_s[0])
+    foremost = crowded.admit(0, is_known=False)
+    foremost.when_dismissed = partial(gone.append, "foremost")
+    foremost.grow_to(2 * MIB)
+    now_s[0] += 2
+
+    crowded.admit(MIB, is_known=False)
+
+    assert gone == ["foremost"]
+
+
+def test_a_foremost_body_that_goes_on_is_left_alone() -> None:
+    now_s, gone = [0.0], list[str]()
+    crowded = Admission(Budget(8 * MIB, 2 * MIB), lambda: None, now=lambda: now_s[0])
+    foremost, other = crowded.admit(0, is_known=False), crowded.admit(0, is_known=False)
+    for name, claim in (("foremost", foremost), ("other", other)):
+        claim.when_dismissed = partial(gone.append, name)
+    foremost.grow_to(MIB)
+    other.grow_to(MIB - 64 * KIB)
+    now_s[0] += 2
+    foremost.grow_by(64 * KIB)
+
+    crowded.admit(MIB, is_known=False)
+
+    assert gone == ["other"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from receiver.errors import CoreCrashed, MalformedBody
 from receiver.intake.aside import Aside
-from tests.test_intake_committer import delivery
+from tests.committer_support import delivery
 
 
 def test_bodies_set_aside_are_bounded_in_number_and_bytes(tmp_path: Path) -> None:

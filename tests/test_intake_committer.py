@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -25,59 +24,17 @@ from receiver.intake import waiting
 from receiver.intake.aside import Aside
 from receiver.intake.committer import Committer
 from receiver.metrics import Metrics
-from receiver.model import ContentKind, Delivery, SegmentId
-from receiver.settings import MIB, Drain
+from receiver.model import Delivery, SegmentId
+from receiver.settings import Drain
+from tests.committer_support import bodies, commit, committing, verdict_on
 from tests.intake_support import (
     AppenderDouble,
     CommitDouble,
     CoreDouble,
     OutcomeDouble,
-    StaleSegment,
-    claim_of,
     on_uvloop,
     until,
 )
-
-DRAIN = Drain(name="d")
-
-
-def delivery(name: str, *encodings: str) -> Delivery:
-    return Delivery(
-        "d", b"\n" + name.encode(), ContentKind.PROTOBUF, encodings, 1, strict=False, body_bytes_max=MIB
-    )
-
-
-@asynccontextmanager
-async def committing(
-    core: CoreDouble, appender: AppenderDouble, root: Path, *, answer_deadline_s: float = 10
-) -> AsyncIterator[Committer]:
-    committer = Committer(
-        core, appender, Aside(root), Metrics("intake-0"), answer_deadline_s=answer_deadline_s
-    )
-    running = asyncio.create_task(committer.run())
-    try:
-        yield committer
-    finally:
-        core.may_go_on.set()
-        appender.may_go_on.set()
-        await committer.close(running)
-
-
-def commit(committer: Committer, name: str, drain: Drain = DRAIN) -> asyncio.Task[object]:
-    now = asyncio.get_running_loop().time()
-    return asyncio.create_task(committer.commit(delivery(name), drain, now, claim_of(len(name))))
-
-
-async def verdict_on(task: asyncio.Task[object]) -> ReceiverError:
-    try:
-        await task
-    except ReceiverError as reason:
-        return reason
-    raise AssertionError("expected a verdict, got a receipt")
-
-
-def bodies(core: CoreDouble) -> list[list[str]]:
-    return [[one.body[1:].decode() for one in group] for group in core.groups]
 
 
 @on_uvloop
@@ -134,21 +91,6 @@ async def test_small_deliveries_gather_while_a_group_is_synced(tmp_path: Path) -
         await asyncio.gather(*tasks)
 
     assert bodies(core) == [["a"], ["b", "c"]]
-
-
-@on_uvloop
-async def test_a_receipt_is_given_only_after_append_returned(tmp_path: Path) -> None:
-    core, appender = CoreDouble(), AppenderDouble()
-    appender.may_go_on.clear()
-    async with committing(core, appender, tmp_path) as committer:
-        task = commit(committer, "a")
-        await asyncio.to_thread(appender.running.wait)
-        await asyncio.sleep(0.05)
-        early = task.done()
-        appender.may_go_on.set()
-        await task
-
-    assert not early
 
 
 @on_uvloop
@@ -214,48 +156,6 @@ async def test_a_refused_delivery_does_not_disturb_its_neighbours(tmp_path: Path
     assert isinstance(reasons[0], MalformedBody)
     assert reasons[0].field == "resource_spans"
     assert b"".join(record for _, record, _ in appender.appended) == b"0:\ngood"
-
-
-@on_uvloop
-async def test_nothing_is_appended_when_there_is_nothing_to_journal(tmp_path: Path) -> None:
-    core = CoreDouble(special={b"\nbad": OutcomeDouble("malformed", message="cut")})
-    appender = AppenderDouble()
-    async with committing(core, appender, tmp_path) as committer:
-        await verdict_on(commit(committer, "bad"))
-
-    assert appender.appended == []
-
-
-@on_uvloop
-async def test_a_group_whose_segment_was_closed_is_committed_anew_on_the_next(tmp_path: Path) -> None:
-    core = CoreDouble()
-    appender = AppenderDouble(trouble=[StaleSegment("0")])
-    async with committing(core, appender, tmp_path) as committer:
-        await commit(committer, "a")
-
-    assert bodies(core) == [["a"], ["a"]]
-    assert appender.appended == [(SegmentId(7, 1), b"1:\na", 1)]
-
-
-@on_uvloop
-async def test_a_delivery_that_is_transcoded_twice_is_counted_once(tmp_path: Path) -> None:
-    metrics, appender = Metrics("intake-0"), AppenderDouble(trouble=[StaleSegment("0")])
-    committer = Committer(CoreDouble(), appender, Aside(tmp_path), metrics, answer_deadline_s=10)
-    running = asyncio.create_task(committer.run())
-    await commit(committer, "a")
-    await committer.close(running)
-
-    assert {one.name: one.value for one in metrics.snapshot().series}["commit_deliveries"] == 1
-
-
-@on_uvloop
-async def test_a_disk_that_closes_every_segment_is_told_as_trouble(tmp_path: Path) -> None:
-    appender = AppenderDouble(trouble=[StaleSegment(str(seq)) for seq in range(3)])
-    async with committing(CoreDouble(), appender, tmp_path) as committer:
-        reason = await verdict_on(commit(committer, "a"))
-        await commit(committer, "b")
-
-    assert isinstance(reason, DiskTrouble)
 
 
 @pytest.mark.parametrize("trouble", [JournalFull("journal is full"), DiskTrouble("write: I/O error")])
@@ -340,23 +240,6 @@ async def test_a_store_that_is_away_is_told_by_the_deadline(tmp_path: Path) -> N
         reason = await verdict_on(commit(committer, "a", Drain(name="d", acknowledge="store")))
 
     assert isinstance(reason, DeadlinePassed)
-
-
-@on_uvloop
-async def test_age_seals_only_while_nothing_is_on_its_way(tmp_path: Path) -> None:
-    core, appender = CoreDouble(), AppenderDouble()
-    core.may_go_on.clear()
-    async with committing(core, appender, tmp_path) as committer:
-        task = commit(committer, "a")
-        await asyncio.to_thread(core.running.wait)
-        before = appender.sealed_count
-        await asyncio.sleep(0.2)
-        meanwhile = appender.sealed_count
-        core.may_go_on.set()
-        await task
-        await until(lambda: appender.sealed_count > meanwhile)
-
-    assert before == meanwhile
 
 
 @on_uvloop

@@ -8,6 +8,7 @@ import hmac
 
 import pytest
 
+from receiver.intake.credentials import Credentials
 from receiver.settings import MIB, Drain
 from tests.intake_support import SPAN_BODY, on_uvloop, request, running
 
@@ -184,3 +185,42 @@ async def test_no_secret_is_in_any_answer() -> None:
     for reply in replies:
         for secret in ("canary", SECRET, digest, signature(SPAN_BODY)):
             assert secret.encode() not in reply.raw
+
+
+@on_uvloop
+async def test_of_two_drains_at_one_path_the_one_that_asks_for_more_is_meant() -> None:
+    signed = signature(SPAN_BODY)
+    drains = (
+        Drain(name="open"),
+        Drain(name="signed", signature_header="x-s", signature_secrets=(SECRET,)),
+        Drain(name="known", tokens=("t",)),
+        Drain(name="all", tokens=("t",), signature_header="x-s", signature_secrets=(SECRET,)),
+    )
+    async with running(*drains) as intake:
+        await intake.post()
+        await intake.post(x_s=signed)
+        await intake.post(authorization="Bearer t")
+        await intake.post(authorization="Bearer t", x_s=signed)
+
+    assert [one.drain for one in intake.core.deliveries] == ["open", "signed", "known", "all"]
+
+
+def test_every_secret_is_compared_in_constant_time_whether_or_not_one_matched_already(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared: list[bytes] = []
+    compare = hmac.compare_digest
+
+    def compare_and_tell(presented: bytes, known: bytes) -> bool:
+        compared.append(known)
+        return compare(presented, known)
+
+    monkeypatch.setattr(hmac, "compare_digest", compare_and_tell)
+    drain = Drain(name="d", tokens=("a", "b", "c"), signature_header="x-s", signature_secrets=("s", "t"))
+    headers = {drain.header: "Bearer a", "x-s": signature(SPAN_BODY, "s")}
+
+    found = Credentials(drain)
+
+    assert found.know_token(headers)
+    assert found.verify(headers, SPAN_BODY)
+    assert len(set(compared)) == len(compared) == 5

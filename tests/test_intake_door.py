@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from receiver.intake import door
 from receiver.intake.door import address_of, caps
 from receiver.intake.tls import Certificates
 from receiver.settings import Limits, Settings
@@ -49,6 +50,18 @@ async def test_one_address_over_its_cap_is_told_so_and_others_are_not() -> None:
 
 
 @on_uvloop
+async def test_an_address_that_has_left_is_forgotten() -> None:
+    async with running(limits=FEW) as intake:
+        connections = [await spoken(intake, f"127.0.0.{place}") for place in (2, 3, 3)]
+        for connection in connections:
+            await connection.close()
+        await until(lambda: intake.server.connection_count == 0)
+        counted = dict(intake.server._door._of_address)  # noqa: SLF001 - what must not grow
+
+    assert counted == {}
+
+
+@on_uvloop
 async def test_idle_connections_of_one_address_do_not_block_the_endpoint() -> None:
     limits = Limits(connections_max=64, connections_per_address_max=16)
     async with running(limits=limits) as intake:
@@ -60,6 +73,20 @@ async def test_idle_connections_of_one_address_do_not_block_the_endpoint() -> No
 
     assert {answer.status for answer in answers} == {200}
     assert intake.counted("refusals", "connection") == 0
+
+
+@on_uvloop
+async def test_who_is_shown_out_before_being_greeted_leaves_nothing_behind() -> None:
+    async with running(limits=FEW) as intake:
+        for _ in range(5):
+            flood = [socket.create_connection(("127.0.0.1", intake.port)) for _ in range(40)]
+            await asyncio.sleep(0)
+            for plug in flood:
+                plug.close()
+        assert (await intake.post()).status == 200
+        await until(lambda: not (intake.server.connections or intake.server.connection_count))
+
+    assert intake.counted("refusals", "silent_connection") > 0
 
 
 @on_uvloop
@@ -124,11 +151,12 @@ class ShortOfDescriptors(socket.socket):
     """A listening socket on a machine that has no descriptor left, for a while."""
 
     troubles_left = 3
+    code = errno.EMFILE
 
     def accept(self) -> tuple[socket.socket, Any]:
         if self.troubles_left:
             self.troubles_left -= 1
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            raise OSError(self.code, os.strerror(self.code))
         return super().accept()
 
 
@@ -142,6 +170,21 @@ async def test_a_machine_short_of_descriptors_is_asked_again_in_a_moment() -> No
 
     assert answer.status == 200
     assert listening.troubles_left == 0
+
+
+@on_uvloop
+async def test_a_connection_that_was_given_up_in_the_queue_holds_up_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(door, "REST_S", 3_600)
+    listening = ShortOfDescriptors()
+    listening.code = errno.ECONNABORTED
+    listening.bind(("127.0.0.1", 0))
+    listening.listen()
+    async with running(listening=listening) as intake, asyncio.timeout(30):
+        answer = await intake.post()
+
+    assert answer.status == 200
 
 
 @pytest.mark.parametrize(

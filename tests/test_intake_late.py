@@ -11,6 +11,7 @@ import pytest
 from receiver.errors import JournalFull
 from receiver.intake.late import NOT_YET, LateJournal
 from receiver.journal.appender import Appender
+from receiver.model import SegmentId
 from receiver.settings import Journal
 from tests.memory_disk import MemoryDisk
 
@@ -40,10 +41,10 @@ def test_a_full_disk_at_the_start_is_waited_for(call: str) -> None:
     journal = late(disk, clock)
     before = (journal.full_reason(), journal.trouble)
     clock.now_s += 1
-    journal.seal_if_due()
+    journal.retire_if_due()
     still = journal.full_reason()
     clock.now_s += 1
-    journal.seal_if_due()
+    journal.retire_if_due()
     segment = journal.choose()
     journal.append(segment, b"record", 1)
 
@@ -57,9 +58,10 @@ def test_what_is_refused_is_not_tried_all_the_time() -> None:
     disk.fail("make_directory", code=errno.ENOSPC)
 
     journal = late(disk, clock)
-    journal.seal_if_due()
+    journal.retire_if_due()
 
     assert journal.full_reason() == NOT_YET
+    assert not journal.is_stored(SegmentId(1, 0))
     with pytest.raises(JournalFull):
         journal.choose()
     journal.close()

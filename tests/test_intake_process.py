@@ -21,6 +21,9 @@ from receiver.settings import Drain, Settings
 from receiver.settings import Journal as JournalSettings
 from tests.intake_support import Connection, request
 
+WAIT_S = 60.0
+"""For what takes well under a second, on a machine that does much else."""
+
 
 def one_span(name: str = "a") -> bytes:
     sent = ExportTraceServiceRequest()
@@ -40,7 +43,7 @@ class Child:
     async def said(self, kind: type[Ready | Stopped]) -> list[Report]:
         """Wait for a message of this kind; the reports before it."""
         reports: list[Report] = []
-        while not isinstance(message := await asyncio.wait_for(self.channel.receive(), 20), kind):
+        while not isinstance(message := await asyncio.wait_for(self.channel.receive(), WAIT_S), kind):
             assert isinstance(message, Report), f"got {message}"
             reports.append(message)
         return reports
@@ -75,7 +78,7 @@ async def spawned(data: Path, plug: socket.socket, *drains: Drain) -> AsyncItera
         yield child
     finally:
         await channel.close()
-        await asyncio.wait_for(process.wait(), 20)
+        await asyncio.wait_for(process.wait(), WAIT_S)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import re
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -167,6 +168,46 @@ async def test_no_room_for_a_body_on_the_shortcut_is_told_and_closes() -> None:
 
     assert (answer.status, answer.headers["retry-after"], answer.headers["connection"]) == (503, "2", "close")
     assert end == b""
+    assert intake.server.requests_count == 1
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+@on_uvloop
+async def test_a_body_that_is_not_the_one_signed_is_refused_on_the_shortcut_too(*, is_whole: bool) -> None:
+    signed = Drain(name="d", signature_header="x-s", signature_secrets=("secret",))
+    head = {"x_s": hmac.digest(b"secret", SPAN_BODY, "sha1").hex()}
+    async with running(signed) as intake:
+        connection = await intake.connect()
+        statuses = []
+        for body in (SPAN_BODY, SPAN_BODY[:-1] + b"!", SPAN_BODY):
+            raw = request(body, **head)
+            connection.writer.write(raw if is_whole else raw[:-1])
+            await connection.writer.drain()
+            await asyncio.sleep(0 if is_whole else 0.05)
+            connection.writer.write(b"" if is_whole else raw[-1:])
+            statuses.append((await connection.answer()).status)
+        parsed_count = intake.server.requests_count
+        await connection.close()
+
+    assert (statuses, parsed_count) == ([200, 403, 200], 1)
+    assert [one.body for one in intake.core.deliveries] == [SPAN_BODY, SPAN_BODY]
+
+
+@on_uvloop
+async def test_a_body_on_the_shortcut_is_counted_until_it_is_let_go() -> None:
+    async with running(TOKEN) as intake:
+        connection = await warm(intake)
+        intake.core.may_go_on.clear()
+        intake.core.running.clear()
+        connection.writer.write(request(authorization=KNOWN))
+        await asyncio.to_thread(intake.core.running.wait)
+        held_bytes = intake.admission.bytes_in_flight
+        intake.core.may_go_on.set()
+        await connection.answer()
+        await until(lambda: intake.admission.bytes_in_flight == 0)
+        await connection.close()
+
+    assert held_bytes == len(SPAN_BODY)
     assert intake.server.requests_count == 1
 
 

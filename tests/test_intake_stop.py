@@ -11,7 +11,7 @@ import pytest
 from aiohttp import http_parser
 
 from receiver.errors import OperatorError
-from receiver.intake.server import require_c_parser
+from receiver.intake.parser import require_c_parser
 from receiver.intake.tls import Certificates
 from receiver.settings import Limits
 from tests.intake_support import Connection, CoreDouble, Intake, on_uvloop, request, running, until
@@ -157,5 +157,5 @@ async def test_after_the_committer_closed_a_delivery_is_told_to_come_again() -> 
 def test_without_the_compiled_parser_nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_parser, "HttpRequestParser", http_parser.HttpRequestParserPy)
 
-    with pytest.raises(OperatorError, match="C extensions"):
+    with pytest.raises(OperatorError, match="its C parser"):
         require_c_parser()

@@ -53,12 +53,15 @@ async def test_a_delivery_over_tls_is_taken_and_only_http_1_1_is_offered(tmp_pat
     async with running(tls=(certificates.context, context)) as intake:
         connection = await intake.connect()
         oldest = certificates.context.minimum_version
+        options = certificates.context.options
         chosen = connection.writer.get_extra_info("ssl_object").selected_alpn_protocol()
         connection.writer.write(request())
         answer = await connection.answer()
         await connection.close()
 
     assert (answer.status, chosen, oldest) == (200, "http/1.1", ssl.TLSVersion.TLSv1_2)
+    assert options & ssl.OP_NO_RENEGOTIATION
+    assert options & ssl.OP_NO_COMPRESSION
 
 
 @on_uvloop

@@ -10,9 +10,10 @@ from receiver.errors import DiskTrouble, JournalFull, OperatorError, ShuttingDow
 from receiver.journal.appender import TAIL_AT_LARGE, Appender, StaleSegment
 from receiver.journal.names import Kind, file_name, start_name
 from receiver.journal.segments import Journal
+from receiver.journal.start import note_of
 from receiver.model import SegmentId
 from receiver.settings import MIB
-from tests.journal_support import ROOT, Clock, append, appender, limits, recovered
+from tests.journal_support import ROOT, Clock, append, appender, limits, look_after, recovered
 from tests.memory_disk import MemoryDisk
 from tests.record_layout import record
 
@@ -39,7 +40,7 @@ def test_records_share_a_segment_until_it_is_due() -> None:
     journal = appender(files)
 
     seqs = [append(journal, name).seq for name in "abc"]
-    journal.seal_if_due()
+    look_after(journal)
 
     assert seqs == [0, 0, 0]
     assert files_of(files, journal) == ["0000000000.open"]
@@ -52,14 +53,30 @@ def test_records_share_a_segment_until_it_is_due() -> None:
         pytest.param("segment_bytes_max", 2 * len(record("a")), id="bytes"),
     ],
 )
-def test_a_segment_that_is_large_enough_is_left_and_sealed_by_the_next_record(knob: str, most: int) -> None:
+def test_a_segment_that_is_large_enough_is_left_by_the_next_record(knob: str, most: int) -> None:
     files = MemoryDisk()
     journal = Appender(ROOT, limits(**{knob: most}), now=Clock(), files=files)
 
     seqs = [append(journal, name).seq for name in "abc"]
+    journal.hand_over()
 
     assert seqs == [0, 0, 1]
     assert files_of(files, journal) == ["0000000000.native.lz4", "0000000001.open"]
+
+
+def test_no_record_waits_for_the_segment_before_it_to_be_sealed() -> None:
+    files = MemoryDisk()
+    journal = Appender(ROOT, limits(segment_rows_max=1), now=Clock(), files=files)
+
+    for name in "abc":
+        append(journal, name)
+    unsealed = files_of(files, journal)
+    has_retired = journal.has_retired
+    in_a_power_cut = recovered_after_power_cut(files)
+
+    assert unsealed == ["0000000000.open", "0000000001.open", "0000000002.open"]
+    assert has_retired
+    assert in_a_power_cut == ["a", "b", "c"]
 
 
 def test_an_idle_segment_is_sealed_by_age() -> None:
@@ -67,11 +84,11 @@ def test_an_idle_segment_is_sealed_by_age() -> None:
     journal = appender(files, clock=clock)
     append(journal, "a")
     clock.now_s += 0.999
-    journal.seal_if_due()
+    look_after(journal)
     young = files_of(files, journal)
 
     clock.now_s += 0.001
-    journal.seal_if_due()
+    look_after(journal)
 
     assert (young, files_of(files, journal)) == (["0000000000.open"], ["0000000000.native.lz4"])
 
@@ -83,12 +100,12 @@ def test_age_waits_for_the_predecessor_to_be_stored_so_that_a_backlog_becomes_fe
     journal.seal()
     append(journal, "b")
     clock.now_s += 60
-    journal.seal_if_due()
+    look_after(journal)
     waiting = files_of(files, journal)
 
     store_oldest(files)
     clock.now_s += 0.1
-    journal.seal_if_due()
+    look_after(journal)
 
     assert waiting == ["0000000000.native.lz4", "0000000001.open"]
     assert files_of(files, journal) == ["0000000001.native.lz4"]
@@ -166,6 +183,7 @@ def test_the_start_directory_is_on_the_disk_before_it_is_used() -> None:
     files.cut_power(lambda _count: 0)
 
     assert files.names(ROOT) == [start_name(journal.epoch)]
+    assert note_of(ROOT / start_name(journal.epoch), files).pid == os.getpid()
 
 
 @pytest.mark.parametrize("how", [broken_disk, full_disk])
@@ -232,7 +250,7 @@ def test_once_the_disk_drops_the_tail_the_journal_goes_on() -> None:
     files.heal()
     clock.now_s += 1
 
-    journal.seal_if_due()
+    look_after(journal)
 
     assert journal.full_reason() is None
     append(journal, "b")
@@ -285,7 +303,7 @@ def test_a_segment_that_cannot_be_sealed_yet_is_sealed_later() -> None:
     append(journal, "b")
     clock.now_s += 1
 
-    journal.seal_if_due()
+    look_after(journal)
 
     assert waiting == ["0000000000.open"]
     assert "0000000000.native.lz4" in files_of(files, journal)
@@ -314,7 +332,7 @@ def test_the_ceiling_counts_what_other_starts_hold() -> None:
         append(theirs, name)
 
     clock.now_s += 1
-    ours.seal_if_due()
+    look_after(ours)
 
     assert before is None
     assert ours.full_reason() == "journal holds 0 MiB; the ceiling is 0 MiB"

@@ -125,3 +125,18 @@ def test_a_file_that_is_gone_is_told(journal: Appender, tmp_path: Path) -> None:
     the_open_file(tmp_path).unlink()
 
     assert waiting.read(Mark(1)) is None
+
+
+@pytest.mark.parametrize("version", [0, 2, 0xFFFF])
+def test_a_record_of_another_version_is_not_read_as_if_it_were_ours(
+    journal: Appender, tmp_path: Path, version: int
+) -> None:
+    append(journal, "a")
+    append(journal, "b")
+    file = the_open_file(tmp_path)
+    content = bytearray(file.read_bytes())
+    second = content.index(b"TDRJ", content.index(b"TDRJ") + 1)
+    content[second + 4 : second + 6] = version.to_bytes(2, "little")
+    file.write_bytes(content)
+
+    assert read_all(tmp_path) == ["a"]

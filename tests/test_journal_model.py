@@ -78,7 +78,13 @@ class JournalMachine(RuleBasedStateMachine):
     def idle(self, seconds: float) -> None:
         assert self.intake is not None
         self.clock.now_s += seconds
-        self.survive(self.intake.seal_if_due)
+        self.survive(self.intake.retire_if_due)
+
+    @precondition(lambda self: self.intake is not None)
+    @rule()
+    def hand_over(self) -> None:
+        assert self.intake is not None
+        self.survive(self.intake.hand_over)
 
     @precondition(lambda self: self.intake is not None)
     @rule()

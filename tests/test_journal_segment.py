@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from receiver import transcode
-from receiver.journal.files import DISK, Files, write_all
+from receiver.journal.files import DISK, Files, write_all, write_new
 from receiver.journal.names import Kind
 from receiver.journal.segment import Place, Segment
 from tests.memory_disk import MemoryDisk
@@ -208,3 +208,68 @@ def test_a_segment_is_stored_once_no_name_of_it_is_left() -> None:
     seen.append(segment.place.is_stored())
 
     assert seen == [False, False, True]
+
+
+def test_a_segment_that_is_sealed_between_two_looks_is_not_stored() -> None:
+    class SealedMeanwhile(MemoryDisk):
+        """A moment after the first look the open segment has its sealed name."""
+
+        def size_bytes(self, path: Path) -> int | None:
+            found = super().size_bytes(path)
+            if "0000000000.open" in self.names(HERE):
+                self.rename(HERE / "0000000000.open", HERE / "0000000000.native.lz4")
+            return found
+
+    files = SealedMeanwhile()
+    files.make_directory(HERE)
+    segment = written(files, HERE, "a")
+
+    assert not segment.place.is_stored()
+
+
+def test_a_segment_that_was_left_holds_no_descriptor() -> None:
+    files = disk()
+    segment = written(files, HERE, "a")
+    held = files.descriptor_count
+
+    segment.close()
+    segment.place.seal(segment.bytes_good, segment.sums.footer(), Kind.LZ4)
+
+    assert (held, files.descriptor_count) == (1, 0)
+
+
+def test_a_descriptor_that_does_not_close_in_order_harms_nothing() -> None:
+    class Grudging(MemoryDisk):
+        """Closes, and says that something was wrong with it."""
+
+        def close(self, fd: int) -> None:
+            super().close(fd)
+            raise broken_disk()
+
+    files = Grudging()
+    files.make_directory(HERE)
+    segment = written(files, HERE, "a")
+
+    segment.close()
+
+    assert (segment.bytes_good, files.descriptor_count) == (len(RECORD), 0)
+
+
+def test_what_a_killed_process_left_under_a_name_is_written_anew() -> None:
+    files = disk()
+    write_new(files, HERE / "draft", b"left behind, and longer")
+
+    write_new(files, HERE / "draft", b"new")
+
+    assert files.read(HERE / "draft") == b"new"
+
+
+def test_a_file_that_is_there_is_never_taken_for_a_new_one(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_bytes(b"promised")
+    (tmp_path / "link").symlink_to("elsewhere")
+
+    for name in ("taken", "link"):
+        with pytest.raises(FileExistsError):
+            DISK.create(tmp_path / name)
+
+    assert not (tmp_path / "elsewhere").exists()

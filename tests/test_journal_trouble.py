@@ -13,11 +13,13 @@ from structlog.testing import capture_logs
 from receiver.errors import DiskTrouble, JournalFull, OperatorError
 from receiver.journal import appender as appender_room
 from receiver.journal.appender import TROUBLE_S, Appender
-from receiver.journal.ceiling import Scales
+from receiver.journal.ceiling import Ceiling, Scales
+from receiver.journal.files import DISK
 from receiver.journal.names import start_name
 from receiver.journal.segments import Journal
 from receiver.logs import RateLimited
-from tests.journal_support import ROOT, Clock, append, appender, limits
+from receiver.settings import MIB
+from tests.journal_support import ROOT, Clock, append, appender, limits, look_after, recovered
 from tests.memory_disk import MemoryDisk
 
 
@@ -49,11 +51,11 @@ def test_trouble_is_told_until_an_append_succeeds_or_it_is_old() -> None:
 
 def test_a_start_whose_directory_was_removed_is_over(tmp_path: Path) -> None:
     journal = Appender(tmp_path / "journal", limits())
-    journal.seal_if_due()
+    look_after(journal)
     shutil.rmtree(tmp_path / "journal" / start_name(journal.epoch))
 
     with pytest.raises(OperatorError, match="start directory"):
-        journal.seal_if_due()
+        look_after(journal)
 
 
 def test_nothing_is_stored_of_a_start_whose_directory_was_removed(tmp_path: Path) -> None:
@@ -86,19 +88,19 @@ def test_a_segment_that_cannot_be_sealed_is_told_once_in_a_while(monkeypatch: py
         journal.seal()
         for _ in range(9):
             clock.now_s += 1
-            journal.seal_if_due()
+            look_after(journal)
 
     assert [line["event"] for line in logs] == ["segment cannot be sealed yet"]
 
 
 def test_the_event_loop_is_told_what_is_full_without_a_look_at_the_disk() -> None:
     files, clock = MemoryDisk(), Clock()
-    journal = appender(files, clock=clock, disk_free_min=1)
+    journal = appender(files, clock=clock, disk_free_min=4 * MIB)
     files.free = 0
     clock.now_s += 60
     before = journal.full_reason()
 
-    journal.seal_if_due()
+    look_after(journal)
     files.fault = unreachable
 
     assert before is None
@@ -151,6 +153,22 @@ def test_a_long_backlog_costs_the_ceiling_the_listing_of_its_names() -> None:
     assert files.measured[: files.measured.index("start") + 1].count("0000000000.native.lz4") == 0
 
 
+def test_parts_of_segments_that_were_cut_up_count_as_journal(tmp_path: Path) -> None:
+    root = tmp_path / "journal"
+    append(Appender(root, limits()), "a")
+    before = Journal(root).bytes_total()
+    parts = tmp_path / "cuts" / "0000000000000007-0000000001.0000000000000008"
+    parts.mkdir(parents=True)
+    (parts / "0000000001.native.lz4").write_bytes(bytes(1_000))
+    (tmp_path / "cuts" / "strange").write_bytes(bytes(5))
+
+    ceiling = Ceiling(root, limits(bytes_max=before + 999), DISK, lambda: 0.0)
+    ceiling.look()
+
+    assert Journal(root).bytes_total() == before + 1_000
+    assert "the ceiling is" in (ceiling.reason() or "")
+
+
 class MeasuredDisk(MemoryDisk):
     """It notes whose size it is asked for."""
 
@@ -176,3 +194,18 @@ def test_while_there_is_a_backlog_groups_are_committed_without_asking_for_it_eac
     chosen = [journal.choose().seq for _ in range(9)]
 
     assert (chosen, files.measured) == ([1] * 9, [])
+
+
+def test_what_the_disk_refused_to_seal_is_left_alone_once_the_journal_is_closed() -> None:
+    files, clock = MemoryDisk(), Clock()
+    journal = appender(files, clock=clock)
+    append(journal, "a")
+    files.fail("sync")
+    journal.close()
+    clock.now_s += 60
+    calls_count = len(files.calls)
+
+    journal.hand_over()
+
+    assert files.calls[calls_count:] == []
+    assert recovered(files) == ["a"]

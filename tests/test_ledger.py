@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from receiver.journal.files import write_new
 from receiver.model import Heading, SegmentId
 from receiver.settings import Ledger as Limits
 from receiver.storage import ledger as ledger_room
@@ -90,6 +91,19 @@ def test_a_segment_that_is_carried_again_is_counted_once_and_one_that_is_gone_is
     assert total(disk) == Counts(received=7, stored=7)
 
 
+def test_only_what_may_be_in_the_journal_is_looked_for_there(disk: MemoryDisk) -> None:
+    ledger = opened(disk)
+    ledger.book(segment(1), line(3))
+    ledger.book(segment(2), line(4))
+    disk.kill()
+
+    ledger = opened(disk)
+    ledger.retain({segment(1)})
+
+    with ledger.watching() as watch:
+        assert watch.segments == {segment(1)}
+
+
 def test_the_same_booking_again_costs_no_write(disk: MemoryDisk) -> None:
     ledger = opened(disk)
     ledger.book(segment(1), line(3))
@@ -129,20 +143,37 @@ def test_an_upgrade_or_a_lost_ledger_is_complete_from_the_next_hour_on(disk: Mem
     assert opened(disk, is_first=False).sums(Watch(set()))[0].complete_from_hour == HOUR + 1
 
 
-def test_rot_costs_its_entry_and_is_told(disk: MemoryDisk) -> None:
+@pytest.mark.parametrize(("entry", "left"), [(0, 7), (1, 4)], ids=["how it was begun", "a booking"])
+def test_rot_costs_its_entry_and_is_told(disk: MemoryDisk, entry: int, left: int) -> None:
     ledger = opened(disk)
+    log = ROOT / disk.names(ROOT)[-1]
+    begins_at = [0, disk.size_bytes(log) or 0]
     ledger.book(segment(1), line(3))
-    name = disk.names(ROOT)[-1]
-    fd = disk.open(ROOT / name)
-    content = disk.read(ROOT / name)
-    ledger_bytes = bytearray(content)
-    ledger_bytes[20] ^= 1
-    disk.write(fd, memoryview(bytes(ledger_bytes)), 0)
+    ledger.book(segment(2), line(4))
+    content = bytearray(disk.read(log))
+    content[begins_at[entry] + 20] ^= 1
+    disk.write(disk.open(log), memoryview(bytes(content)), 0)
 
     sums, _ = opened(disk).sums(Watch(set()))
 
     assert sums.complete_from_hour == HOUR + 1
-    assert sums.lines == {PLACE: Counts(received=3, stored=3)}
+    assert sums.lines == {PLACE: Counts(received=left, stored=left)}
+
+
+def test_what_a_crash_tore_off_is_no_rot_behind_the_next_booking(
+    disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_room, "LOG_BYTES_MIN", 10_000)
+    opened(disk).book(segment(1), line(3))
+    log = ROOT / disk.names(ROOT)[-1]
+    disk.write(disk.open(log), memoryview(b"TDLG torn"), disk.size_bytes(log) or 0)
+    disk.kill()
+
+    opened(disk).book(segment(2), line(4))
+
+    sums, _ = opened(disk).sums(Watch(set()))
+    assert sums.complete_from_hour == 0
+    assert sums.lines == {PLACE: Counts(received=7, stored=7)}
 
 
 def test_a_disk_that_refuses_loses_nothing_of_what_was_booked(disk: MemoryDisk) -> None:
@@ -249,6 +280,27 @@ def test_a_full_disk_does_not_keep_a_ledger_from_being_opened(disk: MemoryDisk) 
     ledger = opened(disk)
 
     assert ledger.sums(Watch(set()))[0].lines == {PLACE: Counts(received=3, stored=3)}
+
+
+def test_a_full_disk_does_not_keep_anything_from_being_booked_beside_what_is_there(disk: MemoryDisk) -> None:
+    ledger = opened(disk)
+    disk.fail("create", code=errno.ENOSPC, times=99)
+
+    for seq in range(1, 30):
+        ledger.book(segment(seq), line(1))
+
+    assert total(disk) == Counts(received=29, stored=29)
+
+
+def test_a_log_that_was_not_written_whole_leaves_no_draft(disk: MemoryDisk) -> None:
+    opened(disk).book(segment(1), line(3))
+    write_new(disk, ROOT / ".0000000007.log.tmp", b"half of it")
+    disk.kill()
+
+    opened(disk)
+
+    assert disk.names(ROOT) == ["0000000001.log"]
+    assert total(disk) == Counts(received=3, stored=3)
 
 
 def test_what_is_settled_while_the_log_is_written_anew_stays_counted(

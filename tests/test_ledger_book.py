@@ -140,6 +140,18 @@ def test_hours_beyond_the_limit_are_added_up_and_no_clock_matters() -> None:
     assert book.whole_from_hour == HOUR + 2
 
 
+def test_what_is_booked_again_after_its_projects_were_added_up_is_counted_once() -> None:
+    book = book_of(
+        *(booked(SegmentId(7, seq), a_line(f"p{seq % 4}", HOUR + seq // 4)) for seq in range(8)),
+        limits=Limits(lines_max=6),
+    )
+
+    book.apply(booked(SegmentId(7, 0), {Heading("d", "p0", HOUR): Counts(received=5, stored=5)}))
+
+    assert {heading.project for heading in book.lines if heading.hour == HOUR} == {OTHER}
+    assert book.lines[Heading("d", OTHER, HOUR)] == Counts(received=14, stored=11, rejected=3)
+
+
 def test_lines_beyond_the_limit_lose_the_projects_of_the_oldest_hour_first() -> None:
     limits = Limits(lines_max=6)
 

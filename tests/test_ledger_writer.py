@@ -6,10 +6,12 @@ import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from receiver import transcode
+from receiver.errors import StoreTrouble
 from receiver.journal.frame import answers_of
 from receiver.model import Heading
 from receiver.settings import Ledger as Limits
@@ -17,6 +19,7 @@ from receiver.storage import ledger, sifting
 from receiver.storage.ledger import read_sums
 from receiver.storage.ledger_lines import OTHER, UNKNOWN, Counts
 from tests.redelivery_support import Fate, Killed, Mill, haunt, rotted
+from tests.segments import day_of
 from tests.storehouse import NOW_S, FakeFile
 
 POISON = "error:70"
@@ -49,6 +52,48 @@ def test_of_a_segment_that_is_partly_stored_the_rest_is_dead(mill: Mill) -> None
 
     assert rows_stored(mill) not in {0, 10}
     assert mill.booked == Counts(received=10, stored=rows_stored(mill), dead=10 - rows_stored(mill))
+
+
+@pytest.mark.parametrize("lives", [1, 2])
+def test_what_is_gone_from_the_journal_is_kept_as_a_sum(
+    mill: Mill, monkeypatch: pytest.MonkeyPatch, lives: int
+) -> None:
+    for _ in range(29):
+        mill.add([0])
+    if lives > 1:
+        mill.drain()
+        mill.kill()
+    monkeypatch.setattr(ledger, "LOG_BYTES_MIN", 100)
+    mill.add([0])
+
+    mill.drain()
+
+    sums, one_by_one = read_sums(mill.directory / "ledger", Limits())
+    assert sum(counts.received for counts in sums.lines.values()) == 30
+    assert len(one_by_one) < 10
+
+
+def test_what_is_set_aside_is_booked_though_the_store_is_away_by_then(
+    mill: Mill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    divide = mill.store.counts_by_heading
+    asked: list[object] = []
+
+    def once(*held: Any) -> dict[Heading, int]:  # noqa: ANN401 - whatever is asked
+        if asked:
+            raise StoreTrouble("connection refused")
+        asked.append(held)
+        return divide(*held)
+
+    mill.store.poisonous_days = {day_of(2)}
+    mill.add([2, 3])
+    mill.store.script = ["ok", "half"]
+    monkeypatch.setattr(mill.store, "counts_by_heading", once)
+
+    mill.drain()
+
+    assert mill.booked.received == 7
+    assert [letter.reason.cause for letter in mill.letters] == ["odd", "poison"]
 
 
 def test_what_is_neither_none_nor_all_is_counted_row_by_row(mill: Mill) -> None:
@@ -188,6 +233,7 @@ def test_what_rots_in_a_rewritten_segment_is_counted_once(
     received = 2 + 9 if record else 2 + 7
     stored = rows_stored(mill)
     assert stored == (2 + 7 - lost if meets == "ok" else 2)
+    assert not any(letter.reason.deliveries for letter in mill.letters)
     duplicate = 2 if record else 0
     assert mill.booked == Counts(received, stored, duplicate=duplicate, dead=received - stored - duplicate)
 

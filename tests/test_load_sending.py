@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +19,11 @@ from hypothesis import strategies as st
 
 from receiver.cli import main
 from receiver.load.answer import Answer, NotHttp, answer_in
+from receiver.load.feed import Origin, Request
 from receiver.load.histogram import Histogram
+from receiver.load.report import progress_line
+from receiver.load.tally import Tally
+from receiver.supervisor.self_signed import self_signed
 from tests.doubles.liar import STALL_S, listening
 
 SMALL = ("--spans", "10", "--connections", "1")
@@ -80,6 +86,109 @@ def test_nobody_listening_is_told() -> None:
     result = load(url, "--requests", "1", "--patience", "0.1", "--format", "json")
 
     assert json.loads(result.stdout)["answers"] == {"connection refused": 1}
+    assert result.exit_code == 1
+
+
+def test_every_try_after_the_first_of_a_request_is_a_retry_also_where_nobody_listens() -> None:
+    with listening() as server:
+        url = server.url
+
+    said = loaded(url, "--requests", "1", "--patience", "3")
+
+    tries = said["answers"]["connection refused"]
+    assert tries >= 2
+    assert said["retries"] == tries - 1
+    assert said["given_up"] == 1
+
+
+def test_a_handshake_that_never_ends_is_a_try_that_takes_too_long() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"https://127.0.0.1:{silent.getsockname()[1]}"
+        said = loaded(url, "--requests", "1", "--timeout", "0.2", "--patience", "2")
+
+    assert list(said["answers"]) == ["time-out"]
+    assert said["retries"] == said["answers"]["time-out"] - 1
+    assert said["given_up"] == 1
+
+
+def test_where_nothing_was_answered_there_is_no_latency() -> None:
+    with listening() as server:
+        url = server.url
+    words = ("--requests", "1", "--patience", "0.1")
+
+    table, said = load(url, *words).stdout, loaded(url, *words)
+
+    assert set(said["latency_ms"].values()) == {None}
+    none = "\N{EN DASH}"
+    assert f"p50 {none}  p90 {none}  p99 {none}  p99.9 {none}  max {none}" in table
+    assert f"p50 {none}  p99 {none}" in progress_line(1.0, Tally(spans_per_request=10))
+
+
+def test_the_progress_line_says_why_requests_fail_until_they_do_no_more() -> None:
+    tally = Tally(spans_per_request=10)
+    request = Request(0, Origin(0, 0), b"", b"")
+
+    tally.failed("connection refused")
+    failing = progress_line(1.0, tally)
+    tally.next_second()
+    waiting = progress_line(2.0, tally)
+    tally.answered(Answer(503, b"the journal\nis full"))
+    refusing = progress_line(3.0, tally)
+    tally.next_second()
+    tally.accepted(request, Answer(200, b""), 0.1)
+    tally.next_second()
+    mended = progress_line(4.0, tally)
+
+    assert failing.endswith("latest: connection refused")
+    assert waiting.endswith("latest: connection refused")
+    assert refusing.endswith("latest: 503 the journal is full")
+    assert "latest" not in mended
+
+
+@pytest.fixture
+def tls(tmp_path: Path) -> ssl.SSLContext:
+    """That of a server whose certificate signs itself."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*self_signed(tmp_path))
+    return context
+
+
+def test_a_certificate_that_is_not_trusted_ends_the_run_at_once(tls: ssl.SSLContext) -> None:
+    with listening(tls=tls) as server:
+        result = load(
+            server.url.replace("http:", "https:"), "--requests", "1", "--patience", "3", "--format", "json"
+        )
+
+    said = json.loads(result.stdout)
+    assert said["answers"] == {"TLS: CERTIFICATE_VERIFY_FAILED": 1}
+    assert "self-signed certificate" in said["hopeless"]
+    assert "--ca" in result.stderr
+    assert "--insecure" in result.stderr
+    assert result.exit_code == 1
+    assert server.bodies == []
+
+
+def test_any_certificate_will_do_if_asked_for(tls: ssl.SSLContext) -> None:
+    with listening(tls=tls) as server:
+        result = load(server.url.replace("http:", "https:"), "--requests", "2", "--insecure")
+
+    assert len(server.bodies) == 2
+    assert result.exit_code == 0
+
+
+def test_tls_where_none_is_spoken_ends_the_run_at_once() -> None:
+    with listening() as server:
+        result = load(server.url.replace("http:", "https:"), "--requests", "1", "--patience", "3")
+
+    assert "expected http://" in result.stderr
+    assert result.exit_code == 1
+
+
+def test_no_tls_where_it_is_spoken_ends_the_run_at_once(tls: ssl.SSLContext) -> None:
+    with listening(tls=tls) as server:
+        result = load(server.url, "--requests", "1", "--patience", "3")
+
+    assert "expected https://" in result.stderr
     assert result.exit_code == 1
 
 

@@ -47,6 +47,18 @@ def test_gauges_are_added_up_or_told_apart_as_declared() -> None:
     assert read["trace_drain_certificate_expires_in_seconds", (("process", "intake-1"),)] == 200
 
 
+def test_a_counter_is_there_before_it_counts_where_its_labels_are_known() -> None:
+    supervisor, intake = Metrics("supervisor"), Metrics("intake-0")
+    supervisor.begin(["production"])
+    intake.add("spans_rejected", 2, drain="production")
+
+    read = values(supervisor.snapshot(), intake.snapshot())
+
+    assert read["trace_drain_store_alarms_total", ()] == 0
+    assert read["trace_drain_spans_duplicate_total", (("drain", "production"),)] == 0
+    assert read["trace_drain_spans_rejected_total", (("drain", "production"),)] == 2
+
+
 def test_histograms_of_two_processes_are_added_up() -> None:
     first, second = Metrics("intake-0"), Metrics("intake-1")
     first.observe("answer_seconds", 0.002)

@@ -14,7 +14,8 @@ from receiver import transcode
 from receiver.errors import StoreTrouble
 from receiver.storage import search
 from receiver.storage.case import reading_of
-from tests.redelivery_support import Fate, Killed, Mill, haunt, haunt_disk
+from receiver.storage.surroundings import Stopping
+from tests.redelivery_support import NAPS_MAX, Fate, Killed, Mill, haunt, haunt_disk
 from tests.segments import day_of
 
 GONE = "0000000000000007-0000000001"
@@ -57,6 +58,7 @@ def test_a_letter_tells_the_stores_error_the_drain_and_the_project(mill: Mill) -
 
 
 def test_letters_are_for_us_alone(mill: Mill) -> None:
+    (mill.directory / "dead").mkdir(mode=0o755)
     mill.add([2])
 
     mill.drain()
@@ -73,6 +75,21 @@ def test_the_rest_is_one_insert_under_a_token_of_its_own(mill: Mill) -> None:
     mill.drain()
 
     assert [token.partition(GONE)[2] for token in mill.store.tokens] == ["#0", "!#0"]
+    assert list((mill.directory / "repair").iterdir()) == []
+
+
+def test_after_a_crash_too_the_rest_has_a_token_of_its_own(mill: Mill) -> None:
+    mill.store.script = ["ok", *["error:210"] * 2 * NAPS_MAX]
+    mill.add([1, 2, 3])
+    with suppress(Stopping):
+        mill.drain()
+
+    mill.store.script, mill.naps = [], 0
+    mill.start()
+    mill.drain()
+
+    assert {token.partition("#")[0][-2:] for token in mill.store.tokens[1:]} == {"1!"}
+    assert mill.copies == {1: 1, 2: 0, 3: 1}
 
 
 def test_a_segment_of_nothing_but_poison_is_one_letter(mill: Mill) -> None:
@@ -172,6 +189,55 @@ def test_without_the_right_to_make_a_clone_all_is_set_aside_and_says_so(
     (letter,) = mill.letters
     assert letter.reason.cause == "refused"
     assert letter.reason.text == "constraint; its rows could not be tried one by one: ACCESS_DENIED (497)"
+
+
+@pytest.mark.parametrize("code", [None, 210, 252], ids=["no answer", "network", "too many parts"])
+def test_a_trial_that_failed_says_nothing_about_its_rows(
+    mill: Mill, monkeypatch: pytest.MonkeyPatch, code: int | None
+) -> None:
+    refusal_of, tried = mill.store.refusal_of, set()
+
+    def first_failing(segment: Path) -> StoreTrouble | None:
+        content = segment.read_bytes()
+        if ".trial" not in segment.name or content in tried:
+            return refusal_of(segment)
+        tried.add(content)
+        return StoreTrouble("failed", code=code)
+
+    mill.add([1, 2, 3])
+    monkeypatch.setattr(mill.store, "refusal_of", first_failing)
+    mill.drain()
+
+    assert len(tried) > 2
+    assert rows_of_letters(mill) == [("poison", 3)]
+    assert mill.copies == {1: 1, 2: 0, 3: 1}
+
+
+def test_a_trial_the_store_has_no_memory_for_is_tried_in_halves(
+    mill: Mill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusal_of = mill.store.refusal_of
+
+    def narrow(segment: Path) -> StoreTrouble | None:
+        mill.store.rows_max = 3 if ".trial" in segment.name else None
+        return refusal_of(segment)
+
+    mill.add([1, 2, 3])
+    monkeypatch.setattr(mill.store, "refusal_of", narrow)
+    mill.drain()
+
+    assert rows_of_letters(mill) == [("poison", 3)]
+    assert mill.copies == {1: 1, 2: 0, 3: 1}
+
+
+def test_what_was_refused_and_not_looked_into_is_bad_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "TRIES_MAX", 3)
+    looked = search.Search.among([(0, 8)], reason="refused", code=70)
+
+    is_over = looked.go_on(lambda rows: any(first in {0, 4} for first, _ in rows), 99)
+
+    assert is_over
+    assert looked.found() == [(0, 8)]
 
 
 def test_a_search_that_finds_no_end_calls_the_rest_bad(mill: Mill, monkeypatch: pytest.MonkeyPatch) -> None:

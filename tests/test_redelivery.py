@@ -12,9 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from receiver import transcode
+from receiver.errors import StoreTrouble
 from receiver.journal.frame import Answered, answers_of
 from receiver.settings import Redelivery
+from receiver.storage.ledger_lines import Counts
+from receiver.storage.surroundings import Stopping
 from tests.redelivery_support import Fate, Killed, Mill, haunt, haunt_disk, segment_of
+from tests.storehouse import FakeFile
 
 
 @pytest.fixture
@@ -153,6 +157,52 @@ def test_a_segment_that_the_last_version_began_to_insert_is_not_changed_any_more
     assert mill.progress.dead == {}
 
 
+def test_while_an_insert_of_the_last_version_runs_nothing_is_left_out(mill: Mill) -> None:
+    file = mill.add([1], [2], [1])
+    mill.store.script = ["late:3"]
+    with suppress(StoreTrouble):
+        mill.store.insert(file.path, token=f"{file.id}#0", query_id=f"trace-drain-{file.id}#0")
+
+    mill.drain()
+
+    assert mill.copies == {1: 2.0, 2: 1.0}
+    assert mill.progress.dead == {}
+
+
+def test_nothing_is_known_or_booked_before_it_is_on_the_stores_disk(
+    mill: Mill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused() -> None:
+        raise StoreTrouble("cannot sync", code=204)
+
+    mill.add([1, 2])
+    monkeypatch.setattr(mill.store, "sync", refused)
+
+    with pytest.raises(Stopping):
+        mill.drain()
+
+    assert len(mill.store.parts) == 2
+    assert len(mill.opened_window(mill.opened_ledger())) == 0
+    assert mill.booked == Counts()
+
+
+def test_a_duplicate_is_told_once_though_the_disk_does_not_let_go_of_its_segment(
+    mill: Mill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mill.add([1], [1])
+    unlink, refusals = FakeFile.unlink, [OSError(5, "Input/output error")] * 2
+
+    def refusing(file: FakeFile) -> None:
+        if refusals:
+            raise refusals.pop()
+        unlink(file)
+
+    monkeypatch.setattr(FakeFile, "unlink", refusing)
+    mill.drain()
+
+    assert mill.progress.duplicates == {"drain": 1}
+
+
 @pytest.mark.parametrize(
     "meets", ["lost", "burnt", "torn", "error:252 Too many partitions for single INSERT"]
 )
@@ -169,7 +219,7 @@ def test_what_an_insert_meets_changes_nothing(mill: Mill, meets: str) -> None:
 
 def test_a_segment_waits_for_another_that_may_hold_the_same_rows(mill: Mill, tmp_path: Path) -> None:
     first, second = mill.add([1, 2]), mill.add([2, 3])
-    window = mill.opened_window()
+    window = mill.opened_window(mill.opened_ledger())
     window.decide(first.id, [one.digest for one in _deliveries(first.path)], bytes(2))
     window.close()
     aside = first.path.rename(tmp_path / "aside")

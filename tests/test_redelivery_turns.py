@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.redelivery_support import Fate, Killed, Mill, haunt
+from receiver.storage import sifting
+from tests.redelivery_support import Fate, Killed, Mill, haunt, rotted
 
 REFUSED = ["error:117"] * 5
 POISON = "error:70"
@@ -46,6 +48,42 @@ def test_a_copy_waits_for_a_segment_that_rested_before_a_crash(mill: Mill) -> No
     mill.start(mill.files[::-1]).drain()
 
     assert mill.is_exact
+
+
+def test_after_a_restart_nothing_waits_for_a_segment_that_is_gone(mill: Mill) -> None:
+    mill.add([1, 2])
+    mill.store.script = ["eaten"] * 8
+    mill.drain()
+
+    mill.start()
+    mill.add([2, 1])
+    mill.drain()
+
+    assert mill.is_exact
+
+
+@pytest.mark.parametrize("lives", [1, 2])
+@pytest.mark.parametrize("is_noted", [True, False], ids=["noted", "the note was lost"])
+def test_what_rots_between_two_lives_is_stored_when_it_comes_again(
+    mill: Mill, monkeypatch: pytest.MonkeyPatch, lives: int, *, is_noted: bool
+) -> None:
+    monkeypatch.setattr(sifting, "BLOCK_ROWS_MAX", 4)
+    file = mill.add([2], [3])
+    mill.store.script = ["error:117"] * 5 * lives
+    mill.start().drain()
+    rotted(file.path, record=1)
+    if not is_noted:
+        shutil.rmtree(mill.directory / "redelivery")
+    for _ in range(1, lives):
+        mill.start().drain()
+    mill.start()
+    mill.drain()
+    assert 0 < mill.copies[3] < 1
+
+    mill.add([3])
+    mill.drain()
+
+    assert mill.copies[3] > 1
 
 
 @pytest.mark.parametrize("is_reversed", [False, True], ids=["same order", "another order after it"])

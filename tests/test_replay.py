@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from receiver import transcode
-from receiver.errors import StoreTrouble
+from receiver.errors import DiskTrouble, StoreTrouble
 from receiver.journal.bodies import Bodies, Note
 from receiver.journal.files import DISK
 from receiver.journal.segments import Journal
 from receiver.journal.start import Start
 from receiver.model import ContentKind, Delivery, SegmentId
-from receiver.storage import replay
+from receiver.storage import replay as replay_room
 from receiver.storage.dead import DeadLetters, NoSuchLetter
 from receiver.storage.ledger_lines import Counts
 from receiver.storage.replay import Replays
@@ -59,6 +60,7 @@ class Place:
             footer=transcode.footer,
             body_bytes_max=lambda _drain: 1 << 20,
             now=lambda: NOW_S,
+            check=lambda: None,
             on_replay=self.note,
         )
 
@@ -71,8 +73,9 @@ class Place:
     def carry(self) -> None:
         """Start a writer on the real journal and let it drain that."""
         journal = Journal(self.directory / "journal")
-        self.mill.start(journal.sealed())  # type: ignore[arg-type]  # real files in the fakes' place
-        self.mill.drain()
+        writer = self.mill.start(journal.sealed())  # type: ignore[arg-type]  # real files for the fakes
+        for _ in range(3):
+            writer.drain()
         assert journal.sealed() == []
 
     def keep_body(self, body: Delivery) -> str:
@@ -97,6 +100,26 @@ def test_a_letter_that_is_replayed_is_stored_and_is_a_letter_no_more(place: Plac
     assert place.mill.copies == {1: 1, 2: 1, 3: 1}
     assert place.mill.booked == Counts(received=9, stored=9)
     assert list((place.directory / "dead").iterdir()) == []
+    assert list((place.directory / "journal").iterdir()) == []
+
+
+def test_a_letter_says_its_reason_until_its_segment_is_on_the_disk(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync_directory = DISK.sync_directory
+
+    def refusing(path: Path) -> None:
+        if path.parent.name == "journal" and any(path.glob("*.native.lz4")):
+            raise OSError(5, "Input/output error")
+        sync_directory(path)
+
+    place.with_poison()
+    monkeypatch.setattr(DISK, "sync_directory", refusing)
+
+    with pytest.raises(OSError, match="Input/output"):
+        place.replays.replay(LETTER)
+
+    assert (place.directory / "dead" / f"{LETTER}.json").exists()
 
 
 def test_rot_in_what_is_replayed_was_counted_as_dead_before(place: Place) -> None:
@@ -119,6 +142,24 @@ def test_a_letter_that_is_still_refused_is_kept_and_says_why(place: Place) -> No
 
     assert [letter.id for letter in place.shelf.dead.letters()] == [LETTER]
     assert Journal(place.directory / "journal").sealed() == []
+
+
+def test_while_the_tables_are_not_made_nothing_is_tried(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The embedded store takes the first INSERT for the sign that it is whole."""
+    place.with_poison()
+    tried: list[Path] = []
+    monkeypatch.setattr(place.mill.store, "refusal_of", tried.append)
+
+    def not_yet() -> None:
+        raise DiskTrouble("ledger is not read yet")
+
+    with pytest.raises(DiskTrouble):
+        replace(place.replays, check=not_yet).replay(LETTER)
+
+    assert tried == []
+    assert [letter.id for letter in place.shelf.dead.letters()] == [LETTER]
 
 
 def test_while_the_store_is_away_a_letter_is_kept(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,17 +223,69 @@ def test_what_is_partly_stored_is_not_replayed(place: Place) -> None:
     assert place.shelf.dead.count() == 1
 
 
+def test_what_rotted_is_not_replayed_though_as_many_rows_were_lost_as_can_be_read(place: Place) -> None:
+    rotted(place.mill.add([2], [1, 0]).path, record=1)
+    place.mill.drain()
+
+    (letter,) = place.shelf.dead.letters()
+    with pytest.raises(NotNow, match="cannot be read whole"):
+        place.replays.replay(letter.id)
+
+    assert letter.reason.rows == 3
+    assert place.mill.copies[2] == 1
+
+
+def test_what_is_only_too_large_is_replayed_and_cut_up(place: Place) -> None:
+    place.mill.add([5])
+    place.mill.store.script = ["eaten"] * 8
+    place.mill.drain()
+    place.mill.store.rows_max = 3
+
+    (letter,) = place.shelf.dead.letters()
+    place.replays.replay(letter.id)
+    place.carry()
+
+    assert place.mill.is_exact
+    assert place.mill.booked == Counts(received=6, stored=6)
+
+
 @pytest.mark.parametrize("act", [lambda one: one.replay(LETTER), lambda one: one.shelf.drop(LETTER)])
+@pytest.mark.parametrize("where", ["journal/{}", "cuts/0000000000000001-0000000003.{}"])
 def test_a_letter_is_left_alone_while_its_segment_is_on_its_way(
-    place: Place, act: Callable[[Replays], object]
+    place: Place, act: Callable[[Replays], object], where: str
+) -> None:
+    place.with_poison()
+    directory = place.directory / where.format("0000000000000007")
+    directory.mkdir(parents=True)
+    (directory / "0000000001.native.lz4").write_bytes(b"")
+
+    with pytest.raises(NotNow, match="still on its way"):
+        act(place.replays)
+
+
+@pytest.mark.parametrize("act", [lambda one: one.replay(LETTER), lambda one: one.shelf.drop(LETTER)])
+def test_a_letter_is_kept_until_its_segment_is_gone_for_good(
+    place: Place, monkeypatch: pytest.MonkeyPatch, act: Callable[[Replays], object]
 ) -> None:
     place.with_poison()
     journal = place.directory / "journal" / "0000000000000007"
     journal.mkdir(parents=True)
-    (journal / "0000000001.native.lz4").write_bytes(b"")
+    sync_directory = DISK.sync_directory
 
-    with pytest.raises(NotNow, match="still on its way"):
-        act(place.replays)
+    def refused(path: Path) -> None:
+        if path == journal:
+            raise OSError(5, "refused")
+        sync_directory(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DISK, "sync_directory", refused)
+        with pytest.raises(OSError, match="refused"):
+            act(place.replays)
+    assert [letter.id for letter in place.shelf.dead.letters()] == [LETTER]
+
+    act(place.replays)
+
+    assert place.shelf.dead.letters() == []
 
 
 def test_a_letter_that_is_dropped_is_gone(place: Place) -> None:
@@ -244,7 +337,7 @@ def test_killed_at_every_step_of_a_replay_it_is_stored_once(
     fate = Fate()
     haunt(fate, monkeypatch)
     for target, names in {
-        replay: ("write_durably",),
+        replay_room: ("write_durably",),
         DISK: ("sync_directory",),
         Path: ("rename", "unlink"),
         Start: ("draw", "leave", "introduce"),
@@ -282,6 +375,16 @@ def test_killed_at_every_step_of_a_replay_it_is_stored_once(
         assert place.shelf.listed() == [], f"killed at step {step}"
     else:
         raise AssertionError("never reached the end")
+
+
+def test_a_reason_without_its_bytes_is_no_letter(place: Place) -> None:
+    place.with_poison()
+    place.shelf.dead.letters()[0].path.unlink()
+
+    assert place.shelf.listed() == []
+    assert place.shelf.dead.of(SegmentId(7, 1)) == []
+    place.shelf.dead.tidy()
+    assert list((place.directory / "dead").iterdir()) == []
 
 
 def test_drafts_that_a_crash_left_beside_the_letters_go(place: Place) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -9,10 +10,10 @@ from uuid import uuid4
 import pytest
 
 from receiver.errors import StoreTrouble
-from receiver.model import Heading
-from receiver.storage.store import Store
+from receiver.model import Heading, SegmentId
+from receiver.storage.store import Held, Store
 from tests import engines
-from tests.segments import Press, Segment
+from tests.segments import RECEIVED_MS, Press, Segment
 from tests.storehouse import NOW_S, MemoryStore, Server
 
 
@@ -98,10 +99,35 @@ def test_many_segments_are_counted_in_one_question(
     put(first)
     put(second)
 
-    counted = store.counts([first.held, second.held, absent.held])
+    before, after = (
+        absent.held._replace(received_ms=(RECEIVED_MS[0] + shift, RECEIVED_MS[1] + shift))
+        for shift in (-60_000, 60_000)
+    )
+
+    counted = store.counts([before, first.held, second.held, after])
 
     assert counted == {first.held.segment: first.days, second.held.segment: second.days}
     assert store.counts([]) == {}
+
+
+def test_segments_of_several_starts_are_told_apart(
+    store: Store, press: Press, put: Callable[..., int]
+) -> None:
+    first, second = press.make(0), press.make(0)
+    put(first)
+    put(second)
+    of_another_start = Held(SegmentId(7, second.held.segment.seq), RECEIVED_MS)
+
+    assert store.counts([first.held, of_another_start]) == {first.held.segment: first.days}
+
+
+def test_rows_of_parts_are_counted_with_their_segment(engine: Store, press: Press) -> None:
+    part = press.make(0, 0, 1)
+    engine.insert(part.path, token=f"{part.held.segment}#p", query_id="trace-drain-p")
+    whole = Held(SegmentId(7, 7), RECEIVED_MS)
+
+    assert engine.counts_by_heading(whole) == {}
+    assert sum(engine.counts_by_heading(whole, part.held.segment.epoch).values()) >= 3
 
 
 def test_rows_are_counted_by_drain_project_and_hour_of_receipt(engine: Store, press: Press) -> None:
@@ -233,6 +259,30 @@ def test_whatever_is_not_a_plain_ok_over_http_is_trouble_and_sent_once(  # noqa:
 
     assert trouble.value.code == code
     assert bool(over_http.counts([segment.held])) == is_applied
+
+
+def test_a_statement_of_the_embedded_engine_is_seen_by_its_id_and_can_be_killed(embedded: Store) -> None:
+    slow = "SELECT sleepEachRow(0.05) FROM numbers(1000) SETTINGS max_block_size = 1, log_comment = 'slow#1'"
+    ends: list[StoreTrouble] = []
+
+    def ask() -> None:
+        try:
+            embedded.rows(slow)
+        except StoreTrouble as trouble:
+            ends.append(trouble)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    while asking.is_alive() and not embedded.running("slow#"):
+        pass
+    embedded.kill("fast#")
+    assert embedded.running("slow#") == ["slow#1"]
+
+    embedded.kill("slow#")
+    asking.join()
+
+    assert [trouble.code for trouble in ends] == [394]
+    assert embedded.running("slow#") == []
 
 
 def test_a_statement_in_flight_is_seen_by_its_id_and_can_be_killed(

@@ -25,7 +25,7 @@ ANYWHERE = "127.0.0.1:0"
 @pytest.fixture
 def supervised(tmp_path: Path) -> Iterator[Supervised]:
     found = Supervised(tmp_path)
-    found.configure("intakes = 2\n[journal]\ndisk_free_min = 0\n")
+    found.configure("intakes = 2\n[journal]\ndisk_free_min = '4MiB'\n")
     yield found
     found.clean_up()
 
@@ -74,7 +74,7 @@ def test_an_intake_replaced_while_the_certificate_is_broken_shows_the_last_good_
 ) -> None:
     files = written(tmp_path)
     tls = f'[tls]\ncert_file = "{files.cert_file}"\nkey_file = "{files.key_file}"\n'
-    supervised.configure(f"intakes = 1\n{tls}[journal]\ndisk_free_min = 0\n")
+    supervised.configure(f"intakes = 1\n{tls}[journal]\ndisk_free_min = '4MiB'\n")
     supervised.start(INTAKE="receiver.intake")
     (pid,) = supervised.state()["pids"]["intake"]
     Path(files.cert_file).write_text("not a certificate")

@@ -19,12 +19,15 @@ from aiohttp import http_parser
 from receiver.errors import OperatorError
 from receiver.settings import Drain, Sampling, Settings, Store, Tls
 from receiver.supervisor import data_dir
-from receiver.supervisor.certificate import is_usable, with_certificate
+from receiver.supervisor.admin import Admin
+from receiver.supervisor.certificate import with_certificate
 from receiver.supervisor.child import backoff_s, environment
 from receiver.supervisor.data_dir import DataDir, DirectoryTaken, Pids, State, read_state
+from receiver.supervisor.health import Readiness
 from receiver.supervisor.machine import check_machine
 from receiver.supervisor.notify import notify
-from receiver.supervisor.reload import reloaded
+from receiver.supervisor.reload import in_one_line, reloaded
+from receiver.supervisor.self_signed import is_usable
 from receiver.supervisor.sockets import address_of, bind, bind_shared
 from receiver.supervisor.welcome import first_trace, welcome
 
@@ -244,16 +247,16 @@ def test_systemd_is_told_over_its_socket(tmp_path: Path) -> None:
         assert manager.recv(100) == b"READY=1"
 
 
-def test_this_machine_can_run_a_receiver_and_one_without_the_c_parser_cannot(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    server_elsewhere = msgspec.structs.replace(Settings(), store=Store(url="http://h"))
-    check_machine(server_elsewhere)
+def test_this_machine_can_run_a_receiver() -> None:
+    check_machine(msgspec.structs.replace(Settings(), store=Store(url="http://h")))
 
+
+async def test_without_the_c_parser_nothing_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aiohttp.http_parser.HttpRequestParser", http_parser.HttpRequestParserPy)
+    admin = Admin(lambda: Readiness(ready=True, checks=()), list)
 
-    with pytest.raises(OperatorError, match="without its C parser"):
-        check_machine(server_elsewhere)
+    with bind("admin_listen", "127.0.0.1:0") as listening, pytest.raises(OperatorError, match="its C parser"):
+        await admin.serve(listening)
 
 
 def test_the_embedded_store_without_its_engine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,3 +278,12 @@ def test_a_process_keeps_memory_for_bodies_unless_the_operator_says_otherwise() 
 
     kept = {"PATH": "/bin", "MALLOC_MMAP_THRESHOLD_": "33554432", "MALLOC_TRIM_THRESHOLD_": "1"}
     assert environment(operators) == kept
+
+
+def test_why_a_reload_was_refused_is_one_line() -> None:
+    many = OperatorError("the configuration cannot be used:\n  'a' is 1; expected 2\n  'b' is 3; expected 4")
+
+    told = in_one_line(many)
+
+    assert told == "the configuration cannot be used: 'a' is 1; expected 2; 'b' is 3; expected 4"
+    assert in_one_line(OperatorError("one line")) == "one line"

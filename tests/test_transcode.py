@@ -184,3 +184,15 @@ def test_sampled_out_spans_are_no_rejections() -> None:
 def test_settings_that_make_no_sense_are_an_operators_error(settings: Settings) -> None:
     with pytest.raises(OperatorError):
         transcode.policy(settings)
+
+
+def test_what_was_accepted_is_added_up_by_drain_and_what_needs_no_word_is_marked() -> None:
+    good, partly = delivery(span()), delivery(span(), span(trace_id=""))
+    refused = good._replace(body=b"{")
+    policy = transcode.policy(Settings())
+
+    done = transcode.commit(policy, [good, partly, good._replace(drain="other"), refused], SEGMENT)
+
+    assert [one.is_plain for one in done.outcomes] == [True, False, True, False]
+    assert done.spans == [("drain", 3, 2, 0, 1, 2), ("other", 1, 1, 0, 0, 1)]
+    assert done.reasons == [("trace_id_missing", 1)]

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from receiver.journal.files import DISK
 from receiver.model import SegmentId
 from receiver.settings import Redelivery
 from receiver.storage import decisions
@@ -148,6 +149,65 @@ def test_an_entry_stays_for_the_window_and_not_for_ever(bench: Bench) -> None:
     assert [path.suffix for path in bench.directory.iterdir()] == [".log"]
 
 
+def test_the_youngest_entry_of_a_generation_stays_for_the_whole_window(bench: Bench) -> None:
+    window = bench.opened()
+    store(window, ONE, 1)
+    bench.clock.now_s += DAY_S / GENERATIONS - 1
+    store(window, TWO, 2)
+    bench.clock.now_s += 2
+    window.tick()
+
+    bench.clock.now_s += DAY_S - 10
+    window.tick()
+
+    assert window.knows(digest(2))
+    assert window.shortfall == ""
+
+
+def test_what_stands_is_carried_on_when_a_generation_is_closed(bench: Bench) -> None:
+    window = bench.opened()
+    window.decide(ONE, [digest(1)], bytes([KEPT, DUPLICATE]))
+    window.decide(TWO, [digest(2)], bytes([KEPT]))
+    window.end(TWO, [digest(2)])
+    bench.clock.now_s += DAY_S
+    window.tick()
+
+    window = bench.opened()
+
+    one, two = window.standing(ONE), window.standing(TWO)
+    assert one is not None
+    assert two is not None
+    assert (one.verdicts, one.kept, one.is_pending) == (
+        bytes([KEPT, DUPLICATE]),
+        frozenset({digest(1)}),
+        True,
+    )
+    assert (two.verdicts, two.kept, two.is_pending) == (bytes([KEPT]), frozenset(), False)
+    assert window.promised_by(digest(1), but_by=TWO) == ONE
+    assert window.promised_by(digest(2), but_by=ONE) is None
+
+
+def test_what_a_crash_left_beside_the_newest_log_goes(bench: Bench) -> None:
+    store(bench.opened(), ONE, 1)
+    (log,) = bench.directory.iterdir()
+    for left in (".0000000009.log.tmp", "0000000000.log"):
+        (bench.directory / left).write_bytes(log.read_bytes()[:40])
+
+    assert bench.opened().knows(digest(1))
+    assert list(bench.directory.iterdir()) == [log]
+
+
+def test_the_directory_is_on_the_disk_before_anything_is_noted_in_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(DISK, "sync_directory", synced.append)
+
+    bench.opened()
+
+    assert bench.directory.parent in synced
+
+
 def test_time_that_nobody_saw_pass_makes_nothing_older(bench: Bench) -> None:
     window = bench.opened()
     store(window, ONE, 1)
@@ -182,12 +242,13 @@ def test_a_window_with_too_many_entries_is_shortened_and_says_so(bench: Bench) -
         store(window, SegmentId(7, number), number)
         bench.clock.now_s += 60
         window.tick()
+        assert len(window) <= 120
 
     known = [number for number in range(1, 301) if window.knows(digest(number))]
     assert known == list(range(known[0], 301))
     assert 100 <= len(known) == len(window) <= 120
     assert (301 - known[0]) * 60 - 60 <= window.reach_s <= (302 - known[0]) * 60
-    assert "expected 86400 s" in window.shortfall
+    assert "expected 86400 s (redelivery.entries_max is 120, " in window.shortfall
     window.close()
     assert bench.opened().shortfall == window.shortfall
 
@@ -216,9 +277,17 @@ def test_a_generation_that_is_damaged_or_gone_is_told(bench: Bench, kept: str) -
 
     again = bench.opened()
 
-    assert again.shortfall != ""
+    assert again.shortfall.endswith(
+        "expected 86400 s (what was noted of earlier ones was damaged or gone at a start)"
+    )
+    assert bench.opened().shortfall == again.shortfall
     assert again.knows(digest(2))
     assert again.knows(digest(1)) == (kept == "table")
+    for _ in range(25):
+        bench.clock.now_s += 3_600
+        again.tick()
+    again.close()
+    assert bench.opened().shortfall == ""
 
 
 def test_a_disk_that_refuses_once_leaves_no_trace_of_what_was_refused(

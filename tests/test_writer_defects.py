@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from receiver.model import SegmentId
-from receiver.storage.case import reading_of
+from receiver.storage.case import SegmentFile, reading_of
 from receiver.storage.progress import Progress
-from tests.storehouse import TODAY, FakeCore, FakeFile, FakeScan, MemoryStore, segment_of
+from tests.storehouse import TODAY, FakeCore, FakeFile, FakeRecord, FakeScan, MemoryStore, segment_of
 from tests.test_writer import ID, TWO_DAYS, Bench
 
 
@@ -45,6 +45,7 @@ def test_a_segment_that_cannot_be_read_does_not_keep_the_others_waiting(bench: B
 
     assert [token.partition("#")[0][-1] for token in bench.store.tokens] == ["2"]
     assert bench.progress.alarms == 1
+    assert bench.slept == [2.0]
 
 
 def test_a_segment_the_disk_does_not_let_go_of_is_counted_before_it_is_sent_again(bench: Bench) -> None:
@@ -250,6 +251,24 @@ def test_an_alarm_says_whether_one_segment_is_refused_or_every_one(
     assert told == [text]
 
 
+def test_rows_are_counted_from_the_first_receipt_to_the_last(bench: Bench) -> None:
+    class LateCore(FakeCore):
+        def scan(self, _segment: bytes, /) -> FakeScan:
+            return FakeScan([FakeRecord(1, (5, 6)), FakeRecord(1, (3, 4)), FakeRecord(0, (0, 9))])
+
+    reading = reading_of(bench.file(TWO_DAYS), LateCore())
+
+    assert reading.received_ms == (3, 6)
+
+
+def test_one_small_block_has_nothing_to_be_merged_with(bench: Bench) -> None:
+    file = bench.file(segment_of([TODAY]))
+
+    bench.carry()
+
+    assert file.replaced == 0
+
+
 def test_freshness_is_of_the_span_that_waited_longest() -> None:
     progress = Progress()
 
@@ -329,3 +348,36 @@ def test_a_single_day_whose_answer_was_lost_leaves_no_file(bench: Bench) -> None
 
     assert sorted(bench.stored.values()) == [200, 300]
     assert list((bench.directory / "repair").iterdir()) == []
+
+
+class FileThatIsWeighed(FakeFile):
+    """It counts how often somebody asks for its size."""
+
+    weighed = 0
+
+    @property
+    def bytes(self) -> int:
+        type(self).weighed += 1
+        return super().bytes
+
+
+def test_a_long_backlog_is_weighed_once_and_not_once_for_each_of_its_segments(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[int, int]] = []
+    waits = Progress.waits
+
+    def noted(progress: Progress, oldest: SegmentFile | None, segments: int, size: int, now_s: float) -> None:
+        told.append((segments, size))
+        waits(progress, oldest, segments, size, now_s)
+
+    monkeypatch.setattr(Progress, "waits", noted)
+    for seq in range(1, 31):
+        made = bench.file(segment_of([TODAY]), seq=seq)
+        bench.files[seq - 1] = FileThatIsWeighed(made.id, made.path)
+    size = FakeFile.bytes.fget(bench.files[0])  # type: ignore[attr-defined]
+
+    bench.writer.drain()
+
+    assert told == [(left, left * size) for left in range(30, -1, -1)]
+    assert FileThatIsWeighed.weighed <= 2 * 30

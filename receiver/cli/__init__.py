@@ -6,13 +6,16 @@ must work at three in the morning where the engine is broken, and `version` must
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
 from difflib import get_close_matches
 
 import click
 
 from receiver import __version__
-from receiver.errors import OperatorError
+from receiver.errors import OperatorError, place_and_reason
+from receiver.logs import harmless_text, hush_chatters
 
 VERBS = {
     "config": "Show or check the configuration.",
@@ -60,11 +63,36 @@ class Verbs(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the verb."""
+        _fill_closed_descriptors()
+        hush_chatters()
         try:
             return super().invoke(ctx)
         except OperatorError as reason:
-            click.echo(f"trace-drain: {reason}", err=True)
+            _tell(str(reason))
             ctx.exit(reason.exit_code)
+        except OSError as reason:
+            if reason.errno == errno.EPIPE:
+                raise
+            _tell(f"a file cannot be used: {place_and_reason(reason)}")
+            ctx.exit(OperatorError.exit_code)
+
+
+def _fill_closed_descriptors() -> None:
+    """Some of the first three may be closed; nothing else may take their place, in a child neither.
+
+    What is opened gets the lowest number that is free.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # noqa: FBT003 - the system's signature
+
+
+def _tell(message: str) -> None:
+    """On standard error; what it quotes moves no cursor."""
+    for place, line in enumerate(message.splitlines()):
+        click.echo(f"{'' if place else 'trace-drain: '}{harmless_text(line)}", err=True)
 
 
 @click.command(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})

@@ -15,6 +15,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, ClassVar
 
+from receiver.cli.options import data_dir_of
 from receiver.config.checks import require_engine
 from receiver.errors import OperatorError, StoreTrouble
 from receiver.settings import Settings
@@ -23,6 +24,8 @@ from receiver.storage.store import Store
 from receiver.supervisor.data_dir import STATE_NAME, State, read_state
 
 TIMEOUT_S = 90
+NO_TABLES = {60, 81}
+"""ClickHouse's UNKNOWN_TABLE and UNKNOWN_DATABASE."""
 
 
 class NothingFound(OperatorError):  # noqa: N818 - an answer, not an accident
@@ -47,9 +50,9 @@ def running_on(settings: Settings) -> State | None:
 @contextmanager
 def store_of(settings: Settings) -> Iterator[Store]:
     """The store itself, while no receiver runs. The embedded one must exist already."""
-    data_dir = Path(settings.data_dir)
     embedded = settings.store.url == "embedded"
     require_engine(settings)
+    data_dir = data_dir_of(settings) if embedded else Path(settings.data_dir)
     if embedded and not (data_dir / "store").is_dir():
         raise OperatorError(
             f"no embedded store in '{data_dir}'; expected one made by `trace-drain serve --data {data_dir}`"
@@ -59,6 +62,13 @@ def store_of(settings: Settings) -> Iterator[Store]:
         try:
             yield store
         except StoreTrouble as trouble:
+            if trouble.code in NO_TABLES:
+                raise OperatorError(
+                    "the store has no tables; expected `trace-drain schema apply`"
+                ) from trouble
+            if not embedded and trouble.code is None and trouble.status is None:
+                where = f"the store at '{settings.store.url}' does not answer"
+                raise OperatorError(f"{where}; expected ClickHouse's HTTP interface there") from trouble
             raise OperatorError(f"the store: {trouble}") from trouble
         finally:
             store.close()

@@ -7,6 +7,7 @@ from typing import Literal
 import click
 
 from receiver.cli.options import settings_options, sources_of
+from receiver.config.checks import require_place
 from receiver.config.show import as_json, as_toml
 
 
@@ -31,6 +32,7 @@ def show(form: Literal["toml", "json"], config: str | None, **flags: object) -> 
 def check(config: str | None, **flags: object) -> None:
     """Say whether `serve` would take this configuration; every problem at once."""
     loaded = sources_of(config, **flags).load()
+    require_place(loaded.settings)
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
     click.echo("the configuration is fine")

@@ -13,9 +13,9 @@ from urllib.parse import quote
 import click
 import msgspec
 
-from receiver.cli.asking import NotDone, answered, running_on
+from receiver.cli.asking import NotDone, NothingFound, answered, running_on
 from receiver.cli.options import config_option, data_dir_of, data_option, loaded_with
-from receiver.cli.table import lines_of
+from receiver.cli.table import counted, lines_of
 from receiver.errors import OperatorError
 from receiver.logs import harmless_text
 from receiver.settings import Settings
@@ -53,7 +53,7 @@ def show(name: str, config: str | None, data: str | None, form: Literal["table",
     listed = _listed(loaded_with(config, data).settings)
     row = next((one for one in listed if one["id"] == name), None)
     if row is None:
-        raise OperatorError(f"nothing set aside is called '{name}'; expected an id that `dead ls` prints")
+        raise _not_there(name)
     for line in _card(row) if form == "table" else [json.dumps(row)]:
         click.echo(line)
 
@@ -89,9 +89,12 @@ def replay(
 def drop(name: str, config: str | None, data: str | None, *, yes: bool) -> None:
     """Let go of ID for good: its spans are lost."""
     settings = loaded_with(config, data).settings
+    if not name:
+        raise OperatorError("ID is empty; expected one that `dead ls` prints")
+    _asked(settings, name, "GET")
     if not yes:
-        click.confirm(f"drop '{name}' for good", abort=True)
-    list(_asked(settings, f"/{quote(name, safe='')}", "DELETE"))
+        click.confirm(f"drop '{harmless_text(name)}' for good", abort=True)
+    _asked(settings, name, "DELETE")
     click.echo(f"{name}: dropped")
 
 
@@ -103,19 +106,27 @@ def _listed(settings: Settings) -> list[Row]:
     return [msgspec.to_builtins(one) for one in shelf.listed()]
 
 
-def _asked(settings: Settings, path: str, method: str) -> Iterator[Row]:
+def _not_there(name: str) -> OperatorError:
+    return OperatorError(f"nothing set aside is called '{name}'; expected an id that `dead ls` prints")
+
+
+def _asked(settings: Settings, name: str, method: str, below: str = "") -> list[Row]:
     state = running_on(settings)
     if state is None:
         raise OperatorError(
             f"no receiver runs on '{settings.data_dir}'; expected one: `trace-drain serve --data "
             f"{settings.data_dir}`"
         )
-    return answered(settings, state, f"/api/v1/dead{path}", {}, method=method)
+    path = f"/api/v1/dead/{quote(name, safe='')}{below}"
+    try:
+        return list(answered(settings, state, path, {}, method=method))
+    except NothingFound as reason:
+        raise _not_there(name) from reason
 
 
 def _replayed(settings: Settings, name: str) -> Row:
     try:
-        (row,) = _asked(settings, f"/{quote(name, safe='')}/replay", "POST")
+        (row,) = _asked(settings, name, "POST", "/replay")
     except NotDone as reason:
         return {"id": name, "kept": str(reason)}
     return row
@@ -126,7 +137,7 @@ def _told(row: Row) -> str:
         return harmless_text(f"{row['id']}: kept: {row['kept']}")
     if not row["segment"]:
         return f"{row['id']}: nothing of it was to be stored"
-    return f"{row['id']}: {row['rows']} rows are in the journal as segment {row['segment']}"
+    return f"{row['id']}: {counted(row['rows'], 'row')} put into the journal as segment {row['segment']}"
 
 
 def _table(rows: Iterable[Row]) -> Iterator[str]:

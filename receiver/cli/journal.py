@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from receiver.cli.options import config_option, data_dir_of, data_option, loaded_with
+from receiver.cli.table import counted
 from receiver.journal.frame import answers_of
 from receiver.journal.survey import segment_called, segments_under
 
@@ -62,7 +63,8 @@ def verify(config: str | None, data: str | None) -> None:
             for damage in seen.damage(scan):
                 lost += 1
                 click.echo(f"{damage} ({seen.path})", err=True)
-    click.echo(f"{segments} segments, {records} whole records, {lost} damaged places")
+    found = ((segments, "segment"), (records, "whole record"), (lost, "damaged place"))
+    click.echo(", ".join(counted(count, noun) for count, noun in found))
     if lost:
         raise SystemExit(1)
 
@@ -75,10 +77,15 @@ def verify(config: str | None, data: str | None) -> None:
     "--format", "form", type=click.Choice(["text", "json"]), default="text", help="Form of the listing."
 )
 def inspect(segment: str, config: str | None, data: str | None, form: Literal["text", "json"]) -> None:
-    """Print the records of a SEGMENT (a path, or a name that `ls` prints) and what they answer for."""
+    """Print the records of a SEGMENT (a path, or a name that `ls` prints) and what they answer for.
+
+    Exits with 1 when something that was promised in it cannot be read.
+    """
     seen = segment_called(segment, _root(config, data))
     scan = seen.read()
     click.echo(_as_json(seen, scan) if form == "json" else "\n".join(_as_text(seen, scan)))
+    if seen.damage(scan):
+        raise SystemExit(1)
 
 
 def _as_json(seen: Seen, scan: Scan) -> str:
@@ -121,11 +128,11 @@ def _counted(tally: Tally) -> dict[str, str | int]:
 def _as_text(seen: Seen, scan: Scan) -> Iterator[str]:
     yield f"segment {seen.id}, {seen.state}, {seen.bytes} bytes, {seen.path}"
     for record in scan.records:
-        yield f"record at byte {record.offset}: {record.length} bytes, {record.rows} rows"
+        yield f"record at byte {record.offset}: {record.length} bytes, {counted(record.rows, 'row')}"
         for answered in answers_of(record):
             yield (
                 f"  delivery {answered.digest.hex()} from drain '{answered.drain}' at {_instant(answered)}: "
-                f"{answered.rows} rows"
+                f"{counted(answered.rows, 'row')}"
             )
             for tally in answered.tallies:
                 counts = ", ".join(

@@ -13,7 +13,7 @@ import msgspec
 
 from receiver.cli.asking import answered, running_on, store_of
 from receiver.cli.options import config_option, data_dir_of, data_option, loaded_with
-from receiver.cli.table import lines_of
+from receiver.cli.table import counted, lines_of
 from receiver.errors import OperatorError, Refused
 from receiver.query import ledger as question
 from receiver.settings import Settings
@@ -66,7 +66,9 @@ def ledger(  # noqa: PLR0913 - one parameter an option
     else:
         for line in _table(answer, verify=verify):
             click.echo(line)
-    if any(line["difference"] or line["verdict"] == "different" for line in answer["lines"]):
+    if answer["trouble"] or any(
+        line["difference"] or line["verdict"] == "different" for line in answer["lines"]
+    ):
         raise SystemExit(1)
 
 
@@ -98,6 +100,8 @@ def _table(answer: dict[str, Any], *, verify: bool) -> Iterator[str]:
     yield from lines_of((*head, *extra[0]), [*rows, (*total, *extra[1])], numbers=numbers)
     if answer["complete_from"] > answer["since"]:
         yield f"complete from {answer['complete_from']} on; before that something may be missing here"
+    if answer["trouble"]:
+        yield f"{answer['trouble']}; what was booked in it is not told here"
     if verify:
         yield _verdict(lines)
 
@@ -116,11 +120,8 @@ def _verdict(lines: list[dict[str, Any]]) -> str:
     told = [line["verdict"] for line in lines]
     different = told.count("different")
     if different:
-        return f"{different} lines differ from the table"
+        return f"{counted(different, 'line')} {'differs' if different == 1 else 'differ'} from the table"
     maybe = told.count("unverifiable")
-    said = (
-        f"; {maybe} cannot be verified: their rows may have expired, or were not counted here"
-        if maybe
-        else ""
-    )
-    return f"{told.count('same')} lines agree with the table{said}"
+    said = f"; {maybe} cannot be verified: rows may have expired, or were not counted here" if maybe else ""
+    same = told.count("same")
+    return f"{counted(same, 'line')} {'agrees' if same == 1 else 'agree'} with the table{said}"

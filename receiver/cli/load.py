@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import secrets
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import click
 import uvloop
@@ -21,6 +22,7 @@ from receiver.load.run import Plan, Result, Run
 from receiver.load.tally import Tally
 from receiver.load.traffic import Shape
 from receiver.load.verify import Ask, Findings, Verifier
+from receiver.logs import harmless_text
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Given = Mapping[str, Any]
@@ -32,7 +34,25 @@ PREPARED = 2_000
 EXIT_WRONG = 1
 EXIT_INTERRUPTED = 130
 
-_POSITIVE = click.FloatRange(min=0, min_open=True)
+
+class Hopeless(OperatorError):  # noqa: N818 - as `Unavailable`
+    """No request can be answered as things are."""
+
+    exit_code: ClassVar[int] = EXIT_WRONG
+
+
+class Positive(click.FloatRange):
+    """More than nothing, and a number: `nan` and `inf` pass a range of click's."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 - click's
+        """Refuse what is none."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is endless or no number; expected one above 0", param, ctx)
+        return number
+
+
+_POSITIVE = Positive(min=0, min_open=True)
 _OPTIONS = [
     click.option("--spans", type=click.IntRange(1, 50_000), default=520, help="Spans of a request."),
     click.option("--attributes", type=click.IntRange(0, 1_000), default=11, help="Attributes of a span."),
@@ -92,8 +112,9 @@ def _with_options(command: Command) -> Command:
 def load(ctx: click.Context, /, url: str, **given: Any) -> None:  # noqa: ANN401 - as click has checked them
     """Send realistic traces to URL, measure the answers, and check that what was acknowledged is kept.
 
-    Ends with 1 if a request was not acknowledged, or if --verify finds a span missing, stored twice, or not
-    as it was sent. Every request has trace ids of its own. Latency counts from when a request was due.
+    Ends with 1 if a request was not acknowledged (at once if none can be, as where the certificate is not
+    trusted), or if --verify finds a span missing, stored twice, or not as it was sent. Every request has
+    trace ids of its own. Latency counts from when a request was due.
     """
     target, recipe, plan = orders(parse_url(url), given)
     ask = _api(given) if given["verify"] else None
@@ -104,16 +125,20 @@ def load(ctx: click.Context, /, url: str, **given: Any) -> None:  # noqa: ANN401
     run = Run(plan, target, feed, Tally(recipe.shape.spans))
     result = uvloop.run(_measured(run))
     findings = None
-    if ask and not result.was_interrupted:
+    if ask and not (result.was_interrupted or result.hopeless):
         click.echo("asking the store", err=True)
         findings = Verifier(ask, recipe, settle_s=given["settle"]).verify(result)
     for line in shown(result, findings, form=given["form"]):
         click.echo(line)
+    if result.hopeless:
+        raise Hopeless(f"ended, for no retry mends it: {result.hopeless}")
     ctx.exit(exit_code_of(result, findings))
 
 
 async def _measured(run: Run) -> Result:
-    return await run.run(lambda elapsed_s, tally: click.echo(progress_line(elapsed_s, tally), err=True))
+    return await run.run(
+        lambda elapsed_s, tally: click.echo(harmless_text(progress_line(elapsed_s, tally)), err=True)
+    )
 
 
 def orders(url: Url, given: Given) -> tuple[Target, Recipe, Plan]:

@@ -79,7 +79,8 @@ def data_dir_of(settings: Settings) -> Path:
     directory = Path(settings.data_dir)
     if not directory.is_dir():
         raise OperatorError(
-            f"no data directory '{directory}'; expected one made by `trace-drain serve --data {directory}`"
+            f"no data directory '{directory}'; expected one made by `trace-drain serve --data {directory}`: "
+            "give --data DIR or --config FILE"
         )
     return directory
 

@@ -45,16 +45,21 @@ def explain(  # noqa: PLR0913 - one parameter an option
     """Say whether spans of TRACE_ID are kept, with which weight and threshold, and why."""
     if rate is not None and percent is not None:
         raise OperatorError("--rate and --percent are both given; expected one")
+    if not tracestate.isascii():
+        raise OperatorError("--tracestate holds more than ASCII; expected it as the span carried it")
     kept_rate = percent / 100 if percent is not None else 1.0 if rate is None else rate
     try:
-        keep, weight, threshold, reason = transcode.explain_sampling(
+        keep, weight, threshold, reason, ignored = transcode.explain_sampling(
             trace_id, mode=mode, rate=kept_rate, seed=seed, trace_state=tracestate
         )
     except ValueError as wrong:
         raise OperatorError(str(wrong)) from wrong
     answer = {"keep": keep, "weight": weight, "threshold": threshold, "reason": reason}
     if form == "json":
-        click.echo(json.dumps(answer))
-    else:
-        for name, value in answer.items():
-            click.echo(f"{name:<10}{'unknown' if value is None else str(value).lower()}")
+        click.echo(json.dumps({**answer, "ignored": ignored}))
+        return
+    for name, value in answer.items():
+        click.echo(f"{name:<10}{'unknown' if value is None else str(value).lower()}")
+    if ignored:
+        what = " and ".join(f"'{name}'" for name in ignored)
+        click.echo(f"ignored   {what} of the trace state: malformed; counted as absent")

@@ -13,6 +13,9 @@ from receiver.errors import OperatorError
 from receiver.storage import schema as tables
 from receiver.storage.store import Version
 
+DIGITS_MAX = 4
+"""Of each part of a version."""
+
 
 @click.group()
 def schema() -> None:
@@ -21,12 +24,13 @@ def schema() -> None:
 
 @schema.command("print")
 @config_option
+@data_option
 @click.option(
     "--engine", default="26.9", show_default=True, metavar="VERSION", help="The ClickHouse it is meant for."
 )
-def print_statements(config: str | None, engine: str) -> None:
+def print_statements(config: str | None, data: str | None, engine: str) -> None:
     """Print every statement as this engine would get it."""
-    settings = loaded_with(config, None).settings
+    settings = loaded_with(config, data).settings
     embedded = settings.store.url == "embedded"
     statements = tables.emit(
         transcode.SCHEMAS, tables.Engine(_version(engine), embedded), settings.store.retention_days
@@ -86,6 +90,6 @@ def rows_of(found: tables.Status) -> list[tuple[str, str]]:
 
 def _version(text: str) -> Version:
     major, _, minor = text.partition(".")
-    if not (major.isdigit() and minor.isdigit()):
-        raise OperatorError(f"--engine is '{text}'; expected a version like 26.3")
+    if not all(part.isascii() and part.isdigit() and len(part) <= DIGITS_MAX for part in (major, minor)):
+        raise OperatorError("--engine is no version; expected one like 26.3")
     return Version(int(major), int(minor))

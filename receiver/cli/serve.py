@@ -8,9 +8,8 @@ import os
 import click
 import structlog
 
-from receiver import logs
+from receiver import logs, transcode
 from receiver.cli.options import settings_options, sources_of
-from receiver.cli.version import versions
 from receiver.supervisor.machine import check_machine, raise_file_limit
 from receiver.supervisor.run import Plan, supervise
 
@@ -28,8 +27,7 @@ def serve(ctx: click.Context, /, config: str | None, **flags: object) -> None:
     log = structlog.get_logger()
     for warning in loaded.warnings:
         log.warning(warning)
-    version = versions()
-    if version["core_profile"] != "release":
+    if transcode.BUILD_PROFILE != "release":
         log.warning("the core is a debug build, ten times slower; expected `make setup`")
-    plan = Plan(sources, loaded, environ=dict(os.environ), version=version)
+    plan = Plan(sources, loaded, environ=dict(os.environ))
     ctx.exit(asyncio.run(supervise(plan)))

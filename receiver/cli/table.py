@@ -29,6 +29,11 @@ def shown_text(text: str) -> str:
     return harmless if len(harmless) <= CELL_CHARS_MAX else harmless[: CELL_CHARS_MAX - 1] + "…"
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 span`, `2 spans`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def duration_text(duration_ns: int) -> str:
     """As a human says it."""
     for unit, size_ns in (("s", 10**9), ("ms", 10**6), ("µs", 10**3)):

@@ -12,7 +12,7 @@ import click
 
 from receiver.cli.asking import NothingFound, answered, rows_in, running_on, store_of
 from receiver.cli.options import config_option, data_option, loaded_with
-from receiver.cli.table import duration_text, shown_text
+from receiver.cli.table import counted, duration_text, shown_text
 from receiver.errors import OperatorError, Refused
 from receiver.query import traces as question
 from receiver.settings import Settings
@@ -87,7 +87,8 @@ def tree(rows: list[Row]) -> Iterator[str]:
     for place, row in enumerate(rows):
         children[row["ParentSpanId"]].append(place)
     services = sorted({row["ServiceName"] for row in rows})
-    yield f"trace {rows[0]['TraceId']}: {len(rows)} spans of {', '.join(map(shown_text, services))}"
+    of = ", ".join(map(shown_text, services))
+    yield f"trace {rows[0]['TraceId']}: {counted(len(rows), 'span')} of {of}"
     tops = [place for place, row in enumerate(rows) if row["ParentSpanId"] not in ids]
     told: set[int] = set()
     for top in [*tops, *range(len(rows))]:

@@ -72,7 +72,8 @@ class StoreUrl:
 
 
 _STORE_FORMS = "expected 'embedded' or http(s)://user@host:port/database"
-_DATABASE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+DATABASE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""What a database may be called."""
 
 
 def parse_store_url(text: str) -> StoreUrl | None:
@@ -86,6 +87,8 @@ def parse_store_url(text: str) -> StoreUrl | None:
         raise OperatorError(f"is no URL; {_STORE_FORMS}") from reason
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise OperatorError(f"has scheme '{parts.scheme}' and no use; {_STORE_FORMS}")
+    if port == 0:
+        raise OperatorError(f"has port 0; expected 1 to {PORT_MAX}, or none")
     if parts.query or parts.fragment:
         raise OperatorError(f"has a query or fragment; {_STORE_FORMS}")
     return StoreUrl(
@@ -100,6 +103,6 @@ def parse_store_url(text: str) -> StoreUrl | None:
 
 def _database(path: str) -> str:
     name = path.strip("/")
-    if name and not _DATABASE.fullmatch(name):
+    if name and not DATABASE.fullmatch(name):
         raise OperatorError(f"names the database '{name}'; expected letters, digits and underscores")
     return name

@@ -41,7 +41,7 @@ class Knob:
     @property
     def is_list(self) -> bool:
         """Whether it holds several values."""
-        return get_origin(self.type) is tuple
+        return get_origin(bare(self.type)) is tuple
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,19 @@ def is_table(path: tuple[str, ...]) -> bool:
     return any(len(known) > len(path) and known[: len(path)] == path for known in spellings())
 
 
+def bare(annotation: object) -> object:
+    """The type without what is said beside it."""
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+
+
 def key_text(key: Key) -> str:
     """As an operator writes it."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in key).removeprefix(".")
+
+
+def plain_key(key: Key) -> str:
+    """Which knob or table it is, whatever its place in a list: `drain.name`."""
+    return ".".join(str(part) for part in key if isinstance(part, str) and part != INDEX)
 
 
 def env_name(key: Key) -> str:
@@ -116,12 +126,12 @@ def _table_in(annotation: object) -> tuple[type[Frozen] | None, bool]:
 
 
 def _form_of(annotation: object) -> Form:
-    if get_origin(annotation) is Annotated:
-        extras = [meta.extra or {} for meta in get_args(annotation)[1:]]
-        form: Form = next((extra["form"] for extra in extras if "form" in extra), "plain")
-        return form
-    forms = [_form_of(inner) for inner in get_args(annotation)]
-    return next((form for form in forms if form != "plain"), "plain")
+    """As it is said beside the type, or beside that of an entry."""
+    for part in get_args(annotation):
+        form: Form = part.extra["form"] if isinstance(part, msgspec.Meta) and part.extra else _form_of(part)
+        if form != "plain":
+            return form
+    return "plain"
 
 
 def _spellings_of(knob: Knob) -> Iterator[Said]:

@@ -13,12 +13,21 @@ from pathlib import Path
 import msgspec
 
 from receiver.config.addresses import parse_store_url
-from receiver.config.checks import problems_of, warnings_of
-from receiver.config.knobs import Key, key_text, knobs
-from receiver.config.sources import CONFIG_NAME, Given, Source, from_environment, from_file, from_flags
+from receiver.config.checks import problems_of, unreadable_of, warnings_of
+from receiver.config.knobs import Key, Knob, key_text, knobs, plain_key
+from receiver.config.sources import (
+    CONFIG_NAME,
+    Given,
+    Problem,
+    Source,
+    from_environment,
+    from_file,
+    from_flags,
+)
 from receiver.config.values import ValueProblem, read
 from receiver.errors import OperatorError
-from receiver.settings import Drain, Settings
+from receiver.logs import harmless_text
+from receiver.settings import Drain, Settings, Store
 
 DEFAULT_FILE = "trace-drain.toml"
 DEFAULT_DRAIN = Drain(name="default")
@@ -56,13 +65,17 @@ class Sources:
         problems = [problem for source in sources for problem in source.problems]
         warnings: list[str] = []
         values, origins = _merged(sources, problems, warnings)
-        tables = _tables(values, problems)
+        settings = _built(_tables(values, problems))
+        settings, derived = _completed(settings, values, origins)
+        problems += map(Problem, problems_of(settings, unknown={one.key for one in problems if one.key}))
+        problems += map(Problem, unreadable_of(settings, origins))
         _refuse(problems)
-        settings = _completed(_built(tables), values)
-        _refuse(problems_of(settings))
+        origins |= derived
         return Loaded(settings, origins, tuple(dict.fromkeys([*warnings, *warnings_of(settings)])))
 
     def _file(self) -> Path | None:
+        if self.config == "":
+            raise OperatorError("--config is empty; expected the path of a file")
         said = self.config or self.environ.get(CONFIG_NAME)
         if said:
             return Path(said)
@@ -70,15 +83,14 @@ class Sources:
         return default if default.is_file() else None
 
 
-def _refuse(problems: list[str]) -> None:
-    if problems:
-        raise OperatorError(
-            "\n".join(["the configuration cannot be used:", *(f"  {one}" for one in problems)])
-        )
+def _refuse(problems: Iterable[Problem]) -> None:
+    told = dict.fromkeys(f"  {harmless_text(one.text)}" for one in problems)
+    if told:
+        raise OperatorError("\n".join(["the configuration cannot be used:", *told]))
 
 
 def _merged(
-    sources: Iterable[Source], problems: list[str], warnings: list[str]
+    sources: Iterable[Source], problems: list[Problem], warnings: list[str]
 ) -> tuple[dict[Key, object], dict[str, str]]:
     """The value of every key that was said, by the source that wins, and who that is."""
     winners: dict[Key, Given] = {}
@@ -86,9 +98,8 @@ def _merged(
         said_here: dict[Key, Given] = {}
         for given in source.given:
             if given.key in said_here:
-                problems.append(
-                    f"'{said_here[given.key].said_as}' and '{given.said_as}' say the same; expected one"
-                )
+                other = said_here[given.key].said_as
+                problems.append(Problem(f"'{other}' and '{given.said_as}' say the same; expected one"))
             said_here[given.key] = given
         winners |= said_here
     values: dict[Key, object] = {}
@@ -96,11 +107,18 @@ def _merged(
         try:
             values[key] = read(given, warnings)
         except ValueProblem as reason:
-            problems.append(f"'{given.said_as}' ({given.origin}) {reason}")
+            values[key] = _stand_in(given.knob)
+            what = f"'{given.said_as}' ({given.origin}) {reason}"
+            problems.append(Problem(what, plain_key(given.knob.path)))
     return values, {key_text(key): given.origin for key, given in winners.items()}
 
 
-def _tables(values: Mapping[Key, object], problems: list[str]) -> dict[str, object]:
+def _stand_in(knob: Knob) -> object:
+    """What stands for a value that cannot be used, so that the others can be judged."""
+    return "" if knob.required else knob.default
+
+
+def _tables(values: Mapping[Key, object], problems: list[Problem]) -> dict[str, object]:
     """Nested tables, lists complete and every required key there."""
     root: dict[str | int, object] = {}
     for key, value in values.items():
@@ -115,7 +133,7 @@ def _tables(values: Mapping[Key, object], problems: list[str]) -> dict[str, obje
     return {str(name): value for name, value in root.items()}
 
 
-def _make_list(root: dict[str | int, object], path: tuple[str, ...], problems: list[str]) -> None:
+def _make_list(root: dict[str | int, object], path: tuple[str, ...], problems: list[Problem]) -> None:
     """Turn tables by place into a list of tables."""
     above = root
     for part in path[:-1]:
@@ -127,43 +145,48 @@ def _make_list(root: dict[str | int, object], path: tuple[str, ...], problems: l
         return
     for place in range(max(places) + 1 if len(places) <= max(places) else 0):
         if place not in places:
-            problems.append(f"'{key_text(path)}[{place}]' is missing, though later ones are there")
+            what = f"'{key_text(path)}[{place}]' is missing, though later ones are there"
+            problems.append(Problem(what, key_text(path)))
             break
-    required = [knob.path[-1] for knob in knobs() if knob.path[: len(path)] == path and knob.required]
     for place, table in sorted(places.items()):
-        problems += [f"'{key_text((*path, place))}' has no {name}" for name in required if name not in table]
+        for knob in knobs():
+            name = knob.path[-1]
+            if knob.path[: len(path)] == path and knob.required and name not in table:
+                table[name] = _stand_in(knob)
+                what = f"'{key_text((*path, place))}' has no {name}; expected one"
+                problems.append(Problem(what, plain_key(knob.path)))
     above[path[-1]] = [table for _, table in sorted(places.items())]
 
 
 def _built(tables: dict[str, object]) -> Settings:
-    try:
-        return msgspec.convert(tables, Settings)
-    except msgspec.ValidationError as reason:
-        raise OperatorError(f"the configuration cannot be used: {reason}") from reason
+    return msgspec.convert(tables, Settings)
 
 
-def _completed(settings: Settings, values: Mapping[Key, object]) -> Settings:
-    """What follows from what was said: the open drain, the sampling mode, the password in a URL."""
+def _completed(
+    settings: Settings, values: Mapping[Key, object], origins: Mapping[str, str]
+) -> tuple[Settings, dict[str, str]]:
+    """What follows from what was said, and from what: the open drain, the sampling mode, a URL's password."""
+    derived = {}
     if not settings.drain:
         settings = msgspec.structs.replace(settings, drain=(DEFAULT_DRAIN,))
     sampling = settings.sampling
     if ("sampling", "mode") not in values and (sampling.rule or sampling.rate < 1):
-        settings = msgspec.structs.replace(
-            settings, sampling=msgspec.structs.replace(sampling, mode="equalizing")
-        )
-    return _without_url_password(settings)
+        sampling = msgspec.structs.replace(sampling, mode="equalizing")
+        settings = msgspec.structs.replace(settings, sampling=sampling)
+        derived["sampling.mode"] = "because something is to be sampled"
+    store = _without_url_password(settings.store)
+    if store is not settings.store:
+        settings = msgspec.structs.replace(settings, store=store)
+        derived["store.password"] = origins["store.url"]
+    return settings, derived
 
 
-def _without_url_password(settings: Settings) -> Settings:
+def _without_url_password(store: Store) -> Store:
     """A password in `store.url` moves to where nothing prints it."""
-    store = settings.store
     try:
         url = parse_store_url(store.url)
     except OperatorError:
-        return settings
-    if url is None or not url.password:
-        return settings
-    if store.password:
-        raise OperatorError("store.url holds a password and store.password is set; expected one")
-    moved = msgspec.structs.replace(store, url=url.without_password(), password=url.password)
-    return msgspec.structs.replace(settings, store=moved)
+        return store
+    if url is None or not url.password or store.password:
+        return store
+    return msgspec.structs.replace(store, url=url.without_password(), password=url.password)

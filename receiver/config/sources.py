@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
 
 from receiver.config.knobs import (
@@ -24,12 +24,16 @@ from receiver.config.knobs import (
     is_list_of_tables,
     is_table,
     key_text,
+    plain_key,
     spellings,
 )
+from receiver.config.toml_errors import without_text
 from receiver.errors import OperatorError
 
 CONFIG_NAME = f"{ENV_PREFIX}CONFIG"
 """The environment's word for `--config`."""
+CLOSE_MIN = 0.6
+"""How alike two names are, of 1, for one to be suggested for the other."""
 
 _KUBERNETES = re.compile(r"SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP)(_(PROTO|PORT|ADDR))?)?")
 """What Kubernetes puts into every container beside a service named `trace-drain`."""
@@ -54,12 +58,21 @@ class Given:
     """Whether numbers and lists, too, came as text."""
 
 
+@dataclass(frozen=True)
+class Problem:
+    """Why the configuration cannot be used."""
+
+    text: str
+    key: str = ""
+    """The knob or table that is therefore not known: what depends on it is not judged. Empty: none."""
+
+
 @dataclass
 class Source:
     """Everything one source said."""
 
     given: list[Given] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
 
 
 def from_flags(flags: Mapping[str, tuple[str, object]]) -> Source:
@@ -83,7 +96,7 @@ def from_environment(environ: Mapping[str, str]) -> Source:
             continue
         found = _in_environment(bare)
         if found is None:
-            source.problems.append(f"environment {name} is no setting{_did_you_mean(name, _env_names())}")
+            source.problems.append(_unknown(f"environment {name}", name, _env_names()))
         else:
             key, said = found
             origin = f"environment {name}"
@@ -99,18 +112,12 @@ def from_file(path: Path) -> Source:
         content = tomllib.loads(path.read_text())
     except OSError as reason:
         raise OperatorError(f"configuration file '{path}' cannot be read: {reason.strerror}") from reason
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as reason:
-        raise OperatorError(f"configuration file '{path}' is not TOML: {_without_text(reason)}") from reason
+    except (ValueError, RecursionError) as reason:
+        raise OperatorError(f"configuration file '{path}' is not TOML: {without_text(reason)}") from reason
     source = Source()
     for given in _walk(content, (), path, source.problems):
         source.given.append(given)
     return source
-
-
-def _without_text(reason: Exception) -> str:
-    """TOML's messages name a place; a message that quotes text could quote a secret."""
-    place = re.search(r"at line \d+, column \d+|at end of document", str(reason))
-    return place.group() if place else "expected UTF-8 text"
 
 
 def _in_environment(bare: str) -> tuple[Key, Said] | None:
@@ -124,7 +131,7 @@ def _in_environment(bare: str) -> tuple[Key, Said] | None:
     return None
 
 
-def _walk(table: Mapping[str, object], above: Key, file: Path, problems: list[str]) -> Iterator[Given]:
+def _walk(table: Mapping[str, object], above: Key, file: Path, problems: list[Problem]) -> Iterator[Given]:
     """Every value of a table. As deep as the settings are; what is deeper is not known and not entered."""
     for name, value in table.items():
         key: Key = (*above, name)
@@ -147,20 +154,22 @@ def _walk(table: Mapping[str, object], above: Key, file: Path, problems: list[st
         elif is_table(pattern) and isinstance(value, Mapping):
             yield from _walk(value, key, file, problems)
         elif is_table(pattern):
-            problems.append(f"'{key_text(key)}' in {file} is a value; expected a table [{key_text(key)}]")
+            what = f"'{key_text(key)}' in {file} is a value; expected a table [{key_text(key)}]"
+            problems.append(Problem(what, plain_key(key)))
         else:
-            guess = _did_you_mean(key_text(key), _known_beside(above))
-            problems.append(f"'{key_text(key)}' in {file} is no setting{guess}")
+            problems.append(_unknown(f"'{key_text(key)}' in {file}", key_text(key), _known_beside(above)))
 
 
-def _walk_list(value: object, key: Key, file: Path, problems: list[str]) -> Iterator[Given]:
+def _walk_list(value: object, key: Key, file: Path, problems: list[Problem]) -> Iterator[Given]:
     name = key_text(key)
     if not (isinstance(value, list) and all(isinstance(item, Mapping) for item in value)):
-        problems.append(f"'{name}' in {file} is no list of tables; expected [[{name}]]")
+        what = f"'{name}' in {file} is no list of tables; expected [[{name}]]"
+        problems.append(Problem(what, plain_key(key)))
         return
     for place, item in enumerate(value):
         if not item:
-            problems.append(f"'{name}[{place}]' in {file} is empty; expected at least one key")
+            what = f"'{name}[{place}]' in {file} is empty; expected at least one key"
+            problems.append(Problem(what, plain_key(key)))
         yield from _walk(item, (*key, place), file, problems)
 
 
@@ -168,17 +177,40 @@ def _pattern(key: Key) -> tuple[str, ...]:
     return tuple(INDEX if isinstance(part, int) else part for part in key)
 
 
-def _known_beside(above: Key) -> list[str]:
-    """Keys of the same table, and of all others: a key may have landed in the wrong one."""
+def _known_beside(above: Key) -> dict[str, str]:
+    """Keys of the same table, and of all others, into which one may have strayed. Each with its knob."""
     depth, pattern = len(above), _pattern(above)
-    beside = [key_text((*above, path[depth])) for path in spellings() if path[:depth] == pattern]
-    return [*beside, *(key_text(path) for path in spellings() if INDEX not in path)]
+    known = {
+        key_text((*above, path[depth])): plain_key(
+            said.knob.path if len(path) == depth + 1 else path[: depth + 1]
+        )
+        for path, said in spellings().items()
+        if path[:depth] == pattern
+    }
+    return known | {
+        key_text(path): plain_key(said.knob.path) for path, said in spellings().items() if INDEX not in path
+    }
 
 
-def _env_names() -> list[str]:
-    return [env_name(tuple(0 if part == INDEX else part for part in path)) for path in spellings()]
+def _env_names() -> dict[str, str]:
+    """Every name, with its knob."""
+    return {
+        env_name(tuple(0 if part == INDEX else part for part in path)): plain_key(said.knob.path)
+        for path, said in spellings().items()
+    }
 
 
-def _did_you_mean(name: str, known: Iterable[str]) -> str:
-    close = get_close_matches(name, list(dict.fromkeys(known)), n=1, cutoff=0.6)
-    return f"; did you mean '{close[0]}'?" if close else "; see `trace-drain config show` for all"
+def _unknown(what: str, name: str, known: Mapping[str, str]) -> Problem:
+    close = next((one for one in get_close_matches(name, known, len(known)) if _is_close(name, one)), None)
+    if close is None:
+        return Problem(f"{what} is no setting; see `trace-drain config show` for all")
+    return Problem(f"{what} is no setting; did you mean '{close}'?", known[close])
+
+
+def _is_close(name: str, other: str) -> bool:
+    """Whether they are alike where they differ: a table's name before them makes no two keys alike."""
+    one_words, other_words = (re.split(r"[._\[\]]+", text) for text in (name, other))
+    while one_words and other_words and one_words[0] == other_words[0]:
+        del one_words[0], other_words[0]
+    one_rest, other_rest = "_".join(one_words), "_".join(other_words)
+    return SequenceMatcher(None, one_rest, other_rest).ratio() >= CLOSE_MIN

@@ -1,5 +1,6 @@
 """One said value becomes a setting: sizes, secrets read from files, paths, numbers said as text.
 
+Keeps: what comes out is of the right type and in its range.
 Never: a secret in a message. What is told is the key, what was expected, and of all else what was found.
 """
 
@@ -13,10 +14,13 @@ from typing import Literal, get_args, get_origin
 
 import msgspec
 
+from receiver.config.ranges import stray
 from receiver.config.sources import Given
 from receiver.settings import GIB, KIB, MIB
 
 SECRET_FILE_BYTES_MAX = 64 * KIB
+FOUND_CHARS_MAX = 100
+"""Of a wrong value, in the message that tells of it."""
 
 _SIZE = re.compile(r"(\d+(?:_\d+)*(?:\.\d+)?)\s*([A-Za-z]*)")
 _UNITS = {
@@ -31,6 +35,21 @@ _UNITS = {
     "GIB": GIB,
     "TIB": 1024 * GIB,
 }
+
+
+_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+    "date": "a date",
+    "time": "a time",
+    "datetime": "a date and time",
+    "null": "nothing",
+}
+"""Type, as the converter calls it → as an operator does."""
 
 
 class ValueProblem(Exception):  # noqa: N818 - it is collected and told, never raised to a caller
@@ -54,26 +73,40 @@ def size_bytes(text: str) -> int:
     found = _SIZE.fullmatch(text.strip())
     unit = _UNITS.get(found.group(2).upper()) if found else None
     if found is None or unit is None:
-        raise ValueProblem(f"is '{text}'; expected bytes, as 8GiB, 512MB or a whole number")
+        raise ValueProblem(f"is {_cut(repr(text))}; expected bytes, as 8GiB, 512MB or a whole number")
     bytes_exact = float(found.group(1).replace("_", "")) * unit
     if not bytes_exact.is_integer():
-        raise ValueProblem(f"is '{text}'; expected a whole number of bytes")
+        raise ValueProblem(f"is {_cut(repr(text))}; expected a whole number of bytes")
     return int(found.group(1).replace("_", "")) * unit if "." not in found.group(1) else int(bytes_exact)
 
 
 def _converted(raw: object, given: Given) -> object:
     try:
-        return msgspec.convert(raw, given.knob.type, strict=not given.is_text)
+        value = msgspec.convert(raw, given.knob.type, strict=not given.is_text)
     except msgspec.ValidationError as reason:
-        expected = str(reason).partition(" - at ")[0]
+        expected = _in_words(str(reason).partition(" - at ")[0])
         if get_origin(given.knob.type) is Literal:
             expected = f"expected one of {', '.join(map(repr, get_args(given.knob.type)))}"
-        found = "" if given.knob.form == "secret" else f" is {raw!r};"
-        raise ValueProblem(f"{found} {_lower_first(expected)}".strip()) from reason
+        shown = str(raw).lower() if isinstance(raw, bool) else repr(raw)
+        found = "" if given.knob.form == "secret" else f" is {_cut(shown)};"
+        raise ValueProblem(f"{found} {expected}".strip()) from reason
+    if wrong := stray(given.knob, value):
+        raise ValueProblem(wrong)
+    return value
 
 
-def _lower_first(text: str) -> str:
-    return text[:1].lower() + text[1:]
+def _cut(text: str) -> str:
+    return text if len(text) <= FOUND_CHARS_MAX else f"{text[:FOUND_CHARS_MAX]}…"
+
+
+def _in_words(told: str) -> str:
+    """The converter's "Expected `int | null`, got `str`" without its names of types."""
+    told = re.sub(r"`([^`]+)`", lambda types: _named(types[1]), told).replace(", got ", ", found ")
+    return told[:1].lower() + told[1:]
+
+
+def _named(types: str) -> str:
+    return " or ".join(_WORDS.get(one, one) for one in types.split(" | "))
 
 
 def _listed(raw: object) -> object:
@@ -83,7 +116,7 @@ def _listed(raw: object) -> object:
     if raw.lstrip().startswith("["):
         try:
             return json.loads(raw)
-        except ValueError as reason:
+        except (ValueError, RecursionError) as reason:
             raise ValueProblem('is no JSON array; expected ["a", "b"], or a, b') from reason
     return [part.strip() for part in raw.split(",") if part.strip()]
 
@@ -92,29 +125,33 @@ def _path(given: Given) -> object:
     text = _converted(given.raw, given)
     if not isinstance(text, str) or text in ("", "."):
         return text
-    return str(given.directory / Path(text).expanduser())
+    return str(_found_from(given.directory, text))
+
+
+def _found_from(directory: Path, name: str) -> Path:
+    if "\0" in name:
+        raise ValueProblem("holds a control character; expected text without")
+    try:
+        return directory / Path(name).expanduser()
+    except RuntimeError as reason:
+        raise ValueProblem(
+            f"is {_cut(repr(name))}; expected a path, or ~ of a user that is there"
+        ) from reason
 
 
 def _secrets(given: Given, warnings: list[str]) -> object:
     """A secret, or several, from the value itself or from the files that hold them."""
     if given.spelling == "value":
         raw = _listed(given.raw) if given.knob.is_list and given.is_text else given.raw
-        return _not_empty(_converted(raw, given))
+        return _converted(raw, given)
     if given.spelling == "one":
-        return _not_empty(_converted([given.raw], given))
+        return _converted([given.raw], given)
     said = _listed(given.raw) if given.spelling == "files" and given.is_text else given.raw
     names = said if given.spelling == "files" else [said]
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
         raise ValueProblem("is no file name; expected the path of a file that holds the secret")
-    secrets = [_read_secret(given.directory / Path(name).expanduser(), warnings) for name in names]
+    secrets = [_read_secret(_found_from(given.directory, name), warnings) for name in names]
     return tuple(secrets) if given.knob.is_list else secrets[0]
-
-
-def _not_empty(secret: object) -> object:
-    values = secret if isinstance(secret, tuple) else (secret,)
-    if not all(values):
-        raise ValueProblem("is empty; expected a secret")
-    return secret
 
 
 def _read_secret(file: Path, warnings: list[str]) -> str:

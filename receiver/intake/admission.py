@@ -3,7 +3,8 @@
 Keeps: bytes are claimed before they are read and given back when nobody holds the body any more, which may be
     after the delivery was answered. Bodies that are not whole yet, from senders that showed no token, share a
     part of the budget: what a stranger announces or dribbles cannot keep the others out. Where that part is
-    full, the one that has been coming for longest gives way.
+    full, the one that has been coming for longest gives way, but for the one that has brought the most and
+    goes on: else a crowd of large bodies would drive each other out for ever.
 Never: a wait. What does not fit is told to come again in two seconds.
 """
 
@@ -22,6 +23,8 @@ UNKNOWN_ANNOUNCED_BYTES_MAX = 64 * KIB
 """The same for senders not yet known, so that holding their share takes sending as much."""
 UNDISTURBED_S = 1.0
 """A body has so long to become whole before it may have to give way."""
+GOES_ON_BYTES = 64 * KIB
+"""The body that has brought the most goes on as long as it brings so much in that time."""
 UNKNOWN_SHARE = 4
 """Senders not yet known may hold one part in so many, and room for one body in any case."""
 
@@ -59,10 +62,15 @@ class Claim:
 
     def grow_to(self, size_bytes: int) -> None:
         """Hold at least so much. Raises `MemoryBudgetSpent`."""
-        more_bytes = size_bytes - self.bytes_held
-        if more_bytes > 0:
-            self._admission.take(self, more_bytes, is_known=self._is_known)
-            self.bytes_held = size_bytes
+        if size_bytes > self.bytes_held:
+            self.grow_by(size_bytes - self.bytes_held)
+
+    def grow_by(self, more_bytes: int) -> None:
+        """Hold so much more. Raises `MemoryBudgetSpent`."""
+        self._admission.take(self, more_bytes, is_known=self._is_known)
+        self.bytes_held += more_bytes
+        if not self._is_known:
+            self._admission.brought(self)
 
     def know(self) -> None:
         """Know the sender from now on: the body is whole, and signed where that is asked for."""
@@ -105,6 +113,9 @@ class Admission:
     ) -> None:
         self._now = now
         self._unknown: dict[Claim, None] = {}
+        self._foremost: Claim | None = None
+        self._foremost_bytes, self._foremost_at_s = 0, 0.0
+        """What it had brought when it was last seen to go on, and when that was."""
         self.budget = budget
         self.bytes_in_flight = 0
         self.unknown_bytes = 0
@@ -127,11 +138,13 @@ class Admission:
 
     def take(self, claim: Claim, more_bytes: int, *, is_known: bool) -> None:
         """Count bytes as in flight. Raises `MemoryBudgetSpent`."""
-        _require_room("bodies in flight", self.bytes_in_flight, more_bytes, self.budget.bytes_max)
+        if self.bytes_in_flight + more_bytes > self.budget.bytes_max:
+            raise _no_room("bodies in flight", self.bytes_in_flight, more_bytes, self.budget.bytes_max)
         if not is_known:
             self._make_room(claim, more_bytes)
-            what = "bodies of unknown senders"
-            _require_room(what, self.unknown_bytes, more_bytes, self.budget.unknown_bytes_max)
+            unknown_bytes, bytes_max = self.unknown_bytes, self.budget.unknown_bytes_max
+            if unknown_bytes + more_bytes > bytes_max:
+                raise _no_room("bodies of unknown senders", unknown_bytes, more_bytes, bytes_max)
             self._unknown[claim] = None
             self.unknown_bytes += more_bytes
         self.bytes_in_flight += more_bytes
@@ -139,19 +152,29 @@ class Admission:
     def _make_room(self, claim: Claim, more_bytes: int) -> None:
         """Dismiss who has been sending for long and is not done, as far as needed."""
         while self.unknown_bytes + more_bytes > self.budget.unknown_bytes_max:
-            oldest = next(iter(self._unknown), claim)
+            oldest = next((one for one in self._unknown if self._may_give_way(one)), claim)
             if oldest is claim or self._now() - oldest.begun_at_s < UNDISTURBED_S:
                 return
             oldest.dismiss()
 
+    def brought(self, claim: Claim) -> None:
+        """See who of the unknown has brought the most, and whether it goes on."""
+        foremost = self._foremost
+        if foremost is None or claim.bytes_held > foremost.bytes_held:
+            self._foremost, self._foremost_bytes = claim, 0
+        if claim is self._foremost and claim.bytes_held >= self._foremost_bytes + GOES_ON_BYTES:
+            self._foremost_bytes, self._foremost_at_s = claim.bytes_held, self._now()
+
+    def _may_give_way(self, claim: Claim) -> bool:
+        return claim is not self._foremost or self._now() - self._foremost_at_s >= UNDISTURBED_S
+
     def no_longer_unknown(self, claim: Claim) -> None:
         """Count this one among all others."""
+        if claim is self._foremost:
+            self._foremost = None
         self._unknown.pop(claim, None)
         self.unknown_bytes -= claim.bytes_held
 
 
-def _require_room(what: str, held_bytes: int, more_bytes: int, bytes_max: int) -> None:
-    if held_bytes + more_bytes > bytes_max:
-        raise MemoryBudgetSpent(
-            f"{what} hold {held_bytes} bytes of {bytes_max}; {more_bytes} more do not fit"
-        )
+def _no_room(what: str, held_bytes: int, more_bytes: int, bytes_max: int) -> MemoryBudgetSpent:
+    return MemoryBudgetSpent(f"{what} hold {held_bytes} bytes of {bytes_max}; {more_bytes} more do not fit")

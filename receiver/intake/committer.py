@@ -4,7 +4,8 @@
 
 Keeps: a receipt that promises is given only after `append` returned; records are appended in the order their
 segments were chosen; a group costs its neighbours nothing but their place in it. Few and small deliveries are
-not worth a group of their own: while one is written, they gather.
+not worth a group of their own: while one is written, they gather. A small group changes threads once: what
+decodes it appends it. Segments that take no more records are sealed beside all this.
 Never: a delivery without a receipt. What cannot be promised is told within the deadline.
 """
 
@@ -15,7 +16,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from receiver.errors import CoreCrashed, DiskTrouble, ReceiverError, ShuttingDown, Unavailable
 from receiver.intake.admission import Claim
@@ -23,11 +24,11 @@ from receiver.intake.aside import Aside
 from receiver.intake.hand import Hand
 from receiver.intake.outcome import Transcode, refusal
 from receiver.intake.pace import Pace
-from receiver.intake.waiting import Give, Line, Receipt, StoreLine, Waiting
+from receiver.intake.waiting import Give, Line, StoreLine, Waiting
 from receiver.journal.appender import StaleSegment
 from receiver.logs import limited
 from receiver.metrics import Metrics
-from receiver.model import Delivery, Outcome, SegmentId
+from receiver.model import Commit, Delivery, Outcome, SegmentId
 from receiver.settings import KIB, Drain
 
 EARLY_BYTES_MIN = 256 * KIB
@@ -50,8 +51,15 @@ class Appender(Protocol):
     def append(self, segment: SegmentId, record: bytes, rows: int) -> None:
         """Make a record safe, or raise and make sure that it never comes back."""
 
-    def seal_if_due(self) -> None:
-        """Hand the open segment over if it is old enough."""
+    @property
+    def has_retired(self) -> bool:
+        """Whether a segment waits for `hand_over`."""
+
+    def hand_over(self) -> None:
+        """Seal such segments. May be called beside everything else."""
+
+    def retire_if_due(self) -> None:
+        """Take no more records into the open segment if it is old enough."""
 
     def close(self) -> None:
         """Hand everything over and take no more."""
@@ -60,16 +68,26 @@ class Appender(Protocol):
         """Tell whether a segment is in the store."""
 
 
+class Tried(NamedTuple):
+    """An append that was tried."""
+
+    seconds: float
+    refused: StaleSegment | Unavailable | None = None
+
+
 @dataclass(slots=True)
 class Group:
-    """Deliveries that share a record, transcoded for one segment."""
+    """Deliveries that share a record."""
 
+    waiting: Sequence[Waiting]
+    """Those that are part of the record, once it is made; until then all of them."""
+    weight_bytes: int
     segment: SegmentId
-    record: bytes
-    rows: int
-    accepted: list[tuple[Waiting, Outcome]]
-    decided_count: int = 0
-    """Deliveries the core looked at."""
+    done: Commit | None = None
+    outcomes: Sequence[Outcome] = ()
+    """Of those that wait."""
+    tried: Tried | None = None
+    """The append of the record, if it was tried already."""
 
 
 class SpanCounts:
@@ -83,18 +101,16 @@ class SpanCounts:
         self.received = metrics.count("spans_received", drain=drain)
         self.accepted = metrics.count("spans_accepted", drain=drain)
 
-    def add(self, outcome: Outcome) -> None:
-        """Count a delivery that is safe."""
-        self.received.value += outcome.received
-        self.accepted.value += outcome.stored
-        if rejected := outcome.rejected:
+    def add(self, received: int, stored: int, sampled_out: int, rejected: int, unresolved: int) -> None:
+        """Count what is safe."""
+        self.received.value += received
+        self.accepted.value += stored
+        if rejected:
             self._add("spans_rejected", rejected, drain=self._drain)
-        if sampled_out := outcome.sampled_out:
+        if sampled_out:
             self._add("spans_sampled_out", sampled_out, drain=self._drain)
-        if unresolved := outcome.unresolved:
+        if unresolved:
             self._add("spans_unresolved", unresolved, drain=self._drain)
-        for reason, count in outcome.reasons:
-            self._add("span_notes", count, reason=reason)
 
 
 class Committer:
@@ -119,6 +135,8 @@ class Committer:
         self._spans: dict[str, SpanCounts] = {}
         self._core = Hand("core")
         self._disk = Hand("disk")
+        self._sealer = Hand("sealer")
+        self._handing_over: asyncio.Future[None] | None = None
         self._pace = Pace()
         self._groups_in_flight = 0
         self._sealing = asyncio.Lock()
@@ -135,26 +153,27 @@ class Committer:
 
     async def commit(self, delivery: Delivery, drain: Drain, received_at: float, claim: Claim) -> Outcome:
         """Wait for the receipt of one delivery; raise the verdict if there is none."""
+        self.require_time()
         given: asyncio.Future[Outcome | ReceiverError] = asyncio.get_running_loop().create_future()
-        receipt = self.promise(delivery, drain, received_at, claim, partial(_fulfil, given))
+        waiting = self.promise(delivery, drain, received_at, claim, partial(_fulfil, given))
         try:
-            outcome = await given
+            receipt = await given
         finally:
-            receipt.forget()
-        if isinstance(outcome, ReceiverError):
-            raise outcome
-        return outcome
+            waiting.forget()
+        if isinstance(receipt, ReceiverError):
+            raise receipt
+        return receipt
 
     def promise(
         self, delivery: Delivery, drain: Drain, received_at: float, claim: Claim, give: Give
-    ) -> Receipt:
-        """Have the receipt of one delivery given. Raises the verdict if there will be none."""
+    ) -> Waiting:
+        """Have the receipt of one delivery given. Raises `ShuttingDown` if there will be none."""
         if self._closing:
             raise ShuttingDown("the receiver is stopping; expected to be back in seconds")
-        self.require_time()
-        receipt = Receipt(give, received_at + self._answer_deadline_s)
-        self._line.join(Waiting(delivery, claim, receipt, until_stored=drain.acknowledge == "store"))
-        return receipt
+        deadline, until_stored = received_at + self._answer_deadline_s, drain.acknowledge == "store"
+        waiting = Waiting(delivery, claim, give, deadline, until_stored=until_stored)
+        self._line.join(waiting)
+        return waiting
 
     async def run(self) -> None:
         """Commit group after group until closed and everything in line is answered."""
@@ -170,113 +189,146 @@ class Committer:
         self._line.wake()
         await running
         await self._disk.do(self._appender.close)
-        self._core.rest()
-        self._disk.rest()
+        for hand in (self._core, self._disk, self._sealer):
+            hand.rest()
 
     async def _commit_groups(self) -> None:
         appending: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         appending.set_result(None)
         while True:
             await self._line.arrival()
-            if self._line.weight_bytes < EARLY_BYTES_MIN:
+            is_small = self._line.weight_bytes < EARLY_BYTES_MIN
+            if is_small:
                 await appending
             waiting = self._line.take_group()
             if waiting:
-                self._pace.bytes_in_hand += sum(one.weight_bytes for one in waiting)
-                group = await self._transcoded(waiting)
+                group = await self._transcoded(waiting, with_append=is_small)
                 await appending
-                appending = asyncio.ensure_future(self._promise(group, waiting))
+                appending = asyncio.ensure_future(self._promise(group))
             elif self._closing:
                 await appending
                 if not self._line:
                     return
 
-    async def _transcoded(self, waiting: Sequence[Waiting]) -> Group:
+    async def _transcoded(self, waiting: Sequence[Waiting], *, with_append: bool) -> Group:
         """Choose the segment and turn the deliveries into one record for it."""
+        weight_bytes = sum([one.weight_bytes for one in waiting])
+        self._pace.bytes_in_hand += weight_bytes
         async with self._sealing:
             self._groups_in_flight += 1
-            segment = self._appender.choose()
-        group = await self._transcoded_for(segment, waiting)
-        self._metrics.add("commit_deliveries", group.decided_count)
+            group = Group(waiting, weight_bytes, self._appender.choose())
+        decided_count = await self._transcode_for(group, group.segment, with_append=with_append)
+        self._metrics.add("commit_deliveries", decided_count)
         return group
 
-    async def _transcoded_for(self, segment: SegmentId, waiting: Sequence[Waiting]) -> Group:
-        begun_at = time.perf_counter()
+    async def _transcode_for(self, group: Group, segment: SegmentId, *, with_append: bool = False) -> int:
+        """Make the record of a group. How many deliveries the core looked at."""
+        group.segment, waiting = segment, group.waiting
+        deliveries = [one.delivery for one in waiting]
         try:
-            done = await self._core.do(self._transcode, [one.delivery for one in waiting], segment)
+            made = await self._core.do(self._make, self._transcode, deliveries, segment, with_append)
         except Exception as reason:  # noqa: BLE001 - the core answers for bodies; what it raises is a bug
             limited.error("transcode", "a group could not be transcoded", why=type(reason).__name__)
-            for one in waiting:
-                one.receipt.give(CoreCrashed("the decoder failed; expected to work again"))
-            return Group(segment, b"", 0, [])
-        took_s = time.perf_counter() - begun_at
+            _refuse_all(group, CoreCrashed("the decoder failed; expected to work again"))
+            return 0
+        group.done, took_s, group.tried = made
         self._metrics.observe("commit_seconds", took_s)
-        self._pace.took(sum(one.weight_bytes for one in waiting), took_s)
-        group = Group(segment, done.record, done.rows, [], len(waiting))
-        postponed = []
-        for one, outcome in zip(waiting, done.outcomes, strict=True):
+        self._pace.took(sum([one.weight_bytes for one in waiting]), took_s)
+        outcomes = group.done.outcomes
+        is_plain = [outcome.is_plain for outcome in outcomes]
+        if all(is_plain):
+            group.outcomes = outcomes
+            return len(waiting)
+        return len(waiting) - await self._sort_out(group, outcomes)
+
+    def _make(
+        self,
+        transcode: Transcode,
+        deliveries: Sequence[Delivery],
+        segment: SegmentId,
+        with_append: bool,  # noqa: FBT001 - a hand takes what it is given by position
+    ) -> tuple[Commit, float, Tried | None]:
+        """Transcode, and append in the same go: for a small group each change of thread costs as much."""
+        begun_at = time.perf_counter()
+        done = transcode(deliveries, segment)
+        took_s = time.perf_counter() - begun_at
+        return done, took_s, self._append(segment, done) if with_append and done.record else None
+
+    def _append(self, segment: SegmentId, done: Commit) -> Tried:
+        begun_at = time.perf_counter()
+        try:
+            self._appender.append(segment, done.record, done.rows)
+        except (StaleSegment, Unavailable) as reason:
+            return Tried(0.0, reason)
+        return Tried(time.perf_counter() - begun_at)
+
+    async def _sort_out(self, group: Group, outcomes: Sequence[Outcome]) -> int:
+        """Refuse what is refused, put back what had no room, keep the rest. How many were put back."""
+        accepted, postponed = [], []
+        for one, outcome in zip(group.waiting, outcomes, strict=True):
             verdict = outcome.verdict
             if verdict == "accepted":
-                group.accepted.append((one, outcome))
+                accepted.append((one, outcome))
             elif verdict == POSTPONED:
                 postponed.append(one)
             else:
                 refused = refusal(outcome)
                 if refused is None:
                     refused = await self._disk.do(self._aside.keep, one.delivery)
-                one.receipt.give(refused)
+                one.give(refused)
+                one.let_go()
         self._line.put_back(postponed)
-        group.decided_count -= len(postponed)
-        return group
+        group.waiting, group.outcomes = [one for one, _ in accepted], [outcome for _, outcome in accepted]
+        return len(postponed)
 
-    async def _promise(self, group: Group, in_hand: Sequence[Waiting]) -> None:
+    async def _promise(self, group: Group) -> None:
         """Make the record safe, give the receipts, let go of the bodies."""
         try:
-            group = await self._appended(group)
+            await self._append_record(group)
         except Unavailable as reason:
             limited.error("append", "a group could not be made safe", why=str(reason))
-            for waiting, _ in group.accepted:
-                waiting.receipt.give(reason)
+            _refuse_all(group, reason)
         else:
-            for waiting, outcome in group.accepted:
-                self._settle(group, waiting, outcome)
+            self._settle(group)
         finally:
             self._groups_in_flight -= 1
-            for waiting in in_hand:
-                self._pace.bytes_in_hand -= waiting.weight_bytes
-                waiting.claim.release()
+            self._pace.bytes_in_hand -= group.weight_bytes
 
-    async def _appended(self, group: Group) -> Group:
+    async def _append_record(self, group: Group) -> None:
         """Append the record; if its segment was closed meanwhile, transcode anew for the next one."""
         for _ in range(STALE_MAX):
-            if not group.record:
-                return group
-            try:
-                seconds = await self._disk.do(self._append, group)
-            except StaleSegment:
-                waiting = [one for one, _ in group.accepted]
-                group = await self._transcoded_for(self._appender.choose(), waiting)
-            else:
-                self._metrics.observe("fsync_seconds", seconds)
-                return group
+            if group.done is None or not group.done.record:
+                return
+            tried = group.tried
+            if tried is None:
+                tried = await self._disk.do(self._append, group.segment, group.done)
+            if tried.refused is None:
+                self._metrics.observe("fsync_seconds", tried.seconds)
+                self._hand_over()
+                return
+            if isinstance(tried.refused, Unavailable):
+                raise tried.refused
+            await self._transcode_for(group, self._appender.choose())
         raise DiskTrouble(f"the journal closed {STALE_MAX} segments in a row; expected one to stay open")
 
-    def _append(self, group: Group) -> float:
-        begun_at = time.perf_counter()
-        self._appender.append(group.segment, group.record, group.rows)
-        return time.perf_counter() - begun_at
-
-    def _settle(self, group: Group, waiting: Waiting, outcome: Outcome) -> None:
-        """Count a delivery that is safe, and give its receipt or let it wait for the store."""
-        drain = waiting.delivery.drain
-        spans = self._spans.get(drain)
-        if spans is None:
-            spans = self._spans[drain] = SpanCounts(self._metrics, drain)
-        spans.add(outcome)
-        if waiting.until_stored and group.record:
-            self._store_line.join(group.segment, waiting, outcome)
-        else:
-            waiting.receipt.give(outcome)
+    def _settle(self, group: Group) -> None:
+        """Count what is safe, give receipts or let them wait for the store, let go of the bodies."""
+        if group.done is None:
+            return
+        for drain, *counts in group.done.spans:
+            spans = self._spans.get(drain)
+            if spans is None:
+                spans = self._spans[drain] = SpanCounts(self._metrics, drain)
+            spans.add(*counts)
+        for reason, count in group.done.reasons:
+            self._metrics.add("span_notes", count, reason=reason)
+        is_journaled = bool(group.done.record)
+        for waiting, outcome in zip(group.waiting, group.outcomes, strict=True):
+            if waiting.until_stored and is_journaled:
+                self._store_line.join(group.segment, waiting, outcome)
+            else:
+                waiting.give(outcome)
+            waiting.let_go()
 
     async def _watch(self) -> None:
         """Hold deadlines and look for stored segments."""
@@ -293,9 +345,26 @@ class Committer:
             await asyncio.sleep(TICK_S)
             async with self._sealing:
                 if not self._groups_in_flight:
-                    await self._disk.do(self._appender.seal_if_due)
+                    await self._disk.do(self._appender.retire_if_due)
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        """See to segments that take no more records, beside everything else: no promise waits for that."""
+        if not self._appender.has_retired or (self._handing_over and not self._handing_over.done()):
+            return
+        if self._handing_over:
+            self._handing_over.result()
+        self._handing_over = self._sealer.do(self._appender.hand_over)
 
 
 def _fulfil(given: asyncio.Future[Outcome | ReceiverError], receipt: Outcome | ReceiverError) -> None:
     if not given.done():
         given.set_result(receipt)
+
+
+def _refuse_all(group: Group, reason: ReceiverError) -> None:
+    """Give all that are left in a group this verdict."""
+    for waiting in group.waiting:
+        waiting.give(reason)
+        waiting.let_go()
+    group.waiting, group.outcomes, group.done = (), (), None

@@ -77,13 +77,15 @@ def is_loopback(address: str) -> bool:
 class Guest:
     """One connection, from its acceptance to its end."""
 
-    __slots__ = ("_door", "address", "handshake", "is_refused", "plug", "show_out")
+    __slots__ = ("_door", "address", "handshake", "is_out", "is_refused", "plug", "show_out")
 
     def __init__(self, door: Door, plug: socket.socket, address: str, *, is_refused: bool) -> None:
         self._door = door
         self.plug = plug
         self.address = address
         self.is_refused = is_refused
+        self.is_out = False
+        """Shown out: a greeting that was cancelled may still reach the protocol, and its end may not."""
         self.handshake: asyncio.Task[None] | None = None
         self.show_out: Callable[[], None] | None = None
         """How to close it, once its protocol has it."""
@@ -223,6 +225,7 @@ class Door:
         if guest is None:
             return False
         self.forget(guest)
+        guest.is_out = True
         if guest.show_out is not None:
             guest.show_out()
         elif guest.handshake is not None:

@@ -61,14 +61,23 @@ class LateJournal:
         """See `Appender`."""
         self._required().append(segment, record, rows)
 
+    @property
+    def has_retired(self) -> bool:
+        """See `Appender`."""
+        return self._drawn is not None and self._drawn.has_retired
+
+    def hand_over(self) -> None:
+        """See `Appender`."""
+        self._required().hand_over()
+
     def is_stored(self, segment: SegmentId) -> bool:
         """See `Appender`."""
         return self._drawn is not None and self._drawn.is_stored(segment)
 
-    def seal_if_due(self) -> None:
+    def retire_if_due(self) -> None:
         """See `Appender`. Called all the time: also the moment to try again."""
         if self._drawn is not None:
-            self._drawn.seal_if_due()
+            self._drawn.retire_if_due()
         elif self._now() - self._tried_at_s >= RETRY_S:
             self._try()
 

@@ -15,7 +15,6 @@ import re
 import socket
 from typing import TYPE_CHECKING, Any, cast
 
-from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMethod, BadStatusLine, HttpProcessingError, LineTooLong
 from aiohttp.web_protocol import RequestHandler, _ErrInfo
 
@@ -99,6 +98,10 @@ class IntakeProtocol(RequestHandler):
         """Take a connection, or tell it that there is no room for one more."""
         stream = cast("asyncio.Transport", transport)
         self._guest.show_out = self.hang_up
+        if self._guest.is_out:
+            self._is_leaving = True
+            stream.abort()
+            return
         if self._guest.is_refused:
             self._refuse(stream)
             return
@@ -263,7 +266,7 @@ class IntakeProtocol(RequestHandler):
         else:
             limited.error("unforeseen", "a request failed", exc_info=exc)
             reply = TROUBLE
-        return cast("web.StreamResponse", reply)
+        return cast("StreamResponse", reply)
 
 
 def _refusal_of(error: HttpProcessingError) -> tuple[int, str]:

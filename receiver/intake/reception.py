@@ -11,10 +11,9 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Protocol
 
-from aiohttp.web import RequestKey
+from aiohttp.helpers import RequestKey
 from aiohttp.web_request import BaseRequest
 
 from receiver.errors import MethodNotAllowed, ReceiverError
@@ -23,15 +22,13 @@ from receiver.intake.admission import Admission, Claim
 from receiver.intake.answers import Reply
 from receiver.intake.body import Payload
 from receiver.intake.head import Head, HttpRefused, Visit
+from receiver.intake.regular import Known, Promise, Regulars, at_once_bytes_max
 from receiver.intake.routes import Routes
-from receiver.intake.waiting import Give
 from receiver.logs import limited
 from receiver.metrics import Count, Metrics
 from receiver.model import ContentKind, Delivery, Outcome
 from receiver.settings import Drain, Limits
 
-SIGNATURE_INLINE_BYTES_MAX = 256 * 1024
-"""A larger body is verified in a thread: SHA-1 takes about 1 ms for it."""
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 HEAD = RequestKey("head", Head)
 """Where a request keeps its head once that was read."""
@@ -44,10 +41,9 @@ class Promises(Protocol):
     async def commit(self, delivery: Delivery, drain: Drain, received_at: float, claim: Claim, /) -> Outcome:
         """Promise it, or raise."""
 
-    def promise(
-        self, delivery: Delivery, drain: Drain, received_at: float, claim: Claim, give: Give, /
-    ) -> object:
-        """The same, for who does not wait: the outcome or the verdict is given once, later. Or raise now."""
+    @property
+    def promise(self) -> Promise:
+        """The same, for who does not wait."""
 
 
 class Reception:
@@ -73,6 +69,9 @@ class Reception:
         self._answered: dict[tuple[str, int], Count] = {}
         self._now_ns = now_ns
         self._loop = asyncio.get_running_loop()
+        self.regulars = Regulars(
+            admission, promises.promise, metrics, now_ns=now_ns, refusal=self._counted_refusal
+        )
 
     def use(self, routes: Routes, limits: Limits) -> None:
         """Use these for requests to come."""
@@ -90,51 +89,18 @@ class Reception:
             reply = await self._answer(request, visit)
         except NOT_TAKEN as reason:
             reply = self._refusal(visit, reason)
+            _forget_places(reason)
         return self._counted(visit, reply)
 
-    async def answer_known(self, known: Head, declared_bytes: int, payload: Payload) -> Reply:
+    async def answer_known(self, known: Known, declared_bytes: int, payload: Payload) -> Reply:
         """Answer one more delivery with a head that was taken before."""
-        visit = _visit_of(known)
+        visit = known.visit()
         try:
-            reply = await self._take(visit, known, declared_bytes, payload)
+            reply = await self._take(visit, known.head, declared_bytes, payload)
         except NOT_TAKEN as reason:
             reply = self._refusal(visit, reason)
+            _forget_places(reason)
         return self._counted(visit, reply)
-
-    def is_at_once(self, known: Head, size_bytes: int) -> bool:
-        """Tell whether a whole body of this size needs no thread before it is promised."""
-        return size_bytes <= SIGNATURE_INLINE_BYTES_MAX or not any(one.signed for one in known.admitted)
-
-    def take_whole(self, known: Head, raw: bytes, reply: Callable[[Reply], None]) -> None:
-        """Answer one more delivery that is whole, and `is_at_once`: what `answer_known` does, by a call."""
-        visit, received_at = _visit_of(known), self._loop.time()
-        give = partial(self._give, visit, known, received_at, reply)
-        try:
-            claim = self._admission.admit(len(raw), is_known=True)
-            try:
-                claim.grow_to(len(raw))
-                drain = credentials.verify(known.admitted, known.headers, raw)
-                self._own(visit, known, drain, raw)
-                delivery = self._delivery(drain, known, raw)
-                self._promises.promise(delivery, drain, received_at, claim, give)
-            finally:
-                claim.release()
-        except ReceiverError as reason:
-            give(reason)
-
-    def _give(
-        self,
-        visit: Visit,
-        known: Head,
-        received_at: float,
-        reply: Callable[[Reply], None],
-        outcome: Outcome | ReceiverError,
-    ) -> None:
-        """Reply to what was promised, or could not be."""
-        if isinstance(outcome, ReceiverError):
-            reply(self._counted(visit, self._refusal(visit, outcome)))
-        else:
-            reply(self._counted(visit, self._acceptance(known, received_at, outcome)))
 
     def _acceptance(self, known: Head, received_at: float, outcome: Outcome) -> Reply:
         self._answer_seconds.observe(self._loop.time() - received_at)
@@ -187,6 +153,9 @@ class Reception:
             claim.release()
         return self._acceptance(known, received_at, outcome)
 
+    def _counted_refusal(self, visit: Visit, reason: ReceiverError) -> Reply:
+        return self._counted(visit, self._refusal(visit, reason))
+
     def _counted(self, visit: Visit, reply: Reply) -> Reply:
         """Count the reply, and add what every reply at its path carries."""
         if reply is answers.HANG_UP:
@@ -227,7 +196,7 @@ class Reception:
     async def _verify(self, visit: Visit, known: Head, raw: bytes) -> Drain:
         """Find the drain the body is from, and hold the body against that drain's own limit."""
         admitted, headers = known.admitted, known.headers
-        if self.is_at_once(known, len(raw)):
+        if len(raw) <= at_once_bytes_max(known):
             drain = credentials.verify(admitted, headers, raw)
         else:
             drain = await asyncio.to_thread(credentials.verify, admitted, headers, raw)
@@ -255,5 +224,13 @@ class Reception:
         )
 
 
-def _visit_of(known: Head) -> Visit:
-    return Visit(known.kind, known.route, known.admitted[0].drain.name)
+def _forget_places(reason: BaseException) -> None:
+    """Let go of what the calls held that an exception came through.
+
+    A body keeps the exception that ended it, and that, by its traceback, the body: a circle of up to a whole
+    body, which would stay until garbage is collected.
+    """
+    found: BaseException | None = reason
+    while found is not None:
+        found.__traceback__ = None
+        found = found.__cause__ or found.__context__

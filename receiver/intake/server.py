@@ -3,7 +3,6 @@
 Keeps: stopping shows no reset. Who waits in the socket's queue is let in first; open connections are told
 `Connection: close` with their next answer, idle ones are closed once they have been quiet, and a body that is
 not whole in time is answered with 503.
-Never: aiohttp's pure-Python parser. Four request smuggling bugs were in it alone.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ import socket
 import ssl
 from typing import TYPE_CHECKING, cast
 
-from aiohttp import http_parser, web
+from aiohttp.web_server import Server
 
-from receiver.errors import OperatorError
 from receiver.intake import protocol
 from receiver.intake.door import Caps, Door, Guest
+from receiver.intake.parser import require_c_parser
 from receiver.intake.protocol import FAREWELL_S, IntakeProtocol
 from receiver.intake.shortcut import ShortcutProtocol
 
@@ -35,15 +34,7 @@ ARRIVING_S = 0.5
 LOOK_S = 0.02
 
 
-def require_c_parser() -> None:
-    """Refuse to start without aiohttp's compiled parser."""
-    if http_parser.HttpRequestParser is http_parser.HttpRequestParserPy:
-        raise OperatorError(
-            "aiohttp has no compiled HTTP parser here; expected its C extensions to be installed"
-        )
-
-
-class IntakeServer(web.Server):
+class IntakeServer(Server):
     """Makes connections, knows them, and says goodbye to them."""
 
     def __init__(

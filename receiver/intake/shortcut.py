@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from receiver.intake.arriving import Arriving
 from receiver.intake.protocol import READ_BUFFER_BYTES, TROUBLE, IntakeProtocol
 from receiver.intake.reception import HEAD
-from receiver.intake.recognition import HeadBytes, head_bytes
+from receiver.intake.recognition import head_bytes
 from receiver.logs import limited
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from aiohttp.web_response import StreamResponse
 
     from receiver.intake.answers import Reply
-    from receiver.intake.head import Head
+    from receiver.intake.regular import Known
 
 HEAD_BYTES_MAX = 4 * 1024
 """A longer head is not remembered: every connection has its own."""
@@ -42,7 +42,7 @@ class ShortcutProtocol(IntakeProtocol):
         "_held",
         "_is_taking",
         "_known",
-        "_pattern",
+        "_reception",
         "_taking",
     )
 
@@ -52,9 +52,9 @@ class ShortcutProtocol(IntakeProtocol):
         """To aiohttp's parser, since the beginning of a request."""
         self._first = b""
         """The first of them, enough for a head."""
-        self._pattern: HeadBytes | None = None
-        self._known: Head | None = None
-        """What was read of the head with this pattern."""
+        self._reception = self._intake.reception
+        self._known: Known | None = None
+        """The head that was taken last."""
         self._arriving: Arriving | None = None
         """The body of a request on the shortcut."""
         self._held = b""
@@ -81,25 +81,28 @@ class ShortcutProtocol(IntakeProtocol):
 
     def _takes(self, data: bytes) -> bool:
         """Take a delivery whose head is known."""
-        if self._pattern is None or self._known is None or self._bytes_fed or self._force_close:
+        known = self._known
+        if known is None or self._bytes_fed or self._force_close:
             return False
-        found = self._pattern.match(data)
-        if found is None or not self._intake.reception.is_in_force(self._known):
+        found = known.pattern.match(data)
+        if found is None or not self._reception.is_in_force(known.head):
             return False
         length_bytes, start = found
-        if length_bytes > self._known.route.body_bytes_max:
+        end = start + length_bytes
+        if length_bytes > known.head.route.body_bytes_max:
             return False
-        self._heard()
+        if self._is_silent:
+            self._heard()
         self._request_count += 1
         self._is_taking = True
-        end = start + length_bytes
-        if end <= len(data) and self._intake.reception.is_at_once(self._known, length_bytes):
-            self._hold(data[end:])
-            self._take_whole(self._known, data[start:end])
+        if end <= len(data) and length_bytes <= known.at_once_bytes_max:
+            if end < len(data):
+                self._hold(data[end:])
+            self._take_whole(known, data[start:end])
         else:
             self._open_payload = self._arriving = Arriving(length_bytes)
             self._hold(self._arriving.feed(data[start:]))
-            self._taking = self._loop.create_task(self._take(self._known, length_bytes, self._arriving))
+            self._taking = self._loop.create_task(self._take(known, length_bytes, self._arriving))
         return True
 
     def _hold(self, data: bytes) -> None:
@@ -109,11 +112,11 @@ class ShortcutProtocol(IntakeProtocol):
             if len(self._held) > READ_BUFFER_BYTES:
                 self._pause_transport_reading()
 
-    def _take_whole(self, known: Head, raw: bytes) -> None:
+    def _take_whole(self, known: Known, raw: bytes) -> None:
         """Answer a delivery that is all there: no task waits for it."""
         self._open_payload = None
         try:
-            self._intake.reception.take_whole(known, raw, self._answer)
+            self._reception.regulars.take(known, raw, self._answer)
         except Exception as reason:  # noqa: BLE001 - as below
             limited.error("unforeseen", "a request failed", exc_info=reason)
             self._answer(TROUBLE)
@@ -132,10 +135,10 @@ class ShortcutProtocol(IntakeProtocol):
     async def _answer_slowly(self, reply: Reply) -> None:
         self._go_on(is_over=await self._send(reply, is_unread=False, may_stay=True))
 
-    async def _take(self, known: Head, length_bytes: int, arriving: Arriving) -> None:
+    async def _take(self, known: Known, length_bytes: int, arriving: Arriving) -> None:
         """Answer one delivery, and go on with what came behind it."""
         try:
-            reply = await self._intake.reception.answer_known(known, length_bytes, arriving)
+            reply = await self._reception.answer_known(known, length_bytes, arriving)
         except Exception as reason:  # noqa: BLE001 - whatever it is, the sender is told to come again
             limited.error("unforeseen", "a request failed", exc_info=reason)
             reply = TROUBLE
@@ -149,7 +152,8 @@ class ShortcutProtocol(IntakeProtocol):
             self._is_taking = False
             self.force_close()
             return
-        self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
+        self._last_heard_at = now = self._loop.time()
+        self._next_keepalive_close_time = now + self._keepalive_timeout
         if self._held:
             # Not from here: a thousand small requests in one piece would be as many calls deep.
             self._loop.call_soon(self._take_held)
@@ -191,6 +195,6 @@ class ShortcutProtocol(IntakeProtocol):
         if pattern is None:
             return
         self._bytes_fed, self._first = 0, b""
-        known = request.get(HEAD)
-        if is_taken and known is not None and not known.expects_continue:
-            self._pattern, self._known = pattern, known
+        head = request.get(HEAD)
+        if is_taken and head is not None and not head.expects_continue:
+            self._known = self._reception.regulars.know(head, pattern)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from receiver.errors import DeadlinePassed, ReceiverError
 from receiver.intake.admission import Claim
-from receiver.model import Delivery, Outcome, SegmentId
+from receiver.model import ContentKind, Delivery, Outcome, SegmentId
 from receiver.settings import MIB
 
 GROUP_BYTES_MAX = 32 * MIB
@@ -25,23 +25,30 @@ Give = Callable[[Outcome | ReceiverError], None]
 """Where a receipt goes. A verdict is one like any other. Must not raise."""
 
 
-class Receipt:
-    """The place of a receipt, and until when it is waited for."""
+class Waiting:
+    """One delivery, and the place where its receipt goes."""
 
-    __slots__ = ("_give", "deadline", "is_given")
+    __slots__ = ("_give", "claim", "deadline", "delivery", "is_given", "until_stored", "weight_bytes")
 
-    def __init__(self, give: Give, deadline: float) -> None:
+    def __init__(
+        self, delivery: Delivery, claim: Claim, give: Give, deadline: float, *, until_stored: bool
+    ) -> None:
+        self.delivery = delivery
+        self.claim = claim
         self._give = give
         self.deadline = deadline
         """Time of the event loop."""
+        self.until_stored = until_stored
         self.is_given = False
         """Also when nobody waits for it any more."""
+        self.weight_bytes = len(delivery.body) * (UNPACKED_FACTOR if delivery.encodings else 1)
+        """What this delivery counts in its group."""
 
     def give(self, receipt: Outcome | ReceiverError) -> None:
-        """Give it, unless the deadline was faster."""
+        """Give the receipt, unless the deadline was faster."""
         if not self.is_given:
-            give = self._give
-            self.forget()
+            self.is_given = True
+            give, self._give = self._give, _nobody
             give(receipt)
 
     def forget(self) -> None:
@@ -49,23 +56,18 @@ class Receipt:
         self.is_given = True
         self._give = _nobody
 
+    def let_go(self) -> None:
+        """Let go of the body: what is left is the place of a receipt."""
+        self.delivery = GONE
+        self.claim.release()
+
+
+GONE = Delivery("", b"", ContentKind.PROTOBUF, (), 0, strict=False, body_bytes_max=0)
+"""In the place of a delivery that was let go of."""
+
 
 def _nobody(_: Outcome | ReceiverError) -> None:
     """Nobody waits any more."""
-
-
-class Waiting:
-    """One delivery and the place where its receipt goes."""
-
-    __slots__ = ("claim", "delivery", "receipt", "until_stored", "weight_bytes")
-
-    def __init__(self, delivery: Delivery, claim: Claim, receipt: Receipt, *, until_stored: bool) -> None:
-        self.delivery = delivery
-        self.claim = claim
-        self.receipt = receipt
-        self.until_stored = until_stored
-        self.weight_bytes = len(delivery.body) * (UNPACKED_FACTOR if delivery.encodings else 1)
-        """What this delivery counts in its group."""
 
 
 class Line:
@@ -73,9 +75,10 @@ class Line:
 
     def __init__(self) -> None:
         self._waiting: deque[Waiting] = deque()
-        self._receipts: deque[Receipt] = deque()
-        """Those not given yet, by deadline. Without the bodies: they may be gone long before."""
+        self._by_deadline: deque[Waiting] = deque()
+        """All that have no receipt yet, wherever they are by now."""
         self._arrived = asyncio.Event()
+        self._is_awake = False
         self.weight_bytes = 0
 
     def __len__(self) -> int:
@@ -86,13 +89,13 @@ class Line:
         waiting.claim.share()
         self._waiting.append(waiting)
         self.weight_bytes += waiting.weight_bytes
-        self._receipts.append(waiting.receipt)
-        self._arrived.set()
+        self._by_deadline.append(waiting)
+        if len(self._waiting) == 1:
+            self._arrived.set()
 
     def put_back(self, postponed: Sequence[Waiting]) -> None:
         """Stand at the head of the line again, in the order they had."""
         for waiting in reversed(postponed):
-            waiting.claim.share()
             self._waiting.appendleft(waiting)
             self.weight_bytes += waiting.weight_bytes
         if postponed:
@@ -104,43 +107,46 @@ class Line:
 
     def wake(self) -> None:
         """Let `arrival` return from now on."""
+        self._is_awake = True
         self._arrived.set()
 
     def take_group(self) -> list[Waiting]:
-        """Take the next group: as many as fit, and at least one. Their claims are the taker's to release."""
+        """Take the next group: as many as fit, and at least one. The taker lets go of their bodies."""
         group: list[Waiting] = []
         group_bytes = 0
-        self._let_go()
-        while self._waiting and len(group) < GROUP_DELIVERIES_MAX:
-            group_bytes += self._waiting[0].weight_bytes
-            if group and group_bytes > GROUP_BYTES_MAX:
-                break
-            group.append(self._taken())
-            self._let_go()
-        if not self._waiting:
+        waiting = self._waiting
+        while waiting and len(group) < GROUP_DELIVERIES_MAX:
+            first = waiting[0]
+            if not first.is_given:
+                group_bytes += first.weight_bytes
+                if group and group_bytes > GROUP_BYTES_MAX:
+                    break
+                group.append(first)
+            else:
+                first.let_go()
+            waiting.popleft()
+            self.weight_bytes -= first.weight_bytes
+        if not (waiting or self._is_awake):
             self._arrived.clear()
         return group
 
     def expire(self, now: float) -> None:
         """Tell those whose deadline has passed, wherever they are by now, and let go of those in line."""
-        while self._receipts:
-            receipt = self._receipts[0]
-            if not receipt.is_given:
-                if receipt.deadline > now:
+        while self._by_deadline:
+            first = self._by_deadline[0]
+            if not first.is_given:
+                if first.deadline > now:
                     break
-                receipt.give(DeadlinePassed("the delivery could not be made safe in time; it may still be"))
-            self._receipts.popleft()
+                first.give(DeadlinePassed("the delivery could not be made safe in time; it may still be"))
+            self._by_deadline.popleft()
         self._let_go()
 
     def _let_go(self) -> None:
         """Drop those at the head of the line that nobody waits for."""
-        while self._waiting and self._waiting[0].receipt.is_given:
-            self._taken().claim.release()
-
-    def _taken(self) -> Waiting:
-        first = self._waiting.popleft()
-        self.weight_bytes -= first.weight_bytes
-        return first
+        while self._waiting and self._waiting[0].is_given:
+            first = self._waiting.popleft()
+            self.weight_bytes -= first.weight_bytes
+            first.let_go()
 
 
 class StoreLine:
@@ -158,11 +164,11 @@ class StoreLine:
         self._by_segment = {
             segment: still
             for segment, waiters in self._by_segment.items()
-            if (still := [one for one in waiters if not one[0].receipt.is_given])
+            if (still := [one for one in waiters if not one[0].is_given])
         }
         return list(self._by_segment)
 
     def stored(self, segment: SegmentId) -> None:
         """Give the receipts that waited for this segment."""
         for waiting, outcome in self._by_segment.pop(segment, []):
-            waiting.receipt.give(outcome)
+            waiting.give(outcome)

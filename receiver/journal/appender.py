@@ -1,6 +1,7 @@
 """The intake's end of the journal: one start directory, one segment open, records appended and synced.
 
     choose ──▶ (the core writes the segment's identity into every row) ──▶ append ──▶ the promise may be made
+    retired: takes no more records ──▶ hand_over, beside all that ──▶ sealed, the writer's
 
 Keeps: when `append` returns, the record outlives a power cut; when it raises, the record never comes back.
     The second half needs a disk that takes at least a cut or a mark (see `Place.cut`). Until it does, nothing
@@ -11,6 +12,7 @@ Never: an event loop. All calls may block, except `choose`, `full_reason` and `i
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from dataclasses import dataclass
@@ -56,10 +58,12 @@ class Retired:
     sums: Sums
     tail_dropped: bool
     """Nothing that was never acknowledged can come back."""
+    tried_at_s: float = -math.inf
+    """When the disk was last asked to seal it."""
 
 
 class Appender:
-    """One per intake start. Calls that write take turns; `choose` may be called beside them."""
+    """One per intake start. Calls that write take turns; `choose`, `hand_over` may be called beside them."""
 
     def __init__(
         self,
@@ -90,7 +94,7 @@ class Appender:
         self._opened_at_s = 0.0
         self._asked_at_s = 0.0
         self._retired: list[Retired] = []
-        self._mended_at_s = 0.0
+        self._mending = threading.Lock()
         self._trouble = ""
         self._troubled_at_s = 0.0
         self._closed = False
@@ -109,7 +113,7 @@ class Appender:
             return SegmentId(self.epoch, self._seq)
 
     def append(self, segment: SegmentId, record: bytes, rows: int) -> None:
-        """Put a record on the disk. A record of a later segment seals the open one first.
+        """Put a record on the disk. A record of a later segment retires the open one: see `hand_over`.
 
         Raises `JournalFull` or `DiskTrouble` (the sender must wait), `StaleSegment` (choose again).
         """
@@ -124,8 +128,8 @@ class Appender:
             self._trouble = ""
             self._ceiling.add(len(record))
 
-    def seal_if_due(self) -> None:
-        """Seal what is due, and try again what the disk refused. To be called when no group is in flight.
+    def retire_if_due(self) -> None:
+        """Take no more records into what is due: see `hand_over`. To be called when no group is in flight.
 
         Raises `OperatorError` when the start directory was removed: a new start has to draw another.
         """
@@ -137,7 +141,6 @@ class Appender:
             current = self._open
             if current is not None and (current.place.seq < self._seq or self._is_due(current)):
                 self._retire(current, tail_dropped=True)
-            self._mend_all()
             self._ceiling.look()
 
     def seal(self) -> None:
@@ -145,11 +148,30 @@ class Appender:
         with self._writing:
             if self._open is not None:
                 self._retire(self._open, tail_dropped=True)
+        self.hand_over()
+
+    @property
+    def has_retired(self) -> bool:
+        """Whether a segment waits for `hand_over`."""
+        return bool(self._retired)
+
+    def hand_over(self) -> None:
+        """Seal what takes no more records, for the writer. What the disk refuses is tried again, in time.
+
+        No promise waits for this: what the segments hold is on the disk already. After `close` they are not
+        ours any more, and nothing happens.
+        """
+        with self._mending:
+            if self._closed:
+                return
+            for retired in list(self._retired):
+                if self._now() - retired.tried_at_s >= RETRY_S:
+                    self._mend(retired)
 
     def close(self) -> None:
         """Seal and leave. What cannot be sealed is adopted later, as after a crash."""
         self.seal()
-        with self._writing:
+        with self._writing, self._mending:
             self._closed = True
             self._start.leave()
 
@@ -189,7 +211,8 @@ class Appender:
     def _admit(self, record_bytes: int) -> None:
         if self._closed:
             raise ShuttingDown("journal is closed; expected no more records")
-        self._mend_all()
+        if self._tail_at_large():
+            self.hand_over()
         if self._tail_at_large():
             raise DiskTrouble(TAIL_AT_LARGE)
         self._ceiling.look()
@@ -201,6 +224,7 @@ class Appender:
         """Leave the segment and remember the trouble."""
         if self._open is not None:
             self._retire(self._open, tail_dropped=False)
+            self.hand_over()
         self._trouble = f"journal segment {segment}: {reason.strerror}; expected a write"
         self._troubled_at_s = self._now()
         return DiskTrouble(self._trouble)
@@ -215,23 +239,16 @@ class Appender:
         return self._open
 
     def _retire(self, target: Segment, *, tail_dropped: bool) -> None:
-        """Take no more records into this segment, and seal it as far as the disk lets us."""
+        """Take no more records into this segment."""
         target.close()
         self._open = None
         self._seq_min = target.place.seq + 1
         with self._choosing:
             self._seq = max(self._seq, self._seq_min)
-        retired = Retired(target.place, target.sums, tail_dropped)
-        self._retired.append(retired)
-        self._mend(retired)
-
-    def _mend_all(self) -> None:
-        if self._retired and self._now() - self._mended_at_s >= RETRY_S:
-            for retired in list(self._retired):
-                self._mend(retired)
+        self._retired.append(Retired(target.place, target.sums, tail_dropped))
 
     def _mend(self, retired: Retired) -> None:
-        self._mended_at_s = self._now()
+        retired.tried_at_s = self._now()
         try:
             if not retired.tail_dropped:
                 retired.place.cut(retired.sums.bytes)

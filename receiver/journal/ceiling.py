@@ -2,7 +2,7 @@
 
 Several intakes and the writer share both, so they are measured again once a second; in between the own
 bytes are added. All together may overshoot by what the others write in that second: `disk_free_min` has to
-leave that much room.
+leave that much room, and some for the writer, which notes a decision before it makes room.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from receiver.journal.files import Files
 
 MEASURED_FOR_S = 1.0
-HAND_OVER_BYTES = 4 * MIB
-"""Free disk that the journal leaves in any case: the writer notes a decision before it makes room."""
+
+
+CUTS = "cuts"
+"""Beside the journal: parts of segments that are too large for one INSERT. They wait like segments."""
 
 
 class Ceiling:
@@ -34,7 +36,7 @@ class Ceiling:
         self._limits = limits
         self._files = files
         self._now = now
-        self._floor_bytes = max(limits.disk_free_min, HAND_OVER_BYTES)
+        self._floor_bytes = limits.disk_free_min
         self._scales = Scales(root, files)
         self._lock = threading.Lock()
         self._measured_at_s = -math.inf
@@ -77,7 +79,7 @@ class Ceiling:
 
 
 class Scales:
-    """Weighs all start directories: a long backlog costs the listing of its names.
+    """Weighs all start directories, and those of parts: a long backlog costs the listing of its names.
 
     A sealed segment is looked at once: only a rewrite changes it, shortly before it goes.
     """
@@ -85,25 +87,29 @@ class Scales:
     def __init__(self, root: Path, files: Files) -> None:
         self._root = root
         self._files = files
-        self._known: dict[str, dict[str, int]] = {}
+        self._known: dict[Path, dict[str, int]] = {}
 
     def bytes_total(self) -> int:
         """Bytes of everything, open segments included. What vanishes meanwhile counts nothing."""
-        starts = [name for name in self._files.names(self._root) if epoch_of(name) is not None]
-        self._known = {start: self._bytes_by_name(start) for start in starts}
+        starts = [self._root / name for name in self._files.names(self._root) if epoch_of(name) is not None]
+        cuts = self._root.parent / CUTS
+        parts = [cuts / name for name in self._names(cuts)]
+        self._known = {directory: self._bytes_by_name(directory) for directory in [*starts, *parts]}
         return sum(sum(sizes.values()) for sizes in self._known.values())
 
-    def _bytes_by_name(self, start: str) -> dict[str, int]:
-        known, directory = self._known.get(start, {}), self._root / start
+    def _names(self, directory: Path) -> list[str]:
         try:
-            names = self._files.names(directory)
-        except FileNotFoundError:
-            return {}
+            return self._files.names(directory)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def _bytes_by_name(self, directory: Path) -> dict[str, int]:
+        known = self._known.get(directory, {})
         return {
             name: known[name]
             if name in known and name.endswith(SEALED)
             else self._files.size_bytes(directory / name) or 0
-            for name in names
+            for name in self._names(directory)
         }
 
 

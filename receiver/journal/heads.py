@@ -1,7 +1,7 @@
 """What segments answer for, read from the heads of their records alone: payloads are skipped, not verified.
 
-Enough to count what waits, not to store it. A head that is not whole, or is none, ends the reading: a torn
-tail, or rot, which the writer meets and tells of.
+Enough to count what waits, not to store it. A head that is not whole, is none or is of another version ends
+the reading: a torn tail, rot, which the writer meets and tells of, or what is left for the version it is of.
 
 Keeps: a file that grows is read on from where it was left.
 """
@@ -21,6 +21,7 @@ import msgspec
 from receiver.journal.files import DISK
 from receiver.journal.frame import Answered, decoded
 from receiver.journal.names import SEALED, Kind, epoch_of, understood
+from receiver.journal.newer import VERSION
 from receiver.journal.segment import Place
 from receiver.model import SegmentId
 
@@ -91,8 +92,9 @@ def _record_at(file: BinaryIO, offset: int) -> tuple[tuple[Answered, ...], int] 
     if len(start) < _PREFIX.size + _HEAD.size:
         return None
     magic, frame_bytes = _PREFIX.unpack_from(start)
-    name, _, _, payload_bytes, _, answers_bytes, *_ = _HEAD.unpack_from(start, _PREFIX.size)
-    if (magic, name) != (_RECORD_MAGIC, _HEAD_MAGIC) or frame_bytes < _HEAD.size + answers_bytes:
+    name, version, _, payload_bytes, _, answers_bytes, *_ = _HEAD.unpack_from(start, _PREFIX.size)
+    is_ours = (magic, name, version) == (_RECORD_MAGIC, _HEAD_MAGIC, VERSION)
+    if not is_ours or frame_bytes < _HEAD.size + answers_bytes:
         return None
     try:
         answers = decoded(file.read(answers_bytes))

@@ -204,7 +204,8 @@ class Journal:
         """Once for each path."""
         if str(path) not in self._told:
             self._told.add(str(path))
-            log.warning(event, path=str(path), reason=reason.strerror if reason else "")
+            why = {"reason": reason.strerror} if reason else {}
+            log.warning(event, path=str(path), **why)
 
 
 def _id_of(path: Path) -> SegmentId:

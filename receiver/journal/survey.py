@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from receiver import transcode
 from receiver.errors import OperatorError
@@ -71,7 +70,8 @@ class Seen:
 
 def segments_under(root: Path) -> Iterator[Seen]:
     """Yield every segment, by start and counter."""
-    starts = [path for path in root.iterdir() if epoch_of(path.name) is not None] if root.is_dir() else []
+    found = root.iterdir() if root.is_dir() else ()
+    starts = [path for path in found if epoch_of(path.name) is not None and path.is_dir()]
     for directory in sorted(starts, key=lambda path: (note_of(path, DISK).created_at_ns, path.name)):
         with suppress(FileNotFoundError):
             lives = start_lives(directory)
@@ -99,15 +99,27 @@ def start_lives(directory: Path) -> bool:
     return any("FLOCK" in fields and fields[5].endswith(f":{inode}") for fields in locks)
 
 
+class NoSegment(OperatorError):  # noqa: N818 - a verdict, as its base
+    """A file that holds nothing of a journal."""
+
+    exit_code: ClassVar[int] = 1
+
+
 def segment_called(name: str, root: Path) -> Seen:
     """Find a segment by its path, wherever that is, or by its name as `journal ls` prints it."""
-    if os.sep in name:
-        path = Path(name)
-        if path.is_file():
-            scan = transcode.scan(path.read_bytes())
-            is_sealed = path.name.endswith(SEALED)
-            return _seen_as(SegmentId(scan.epoch, scan.seq), path, is_sealed=is_sealed, lives=True)
+    path = Path(name)
+    if path.is_file():
+        return _lying_at(path)
     for seen in segments_under(root):
         if str(seen.id) == name:
             return seen
     raise OperatorError(f"segment '{name}' is not there; expected a path or a name that `journal ls` prints")
+
+
+def _lying_at(path: Path) -> Seen:
+    """A segment anywhere: its records say which it is. What has none must at least have the name of one."""
+    scan = transcode.scan(path.read_bytes())
+    if not (scan.records or scan.sealed or understood(path.name)):
+        raise NoSegment(f"'{path}' holds no record of a journal; expected a segment")
+    is_sealed = path.name.endswith(SEALED)
+    return _seen_as(SegmentId(scan.epoch, scan.seq), path, is_sealed=is_sealed, lives=True)

@@ -14,8 +14,9 @@ from random import Random
 from typing import NamedTuple
 
 from receiver.load.answer import RETRYABLE, Answer
-from receiver.load.connection import Connection
+from receiver.load.connection import RESET, Connection
 from receiver.load.feed import Request
+from receiver.load.hopeless import EXPECTED_TLS, speaks_tls, told, unmendable
 from receiver.load.tally import Tally
 
 BACKOFF_FIRST_S = 1.0
@@ -40,13 +41,35 @@ class Target(NamedTuple):
 class Line:
     """What all clients share: where requests come from, and where results go."""
 
-    def __init__(self, target: Target, tally: Tally, next_request: Callable[[], Request | None]) -> None:
-        """`next_request` gives the next request, with the time at which it is to be sent."""
+    def __init__(
+        self,
+        target: Target,
+        tally: Tally,
+        next_request: Callable[[], Request | None],
+        on_hopeless: Callable[[str], None],
+    ) -> None:
+        """`next_request` gives the next request, with the time at which it is to be sent.
+
+        `on_hopeless` is told what no retry mends.
+        """
         self.target = target
         self.tally = tally
         self.next_request = next_request
+        self.on_hopeless = on_hopeless
+        self._probe: asyncio.Task[None] | None = None
         self.known: dict[bytes, Answer] = {}
         self.dice = Random()  # noqa: S311 - jitter
+
+    def failed(self, how: str) -> None:
+        """Count a try without an answer; the first of them may be for want of TLS."""
+        self.tally.failed(how)
+        if how == RESET and self.target.tls is None and self._probe is None and not self.tally.was_answered:
+            self._probe = asyncio.get_running_loop().create_task(self._ask_for_tls())
+
+    async def _ask_for_tls(self) -> None:
+        target = self.target
+        if await speaks_tls(target.host, target.port, target.timeout_s) and not self.tally.was_answered:
+            self.on_hopeless(EXPECTED_TLS)
 
 
 class Client:
@@ -92,16 +115,15 @@ class Client:
             self.failed("an answer to nothing")
             return
         self._deadline_s = 0.0
-        tally.answers[str(answer.status)] += 1
+        tally.answered(answer)
         if answer.is_last:
             self._hang_up()
         if answer.status == HTTPStatus.OK:
             tally.accepted(request, answer, now_s - request.intended_s)
+        elif answer.status in RETRYABLE:
+            self._again_later(request, answer.retry_after_s)
+            return
         else:
-            tally.explained(answer)
-            if answer.status in RETRYABLE:
-                self._again_later(request, answer.retry_after_s)
-                return
             tally.refused += 1
         self.take_next()
 
@@ -110,7 +132,7 @@ class Client:
         had_begun = bool(self._deadline_s)
         self._hang_up()
         if had_begun and self._request is not None:
-            self._line.tally.answers[how] += 1
+            self._line.failed(how)
             self._again_later(self._request, None)
 
     def _try(self) -> None:
@@ -119,29 +141,36 @@ class Client:
             return
         now_s = time.perf_counter()
         self._deadline_s = now_s + self._line.target.timeout_s
-        if self._connection is None:
-            self._connecting = self._loop.create_task(self._connect())
-            return
         # A timer may be early: nobody waits for less than nothing.
         request.intended_s = min(request.intended_s, now_s)
         request.attempts += 1
         self._line.tally.retries += request.attempts > 1
-        self._line.tally.bytes_sent += len(request.body)
-        self._connection.send(request.head, request.body)
+        if self._connection is None:
+            self._connecting = self._loop.create_task(self._connect(request))
+        else:
+            self._send(request, self._connection)
 
-    async def _connect(self) -> None:
+    def _send(self, request: Request, connection: Connection) -> None:
+        self._line.tally.bytes_sent += len(request.body)
+        connection.send(request.head, request.body)
+
+    async def _connect(self, request: Request) -> None:
         target = self._line.target
-        connection = Connection(self, self._line.known)
+        connection = self._connection = Connection(self, self._line.known)
         try:
             async with asyncio.timeout(target.timeout_s):
                 await self._loop.create_connection(
                     lambda: connection, target.host, target.port, ssl=target.tls
                 )
         except OSError as reason:
-            self.failed(_told(reason))
+            if self._connection is connection:  # not given up meanwhile
+                self.failed(told(reason))
+            if what := unmendable(reason):
+                self._line.on_hopeless(what)
             return
-        self._connection = connection
-        self._try()
+        if self._connection is connection:
+            self._deadline_s = time.perf_counter() + target.timeout_s
+            self._send(request, connection)
 
     def _again_later(self, request: Request, retry_after_s: float | None) -> None:
         delay_s = self._backoff_s(request) if retry_after_s is None else retry_after_s
@@ -161,16 +190,3 @@ class Client:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.hang_up()
-
-
-def _told(reason: OSError) -> str:
-    """Say why there is no connection."""
-    match reason:
-        case TimeoutError():
-            return "time-out"
-        case ConnectionRefusedError():
-            return "connection refused"
-        case ssl.SSLError():
-            return f"TLS: {reason.reason or 'failed'}"
-        case _:
-            return "no connection"

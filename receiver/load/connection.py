@@ -8,6 +8,7 @@ from typing import Protocol, cast
 from receiver.load.answer import Answer, NotHttp, answer_in
 
 KNOWN_ANSWERS_MAX = 1_000
+RESET = "reset"
 
 
 class Owner(Protocol):
@@ -42,8 +43,10 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep it."""
+        """Keep it, if it is still wanted."""
         self._transport = cast("asyncio.Transport", transport)
+        if self._owner is None:
+            self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Read an answer."""
@@ -73,4 +76,4 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """Tell the owner, if it did not hang up itself."""
         if self._owner is not None:
-            self._owner.failed("reset")
+            self._owner.failed(RESET)

@@ -29,8 +29,10 @@ class Histogram:
         self.max_s = max(self.max_s, other.max_s)
         self._counts += other._counts
 
-    def quantile_s(self, share: float) -> float:
-        """The latency that this share of them does not exceed; nothing yet: 0."""
+    def quantile_s(self, share: float) -> float | None:
+        """The latency that this share of them does not exceed; nothing yet: `None`."""
+        if not self.count:
+            return None
         wanted, seen = share * self.count, 0
         for latency_us in sorted(self._counts):
             seen += self._counts[latency_us]

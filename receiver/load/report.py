@@ -15,12 +15,12 @@ QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
 
 def progress_line(elapsed_s: float, tally: Tally) -> str:
     """How the last second went."""
-    recent = tally.recent
-    spans = recent.count * tally.spans_per_request
+    recent_ms, requests = quantiles_ms(tally.recent), tally.recent.count
+    trouble = f"  latest: {tally.trouble}" if tally.trouble else ""
     return (
-        f"{elapsed_s:5.0f} s  {recent.count:7,} requests/s  {spans:9,} spans/s  "
-        f"p50 {_ms(recent.quantile_s(0.5))}  p99 {_ms(recent.quantile_s(0.99))}  "
-        f"retries {tally.retries}  not acknowledged {tally.lost}"
+        f"{elapsed_s:5.0f} s  {requests:7,} requests/s  {requests * tally.spans_per_request:9,} spans/s  "
+        f"p50 {_ms(recent_ms['p50'], '.1f')}  p99 {_ms(recent_ms['p99'], '.1f')}  "
+        f"retries {tally.retries}  not acknowledged {tally.lost}{trouble}"
     )
 
 
@@ -43,15 +43,17 @@ def document(result: Result, findings: Findings | None) -> dict[str, Any]:
         "given_up": tally.given_up,
         "refused": tally.refused,
         "interrupted": result.was_interrupted,
+        "hopeless": result.hopeless or None,
         "load_cpu_s": round(result.cpu_s, 3),
         "verified": None if findings is None else findings.document(),
     }
 
 
-def quantiles_ms(latency: Histogram) -> dict[str, float]:
-    """Latencies in milliseconds."""
-    found = {name: round(latency.quantile_s(share) * 1e3, 3) for name, share in QUANTILES.items()}
-    return {**found, "max": round(latency.max_s * 1e3, 3)}
+def quantiles_ms(latency: Histogram) -> dict[str, float | None]:
+    """Latencies in milliseconds; `None`: there are none."""
+    found = {name: latency.quantile_s(share) for name, share in QUANTILES.items()}
+    found["max"] = latency.max_s if latency.count else None
+    return {name: None if value_s is None else round(value_s * 1e3, 3) for name, value_s in found.items()}
 
 
 def lines(result: Result, findings: Findings | None) -> Iterator[tuple[str, str]]:
@@ -62,7 +64,7 @@ def lines(result: Result, findings: Findings | None) -> Iterator[tuple[str, str]
         f"{said['requests']:,} requests, {said['spans']:,} spans in {said['elapsed_s']:.1f} s",
     )
     yield "rate", f"{said['requests_per_s']:,.0f} requests/s, {said['spans_per_s']:,.0f} spans/s"
-    yield "latency", "  ".join(f"{name} {value:g} ms" for name, value in said["latency_ms"].items())
+    yield "latency", "  ".join(f"{name} {_ms(value, 'g')}" for name, value in said["latency_ms"].items())
     yield "answers", ", ".join(f"{answer}: {count:,}" for answer, count in said["answers"].items()) or "none"
     yield "retries", f"{said['retries']:,}"
     yield "not acknowledged", f"{said['refused']:,} refused, {said['given_up']:,} given up"
@@ -78,5 +80,5 @@ def _busy(result: Result) -> float:
     return result.cpu_s / max(result.elapsed_s, 1e-9)
 
 
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.1f} ms"
+def _ms(value: float | None, form: str) -> str:
+    return "\N{EN DASH}" if value is None else f"{value:{form}} ms"

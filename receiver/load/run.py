@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 from receiver.load.client import Client, Line, Target
 from receiver.load.feed import Feed, Request
-from receiver.load.histogram import Histogram
 from receiver.load.tally import Tally
 
 SWEEP_S = 0.1
@@ -44,6 +43,8 @@ class Result:
     cpu_s: float = 0.0
     """Our own: near to the elapsed time, we were the bottleneck."""
     was_interrupted: bool = False
+    hopeless: str = ""
+    """What ended it because no retry mends it."""
 
 
 Progress = Callable[[float, Tally], None]
@@ -56,7 +57,8 @@ class Run:
         self._plan, self._feed = plan, feed
         self._began_s = 0.0
         self._taken = 0
-        self._line = Line(target, tally, self._next)
+        self._line = Line(target, tally, self._next, self._despair)
+        self._hopeless = ""
         self._done = asyncio.Event()
         self._clients_left = plan.connections
 
@@ -77,6 +79,7 @@ class Run:
             loop.remove_signal_handler(signal.SIGINT)
         for client in clients:
             client.end()
+        result.hopeless = self._hopeless
         result.elapsed_s, result.cpu_s = time.perf_counter() - self._began_s, _cpu_s() - cpu_s
         return result
 
@@ -97,6 +100,10 @@ class Run:
         if not self._clients_left:
             self._done.set()
 
+    def _despair(self, why: str) -> None:
+        self._hopeless = self._hopeless or why
+        self._done.set()
+
     def _interrupt(self, result: Result) -> None:
         result.was_interrupted = True
         self._done.set()
@@ -112,7 +119,7 @@ class Run:
             if now_s - told_s >= 1:
                 told_s += 1
                 progress(now_s - self._began_s, self._line.tally)
-                self._line.tally.recent = Histogram()
+                self._line.tally.next_second()
 
 
 def _cpu_s() -> float:

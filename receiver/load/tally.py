@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import NamedTuple
 
 from receiver.load.answer import Answer
 from receiver.load.feed import Origin, Request
 from receiver.load.histogram import Histogram
 
+WORDS_CHARS_MAX = 500
+TROUBLE_CHARS_MAX = 80
 SAMPLES_MAX = 64
 """Requests of which a trace is compared, spread over the run."""
 
@@ -34,6 +37,8 @@ class Tally:
     """By status, or by how there was none."""
     said: dict[str, str] = field(default_factory=dict)
     """What the first answer of each refusing status said."""
+    trouble: str = ""
+    """Why a try failed, the latest, until the end of a second in which something is acknowledged."""
     acknowledged: bytearray = field(default_factory=bytearray)
     """By request number: 1."""
     rejected: dict[int, int] = field(default_factory=dict)
@@ -76,6 +81,27 @@ class Tally:
             self._sample_every *= 2
             self.samples = [one for one in self.samples if one.number % self._sample_every == 0]
 
-    def explained(self, answer: Answer) -> None:
-        """Note what a refusal says, once a status."""
-        self.said.setdefault(str(answer.status), answer.words[:500])
+    @property
+    def was_answered(self) -> bool:
+        """Whether there was any answer, whatever it said."""
+        return any(how.isdigit() for how in self.answers)
+
+    def answered(self, answer: Answer) -> None:
+        """Count an answer, and note what a refusal says."""
+        status = str(answer.status)
+        self.answers[status] += 1
+        if answer.status != HTTPStatus.OK:
+            words = answer.words[:WORDS_CHARS_MAX]
+            self.said.setdefault(status, words)
+            self.trouble = f"{status} {' '.join(words.split())[:TROUBLE_CHARS_MAX]}".rstrip()
+
+    def failed(self, how: str) -> None:
+        """Count a try without an answer."""
+        self.answers[how] += 1
+        self.trouble = how
+
+    def next_second(self) -> None:
+        """Forget the second that was; its trouble only if not all was."""
+        if self.recent.count:
+            self.trouble = ""
+        self.recent = Histogram()

@@ -110,6 +110,8 @@ class Answer(msgspec.Struct, frozen=True):
     since: str
     complete_from: str
     """Nothing is missing from this hour on; empty: nothing ever."""
+    trouble: str
+    """Why something may be missing all the same; empty: nothing was found wrong."""
     lines: list[Line]
 
 
@@ -144,6 +146,7 @@ def ledger(stock: Stock, store: Callable[[], Store], asked: Asked) -> Answer:
         taken_at=_instant(asked.now_s),
         since=_hour(asked.since_hour),
         complete_from=_hour(balance.sums.complete_from_hour),
+        trouble=balance.sums.trouble,
         lines=[
             _line(one, lines.get(one, Counts()), balance.journal.get(one, 0), compared.get(one))
             for one in wanted

@@ -7,8 +7,20 @@ before the next append succeeds. Never: a second try on a descriptor that failed
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 from receiver.journal.files import DISK, Files, write_all, write_durably
+
+
+class Extent(NamedTuple):
+    """How far a numbered log is on the disk. A later one is greater."""
+
+    number: int = 0
+    bytes: int = 0
+
+
+NO_EXTENT = Extent()
+"""Of a log that nobody saw."""
 
 
 class AppendedLog:
@@ -19,6 +31,13 @@ class AppendedLog:
         self._path = path
         self._files = files
         self._fd: int | None = None
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the log's name still names it: nothing that is appended to another file is ever read."""
+        if self._fd is None:
+            return self._files.size_bytes(self._path) is not None
+        return self._files.is_at(self._fd, self._path)
 
     def append(self, content: bytes) -> None:
         """Put it behind what is there, on the disk."""

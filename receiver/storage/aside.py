@@ -95,7 +95,13 @@ class Aside:
             left_out=why.left_out,
             of_rows=why.of_rows,
         )
+        is_told = any(
+            (one.reason.cause, one.reason.text, one.reason.rows) == (reason.cause, reason.text, reason.rows)
+            for one in self.dead.of(file.id)
+        )
         self.dead.keep(content, "".join(file.path.suffixes), reason)
+        if is_told:
+            return
         self.progress.set_aside(why.cause, rows or 0)
         what = "rows of segment" if why.left_out else "segment"
         self.progress.alarm(why.cause, f"{what} {file.id} set aside in the dead letters")

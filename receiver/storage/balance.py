@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 from receiver.journal.heads import Mark, waiting_in
 from receiver.model import Heading, SegmentId
 from receiver.settings import Ledger as Limits
-from receiver.storage.ledger import Ledger, Sums, Watch, read_sums
+from receiver.storage.ledger import Ledger, Sums, Watch, is_first_on, read_sums
 from receiver.storage.ledger_lines import received_of
 
 T = TypeVar("T")
@@ -98,7 +98,8 @@ class AccountsAtRest:
 
     def balance(self) -> Balance:
         """Take stock."""
-        sums, booked = read_sums(self._data_dir / "ledger", self._limits)
+        is_first = is_first_on(self._data_dir)
+        sums, booked = read_sums(self._data_dir / "ledger", self._limits, is_first=is_first)
         return _balance(sums, Backlog(self._data_dir / "journal").read(), booked)
 
     def around(self, ask: Callable[[Balance], T]) -> tuple[T, Balance, Watch]:

@@ -8,8 +8,9 @@ from receiver.storage.case import Case, Reading
 from receiver.storage.cuts import Cuts
 from receiver.storage.decisions import DUPLICATE
 from receiver.storage.ledger import Ledger
-from receiver.storage.ledger_lines import HOUR_MS, lines_of, replayed, unanswered
+from receiver.storage.ledger_lines import HOUR_MS, lines_of, replayed, unanswered, with_unanswered
 from receiver.storage.store import Store
+from receiver.storage.window import Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,22 +20,25 @@ class Booking:
     ledger: Ledger
     store: Store
     cuts: Cuts
+    window: Window
 
     def ended(self, case: Case) -> None:
         """Book a segment that was counted, or set aside after `divide`. Parts are booked as their whole."""
         segment, parts_epoch = case.file.id, self.cuts.epoch_of(case.file.id)
-        is_replay = self.ledger.is_replay(segment)
+        is_replay, hour = self.ledger.is_replay(segment), case.received_ms[0] // HOUR_MS
         if self.cuts.is_part(segment):
             return
-        if case.stored is None and (is_replay or not _is_as_accepted(case)):
+        if case.stored is None and (is_replay or case.is_rotten or not _is_as_accepted(case)):
             self.divide(case)
         if is_replay:
             lines = replayed(case.deliveries, case.verdicts, case.stored or {})
         elif not case.deliveries:
-            lines = unanswered(case.rows, case.stored or {}, case.received_ms[0] // HOUR_MS)
+            lines = unanswered(case.rows, case.stored or {}, hour)
         else:
             lines = lines_of(case.deliveries, case.verdicts, stored=case.stored, rest=case.rest)
-        self.ledger.book(segment, lines, parts_epoch=parts_epoch)
+        if case.is_rotten and case.deliveries and not is_replay:
+            lines = with_unanswered(lines, case.rows, case.stored or {}, hour)
+        self.ledger.book(segment, lines, parts_epoch=parts_epoch, window=self.window.extent)
 
     def divide(self, case: Case) -> None:
         """Find out whose rows are stored, when not all that were accepted are."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from receiver.errors import StoreTrouble
+from receiver.logs import limited
 from receiver.model import SegmentId
 from receiver.storage import outcome
 from receiver.storage.aside import SetAside, unreadable
@@ -27,7 +28,7 @@ from receiver.storage.outcome import Finding, Found
 from receiver.storage.poison import Poison
 from receiver.storage.progress import Progress
 from receiver.storage.sifting import digests_kept
-from receiver.storage.store import Held, Store
+from receiver.storage.store import Store
 from receiver.storage.surroundings import Surroundings
 from receiver.storage.weighing import Resting, Scales
 from receiver.storage.window import Window
@@ -62,14 +63,13 @@ class Carrier:
             return False
 
     def has_rows(self, reading: Reading) -> bool:
-        """Ask until the store answers whether it holds rows of a segment about which nothing was decided."""
+        """Ask until the store answers whether it holds rows of a segment."""
         delays = Delays(self.around.jitter)
-        held = Held(reading.file.id, reading.received_ms)
         while True:
             try:
                 self.around.alive()
-                self._wait_until_quiet(held.segment)
-                return bool(self.store.counts([held]))
+                self._wait_until_quiet(reading.file.id)
+                return bool(self.store.counts([reading.held]))
             except StoreTrouble as trouble:
                 if fault_of(trouble) is Fault.HOLD:
                     self.progress.alarm(Fault.HOLD, f"store does not answer for a segment: {trouble.label}")
@@ -122,6 +122,12 @@ class Carrier:
         counted = self.store.counts([case.held]).get(case.file.id, {}) if case.rows else {}
         case.rows_stored = sum(counted.values())
         is_sum_right = case.rows_stored == case.rows
+        if case.is_rotten and is_sum_right:
+            limited.warning("writer: rot", f"segment {case.file.id} rotted, all its rows were stored before")
+            return Finding(Found.COMPLETE)
+        if case.is_rotten:
+            text = f"{case.rows_stored} of {case.rows} rows are stored, and it rotted since"
+            raise SetAside("odd", text)
         if is_sum_right and not (case.rows and case.in_doubt):
             return Finding(Found.COMPLETE)
         try:
@@ -176,6 +182,7 @@ class Carrier:
         """Know its deliveries from now on, once: a copy of what is partly stored would be stored twice."""
         standing = self.window.standing(case.file.id)
         if standing is None or standing.is_pending:
-            self.window.end(case.file.id, digests_kept(case.deliveries, case.verdicts))
+            promised = standing.kept if standing else ()
+            self.window.end(case.file.id, {*promised, *digests_kept(case.deliveries, case.verdicts)})
             for one in case.duplicates:
                 self.progress.duplicate(one.drain, sum(tally.received for tally in one.tallies))

@@ -26,7 +26,8 @@ BLOCK_ROWS_MIN = 200
 """Every block costs the engine 0.4 ms; below this average a segment is rewritten first."""
 BLOCK_ROWS_MAX = 65_536
 """Rows of a block after a rewrite."""
-
+ANY_TIME_MS = (0, 9_999_999_999_999)
+"""Whatever ReceivedAt is, in this century and the next two."""
 
 Anew = tuple[int, int, bool]
 """Who a rewritten segment is: epoch, seq, and whether it answers for the deliveries."""
@@ -34,6 +35,10 @@ Anew = tuple[int, int, bool]
 
 class Record(Protocol):
     """A record, as the core tells of it."""
+
+    @property
+    def offset(self) -> int:
+        """Where it begins in the segment."""
 
     @property
     def rows(self) -> int:
@@ -166,6 +171,8 @@ class Case:
     """How often the store took a row of our own, but not this segment."""
     refused_for: StoreTrouble | None = None
     """Why its data may be at fault: looked into after the next count."""
+    is_rotten: bool = False
+    """It rotted after rows of it were stored: only counted, nothing of it is inserted any more."""
     stored: Mapping[Heading, int] | None = None
     """Whose rows are in the store; `None`: all that were accepted and not left out."""
     rest: Rest = "duplicate"
@@ -182,7 +189,7 @@ class Case:
     @property
     def held(self) -> Held:
         """How its rows are found in the table."""
-        return Held(self.file.id, self.received_ms)
+        return Held(self.file.id, ANY_TIME_MS if self.is_rotten else self.received_ms)
 
     @property
     def duplicates(self) -> list[Answered]:
@@ -230,6 +237,13 @@ class Reading:
     """Empty: none."""
     rows_lost: int | None
     """By the damage; without a footer nobody knows."""
+    lost: RowRange | None
+    """Which rows these are, if they lie together; `None`: none, or nobody knows."""
+
+    @property
+    def held(self) -> Held:
+        """How its rows are found in the table. When those that rotted were received, nobody knows."""
+        return Held(self.file.id, ANY_TIME_MS if self.damage else self.received_ms)
 
     @property
     def rows_lost_unanswered(self) -> int:
@@ -261,6 +275,7 @@ def reading_of(file: SegmentFile, core: Core) -> Reading:
     if not is_ours:
         damage.append(f"holds records of segment {SegmentId(scan.epoch, scan.seq)}")
     promised = claim_of(content) if damage and scan.sealed else None
+    rows_lost = promised.rows - rows if promised else None
     received = [record.received_ms for record in scan.records if record.rows] or [(0, 0)]
     return Reading(
         file=file,
@@ -271,5 +286,13 @@ def reading_of(file: SegmentFile, core: Core) -> Reading:
         received_ms=(min(first for first, _ in received), max(last for _, last in received)),
         deliveries=tuple(one for record in records for one in answers_of(record)),
         damage="; ".join(damage),
-        rows_lost=promised.rows - rows if promised else None,
+        rows_lost=rows_lost,
+        lost=_lost(scan, rows_lost) if is_ours else None,
     )
+
+
+def _lost(scan: Scan, rows_lost: int | None) -> RowRange | None:
+    if not rows_lost or len(scan.damage) != 1:
+        return None
+    first = sum(record.rows for record in scan.records if record.offset < scan.damage[0][0])
+    return (first, first + rows_lost)

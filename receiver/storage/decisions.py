@@ -53,6 +53,8 @@ class Ticked(msgspec.Struct, frozen=True, array_like=True, tag="ticked"):
     observed_s: float
     lost_until_s: float
     """What was accepted up to then may not be known any more, though the window would reach back to it."""
+    is_rot: bool = False
+    """Because what was noted of it is damaged or gone; else because there were too many entries."""
 
 
 Entry = Decided | Ended | Ticked

@@ -25,7 +25,7 @@ from receiver.model import Heading, SegmentId
 from receiver.settings import MIB
 from receiver.settings import Ledger as Limits
 from receiver.storage import ledger_lines, ledger_log
-from receiver.storage.appended import AppendedLog
+from receiver.storage.appended import NO_EXTENT, AppendedLog, Extent
 from receiver.storage.ledger_book import Book
 from receiver.storage.ledger_lines import Counts, Lines
 from receiver.storage.ledger_log import DAMAGE, REPLAY, Begun, Booked, Key
@@ -45,8 +45,8 @@ class Watch:
     """What the bookings since then added."""
 
     def note(self, key: Key, before: Lines, after: Lines) -> None:
-        """See a booking that replaces another."""
-        if key.part == REPLAY:
+        """See a booking of what became of deliveries replace another. Others leave them in the journal."""
+        if key.part:
             return
         self.segments.add(key.segment)
         self.since.add(key.segment)
@@ -65,6 +65,8 @@ class Sums(NamedTuple):
     """Whose rows in the table are ours."""
     replayed: frozenset[SegmentId] = frozenset()
     """Segments whose spans are counted already, as dead."""
+    trouble: str = ""
+    """Why not everything may be in here; empty: nothing was found wrong."""
 
 
 class Ledger:
@@ -91,10 +93,22 @@ class Ledger:
         if not found.is_sound:
             self._begin()
 
-    def book(self, segment: SegmentId, lines: Lines, *, parts_epoch: int | None = None) -> None:
+    @property
+    def window(self) -> Extent:
+        """How far the redelivery window's log was on the disk when a segment was booked last."""
+        return self._book.window
+
+    def book(
+        self,
+        segment: SegmentId,
+        lines: Lines,
+        *,
+        parts_epoch: int | None = None,
+        window: Extent = NO_EXTENT,
+    ) -> None:
         """Note, durably, what became of a segment. Again: in place of what was noted before."""
         if lines:
-            self._book_as(ledger_log.booked(Key(segment), lines, parts_epoch))
+            self._book_as(ledger_log.booked(Key(segment), lines, parts_epoch, window))
 
     def damaged(self, segment: SegmentId, rows: int, hour: int) -> None:
         """Note rows that were accepted and lie in the dead letters, nobody knows whose."""
@@ -113,6 +127,22 @@ class Ledger:
         """The file is gone: nobody books it again."""
         with self._lock:
             self._book.settle([Key(segment), Key(segment, DAMAGE), Key(segment, REPLAY)])
+
+    def stored_and_gone(self, present: Collection[SegmentId]) -> Iterator[SegmentId]:
+        """Name what an earlier life booked as stored, at least in part, and let go of."""
+        for key in self._from_before:
+            rows = sum(counts.stored for counts in self._book.open.get(key, {}).values())
+            if rows and not key.part and key.segment not in present:
+                yield key.segment
+
+    def put_back(self) -> bool:
+        """Write the log anew, out of memory, if somebody took it away. Whether that was so."""
+        with self._writing:
+            if self._log.is_there:
+                return False
+            _prepare(self._root, self._files)
+            self._begin()
+            return True
 
     def retain(self, present: Collection[SegmentId]) -> None:
         """Settle whatever was left open by an earlier life and is not in the journal any more."""
@@ -178,6 +208,11 @@ class Ledger:
                 self._files.unlink(_path(self._root, number))
 
 
+def is_first_on(data_dir: Path) -> bool:
+    """Whether no writer ever worked on this data directory: then nothing is missing in a ledger that is."""
+    return not (data_dir / "redelivery").exists()
+
+
 def sums_of(book: Book) -> Sums:
     """Copy what is of interest."""
     lines = {heading: counts for heading, counts in book.lines.items() if any(counts)}
@@ -185,12 +220,14 @@ def sums_of(book: Book) -> Sums:
     return Sums(lines, book.whole_from_hour, tuple(book.epochs), replayed)
 
 
-def read_sums(root: Path, limits: Limits, files: Files = DISK) -> tuple[Sums, set[SegmentId]]:
+def read_sums(
+    root: Path, limits: Limits, files: Files = DISK, *, is_first: bool = False
+) -> tuple[Sums, set[SegmentId]]:
     """Read a ledger that nobody has open: its sums, and which of its segments may lie in the journal."""
-    if files.size_bytes(root) is None:
-        return Sums({}, 0, ()), set()
-    book = _replayed(root, limits, files).book
-    return sums_of(book), {key.segment for key in book.open if not key.part}
+    found = _replayed(root, limits, files)
+    trouble = "" if found.is_sound or (is_first and not found.number) else "ledger is missing or damaged"
+    sums = sums_of(found.book)._replace(trouble=trouble)
+    return sums, {key.segment for key in found.book.open if not key.part}
 
 
 class _Replayed(NamedTuple):
@@ -223,6 +260,8 @@ def _prepare(root: Path, files: Files) -> None:
 
 
 def _numbers(root: Path, files: Files) -> list[int]:
+    if files.size_bytes(root) is None:
+        return []
     stems = [name.removesuffix(".log") for name in files.names(root) if name.endswith(".log")]
     return [int(stem) for stem in stems if stem.isdigit()]
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from receiver.model import Heading
 from receiver.settings import Ledger as Limits
 from receiver.storage import ledger_log
+from receiver.storage.appended import NO_EXTENT
 from receiver.storage.ledger_lines import OTHER, Counts
 from receiver.storage.ledger_log import Begun, Booked, Entry, Key, Settled
 
@@ -31,6 +32,8 @@ class Book:
         self.open: dict[Key, dict[Heading, Counts]] = {}
         """Part of the sums, and replaced when it is booked again."""
         self.epochs: dict[int, int] = {}
+        self.window = NO_EXTENT
+        """How far the redelivery window's log is at least."""
         self._limits = limits
         self._kept_from_hour = 1
         self._named_from_hour = 1
@@ -43,6 +46,8 @@ class Book:
 
     def apply(self, entry: Entry) -> None:
         """Take one entry in."""
+        if not isinstance(entry, Settled):
+            self.window = max(self.window, entry.window)
         if isinstance(entry, Begun):
             self.complete_from_hour = max(self.complete_from_hour, entry.complete_from_hour)
             self._kept_from_hour, self._named_from_hour = entry.kept_from_hour, entry.named_from_hour
@@ -56,7 +61,9 @@ class Book:
 
     def entries(self) -> Iterator[Entry]:
         """Write it down: what gives the same book again."""
-        yield Begun(self.complete_from_hour, self._kept_from_hour, self._named_from_hour, self.epochs)
+        yield Begun(
+            self.complete_from_hour, self._kept_from_hour, self._named_from_hour, self.epochs, self.window
+        )
         rest = dict(self.lines)
         for lines in self.open.values():
             for heading, counts in lines.items():

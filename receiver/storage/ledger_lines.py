@@ -106,6 +106,16 @@ def unanswered(rows: int, stored: Mapping[Heading, int], hour: int) -> dict[Head
     return alive | lost(max(0, rows - sum(stored.values())), hour)
 
 
+def with_unanswered(
+    lines: Lines, rows: int, stored: Mapping[Heading, int], hour: int
+) -> dict[Heading, Counts]:
+    """Add what is left of a segment's rows when some deliveries of it can be told, and others cannot."""
+    more = {heading: held - lines.get(heading, Counts()).stored for heading, held in stored.items()}
+    told = sum(counts.stored + counts.dead for counts in lines.values())
+    rest = unanswered(rows - told, {heading: held for heading, held in more.items() if held > 0}, hour)
+    return {one: lines.get(one, Counts()).plus(rest.get(one, Counts())) for one in {*lines, *rest}}
+
+
 def replayed(
     deliveries: Iterable[Answered], verdicts: bytes, stored: Mapping[Heading, int]
 ) -> dict[Heading, Counts]:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from receiver.model import Heading, SegmentId
+from receiver.storage.appended import NO_EXTENT, Extent
 from receiver.storage.framing import Log, framed, unframed
 from receiver.storage.ledger_lines import Counts, Lines
 
@@ -40,6 +41,8 @@ class Begun(msgspec.Struct, frozen=True, array_like=True, tag="begun"):
     """In older hours all projects are counted together."""
     epochs: dict[int, int]
     """Starts of intakes whose segments were booked, and the last hour of each."""
+    window: Extent = NO_EXTENT
+    """How far the redelivery window's log was on the disk by then."""
 
 
 class Settled(msgspec.Struct, frozen=True, array_like=True, tag="settled"):
@@ -58,6 +61,8 @@ class Booked(msgspec.Struct, frozen=True, array_like=True, tag="booked"):
     rows: tuple[Row, ...]
     parts_epoch: int | None = None
     """What its rows are known by in the store, too, if it was cut up."""
+    window: Extent = NO_EXTENT
+    """See `Begun`."""
 
 
 class Key(NamedTuple):
@@ -83,9 +88,9 @@ def read(content: bytes) -> Log[Entry]:
     return unframed(_MAGIC, content, _DECODER.decode)
 
 
-def booked(key: Key, lines: Lines, parts_epoch: int | None = None) -> Booked:
+def booked(key: Key, lines: Lines, parts_epoch: int | None = None, window: Extent = NO_EXTENT) -> Booked:
     """Make the entry of one key."""
-    return Booked(key.segment.epoch, key.segment.seq, key.part, tuple(lines.items()), parts_epoch)
+    return Booked(key.segment.epoch, key.segment.seq, key.part, tuple(lines.items()), parts_epoch, window)
 
 
 def key_of(entry: Booked) -> Key:

@@ -15,12 +15,14 @@ from dataclasses import dataclass
 
 from receiver.errors import StoreTrouble
 from receiver.journal.files import write_durably
+from receiver.model import SegmentId
 from receiver.storage.aside import Aside, unreadable
 from receiver.storage.case import Case, Core, only_rows, runs_of
 from receiver.storage.faults import TOO_LARGE, Fault, fault_of
 from receiver.storage.inserting import given_up
 from receiver.storage.outcome import Finding, Found
 from receiver.storage.search import RowRange, Rows, Search, count_of, without
+from receiver.storage.sifting import LeftOut
 from receiver.storage.store import Store
 from receiver.storage.surroundings import Surroundings
 from receiver.storage.weighing import Resting
@@ -75,18 +77,19 @@ class Poison:
             text = f"{search.reason}; its rows could not be tried one by one: {trouble.label}"
             raise given_up(finding, "refused", text) from trouble
 
+    def left_out_of(self, segment: SegmentId) -> LeftOut:
+        """What was decided in an earlier life, and perhaps not done yet."""
+        reasons = [letter.reason for letter in self.aside.dead.of(segment) if letter.reason.left_out]
+        return LeftOut(reasons[0].left_out, reasons[0].of_rows) if reasons else LeftOut()
+
     def recall(self, case: Case) -> None:
-        """Follow what was decided in an earlier life: leave the rows out, if that was not done yet.
+        """Go on behind what was decided in an earlier life.
 
         Whatever letter there is of a segment that goes on: what is missing of it lies there.
         """
         for letter in self.aside.dead.of(case.file.id):
             case.rest = "dead"
-            left_out = letter.reason.left_out
-            if left_out:
-                case.is_searched = True
-                if case.rows == letter.reason.of_rows:
-                    self._leave_out(case, left_out)
+            case.is_searched = case.is_searched or bool(letter.reason.left_out)
 
     def _rows_at_fault(self, case: Case, finding: Finding) -> Rows:
         if finding.found is Found.NOTHING:

@@ -44,9 +44,13 @@ class Progress:
 
     def backlog(self, segments: Sequence[SegmentFile], now_s: float) -> None:
         """Note what still waits."""
-        self.backlog_segments = len(segments)
-        self.backlog_bytes = sum(segment.bytes for segment in segments)
-        self.oldest_age_s = max(0.0, now_s - _modified_s(segments[0])) if segments else 0.0
+        bytes_waiting = sum(segment.bytes for segment in segments)
+        self.waits(segments[0] if segments else None, len(segments), bytes_waiting, now_s)
+
+    def waits(self, oldest: SegmentFile | None, segments: int, bytes_waiting: int, now_s: float) -> None:
+        """Note the same, counted by whoever knows."""
+        self.backlog_segments, self.backlog_bytes = segments, bytes_waiting
+        self.oldest_age_s = 0.0 if oldest is None else max(0.0, now_s - _modified_s(oldest))
 
     def met(self, fault: Fault, label: str) -> None:
         """Note trouble with the store."""
@@ -57,7 +61,7 @@ class Progress:
         """Note a segment that is in the store."""
         self.segments += 1
         self.rows += rows
-        if rows:
+        if rows and received_ms[0]:
             self.freshness_s.append(max(0.0, now_s - received_ms[0] / 1_000))
 
     def window(self, entries: int, reach_s: float, trouble: str) -> None:

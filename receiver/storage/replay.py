@@ -53,11 +53,14 @@ class Replays:
     body_bytes_max: Callable[[str], int]
     """Of a drain."""
     now: Callable[[], float]
+    check: Callable[[], object]
+    """Raises while the tables may not be whole: a trial is an INSERT, too."""
     on_replay: Callable[[SegmentId], None]
     """Note that this segment's spans were counted before, as dead. May raise: then nothing is handed over."""
 
     def replay(self, name: str) -> Replayed:
         """Hand a letter over. Raises `NoSuchLetter`, `NotNow`, `StoreTrouble`; then it is kept."""
+        self.check()
         with self.shelf.lock:
             one = self.shelf.found(name)
             letter = self._letter_of(one) if isinstance(one, Body) else one

@@ -114,3 +114,13 @@ def without(rows: Iterable[RowRange], left_out: Iterable[RowRange]) -> list[RowR
         if at < behind:
             kept.append((at, behind))
     return kept
+
+
+def shifted(rows: Iterable[RowRange], gone: Iterable[RowRange]) -> list[RowRange]:
+    """Where rows lie once others, which are none of them, are gone."""
+    out = list(gone)
+    moved: list[RowRange] = []
+    for first, behind in rows:
+        back = count_of(one for one in out if one[0] < first)
+        moved.append((first - back, behind - back))
+    return moved

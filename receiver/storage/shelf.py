@@ -6,6 +6,7 @@ Keeps: what still belongs to a segment on its way into the store is shown, and n
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import msgspec
 
 from receiver.errors import ReceiverError
 from receiver.journal.bodies import Bodies, Body
+from receiver.journal.files import DISK
 from receiver.journal.names import SEALED, file_name
 from receiver.storage.dead import Dead, DeadLetters, Letter, NoSuchLetter
 
@@ -73,13 +75,19 @@ class Shelf:
         return [*self.dead.letters(), *self.bodies.listed()]
 
     def refuse_on_its_way(self, letter: Letter) -> None:
-        """Leave a letter alone while its segment is not let go of: it says what was decided about that."""
+        """Leave a letter alone while its segment is not let go of: it says what was decided about that.
+
+        A segment that is gone may come back after a power cut until its directory was synced.
+        """
         epoch, _, seq = letter.reason.segment.partition("-")
         names = [file_name(int(seq), kind) for kind in SEALED] if seq.isdigit() else []
         journal, cuts = self._data_dir / "journal" / epoch, self._data_dir / "cuts"
         there = (any([(journal / name).exists(), *cuts.glob(f"*.{epoch}/{name}")]) for name in names)
         if any(there):
             raise NotNow(f"segment {letter.reason.segment} is still on its way; expected it to have ended")
+        for directory in (journal, journal.parent, cuts, *cuts.glob(f"*.{epoch}")):
+            with suppress(FileNotFoundError):
+                DISK.sync_directory(directory)
 
 
 def shown(one: Letter | Body) -> Listed:

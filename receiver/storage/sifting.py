@@ -5,6 +5,8 @@
     promised        another segment is about to store it                  this one waits for that one
     anything else                                                         stored, known once it is counted
 
+What rotted after rows of it were stored is left as it is: what was promised of it stays promised.
+
 Keeps: a decision is on the disk before the segment's first INSERT and never changes after it. So a segment is
 never measured against itself, and nothing is left out of one whose rows may be in the store.
 """
@@ -12,7 +14,7 @@ never measured against itself, and nothing is left out of one whose rows may be 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from receiver.journal.frame import Answered
@@ -20,9 +22,9 @@ from receiver.logs import limited
 from receiver.model import SegmentId
 from receiver.storage.case import BLOCK_ROWS_MAX, Case, Core, Reading, SegmentFile, reading_of
 from receiver.storage.decisions import APART, DUPLICATE, KEPT
-from receiver.storage.window import Window
+from receiver.storage.search import RowRange, count_of, shifted, without
+from receiver.storage.window import Standing, Window
 
-RowRange = tuple[int, int]
 _KEPT_APART = (bytes([KEPT]), bytes([APART]))
 
 
@@ -71,6 +73,20 @@ def settled(reading: Reading, window: Window, is_stored: Callable[[], bool]) -> 
     return verdicts
 
 
+class LeftOut(NamedTuple):
+    """Rows that lie in a letter, and of how many they were: they are not stored, that is decided."""
+
+    rows: Sequence[RowRange] = ()
+    of_rows: int = 0
+
+    def there_in(self, reading: Reading) -> list[RowRange]:
+        """Which rows of a segment they are now, if that was not done yet: rot may have taken others."""
+        lost = [reading.lost] if reading.lost else []
+        if reading.rows + count_of(lost) != self.of_rows:
+            return []
+        return shifted(without(self.rows, lost), lost)
+
+
 class Final(NamedTuple):
     """What a segment is inserted as, decided once."""
 
@@ -85,8 +101,10 @@ class Final(NamedTuple):
     """The content leaves something out; else it only merges blocks, which can be done without."""
 
 
-def final(reading: Reading, core: Core, verdicts: bytes, *, may_merge: bool) -> Final:
-    """Merge small blocks, leave out duplicates and damage: in memory, nothing is written.
+def final(
+    reading: Reading, core: Core, verdicts: bytes, *, may_merge: bool, left_out: Sequence[RowRange] = ()
+) -> Final:
+    """Merge small blocks, leave out duplicates, damage and poison: in memory, nothing is written.
 
     `may_merge`: nothing was decided before, so nothing of it was ever sent.
     What cannot be rewritten is inserted as it is, duplicates too; of what is damaged then, nothing. Nor of
@@ -96,7 +114,8 @@ def final(reading: Reading, core: Core, verdicts: bytes, *, may_merge: bool) -> 
         return Final(verdicts, 0, None)
     has_copies = reading.is_whole and rows_left_out(reading.deliveries, verdicts) > 0
     keep = rows_kept(reading.deliveries, verdicts) if has_copies else [(0, reading.rows)]
-    leaves_out = has_copies or bool(reading.damage)
+    keep = without(keep, left_out)
+    leaves_out = has_copies or bool(reading.damage or left_out)
     if not (leaves_out or (may_merge and reading.has_small_blocks)):
         return Final(verdicts, reading.rows, None)
     try:
@@ -105,8 +124,7 @@ def final(reading: Reading, core: Core, verdicts: bytes, *, may_merge: bool) -> 
         limited.error("writer: rewrite", f"segment {reading.file.id} cannot be rewritten", why=str(reason))
         given_up = reading.rows if reading.damage else 0
         return Final(bytes([APART]) * len(verdicts), reading.rows - given_up, None, given_up)
-    rows = sum(behind - first for first, behind in keep)
-    return Final(verdicts, rows, content, leaves_out=leaves_out)
+    return Final(verdicts, count_of(keep), content, leaves_out=leaves_out)
 
 
 def rows_left_out(deliveries: Iterable[Answered], verdicts: bytes) -> int:
@@ -140,6 +158,7 @@ def opened(  # noqa: PLR0913 - each is a neighbour that a test replaces
     window: Window,
     *,
     in_doubt: bool,
+    left_out: LeftOut,
     has_rows: Callable[[Reading], bool],
     on_damage: Callable[[Reading, int], None],
 ) -> Case:
@@ -151,8 +170,11 @@ def opened(  # noqa: PLR0913 - each is a neighbour that a test replaces
     reading = reading_of(file, core)
     standing = window.standing(file.id)
     in_doubt = in_doubt or standing is not None
+    if reading.damage and in_doubt and has_rows(reading):
+        return _rotten(reading, standing)
     verdicts = settled(reading, window, lambda: in_doubt and has_rows(reading))
-    decided = final(reading, core, verdicts, may_merge=standing is None)
+    poison = left_out.there_in(reading)
+    decided = final(reading, core, verdicts, may_merge=standing is None, left_out=poison)
     if reading.damage:
         on_damage(reading, decided.rows_given_up)
     if standing is None or decided.verdicts != standing.verdicts:
@@ -168,6 +190,23 @@ def opened(  # noqa: PLR0913 - each is a neighbour that a test replaces
         must_look=in_doubt or not decided.rows,
         deliveries=reading.deliveries,
         verdicts=decided.verdicts,
+    )
+
+
+def _rotten(reading: Reading, standing: Standing | None) -> Case:
+    """Rows of it were stored before it rotted: what was decided stands; if nothing was, all is kept."""
+    verdicts = bytes([KEPT]) * len(reading.deliveries)
+    if standing is not None and len(standing.verdicts) == len(verdicts):
+        verdicts = standing.verdicts
+    return Case(
+        file=reading.file,
+        rows=reading.rows + (reading.rows_lost or 0),
+        received_ms=reading.received_ms,
+        in_doubt=True,
+        must_look=True,
+        deliveries=reading.deliveries,
+        verdicts=verdicts,
+        is_rotten=True,
     )
 
 

@@ -126,6 +126,17 @@ _TRIAL_ENGINE = "ENGINE = MergeTree PARTITION BY toDate(Timestamp, 'UTC') ORDER 
 """Computes what can refuse a row: constraints, defaults, indexes, projections. Nothing expires in it."""
 _TRIAL_SETTINGS = {"max_partitions_per_insert_block": "0", "insert_deduplication_token": ""}
 
+_LOCAL = r"""
+WITH extractGroups(engine_full, '^Distributed\(\'[^\']*\', \'([^\']*)\', \'([^\']*)\'') AS place
+SELECT database, name FROM system.tables
+WHERE (database, name) IN
+(
+    SELECT place[1], place[2] FROM system.tables
+    WHERE database = currentDatabase() AND name = {table:String} AND engine = 'Distributed'
+)
+"""
+"""Which table of this server a `Distributed` one stands for: that one has the constraints and indexes."""
+
 _STALE_TRIALS = """
 SELECT name FROM system.tables
 WHERE database = currentDatabase() AND startsWith(name, {all:String})
@@ -184,7 +195,7 @@ class SqlStore(ABC):
     def refusal_of(self, segment: Path) -> StoreTrouble | None:
         """See `Store`. Whatever engine the table has, the clone's is one that checks what any would."""
         clone = f"{self._trial}_{secrets.token_hex(4)}"
-        self.command(f"CREATE TABLE {clone} AS {TABLE} {_TRIAL_ENGINE}")
+        self.command(f"CREATE TABLE {clone} AS {self._table_of_rows()} {_TRIAL_ENGINE}")
         try:
             self._insert_file(clone, segment, f"trace-drain-{clone}", _TRIAL_SETTINGS)
         except StoreTrouble as refusal:
@@ -192,6 +203,14 @@ class SqlStore(ABC):
         finally:
             self.command(f"DROP TABLE IF EXISTS {clone} SYNC")
         return None
+
+    def _table_of_rows(self) -> str:
+        """Name the table that takes our rows in the end, if there is one here."""
+        local = [
+            f"{quote_identifier(str(one))}.{quote_identifier(str(name))}"
+            for one, name in self.rows(_LOCAL, {"table": TABLE})
+        ]
+        return local[0] if local else TABLE
 
     def forget_trials(self) -> None:
         """See `Store`."""

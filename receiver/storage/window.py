@@ -26,7 +26,7 @@ from receiver.logs import limited
 from receiver.model import SegmentId
 from receiver.settings import Redelivery
 from receiver.storage import decisions
-from receiver.storage.appended import AppendedLog
+from receiver.storage.appended import NO_EXTENT, AppendedLog, Extent
 from receiver.storage.decisions import Decided, Ended, Entry, Ticked
 from receiver.storage.digests import DIGEST_BYTES, Digests, Frozen, NotATable
 
@@ -56,7 +56,9 @@ class Window:
         monotonic_s: Callable[[], float],
         *,
         apart: frozenset[str] = frozenset(),
+        extent_min: Extent = NO_EXTENT,
     ) -> None:
+        """`extent_min`: how far its log was seen on the disk; less was taken from it since."""
         self.apart = apart
         """Drains that want no part in this: `dedupe = false`. May be replaced at any time."""
         self._root = root
@@ -65,6 +67,7 @@ class Window:
         self._seen_s = monotonic_s()
         self._observed_s = 0.0
         self._lost_until_s = -math.inf
+        self._is_rot = False
         self._written_s = 0.0
         self._standing: dict[SegmentId, Standing] = {}
         self._fresh = Digests()
@@ -72,7 +75,7 @@ class Window:
         self._frozen: dict[int, Frozen] = {}
         self._number = 0
         self._log = AppendedLog(root, 0)
-        self._load()
+        self._load(extent_min)
 
     def __len__(self) -> int:
         return len(self._fresh) + sum(map(len, self._frozen.values()))
@@ -86,6 +89,11 @@ class Window:
         return self._observed_s
 
     @property
+    def extent(self) -> Extent:
+        """How far its log is on the disk."""
+        return Extent(self._number, self._log.bytes_good)
+
+    @property
     def reach_s(self) -> float:
         """How far back a redelivery is recognised: the setting, or less when entries had to go."""
         return max(0.0, min(self._limits.window_s, self.observed_s - self._lost_until_s))
@@ -95,10 +103,13 @@ class Window:
         """Why the window reaches less far than it should; empty: it does not."""
         if self.reach_s >= self._limits.window_s:
             return ""
-        return (
-            f"redeliveries are recognised for {self.reach_s:.0f} s; expected {self._limits.window_s:.0f} s "
-            f"(redelivery.entries_max is {self._limits.entries_max}, {len(self)} are held)"
+        why = (
+            "what was noted of earlier ones was damaged or gone at a start"
+            if self._is_rot
+            else f"redelivery.entries_max is {self._limits.entries_max}, {len(self)} are held"
         )
+        reach = f"redeliveries are recognised for {self.reach_s:.0f} s"
+        return f"{reach}; expected {self._limits.window_s:.0f} s ({why})"
 
     def knows(self, digest: bytes) -> bool:
         """Whether rows of such a delivery were counted in the store."""
@@ -132,6 +143,12 @@ class Window:
         self._append([entry])
         self._apply(entry)
 
+    def keep_word(self, segment: SegmentId) -> None:
+        """End a segment whose end was never noted, with all it promised."""
+        standing = self.standing(segment)
+        if standing is not None and standing.is_pending:
+            self.end(segment, standing.kept)
+
     def forget(self, segment: SegmentId) -> None:
         """Let go of a segment that was unlinked, durably."""
         self._standing.pop(segment, None)
@@ -148,10 +165,22 @@ class Window:
             if self._is_due(now_s):
                 self._rotate(now_s)
             elif now_s - self._written_s >= TICK_S:
-                self._append([Ticked(now_s, self._lost_until_s)])
+                self._append([self._ticked(now_s)])
             self._expire(now_s)
         except OSError as reason:
             limited.warning("redelivery: disk", "redelivery log cannot be written", why=reason.strerror)
+
+    def put_back(self) -> bool:
+        """Write everything anew, out of memory, if somebody took some of it away. Whether that was so."""
+        gone = [number for number in self._frozen if not self._path(number, "table").exists()]
+        if self._log.is_there and not gone:
+            return False
+        self._make_root()
+        for number in gone:
+            table = self._frozen[number]
+            table.write(self._path(number, "table"), first_s=table.first_s, last_s=table.last_s)
+        self._rotate(self.observed_s)
+        return True
 
     def close(self) -> None:
         """Give the descriptor back."""
@@ -172,9 +201,7 @@ class Window:
 
     def _begin(self, number: int, now_s: float) -> None:
         """Start a log with what is still open."""
-        content = decisions.written(
-            [Ticked(now_s, self._lost_until_s), *self._carried(self._standing, now_s)]
-        )
+        content = decisions.written([self._ticked(now_s), *self._carried(self._standing, now_s)])
         write_durably(self._path(number, "log"), content)
         self.close()
         self._number, self._log = number, AppendedLog(self._path(number, "log"), len(content))
@@ -197,10 +224,18 @@ class Window:
                 return
             dropped = self._frozen.pop(number)
             if not is_old:
-                self._lost_until_s = max(self._lost_until_s, dropped.last_s)
-                self._append([Ticked(now_s, self._lost_until_s)])
+                self._lose(dropped.last_s, is_rot=False)
+                self._append([self._ticked(now_s)])
                 limited.warning("redelivery: window", "redelivery window is shortened", why=self.shortfall)
             self._path(number, "table").unlink(missing_ok=True)
+
+    def _ticked(self, now_s: float) -> Ticked:
+        return Ticked(now_s, self._lost_until_s, self._is_rot)
+
+    def _lose(self, until_s: float, *, is_rot: bool) -> None:
+        """Whatever was lost last says why the window reaches less far."""
+        if until_s > self._lost_until_s:
+            self._lost_until_s, self._is_rot = until_s, is_rot
 
     def _append(self, entries: list[Entry]) -> None:
         """Append and sync. When it raises, what was appended is gone before the next append succeeds."""
@@ -210,9 +245,12 @@ class Window:
     def _path(self, number: int, suffix: str) -> Path:
         return self._root / f"{number:010d}.{suffix}"
 
-    def _load(self) -> None:
+    def _make_root(self) -> None:
         self._root.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
         DISK.sync_directory(self._root.parent)
+
+    def _load(self, extent_min: Extent) -> None:
+        self._make_root()
         for draft in drafts_in(self._root):
             draft.unlink()
         logs, tables = self._numbers("log"), self._numbers("table")
@@ -226,11 +264,18 @@ class Window:
                 is_sound = self._thaw(number) and is_sound
         if logs:
             is_sound = self._replay(logs[-1]) and is_sound
+        is_sound = self._reaches(extent_min) and is_sound
         self._observed_s = max([self._observed_s, *(table.last_s for table in self._frozen.values())])
         if not is_sound:
-            self._lost_until_s = self._observed_s
+            self._lose(self._observed_s, is_rot=True)
         if not (logs and is_sound):
-            self._rotate_from(max([*logs, *tables], default=0))
+            self._rotate_from(max([extent_min.number, *logs, *tables]))
+
+    def _reaches(self, extent_min: Extent) -> bool:
+        if self.extent >= extent_min:
+            return True
+        limited.error("redelivery: cut", "redelivery log is shorter than it was on the disk before")
+        return False
 
     def _numbers(self, suffix: str) -> list[int]:
         return sorted(int(path.stem) for path in self._root.glob(f"*.{suffix}") if path.stem.isdigit())
@@ -270,7 +315,7 @@ class Window:
     def _apply(self, entry: Entry) -> None:
         self._observed_s = max(self._observed_s, entry.observed_s)
         if isinstance(entry, Ticked):
-            self._lost_until_s = max(self._lost_until_s, entry.lost_until_s)
+            self._lose(entry.lost_until_s, is_rot=entry.is_rot)
             return
         segment, digests = decisions.segment_of(entry), _split(entry.digests)
         if isinstance(entry, Decided):

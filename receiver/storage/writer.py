@@ -12,8 +12,8 @@ the writer's patience, that makes senders wait.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 
+from receiver.logs import limited
 from receiver.model import SegmentId
 from receiver.storage.aside import Aside, SetAside
 from receiver.storage.backoff import SLOWER_FIRST_S, Delays
@@ -59,7 +59,7 @@ class Writer:
         self._aside = Aside(dead, core, progress, around.now)
         self._cuts = Cuts(around.repair_dir.parent / "cuts", core)
         self._poison = Poison(store, core, self._aside, around)
-        self._booking = Booking(ledger, store, self._cuts)
+        self._booking = Booking(ledger, store, self._cuts, window)
         self._around = around
         self._in_doubt: set[SegmentId] | None = None
         self._resting: dict[SegmentId, tuple[Case, Delays, float]] = {}
@@ -97,27 +97,47 @@ class Writer:
         whole = list(self._journal.sealed())
         sealed = list(self._cuts.in_place(whole))
         if self._in_doubt is None:
-            # What an earlier life sent out of there is counted like any other INSERT.
-            shutil.rmtree(self._around.repair_dir, ignore_errors=True)
             self._in_doubt = {segment.id for segment in sealed}
-            present = self._in_doubt | {segment.id for segment in whole} | {*self._journal.held}
-            self._window.retain(present)
-            self._cuts.retain(present)
-            self._ledger.retain(present)
+            self._begin(self._in_doubt | {segment.id for segment in whole} | {*self._journal.held})
         segments = [segment for segment in sealed if not self._rests(segment.id)]
         # What was begun comes first: others may have to wait for it.
         segments.sort(key=lambda segment: self._window.standing(segment.id) is None)
-        carried = 0
+        carried, bytes_waiting = 0, sum(segment.bytes for segment in segments)
         for index, segment in enumerate(segments):
             self._around.sleep(0)
-            self._tell(segments[index:])
+            self._look_after()
+            self._progress.waits(segment, len(segments) - index, bytes_waiting, self._around.now())
+            bytes_waiting -= segment.bytes
             carried += self._carry_if_readable(segment, self._in_doubt)
-        self._tell([one for one in sealed if one.id in self._resting or one.id in self._postponed])
+        self._look_after()
+        waiting = [one for one in sealed if one.id in self._resting or one.id in self._postponed]
+        self._progress.backlog(waiting, self._around.now())
         return carried
 
-    def _tell(self, backlog: Sequence[SegmentFile]) -> None:
+    def _begin(self, present: set[SegmentId]) -> None:
+        """Take over from an earlier life. What that sent out of `repair` is counted like any other INSERT."""
+        shutil.rmtree(self._around.repair_dir, ignore_errors=True)
+        for gone in self._ledger.stored_and_gone(present):
+            self._window.keep_word(gone)
+        self._window.retain(present)
+        self._cuts.retain(present)
+        self._ledger.retain(present)
+
+    def _put_back(self) -> None:
+        """What we know is in memory, too: it is written anew when somebody takes it away under us."""
+        known: dict[str, Ledger | Window] = {"ledger": self._ledger, "redelivery window": self._window}
+        for name, one in known.items():
+            try:
+                if one.put_back():
+                    self._progress.alarm("gone", f"{name} was taken away while in use; it was written anew")
+            except OSError as reason:
+                self._progress.trouble = f"{name} was taken away and cannot be written: {reason.strerror}"
+                limited.error("writer: gone", self._progress.trouble)
+
+    def _look_after(self) -> None:
+        """See to what is due between two segments."""
+        self._put_back()
         self._window.tick()
-        self._progress.backlog(backlog, self._around.now())
         self._progress.window(len(self._window), self._window.reach_s, self._window.shortfall)
 
     def _rests(self, segment: SegmentId) -> bool:
@@ -176,9 +196,8 @@ class Writer:
 
         Promised until it is gone: were the store to take it after all, a copy would be stored twice.
         """
-        standing = self._window.standing(segment.id)
-        if standing and standing.is_pending and self._aside.is_as_bad_as_its_copy(segment.id):
-            self._window.end(segment.id, standing.kept)
+        if self._aside.is_as_bad_as_its_copy(segment.id):
+            self._window.keep_word(segment.id)
         segment.unlink()
         self._cuts.forget(segment.id)
         self._window.forget(segment.id)
@@ -194,6 +213,7 @@ class Writer:
             self._core,
             self._window,
             in_doubt=in_doubt,
+            left_out=self._poison.left_out_of(segment.id),
             has_rows=self._carrier.has_rows,
             on_damage=self._on_damage,
         )

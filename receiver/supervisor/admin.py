@@ -5,14 +5,18 @@ Served by the supervisor, because it is the one that is never busy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from socket import socket
 
 import msgspec
 from aiohttp import web
 
+from receiver.intake.parser import require_c_parser
+from receiver.metrics import Snapshot
+from receiver.supervisor.exposition import render
 from receiver.supervisor.health import Readiness
+from receiver.supervisor.versions import versions
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
@@ -23,11 +27,12 @@ class Admin:
     """What the admin port answers from."""
 
     readiness: Callable[[], Readiness]
-    metrics: Callable[[], bytes]
-    version: Mapping[str, str]
+    counts: Callable[[], Iterable[Snapshot]]
+    version: Mapping[str, str] = field(default_factory=versions)
 
     async def serve(self, listening: socket) -> web.AppRunner:
-        """Answer on this socket until the runner is cleaned up."""
+        """Answer on this socket until the runner is cleaned up. Raises `OperatorError` without a C parser."""
+        require_c_parser()
         app = web.Application()
         app.add_routes(
             [
@@ -55,7 +60,7 @@ class Admin:
         )
 
     async def _metrics(self, _request: web.Request) -> web.Response:
-        return web.Response(body=self.metrics(), headers={**HEADERS, "Content-Type": METRICS_TYPE})
+        return web.Response(body=render(self.counts()), headers={**HEADERS, "Content-Type": METRICS_TYPE})
 
     async def _version(self, _request: web.Request) -> web.Response:
         return _json(self.version, 200)

@@ -14,7 +14,7 @@ import time
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, count, repeat
 
 import msgspec
@@ -23,6 +23,7 @@ import structlog
 from receiver.channel import ChildChannel, Pems, Ready, Reload, Report, Start, Stop
 from receiver.metrics import Metrics, Snapshot, carried_over
 from receiver.settings import MIB, Settings
+from receiver.supervisor.ends import Ends
 
 KEPT_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": str(32 * MIB),
@@ -34,12 +35,14 @@ costs as much as reading it. glibc reads these; what the operator says of them h
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a process may take before it is taken for hung."""
+    """How long we wait for a process."""
 
     silence_s: float = 30.0
-    """Without a report, once it was ready."""
+    """Without a report, once it was ready, until it is taken for hung."""
     start_s: float = 120.0
     """Without a report, before that: an engine may load for long."""
+    head_start_s: float = 2.0
+    """Until all intakes are ready: they have the machine to themselves at first."""
     exit_s: float = 5.0
     """From its last word to its end."""
     steady_s: float = 60.0
@@ -59,6 +62,8 @@ class Role:
     """Inherited, and held until the process ends."""
     last_good: Callable[[], Pems | None] = lambda: None
     """What it is handed for the case that its certificate is broken when it starts."""
+    environ: Mapping[str, str] = field(default_factory=dict)
+    """What it is told, whatever we were."""
 
 
 def backoff_s() -> Iterator[float]:
@@ -90,6 +95,7 @@ class Child:
         self._health: dict[str, str] = {}
         self._reported: Snapshot | None = None
         self._retired: Snapshot | None = None
+        self.ends = Ends(time.monotonic)
         self._stopping = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
 
@@ -97,7 +103,7 @@ class Child:
     def health(self) -> dict[str, str]:
         """What it last said, and whether it runs at all."""
         running = "" if self.is_ready else "starting" if self._process else "not running"
-        return {"process": running, **self._health}
+        return {"process": running, "ends": self.ends.reason, **self._health}
 
     @property
     def snapshots(self) -> list[Snapshot]:
@@ -148,10 +154,16 @@ class Child:
             if time.monotonic() - began_s > self._patience.steady_s:
                 pauses_s = backoff_s()
             if not self._stopping.is_set():
-                self._metrics.add("process_restarts", process=self.name)
+                self._note_end()
                 await self._pause(next(pauses_s))
             if self._stopping.is_set():
                 return
+
+    def _note_end(self) -> None:
+        self._metrics.add("process_restarts", process=self.name)
+        self.ends.note()
+        if self.ends.reason:
+            structlog.get_logger().error("process ends again and again", name=self.name, how=self.ends.reason)
 
     async def _pause(self, pause_s: float) -> None:
         with suppress(TimeoutError):
@@ -190,7 +202,7 @@ class Child:
                 stdin=DEVNULL,
                 pass_fds=(theirs.fileno(), self._role.listen_fd, self._role.lock_fd),
                 process_group=0,
-                env=environment(os.environ),
+                env={**environment(os.environ), **self._role.environ},
             )
         channel = await ChildChannel.from_socket(ours)
         role = self._role

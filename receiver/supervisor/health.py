@@ -16,6 +16,10 @@ DECIDING = frozenset({"process", "journal"})
 """The checks of an intake that decide: whether it runs, and whether its journal takes more."""
 
 
+ALWAYS_TOLD = frozenset({"ends"})
+"""What is told in a few words too, though nothing depends on it: nobody looks further while all is `ok`."""
+
+
 class Check(msgspec.Struct, frozen=True):
     """One thing that was checked."""
 
@@ -26,6 +30,11 @@ class Check(msgspec.Struct, frozen=True):
     decides: bool
     """Whether readiness depends on it."""
 
+    @property
+    def is_told(self) -> bool:
+        """Whether it is worth a line to whoever did not ask for all."""
+        return bool(self.reason) and (self.decides or self.name in ALWAYS_TOLD)
+
 
 class Readiness(msgspec.Struct, frozen=True):
     """All checks, and what follows."""
@@ -35,7 +44,7 @@ class Readiness(msgspec.Struct, frozen=True):
 
     def as_text(self, *, is_verbose: bool) -> str:
         """`ok`, or what is wrong; verbose: every check on its own line."""
-        lines = [_line(check) for check in self.checks if is_verbose or (check.decides and check.reason)]
+        lines = [_line(check) for check in self.checks if is_verbose or check.is_told]
         return "\n".join([*lines, "ok" if self.ready else "not ready"]) + "\n"
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import resource
 import sys
 
-from aiohttp import http_parser
-
 from receiver.config.checks import require_engine
 from receiver.errors import OperatorError
 from receiver.settings import Settings
@@ -22,9 +20,4 @@ def check_machine(settings: Settings) -> None:
     """Raises `OperatorError` naming what is missing and how to get it."""
     if not sys.platform.startswith("linux"):
         raise OperatorError(f"the platform is '{sys.platform}'; expected Linux")
-    if http_parser.HttpRequestParser is http_parser.HttpRequestParserPy:
-        raise OperatorError(
-            "aiohttp runs without its C parser, and the one in Python takes some requests for two; expected "
-            "a wheel of aiohttp with extensions, and AIOHTTP_NO_EXTENSIONS unset"
-        )
     require_engine(settings)

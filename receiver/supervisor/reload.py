@@ -60,3 +60,9 @@ def _is_alike(one: Tls, other: Tls) -> bool:
     return bool(one.cert_file) == bool(other.cert_file) and bool(one.client_ca_file) == bool(
         other.client_ca_file
     )
+
+
+def in_one_line(reason: OperatorError) -> str:
+    """What is told in several lines, as a log line holds it: the heading, then every problem."""
+    heading, *problems = (line.strip() for line in str(reason).splitlines())
+    return f"{heading} {'; '.join(problems)}".rstrip()

@@ -1,5 +1,8 @@
 """All of it, in order: take the directory, bind, start, watch, reload, stop.
 
+The intakes come first, and alone: the admin port's rooms and the store process take as long to load as they
+do. Who asks there meanwhile waits in the socket's queue.
+
 SIGTERM and SIGINT: the intakes finish what is in flight, then the store hands over what was sealed, then we
 exit; a second one kills. SIGHUP: read the configuration again; a broken one leaves the old one in force.
 """
@@ -19,7 +22,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from receiver import __version__, logs
+from receiver import __version__, logs, transcode
 from receiver.config.addresses import parse_address
 from receiver.config.checks import problems_of
 from receiver.config.load import Loaded, Sources
@@ -27,20 +30,21 @@ from receiver.errors import OperatorError
 from receiver.metrics import Metrics, Snapshot
 from receiver.process import first_of
 from receiver.settings import Settings
-from receiver.supervisor.admin import Admin
 from receiver.supervisor.budget import MARK_S, FailureBudget
 from receiver.supervisor.certificate import LastGood, with_certificate
 from receiver.supervisor.child import Child, Patience, Role
 from receiver.supervisor.data_dir import DataDir, Pids, State
-from receiver.supervisor.exposition import render
 from receiver.supervisor.health import Readiness, readiness
+from receiver.supervisor.late import admin_room
 from receiver.supervisor.notify import notify, reloading
-from receiver.supervisor.reload import reloaded
+from receiver.supervisor.reload import in_one_line, reloaded
 from receiver.supervisor.sockets import Sockets, address_of, open_sockets
 from receiver.supervisor.welcome import welcome
 
 KILL_MARGIN_S = 2.0
 """What a process gets on top of its own grace before it is killed."""
+TRUSTS_NOBODY = {"SSL_CERT_FILE": os.devnull, "SSL_CERT_DIR": os.devnull}
+"""An intake asks no other server anything, and aiohttp reads all the authorities it could trust, twice."""
 CERTIFICATE_LOOK_S = 1.0
 EXIT_KILLED = 1
 
@@ -52,8 +56,6 @@ class Plan:
     sources: Sources
     loaded: Loaded
     environ: Mapping[str, str]
-    version: Mapping[str, str]
-    """For `/version`: package, core, aiohttp, engine."""
     intake_module: str = "receiver.intake"
     store_module: str = "receiver.web"
     patience: Patience = field(default_factory=Patience)
@@ -101,6 +103,7 @@ class Supervisor:
         self._budget = FailureBudget(time.monotonic)
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
         self._stop = asyncio.Event()
+        self._is_past_head_start = asyncio.Event()
         self._hangup = asyncio.Event()
         self._is_killed = False
         self._is_announced = False
@@ -114,6 +117,7 @@ class Supervisor:
                     listening.fileno(),
                     lock_fd,
                     lambda: self._last_good.pems,
+                    TRUSTS_NOBODY,
                 )
             )
             for place, listening in enumerate(sockets.drain)
@@ -123,13 +127,11 @@ class Supervisor:
     async def run(self) -> int:
         """From the first process to the last."""
         self._handle_signals()
+        self._metrics.begin([drain.name for drain in self._settings.drain])
         self._metrics.set("counting_since_seconds", time.time())
-        self._metrics.set(
-            "build_info", 1, **{name: self._plan.version[name] for name in ("version", "core_profile")}
-        )
-        admin = Admin(self._readiness, self._render, self._plan.version)
-        runner = await admin.serve(self._sockets.admin)
-        tasks = [child.start() for child in self._children]
+        self._metrics.set("build_info", 1, version=__version__, core_profile=transcode.BUILD_PROFILE)
+        intakes = [intake.start() for intake in self._intakes]
+        rest = asyncio.create_task(self._run_rest())
         with suppress(OSError):
             print(welcome(self._settings, self._state()), flush=True)  # noqa: T201 - this is what a human started us for
         try:
@@ -138,14 +140,31 @@ class Supervisor:
                 asyncio.create_task(self._reload_when_told()),
                 asyncio.create_task(self._mark_answers()),
                 asyncio.create_task(self._look_at_certificate()),
-                *tasks,
+                rest,
+                *intakes,
             )
             await self._finish()
         finally:
             self._end()
-            await runner.cleanup()
+            rest.cancel()
+            await asyncio.wait({rest})
         self._directory.remove_state()
         return EXIT_KILLED if self._is_killed else 0
+
+    async def _run_rest(self) -> None:
+        """Store and admin port, once every intake takes deliveries or has had the time for it."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._plan.patience.head_start_s):
+                await self._is_past_head_start.wait()
+        if self._stop.is_set():
+            return
+        storing = self._store.start()
+        admin = await asyncio.to_thread(admin_room)
+        runner = await admin(self._readiness, self._counts).serve(self._sockets.admin)
+        try:
+            await storing
+        finally:
+            await runner.cleanup()
 
     @property
     def _children(self) -> list[Child]:
@@ -165,6 +184,7 @@ class Supervisor:
             self._end()
             self._is_killed = True
         self._stop.set()
+        self._is_past_head_start.set()
 
     def _end(self) -> None:
         for child in self._children:
@@ -196,10 +216,11 @@ class Supervisor:
             new = reloaded(self._settings, self._comparable(loaded.settings))
         except OperatorError as reason:
             self._metrics.add("reloads", outcome="refused")
-            log.error("configuration not reloaded; the old one stays in force", why=str(reason))
+            log.error("configuration not reloaded; the old one stays in force", why=in_one_line(reason))
         else:
             self._metrics.add("reloads", outcome="taken")
             self._settings = new.settings
+            self._metrics.begin([drain.name for drain in new.settings.drain])
             await asyncio.gather(*(child.reload(new.settings) for child in self._children))
             log.info("configuration reloaded", changed=new.changed, at_next_start=new.waiting)
         notify(self._plan.environ, "READY=1")
@@ -223,6 +244,7 @@ class Supervisor:
                 logs.limited.error("state", "receiver.json cannot be written", why=reason.strerror)
         if not self._is_announced and self._readiness().ready:
             self._is_announced = True
+            self._is_past_head_start.set()
             notify(self._plan.environ, "READY=1")
             structlog.get_logger().info("ready", listen=self._settings.listen)
 
@@ -264,8 +286,10 @@ class Supervisor:
     def _counted(self) -> list[Snapshot]:
         return [snapshot for child in self._children for snapshot in child.snapshots]
 
-    def _render(self) -> bytes:
+    def _counts(self) -> list[Snapshot]:
+        """Of all processes."""
         for child in self._children:
             self._metrics.set("process_up", float(child.is_ready), process=child.name)
+            self._metrics.set("process_ends_recent", child.ends.count, process=child.name)
         self._budget.tell(self._metrics, self._counted(), self._settings.budget)
-        return render([self._metrics.snapshot(), *self._counted()])
+        return [self._metrics.snapshot(), *self._counted()]

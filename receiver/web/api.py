@@ -26,7 +26,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from receiver.errors import ANSWER_OF, MalformedBody, ReceiverError, StoreTrouble
+from receiver.errors import ANSWER_OF, ReceiverError, StoreTrouble
 from receiver.logs import limited
 from receiver.query.counts import Counted, counts, parse_digits, parse_prefix
 from receiver.query.spans import Wanted, parse_limit, parse_since, spans
@@ -35,6 +35,7 @@ from receiver.storage.dead import NoSuchLetter
 from receiver.storage.shelf import NotNow
 from receiver.storage.store import Store
 from receiver.web.letters import Letters
+from receiver.web.parameters import refuse_unknown
 from receiver.web.pump import pumped
 
 QUESTIONS_MAX = 4
@@ -105,7 +106,7 @@ class Api:
         return await handler(request)
 
     async def _trace(self, request: web.Request) -> web.StreamResponse:
-        _known(request.query, set())
+        refuse_unknown(request.query)
         trace_id = request.match_info["id"]
         async with pumped(self.pool, lambda: trace(self.store, trace_id)) as pieces:
             first = await anext(pieces, None)
@@ -127,18 +128,18 @@ class Api:
             return await _streamed(request, first, pieces)
 
     async def _ledger(self, request: web.Request) -> web.StreamResponse:
-        _known(request.query, {"since", "project", "drain", "verify"})
+        refuse_unknown(request.query, {"since", "project", "drain", "verify"})
         query = dict(request.query)
         answer = await asyncio.get_running_loop().run_in_executor(self.pool, self.ledger, query)
         return _json(HTTPStatus.OK, answer)
 
     async def _schema(self, request: web.Request) -> web.StreamResponse:
-        _known(request.query, set())
+        refuse_unknown(request.query)
         answer = await asyncio.get_running_loop().run_in_executor(self.pool, self.schema)
         return _json(HTTPStatus.OK, answer)
 
     async def _health(self, request: web.Request) -> web.StreamResponse:
-        _known(request.query, set())
+        refuse_unknown(request.query)
         checks = self.health()
         return _json(HTTPStatus.OK, {"ok": not any(checks.values()), "checks": checks})
 
@@ -150,7 +151,7 @@ async def _guarded(_request: web.Request, response: web.StreamResponse) -> None:
 
 def wanted_of(query: Mapping[str, str]) -> Wanted:
     """Read the filters of a search."""
-    _known(query, {"since", "project", "service", "limit"})
+    refuse_unknown(query, {"since", "project", "service", "limit"})
     default = Wanted()
     return Wanted(
         since_s=parse_since(query["since"]) if query.get("since") else default.since_s,
@@ -162,18 +163,12 @@ def wanted_of(query: Mapping[str, str]) -> Wanted:
 
 def counted_of(query: Mapping[str, str]) -> Counted:
     """Read what is to be counted."""
-    _known(query, {"trace_id", "digits", "since"})
+    refuse_unknown(query, {"trace_id", "digits", "since"})
     return Counted(
         trace_id=parse_prefix(query.get("trace_id", "")),
         digits=parse_digits(query.get("digits", "32")),
         since_s=parse_since(query.get("since", "1h")),
     )
-
-
-def _known(query: Mapping[str, str], names: set[str]) -> None:
-    if not set(query) <= names:
-        known = ", ".join(sorted(names)) or "none"
-        raise MalformedBody(f"unknown parameter in the URL; known are: {known}", field="query")
 
 
 @web.middleware

@@ -22,6 +22,7 @@ from aiohttp import web
 from receiver.errors import UnsupportedMedia
 from receiver.storage.replay import Replays
 from receiver.storage.shelf import shown
+from receiver.web.parameters import refuse_unknown
 
 JSON = "application/json"
 T = TypeVar("T")
@@ -41,27 +42,33 @@ class Letters:
         router.add_post("/api/v1/dead/{id}/replay", self._replay)
         router.add_delete("/api/v1/dead/{id}", self._drop)
 
-    async def _listed(self, _request: web.Request) -> web.Response:
+    async def _listed(self, request: web.Request) -> web.Response:
+        refuse_unknown(request.query)
         listed = await self._asked(self.replays.shelf.listed)
         return _answer(*listed)
 
     async def _shown(self, request: web.Request) -> web.Response:
-        name = request.match_info["id"]
+        name = _named(request)
         return _answer(await self._asked(lambda: shown(self.replays.shelf.found(name))))
 
     async def _replay(self, request: web.Request) -> web.Response:
         _refuse_pages(request)
-        name = request.match_info["id"]
+        name = _named(request)
         replayed = await self._asked(lambda: self.replays.replay(name))
         return _answer(replayed._asdict())
 
     async def _drop(self, request: web.Request) -> web.Response:
-        name = request.match_info["id"]
+        name = _named(request)
         await self._asked(lambda: self.replays.shelf.drop(name))
         return _answer({"id": name})
 
     async def _asked(self, ask: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self.pool, ask)
+
+
+def _named(request: web.Request) -> str:
+    refuse_unknown(request.query)
+    return request.match_info["id"]
 
 
 def _refuse_pages(request: web.Request) -> None:

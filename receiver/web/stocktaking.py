@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,6 +28,10 @@ class Stocktaking:
         self._now_s = now_s
         self._due_at_s = 0.0
         self._asked: Future[Balance] | None = None
+
+    def stop(self) -> None:
+        """Ask for no more: the pool closes."""
+        self._due_at_s = math.inf
 
     def tick(self, balance: Callable[[], Balance]) -> None:
         """Tell the balance that was asked for, and ask for the next when it is due."""

@@ -23,7 +23,7 @@ from aiohttp import web
 from receiver import transcode
 from receiver.channel import Start
 from receiver.clock import NOTE_NAME
-from receiver.errors import DiskTrouble, OperatorError, StoreTrouble
+from receiver.errors import DiskTrouble, OperatorError, StoreTrouble, place_and_reason
 from receiver.journal.segments import Journal
 from receiver.logs import limited
 from receiver.metrics import Metrics
@@ -36,7 +36,7 @@ from receiver.storage.balance import Accounts, Backlog
 from receiver.storage.clock import Clock
 from receiver.storage.expiry import Expiry
 from receiver.storage.faults import SLOW, Fault, fault_of
-from receiver.storage.ledger import Ledger
+from receiver.storage.ledger import Ledger, is_first_on
 from receiver.storage.opening import claimed, open_store
 from receiver.storage.progress import Progress
 from receiver.storage.replay import Replays
@@ -89,7 +89,7 @@ class StoreWork:
         self._apart = _apart(settings)
         self._window: Window | None = None
         self._accounts: Accounts | None = None
-        self._is_first = not (data_dir / "redelivery").exists()
+        self._is_first = is_first_on(data_dir)
         self._failure: BaseException | None = None
         self._clock = Clock(data_dir / NOTE_NAME)
         self._store = open_store(settings, disk_free_min=self._disk_free_min)
@@ -154,6 +154,7 @@ class StoreWork:
         """Answer no more, hand over what is sealed, let go of the engine."""
         if self._runner is not None:
             await self._runner.cleanup()
+        self._stocktaking.stop()
         grace_s = max(1.0, self._settings.limits.stop_grace_s - CLOSE_S)
         self._pause.stop(grace_s)
         await asyncio.to_thread(self._thread.join, grace_s)
@@ -165,7 +166,7 @@ class StoreWork:
         try:
             self._apply_schema()
             ledger = self._opened("ledger", self._open_ledger)
-            self._window = self._opened("redelivery window", self._open_window)
+            self._window = self._opened("redelivery window", partial(self._open_window, ledger))
             self._accounts = Accounts(ledger, Backlog(Path(self._settings.data_dir) / "journal"))
             self._writer(self._window, ledger).run()
         except Stopping:
@@ -202,9 +203,14 @@ class StoreWork:
             progress.alarm("schema", f"schema cannot be applied: {why}")
         return fault
 
-    def _open_window(self) -> Window:
-        root = Path(self._settings.data_dir) / "redelivery"
-        return Window(root, self._settings.redelivery, time.monotonic, apart=self._apart)
+    def _open_window(self, ledger: Ledger) -> Window:
+        return Window(
+            Path(self._settings.data_dir) / "redelivery",
+            self._settings.redelivery,
+            time.monotonic,
+            apart=self._apart,
+            extent_min=ledger.window,
+        )
 
     def _open_ledger(self) -> Ledger:
         root = Path(self._settings.data_dir) / "ledger"
@@ -216,8 +222,9 @@ class StoreWork:
             try:
                 return call()
             except OSError as reason:
-                self._progress.trouble = f"{what} cannot be read: {reason.strerror}"
-                limited.error(f"writer: {what}", f"{what} cannot be read", why=reason.strerror)
+                why = place_and_reason(reason)
+                self._progress.trouble = f"{what} cannot be read: {why}"
+                limited.error(f"writer: {what}", f"{what} cannot be read", why=why)
             self._pause.sleep(delay_s)
         raise AssertionError("backoff ended; expected it to go on for ever")
 
@@ -254,6 +261,7 @@ class StoreWork:
             footer=transcode.footer,
             body_bytes_max=lambda drain: limits.get(drain) or self._settings.limits.body_bytes_max,
             now=time.time,
+            check=self._accounts_read,
             on_replay=self._on_replay,
         )
 

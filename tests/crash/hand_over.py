@@ -30,7 +30,7 @@ from receiver.storage.progress import Progress
 from receiver.storage.surroundings import Surroundings
 from receiver.storage.window import Window
 from receiver.storage.writer import Writer
-from tests.journal_support import limits
+from tests.journal_support import limits, look_after
 from tests.redelivery_support import POLICY, delivery, rows_in
 from tests.storehouse import NOW_S, MemoryStore, Rows
 
@@ -78,7 +78,7 @@ def take_in(journal: Appender, say: Say, *numbers: int) -> None:
             for number in numbers:
                 say(f"acknowledged {number}")
             return
-        journal.seal_if_due()
+        look_after(journal)
 
 
 def writer_of(data: Path, store: MemoryStore, window: Window, progress: Progress) -> Writer:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import ssl
 import threading
 import time
 from collections import defaultdict
@@ -67,9 +68,13 @@ class Liar(ThreadingHTTPServer):
 
 
 @contextmanager
-def listening(*script: str, lie: str = "", rejected: int = 0) -> Iterator[Liar]:
+def listening(
+    *script: str, lie: str = "", rejected: int = 0, tls: ssl.SSLContext | None = None
+) -> Iterator[Liar]:
     """One that runs for the length of a `with` block."""
     server = Liar(lie, script, rejected)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:

@@ -1,7 +1,8 @@
 """A real supervisor over fake children, as a process: `python -m tests.doubles.supervised DIR [silence_s]`.
 
 `DIR/trace-drain.toml` is its configuration. Before it starts it can play systemd for itself: with
-`SOCKET_FOR_SYSTEMD` a listening socket is passed as systemd does. `INTAKE` names another intake.
+`SOCKET_FOR_SYSTEMD` a listening socket is passed as systemd does. `INTAKE` names another intake,
+`HEAD_START_S` says how long the rest waits for them.
 """
 
 from __future__ import annotations
@@ -41,10 +42,9 @@ def main() -> int:
             sources,
             sources.load(),
             environ,
-            {"version": "0", "core_profile": "release"},
             environ.get("INTAKE", "tests.doubles.fake_child"),
             "tests.doubles.fake_child",
-            Patience(silence_s=silence_s),
+            Patience(silence_s=silence_s, head_start_s=float(environ.get("HEAD_START_S", "2"))),
         )
         return asyncio.run(supervise(plan))
     except OperatorError as reason:

@@ -134,12 +134,16 @@ class Running:
 
     def command(self, *words: str) -> str:
         """What a `trace-drain` command prints."""
-        command = [sys.executable, "-m", "receiver.cli", *words, "--data", str(self.data)]
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=120, env=environment()
-        )
+        done = self.run_command(*words)
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+    def run_command(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """The same, however it ends."""
+        command = [sys.executable, "-m", "receiver.cli", *words, "--data", str(self.data)]
+        return subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=120, env=environment()
+        )
 
     def spans(self, limit: int = 100_000) -> list[Row]:
         lines = self.command(

@@ -21,7 +21,7 @@ from tests.e2e.running import Running
 DISK_BYTES = 64 << 20
 CONFIG = """
 [journal]
-disk_free_min = 0
+disk_free_min = "4MiB"
 [limits]
 answer_deadline_s = 2.0
 """

@@ -136,6 +136,18 @@ PAGES = [
 ]
 
 
+@pytest.mark.fault("an INSERT is answered 502 without a word")
+def test_an_insert_that_is_refused_without_a_word_is_told_by_its_status(desk: Desk) -> None:
+    desk.file(0, 1)
+    desk.proxy.meet(wrongs.bare(502))
+    desk.on_nap[TRIES] = desk.proxy.mend
+
+    desk.carry()
+
+    desk.assert_stored_once()
+    assert desk.told[0] == "retry_slower: HTTP 502"
+
+
 @pytest.mark.fault("a proxy before ClickHouse answers instead of it")
 @pytest.mark.parametrize(("wrong", "fault"), PAGES)
 def test_a_proxys_own_answer_holds_the_segment_and_says_so(desk: Desk, wrong: Wrong, fault: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shutil
 import subprocess
@@ -154,6 +155,17 @@ def test_a_store_that_holds_a_day_is_never_removed_whatever_lies_beside_it(tmp_p
     assert (tmp_path / "store" / "data" / "20260131_1_1_0").exists()
 
 
+def test_a_store_that_another_process_makes_just_now_is_not_removed(tmp_path: Path) -> None:
+    founding = Founding(tmp_path / "store")
+    founding.begin(disk_free_min=0)
+    with (tmp_path / "store" / "status").open("w") as status:
+        fcntl.flock(status, fcntl.LOCK_EX)
+
+        founding.begin(disk_free_min=0)
+
+        assert (tmp_path / "store" / "status").exists()
+
+
 def test_a_store_whose_tables_are_empty_files_is_not_finished(tmp_path: Path) -> None:
     founding = Founding(tmp_path / "store")
     founding.begin(disk_free_min=0)
@@ -161,3 +173,11 @@ def test_a_store_whose_tables_are_empty_files_is_not_finished(tmp_path: Path) ->
 
     assert not founding.end()
     assert founding.is_under_way
+
+
+@pytest.mark.fault("a row that only the table behind a `Distributed` one refuses")
+def test_a_trial_over_a_distributed_table_asks_the_table_that_takes_the_rows(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.faults.distributed_child", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=ROOT)
+
+    assert done.stdout == "None 469\n", done.stderr

@@ -19,6 +19,29 @@ REFUSALS = 3
 def test_a_refused_question_about_a_duplicate_calls_a_human_and_is_asked_again(tmp_path: Path) -> None:
     mill = Mill(tmp_path)
     mill.add([1], [1])
+    refuse_to_count(mill)
+
+    mill.drain()
+
+    assert mill.is_exact
+    assert mill.progress.alarms == REFUSALS
+
+
+@pytest.mark.fault("the right to read the table is gone after a restart of which the window knows nothing")
+def test_while_the_question_is_refused_nothing_is_left_out(tmp_path: Path) -> None:
+    mill = Mill(tmp_path)
+    file = mill.add([1], [1])
+    mill.store.insert(file.path, token=f"{file.id}#0", query_id="q")
+    refuse_to_count(mill)
+
+    mill.drain()
+
+    assert mill.copies == {1: 2.0}
+    assert not mill.letters
+
+
+def refuse_to_count(mill: Mill) -> None:
+    """At first."""
     count, refusals = mill.store.counts, [StoreTrouble("no right", code=497)] * REFUSALS
 
     def counts(held: Sequence[Held]) -> dict[SegmentId, DayRows]:
@@ -27,8 +50,3 @@ def test_a_refused_question_about_a_duplicate_calls_a_human_and_is_asked_again(t
         return count(held)
 
     mill.store.counts = counts  # type: ignore[method-assign]  # it refuses at first
-
-    mill.drain()
-
-    assert mill.is_exact
-    assert mill.progress.alarms == REFUSALS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
@@ -11,8 +12,36 @@ from receiver.storage.clickhouse import ClickHouseStore
 from receiver.storage.outcome import CLOCK_MARGIN_S
 from tests.faults import wrongs
 from tests.faults.desk import NAPS_MAX, Desk
-from tests.faults.proxy import Exchange
+from tests.faults.proxy import Exchange, Request
 from tests.segments import day_of
+
+
+def test_an_insert_is_one_block_and_one_token_and_answered_at_its_end(desk: Desk) -> None:
+    inserts: list[Request] = []
+
+    def seen(exchange: Exchange) -> None:
+        inserts.append(exchange.request)
+        exchange.answer(exchange.forward())
+
+    desk.file(0, 1)
+    desk.proxy.meet(seen)
+
+    desk.carry()
+
+    (insert,) = inserts
+    asked = dict(parse_qsl(urlsplit(insert.target).query))
+    assert asked["query_id"] == f"trace-drain-{asked['insert_deduplication_token']}"
+    assert asked.items() >= {
+        ("wait_end_of_query", "1"),
+        ("async_insert", "0"),
+        ("insert_deduplicate", "1"),
+        ("max_insert_threads", "1"),
+        ("max_insert_block_size", "1000000000"),
+        ("min_insert_block_size_rows", "1000000000"),
+        ("min_insert_block_size_bytes", "0"),
+        ("input_format_skip_unknown_fields", "0"),
+        ("deduplicate_blocks_in_dependent_materialized_views", "1"),
+    }
 
 
 @pytest.mark.fault("the INSERT is applied and its answer lost, every k-th time")

@@ -125,6 +125,11 @@ def page(status: int, **headers: str) -> Wrong:
     return lambda exchange: exchange.answer(Answer(status, named, PAGE))
 
 
+def bare(status: int) -> Wrong:
+    """The same without a word."""
+    return lambda exchange: exchange.answer(Answer(status))
+
+
 def too_large(bytes_max: int) -> Wrong:
     """A proxy's ceiling on bodies."""
 

@@ -125,6 +125,24 @@ def _check_whole(findings: Findings, store: Store, oracle: Oracle, numbers: list
     findings.counts["rows"] = int(store.rows(f"SELECT count() FROM {TABLE}")[0][0])  # noqa: S608
 
 
+def judge_ledger(findings: Findings, answer: Mapping[str, Any], exit_code: int) -> None:
+    """Hold what `trace-drain ledger --verify` says of an empty journal against the rows that were counted."""
+    lines: list[Row] = answer["lines"]
+    for line in lines:
+        name = f"drain {line['drain']}, {line['hour']}"
+        if line["verdict"] != "same":
+            told = f"{line['stored']} stored, {line['table']} in the table: {line['verdict']}"
+            findings.wrong("the ledger does not agree with the table", f"{name}: {told}")
+        if line["difference"] or line["journal"]:
+            findings.wrong("the ledger does not add up", f"{name}: {line}")
+    counted = sum(line["table"] for line in lines)
+    if counted != findings.counts["rows"]:
+        findings.wrong("the ledger counts other rows", f"{counted}; {findings.counts['rows']} are there")
+    if exit_code or answer["trouble"] or answer["complete_from"]:
+        text = f"exit code {exit_code}, complete from '{answer['complete_from']}', '{answer['trouble']}'"
+        findings.wrong("the ledger is not sure", text)
+
+
 def segments_stored(store: Store) -> set[str]:
     """Segments that rows of the table came from, spelled as in the journal."""
     found = store.rows(f"SELECT DISTINCT SegmentEpoch, SegmentSeq FROM {TABLE}")  # noqa: S608 - a constant

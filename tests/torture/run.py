@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 import urllib.request
@@ -10,12 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from receiver.storage.embedded import EmbeddedStore
 from receiver.storage.opening import claimed
 from tests.e2e.running import Running, reply_of
 from tests.torture import site
-from tests.torture.checker import Findings, check, segments_stored
+from tests.torture.checker import Findings, check, judge_ledger, segments_stored
 from tests.torture.driver import Damage, Driver
 from tests.torture.faults import Fault, schedule
 from tests.torture.oracle import LANES, Oracle
@@ -64,6 +66,8 @@ class Result:
     dead: list[str] = field(default_factory=list)
     replayed: int = 0
     """Segments that lay in the journal at the moment of a kill and are in the store."""
+    ledger: tuple[dict[str, Any], int] | None = None
+    """What `trace-drain ledger --verify` said in the end, and its exit code."""
     log: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
 
@@ -79,7 +83,7 @@ class Run:
             plan.data,
             "--listen",
             f"127.0.0.1:{self._port}",
-            config=site.configuration(plan.data, disk_free_min=0 if plan.owns_disk else 64 << 20),
+            config=site.configuration(plan.data, disk_free_min=(4 if plan.owns_disk else 64) << 20),
         )
         faults = schedule(
             plan.seed, plan.duration_s, plan.gap_s, with_fill=plan.owns_disk, kills_min=plan.kills_min
@@ -168,6 +172,10 @@ class Run:
         while site.segments_in(self._plan.data) and time.monotonic() - began_s < DRAIN_S:
             time.sleep(0.1)
         self.result.drained_s = time.monotonic() - began_s
+        self._say("asking the ledger")
+        done = self._running.run_command("ledger", "--since", "7d", "--verify", "--format", "json")
+        assert done.stdout, f"trace-drain ledger --verify says nothing but {done.stderr}"
+        self.result.ledger = json.loads(done.stdout), done.returncode
 
     def _read(self) -> None:
         """The receiver has stopped: what is on its disk is what there is."""
@@ -182,6 +190,8 @@ class Run:
             )
             try:
                 result.findings = check(store, self._oracle, result.outcomes.fates)
+                if result.ledger is not None:
+                    judge_ledger(result.findings, *result.ledger)
                 result.replayed = len(result.damage.at_stake & segments_stored(store))
             finally:
                 store.close()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from tests.torture.checker import Findings, judge
+from tests.torture.checker import Findings, judge, judge_ledger
 from tests.torture.faults import OPENING, schedule
 from tests.torture.oracle import DRAINS, PROTOBUF, Delivery, Oracle, credentials, repacked
 from tests.torture.senders import Fate
@@ -112,6 +112,49 @@ def test_the_checker_is_content_with_what_is_right(fate: Fate) -> None:
     findings = Findings()
 
     judge(findings, DELIVERY, fate, rows_of(DELIVERY))
+
+    assert findings.violations == Counter()
+
+
+def ledger_of(**told: object) -> dict[str, Any]:
+    line = {
+        "drain": "d",
+        "hour": "h",
+        "stored": 3,
+        "journal": 0,
+        "difference": 0,
+        "table": 3,
+        "verdict": "same",
+    }
+    return {"lines": [line | told], "trouble": "", "complete_from": ""}
+
+
+@pytest.mark.parametrize(
+    ("answer", "exit_code", "what"),
+    [
+        (ledger_of(verdict="different"), 1, "the ledger does not agree with the table"),
+        (ledger_of(verdict="unverifiable"), 0, "the ledger does not agree with the table"),
+        (ledger_of(difference=1), 1, "the ledger does not add up"),
+        (ledger_of(journal=1), 0, "the ledger does not add up"),
+        (ledger_of(stored=4, table=4), 0, "the ledger counts other rows"),
+        (ledger_of() | {"lines": []}, 0, "the ledger counts other rows"),
+        (ledger_of() | {"trouble": "missing"}, 0, "the ledger is not sure"),
+        (ledger_of() | {"complete_from": "h"}, 0, "the ledger is not sure"),
+        (ledger_of(), 1, "the ledger is not sure"),
+    ],
+)
+def test_the_checker_sees_a_ledger_that_is_wrong(answer: dict[str, Any], exit_code: int, what: str) -> None:
+    findings = Findings(counts=Counter(rows=3))
+
+    judge_ledger(findings, answer, exit_code)
+
+    assert findings.violations[what]
+
+
+def test_the_checker_is_content_with_a_ledger_that_is_right() -> None:
+    findings = Findings(counts=Counter(rows=3))
+
+    judge_ledger(findings, ledger_of(), 0)
 
     assert findings.violations == Counter()
 

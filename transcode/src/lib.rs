@@ -3,7 +3,7 @@
 //! Holds no file, socket, clock or lock; never recurses on input depth; never allocates by an
 //! announced length. The rooms, in the order a delivery walks through them:
 //!
-//! * [`group`] one commit, and so the order of all that follows; [`outcome`] what each sender is told
+//! * [`group`] one commit, and so the order of all that follows; [`outcome`] what each sender is told, [`sums`] what is counted
 //! * [`unpack`] codings undone
 //! * [`limits`] every ceiling, [`refusal`] every no, [`visit`] the words a decoder speaks
 //! * [`wire`] and [`otlp`] read protobuf, [`json`] reads JSON
@@ -41,6 +41,7 @@ pub mod rows;
 pub mod sample;
 pub mod scan;
 pub mod schema;
+pub mod sums;
 pub mod tally;
 pub mod text;
 pub mod unpack;

@@ -119,6 +119,12 @@ impl Outcome {
         }
     }
 
+    /// Accepted in full, and nothing to tell its sender.
+    #[must_use]
+    pub const fn is_plain(&self) -> bool {
+        matches!(self.verdict, Verdict::Accepted) && self.rejected == 0 && self.message.is_empty()
+    }
+
     /// It was not looked at.
     #[must_use]
     pub fn postponed() -> Self {

@@ -22,6 +22,7 @@ use crate::policy::{self, Wishes};
 use crate::rewrite::Anew;
 use crate::sample::{self, Explained};
 use crate::schema;
+use crate::sums::{self, Spans};
 use crate::unpack::Encoding;
 
 create_exception!(
@@ -95,6 +96,10 @@ impl Outcome {
         self.0.verdict.name()
     }
     #[getter]
+    const fn is_plain(&self) -> bool {
+        self.0.is_plain()
+    }
+    #[getter]
     fn received(&self) -> u32 {
         self.0.received
     }
@@ -137,6 +142,31 @@ struct Commit {
     rows: u32,
     #[pyo3(get)]
     outcomes: Vec<Py<Outcome>>,
+    #[pyo3(get)]
+    spans: Vec<PySpans>,
+    #[pyo3(get)]
+    reasons: Vec<(&'static str, u32)>,
+}
+
+/// Drain, and its spans: received, stored, sampled out, rejected, unresolved.
+type PySpans = (String, u64, u64, u64, u64, u64);
+
+fn spans((drain, spans): (&str, Spans)) -> PySpans {
+    let Spans {
+        received,
+        stored,
+        sampled_out,
+        rejected,
+        unresolved,
+    } = spans;
+    (
+        drain.to_owned(),
+        received,
+        stored,
+        sampled_out,
+        rejected,
+        unresolved,
+    )
 }
 
 type PyDelivery = (
@@ -188,6 +218,7 @@ fn commit(
             group::commit(&policy.0, &deliveries, Segment { epoch, seq }, workspace)
         })
     });
+    let sums = sums::of(&deliveries, &done.outcomes);
     let outcomes = done
         .outcomes
         .into_iter()
@@ -196,6 +227,8 @@ fn commit(
         record: PyBytes::new(py, &done.record).unbind(),
         rows: done.rows,
         outcomes: outcomes.collect::<PyResult<_>>()?,
+        spans: sums.spans.into_iter().map(spans).collect(),
+        reasons: sums.reasons,
     })
 }
 
@@ -307,7 +340,10 @@ fn day_runs(py: Python<'_>, segment: PyBackedBytes) -> PyResult<Vec<(usize, usiz
         .collect())
 }
 
-/// Keep, weight, threshold and reason for one trace.
+/// Keep, weight, threshold, reason, and what of the trace state was ignored.
+type ExplainedTrace = (bool, Option<f64>, Option<String>, String, Vec<&'static str>);
+
+/// The decision on one trace.
 #[pyfunction]
 #[pyo3(signature = (trace_id, *, mode, rate, seed, trace_state))]
 fn explain_sampling(
@@ -316,15 +352,16 @@ fn explain_sampling(
     rate: f64,
     seed: u32,
     trace_state: &str,
-) -> PyResult<(bool, Option<f64>, Option<String>, String)> {
+) -> PyResult<ExplainedTrace> {
     let explained = sample::explain(trace_id, mode, rate, seed, trace_state).map_err(core_error)?;
     let Explained {
         keep,
         weight,
         threshold,
         reason,
+        ignored,
     } = explained;
-    Ok((keep, weight, threshold, reason))
+    Ok((keep, weight, threshold, reason, ignored))
 }
 
 #[pymodule]

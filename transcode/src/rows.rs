@@ -8,7 +8,7 @@ mod owner;
 mod span;
 
 use crate::columns::map::MapMark;
-use crate::columns::nested::LinksMark;
+use crate::columns::nested::{EventsMark, LinksMark};
 use crate::columns::{self, Columns};
 use crate::policy::Policy;
 use crate::refusal::Refusal;
@@ -68,16 +68,12 @@ struct Open {
     event_is_dropped: bool,
     link_is_dropped: bool,
     expanded_bytes: usize,
-    link_mark: MapMark,
-    mark: SpanMark,
-}
-
-/// Where the columns stood that a span fills before its end.
-#[derive(Default)]
-struct SpanMark {
     attributes: MapMark,
-    events: (usize, usize, (usize, usize), MapMark),
-    links: LinksMark,
+    /// Only of a span that has events.
+    events: Option<EventsMark>,
+    /// Only of a span that has links.
+    links: Option<LinksMark>,
+    link_attributes: MapMark,
 }
 
 /// Writes one delivery's spans into the columns.

@@ -6,6 +6,7 @@
 //! ```
 //!
 //! Senders repeat themselves: a text that was met lately is one comparison. Only what differs is hashed.
+//! What is expected to be new is not even looked for: at worst a text has two numbers.
 //!
 //! Keeps: every entry is valid UTF-8, checked when it came in; a raw text that is not valid never
 //! equals an entry, so it is looked at (and warned about) each time it comes.
@@ -133,6 +134,16 @@ impl Dictionary {
         }
     }
 
+    /// A number for a text that is expected to be new: it is not looked for, now or later.
+    #[inline]
+    pub fn id_of_new(&mut self, raw: &[u8], bytes_max: usize, tally: &mut Tally) -> u32 {
+        if raw.len() <= bytes_max && is_utf8(raw) {
+            self.append(raw)
+        } else {
+            self.id_of_rare(raw, bytes_max, tally)
+        }
+    }
+
     /// The number of a text that is known to be clean.
     pub fn id_of_text(&mut self, text: &str) -> u32 {
         let raw = text.as_bytes();
@@ -143,7 +154,13 @@ impl Dictionary {
         }
     }
 
-    fn add(&mut self, at: usize, hash_of_text: u32, text: &[u8]) -> u32 {
+    fn add(&mut self, at: usize, hash: u32, text: &[u8]) -> u32 {
+        let id = self.append(text);
+        self.table.put(at, hash, id);
+        id
+    }
+
+    fn append(&mut self, text: &[u8]) -> u32 {
         let id = id_from(self.len());
         put::varint(&mut self.wire, text.len() as u64);
         let start = self.wire.len();
@@ -153,12 +170,6 @@ impl Dictionary {
             start,
             end: self.wire.len(),
             birth: self.births,
-        });
-        let (entries, wire, seed) = (&self.entries, &self.wire, &self.seed);
-        self.table.put(at, hash_of_text, id, |id| {
-            let lies = |entry: &Entry| wire.get(entry.start..entry.end);
-            let text = entries.get(id as usize).and_then(lies);
-            hash(seed, text.unwrap_or_default())
         });
         id
     }
@@ -254,6 +265,36 @@ mod tests {
 
         assert_eq!(numbers, [0, 0, 0]);
         assert_eq!(reasons, [("invalid_utf8", 2)]);
+    }
+
+    #[test]
+    fn a_text_that_is_expected_to_be_new_is_stored_whether_it_is_new_or_not() {
+        let (mut dictionary, mut tally) = (Dictionary::default(), Tally::default());
+        ids(&mut dictionary, &[b"known"]);
+
+        let raws: [&[u8]; 4] = [b"known", b"other", b"\xFF", b"too long"];
+        let new = raws.map(|raw| dictionary.id_of_new(raw, 5, &mut tally));
+
+        assert_eq!(new, [1, 2, 3, 4]);
+        assert_eq!(
+            dictionary.texts().collect::<Vec<_>>(),
+            ["known", "known", "other", "\u{FFFD}", "too l"]
+        );
+        assert_eq!(tally.reasons(), [("invalid_utf8", 1), ("text_cut", 1)]);
+        assert_eq!(ids(&mut dictionary, &[b"known", b"other"]).0, [0, 5]);
+    }
+
+    #[test]
+    fn texts_expected_to_be_new_are_rolled_back_like_others() {
+        let (mut dictionary, mut tally) = (Dictionary::default(), Tally::default());
+        ids(&mut dictionary, &[b"a"]);
+        dictionary.id_of_new(b"new", 9, &mut tally);
+        ids(&mut dictionary, &[b"b"]);
+        dictionary.id_of_new(b"b", 9, &mut tally);
+
+        dictionary.truncate(1);
+
+        assert_eq!(ids(&mut dictionary, &[b"b", b"a", b"new"]).0, [1, 0, 2]);
     }
 
     #[test]

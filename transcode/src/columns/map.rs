@@ -23,7 +23,22 @@ struct Habit {
     position: usize,
     /// What it means to us.
     role: RoleId,
+    /// How many of its values were new, one after the other.
+    new_values: u32,
 }
+
+impl Habit {
+    /// Whether the next value will be new as well: an id, a duration. Now and then that is found out anew.
+    #[inline]
+    fn expects_new(&self) -> bool {
+        self.new_values >= NEW_VALUES_MIN && !self.new_values.is_multiple_of(NEW_VALUES_UNSEEN)
+    }
+}
+
+/// A key whose values were new so many times is expected to go on so.
+const NEW_VALUES_MIN: u32 = 8;
+/// One in so many values is looked for all the same.
+const NEW_VALUES_UNSEEN: u32 = 16;
 
 /// Where a map column stands.
 #[derive(Clone, Copy, Default)]
@@ -97,12 +112,33 @@ impl MapColumn {
     ) -> usize {
         let key_id = self.key_id(key, roles, bytes_max, tally);
         self.values_before = self.values.len();
-        let values = &mut self.values;
+        let habit = self.habits.get(key_id as usize);
+        let is_new = habit.is_some_and(Habit::expects_new);
+        let (numbers, values) = (&mut self.numbers, &mut self.values);
         let (value_id, text_bytes) = match value {
-            Value::Number(number) => self.numbers.id_of(number, values, bytes_max, tally),
-            Value::Text(text) => (values.id_of(text, bytes_max, tally), text.len()),
+            Value::Text(text) => {
+                let id = if is_new {
+                    values.id_of_new(text, bytes_max, tally)
+                } else {
+                    values.id_of(text, bytes_max, tally)
+                };
+                (id, text.len())
+            }
+            Value::Number(number) if is_new => {
+                let text = numbers.spell(number);
+                (values.id_of_new(text, bytes_max, tally), text.len())
+            }
+            Value::Number(number) => numbers.id_of(number, values, bytes_max, tally),
         };
         self.last_value = value_id;
+        if let Some(habit) = self.habits.get_mut(key_id as usize) {
+            let is_known = (value_id as usize) < self.values_before;
+            habit.new_values = if is_known {
+                0
+            } else {
+                habit.new_values.saturating_add(1)
+            };
+        }
         self.enter(key_id, value_id);
         text_bytes
     }
@@ -198,6 +234,7 @@ impl MapColumn {
                 map: 0,
                 position: 0,
                 role: roles.of(self.keys.text(id)),
+                new_values: 0,
             });
         }
         id
@@ -282,119 +319,4 @@ impl MapColumn {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn put_all(column: &mut MapColumn, attributes: &[(&str, &str)]) {
-        let (roles, mut tally) = (Roles::default(), Tally::default());
-        column.open();
-        for (key, value) in attributes {
-            let value = Value::Text(value.as_bytes());
-            column.put(key.as_bytes(), value, &roles, 100, &mut tally);
-        }
-        column.close();
-    }
-
-    fn read(column: &MapColumn, map: u32) -> Vec<(String, String)> {
-        let (keys, values) = column.entries(map);
-        let text = |(key, value): (&u32, &u32)| {
-            (
-                column.keys.text(*key).to_owned(),
-                column.values.text(*value).to_owned(),
-            )
-        };
-        keys.iter().zip(values).map(text).collect()
-    }
-
-    fn owned(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
-        pairs
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-            .collect()
-    }
-
-    #[test]
-    fn maps_are_read_back_in_arrival_order() {
-        let mut column = MapColumn::default();
-
-        put_all(&mut column, &[("a", "1"), ("b", "2")]);
-        put_all(&mut column, &[("b", "2"), ("a", "3"), ("c", "1")]);
-        put_all(&mut column, &[]);
-
-        assert_eq!(read(&column, 0), owned(&[("a", "1"), ("b", "2")]));
-        assert_eq!(
-            read(&column, 1),
-            owned(&[("b", "2"), ("a", "3"), ("c", "1")])
-        );
-        assert_eq!(read(&column, 2), owned(&[]));
-    }
-
-    #[test]
-    fn of_duplicate_keys_the_last_value_wins_at_the_first_place() {
-        let mut column = MapColumn::default();
-
-        put_all(&mut column, &[("a", "1"), ("b", "2"), ("a", "3")]);
-
-        assert_eq!(read(&column, 0), owned(&[("a", "3"), ("b", "2")]));
-    }
-
-    #[test]
-    fn guesses_that_went_stale_in_a_roll_back_are_not_believed() {
-        let mut column = MapColumn::default();
-        put_all(&mut column, &[("a", "1")]);
-        let mark = column.mark();
-        put_all(&mut column, &[("a", "gone"), ("gone", "x")]);
-
-        column.truncate(mark);
-        put_all(&mut column, &[("a", "new"), ("other", "x"), ("gone", "y")]);
-
-        assert_eq!(
-            read(&column, 1),
-            owned(&[("a", "new"), ("other", "x"), ("gone", "y")])
-        );
-        assert_eq!(
-            column.keys.texts().collect::<Vec<_>>(),
-            ["a", "other", "gone"]
-        );
-    }
-
-    #[test]
-    fn a_roll_back_inside_a_map_forgets_that_the_key_was_there() {
-        let mut column = MapColumn::default();
-        put_all(&mut column, &[("a", "1")]);
-        let mark = column.mark();
-        put_all(&mut column, &[("a", "2")]);
-
-        column.truncate(mark);
-        put_all(&mut column, &[("a", "3")]);
-
-        assert_eq!(read(&column, 1), owned(&[("a", "3")]));
-    }
-
-    #[test]
-    fn a_spelling_is_known_again_until_its_texts_are_rolled_back() {
-        let mut column = MapColumn::default();
-        put_all(&mut column, &[("a", "1"), ("b", "1")]);
-        let (mark, value) = (column.mark(), Value::Text(b"2"));
-        put_all(&mut column, &[("c", "2"), ("d", "2")]);
-        column.remember(b"spelling of d: 2", b"d", value);
-        assert_eq!(column.put_again(b"spelling of d: 2"), Some(2));
-        column.truncate(mark);
-        put_all(&mut column, &[("e", "3"), ("f", "3")]);
-
-        assert_eq!(column.put_again(b"spelling of d: 2"), None);
-    }
-
-    #[test]
-    fn what_had_to_be_changed_is_not_known_by_its_spelling() {
-        let (mut column, mut tally) = (MapColumn::default(), Tally::default());
-        for _ in 0..3 {
-            let value = Value::Text(b"too long");
-            column.put(b"key", value, &Roles::default(), 3, &mut tally);
-            column.remember(b"key: too long", b"key", value);
-        }
-
-        assert_eq!(column.put_again(b"key: too long"), None);
-        assert_eq!(tally.reasons(), [("text_cut", 3)]);
-    }
-}
+mod tests;

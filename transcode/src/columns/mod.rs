@@ -18,7 +18,7 @@ pub mod text;
 use ids::TraceIds;
 use map::{MapColumn, MapMark};
 use map_runs::MapRuns;
-use nested::{Events, Links, LinksMark};
+use nested::{Events, EventsMark, Links, LinksMark};
 use text::{RunColumn, Runs, Sparse, TextColumn};
 
 /// A plain column as the others: marked, truncated, cleared.
@@ -47,7 +47,7 @@ rewind! {
     RunColumn => (usize, (usize, u32));
     MapColumn => MapMark;
     MapRuns => (MapMark, (usize, u32));
-    Events => (usize, usize, (usize, usize), MapMark);
+    Events => EventsMark;
     Links => LinksMark;
     Sparse<u32> => usize;
     Sparse<u64> => usize;

@@ -17,10 +17,13 @@ pub struct Events {
     pub attributes: MapColumn,
 }
 
+/// Where events stand: rows, events, names, attributes.
+pub type EventsMark = (usize, usize, (usize, usize), MapMark);
+
 impl Events {
     /// Where the columns stand.
     #[must_use]
-    pub fn mark(&self) -> (usize, usize, (usize, usize), MapMark) {
+    pub fn mark(&self) -> EventsMark {
         (
             self.ends.len(),
             self.times.len(),
@@ -30,10 +33,7 @@ impl Events {
     }
 
     /// Back to where they stood.
-    pub fn truncate(
-        &mut self,
-        (rows, events, names, attributes): (usize, usize, (usize, usize), MapMark),
-    ) {
+    pub fn truncate(&mut self, (rows, events, names, attributes): EventsMark) {
         self.ends.truncate(rows);
         self.times.truncate(events);
         self.names.truncate(names);

@@ -51,35 +51,43 @@ impl Table {
         Found::Free(at)
     }
 
-    /// Puts the next number where [`Table::find`] said that it belongs. `hash_of` is asked for this
-    /// number and all before it when the table grows.
+    /// Puts a number, higher than all before it, where [`Table::find`] said that it belongs.
     #[inline]
-    pub fn put(&mut self, at: usize, hash: u32, id: u32, hash_of: impl Fn(u32) -> u32) {
+    pub fn put(&mut self, at: usize, hash: u32, id: u32) {
+        if self.places.is_empty() {
+            self.reset(PLACES_MIN);
+            return self.put_anew(Place { hash, id });
+        }
         if let Some(place) = self.places.get_mut(at) {
             *place = Place { hash, id };
             self.taken += 1;
         }
         if self.taken * 2 >= self.places.len() {
-            self.grow(id, hash_of);
+            self.grow();
+        }
+    }
+
+    fn put_anew(&mut self, known: Place) {
+        if let Found::Free(at) = self.find(known.hash, |_| false)
+            && let Some(place) = self.places.get_mut(at)
+        {
+            *place = known;
+            self.taken += 1;
         }
     }
 
     #[cold]
-    fn grow(&mut self, last: u32, hash_of: impl Fn(u32) -> u32) {
-        let places = (self.places.len() * 2).max(PLACES_MIN);
-        self.reset(places);
-        for id in 0..=last {
-            let hash = hash_of(id);
-            if let Found::Free(at) = self.find(hash, |_| false)
-                && let Some(place) = self.places.get_mut(at)
-            {
-                *place = Place { hash, id };
-                self.taken += 1;
-            }
+    fn grow(&mut self) {
+        let is_taken = |place: &Place| place.id != FREE.id;
+        let mut taken: Vec<_> = self.places.iter().copied().filter(is_taken).collect();
+        taken.sort_unstable_by_key(|place| place.id);
+        self.reset(self.places.len() * 2);
+        for place in taken {
+            self.put_anew(place);
         }
     }
 
-    /// Takes back the number given last.
+    /// Takes back the number put last; one that was never put is not there, and nothing happens.
     pub fn take_back(&mut self, hash: u32, id: u32) {
         let mask = self.places.len().wrapping_sub(1);
         let mut at = hash as usize & mask;
@@ -121,7 +129,7 @@ mod tests {
         let Found::Free(at) = table.find(hash_of(id), |known| known == id) else {
             panic!("{id} is there already");
         };
-        table.put(at, hash_of(id), id, hash_of);
+        table.put(at, hash_of(id), id);
     }
 
     fn knows(table: &Table, id: u32) -> bool {
@@ -149,6 +157,20 @@ mod tests {
 
         assert!((0..70).all(|id| knows(&table, id)));
         assert!(!(70..200).any(|id| knows(&table, id)));
+    }
+
+    #[test]
+    fn numbers_that_were_left_out_are_not_known_and_can_be_taken_back_all_the_same() {
+        let mut table = Table::default();
+        (0..300)
+            .filter(|id| id % 3 == 0)
+            .for_each(|id| put(&mut table, id));
+
+        (100..300)
+            .rev()
+            .for_each(|id| table.take_back(hash_of(id), id));
+
+        assert!((0..300).all(|id| knows(&table, id) == (id < 100 && id % 3 == 0)));
     }
 
     #[test]

@@ -172,7 +172,8 @@ impl Rows<'_> {
 
     pub(super) fn open_event(&mut self) {
         let events = &mut self.columns.events;
-        let told = events.times.len() - self.open.mark.events.1;
+        let (_, before, ..) = self.open.events.get_or_insert_with(|| events.mark());
+        let told = events.times.len() - *before;
         self.open.event_is_dropped = told >= self.policy.limits.events_max as usize;
         if self.open.event_is_dropped {
             self.open.dropped_events = self.open.dropped_events.saturating_add(1);
@@ -197,13 +198,14 @@ impl Rows<'_> {
 
     pub(super) fn open_link(&mut self) {
         let links = &mut self.columns.links;
-        let told = links.span_ids.len() - self.open.mark.links.2;
+        let (_, _, before, ..) = self.open.links.get_or_insert_with(|| links.mark());
+        let told = links.span_ids.len() - *before;
         self.open.link_is_dropped = told >= self.policy.limits.links_max as usize;
         if self.open.link_is_dropped {
             self.open.dropped_links = self.open.dropped_links.saturating_add(1);
             self.tally.warn(Warning::LinksOverLimit);
         } else {
-            self.open.link_mark = links.attributes.mark();
+            self.open.link_attributes = links.attributes.mark();
             links.attributes.open();
         }
     }
@@ -214,7 +216,7 @@ impl Rows<'_> {
         }
         let links = &mut self.columns.links;
         let Some((trace_id, span_id)) = ids else {
-            links.attributes.truncate(self.open.link_mark);
+            links.attributes.truncate(self.open.link_attributes);
             self.open.dropped_links = self.open.dropped_links.saturating_add(1);
             self.tally.warn(Warning::LinkDropped);
             return;

@@ -1,6 +1,6 @@
 //! The end of a span: rejected, sampled out, or a row.
 
-use super::{Found, Open, ROW_BYTES, Rows, SpanMark};
+use super::{Found, Open, ROW_BYTES, Rows};
 use crate::clock::Stamp;
 use crate::columns::map::MapColumn;
 use crate::columns::text::RunColumn;
@@ -26,17 +26,12 @@ struct Resolved {
 impl<'a> Rows<'a> {
     #[inline]
     pub(super) fn open_span(&mut self) {
-        let columns = &mut *self.columns;
-        let mark = SpanMark {
-            attributes: columns.attributes.mark(),
-            events: columns.events.mark(),
-            links: columns.links.mark(),
-        };
+        let attributes = &mut self.columns.attributes;
         self.open = Open {
-            mark,
+            attributes: attributes.mark(),
             ..Open::default()
         };
-        columns.attributes.open();
+        attributes.open();
         self.tally.span_begin();
     }
 
@@ -55,10 +50,13 @@ impl<'a> Rows<'a> {
     }
 
     fn roll_back(&mut self) {
-        let mark = std::mem::take(&mut self.open.mark);
-        self.columns.attributes.truncate(mark.attributes);
-        self.columns.events.truncate(mark.events);
-        self.columns.links.truncate(mark.links);
+        self.columns.attributes.truncate(self.open.attributes);
+        if let Some(mark) = self.open.events {
+            self.columns.events.truncate(mark);
+        }
+        if let Some(mark) = self.open.links {
+            self.columns.links.truncate(mark);
+        }
     }
 
     /// A resource is told once and stored with every span: that may not multiply without bound.

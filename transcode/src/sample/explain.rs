@@ -1,6 +1,6 @@
 //! A decision about one trace, for an operator who asks.
 
-use super::{Mode, Sampler, Subject, threshold};
+use super::{Mode, Sampler, Subject, threshold, tracestate};
 
 /// A decision, for whoever asks.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,6 +13,8 @@ pub struct Explained {
     pub threshold: Option<String>,
     /// Short and stable.
     pub reason: String,
+    /// Fields of the tracestate that were not understood, and counted as absent.
+    pub ignored: Vec<&'static str>,
 }
 
 /// What would be decided about a trace at one rate.
@@ -47,6 +49,7 @@ pub fn explain(
             .threshold
             .map(|threshold| threshold::hex(threshold).as_str().to_owned()),
         reason: decision.reason.to_owned(),
+        ignored: tracestate::unread(subject.trace_state),
     })
 }
 

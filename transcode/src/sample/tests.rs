@@ -235,6 +235,21 @@ fn a_second_tier_with_the_same_seed_keeps_what_the_first_kept() {
 }
 
 #[test]
+fn what_is_not_understood_in_a_tracestate_is_told() {
+    let id = "4bf92f3577b34da6a3ce929d0e0e4736";
+    for (trace_state, ignored) in [
+        ("ot=th:8;rv:9b8233f7e3a151", &[][..]),
+        ("ot=th:xyz", &["th"]),
+        ("ot=th:;rv:12", &["th", "rv"]),
+        ("ot=p:8,x=th:zz", &[]),
+    ] {
+        let found = explain(id, "equalizing", 0.5, 0, trace_state).unwrap();
+
+        assert_eq!(found.ignored, ignored, "{trace_state}");
+    }
+}
+
+#[test]
 fn questions_that_make_no_sense_are_answered_so() {
     let id = "4bf92f3577b34da6a3ce929d0e0e4736";
     for (trace_id, mode, rate) in [

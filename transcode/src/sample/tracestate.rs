@@ -43,6 +43,19 @@ impl Arrival {
     }
 }
 
+/// Names the fields of ours that are there and cannot be read, so that they count as absent.
+pub(super) fn unread(trace_state: &[u8]) -> Vec<&'static str> {
+    let arrival = Arrival::read(trace_state);
+    let said = |name: &[u8]| raw_fields(trace_state).any(|field| field.starts_with(name));
+    [
+        ("th", arrival.threshold.is_none() && said(b"th:")),
+        ("rv", arrival.randomness.is_none() && said(b"rv:")),
+    ]
+    .into_iter()
+    .filter_map(|(name, is_unread)| is_unread.then_some(name))
+    .collect()
+}
+
 fn randomness(digits: &[u8]) -> Option<u64> {
     from_hex(digits).filter(|_| digits.len() == DIGITS as usize)
 }

@@ -1,0 +1,106 @@
+"""What a setting may be: read off the table of settings, told to operators, held against what they say.
+
+The one place where a range is checked. A text also holds no control character: it is printed and sent on.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+from typing import Annotated, Literal, get_args, get_origin
+
+from receiver.config.knobs import Knob, bare
+from receiver.settings import Range
+
+_CONTROL = {"Cc", "Cs", "Zl", "Zp"}
+"""Control characters, what is no Unicode, and other ends of lines."""
+_SIZES = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+
+
+def range_of(annotation: object) -> Range | None:
+    """The range of such a value, or of what it may be beside None. Of two ranges the outer one holds."""
+    if get_origin(annotation) is Annotated:
+        return next((said for said in reversed(get_args(annotation)) if isinstance(said, Range)), None)
+    found = (range_of(inner) for inner in get_args(annotation))
+    return next((one for one in found if one is not None), None)
+
+
+def stray(knob: Knob, value: object) -> str:
+    """Say what is wrong with a value of the right type; empty: nothing."""
+    return next(_stray(knob, value), "")
+
+
+def range_text(knob: Knob) -> str:
+    """As the documentation says it."""
+    choices = _choices(knob.type)
+    limits = range_of(knob.type)
+    if choices or limits is None:
+        return " or ".join(f"`{choice}`" for choice in choices)
+    inner = range_of(item_of(knob)) if knob.is_list else None
+    each = f", each {_between(knob, inner, 'characters')}" if inner else ""
+    return _between(knob, limits, _unit(knob)) + each
+
+
+def item_of(knob: Knob) -> object:
+    """The type of one entry of a list."""
+    return get_args(bare(knob.type))[0]
+
+
+def _stray(knob: Knob, value: object) -> Iterator[str]:
+    limits = range_of(knob.type)
+    if isinstance(value, tuple):
+        inner = range_of(item_of(knob))
+        yield from (found for one in value for found in _stray_text(knob, one, inner))
+        yield from _outside(knob, len(value), limits, "entries")
+    elif isinstance(value, str):
+        yield from _stray_text(knob, value, limits)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield from _outside(knob, value, limits)
+
+
+def _stray_text(knob: Knob, text: str, limits: Range | None) -> Iterator[str]:
+    yield from _outside(knob, len(text), limits, "characters")
+    if knob.form != "secret" and any(unicodedata.category(char) in _CONTROL for char in text):
+        yield "holds a control character; expected text without"
+
+
+def _outside(knob: Knob, found: float, limits: Range | None, unit: str = "") -> Iterator[str]:
+    """Written so that `nan` is outside of every range."""
+    if limits is None or limits.low <= found <= limits.high:
+        return
+    said = f"has {found} {unit}" if unit else f"is {found}"
+    yield f"{said}; expected {_between(knob, limits, '')}"
+
+
+def _between(knob: Knob, limits: Range, unit: str) -> str:
+    low, high = (_number(knob, bound) for bound in (limits.low, limits.high))
+    return f"{low} to {high} {unit}".rstrip()
+
+
+def _number(knob: Knob, bound: float) -> str:
+    if knob.form == "bytes":
+        return size_text(int(bound))
+    return f"{bound:.15g}"
+
+
+def size_text(bytes_: int) -> str:
+    """As an operator writes it: in the largest unit that takes no fraction."""
+    return next(
+        (f"{bytes_ // size}{unit}" for unit, size in _SIZES if bytes_ and bytes_ % size == 0), str(bytes_)
+    )
+
+
+def _unit(knob: Knob) -> str:
+    if knob.is_list:
+        return "entries"
+    return "characters" if _holds(knob.type, str) else ""
+
+
+def _holds(annotation: object, kind: type) -> bool:
+    return annotation is kind or any(_holds(inner, kind) for inner in get_args(annotation))
+
+
+def _choices(annotation: object) -> tuple[str, ...]:
+    if annotation is bool:
+        return ("false", "true")
+    return tuple(map(str, get_args(annotation))) if get_origin(annotation) is Literal else ()

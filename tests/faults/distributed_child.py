@@ -1,0 +1,52 @@
+"""An embedded engine that knows a cluster, as a process: a trial over a `Distributed` table. `… DIR`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import clickhouse_connect
+from clickhouse_connect.driver.client import Client
+
+from receiver.storage import schema
+from receiver.storage.embedded import EmbeddedStore
+from tests.segments import Press
+from tests.storehouse import schema_sources
+
+CLUSTER = (
+    "<clickhouse><remote_servers><one><shard><replica><host>127.0.0.1</host><port>9</port></replica></shard>"
+    "</one></remote_servers></clickhouse>"
+)
+
+
+class Clustered(EmbeddedStore):
+    """Nobody listens on the cluster's port: nothing may be sent there."""
+
+    def _connect(self, database: str | None) -> Client:
+        config = self._path.with_name("config.xml")
+        config.write_text(CLUSTER)
+        options = {"config-file": str(config)}
+        return clickhouse_connect.get_client(
+            interface="chdb", path=str(self._path), database=database, chdb_options=options
+        )
+
+
+def main(directory: Path) -> None:
+    """Print the code of the refusal."""
+    store = Clustered(directory / "store", database="otel", memory_bytes_max=2 << 30, disk_free_min=lambda: 0)
+    schema.apply(store, schema_sources(), 30)
+    store.command("RENAME TABLE otel_traces TO otel_traces_local")
+    store.command(
+        "CREATE TABLE otel_traces AS otel_traces_local "
+        "ENGINE = Distributed(one, currentDatabase(), otel_traces_local, cityHash64(TraceId))"
+    )
+    segment = Press(directory).make(0, 0)
+    before = store.refusal_of(segment.path)
+    store.command("ALTER TABLE otel_traces_local ADD CONSTRAINT no_shop CHECK ServiceName != 'shop'")
+    refusal = store.refusal_of(segment.path)
+    print(before, refusal.code if refusal else None)  # noqa: T201 - what it is for
+    store.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,74 @@
+"""Reading a body, and the room it claims: without a connection."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from receiver.errors import BodyTooLarge, MemoryBudgetSpent
+from receiver.intake import body
+from receiver.intake.admission import Admission, Budget, Claim
+from receiver.intake.arriving import Arriving
+from receiver.intake.body import SenderGone, SpeedFloor
+from tests.intake_support import claim_of
+
+FLOOR = SpeedFloor(grace_s=30, bytes_per_s_min=1, total_s=30)
+
+
+class Clock:
+    """Seconds that pass when they are told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def arrived(content: bytes) -> Arriving:
+    payload = Arriving(len(content))
+    payload.feed(content)
+    return payload
+
+
+async def read(payload: Arriving, claim: Claim | None = None, *, bytes_max: int = 100) -> bytes:
+    return await body.read(payload, claim or claim_of(0), bytes_max=bytes_max, floor=FLOOR)
+
+
+async def test_a_body_that_is_all_there_is_held_against_its_limit() -> None:
+    assert await read(arrived(b"four"), bytes_max=4) == b"four"
+
+    with pytest.raises(BodyTooLarge):
+        await read(arrived(b"fives"), bytes_max=4)
+
+
+async def test_a_body_that_is_all_there_is_held_against_the_budget() -> None:
+    claim = Admission(Budget(4, 0), lambda: None).admit(0, is_known=True)
+
+    with pytest.raises(MemoryBudgetSpent):
+        await read(arrived(b"fives"), claim)
+
+
+async def test_a_connection_that_is_lost_in_the_middle_of_a_body_is_a_sender_that_is_gone() -> None:
+    payload = Arriving(10)
+    payload.feed(b"half")
+    reading = asyncio.create_task(read(payload))
+    await asyncio.sleep(0)
+    payload.set_exception(ConnectionResetError("lost"))
+
+    with pytest.raises(SenderGone):
+        await reading
+
+
+def test_a_body_never_gives_way_to_itself() -> None:
+    clock, told = Clock(), list[str]()
+    admission = Admission(Budget(1_000, 100), lambda: None, now=clock)
+    claim = admission.admit(60, is_known=False)
+    claim.when_dismissed = lambda: told.append("go")
+    clock.now_s += 100
+
+    with pytest.raises(MemoryBudgetSpent):
+        claim.grow_to(150)
+
+    assert (told, admission.unknown_bytes) == ([], 60)

@@ -1,0 +1,136 @@
+//! Attribute maps, put and read back.
+
+use super::*;
+
+fn put_all(column: &mut MapColumn, attributes: &[(&str, &str)]) {
+    let (roles, mut tally) = (Roles::default(), Tally::default());
+    column.open();
+    for (key, value) in attributes {
+        let value = Value::Text(value.as_bytes());
+        column.put(key.as_bytes(), value, &roles, 100, &mut tally);
+    }
+    column.close();
+}
+
+fn read(column: &MapColumn, map: u32) -> Vec<(String, String)> {
+    let (keys, values) = column.entries(map);
+    let text = |(key, value): (&u32, &u32)| {
+        (
+            column.keys.text(*key).to_owned(),
+            column.values.text(*value).to_owned(),
+        )
+    };
+    keys.iter().zip(values).map(text).collect()
+}
+
+fn owned(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect()
+}
+
+#[test]
+fn maps_are_read_back_in_arrival_order() {
+    let mut column = MapColumn::default();
+
+    put_all(&mut column, &[("a", "1"), ("b", "2")]);
+    put_all(&mut column, &[("b", "2"), ("a", "3"), ("c", "1")]);
+    put_all(&mut column, &[]);
+
+    assert_eq!(read(&column, 0), owned(&[("a", "1"), ("b", "2")]));
+    assert_eq!(
+        read(&column, 1),
+        owned(&[("b", "2"), ("a", "3"), ("c", "1")])
+    );
+    assert_eq!(read(&column, 2), owned(&[]));
+}
+
+#[test]
+fn of_duplicate_keys_the_last_value_wins_at_the_first_place() {
+    let mut column = MapColumn::default();
+
+    put_all(&mut column, &[("a", "1"), ("b", "2"), ("a", "3")]);
+
+    assert_eq!(read(&column, 0), owned(&[("a", "3"), ("b", "2")]));
+}
+
+#[test]
+fn values_of_a_key_that_always_has_new_ones_are_stored_also_when_they_come_again() {
+    let mut column = MapColumn::default();
+    let mut values: Vec<_> = (0..40).map(|id| format!("id {}", id % 30)).collect();
+    values.extend((0..60).map(|_| "again".to_owned()));
+
+    for value in &values {
+        put_all(&mut column, &[("id", value), ("constant", "again")]);
+    }
+
+    for (map, value) in (0..).zip(&values) {
+        assert_eq!(
+            read(&column, map),
+            owned(&[("id", value), ("constant", "again")])
+        );
+    }
+    let texts: Vec<_> = column.values.texts().collect();
+    assert!(texts.len() < 80, "{texts:?}");
+}
+
+#[test]
+fn guesses_that_went_stale_in_a_roll_back_are_not_believed() {
+    let mut column = MapColumn::default();
+    put_all(&mut column, &[("a", "1")]);
+    let mark = column.mark();
+    put_all(&mut column, &[("a", "gone"), ("gone", "x")]);
+
+    column.truncate(mark);
+    put_all(&mut column, &[("a", "new"), ("other", "x"), ("gone", "y")]);
+
+    assert_eq!(
+        read(&column, 1),
+        owned(&[("a", "new"), ("other", "x"), ("gone", "y")])
+    );
+    assert_eq!(
+        column.keys.texts().collect::<Vec<_>>(),
+        ["a", "other", "gone"]
+    );
+}
+
+#[test]
+fn a_roll_back_inside_a_map_forgets_that_the_key_was_there() {
+    let mut column = MapColumn::default();
+    put_all(&mut column, &[("a", "1")]);
+    let mark = column.mark();
+    put_all(&mut column, &[("a", "2")]);
+
+    column.truncate(mark);
+    put_all(&mut column, &[("a", "3")]);
+
+    assert_eq!(read(&column, 1), owned(&[("a", "3")]));
+}
+
+#[test]
+fn a_spelling_is_known_again_until_its_texts_are_rolled_back() {
+    let mut column = MapColumn::default();
+    put_all(&mut column, &[("a", "1"), ("b", "1")]);
+    let (mark, value) = (column.mark(), Value::Text(b"2"));
+    put_all(&mut column, &[("c", "2"), ("d", "2")]);
+    column.remember(b"spelling of d: 2", b"d", value);
+    assert_eq!(column.put_again(b"spelling of d: 2"), Some(2));
+    column.truncate(mark);
+    put_all(&mut column, &[("e", "3"), ("f", "3")]);
+
+    assert_eq!(column.put_again(b"spelling of d: 2"), None);
+}
+
+#[test]
+fn what_had_to_be_changed_is_not_known_by_its_spelling() {
+    let (mut column, mut tally) = (MapColumn::default(), Tally::default());
+    for _ in 0..3 {
+        let value = Value::Text(b"too long");
+        column.put(b"key", value, &Roles::default(), 3, &mut tally);
+        column.remember(b"key: too long", b"key", value);
+    }
+
+    assert_eq!(column.put_again(b"key: too long"), None);
+    assert_eq!(tally.reasons(), [("text_cut", 3)]);
+}
