@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from receiver.query.limits import SPANS_MAX
+
 START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 60
 STORED_TIMEOUT_S = 60
@@ -145,10 +147,12 @@ class Running:
             command, capture_output=True, text=True, check=False, timeout=120, env=environment()
         )
 
-    def spans(self, limit: int = 100_000) -> list[Row]:
+    def spans(self) -> list[Row]:
+        """All rows."""
         lines = self.command(
-            "spans", "--since", "24h", "--limit", str(limit), "--format", "jsonl"
+            "spans", "--since", "24h", "--limit", str(SPANS_MAX), "--format", "jsonl"
         ).splitlines()
+        assert len(lines) < SPANS_MAX, "there may be more: send less"
         return [json.loads(line) for line in lines]
 
     def spans_once_stored(self, count: int) -> list[Row]:

@@ -169,12 +169,14 @@ class Proxy:
 
     def down(self) -> None:
         """Be gone: cut every connection, refuse new ones."""
-        listening, self._listening = self._listening, None
+        with self._changed:
+            listening, self._listening = self._listening, None
+            clients = list(self._clients)
         assert listening
         with suppress(OSError):
             listening.shutdown(socket.SHUT_RDWR)
         listening.close()
-        for client in list(self._clients):
+        for client in clients:
             with suppress(OSError):
                 client.shutdown(socket.SHUT_RDWR)
 
@@ -220,10 +222,14 @@ class Proxy:
                 client, _ = listening.accept()
             except OSError:
                 return
+            with self._changed:
+                if listening is not self._listening:
+                    client.close()
+                    return
+                self._clients.add(client)
             threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
-        self._clients.add(client)
         try:
             with suppress(Cut, OSError, ValueError, http.client.HTTPException):
                 client = self._wrapped(client)
