@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -15,10 +16,11 @@ from receiver.errors import DeadlinePassed, DiskTrouble, Overloaded
 from receiver.intake import committer
 from receiver.intake.aside import Aside
 from receiver.intake.committer import Committer
+from receiver.intake.pace import GROUP_S
 from receiver.journal.appender import StaleSegment
 from receiver.metrics import Metrics
 from receiver.model import Delivery, Outcome, SegmentId
-from receiver.settings import Drain
+from receiver.settings import MIB, Drain
 from tests.committer_support import delivery
 from tests.intake_support import (
     AppenderDouble,
@@ -175,6 +177,20 @@ async def test_a_delivery_whose_body_came_late_is_not_taken_into_a_line_that_is_
             await intake.commit("b")
         core.may_go_on.set()
         await first
+
+
+@on_uvloop
+async def test_of_dear_deliveries_the_first_are_answered_before_the_last_are_begun(tmp_path: Path) -> None:
+    class Slow(CoreDouble):
+        def __call__(self, deliveries: Sequence[Delivery], segment: SegmentId) -> CommitDouble:
+            time.sleep(3 * GROUP_S * len(deliveries))
+            return super().__call__(deliveries, segment)
+
+    core = Slow()
+    async with committing(core, AppenderDouble(), tmp_path) as intake:
+        await asyncio.gather(*(intake.commit(name * MIB) for name in "abcd"))
+
+    assert [len(group) for group in core.groups] == [1, 1, 1, 1]
 
 
 @on_uvloop

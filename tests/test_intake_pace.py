@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from receiver.errors import Overloaded
-from receiver.intake.pace import Pace
+from receiver.intake.pace import GROUP_S, Pace
+from receiver.intake.waiting import GROUP_BYTES_MAX
 from receiver.settings import Limits
 from tests.intake_support import SPAN_BODY, CoreDouble, on_uvloop, request, running, until
 
@@ -55,6 +56,32 @@ def test_a_single_slow_group_is_soon_forgotten() -> None:
         pace.took(1_000_000, 0.01)
 
     assert is_taken(pace, 10_000_000)
+
+
+def test_a_small_group_that_had_to_wait_says_little_about_large_ones() -> None:
+    pace = Pace()
+    for _ in range(20):
+        pace.took(10_000_000, 0.1)
+    pace.took(1_000, 0.1)
+
+    assert is_taken(pace, 100_000_000)
+
+
+def test_what_took_no_time_at_all_was_fast() -> None:
+    pace = Pace()
+    for _ in range(2_000):
+        pace.took(4_000, 0.0)
+
+    assert pace.bytes_in_a_moment >= GROUP_BYTES_MAX
+
+
+@pytest.mark.parametrize("seconds", [0.004, 40.0])
+def test_a_group_is_no_more_than_is_done_in_a_moment(seconds: float) -> None:
+    pace = Pace()
+    for _ in range(20):
+        pace.took(4_000, seconds)
+
+    assert pace.bytes_in_a_moment == pytest.approx(4_000 * GROUP_S / seconds, rel=0.001)
 
 
 @on_uvloop

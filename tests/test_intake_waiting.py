@@ -53,7 +53,7 @@ async def test_a_body_that_was_let_go_of_is_not_held_by_who_waits_for_the_store(
     one = place(delivery(b"abcd"), given.append, deadline=2)
     line.join(one)
 
-    group = line.take_group()
+    group = line.take_group(waiting.GROUP_BYTES_MAX)
     group[0].let_go()
     line.expire(now=1)
     in_time = list(given)
@@ -149,7 +149,7 @@ class InLine:
 
     def take(self) -> str:
         """Take a group, and say who is in it."""
-        return "".join(one.delivery.body.decode() for one in self.line.take_group())
+        return "".join(one.delivery.body.decode() for one in self.line.take_group(waiting.GROUP_BYTES_MAX))
 
 
 async def test_whoever_was_answered_is_not_taken_into_a_group_and_holds_no_memory() -> None:
@@ -177,7 +177,7 @@ async def test_who_is_put_back_stands_first_in_order_and_still_counts() -> None:
     waits = InLine()
     for name in "ab":
         waits.join(name)
-    group = waits.line.take_group()
+    group = waits.line.take_group(waiting.GROUP_BYTES_MAX)
     weight_bytes = waits.line.weight_bytes
     waits.join("c")
 

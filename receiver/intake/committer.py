@@ -200,7 +200,7 @@ class Committer:
             is_small = self._line.weight_bytes < EARLY_BYTES_MIN
             if is_small:
                 await appending
-            waiting = self._line.take_group()
+            waiting = self._line.take_group(self._pace.bytes_in_a_moment)
             if waiting:
                 group = await self._transcoded(waiting, with_append=is_small)
                 await appending

@@ -1,7 +1,8 @@
-"""How long a delivery that comes now would wait, and whether that is in time.
+"""How long a delivery that comes now would wait, whether that is in time, and how much is done in one go.
 
 Without this a receiver that is offered more than it can take answers nobody in time: everything waits in line
-until its deadline. So whoever would wait for more than half of it is told at once to come again.
+until its deadline. So whoever would wait for more than half of it is told at once to come again; and a group
+is no more than what is done in a moment, as nobody in it is answered before all of it is done.
 
 Keeps: a delivery that finds nothing before it is taken, whatever was measured; so the measure mends itself.
 """
@@ -9,12 +10,20 @@ Keeps: a delivery that finds nothing before it is taken, whatever was measured; 
 from __future__ import annotations
 
 from receiver.errors import Overloaded
+from receiver.settings import MIB
 
 FIRST_S_PER_BYTE = 50e-9
 """Until something was measured: 20 MB/s."""
-NEWEST_SHARE = 0.5
+FIRST_BYTES = MIB
+"""What that counts, beside what is measured."""
+FASTEST_S_PER_BYTE = 1e-12
+KEPT_SHARE = 0.5
+"""Of what was measured, when the next group is done."""
 WAIT_SHARE_MAX = 0.5
 """Of the time to the deadline; the rest is for the disk, and for what was misjudged."""
+GROUP_S = 0.1
+"""What a group is expected to take. Of two deliveries of one size one may take a hundred times as long as the
+other: a group of many such would keep its senders until nobody waits for the answer any more."""
 
 
 class Pace:
@@ -23,12 +32,23 @@ class Pace:
     def __init__(self) -> None:
         self.bytes_in_hand = 0
         """Weight of the groups that were taken out of the line and not promised yet."""
-        self._s_per_byte = FIRST_S_PER_BYTE
+        self._bytes = float(FIRST_BYTES)
+        self._seconds = FIRST_BYTES * FIRST_S_PER_BYTE
 
     def took(self, weight_bytes: int, seconds: float) -> None:
-        """Learn from a group that was transcoded."""
+        """Learn from a group that was transcoded, by its weight: a few bytes that had to wait say little."""
         if weight_bytes:
-            self._s_per_byte += NEWEST_SHARE * (seconds / weight_bytes - self._s_per_byte)
+            self._bytes = KEPT_SHARE * self._bytes + weight_bytes
+            self._seconds = KEPT_SHARE * self._seconds + seconds
+
+    @property
+    def _s_per_byte(self) -> float:
+        return max(self._seconds / self._bytes, FASTEST_S_PER_BYTE)
+
+    @property
+    def bytes_in_a_moment(self) -> int:
+        """Weight of a group that is done in `GROUP_S`."""
+        return int(GROUP_S / self._s_per_byte)
 
     def require_time(self, bytes_in_line: int, deadline_s: float) -> None:
         """Raise `Overloaded` when a delivery that comes now would be answered too late."""

@@ -110,16 +110,16 @@ class Line:
         self._is_awake = True
         self._arrived.set()
 
-    def take_group(self) -> list[Waiting]:
+    def take_group(self, bytes_max: int) -> list[Waiting]:
         """Take the next group: as many as fit, and at least one. The taker lets go of their bodies."""
         group: list[Waiting] = []
-        group_bytes = 0
+        group_bytes, bytes_max = 0, min(bytes_max, GROUP_BYTES_MAX)
         waiting = self._waiting
         while waiting and len(group) < GROUP_DELIVERIES_MAX:
             first = waiting[0]
             if not first.is_given:
                 group_bytes += first.weight_bytes
-                if group and group_bytes > GROUP_BYTES_MAX:
+                if group and group_bytes > bytes_max:
                     break
                 group.append(first)
             else:
