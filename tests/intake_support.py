@@ -19,6 +19,7 @@ import uvloop
 
 from receiver.intake.admission import Admission, Budget, Claim, budget
 from receiver.intake.aside import Aside
+from receiver.intake.away import Away
 from receiver.intake.committer import Committer
 from receiver.intake.door import caps
 from receiver.intake.reception import Reception
@@ -216,6 +217,7 @@ class Intake:
     appender: AppenderDouble
     metrics: Metrics
     port: int
+    away: Away
     tls: ssl.SSLContext | None = None
 
     async def connect(self, source: str = "127.0.0.1") -> Connection:
@@ -318,14 +320,24 @@ async def running(
     admission = Admission(budget(limits, drains), appender.full_reason, committer.require_time)
     routes = Routes(drains or (Drain(name="default"),), limits, post_root=True)
     reception = Reception(routes, limits, admission, committer, metrics)
-    server = IntakeServer(reception, limits, caps(Settings(limits=limits)), metrics)
+    away = Away(committer.require_time, metrics)
+    server = IntakeServer(reception, limits, caps(Settings(limits=limits)), metrics, away=away)
     plug = listening or socket.create_server(("127.0.0.1", 0))
     port = plug.getsockname()[1]
     committing = asyncio.create_task(committer.run())
     server.listen(plug, tls[0] if tls else None)
     try:
         yield Intake(
-            server, admission, reception, committer, core, appender, metrics, port, tls[1] if tls else None
+            server,
+            admission,
+            reception,
+            committer,
+            core,
+            appender,
+            metrics,
+            port,
+            away,
+            tls[1] if tls else None,
         )
     finally:
         core.may_go_on.set()

@@ -88,10 +88,11 @@ def test_a_group_is_no_more_than_is_done_in_a_moment(seconds: float) -> None:
 async def test_a_line_that_is_too_long_is_503_before_the_body_is_read() -> None:
     core = CoreDouble()
     async with running(core=core, limits=Limits(answer_deadline_s=0.001)) as intake:
+        connection = await intake.connect()
+        await until(lambda: intake.server.connection_count == 1)
         core.may_go_on.clear()
         first = asyncio.create_task(intake.post(SPAN_BODY + b" " * 100_000))
         await asyncio.to_thread(core.running.wait)
-        connection = await intake.connect()
         connection.writer.write(request(SPAN_BODY)[:-1])
         refused = await connection.answer()
         await connection.close()

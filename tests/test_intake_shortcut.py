@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from receiver.intake.admission import Admission, Claim, budget
+from receiver.intake.away import Away
 from receiver.intake.door import Guest, caps
 from receiver.intake.protocol import IntakeProtocol
 from receiver.intake.reception import Reception
@@ -309,7 +310,10 @@ class Exchange:
         routes = Routes((TOKEN,), FEW_BYTES, post_root=True)
         admission = Admission(budget(FEW_BYTES, (TOKEN,)), lambda: None)
         reception = Reception(routes, FEW_BYTES, admission, self, metrics)
-        self.server = IntakeServer(reception, FEW_BYTES, caps(Settings()), metrics, protocol)
+        away = Away(lambda: None, metrics)
+        self.server = IntakeServer(
+            reception, FEW_BYTES, caps(Settings()), metrics, away=away, protocol=protocol
+        )
         self.wire = Wire()
         door = self.server._door  # noqa: SLF001 - the only way in without a socket
         guest = Guest(door, cast("Any", None), "x", is_refused=False)

@@ -21,6 +21,7 @@ from receiver.clock import NOTE_NAME, Now
 from receiver.errors import OperatorError
 from receiver.intake.admission import Admission, budget
 from receiver.intake.aside import Aside
+from receiver.intake.away import HELD_MAX, Away
 from receiver.intake.committer import Committer
 from receiver.intake.door import caps
 from receiver.intake.late import LateJournal
@@ -35,8 +36,8 @@ from receiver.metrics import Metrics
 from receiver.settings import Settings
 
 CERTIFICATES_LOOK_S = 1.0
-DESCRIPTORS_BESIDE = 256
-"""Descriptors that are not connections: journal, channel, connections being refused."""
+DESCRIPTORS_BESIDE = 256 + HELD_MAX
+"""Descriptors that are not connections: journal, channel, connections being refused or sent away."""
 CLOSE_SHARE = 0.5
 """Of the grace to stop, what connections get; the rest is for the journal."""
 
@@ -69,7 +70,8 @@ class Intake:
             metrics,
             now_ns=Now(data / NOTE_NAME).ns,
         )
-        self._server = IntakeServer(self._reception, limits, caps(settings), metrics)
+        away = Away(self._committer.require_time, metrics)
+        self._server = IntakeServer(self._reception, limits, caps(settings), metrics, away=away)
         self._committing: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
         self._warned_of_s = -1.0

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from receiver.intake.away import Away
 from receiver.logs import limited
 from receiver.metrics import Metrics
 from receiver.settings import Settings
@@ -108,10 +109,12 @@ class Door:
         caps: Caps,
         metrics: Metrics,
         *,
+        away: Away,
         handshake_s: float,
     ) -> None:
         self._make = make
         self._caps = caps
+        self._away = away
         self._handshake_s = handshake_s
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
@@ -130,8 +133,8 @@ class Door:
 
     @property
     def is_busy(self) -> bool:
-        """Tell whether somebody is being greeted or refused."""
-        return bool(self._greeting or self._refused)
+        """Tell whether somebody is being greeted, refused or sent away."""
+        return bool(self._greeting or self._refused or self._away.held_count)
 
     def use(self, caps: Caps, *, handshake_s: float) -> None:
         """Use these for connections to come."""
@@ -199,6 +202,8 @@ class Door:
 
     def _welcome(self, plug: socket.socket, address: str) -> None:
         plug.setblocking(False)  # noqa: FBT003 - the standard library takes it by position
+        if self._tls is None and self._away.takes(plug):
+            return
         guest = Guest(self, plug, address, is_refused=not self._has_room(address))
         if guest.is_refused:
             self._metrics.add("refusals", reason="connection")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, cast
 from aiohttp.web_server import Server
 
 from receiver.intake import protocol
+from receiver.intake.away import Away
 from receiver.intake.door import Caps, Door, Guest
 from receiver.intake.parser import require_c_parser
 from receiver.intake.protocol import FAREWELL_S, IntakeProtocol
@@ -37,12 +38,14 @@ LOOK_S = 0.02
 class IntakeServer(Server):
     """Makes connections, knows them, and says goodbye to them."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a neighbour that a test replaces
         self,
         reception: Reception,
         limits: Limits,
         caps: Caps,
         metrics: Metrics,
+        *,
+        away: Away,
         protocol: type[IntakeProtocol] = ShortcutProtocol,
     ) -> None:
         require_c_parser()
@@ -51,7 +54,10 @@ class IntakeServer(Server):
         self._protocol = protocol
         self._limits = limits
         self._metrics = metrics
-        self._door = Door(self.protocol_of, caps, metrics, handshake_s=limits.tls_handshake_timeout_s)
+        self._away = away
+        self._door = Door(
+            self.protocol_of, caps, metrics, away=away, handshake_s=limits.tls_handshake_timeout_s
+        )
         self.is_stopping = False
 
     def protocol_of(self, guest: Guest) -> IntakeProtocol:
@@ -105,6 +111,7 @@ class IntakeServer(Server):
         await self._until_gone(deadline)
         for connection in self._open():
             connection.abort()
+        self._away.close()
 
     async def _until_gone(self, until: float) -> None:
         """Wait for everybody to leave; who says nothing is shown out."""

@@ -1,0 +1,101 @@
+"""While too much waits: who calls is sent away at once, who is there already is answered as ever."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from receiver.intake import away
+from receiver.intake.tls import Certificates
+from receiver.settings import Limits
+from tests.intake_support import SPAN_BODY, Connection, CoreDouble, Intake, on_uvloop, request, running, until
+from tests.test_intake_tls import NO_WARNINGS, sender, written
+
+IN_NO_TIME = Limits(answer_deadline_s=0.001)
+
+
+@asynccontextmanager
+async def overloaded(*, tls_dir: Path | None = None) -> AsyncIterator[tuple[Intake, Connection]]:
+    """Run an intake that has far too much in hand, and a connection that was there before."""
+    core = CoreDouble()
+    tls = (Certificates(written(tls_dir), NO_WARNINGS.append).context, sender()) if tls_dir else None
+    async with running(core=core, limits=IN_NO_TIME, tls=tls) as intake:
+        connection = await intake.connect()
+        connection.writer.write(request())
+        await connection.answer()
+        core.running.clear()
+        core.may_go_on.clear()
+        first = asyncio.create_task(intake.post(SPAN_BODY + b" " * 100_000))
+        await asyncio.to_thread(core.running.wait)
+        yield intake, connection
+        core.may_go_on.set()
+        await first
+        await connection.close()
+
+
+@on_uvloop
+async def test_who_calls_while_too_much_waits_is_told_at_once_to_come_again() -> None:
+    async with overloaded() as (intake, _):
+        said = await (await intake.connect()).closed()
+        connected = intake.server.connection_count
+
+    assert said.startswith(b"HTTP/1.1 503 ")
+    assert b"Retry-After: 2\r\n" in said
+    assert b"Connection: close\r\n" in said
+    assert connected == 2
+    assert intake.counted("refusals", "overloaded_connection") == 1
+    assert intake.counted("deliveries", "", "503") == 1
+
+
+@on_uvloop
+async def test_who_is_there_already_is_refused_request_by_request_and_stays() -> None:
+    async with overloaded() as (intake, connection):
+        connection.writer.write(request())
+        refused = await connection.answer()
+        intake.core.may_go_on.set()
+        await until(lambda: not intake.admission.bytes_in_flight)
+        connection.writer.write(request())
+        taken = await connection.answer()
+
+    assert (refused.status, taken.status) == (503, 200)
+
+
+@on_uvloop
+async def test_what_is_sent_meanwhile_does_not_destroy_the_answer() -> None:
+    async with overloaded() as (intake, _):
+        caller = await intake.connect()
+        caller.writer.write(request(b"x" * 50_000))
+        await caller.writer.drain()
+        await asyncio.sleep(0.2)
+        said = await caller.closed()
+
+    assert said.startswith(b"HTTP/1.1 503 ")
+
+
+@on_uvloop
+async def test_no_more_sockets_are_held_than_the_cap_and_none_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(away, "HELD_MAX", 3)
+    monkeypatch.setattr(away, "FAREWELL_S", 0.2)
+    async with overloaded() as (intake, _):
+        callers = [await intake.connect() for _ in range(8)]
+        held = intake.away.held_count
+        said = [await caller.closed() for caller in callers]
+        await until(lambda: not intake.away.held_count)
+
+    assert held == 3
+    assert all(one.startswith(b"HTTP/1.1 503 ") for one in said)
+
+
+@on_uvloop
+async def test_over_tls_a_caller_is_refused_in_a_way_that_it_understands(tmp_path: Path) -> None:
+    async with overloaded(tls_dir=tmp_path) as (intake, _):
+        refused = await intake.post()
+
+    assert refused.status == 503
+    assert intake.counted("refusals", "overloaded_connection") == 0
