@@ -35,6 +35,8 @@ def site(
     with Proxy(upstream) as proxy:
         url = url_through(proxy, server_url, database)
         with Site(tmp_path_factory.mktemp("site"), url, store, proxy) as running:
+            running.deliver()
+            running.assert_kept()  # whatever goes wrong later, it does not meet a start
             yield running
     store.create_database()
     store.command(f"DROP DATABASE {database}")
