@@ -93,7 +93,7 @@ _TRIED = """
   the store process on the same core; a lower priority for it changed nothing that noise would not.
 * The same program moves by half and more on this machine, whose two cores are most likely one.
 
-Not run: a backlog of 10 GB, thirty minutes at one rate."""
+A backlog of 10 GB and half an hour at one rate: [LONG.md](LONG.md)."""
 
 
 def _head(results: Results) -> Iterator[str]:
