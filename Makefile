@@ -111,6 +111,10 @@ bench: setup ## this receiver and its peers side by side, an hour (ARGS="--only 
 bench-store: setup ## our table beside the exporter's: inserts, bytes, questions (ARGS="--spans 10000000,50000000" or "--sustain 30m")
 	PYTHONPATH=. $(BIN)/python -m benchmarks.store $(ARGS)
 
+.PHONY: bench-long
+bench-long: setup ## what only shows after a while: growth in half an hour, a backlog of 10 GB (ARGS="--part backlog --gb 2")
+	PYTHONPATH=. $(BIN)/python -m benchmarks.long $(ARGS)
+
 .PHONY: fuzz
 fuzz: ## long fuzzing of unpack, protobuf and JSON (SECONDS=600 each); needs nightly Rust and cargo-fuzz
 	@command -v cargo-fuzz >/dev/null || { echo "cargo-fuzz is missing: cargo install cargo-fuzz"; exit 1; }

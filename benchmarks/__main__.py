@@ -18,7 +18,7 @@ from benchmarks import sink as sinks
 from benchmarks.measure import BODIES, Body, Manner, Measured, measure
 from benchmarks.peers import PEERS, NotToBeHad, Peer
 from benchmarks.processes import Cores
-from benchmarks.report import Results, page
+from benchmarks.report import Results, milliseconds, page
 
 HERE = Path(__file__).parent
 PARTS = HERE / ".last"
@@ -125,9 +125,9 @@ def line_of(one: Measured) -> str:
     peaks = ", ".join(f"{role} {size >> 20}" for role, size in one.peak_bytes.items())
     return (
         f"{one.body:<20} {one.peer:<16} {one.cpu_s_per_million:6.2f} s/M spans ({roles})  "
-        f"{one.spans_per_s:9,.0f} spans/s  MiB {peaks}  p50 {one.latency_ms['p50']:.1f} "
-        f"p99 {one.latency_ms['p99']:.1f} ms  settled {one.settled_s:.1f} s  missing {one.missing}  "
-        f"load {one.load_busy:.0%} sink {one.sink_busy:.0%}  {one.answers}"
+        f"{one.spans_per_s:9,.0f} spans/s  MiB {peaks}  p50 {milliseconds(one.latency_ms['p50'])} "
+        f"p99 {milliseconds(one.latency_ms['p99'])} ms  settled {one.settled_s:.1f} s  "
+        f"missing {one.missing}  load {one.load_busy:.0%} sink {one.sink_busy:.0%}  {one.answers}"
     )
 
 

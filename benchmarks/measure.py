@@ -69,7 +69,8 @@ class Measured:
     by_role: dict[str, tuple[float, float]]
     """User and system seconds."""
     peak_bytes: dict[str, int]
-    latency_ms: dict[str, float]
+    latency_ms: dict[str, float | None]
+    """By quantile; `None`: nothing was answered."""
     answers: dict[str, int]
     settled_s: float
     """From the last acknowledgement until the last row had arrived."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks import sink as sinks
 from benchmarks.measure import BODIES, Manner, Measured, measure
-from benchmarks.peers import NotToBeHad, Peer, Running, Site
+from benchmarks.peers import READY_S, NotToBeHad, Peer, Running, Site
 from benchmarks.processes import Cores, usage_of
 
 RATES = (1_000, 10_000, 50_000)
@@ -70,12 +70,20 @@ def idle_cpu_share(peer: Peer, cores: Cores) -> float:
 
 def start_s(peer: Peer, cores: Cores) -> float:
     """From the command to the first 200."""
-    with _site(cores) as site:
-        began_s = time.monotonic()
-        with peer.running(site) as running:
-            while not _is_answered(running.url):
-                time.sleep(0.005)
-            return time.monotonic() - began_s
+    with _site(cores) as site, answering(peer, site) as (_, first_200_s):
+        return first_200_s
+
+
+@contextmanager
+def answering(peer: Peer, site: Site) -> Iterator[tuple[Running, float]]:
+    """A receiver that has answered, and seconds from the command to the first 200."""
+    began_s = time.monotonic()
+    with peer.running(site) as running:
+        while not _is_answered(running.url):
+            if time.monotonic() - began_s > READY_S:
+                raise NotToBeHad(f"no 200 within {READY_S:g} s")
+            time.sleep(0.005)
+        yield running, time.monotonic() - began_s
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import receiver
 from benchmarks.processes import descendants, free_port, started
@@ -45,6 +45,8 @@ class Site:
     sink: Sink
     core: str
     intakes: int = 1
+    settings: str = ""
+    """Of ours: its configuration file."""
 
 
 @dataclass(frozen=True)
@@ -78,19 +80,28 @@ def _compile_ours() -> None:
 
 
 def _ours(site: Site) -> Iterator[Running]:
+    config = site.directory / "trace-drain.toml"
+    config.write_text(site.settings)
     command = [
         *(sys.executable, "-m", "receiver.cli", "serve", "--data", str(site.directory / "data")),
         *("--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--api-listen", "127.0.0.1:0"),
         *("--store", f"http://127.0.0.1:{site.sink.http_port}/otel", "--intakes", str(site.intakes)),
+        *("--config", str(config)),
     ]
     with started(command, site.directory / "log", core=site.core, cwd=ROOT) as process:
-        state = _eventually(
-            lambda: json.loads((site.directory / "data/receiver.json").read_text()), site, process
-        )
+        state = _eventually(lambda: state_of(site.directory / "data", process.pid), site, process)
         pids = state["pids"]
         roles = {process.pid: "supervisor", **dict.fromkeys(pids["intake"], "intake"), pids["store"]: "store"}
         _eventually(lambda: _connect(int(state["listen"].rpartition(":")[2])), site, process)
         yield Running(state["urls"]["listen"], roles)
+
+
+def state_of(data: Path, supervisor: int) -> dict[str, Any]:
+    """What a receiver says of itself. `ValueError`: an earlier one said it, and was killed."""
+    state: dict[str, Any] = json.loads((data / "receiver.json").read_text())
+    if state["pids"]["supervisor"] != supervisor:
+        raise ValueError(f"receiver.json is of process {state['pids']['supervisor']}; expected {supervisor}")
+    return state
 
 
 def _rotel(site: Site) -> Iterator[Running]:

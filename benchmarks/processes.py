@@ -82,11 +82,12 @@ def end(process: subprocess.Popen[bytes]) -> None:
             process.wait(STOP_S)
         except subprocess.TimeoutExpired:
             for pid in family:
-                _kill(pid)
+                kill(pid)
             process.wait()
 
 
-def _kill(pid: int) -> None:
+def kill(pid: int) -> None:
+    """At once; one that is gone is ordinary."""
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -116,8 +117,21 @@ def forget_peak(pid: int) -> None:
 
 def peak_bytes(pid: int) -> int:
     """The most memory that was resident."""
+    return int(status_of(pid)["VmHWM"].split()[0]) << 10
+
+
+def status_of(pid: int) -> dict[str, str]:
+    """What Linux says of it, by name."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM"))
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def has_ended(pid: int) -> bool:
+    """Whether it does nothing more, reaped or not."""
+    try:
+        return status_of(pid)["State"][0] in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 def free_port() -> int:

@@ -93,7 +93,7 @@ _TRIED = """
   the store process on the same core; a lower priority for it changed nothing that noise would not.
 * The same program moves by half and more on this machine, whose two cores are most likely one.
 
-Not run: a backlog of 10 GB, thirty minutes at one rate."""
+A backlog of 10 GB and half an hour at one rate: [LONG.md](LONG.md)."""
 
 
 def _head(results: Results) -> Iterator[str]:
@@ -183,8 +183,8 @@ def _rates(results: Results) -> Iterator[str]:
         idle_s = (results.idle_cpu_share or 0.0) * (one.elapsed_s + one.settled_s)
         cost = one.cpu_s_per_million - idle_s / max(one.spans, 1) * 1e6
         latency = one.latency_ms
-        numbers = [cost, latency["p50"], latency["p99"], one.settled_s]
-        yield row([f"{rate:,.0f}", *(f"{number:.2f}" for number in numbers)])
+        quantiles = (milliseconds(latency[name], ".2f") for name in ("p50", "p99"))
+        yield row([f"{rate:,.0f}", f"{cost:.2f}", *quantiles, f"{one.settled_s:.2f}"])
 
 
 def _budget(results: Results) -> Iterator[str]:
@@ -199,6 +199,11 @@ def _budget(results: Results) -> Iterator[str]:
 def row(cells: Sequence[str]) -> str:
     """A line of a table."""
     return f"| {' | '.join(cells)} |"
+
+
+def milliseconds(latency_ms: float | None, form: str = ".1f") -> str:
+    """A latency; `None`: nothing was answered."""
+    return "-" if latency_ms is None else format(latency_ms, form)
 
 
 def spread(values: Sequence[float], form: str) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import time
 import urllib.request
@@ -33,6 +35,14 @@ class Sink:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}/_counts", timeout=30) as answer:
             counts: dict[str, int] = json.load(answer)
         return counts
+
+    def hang(self) -> None:
+        """Answer nobody from here on; connections are still taken."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Answer again, what came meanwhile first."""
+        os.kill(self.pid, signal.SIGCONT)
 
     def wait_for(self, rows: int, timeout_s: float) -> float:
         """Wait until it has them; seconds it took. What does not come in time is missed by the caller."""

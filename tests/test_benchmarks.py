@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from benchmarks.__main__ import line_of
 from benchmarks.measure import BODIES, Measured
 from benchmarks.ours import part_of
 from benchmarks.report import Results, page, spread
@@ -63,6 +65,14 @@ def test_idle_time_is_taken_off_the_cost_at_a_rate() -> None:
     results = Results(measured=[measured()], rates=[(125_000.0, measured())], idle_cpu_share=0.1)
 
     assert "| 125,000 | 1.56 | 3.00 | 12.00 | 0.40 |" in page(results)
+
+
+def test_where_nothing_was_answered_there_is_no_latency_to_tell() -> None:
+    silent = replace(measured(), latency_ms={"p50": None, "p99": None})
+    results = Results(measured=[silent], rates=[(125_000.0, silent)])
+
+    assert "p50 - p99 - ms" in line_of(silent)
+    assert "| 125,000 | 2.00 | - | - | 0.40 |" in page(results)
 
 
 def test_results_are_json() -> None:

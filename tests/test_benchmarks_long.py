@@ -1,0 +1,225 @@
+"""The long benchmarks: slopes and thirds, what a page shows, and results that are kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.long.__main__ import has_disk
+from benchmarks.long.growth import (
+    first_third,
+    last_third,
+    median_of,
+    rss_slope_per_hour,
+    slope,
+    without_first_third,
+)
+from benchmarks.long.page import page
+from benchmarks.long.results import About, Backlog, Growth, Process, Results, Slice
+from benchmarks.long.watch import Watch, journal_bytes
+from benchmarks.peers import Running, state_of
+from benchmarks.processes import Cores, has_ended, kill
+
+MIB = 1 << 20
+ABOUT = About("a machine", "Receiver 1", "a command")
+
+
+def a_slice(
+    minute: int = 1, *, rss_mib: float = 50, p99_ms: float | None = 9.0, journal_mb: float = 2.0
+) -> Slice:
+    held = Process(rss_bytes=int(rss_mib * MIB), peak_bytes=90 * MIB, descriptors=18, threads=4)
+    return Slice(
+        at_s=60.0 * minute,
+        idle_s=0.4,
+        spans=1_000,
+        spans_per_s=100_000.0 + minute,
+        p50_ms=None if p99_ms is None else 3.0,
+        p99_ms=p99_ms,
+        answers={"200": 10},
+        journal_bytes=int(journal_mb * 1e6),
+        processes=dict.fromkeys(("supervisor", "intake", "store"), held),
+    )
+
+
+def growth(slices: list[Slice], ended: str = "") -> Growth:
+    return Growth(about=ABOUT, rate=100_000.0, minutes=30.0, slice_s=60.0, slices=slices, ended=ended)
+
+
+def backlog() -> Backlog:
+    return Backlog(
+        about=ABOUT,
+        bytes_wanted=10e9,
+        rate=20_000.0,
+        slice_s=10.0,
+        stages={
+            "empty": [a_slice(p99_ms=p99_ms) for p99_ms in (5.0, 6.0, 400.0)],
+            "filling": [a_slice(place, p99_ms=float(place)) for place in range(1, 31)],
+            "full": [a_slice(rss_mib=60, p99_ms=7.0, journal_mb=10_000)],
+            "draining": [a_slice(p99_ms=11.0)],
+        },
+        drain_s=20.0,
+        drained_spans=4_000_000,
+        orphans_s={"empty": 0.5, "full": 8.0},
+        first_200_s={"empty": 0.4, "full": 0.6},
+    )
+
+
+def test_a_slope_is_the_line_nearest_to_all_points() -> None:
+    assert slope([(0.0, 5.0), (1.0, 9.0), (2.0, 7.0), (3.0, 11.0)]) == pytest.approx(1.6)
+
+
+@pytest.mark.parametrize("points", [[], [(1.0, 5.0)], [(1.0, 5.0), (1.0, 6.0)]])
+def test_too_few_points_have_no_slope(points: list[tuple[float, float]]) -> None:
+    assert slope(points) is None
+
+
+def test_memory_grows_by_the_hour() -> None:
+    slices = [a_slice(minute, rss_mib=50 + minute) for minute in range(1, 31)]
+
+    assert rss_slope_per_hour(slices, "store") == pytest.approx(60 * MIB)
+
+
+def test_thirds_are_equally_long_and_never_empty() -> None:
+    slices = [a_slice(minute) for minute in range(1, 9)]
+
+    assert list(first_third(slices)) == slices[:2]
+    assert list(last_third(slices)) == slices[6:]
+    assert list(without_first_third(slices)) == slices[2:]
+    assert first_third(slices[:1]) == last_third(slices[:1]) == slices[:1]
+
+
+def test_a_median_is_of_the_slices_that_were_answered() -> None:
+    slices = [a_slice(p99_ms=p99_ms) for p99_ms in (None, 4.0, 8.0)]
+
+    assert median_of(slices, lambda one: one.p99_ms) == 6.0
+    assert median_of(slices[:1], lambda one: one.p99_ms) is None
+
+
+def test_growth_shows_the_first_slice_every_fifth_and_the_last() -> None:
+    lines = page(Results(growth=growth([a_slice(minute) for minute in range(1, 13)]))).splitlines()
+
+    assert [line.split(" | ")[0] for line in lines if " | 50 / 50 / 50 | " in line] == [
+        "| 1",
+        "| 5",
+        "| 10",
+        "| 12",
+    ]
+    assert "| 5 | 100,005 | 3.0 | 9.0 | 2 | 50 / 50 / 50 | 18 / 18 / 18 | 4 / 4 / 4 |" in lines
+
+
+def test_growth_tells_memory_by_the_hour_and_both_ends_of_the_latency() -> None:
+    slices = [a_slice(minute, rss_mib=50 + minute, p99_ms=float(minute)) for minute in range(1, 31)]
+
+    text = page(Results(growth=growth(slices)))
+
+    assert "| intake | 51.0 | 80.0 | +60.0 | +60.0 |" in text
+    assert "5.5 ms in the first third, 25.5 ms\nin the last." in text
+
+
+def test_a_backlog_shows_empty_and_full_side_by_side() -> None:
+    text = page(Results(backlog=backlog()))
+
+    assert "|  | empty | full | full, restarted | drained |" in text
+    assert "| journal, MB | 2 | 10,000 | - | - |" in text
+    assert "| children end after the kill, s | 0.50 | 8.00 |  |  |" in text
+    assert "| then start to first 200, s | 0.40 | 0.60 |  |  |" in text
+    assert "| low load, p99 ms | 6.0 | 7.0 | - | - |" in text
+    assert "| low load, worst p99 ms | 400.0 | 7.0 | - | - |" in text
+    assert "| filling, p99 ms | 2.0 | 29.0 |  |  |" in text
+    assert "| store, MiB (peak) | 50 (90) | 60 (90) | - | - |" in text
+    assert "Empty 20.0 s after the sink went on: 200,000 spans a second." in text
+
+
+def test_filling_is_shown_in_few_lines_the_last_among_them() -> None:
+    text = page(Results(backlog=backlog())).partition("Filling, as fast as it is answered:")[2]
+    lines = text.partition("\nEmpty ")[0].strip().splitlines()[2:]
+
+    assert len(lines) <= 12
+    assert lines[-1].startswith("| 1,800 | 100,030 |")
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        pytest.param(Results(growth=growth([], "the store (process 7) has ended")), id="growth"),
+        pytest.param(
+            Results(
+                backlog=Backlog(
+                    about=ABOUT,
+                    bytes_wanted=1e9,
+                    rate=1.0,
+                    slice_s=1.0,
+                    ended="the store (process 7) has ended",
+                )
+            ),
+            id="backlog",
+        ),
+    ],
+)
+def test_a_part_that_ended_early_says_why(results: Results) -> None:
+    assert "**Ended early: the store (process 7) has ended.**" in page(results)
+
+
+def test_results_of_one_part_leave_the_other(tmp_path: Path) -> None:
+    path = tmp_path / "long.json"
+    Results(growth=growth([a_slice()])).write(path)
+
+    again = Results.read(path)
+    again.backlog = backlog()
+    again.write(path)
+
+    assert Results.read(path) == Results(growth=growth([a_slice()]), backlog=backlog())
+    assert Results.read(tmp_path / "none.json") == Results()
+
+
+def test_a_state_that_a_killed_receiver_left_is_not_taken_for_ours(tmp_path: Path) -> None:
+    (tmp_path / "receiver.json").write_text(json.dumps({"pids": {"supervisor": 7}}))
+
+    assert state_of(tmp_path, 7) == {"pids": {"supervisor": 7}}
+    with pytest.raises(ValueError, match="of process 7; expected 8"):
+        state_of(tmp_path, 8)
+
+
+def test_a_journal_is_as_long_as_its_files(tmp_path: Path) -> None:
+    start = tmp_path / "journal" / "0000000000000001"
+    start.mkdir(parents=True)
+    (start / "0000000001.native.lz4").write_bytes(bytes(30))
+    (start / "0000000002.open").write_bytes(bytes(12))
+    (tmp_path / "ledger").write_bytes(bytes(100))
+
+    assert journal_bytes(tmp_path) == 42
+    assert journal_bytes(tmp_path / "none") == 0
+
+
+def test_after_a_kill_it_is_waited_until_the_others_have_ended(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    waits = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    supervisor = subprocess.Popen(waits, stdin=subprocess.PIPE, pass_fds=[write])
+    child = subprocess.Popen(waits, stdin=read)
+    os.close(write)
+    os.close(read)
+    running = Running("", {supervisor.pid: "supervisor", child.pid: "intake"})
+    try:
+        Watch(running, tmp_path, Cores("0", "0")).kill()
+
+        assert has_ended(supervisor.pid)
+        assert has_ended(child.pid)
+    finally:
+        for process in (supervisor, child):
+            kill(process.pid)
+            process.wait()
+        if supervisor.stdin:
+            supervisor.stdin.close()
+
+
+def test_where_the_disk_is_too_small_the_backlog_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert has_disk(tmp_path, 1.0)
+    assert not has_disk(tmp_path, 1e18)
+    assert "backlog is left out" in capsys.readouterr().err
