@@ -94,7 +94,7 @@ def metric_row(name: str, spec: metrics.Spec) -> str:
 
 def metrics_page() -> str:
     """docs/metrics.md."""
-    rows = [metric_row(name, spec) for name, spec in metrics.METRICS.items()]
+    rows = [metric_row(name, spec) for name, spec in sorted(metrics.METRICS.items())]
     return "\n".join(
         [
             "# Metrics",
