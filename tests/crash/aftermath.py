@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -17,7 +18,7 @@ from receiver.journal.segments import Journal
 from receiver.model import SegmentId
 from receiver.storage.progress import Progress
 from receiver.storage.window import Window
-from tests.crash.hand_over import WINDOW, intake_of, take_in, writer_of
+from tests.crash.hand_over import WINDOW, intake_of, ledger_of, take_in, writer_of
 from tests.segments import day_of
 from tests.storehouse import MemoryStore
 
@@ -79,11 +80,12 @@ def assert_promises_are_kept(data: Path, said: Said) -> None:
 
 def drain(data: Path, store: MemoryStore, window: Window, progress: Progress) -> None:
     """Carry everything that lies there."""
-    writer = writer_of(data, store, window, progress)
-    for _ in range(DRAINS_MAX):
-        writer.drain()
-        if not Journal(data / "journal").sealed():
-            return
+    with closing(ledger_of(data)) as ledger:
+        writer = writer_of(data, store, window, ledger, progress)
+        for _ in range(DRAINS_MAX):
+            writer.drain()
+            if not Journal(data / "journal").sealed():
+                return
     raise OperatorError(f"journal is not empty after {DRAINS_MAX} drains")
 
 

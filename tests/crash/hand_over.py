@@ -81,7 +81,12 @@ def take_in(journal: Appender, say: Say, *numbers: int) -> None:
         look_after(journal)
 
 
-def writer_of(data: Path, store: MemoryStore, window: Window, progress: Progress) -> Writer:
+def ledger_of(data: Path) -> Ledger:
+    """The ledger that lies there."""
+    return Ledger(data / "ledger", LedgerLimits(), lambda: NOW_S, is_first=True)
+
+
+def writer_of(data: Path, store: MemoryStore, window: Window, ledger: Ledger, progress: Progress) -> Writer:
     """A writer's next life on this data directory."""
     store.rows_of = rows_in
     around = Surroundings(
@@ -96,7 +101,7 @@ def writer_of(data: Path, store: MemoryStore, window: Window, progress: Progress
         store,
         core=transcode,
         window=window,
-        ledger=Ledger(data / "ledger", LedgerLimits(), lambda: NOW_S, is_first=True),
+        ledger=ledger,
         dead=DeadLetters(data / "dead"),
         progress=progress,
         around=around,
@@ -106,7 +111,7 @@ def writer_of(data: Path, store: MemoryStore, window: Window, progress: Progress
 def live(data: Path, say: Say) -> None:
     """Two starts of an intake and one writer."""
     window = Window(data / "redelivery", WINDOW, lambda: 0.0)
-    writer = writer_of(data, TellingStore(say), window, Progress())
+    writer = writer_of(data, TellingStore(say), window, ledger_of(data), Progress())
     first = intake_of(data)
     for numbers in [(0,), (1, 0), (2,), (3, 1), (4,)]:
         take_in(first, say, *numbers)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from receiver.storage.progress import Progress
 from receiver.storage.window import Window
-from tests.crash.hand_over import WINDOW, Say, TellingStore, aloud, intake_of, take_in, writer_of
+from tests.crash.hand_over import WINDOW, Say, TellingStore, aloud, intake_of, ledger_of, take_in, writer_of
 
 
 def live(data: Path, say: Say) -> None:
@@ -20,7 +20,7 @@ def live(data: Path, say: Say) -> None:
     take_in(intake, say, 1, 0)
     intake.seal()
     window = Window(data / "redelivery", WINDOW, lambda: 0.0)
-    writer = writer_of(data, TellingStore(say), window, Progress())
+    writer = writer_of(data, TellingStore(say), window, ledger_of(data), Progress())
     writer.drain()
     intake.close()
 
