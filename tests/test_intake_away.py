@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from receiver.intake import away
+from receiver.intake.__main__ import DESCRIPTORS_BESIDE, with_descriptors
 from receiver.intake.tls import Certificates
-from receiver.settings import Limits
+from receiver.settings import Limits, Settings
 from tests.intake_support import SPAN_BODY, Connection, CoreDouble, Intake, on_uvloop, request, running, until
 from tests.test_intake_tls import NO_WARNINGS, sender, written
 
@@ -80,9 +82,9 @@ async def test_what_is_sent_meanwhile_does_not_destroy_the_answer() -> None:
 async def test_no_more_sockets_are_held_than_the_cap_and_none_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(away, "HELD_MAX", 3)
     monkeypatch.setattr(away, "FAREWELL_S", 0.2)
     async with overloaded() as (intake, _):
+        intake.away.use(held_max=3)
         callers = [await intake.connect() for _ in range(8)]
         held = intake.away.held_count
         said = [await caller.closed() for caller in callers]
@@ -90,6 +92,21 @@ async def test_no_more_sockets_are_held_than_the_cap_and_none_for_ever(
 
     assert held == 3
     assert all(one.startswith(b"HTTP/1.1 503 ") for one in said)
+
+
+@pytest.mark.parametrize("hard", [300, 1_024, 4_096, 5_000, 1 << 20])
+def test_few_descriptors_are_for_connections_and_some_for_who_is_sent_away(
+    hard: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (hard, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
+    allowed = with_descriptors(Settings()).limits.connections_max
+    used = DESCRIPTORS_BESIDE + allowed + away.held_max(allowed)
+
+    assert used <= hard
+    assert allowed == Settings().limits.connections_max or (
+        used > hard - 3 and allowed >= 0.75 * (hard - DESCRIPTORS_BESIDE)
+    )
 
 
 @on_uvloop

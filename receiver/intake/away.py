@@ -24,20 +24,34 @@ from receiver.model import ContentKind
 
 HELD_MAX = 1_024
 """Sockets that are held after the answer; more are closed at once."""
+HELD_SHARE = 4
+"""And not more than one for so many connections: where descriptors are few, they are for who is let in."""
 COME_AGAIN = answers.verdict(
     Overloaded("more waits than is made safe in time; expected to be faster soon"), ContentKind.JSON
 )
 
 
+def held_max(connections_max: int) -> int:
+    """Give how many sockets are held beside so many connections."""
+    return min(HELD_MAX, connections_max // HELD_SHARE)
+
+
 class Away:
     """Sends away whom it does not suit."""
 
-    def __init__(self, require_time: Callable[[], None], metrics: Metrics) -> None:
+    def __init__(
+        self, require_time: Callable[[], None], metrics: Metrics, *, held_max: int = HELD_MAX
+    ) -> None:
         self._require_time = require_time
         """Raises `Overloaded` when a delivery that comes now would be answered too late."""
         self._metrics = metrics
+        self._held_max = held_max
         self._loop = asyncio.get_running_loop()
         self._held: set[socket.socket] = set()
+
+    def use(self, *, held_max: int) -> None:
+        """Hold so many from now on."""
+        self._held_max = held_max
 
     @property
     def held_count(self) -> int:
@@ -60,7 +74,7 @@ class Away:
         with suppress(OSError):
             plug.send(COME_AGAIN.wire(close=True, bodyless=False))
             plug.shutdown(socket.SHUT_WR)
-        if self.held_count >= HELD_MAX:
+        if self.held_count >= self._held_max:
             plug.close()
             return
         self._held.add(plug)
