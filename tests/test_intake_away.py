@@ -42,7 +42,9 @@ async def overloaded(*, tls_dir: Path | None = None) -> AsyncIterator[tuple[Inta
 @on_uvloop
 async def test_who_calls_while_too_much_waits_is_told_at_once_to_come_again() -> None:
     async with overloaded() as (intake, _):
-        said = await (await intake.connect()).closed()
+        caller = await intake.connect()
+        caller.writer.write(request())
+        said = await caller.closed()
         connected = intake.server.connection_count
 
     assert said.startswith(b"HTTP/1.1 503 ")
@@ -64,6 +66,29 @@ async def test_who_is_there_already_is_refused_request_by_request_and_stays() ->
         taken = await connection.answer()
 
     assert (refused.status, taken.status) == (503, 200)
+
+
+@on_uvloop
+async def test_no_answer_comes_before_there_is_a_request() -> None:
+    async with overloaded() as (intake, _):
+        caller = await intake.connect()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(caller.reader.read(1), 0.3)
+        caller.writer.write(request())
+        refused = await caller.answer()
+        await caller.close()
+
+    assert refused.status == 503
+
+
+@on_uvloop
+async def test_who_calls_and_says_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(away, "FAREWELL_S", 0.2)
+    async with overloaded() as (intake, _):
+        said = await (await intake.connect()).closed()
+        await until(lambda: not intake.away.held_count)
+
+    assert said.startswith(b"HTTP/1.1 503 ")
 
 
 @on_uvloop
