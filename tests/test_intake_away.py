@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from receiver.intake import away
+from receiver.intake.__main__ import DESCRIPTORS_BESIDE, with_descriptors
 from receiver.intake.tls import Certificates
-from receiver.settings import Limits
+from receiver.settings import Limits, Settings
 from tests.intake_support import SPAN_BODY, Connection, CoreDouble, Intake, on_uvloop, request, running, until
 from tests.test_intake_tls import NO_WARNINGS, sender, written
 
@@ -40,7 +42,9 @@ async def overloaded(*, tls_dir: Path | None = None) -> AsyncIterator[tuple[Inta
 @on_uvloop
 async def test_who_calls_while_too_much_waits_is_told_at_once_to_come_again() -> None:
     async with overloaded() as (intake, _):
-        said = await (await intake.connect()).closed()
+        caller = await intake.connect()
+        caller.writer.write(request())
+        said = await caller.closed()
         connected = intake.server.connection_count
 
     assert said.startswith(b"HTTP/1.1 503 ")
@@ -65,6 +69,29 @@ async def test_who_is_there_already_is_refused_request_by_request_and_stays() ->
 
 
 @on_uvloop
+async def test_no_answer_comes_before_there_is_a_request() -> None:
+    async with overloaded() as (intake, _):
+        caller = await intake.connect()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(caller.reader.read(1), 0.3)
+        caller.writer.write(request())
+        refused = await caller.answer()
+        await caller.close()
+
+    assert refused.status == 503
+
+
+@on_uvloop
+async def test_who_calls_and_says_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(away, "FAREWELL_S", 0.2)
+    async with overloaded() as (intake, _):
+        said = await (await intake.connect()).closed()
+        await until(lambda: not intake.away.held_count)
+
+    assert said.startswith(b"HTTP/1.1 503 ")
+
+
+@on_uvloop
 async def test_what_is_sent_meanwhile_does_not_destroy_the_answer() -> None:
     async with overloaded() as (intake, _):
         caller = await intake.connect()
@@ -80,9 +107,9 @@ async def test_what_is_sent_meanwhile_does_not_destroy_the_answer() -> None:
 async def test_no_more_sockets_are_held_than_the_cap_and_none_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(away, "HELD_MAX", 3)
     monkeypatch.setattr(away, "FAREWELL_S", 0.2)
     async with overloaded() as (intake, _):
+        intake.away.use(held_max=3)
         callers = [await intake.connect() for _ in range(8)]
         held = intake.away.held_count
         said = [await caller.closed() for caller in callers]
@@ -90,6 +117,21 @@ async def test_no_more_sockets_are_held_than_the_cap_and_none_for_ever(
 
     assert held == 3
     assert all(one.startswith(b"HTTP/1.1 503 ") for one in said)
+
+
+@pytest.mark.parametrize("hard", [300, 1_024, 4_096, 5_000, 1 << 20])
+def test_few_descriptors_are_for_connections_and_some_for_who_is_sent_away(
+    hard: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (hard, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
+    allowed = with_descriptors(Settings()).limits.connections_max
+    used = DESCRIPTORS_BESIDE + allowed + away.held_max(allowed)
+
+    assert used <= hard
+    assert allowed == Settings().limits.connections_max or (
+        used > hard - 3 and allowed >= 0.75 * (hard - DESCRIPTORS_BESIDE)
+    )
 
 
 @on_uvloop

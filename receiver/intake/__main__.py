@@ -21,7 +21,7 @@ from receiver.clock import NOTE_NAME, Now
 from receiver.errors import OperatorError
 from receiver.intake.admission import Admission, budget
 from receiver.intake.aside import Aside
-from receiver.intake.away import HELD_MAX, Away
+from receiver.intake.away import HELD_MAX, HELD_SHARE, Away, held_max
 from receiver.intake.committer import Committer
 from receiver.intake.door import caps
 from receiver.intake.late import LateJournal
@@ -36,8 +36,8 @@ from receiver.metrics import Metrics
 from receiver.settings import Settings
 
 CERTIFICATES_LOOK_S = 1.0
-DESCRIPTORS_BESIDE = 256 + HELD_MAX
-"""Descriptors that are not connections: journal, channel, connections being refused or sent away."""
+DESCRIPTORS_BESIDE = 256
+"""Descriptors that are not connections: journal, channel, connections being refused."""
 CLOSE_SHARE = 0.5
 """Of the grace to stop, what connections get; the rest is for the journal."""
 
@@ -70,7 +70,8 @@ class Intake:
             metrics,
             now_ns=Now(data / NOTE_NAME).ns,
         )
-        away = Away(self._committer.require_time, metrics)
+        held = held_max(limits.connections_max)
+        away = Away(self._committer.require_time, metrics, held_max=held)
         self._server = IntakeServer(self._reception, limits, caps(settings), metrics, away=away)
         self._committing: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
@@ -159,14 +160,16 @@ def _certificates(settings: Settings, last_good: Pems | None) -> Certificates | 
 
 def with_descriptors(settings: Settings) -> Settings:
     """Make room for as many descriptors as connections are allowed, or allow fewer connections."""
-    wanted = settings.limits.connections_max + DESCRIPTORS_BESIDE
+    connections_max = settings.limits.connections_max
+    wanted = connections_max + held_max(connections_max) + DESCRIPTORS_BESIDE
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     possible = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft < possible:
         resource.setrlimit(resource.RLIMIT_NOFILE, (possible, hard))
     if possible == wanted:
         return settings
-    connections_max = max(1, possible - DESCRIPTORS_BESIDE)
+    left = possible - DESCRIPTORS_BESIDE
+    connections_max = max(1, left * HELD_SHARE // (HELD_SHARE + 1), left - HELD_MAX)
     limited.warning(
         "descriptors", "open files are limited, so connections are", connections_max=connections_max
     )

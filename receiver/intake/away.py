@@ -23,21 +23,38 @@ from receiver.metrics import Metrics
 from receiver.model import ContentKind
 
 HELD_MAX = 1_024
-"""Sockets that are held after the answer; more are closed at once."""
+"""Sockets that are held until a while after the answer; of more, the one that has waited longest goes."""
+HELD_SHARE = 4
+"""And not more than one for so many connections: where descriptors are few, they are for who is let in."""
 COME_AGAIN = answers.verdict(
     Overloaded("more waits than is made safe in time; expected to be faster soon"), ContentKind.JSON
 )
 
 
+def held_max(connections_max: int) -> int:
+    """Give how many sockets are held beside so many connections."""
+    return max(1, min(HELD_MAX, connections_max // HELD_SHARE))
+
+
 class Away:
     """Sends away whom it does not suit."""
 
-    def __init__(self, require_time: Callable[[], None], metrics: Metrics) -> None:
+    def __init__(
+        self, require_time: Callable[[], None], metrics: Metrics, *, held_max: int = HELD_MAX
+    ) -> None:
         self._require_time = require_time
         """Raises `Overloaded` when a delivery that comes now would be answered too late."""
         self._metrics = metrics
+        self._held_max = held_max
         self._loop = asyncio.get_running_loop()
-        self._held: set[socket.socket] = set()
+        self._held: dict[socket.socket, asyncio.TimerHandle] = {}
+        """By the time when they are let go, the first of them first."""
+        self._silent: set[socket.socket] = set()
+        """Of them, those that have said nothing and were told nothing yet."""
+
+    def use(self, *, held_max: int) -> None:
+        """Hold so many from now on."""
+        self._held_max = held_max
 
     @property
     def held_count(self) -> int:
@@ -57,20 +74,35 @@ class Away:
         self._metrics.add("refusals", reason="overloaded_connection")
         self._metrics.add("deliveries", drain="", status=str(COME_AGAIN.status))
         limited.warning("overloaded_connection", "connections are sent away", why=why)
+        while self._held and self.held_count >= self._held_max:
+            self._let_go(next(iter(self._held)))
+        self._hold(plug)
+        self._silent.add(plug)
+        self._loop.add_reader(plug, self._answer, plug)
+
+    def _hold(self, plug: socket.socket) -> None:
+        self._held[plug] = self._loop.call_later(FAREWELL_S, self._let_go, plug)
+
+    def _answer(self, plug: socket.socket) -> None:
+        """Answer who has said something, and leave it the time to read that."""
+        self._tell(plug)
+        self._held.pop(plug).cancel()
+        self._hold(plug)
+
+    def _let_go(self, plug: socket.socket) -> None:
+        if plug in self._silent:
+            self._tell(plug)
+        self._held.pop(plug).cancel()
+        plug.close()
+
+    def _tell(self, plug: socket.socket) -> None:
+        self._silent.discard(plug)
+        self._loop.remove_reader(plug)
         with suppress(OSError):
             plug.send(COME_AGAIN.wire(close=True, bodyless=False))
             plug.shutdown(socket.SHUT_WR)
-        if self.held_count >= HELD_MAX:
-            plug.close()
-            return
-        self._held.add(plug)
-        self._loop.call_later(FAREWELL_S, self._let_go, plug)
-
-    def _let_go(self, plug: socket.socket) -> None:
-        self._held.discard(plug)
-        plug.close()
 
     def close(self) -> None:
         """Hold nobody any longer."""
         while self._held:
-            self._held.pop().close()
+            self._let_go(next(iter(self._held)))

@@ -19,6 +19,9 @@ FIRST_BYTES = MIB
 FASTEST_S_PER_BYTE = 1e-12
 KEPT_SHARE = 0.5
 """Of what was measured, when the next group is done."""
+GROUP_COST_S = 0.001
+"""What a group may cost whatever it weighs. Hours of small groups would else say of a large delivery that it
+keeps all others for seconds, and they would be refused while it is done in a moment."""
 WAIT_SHARE_MAX = 0.5
 """Of the time to the deadline; the rest is for the disk, and for what was misjudged."""
 GROUP_S = 0.1
@@ -38,8 +41,11 @@ class Pace:
     def took(self, weight_bytes: int, seconds: float) -> None:
         """Learn from a group that was transcoded, by its weight: a few bytes that had to wait say little."""
         if weight_bytes:
+            by_weight_s = weight_bytes * min(self._s_per_byte, FIRST_S_PER_BYTE)
             self._bytes = KEPT_SHARE * self._bytes + weight_bytes
-            self._seconds = KEPT_SHARE * self._seconds + seconds
+            self._seconds = KEPT_SHARE * self._seconds + max(
+                seconds - GROUP_COST_S, min(seconds, by_weight_s)
+            )
 
     @property
     def _s_per_byte(self) -> float:

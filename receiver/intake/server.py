@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 from aiohttp.web_server import Server
 
 from receiver.intake import protocol
-from receiver.intake.away import Away
+from receiver.intake.away import Away, held_max
 from receiver.intake.door import Caps, Door, Guest
 from receiver.intake.parser import require_c_parser
 from receiver.intake.protocol import FAREWELL_S, IntakeProtocol
@@ -95,6 +95,7 @@ class IntakeServer(Server):
         """Use these for connections to come."""
         self._limits = limits
         self._door.use(caps, handshake_s=limits.tls_handshake_timeout_s)
+        self._away.use(held_max=held_max(limits.connections_max))
 
     def listen(self, listening: socket.socket, tls: ssl.SSLContext | None) -> None:
         """Accept connections from now on."""
