@@ -117,6 +117,21 @@ async def test_when_nobody_is_silent_a_newcomer_is_told_to_come_again() -> None:
 
 
 @on_uvloop
+async def test_who_finds_no_room_is_answered_when_it_has_asked() -> None:
+    async with running(limits=Limits(connections_max=1)) as intake:
+        kept = await spoken(intake, "127.0.0.1")
+        newcomer = await intake.connect()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(newcomer.reader.read(1), 0.3)
+        newcomer.writer.write(request())
+        refused = await newcomer.answer()
+        for connection in (kept, newcomer):
+            await connection.close()
+
+    assert refused.status == 503
+
+
+@on_uvloop
 async def test_handshakes_that_do_not_come_make_room_too(tmp_path: Path) -> None:
     certificates = Certificates(written(tmp_path), NO_WARNINGS.append)
     async with running(tls=(certificates.context, sender()), limits=FEW) as intake:

@@ -67,6 +67,7 @@ class IntakeProtocol(RequestHandler):
         "_is_silent",
         "_last_heard_at",
         "_open_payload",
+        "_refusal",
         "_refused_line",
     )
 
@@ -81,6 +82,8 @@ class IntakeProtocol(RequestHandler):
         super().__init__(intake, loop=loop, **settings)
         self._intake = intake
         self._guest = guest
+        self._refusal: asyncio.TimerHandle | None = None
+        """When who finds no room is told so, though it has not asked anything."""
         self._open_payload: Payload | None = None
         self._refused_line = b""
         """Of a connection that began with something else than HTTP as aiohttp knows it."""
@@ -112,9 +115,18 @@ class IntakeProtocol(RequestHandler):
         super().connection_made(transport)
 
     def _refuse(self, stream: asyncio.Transport) -> None:
-        """Answer before anything is asked, and throw away what is."""
+        """Answer whatever is asked; an answer to nothing is none to a client of HTTP."""
         self.transport = stream
         self._is_leaving = True
+        self._refusal = self._loop.call_later(FAREWELL_S, self._say_busy)
+
+    def _say_busy(self) -> None:
+        """Tell who finds no room, and throw away what it sends."""
+        refusal, self._refusal = self._refusal, None
+        stream = self.transport
+        if refusal is None or stream is None:
+            return
+        refusal.cancel()
         stream.write(BUSY.wire(close=True, bodyless=False))
         if stream.can_write_eof():
             stream.write_eof()
@@ -130,6 +142,7 @@ class IntakeProtocol(RequestHandler):
         """Parse what came, and break off where it is not HTTP."""
         self._heard()
         if self._is_broken or self._is_leaving:
+            self._say_busy()
             self._discard(len(data))
             return
         super().data_received(data)
