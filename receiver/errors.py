@@ -99,23 +99,36 @@ class CoreCrashed(Unavailable):
 class StoreTrouble(Unavailable):
     """The store refused, failed or did not answer. `code` is ClickHouse's; `None`: it gave none.
 
-    `status`: of an answer that was none of ClickHouse's, as a proxy gives it.
+    `status`: of an answer that was none of ClickHouse's, as a proxy gives it. `place`: the server's.
+    `cause`: why there was no answer, in words of ours.
     """
 
-    def __init__(
-        self, reason: str, *, code: int | None = None, name: str = "", status: int | None = None
+    def __init__(  # noqa: PLR0913 - each is a part of one verdict
+        self,
+        reason: str,
+        *,
+        code: int | None = None,
+        name: str = "",
+        status: int | None = None,
+        place: str = "",
+        cause: str = "",
     ) -> None:
         super().__init__(reason)
         self.code = code
         self.name = name
         self.status = status
+        self.place = place
+        self.cause = cause
 
     @property
     def label(self) -> str:
         """What may be logged and told: ClickHouse's texts can hold values of rows, this cannot."""
         if self.code is not None:
             return f"{self.name or 'ERROR'} ({self.code})"
-        return f"HTTP {self.status}" if self.status else self.name or "no answer"
+        at = f" at {self.place}" if self.place else ""
+        if self.status or self.name:
+            return f"HTTP {self.status}{at}" if self.status else f"{self.name}{at}"
+        return f"no answer{at}: {self.cause}" if self.cause else f"no answer{at}"
 
 
 class OperatorError(ReceiverError):

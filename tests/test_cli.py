@@ -125,8 +125,8 @@ def test_a_server_that_is_away_is_told_without_a_traceback(tmp_path: Path) -> No
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert done.stderr == (
-        "trace-drain: the store at 'http://127.0.0.1:1' does not answer; "
-        "expected ClickHouse's HTTP interface there\n"
+        "trace-drain: the store: no answer at 127.0.0.1:1: connection refused; "
+        "expected ClickHouse's HTTP interface there (store.url)\n"
     )
 
 

@@ -66,9 +66,10 @@ def store_of(settings: Settings) -> Iterator[Store]:
                 raise OperatorError(
                     "the store has no tables; expected `trace-drain schema apply`"
                 ) from trouble
-            if not embedded and trouble.code is None and trouble.status is None:
-                where = f"the store at '{settings.store.url}' does not answer"
-                raise OperatorError(f"{where}; expected ClickHouse's HTTP interface there") from trouble
+            if not embedded and trouble.code is None:
+                raise OperatorError(
+                    f"the store: {trouble.label}; expected ClickHouse's HTTP interface there (store.url)"
+                ) from trouble
             raise OperatorError(f"the store: {trouble}") from trouble
         finally:
             store.close()

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 from urllib.parse import urlencode
 
 import clickhouse_connect
@@ -19,19 +20,19 @@ from clickhouse_connect.driver.binding import quote_identifier
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 from clickhouse_connect.driver.httpclient import HttpClient
-from urllib3 import BaseHTTPResponse, Retry, Timeout
+from clickhouse_connect.driver.httputil import check_env_proxy, get_pool_manager
+from urllib3 import BaseHTTPResponse, PoolManager, Timeout
 
-from receiver.config.addresses import StoreUrl
+from receiver.config.addresses import Address, StoreUrl
 from receiver.errors import StoreTrouble
 from receiver.storage.columns import alteration
-from receiver.storage.sql import CODEC_OF, SqlStore, pins, trouble_of
+from receiver.storage.sql import CODEC_OF, SqlStore, pins
 from receiver.storage.store import TABLE
+from receiver.storage.trouble import trouble_of
 
 CONNECT_TIMEOUT_S = 5
 QUERY_TIMEOUT_S = 60
 _TEXT_CHARS_MAX = 2_000
-NO_REDIRECTS = Retry(1, redirect=0, raise_on_redirect=False)
-"""A redirect is an answer like any other: what was meant for this server is told to no other."""
 
 _COLUMNS = (
     "SELECT name, type FROM system.columns WHERE database = currentDatabase() AND table = {table:String}"
@@ -52,14 +53,14 @@ class ClickHouseStore(SqlStore):
         """`database` and `password` are used where the URL has none."""
         super().__init__(receiver=receiver)
         self._url = url
+        self._place = str(Address(url.host, url.port))
+        self._pool = _pool_to(url)
         self._database = url.database or database
         self._password = url.password or password
         self._insert_timeout_s = insert_timeout_s
 
     def _open(self) -> Client:
-        client = self._connect(self._database)
-        cast("Any", client).http_retries = NO_REDIRECTS
-        return client
+        return self._connect(self._database)
 
     def _connect(self, database: str | None) -> Client:
         return clickhouse_connect.get_client(
@@ -74,6 +75,7 @@ class ClickHouseStore(SqlStore):
             autogenerate_session_id=False,
             client_name="trace-drain",
             show_clickhouse_errors="scrub",
+            pool_mgr=self._pool,
         )
 
     def create_database(self) -> None:
@@ -82,7 +84,7 @@ class ClickHouseStore(SqlStore):
             client = self._connect(None)
             client.command(f"CREATE DATABASE IF NOT EXISTS {quote_identifier(self._database)}")
         except ClickHouseError as error:
-            raise trouble_of(error) from error
+            raise trouble_of(error, self._place) from error
 
     def insert(self, segment: Path, *, token: str, query_id: str) -> int:
         """See `Store`. Never into columns that are not ours any more."""
@@ -106,7 +108,7 @@ class ClickHouseStore(SqlStore):
                 timeout=Timeout(connect=CONNECT_TIMEOUT_S, read=self._insert_timeout_s),
                 retries=False,
             )
-            return _read_rows(answer)
+            return _read_rows(answer, self._place)
 
     def _parameters(self, client: HttpClient, table: str, query_id: str) -> dict[str, str]:
         return {
@@ -122,6 +124,11 @@ class ClickHouseStore(SqlStore):
         """See `Store`."""
         self._check_columns()
         super().probe()
+
+    def close(self) -> None:
+        """See `Store`."""
+        super().close()
+        self._pool.clear()
 
     def _check_columns(self) -> None:
         """Raise what somebody did to the table; that it is gone, the server says better itself."""
@@ -139,7 +146,19 @@ class ClickHouseStore(SqlStore):
         """See `Store`. A server keeps what it acknowledged; `schema status` shows its fsync settings."""
 
 
-def _read_rows(answer: BaseHTTPResponse) -> int:
+def _pool_to(url: StoreUrl) -> PoolManager:
+    """Make connections as the driver does by itself, through the same proxies, but follow no redirect.
+
+    A redirect is an answer like any other: what was meant for this server is told to no other.
+    """
+    https_proxy = check_env_proxy("https", url.host, url.port) if url.secure else None
+    http_proxy = None if https_proxy else check_env_proxy("http", url.host, url.port)
+    pool: PoolManager = get_pool_manager(http_proxy=http_proxy, https_proxy=https_proxy)
+    pool.urlopen = partial(pool.urlopen, redirect=False)  # type: ignore[method-assign]
+    return pool
+
+
+def _read_rows(answer: BaseHTTPResponse, place: str) -> int:
     """Take a plain OK for what it is, and everything else for trouble."""
     code = answer.headers.get("X-ClickHouse-Exception-Code")
     text = answer.data.decode(errors="replace").strip()
@@ -149,6 +168,7 @@ def _read_rows(answer: BaseHTTPResponse) -> int:
             code=int(code) if code and code.isdigit() else _code_in(text),
             name=_name_in(text),
             status=None if answer.status == HTTPStatus.OK else answer.status,
+            place=place,
         )
     return int(json.loads(answer.headers.get("X-ClickHouse-Summary", "{}")).get("read_rows", 0))
 

@@ -6,9 +6,7 @@ Keeps: one INSERT is one atomic block, at every try the same (`PINS`). Parameter
 from __future__ import annotations
 
 import io
-import re
 import secrets
-import ssl
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +22,7 @@ from urllib3.exceptions import HTTPError
 from receiver.errors import StoreTrouble
 from receiver.model import Heading, SegmentId
 from receiver.storage.store import COMPANION, TABLE, TRIAL, DayRows, Held, Parameters, Version
+from receiver.storage.trouble import trouble_of
 
 PINS = {
     "min_insert_block_size_rows": "1000000000",
@@ -55,9 +54,6 @@ TRIAL_STALE_S = 3_600
 
 PIECE_BYTES = 1 << 18
 """Of a long answer, read at once."""
-
-_STATUS = re.compile(r"HTTP driver received HTTP status (\d{3})")
-"""How the driver tells of an answer that is none of ClickHouse's."""
 
 _COUNT = f"""
 SELECT groupArray((SegmentEpoch, SegmentSeq, day, spans))
@@ -148,6 +144,8 @@ class SqlStore(ABC):
     """The Store contract over clickhouse-connect, whatever the interface."""
 
     embedded: bool
+    _place = ""
+    """Of the server; empty: in this process."""
     _running_id: str
     """Where `system.processes` holds the id that an INSERT was given."""
 
@@ -181,7 +179,7 @@ class SqlStore(ABC):
             yield self._mine.client
         except (ClickHouseError, HTTPError, OSError) as error:
             self._forget_client()
-            raise trouble_of(error) from error
+            raise trouble_of(error, self._place) from error
 
     def version(self) -> Version:
         """See `Store`."""
@@ -307,22 +305,6 @@ def pins(client: Client) -> dict[str, str]:
     """Choose the pins that this engine knows."""
     newer = {name: value for name, value in NEWER_PINS.items() if name in client.server_settings}
     return PINS | newer
-
-
-def trouble_of(error: Exception) -> StoreTrouble:
-    """Translate what the driver raised."""
-    code, name = getattr(error, "code", None), getattr(error, "name", None)
-    if any(isinstance(one, ssl.SSLCertVerificationError) for one in _causes(error)):
-        name = "CERTIFICATE_REFUSED"
-    found = _STATUS.match(str(error))
-    return StoreTrouble(str(error), code=code, name=name or "", status=int(found[1]) if found else None)
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """What it came from, step by step."""
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
 
 
 def _parameters_of(held: Held) -> Parameters:

@@ -105,14 +105,20 @@ class Writer:
         carried, bytes_waiting = 0, sum(segment.bytes for segment in segments)
         for index, segment in enumerate(segments):
             self._around.sleep(0)
-            self._look_after()
+            self.look_after()
             self._progress.waits(segment, len(segments) - index, bytes_waiting, self._around.now())
             bytes_waiting -= segment.bytes
             carried += self._carry_if_readable(segment, self._in_doubt)
-        self._look_after()
+        self.look_after()
         waiting = [one for one in sealed if one.id in self._resting or one.id in self._postponed]
         self._progress.backlog(waiting, self._around.now())
         return carried
+
+    def look_after(self) -> None:
+        """See to what is due between two segments, and while the store has no tables to carry any into."""
+        self._put_back()
+        self._window.tick()
+        self._progress.window(len(self._window), self._window.reach_s, self._window.shortfall)
 
     def _begin(self, present: set[SegmentId]) -> None:
         """Take over from an earlier life. What that sent out of `repair` is counted like any other INSERT."""
@@ -133,12 +139,6 @@ class Writer:
             except OSError as reason:
                 self._progress.trouble = f"{name} was taken away and cannot be written: {reason.strerror}"
                 limited.error("writer: gone", self._progress.trouble)
-
-    def _look_after(self) -> None:
-        """See to what is due between two segments."""
-        self._put_back()
-        self._window.tick()
-        self._progress.window(len(self._window), self._window.reach_s, self._window.shortfall)
 
     def _rests(self, segment: SegmentId) -> bool:
         """Whether it, or the one it waits for, has to let others go first."""

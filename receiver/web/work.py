@@ -1,7 +1,8 @@
-"""The store process at work: schema, writer and API, begun in this order and ended in the reverse.
+"""The store process at work: API, what is known of earlier lives, schema, writer, begun in this order.
 
-Keeps: it starts, and answers for its health, while the store is away. When told to stop it hands over what
-is sealed, for as long as it has; what is left waits in the journal. A writer that dies ends the process.
+Keeps: it starts, and answers for its health and its ledger, while the store is away. When told to stop it
+hands over what is sealed, for as long as it has; what is left waits in the journal. A writer that dies ends
+the process.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from receiver.storage.ledger import Ledger, is_first_on
 from receiver.storage.opening import claimed, open_store
 from receiver.storage.progress import Progress
 from receiver.storage.replay import Replays
-from receiver.storage.shelf import Shelf
+from receiver.storage.shelf import NotNow, Shelf
 from receiver.storage.surroundings import Stopping, Surroundings
 from receiver.storage.window import Window
 from receiver.storage.writer import Writer
@@ -89,6 +90,7 @@ class StoreWork:
         self._apart = _apart(settings)
         self._window: Window | None = None
         self._accounts: Accounts | None = None
+        self._has_tables = False
         self._is_first = is_first_on(data_dir)
         self._failure: BaseException | None = None
         self._clock = Clock(data_dir / NOTE_NAME)
@@ -164,11 +166,13 @@ class StoreWork:
     def _write(self) -> None:
         """Live as the writer's thread."""
         try:
-            self._apply_schema()
             ledger = self._opened("ledger", self._open_ledger)
             self._window = self._opened("redelivery window", partial(self._open_window, ledger))
             self._accounts = Accounts(ledger, Backlog(Path(self._settings.data_dir) / "journal"))
-            self._writer(self._window, ledger).run()
+            writer = self._writer(self._window, ledger)
+            writer.look_after()
+            self._apply_schema(writer)
+            writer.run()
         except Stopping:
             return
         except BaseException as failure:  # noqa: BLE001 - `health` raises it, and the process ends
@@ -176,14 +180,16 @@ class StoreWork:
         finally:
             self._pulse.stop()
 
-    def _apply_schema(self) -> None:
+    def _apply_schema(self, writer: Writer) -> None:
         """Bring the tables up to date, however long the store is away or in somebody else's hands."""
         progress, delays = self._progress, Delays(random.random)
         while fault := self._schema_fault():
             progress.backlog(list(self._journal.sealed()), time.time())
             limited.warning("writer: schema", "schema cannot be applied yet", why=progress.trouble)
+            writer.look_after()
             self._pause.sleep(next(delays.slow if fault in SLOW else delays.fast))
         progress.trouble = ""
+        self._has_tables = True
 
     def _schema_fault(self) -> Fault | None:
         """Apply it. None: it is as it should be."""
@@ -261,9 +267,13 @@ class StoreWork:
             footer=transcode.footer,
             body_bytes_max=lambda drain: limits.get(drain) or self._settings.limits.body_bytes_max,
             now=time.time,
-            check=self._accounts_read,
+            check=self._check_tables,
             on_replay=self._on_replay,
         )
+
+    def _check_tables(self) -> None:
+        if not self._has_tables:
+            raise NotNow("the store's tables are not seen to be up to date yet; `/readyz?verbose` says why")
 
     def _on_replay(self, segment: SegmentId) -> None:
         self._accounts_read().ledger.replaying(segment)

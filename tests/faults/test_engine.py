@@ -113,6 +113,7 @@ def test_a_statement_that_failed_leaves_nothing_in_the_next_insert(tmp_path: Pat
 def test_a_store_that_was_never_finished_is_made_anew(tmp_path: Path, moment: str) -> None:
     run(tmp_path, "create", moment)
     assert (tmp_path / "data" / "store").exists()
+    assert (tmp_path / "data" / "store.creating").exists()
 
     told_by(tmp_path, "create")
 

@@ -198,7 +198,7 @@ def test_a_server_that_restarts_again_and_again_gets_everything_once(desk: Desk)
     desk.carry()
 
     desk.assert_stored_once()
-    assert desk.told[0] == "unknown_outcome: no answer"
+    assert desk.told[0].startswith("unknown_outcome: no answer at 127.0.0.1:")
 
 
 def going_down(exchange: Exchange) -> None:
@@ -216,7 +216,7 @@ def test_a_segment_too_large_for_a_proxy_waits_and_others_go_first(desk: Desk) -
     writer.drain()
     writer.drain()
 
-    assert desk.told[0] == "hold: HTTP 413"
+    assert desk.told[0].startswith("hold: HTTP 413 at ")
     assert desk.progress.alarms >= 1
     assert large.path.exists()
     assert not small.path.exists()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import ssl
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -15,6 +18,8 @@ from tests import engines
 from tests.faults.proxy import Proxy
 from tests.faults.site import Site, url_through
 from tests.faults.test_tables import COLLECTORS
+
+DAY_S = 86_400
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -47,6 +52,58 @@ def test_a_receiver_that_starts_alone_takes_deliveries_up_to_its_ceiling_and_sto
             proxy.up()
 
         site.assert_kept()
+
+
+@pytest.mark.fault(
+    "ClickHouse is away when the receiver starts again: what became of spans is told all the while"
+)
+def test_a_receiver_that_starts_alone_knows_what_became_of_every_span(
+    server_url: str, proxy: Proxy, store: ClickHouseStore, tmp_path: Path
+) -> None:
+    with Site(tmp_path, url_through(proxy, server_url, name_of(store)), store, proxy) as site:
+        site.deliver(2)
+        site.assert_kept()
+        before = totals(site)
+        site.stop()
+        proxy.down()
+        site.start()
+        site.deliver(3)
+
+        site.wait_until(lambda: site.metric("ledger_spans"), "the ledger is not told", patience_s=15)
+        told = totals(site)
+        assert told["stored"] == before["stored"] > 0
+        assert told["journal"] == told["received"] - before["received"] > 0
+        assert told["difference"] == 0
+        assert site.metric("redelivery_window_seconds") == DAY_S
+        assert site.metric("redelivery_entries") == 2
+        assert site.trouble == f"schema: no answer at 127.0.0.1:{proxy.port}: connection refused"
+
+        proxy.up()
+        site.assert_kept()
+        after = totals(site)
+        assert (after["received"], after["journal"], after["difference"]) == (told["received"], 0, 0)
+
+
+@pytest.mark.fault("DATA/ledger and DATA/redelivery are removed while ClickHouse is away since the start")
+def test_what_is_taken_away_from_a_receiver_that_waits_for_its_store_is_written_anew(
+    server_url: str, proxy: Proxy, store: ClickHouseStore, tmp_path: Path
+) -> None:
+    proxy.down()
+    with Site(tmp_path, url_through(proxy, server_url, name_of(store)), store, proxy) as site:
+        refused = site.run_command("dead", "replay", "some-letter")
+        assert "tables are not seen to be up to date yet" in refused.stdout
+        for room in (tmp_path / "ledger", tmp_path / "redelivery"):
+            there = partial(has_log, room)
+            site.wait_until(there, f"{room.name} is not begun", patience_s=15)
+            shutil.rmtree(room)
+            site.wait_until(there, f"{room.name} stays away")
+        proxy.up()
+
+        site.assert_kept()
+
+
+def has_log(room: Path) -> bool:
+    return any(room.glob("*.log"))
 
 
 @pytest.mark.fault("a Collector's `otel_traces` is in the way when the receiver starts")
@@ -91,6 +148,14 @@ def test_a_certificate_that_is_not_trusted_holds_everything_until_it_is(
             proxy.tls = context_of(right)
 
             site.assert_kept()
+
+
+def totals(site: Site) -> dict[str, int]:
+    """What `trace-drain ledger` counts, all lines together."""
+    answer = json.loads(site.command("ledger", "--format", "json"))
+    assert not answer["trouble"]
+    names = ("received", "stored", "journal", "difference")
+    return {name: sum(line[name] for line in answer["lines"]) for name in names}
 
 
 def certificate(directory: Path, name: str) -> Path:
