@@ -1,7 +1,7 @@
 """The first creation of the embedded store: whole, or begun anew.
 
-DATA/store.creating   lies there from before the store's first file until a first row is about to come, and the
-                      tables were seen to be on the disk; a start that finds it makes the store anew
+DATA/store.creating   lies there from before the store's first file until a first row is about to come, and
+                      the tables were seen to be on the disk; a start that finds it makes the store anew
 
 The engine takes refused writes for done (T2). On a full disk that leaves a store whose tables it cannot open
 again, and which never held a row of ours.
