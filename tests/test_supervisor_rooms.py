@@ -231,6 +231,16 @@ def test_the_first_trace_is_valid_json_of_now_and_read_back_by_its_id() -> None:
     assert "canary" not in send
 
 
+def test_the_line_that_reads_back_names_the_file_that_may_say_the_token_of_the_api() -> None:
+    settings = Settings(data_dir="d", api_token="canary", drain=(Drain(name="a"),))
+
+    told = welcome(settings, STATE, Path("my own.toml"))
+
+    line = next(line for line in told.splitlines() if " trace " in line)
+    assert shlex.split(line)[-4:] == ["--config", "my own.toml", "--data", "d"]
+    assert "canary" not in told
+
+
 def test_drains_that_ask_for_signatures_are_left_to_who_signs() -> None:
     signed = Drain(name="a", signature_header="x-signature", signature_secrets=("s",))
 
