@@ -272,7 +272,7 @@ async def test_without_the_c_parser_nothing_is_served(monkeypatch: pytest.Monkey
 def test_the_embedded_store_without_its_engine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("receiver.config.checks.find_spec", lambda _name: None)
 
-    with pytest.raises(OperatorError, match=r"pip install 'trace-drain-receiver\[embedded\]'"):
+    with pytest.raises(OperatorError, match=r"pip install '\.\[embedded\]'"):
         check_machine(Settings())
 
 
