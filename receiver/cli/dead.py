@@ -59,7 +59,7 @@ def show(name: str, config: str | None, data: str | None, form: Literal["table",
 
 
 @dead.command()
-@click.argument("name", metavar="ID", required=False)
+@click.argument("name", metavar="[ID]", required=False)
 @click.option("--all", "is_all", is_flag=True, help="Every letter.")
 @config_option
 @data_option
