@@ -28,7 +28,7 @@ from receiver.supervisor.machine import check_machine
 from receiver.supervisor.notify import notify
 from receiver.supervisor.reload import in_one_line, reloaded
 from receiver.supervisor.self_signed import is_usable
-from receiver.supervisor.sockets import address_of, bind, bind_shared
+from receiver.supervisor.sockets import address_of, bind, bind_shared, open_sockets
 from receiver.supervisor.welcome import first_trace, welcome
 
 PIDS = Pids(supervisor=1, intake=(2,), store=3)
@@ -112,6 +112,19 @@ def test_a_port_that_somebody_shares_already_is_not_shared_with_them() -> None:
 
     with theirs, pytest.raises(OperatorError, match="another program listens there"):
         bind_shared("listen", str(address_of(theirs)), 1)
+
+
+def test_ports_that_are_taken_are_told_all_at_once() -> None:
+    with bind("x", "127.0.0.1:0") as one, bind("x", "127.0.0.1:0") as other:
+        taken, taken_too = str(address_of(one)), str(address_of(other))
+        settings = Settings(listen=taken, admin_listen="127.0.0.1:0", api_listen=taken_too)
+        with pytest.raises(OperatorError) as caught:
+            open_sockets(settings, {})
+
+    assert [line.partition(" cannot be bound")[0] for line in str(caught.value).splitlines()] == [
+        f"listen = '{taken}'",
+        f"api_listen = '{taken_too}'",
+    ]
 
 
 def test_a_name_that_does_not_resolve_is_told() -> None:
