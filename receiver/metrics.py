@@ -105,11 +105,12 @@ METRICS: dict[MetricName, Spec] = {
     ),
     "failed_answers_past_hour": Spec(
         "gauge_sum",
-        "Deliveries of the past hour without a 2xx, but for 401 and 403. Platforms give a drain up at 50.",
+        "Deliveries of the past hour without a 2xx, but for 401, 403 and 405. What is answered before its "
+        "path is known, as 404, counts for no drain. Platforms give a drain up at 50.",
         ("drain",),
     ),
     "failed_answers_past_hour_ratio": Spec(
-        "gauge_sum", "Their share of all deliveries. Platforms give a drain up at 0.8.", ("drain",)
+        "gauge_sum", "Their share of all deliveries but those. Platforms give a drain up at 0.8.", ("drain",)
     ),
     "failure_budget_answers_left": Spec(
         "gauge_sum", "How many more may fail within the hour: `budget.failed_answers_max`.", ("drain",)

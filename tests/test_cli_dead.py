@@ -207,6 +207,22 @@ def test_without_a_receiver_nothing_is_replayed_or_dropped(mill: Mill) -> None:
     assert len(mill.letters) == 1
 
 
+def test_the_help_of_replay_says_that_an_id_may_be_left_out() -> None:
+    assert "dead replay [OPTIONS] [ID]\n" in CliRunner().invoke(main, ["dead", "replay", "--help"]).output
+    assert "dead drop [OPTIONS] ID\n" in CliRunner().invoke(main, ["dead", "drop", "--help"]).output
+
+
+def test_the_receiver_that_is_missing_is_named_as_its_caller_named_it(tmp_path: Path) -> None:
+    (tmp_path / "my.toml").write_text('data_dir = "dg"')
+    named = ["--config", str(tmp_path / "my.toml")]
+
+    done = CliRunner().invoke(main, ["dead", "drop", "x", *named])
+    looking = CliRunner().invoke(main, ["dead", "ls", *named])
+
+    assert f"expected one: `trace-drain serve {' '.join(named)}`\n" in done.output
+    assert f"expected one made by `trace-drain serve {' '.join(named)}`:" in looking.output
+
+
 @pytest.mark.parametrize("path", ["", f"/{LETTER}"])
 def test_an_unknown_parameter_is_refused(running: Mill, path: str) -> None:
     async def get() -> int:

@@ -124,6 +124,30 @@ def test_inspect_takes_a_path_too_wherever_the_file_is(tmp_path: Path, live: App
     assert done.exit_code == 1
 
 
+def test_a_path_needs_no_data_directory_and_no_configuration(
+    tmp_path: Path, live: Appender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "journal" / start_name(live.epoch) / "0000000000.native.lz4"
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "trace-drain.toml").write_text("broken")
+    monkeypatch.chdir(elsewhere)
+
+    done = CliRunner().invoke(main, ["journal", "inspect", str(path)])
+
+    assert f"segment {start_name(live.epoch)}-0000000000, sealed" in done.output
+    assert done.exit_code == 0
+
+
+def test_a_path_to_nothing_is_not_there_whatever_the_data_directory(tmp_path: Path) -> None:
+    path = tmp_path / "0000000000.native.lz4"
+
+    done = run(tmp_path / "absent", "inspect", str(path))
+
+    assert done.exit_code == 2
+    assert f"segment '{path}' is not there; expected a path or a name" in done.output
+
+
 @pytest.mark.parametrize("content", [b"", b"root:x:0:0:", bytes(1 << 16)], ids=["empty", "text", "zeros"])
 def test_inspect_of_a_file_that_is_no_segment_says_so_and_exits_with_1(
     tmp_path: Path, content: bytes

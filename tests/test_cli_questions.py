@@ -123,7 +123,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         known = self.path == "/api/v1/spans?limit=1" and self.headers["Authorization"] == "Bearer t"
         body = b'{"a": 1}\n{"a": 2}\n' if known else b'{"error": "unknown parameter"}'
-        self.send_response(200 if known else 400)
+        refused = 400 if self.headers["Authorization"] == "Bearer t" else 401
+        self.send_response(200 if known else refused)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -161,6 +162,23 @@ def test_a_running_receiver_is_asked_with_its_token(receiver_dir: Path) -> None:
     assert list(answered(settings, state, "/api/v1/spans", {"limit": "1"})) == [{"a": 1}, {"a": 2}]
     with pytest.raises(OperatorError, match="answered 400: unknown parameter"):
         list(answered(settings, state, "/api/v1/spans", {"nonsense": "1"}))
+
+
+@pytest.mark.parametrize(
+    ("token", "found"), [("", "asks for a token"), ("other", "does not know this token")]
+)
+def test_a_token_that_is_missing_is_told_as_a_command_line_says_it(
+    receiver_dir: Path, token: str, found: str
+) -> None:
+    environ = {"TRACE_DRAIN_API_TOKEN": token} if token else {}
+
+    done = CliRunner().invoke(main, ["spans", "--data", str(receiver_dir)], env=environ)
+
+    assert done.exit_code == 2
+    assert done.output == (
+        f"trace-drain: the receiver's API {found}; "
+        "expected --config FILE of the receiver, or TRACE_DRAIN_API_TOKEN_FILE in the environment\n"
+    )
 
 
 def test_a_receiver_that_died_is_not_asked(receiver_dir: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
+import stat
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,40 @@ def test_what_the_example_comments_out_is_known_too(tmp_path: Path) -> None:
         Sources(str(tmp_path / "all.toml"), {}, {}).load()
 
     assert "is no setting" not in str(caught.value)
+
+
+def commented(name: str) -> str:
+    """The commands that a file's head tells somebody to type."""
+    head = takewhile(lambda line: line.startswith("#"), (DEPLOY / name).read_text().splitlines())
+    return "\n".join(line.removeprefix("#").strip() for line in head)
+
+
+def test_the_example_of_the_image_brings_every_file_that_its_configuration_names() -> None:
+    named = re.findall(r'^\w+_file = "(.+?)"', (DEPLOY / "trace-drain.toml").read_text(), flags=re.MULTILINE)
+    typed = commented("Dockerfile")
+
+    assert sorted(named) == ["tls.crt", "tls.key", "token"]
+    assert [name for name in named if f"conf/{name}" not in typed] == []
+    assert "cp deploy/trace-drain.toml conf/ " in typed
+    assert '-v "$PWD/conf:/etc/trace-drain:ro"' in typed
+    assert "serve --config /etc/trace-drain/trace-drain.toml" in typed
+
+
+@pytest.mark.parametrize(("name", "place"), [("Dockerfile", "conf"), ("compose/compose.yaml", "secrets/\\*")])
+def test_the_files_of_an_example_are_the_images_users_alone(name: str, place: str) -> None:
+    (user,) = re.findall(r"^USER (\d+)", (DEPLOY / "Dockerfile").read_text(), flags=re.MULTILINE)
+    typed = commented(name)
+
+    modes = [int(mode, 8) for mode in re.findall(r"chmod (\d+)", typed)]
+
+    assert modes
+    assert not any(mode & stat.S_IROTH for mode in modes)
+    assert re.search(rf"chown (-R )?{user}(:101)? {place}", typed)
+
+
+def test_nothing_is_installed_from_an_index_that_does_not_have_it() -> None:
+    for path in (file for file in DEPLOY.rglob("*") if file.is_file()):
+        assert not re.search(r"pip install .*trace-drain-receiver", path.read_text()), path
 
 
 @pytest.mark.parametrize("name", ["Dockerfile", "compose/compose.yaml", "systemd/trace-drain.service"])

@@ -151,6 +151,24 @@ async def test_a_token_and_a_signature_are_both_needed_where_both_are_asked_for(
 
 
 @on_uvloop
+async def test_a_signature_that_is_missing_is_not_told_as_a_path_that_is_wrong() -> None:
+    both = Drain(name="d", tokens=("t",), signature_header="x-s", signature_secrets=(SECRET,))
+    async with running(both, Drain(name="e", path="/e", tokens=("t", "e"))) as intake:
+        unsigned = await intake.post(authorization="Bearer t")
+        of_another_path = await intake.post(authorization="Bearer e")
+        nothing = await intake.post()
+    async with running(both) as intake:
+        unsigned_alone = await intake.post(authorization="Bearer t")
+
+    assert (unsigned.status, of_another_path.status) == (403, 403)
+    assert unsigned.body == of_another_path.body
+    assert b"no drain at this path takes them as they are" in unsigned.body
+    assert (unsigned_alone.status, nothing.status) == (401, 401)
+    assert unsigned_alone.body == nothing.body
+    assert b"no credentials, unknown ones, or not all;" in nothing.body
+
+
+@on_uvloop
 async def test_credentials_come_before_anything_that_is_told_about_the_body() -> None:
     async with running(Drain(name="d", tokens=("t",))) as intake:
         answer = await intake.post(content_type="text/plain", content_encoding="br", content_length="9" * 12)

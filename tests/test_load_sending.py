@@ -168,6 +168,18 @@ def test_a_certificate_that_is_not_trusted_ends_the_run_at_once(tls: ssl.SSLCont
     assert server.bodies == []
 
 
+def test_every_request_that_was_begun_is_in_one_category(tls: ssl.SSLContext) -> None:
+    with listening(tls=tls) as server:
+        table = load(server.url.replace("http:", "https:"), "--requests", "1").stdout
+    with listening("503,3600", "400", tls=tls) as server:
+        ended = loaded(
+            server.url.replace("http:", "https:"), "--insecure", "--requests", "4", "--patience", "1"
+        )
+
+    assert "not acknowledged  0 refused, 0 given up, 1 unfinished" in table
+    assert [ended[name] for name in ("requests", "refused", "given_up", "unfinished")] == [2, 1, 1, 0]
+
+
 def test_any_certificate_will_do_if_asked_for(tls: ssl.SSLContext) -> None:
     with listening(tls=tls) as server:
         result = load(server.url.replace("http:", "https:"), "--requests", "2", "--insecure")

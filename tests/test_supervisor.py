@@ -140,6 +140,14 @@ def test_receiver_json_says_where_the_receiver_is_and_who_it_is(supervised: Supe
     assert (supervised.directory / "receiver.json").stat().st_mode & 0o777 == 0o600
 
 
+def test_the_start_says_how_to_read_back_with_what_the_file_says(supervised: Supervised) -> None:
+    supervised.start()
+
+    assert f" --config {supervised.directory}/trace-drain.toml --data " in (
+        (supervised.directory / "log").read_text()
+    )
+
+
 def test_while_a_killed_intake_is_replaced_connections_wait(supervised: Supervised) -> None:
     supervised.start()
     (killed,) = supervised.state()["pids"]["intake"]

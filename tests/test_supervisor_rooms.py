@@ -28,7 +28,7 @@ from receiver.supervisor.machine import check_machine
 from receiver.supervisor.notify import notify
 from receiver.supervisor.reload import in_one_line, reloaded
 from receiver.supervisor.self_signed import is_usable
-from receiver.supervisor.sockets import address_of, bind, bind_shared
+from receiver.supervisor.sockets import address_of, bind, bind_shared, open_sockets
 from receiver.supervisor.welcome import first_trace, welcome
 
 PIDS = Pids(supervisor=1, intake=(2,), store=3)
@@ -112,6 +112,19 @@ def test_a_port_that_somebody_shares_already_is_not_shared_with_them() -> None:
 
     with theirs, pytest.raises(OperatorError, match="another program listens there"):
         bind_shared("listen", str(address_of(theirs)), 1)
+
+
+def test_ports_that_are_taken_are_told_all_at_once() -> None:
+    with bind("x", "127.0.0.1:0") as one, bind("x", "127.0.0.1:0") as other:
+        taken, taken_too = str(address_of(one)), str(address_of(other))
+        settings = Settings(listen=taken, admin_listen="127.0.0.1:0", api_listen=taken_too)
+        with pytest.raises(OperatorError) as caught:
+            open_sockets(settings, {})
+
+    assert [line.partition(" cannot be bound")[0] for line in str(caught.value).splitlines()] == [
+        f"listen = '{taken}'",
+        f"api_listen = '{taken_too}'",
+    ]
 
 
 def test_a_name_that_does_not_resolve_is_told() -> None:
@@ -231,6 +244,16 @@ def test_the_first_trace_is_valid_json_of_now_and_read_back_by_its_id() -> None:
     assert "canary" not in send
 
 
+def test_the_line_that_reads_back_names_the_file_that_may_say_the_token_of_the_api() -> None:
+    settings = Settings(data_dir="d", api_token="canary", drain=(Drain(name="a"),))
+
+    told = welcome(settings, STATE, Path("my own.toml"))
+
+    line = next(line for line in told.splitlines() if " trace " in line)
+    assert shlex.split(line)[-4:] == ["--config", "my own.toml", "--data", "d"]
+    assert "canary" not in told
+
+
 def test_drains_that_ask_for_signatures_are_left_to_who_signs() -> None:
     signed = Drain(name="a", signature_header="x-signature", signature_secrets=("s",))
 
@@ -262,7 +285,7 @@ async def test_without_the_c_parser_nothing_is_served(monkeypatch: pytest.Monkey
 def test_the_embedded_store_without_its_engine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("receiver.config.checks.find_spec", lambda _name: None)
 
-    with pytest.raises(OperatorError, match=r"pip install 'trace-drain-receiver\[embedded\]'"):
+    with pytest.raises(OperatorError, match=r"pip install '\.\[embedded\]'"):
         check_machine(Settings())
 
 

@@ -15,7 +15,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, ClassVar
 
-from receiver.cli.options import data_dir_of
+from receiver.cli.options import data_dir_of, serving
 from receiver.config.checks import require_engine
 from receiver.errors import OperatorError, StoreTrouble
 from receiver.settings import Settings
@@ -24,6 +24,7 @@ from receiver.storage.store import Store
 from receiver.supervisor.data_dir import STATE_NAME, State, read_state
 
 TIMEOUT_S = 90
+TOKEN_FROM = "--config FILE of the receiver, or TRACE_DRAIN_API_TOKEN_FILE in the environment"  # noqa: S105 - a place
 NO_TABLES = {60, 81}
 """ClickHouse's UNKNOWN_TABLE and UNKNOWN_DATABASE."""
 
@@ -54,9 +55,7 @@ def store_of(settings: Settings) -> Iterator[Store]:
     require_engine(settings)
     data_dir = data_dir_of(settings) if embedded else Path(settings.data_dir)
     if embedded and not (data_dir / "store").is_dir():
-        raise OperatorError(
-            f"no embedded store in '{data_dir}'; expected one made by `trace-drain serve --data {data_dir}`"
-        )
+        raise OperatorError(f"no embedded store in '{data_dir}'; expected one made by `{serving(settings)}`")
     with claimed(data_dir) if embedded else nullcontext():
         store = open_store(settings, disk_free_min=lambda: settings.journal.disk_free_min)
         try:
@@ -82,10 +81,16 @@ def answered(
     return answered_at(state.urls["api"], settings.api_token, path, query, method=method)
 
 
-def answered_at(
-    url: str, token: str, path: str, query: Mapping[str, str], *, method: str = "GET"
+def answered_at(  # noqa: PLR0913 - what a request is made of
+    url: str,
+    token: str,
+    path: str,
+    query: Mapping[str, str],
+    *,
+    method: str = "GET",
+    token_from: str = TOKEN_FROM,
 ) -> Iterator[dict[str, Any]]:
-    """Ask the API at this URL; an empty token is none."""
+    """Ask the API at this URL; an empty token is none. `token_from`: how an operator says it."""
     text = urllib.parse.urlencode(query)
     url = f"{url.rstrip('/')}{path}{'?' if text else ''}{text}"
     request = urllib.request.Request(url, method=method)  # noqa: S310 - our own receiver
@@ -99,11 +104,7 @@ def answered_at(
             for line in answer:
                 yield json.loads(line)
     except urllib.error.HTTPError as refusal:
-        if refusal.code == HTTPStatus.NOT_FOUND:
-            raise NothingFound(_message(refusal)) from refusal
-        if refusal.code == HTTPStatus.CONFLICT:
-            raise NotDone(_message(refusal)) from refusal
-        raise OperatorError(f"the receiver answered {refusal.code}: {_message(refusal)}") from refusal
+        raise _verdict(refusal, token, token_from) from refusal
     except (OSError, ValueError) as reason:
         raise OperatorError(
             f"the receiver at {url} broke off or does not answer; expected a whole answer, "
@@ -116,6 +117,17 @@ def rows_in(pieces: Iterator[bytes]) -> Iterator[dict[str, Any]]:
     for piece in pieces:
         for line in piece.splitlines():
             yield json.loads(line)
+
+
+def _verdict(refusal: urllib.error.HTTPError, token: str, token_from: str) -> OperatorError:
+    if refusal.code == HTTPStatus.UNAUTHORIZED:
+        found = "does not know this token" if token else "asks for a token"
+        return OperatorError(f"the receiver's API {found}; expected {token_from}")
+    if refusal.code == HTTPStatus.NOT_FOUND:
+        return NothingFound(_message(refusal))
+    if refusal.code == HTTPStatus.CONFLICT:
+        return NotDone(_message(refusal))
+    return OperatorError(f"the receiver answered {refusal.code}: {_message(refusal)}")
 
 
 def _message(refusal: urllib.error.HTTPError) -> str:

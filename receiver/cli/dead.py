@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from receiver.cli.asking import NotDone, NothingFound, answered, running_on
-from receiver.cli.options import config_option, data_dir_of, data_option, loaded_with
+from receiver.cli.options import config_option, data_dir_of, data_option, loaded_with, serving
 from receiver.cli.table import counted, lines_of
 from receiver.errors import OperatorError
 from receiver.logs import harmless_text
@@ -59,7 +59,7 @@ def show(name: str, config: str | None, data: str | None, form: Literal["table",
 
 
 @dead.command()
-@click.argument("name", metavar="ID", required=False)
+@click.argument("name", metavar="[ID]", required=False)
 @click.option("--all", "is_all", is_flag=True, help="Every letter.")
 @config_option
 @data_option
@@ -113,10 +113,7 @@ def _not_there(name: str) -> OperatorError:
 def _asked(settings: Settings, name: str, method: str, below: str = "") -> list[Row]:
     state = running_on(settings)
     if state is None:
-        raise OperatorError(
-            f"no receiver runs on '{settings.data_dir}'; expected one: `trace-drain serve --data "
-            f"{settings.data_dir}`"
-        )
+        raise OperatorError(f"no receiver runs on '{settings.data_dir}'; expected one: `{serving(settings)}`")
     path = f"/api/v1/dead/{quote(name, safe='')}{below}"
     try:
         return list(answered(settings, state, path, {}, method=method))

@@ -81,7 +81,7 @@ def inspect(segment: str, config: str | None, data: str | None, form: Literal["t
 
     Exits with 1 when something that was promised in it cannot be read.
     """
-    seen = segment_called(segment, _root(config, data))
+    seen = segment_called(segment, lambda: _root(config, data))
     scan = seen.read()
     click.echo(_as_json(seen, scan) if form == "json" else "\n".join(_as_text(seen, scan)))
     if seen.damage(scan):

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 import click
 import uvloop
 
-from receiver.cli.asking import NothingFound, answered_at, running_on
+from receiver.cli.asking import TOKEN_FROM, NothingFound, answered_at, running_on
 from receiver.cli.options import config_option, loaded_with
 from receiver.errors import OperatorError
 from receiver.load.client import Target
@@ -185,21 +185,22 @@ def _signing(given: Given) -> Callable[[bytes], tuple[str, str]] | None:
 def _api(given: Given) -> Ask:
     """Where the store is asked."""
     settings = loaded_with(given["config"], given["data"]).settings
-    url, token = given["api"], ""
+    url, token, token_from = given["api"], "", TOKEN_FROM
     if url:
+        token_from = "--api-token-file FILE"  # noqa: S105 - a place
         token = secret_in(given["api_token_file"], "--api-token-file") if given["api_token_file"] else ""
     else:
         state = running_on(settings)
         if state is None:
             raise OperatorError(
-                f"no receiver runs on '{settings.data_dir}'; --verify expects --data DIR of one that does, "
-                "or --api URL"
+                f"no receiver runs on '{settings.data_dir}'; --verify expects --data DIR or "
+                "--config FILE of one that does, or --api URL"
             )
         url, token = state.urls["api"], settings.api_token
 
     def ask(path: str, query: Mapping[str, str]) -> Iterator[dict[str, Any]]:
         try:
-            yield from answered_at(url, token, path, query)
+            yield from answered_at(url, token, path, query, token_from=token_from)
         except NothingFound:
             return
 

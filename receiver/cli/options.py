@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +13,6 @@ import click
 from receiver.config.load import Loaded, Sources
 from receiver.errors import OperatorError
 from receiver.settings import Settings
-from receiver.supervisor.data_dir import State, read_state
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -79,13 +79,15 @@ def data_dir_of(settings: Settings) -> Path:
     directory = Path(settings.data_dir)
     if not directory.is_dir():
         raise OperatorError(
-            f"no data directory '{directory}'; expected one made by `trace-drain serve --data {directory}`: "
+            f"no data directory '{directory}'; expected one made by `{serving(settings)}`: "
             "give --data DIR or --config FILE"
         )
     return directory
 
 
-def running(data: str | None, config: str | None = None) -> State:
-    """The receiver that runs on this data directory. Raises `OperatorError` if none does."""
-    directory = data or loaded_with(config, None).settings.data_dir
-    return read_state(Path(directory))
+def serving(settings: Settings) -> str:
+    """The command that runs a receiver on this data directory, named as in the command that runs now."""
+    context = click.get_current_context(silent=True)
+    said = context.params if context else {}
+    given = [word for name in ("config", "data") if said.get(name) for word in (f"--{name}", said[name])]
+    return shlex.join(["trace-drain", "serve", *(given or ["--data", settings.data_dir])])

@@ -20,6 +20,7 @@ from itertools import combinations
 from pathlib import Path
 
 from receiver.config.addresses import DATABASE, Address, parse_address, parse_store_url
+from receiver.config.pem import why_unusable
 from receiver.errors import OperatorError
 from receiver.settings import Drain, Settings, Tls
 
@@ -171,11 +172,8 @@ def _certificate(tls: Tls) -> Iterator[str]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_cert_chain(tls.cert_file, tls.key_file, password=lambda: b"")
-    except (ssl.SSLError, ValueError):
-        yield (
-            f"tls.cert_file '{tls.cert_file}' and tls.key_file '{tls.key_file}' do not belong together; "
-            "expected a PEM chain and its key, without a passphrase"
-        )
+    except (ssl.SSLError, ValueError) as reason:
+        yield from why_unusable(tls.cert_file, tls.key_file, reason)
     if tls.client_ca_file:
         try:
             context.load_verify_locations(tls.client_ca_file)
@@ -361,6 +359,6 @@ def require_engine(settings: Settings) -> None:
     """Raises `OperatorError` where the embedded store is wanted and cannot be had."""
     if settings.store.url == "embedded" and find_spec("chdb") is None:
         raise OperatorError(
-            "the embedded store needs chdb, which is not installed; expected "
-            "pip install 'trace-drain-receiver[embedded]', or a server's store.url"
+            "the embedded store needs chdb, which is not installed; expected `pip install '.[embedded]'` "
+            "where the receiver's sources are, or a server's store.url"
         )

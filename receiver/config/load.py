@@ -56,7 +56,7 @@ class Sources:
 
     def load(self) -> Loaded:
         """Read everything. Raises `OperatorError` naming every problem."""
-        file = self._file()
+        file = self.file()
         sources = [
             from_file(file) if file else Source(),
             from_environment(self.environ),
@@ -73,7 +73,8 @@ class Sources:
         origins |= derived
         return Loaded(settings, origins, tuple(dict.fromkeys([*warnings, *warnings_of(settings)])))
 
-    def _file(self) -> Path | None:
+    def file(self) -> Path | None:
+        """The file that is read, if any. Raises `OperatorError`."""
         if self.config == "":
             raise OperatorError("--config is empty; expected the path of a file")
         said = self.config or self.environ.get(CONFIG_NAME)

@@ -1,7 +1,7 @@
 """Who may deliver: tokens before the body is read, signatures once it is.
 
 Keeps: every secret of every drain in question is compared, in constant time, whether or not one matched
-already. 401: no credentials or unknown ones. 403: known ones for elsewhere, or a wrong signature.
+already. 401: no credentials, unknown ones, or not all. 403: known ones for elsewhere, or a wrong signature.
 Never: a secret in a message, a comparison of `str` (it raises on non-ASCII), a byte of the body read for a
 sender whose token is wrong.
 """
@@ -92,8 +92,11 @@ def authorise(
         return admitted
     known = [one for one in everywhere if one.has_tokens and one.know_token(headers)]
     if any(one not in here for one in known):
-        raise NotAllowed("these credentials are for another path")
-    raise Unauthenticated("no credentials, or unknown ones; expected those of a configured drain")
+        raise NotAllowed(
+            "known credentials, but no drain at this path takes them as they are; "
+            "expected its token, and a signature where it asks for one"
+        )
+    raise Unauthenticated("no credentials, unknown ones, or not all; expected those of a drain at this path")
 
 
 def verify(admitted: Sequence[Credentials], headers: Mapping[str, str], body: bytes) -> Drain:

@@ -18,7 +18,7 @@ from receiver.journal.start import note_of
 from receiver.model import SegmentId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from receiver.transcode import Scan
 
@@ -105,12 +105,15 @@ class NoSegment(OperatorError):  # noqa: N818 - a verdict, as its base
     exit_code: ClassVar[int] = 1
 
 
-def segment_called(name: str, root: Path) -> Seen:
-    """Find a segment by its path, wherever that is, or by its name as `journal ls` prints it."""
+def segment_called(name: str, root: Callable[[], Path]) -> Seen:
+    """Find a segment by its path, wherever that is, or by its name as `journal ls` prints it.
+
+    Only what is no path is looked for, under `root`.
+    """
     path = Path(name)
     if path.is_file():
         return _lying_at(path)
-    for seen in segments_under(root):
+    for seen in () if "/" in name else segments_under(root()):
         if str(seen.id) == name:
             return seen
     raise OperatorError(f"segment '{name}' is not there; expected a path or a name that `journal ls` prints")

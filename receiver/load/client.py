@@ -105,7 +105,8 @@ class Client:
 
     def end(self) -> None:
         """Drop what is on its way."""
-        self._has_ended = True
+        self._line.tally.unfinished += self._request is not None and self._request.attempts > 0
+        self._request, self._has_ended = None, True
         self._hang_up()
 
     def answered(self, answer: Answer) -> None:

@@ -42,6 +42,7 @@ def document(result: Result, findings: Findings | None) -> dict[str, Any]:
         "retries": tally.retries,
         "given_up": tally.given_up,
         "refused": tally.refused,
+        "unfinished": tally.unfinished,
         "interrupted": result.was_interrupted,
         "hopeless": result.hopeless or None,
         "load_cpu_s": round(result.cpu_s, 3),
@@ -67,7 +68,10 @@ def lines(result: Result, findings: Findings | None) -> Iterator[tuple[str, str]
     yield "latency", "  ".join(f"{name} {_ms(value, 'g')}" for name, value in said["latency_ms"].items())
     yield "answers", ", ".join(f"{answer}: {count:,}" for answer, count in said["answers"].items()) or "none"
     yield "retries", f"{said['retries']:,}"
-    yield "not acknowledged", f"{said['refused']:,} refused, {said['given_up']:,} given up"
+    yield (
+        "not acknowledged",
+        f"{said['refused']:,} refused, {said['given_up']:,} given up, {said['unfinished']:,} unfinished",
+    )
     yield "rejected spans", f"{said['rejected_spans']:,}"
     yield "load generator", f"{_busy(result):.0%} of a core"
     for status, text in said["said"].items():

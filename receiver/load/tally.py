@@ -49,6 +49,8 @@ class Tally:
     retries: int = 0
     given_up: int = 0
     refused: int = 0
+    unfinished: int = 0
+    """Begun, and neither of these nor acknowledged when the run was ended."""
     _sample_every: int = 1
 
     @property

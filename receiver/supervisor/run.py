@@ -133,7 +133,8 @@ class Supervisor:
         intakes = [intake.start() for intake in self._intakes]
         rest = asyncio.create_task(self._run_rest())
         with suppress(OSError):
-            print(welcome(self._settings, self._state()), flush=True)  # noqa: T201 - this is what a human started us for
+            told = welcome(self._settings, self._state(), self._plan.sources.file())
+            print(told, flush=True)  # noqa: T201 - this is what a human started us for
         try:
             await first_of(
                 asyncio.create_task(self._stop.wait()),

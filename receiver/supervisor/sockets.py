@@ -15,9 +15,10 @@ import os
 import socket
 import struct
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 
 from receiver.config.addresses import Address, parse_address
 from receiver.errors import OperatorError
@@ -68,13 +69,29 @@ class Sockets:
 
 
 def open_sockets(settings: Settings, environ: Mapping[str, str]) -> Sockets:
-    """Take systemd's sockets, bind what it did not give. Raises `OperatorError`."""
+    """Take systemd's sockets, bind what it did not give. Raises `OperatorError` naming all that failed."""
     given = from_systemd(environ)
-    drain = given.get("listen") or bind_shared("listen", settings.listen, settings.intakes)
+    wanted: tuple[Callable[[], list[socket.socket]], ...] = (
+        lambda: given.get("listen") or bind_shared("listen", settings.listen, settings.intakes),
+        lambda: [_only("admin", given) or bind("admin_listen", settings.admin_listen)],
+        lambda: [_only("api", given) or bind("api_listen", settings.api_listen)],
+    )
+    opened: list[list[socket.socket]] = []
+    problems: list[str] = []
+    for bound in wanted:
+        try:
+            opened.append(bound())
+        except OperatorError as reason:
+            problems.append(str(reason))
+    if problems:
+        for one in chain(*opened):
+            one.close()
+        raise OperatorError("\n".join(problems))
+    drain, (admin,), (api,) = opened
     return Sockets(
         tuple(drain[place % len(drain)] for place in range(settings.intakes)),
-        _only("admin", given) or bind("admin_listen", settings.admin_listen),
-        _only("api", given) or bind("api_listen", settings.api_listen),
+        admin,
+        api,
         drain_is_ours="listen" not in given,
     )
 

@@ -17,8 +17,8 @@ from receiver.settings import Drain, Settings
 from receiver.supervisor.data_dir import State
 
 
-def welcome(settings: Settings, state: State) -> str:
-    """For a human who has just started it."""
+def welcome(settings: Settings, state: State, config: Path | None = None) -> str:
+    """For a human who has just started it. `config`: the file that was read, if any."""
     lines = [
         f"endpoint   {state.urls['listen']}{drain.path}   (drain {drain.name})" for drain in settings.drain
     ]
@@ -30,17 +30,18 @@ def welcome(settings: Settings, state: State) -> str:
             "",
         ]
     else:
-        lines += first_trace(settings, drain, state.urls["listen"])
+        lines += first_trace(settings, drain, state.urls["listen"], config)
     return "\n".join(lines)
 
 
-def first_trace(settings: Settings, drain: Drain, url: str) -> list[str]:
+def first_trace(settings: Settings, drain: Drain, url: str, config: Path | None = None) -> list[str]:
     """A curl line with a valid trace of now, and the line that reads it back."""
     trace_id = secrets.token_hex(16)
     command = ["curl", "-sS", f"{url}{drain.path}", "-H", "content-type: application/json"]
     quoted = [*(shlex.quote(word) for word in command), *_credentials(drain), *_trust(settings)]
     body = json.dumps(_request(trace_id, time.time_ns()), separators=(",", ":"))
-    read_back = [*_command(), "trace", trace_id, "--data", settings.data_dir]
+    by_file = ["--config", str(config)] if config else []
+    read_back = [*_command(), "trace", trace_id, *by_file, "--data", settings.data_dir]
     return [
         "send a first trace:",
         f"  {' '.join(quoted)} -d {shlex.quote(body)}",
