@@ -26,7 +26,7 @@ from benchmarks.peers import Running, state_of
 from benchmarks.processes import Cores, has_ended, kill
 
 MIB = 1 << 20
-ABOUT = About("a machine", "Receiver 1", "a command")
+ABOUT = About("a machine", "Receiver 1", "a command", "a compiler")
 
 
 def a_slice(
@@ -117,6 +117,7 @@ def test_growth_tells_memory_by_the_hour_and_both_ends_of_the_latency() -> None:
 
     text = page(Results(growth=growth(slices)))
 
+    assert "Beside it ran a compiler: the latencies are also theirs." in text
     assert "| intake | 51.0 | 80.0 | +60.0 | +60.0 |" in text
     assert "5.5 ms in the first third, 25.5 ms\nin the last." in text
 

@@ -37,6 +37,7 @@ GROWTH_SLICE_S, BACKLOG_SLICE_S = 60.0, 10.0
 @click.option("--slice", "slice_s", type=float, help="Seconds between looks. [60 at growth, 10 at backlog]")
 @click.option("--dir", "parent", type=click.Path(path_type=Path), default=HERE / ".last", show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), default=HERE, help="Where the page goes.")
+@click.option("--beside", default="", help="What else runs on this machine meanwhile: the page tells it.")
 def main(  # noqa: PLR0913 - options
     parts: tuple[str, ...],
     *,
@@ -46,6 +47,7 @@ def main(  # noqa: PLR0913 - options
     slice_s: float | None,
     parent: Path,
     out: Path,
+    beside: str,
 ) -> None:
     """Measure what only shows after a while. A part that is not run, or is interrupted, stays as it was."""
     signal.signal(signal.SIGTERM, _interrupted)
@@ -55,13 +57,15 @@ def main(  # noqa: PLR0913 - options
         path.mkdir(parents=True, exist_ok=True)
     results, cores = Results.read(out / "long.json"), Cores.of_this_machine()
     if not parts or "growth" in parts:
-        results.growth = Growth(about=_about(), rate=rate, minutes=minutes, slice_s=slice_s or GROWTH_SLICE_S)
+        results.growth = Growth(
+            about=_about(beside), rate=rate, minutes=minutes, slice_s=slice_s or GROWTH_SLICE_S
+        )
         with room(parent, cores) as site:
             grow(OURS, site, cores, results.growth, say)
         _write(results, out)
     if (not parts or "backlog" in parts) and has_disk(parent, disk_bytes_for(gb * 1e9)):
         results.backlog = Backlog(
-            about=_about(), bytes_wanted=gb * 1e9, rate=LOW_RATE, slice_s=slice_s or BACKLOG_SLICE_S
+            about=_about(beside), bytes_wanted=gb * 1e9, rate=LOW_RATE, slice_s=slice_s or BACKLOG_SLICE_S
         )
         with room(parent, cores, settings_for(gb * 1e9)) as site:
             Trial(OURS, site, cores, results.backlog, say).run()
@@ -88,10 +92,10 @@ def has_disk(parent: Path, wanted_bytes: float) -> bool:
     return False
 
 
-def _about() -> About:
+def _about(beside: str) -> About:
     command = " ".join(["python -m benchmarks.long", *sys.argv[1:]])
     versions = f"Receiver {receiver.__version__}, Python {platform.python_version()}"
-    return About(machine(), versions, command)
+    return About(machine(), versions, command, beside)
 
 
 def _write(results: Results, out: Path) -> None:

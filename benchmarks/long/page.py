@@ -152,6 +152,8 @@ def _table(title: str, slices: Sequence[Slice]) -> Iterator[str]:
 
 def _told(run: Run) -> Iterator[str]:
     yield f"`{run.about.command}` on: {run.about.machine}. {run.about.versions}."
+    if run.about.beside:
+        yield f"Beside it ran {run.about.beside}: the latencies are also theirs."
     if run.ended:
         yield f"**Ended early: {run.ended}.**"
     else:

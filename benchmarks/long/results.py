@@ -45,6 +45,8 @@ class About(msgspec.Struct):
     machine: str
     versions: str
     command: str
+    beside: str = ""
+    """What else ran on the machine meanwhile, if that is known."""
 
 
 class Run(msgspec.Struct, kw_only=True):
