@@ -7,19 +7,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from receiver.errors import (
-    ReceiverError,
-)
+from receiver.errors import ReceiverError
 from receiver.intake.aside import Aside
 from receiver.intake.committer import Committer
 from receiver.metrics import Metrics
 from receiver.model import ContentKind, Delivery
 from receiver.settings import MIB, Drain
-from tests.intake_support import (
-    AppenderDouble,
-    CoreDouble,
-    claim_of,
-)
+from tests.intake_support import AppenderDouble, CoreDouble, claim_of
 
 DRAIN = Drain(name="d")
 

@@ -57,6 +57,22 @@ def store(window: Window, segment: SegmentId, *numbers: int) -> None:
     window.forget(segment)
 
 
+def decide_both(window: Window) -> None:
+    """One segment is decided, another is stored as well."""
+    window.decide(ONE, [digest(1)], bytes([KEPT, DUPLICATE]))
+    window.decide(TWO, [digest(2)], bytes([KEPT]))
+    window.end(TWO, [digest(2)])
+
+
+def assert_both_stand(window: Window) -> None:
+    one, two = window.standing(ONE), window.standing(TWO)
+    assert one is not None
+    assert two is not None
+    assert (one.verdicts, one.kept) == (bytes([KEPT, DUPLICATE]), frozenset({digest(1)}))
+    assert (two.verdicts, two.kept) == (bytes([KEPT]), frozenset())
+    assert (one.is_pending, two.is_pending) == (True, False)
+
+
 def test_a_digest_is_promised_until_its_rows_were_counted_and_known_from_then_on(bench: Bench) -> None:
     window = bench.opened()
     assert not window.knows(digest(1))
@@ -71,20 +87,10 @@ def test_a_digest_is_promised_until_its_rows_were_counted_and_known_from_then_on
 
 def test_what_was_decided_stands_after_a_restart_until_the_segment_is_gone(bench: Bench) -> None:
     window = bench.opened()
-    window.decide(ONE, [digest(1)], bytes([KEPT, DUPLICATE]))
-    window.decide(TWO, [digest(2)], bytes([KEPT]))
-    window.end(TWO, [digest(2)])
+    decide_both(window)
 
     again = bench.opened()
-    one, two = again.standing(ONE), again.standing(TWO)
-    assert one is not None
-    assert two is not None
-    assert (one.verdicts, one.kept, one.is_pending) == (
-        bytes([KEPT, DUPLICATE]),
-        frozenset({digest(1)}),
-        True,
-    )
-    assert (two.verdicts, two.kept, two.is_pending) == (bytes([KEPT]), frozenset(), False)
+    assert_both_stand(again)
 
     again.retain({ONE})
     assert (again.standing(TWO), again.knows(digest(2))) == (None, True)
@@ -166,23 +172,13 @@ def test_the_youngest_entry_of_a_generation_stays_for_the_whole_window(bench: Be
 
 def test_what_stands_is_carried_on_when_a_generation_is_closed(bench: Bench) -> None:
     window = bench.opened()
-    window.decide(ONE, [digest(1)], bytes([KEPT, DUPLICATE]))
-    window.decide(TWO, [digest(2)], bytes([KEPT]))
-    window.end(TWO, [digest(2)])
+    decide_both(window)
     bench.clock.now_s += DAY_S
     window.tick()
 
     window = bench.opened()
 
-    one, two = window.standing(ONE), window.standing(TWO)
-    assert one is not None
-    assert two is not None
-    assert (one.verdicts, one.kept, one.is_pending) == (
-        bytes([KEPT, DUPLICATE]),
-        frozenset({digest(1)}),
-        True,
-    )
-    assert (two.verdicts, two.kept, two.is_pending) == (bytes([KEPT]), frozenset(), False)
+    assert_both_stand(window)
     assert window.promised_by(digest(1), but_by=TWO) == ONE
     assert window.promised_by(digest(2), but_by=ONE) is None
 
