@@ -1,6 +1,6 @@
 """The compiled core, as Python sees it. Proved against the module by `mypy.stubtest`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, final
 
 __all__ = [
@@ -10,6 +10,8 @@ __all__ = [
     "VERSION",
     "Commit",
     "CoreError",
+    "DigestTags",
+    "Digests",
     "Outcome",
     "Policy",
     "Record",
@@ -179,3 +181,26 @@ def explain_sampling(
     trace_id: str, *, mode: str, rate: float, seed: int, trace_state: str
 ) -> tuple[bool, float | None, str | None, str, list[str]]:
     """Keep, weight, threshold and reason for one trace, and what of its trace state is not understood."""
+
+@final
+class Digests:
+    """A set of digests that grows, 16 bytes each. Given and asked for one behind the other."""
+
+    def __new__(cls, salt: bytes) -> Digests: ...
+    def __len__(self) -> int: ...
+    def add(self, digests: bytes) -> None:
+        """Put these in; twice is once."""
+    def known(self, digests: bytes) -> list[int]:
+        """Which of these are in it, by number."""
+    def slots(self) -> bytes:
+        """All of it, as it lies in a file: 16 bytes a slot."""
+
+@final
+class DigestTags:
+    """What is kept in memory of such a set that lies in a file: a byte a slot."""
+
+    def __new__(cls, salt: bytes) -> DigestTags: ...
+    def extend(self, slots: bytes) -> None:
+        """Note the next slots, as `Digests.slots` gave them."""
+    def known(self, digests: bytes, lies_at: Callable[[int, bytes], bool]) -> list[int]:
+        """Which of these are in it, by number. `lies_at` tells whether a slot holds so much."""

@@ -112,7 +112,7 @@ class Redelivery(Frozen, frozen=True):
     window_s: Annotated[float, Range(1, 366 * DAY_S)] = 86_400.0
     """Of time during which the receiver ran; a clock that is set changes nothing."""
     entries_max: Annotated[int, Range(1_000, 1_000_000_000)] = 20_000_000
-    """Deliveries remembered, at up to 48 bytes of disk and 4 of memory. More: the window is shortened."""
+    """Deliveries remembered, at up to 48 bytes of disk and 11 of memory. More: the window is shortened."""
 
 
 class Ledger(Frozen, frozen=True):

@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from benchmarks.long.__main__ import has_disk
+from benchmarks.long.disk import PERIOD_S, Probe, Synced
 from benchmarks.long.growth import (
     first_third,
     last_third,
@@ -40,6 +42,8 @@ def a_slice(
         spans_per_s=100_000.0 + minute,
         p50_ms=None if p99_ms is None else 3.0,
         p99_ms=p99_ms,
+        disk_p50_ms=1.0,
+        disk_p99_ms=None if p99_ms is None else p99_ms / 2,
         answers={"200": 10},
         journal_bytes=int(journal_mb * 1e6),
         processes=dict.fromkeys(("supervisor", "intake", "store"), held),
@@ -109,7 +113,7 @@ def test_growth_shows_the_first_slice_every_fifth_and_the_last() -> None:
         "| 10",
         "| 12",
     ]
-    assert "| 5 | 100,005 | 3.0 | 9.0 | 2 | 50 / 50 / 50 | 18 / 18 / 18 | 4 / 4 / 4 |" in lines
+    assert "| 5 | 100,005 | 3.0 | 9.0 | 4.5 | 2 | 50 / 50 / 50 | 18 / 18 / 18 | 4 / 4 / 4 |" in lines
 
 
 def test_growth_tells_memory_by_the_hour_and_both_ends_of_the_latency() -> None:
@@ -119,7 +123,8 @@ def test_growth_tells_memory_by_the_hour_and_both_ends_of_the_latency() -> None:
 
     assert "Beside it ran a compiler: the latencies are also theirs." in text
     assert "| intake | 51.0 | 80.0 | +60.0 | +60.0 |" in text
-    assert "5.5 ms in the first third, 25.5 ms\nin the last." in text
+    assert "\np99, median of the slices: 5.5 ms in the first third, 25.5 ms in the last." in text
+    assert "\ndisk p99, median of the slices: 2.8 ms in the first third, 12.8 ms in the last." in text
 
 
 def test_a_backlog_shows_empty_and_full_side_by_side() -> None:
@@ -131,6 +136,7 @@ def test_a_backlog_shows_empty_and_full_side_by_side() -> None:
     assert "| then start to first 200, s | 0.40 | 0.60 |  |  |" in text
     assert "| low load, p99 ms | 6.0 | 7.0 | - | - |" in text
     assert "| low load, worst p99 ms | 400.0 | 7.0 | - | - |" in text
+    assert "| disk meanwhile, p99 ms | 3.0 | 3.5 | - | - |" in text
     assert "| filling, p99 ms | 2.0 | 29.0 |  |  |" in text
     assert "| store, MiB (peak) | 50 (90) | 60 (90) | - | - |" in text
     assert "Empty 20.0 s after the sink went on: 200,000 spans a second." in text
@@ -224,3 +230,18 @@ def test_where_the_disk_is_too_small_the_backlog_is_left_out(
     assert has_disk(tmp_path, 1.0)
     assert not has_disk(tmp_path, 1e18)
     assert "backlog is left out" in capsys.readouterr().err
+
+
+def test_a_probe_tells_how_long_the_disk_takes_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    probe = Probe(tmp_path)
+    assert probe.synced() == Synced()
+
+    with probe.beside():
+        while probe.synced().p99_ms is None:
+            time.sleep(PERIOD_S)
+
+    p50_ms, p99_ms = probe.synced()
+    assert p50_ms is not None
+    assert p99_ms is not None
+    assert 0 < p50_ms <= p99_ms
+    assert list(tmp_path.iterdir()) == []

@@ -31,7 +31,8 @@ Written by `make bench-long`; every slice is in `long.json`. `ARGS="--help"` tel
 The receiver is pinned to one core, load and sink share the others. The sink is a ClickHouse stand-in that
 unpacks and decodes every row and keeps none. Bodies: {BODY.name}, {BODY.connections} clients. The load
 harness runs in slices, each with spans of its own; after each it is looked at what the processes hold.
-Latencies count from when a request was due. Three numbers with strokes are supervisor / intake / store."""
+Latencies count from when a request was due. Disk: a write of 64 KiB and a sync by somebody else on the same
+disk, twenty times a second meanwhile. Three numbers with strokes are supervisor / intake / store."""
 
 _BACKLOG = """\
 The sink is stopped by SIGSTOP: a ClickHouse that hangs, with an INSERT under way. Empty: `kill -9` of the
@@ -48,6 +49,7 @@ _COLUMNS: dict[Stage, str] = {
     "restarted": "full, restarted",
     "drained": "drained",
 }
+_HEADS = ("spans/s", "p50 ms", "p99 ms", "disk p99 ms", "journal MB", "RSS MiB")
 _TABLES: dict[Stage, str] = {
     "filling": "Filling, as fast as it is answered:",
     "draining": "Draining, the low load beside:",
@@ -71,7 +73,7 @@ def _growth(growth: Growth) -> Iterator[str]:
         return
     idle_s = max(one.idle_s for one in slices)
     yield f"Slices of {growth.slice_s:g} s, at most {idle_s:.1f} s without load between them.\n"
-    heads = ["slice", "spans/s", "p50 ms", "p99 ms", "journal MB", "RSS MiB", "descriptors", "threads"]
+    heads = ["slice", *_HEADS, "descriptors", "threads"]
     yield row(heads)
     yield row(["---"] * len(heads))
     for number, one in _every_fifth(slices):
@@ -83,9 +85,11 @@ def _growth(growth: Growth) -> Iterator[str]:
         ends = [one.processes[role].rss_bytes / MIB for one in (slices[0], slices[-1])]
         slopes = [rss_slope_per_hour(some, role) for some in (slices, without_first_third(slices))]
         yield row([role, *(f"{mib:.1f}" for mib in ends), *map(_growth_in_mib, slopes)])
-    early, late = (median_of(some, _p99) for some in (first_third(slices), last_third(slices)))
-    yield f"\np99, median of the slices: {milliseconds(early)} ms in the first third, {milliseconds(late)} ms"
-    yield "in the last."
+    for what, of in (("p99", _p99), ("disk p99", _disk_p99)):
+        early, late = (
+            milliseconds(median_of(some, of)) for some in (first_third(slices), last_third(slices))
+        )
+        yield f"\n{what}, median of the slices: {early} ms in the first third, {late} ms in the last."
 
 
 def _backlog(backlog: Backlog) -> Iterator[str]:
@@ -105,6 +109,8 @@ def _backlog(backlog: Backlog) -> Iterator[str]:
     yield row(["low load, p50 ms", *(milliseconds(median_of(some, _p50)) for some in columns)])
     yield row(["low load, p99 ms", *(milliseconds(median_of(some, _p99)) for some in columns)])
     yield row(["low load, worst p99 ms", *(milliseconds(_worst_p99(some)) for some in columns)])
+    yield row(["disk meanwhile, p50 ms", *(milliseconds(median_of(some, _disk_p50)) for some in columns)])
+    yield row(["disk meanwhile, p99 ms", *(milliseconds(median_of(some, _disk_p99)) for some in columns)])
     yield from _saturated(filling)
     for role in ROLES:
         yield row([f"{role}, MiB (peak)", *(_memory(some, role) for some in columns)])
@@ -143,8 +149,8 @@ def _drained(backlog: Backlog, drain_s: float, draining: Sequence[Slice]) -> Ite
 def _table(title: str, slices: Sequence[Slice]) -> Iterator[str]:
     if slices:
         yield f"\n{title}\n"
-        yield row(["after, s", "spans/s", "p50 ms", "p99 ms", "journal MB", "RSS MiB"])
-        yield row(["---"] * 6)
+        yield row(["after, s", *_HEADS])
+        yield row(["---"] * (len(_HEADS) + 1))
         step = -(-len(slices) // LINES_MAX)
         for one in slices[::-step][::-1]:
             yield row([f"{one.at_s:,.0f}", *_cells(one)])
@@ -161,7 +167,7 @@ def _told(run: Run) -> Iterator[str]:
 
 
 def _cells(one: Slice) -> list[str]:
-    latencies = (milliseconds(one.p50_ms), milliseconds(one.p99_ms))
+    latencies = map(milliseconds, (one.p50_ms, one.p99_ms, one.disk_p99_ms))
     return [f"{one.spans_per_s:,.0f}", *latencies, f"{one.journal_bytes / 1e6:,.0f}", _roles(one, _rss)]
 
 
@@ -201,6 +207,14 @@ def _p50(one: Slice) -> float | None:
 
 def _p99(one: Slice) -> float | None:
     return one.p99_ms
+
+
+def _disk_p50(one: Slice) -> float | None:
+    return one.disk_p50_ms
+
+
+def _disk_p99(one: Slice) -> float | None:
+    return one.disk_p99_ms
 
 
 def _worst_p99(slices: Sequence[Slice]) -> float | None:

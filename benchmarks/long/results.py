@@ -33,6 +33,9 @@ class Slice(msgspec.Struct, kw_only=True):
     spans_per_s: float
     p50_ms: float | None
     p99_ms: float | None
+    disk_p50_ms: float | None = None
+    """Of a write and a sync by somebody else on the same disk meanwhile."""
+    disk_p99_ms: float | None = None
     answers: dict[str, int]
     journal_bytes: int
     processes: dict[str, Process]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks.long.disk import Probe
 from benchmarks.long.results import Process, Slice
 from benchmarks.measure import load
 from benchmarks.peers import NotToBeHad, Running
@@ -35,7 +36,9 @@ class Watch:
         """Load it for so long; how it was answered, and how the receiver stands."""
         began_s = time.monotonic()
         limits = ["--duration", str(duration_s), "--seed", str(seed)]
-        said = load(self.running.url, self.cores, [*options, *limits])
+        probe = Probe(self.data.parent)
+        with probe.beside():
+            said = load(self.running.url, self.cores, [*options, *limits])
         ended_s = time.monotonic()
         return Slice(
             at_s=ended_s - self.began_s,
@@ -44,6 +47,8 @@ class Watch:
             spans_per_s=said["spans_per_s"],
             p50_ms=said["latency_ms"]["p50"],
             p99_ms=said["latency_ms"]["p99"],
+            disk_p50_ms=probe.synced().p50_ms,
+            disk_p99_ms=probe.synced().p99_ms,
             answers=said["answers"],
             journal_bytes=journal_bytes(self.data),
             processes={role: self._look(pid, role) for pid, role in self.running.roles.items()},
@@ -100,6 +105,7 @@ def line_of(one: Slice) -> str:
     handles = ", ".join(f"{held.descriptors}+{held.threads}" for held in one.processes.values())
     return (
         f"{one.at_s:6.0f} s  {one.spans_per_s:9,.0f} spans/s  p50 {milliseconds(one.p50_ms)} "
-        f"p99 {milliseconds(one.p99_ms)} ms  journal {one.journal_bytes / 1e6:,.0f} MB  RSS MiB {memory}  "
+        f"p99 {milliseconds(one.p99_ms)} ms  disk {milliseconds(one.disk_p50_ms)} and "
+        f"{milliseconds(one.disk_p99_ms)} ms  journal {one.journal_bytes / 1e6:,.0f} MB  RSS MiB {memory}  "
         f"descriptors+threads {handles}  {one.answers}"
     )

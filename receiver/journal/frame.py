@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol
 
 import msgspec
 
@@ -57,7 +57,7 @@ class Answered(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One delivery that a record answers for."""
 
     drain: str
-    digest: bytes
+    digest: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
     """xxh3-128 of drain, content kind and unpacked body: what a redelivery is known by."""
     received_at_ns: int
     rows: int

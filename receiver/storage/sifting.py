@@ -37,14 +37,14 @@ class Postponed(Exception):  # noqa: N818 - a turn of events, not an error
         self.by = by
 
 
-def verdicts_on(segment: SegmentId, deliveries: Iterable[Answered], window: Window) -> bytes:
+def verdicts_on(segment: SegmentId, deliveries: Sequence[Answered], window: Window) -> bytes:
     """Decide about each delivery, in order. Raises `Postponed`."""
-    seen: set[bytes] = set()
+    seen = window.known([one.digest for one in deliveries])
     verdicts = bytearray()
     for one in deliveries:
         if one.drain in window.apart:
             verdicts.append(APART)
-        elif one.digest in seen or window.knows(one.digest):
+        elif one.digest in seen:
             verdicts.append(DUPLICATE)
         elif by := window.promised_by(one.digest, but_by=segment):
             raise Postponed(by)

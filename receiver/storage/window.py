@@ -16,7 +16,7 @@ told (`reach_s`, `shortfall`). Never: a second thread.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +28,7 @@ from receiver.settings import Redelivery
 from receiver.storage import decisions
 from receiver.storage.appended import NO_EXTENT, AppendedLog, Extent
 from receiver.storage.decisions import Decided, Ended, Entry, Ticked
-from receiver.storage.digests import DIGEST_BYTES, Digests, Frozen, NotATable
+from receiver.storage.digests import DIGEST_BYTES, Fresh, Frozen, NotATable
 
 GENERATIONS = 12
 """In one window: an entry stays for the window and at most a twelfth of it longer."""
@@ -70,7 +70,7 @@ class Window:
         self._is_rot = False
         self._written_s = 0.0
         self._standing: dict[SegmentId, Standing] = {}
-        self._fresh = Digests()
+        self._fresh = Fresh()
         self._fresh_since_s = 0.0
         self._frozen: dict[int, Frozen] = {}
         self._number = 0
@@ -111,14 +111,11 @@ class Window:
         reach = f"redeliveries are recognised for {self.reach_s:.0f} s"
         return f"{reach}; expected {self._limits.window_s:.0f} s ({why})"
 
-    def knows(self, digest: bytes) -> bool:
-        """Whether rows of such a delivery were counted in the store."""
-        if digest in self._fresh:
-            return True
-        for table in self._frozen.values():  # noqa: SIM110 - asked of every delivery: a generator costs more
-            if digest in table:
-                return True
-        return False
+    def known(self, digests: Sequence[bytes]) -> set[bytes]:
+        """Tell of which of these deliveries rows were counted in the store."""
+        wanted = b"".join(digests)
+        tables: list[Fresh | Frozen] = [self._fresh, *self._frozen.values()]
+        return {digests[number] for table in tables for number in table.known(wanted)}
 
     def promised_by(self, digest: bytes, *, but_by: SegmentId) -> SegmentId | None:
         """Tell which other segment is about to store it, and may have, or may not."""
@@ -177,8 +174,7 @@ class Window:
             return False
         self._make_root()
         for number in gone:
-            table = self._frozen[number]
-            table.write(self._path(number, "table"), first_s=table.first_s, last_s=table.last_s)
+            self._frozen[number].write(self._path(number, "table"))
         self._rotate(self.observed_s)
         return True
 
@@ -192,7 +188,7 @@ class Window:
 
     def _rotate(self, now_s: float) -> None:
         """Freeze the newest generation and begin the next. Killed between any two steps, nothing is lost."""
-        if self._fresh:
+        if len(self._fresh):
             table = self._path(self._number, "table")
             self._fresh.write(table, first_s=self._fresh_since_s, last_s=now_s)
             self._frozen[self._number] = Frozen.open(table)
@@ -205,7 +201,7 @@ class Window:
         write_durably(self._path(number, "log"), content)
         self.close()
         self._number, self._log = number, AppendedLog(self._path(number, "log"), len(content))
-        self._fresh, self._fresh_since_s, self._written_s = Digests(), now_s, now_s
+        self._fresh, self._fresh_since_s, self._written_s = Fresh(), now_s, now_s
 
     @staticmethod
     def _carried(standing: dict[SegmentId, Standing], now_s: float) -> Iterable[Entry]:
@@ -218,13 +214,13 @@ class Window:
         """Drop generations that are too old; and the oldest while there are too many entries."""
         room = self._limits.entries_max - max(1, self._limits.entries_max // GENERATIONS)
         for number in sorted(self._frozen):
-            is_old = now_s - self._frozen[number].last_s > self._limits.window_s
+            is_old = now_s - self._frozen[number].told.last_s > self._limits.window_s
             is_too_many = sum(map(len, self._frozen.values())) > room
             if not (is_old or is_too_many):
                 return
             dropped = self._frozen.pop(number)
             if not is_old:
-                self._lose(dropped.last_s, is_rot=False)
+                self._lose(dropped.told.last_s, is_rot=False)
                 self._append([self._ticked(now_s)])
                 limited.warning("redelivery: window", "redelivery window is shortened", why=self.shortfall)
             self._path(number, "table").unlink(missing_ok=True)
@@ -265,7 +261,7 @@ class Window:
         if logs:
             is_sound = self._replay(logs[-1]) and is_sound
         is_sound = self._reaches(extent_min) and is_sound
-        self._observed_s = max([self._observed_s, *(table.last_s for table in self._frozen.values())])
+        self._observed_s = max([self._observed_s, *(table.told.last_s for table in self._frozen.values())])
         if not is_sound:
             self._lose(self._observed_s, is_rot=True)
         if not (logs and is_sound):
@@ -317,12 +313,12 @@ class Window:
         if isinstance(entry, Ticked):
             self._lose(entry.lost_until_s, is_rot=entry.is_rot)
             return
-        segment, digests = decisions.segment_of(entry), _split(entry.digests)
+        segment = decisions.segment_of(entry)
         if isinstance(entry, Decided):
-            self._standing[segment] = Standing(entry.verdicts, frozenset(digests), is_pending=True)
+            kept = frozenset(_split(entry.digests))
+            self._standing[segment] = Standing(entry.verdicts, kept, is_pending=True)
             return
-        for digest in digests:
-            self._fresh.add(digest)
+        self._fresh.add(entry.digests)
         before = self._standing.get(segment)
         if before is not None:
             self._standing[segment] = Standing(before.verdicts, frozenset(), is_pending=False)

@@ -5,6 +5,8 @@
     reason = "what Python hands over is owned here"
 )]
 
+mod digests;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 
@@ -17,13 +19,12 @@ use pyo3::types::PyBytes;
 use crate::block::Segment;
 use crate::compress::Codec;
 use crate::group::{self, Delivery, Kind, Workspace};
-use crate::outcome;
 use crate::policy::{self, Wishes};
 use crate::rewrite::Anew;
 use crate::sample::{self, Explained};
-use crate::schema;
 use crate::sums::{self, Spans};
 use crate::unpack::Encoding;
+use crate::{outcome, schema};
 
 create_exception!(
     _transcode,
@@ -387,6 +388,8 @@ fn _transcode(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Commit>()?;
     module.add_class::<Record>()?;
     module.add_class::<Scan>()?;
+    module.add_class::<digests::Digests>()?;
+    module.add_class::<digests::DigestTags>()?;
     module.add_function(wrap_pyfunction!(commit, module)?)?;
     module.add_function(wrap_pyfunction!(footer, module)?)?;
     module.add_function(wrap_pyfunction!(footer_for, module)?)?;
