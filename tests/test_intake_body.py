@@ -10,7 +10,8 @@ from receiver.errors import BodyTooLarge, MemoryBudgetSpent
 from receiver.intake import body
 from receiver.intake.admission import Admission, Budget, Claim
 from receiver.intake.arriving import Arriving
-from receiver.intake.body import SenderGone, SpeedFloor
+from receiver.intake.body import BodyTooSlow, SenderGone, SpeedFloor
+from receiver.settings import KIB
 from tests.intake_support import claim_of
 
 FLOOR = SpeedFloor(grace_s=30, bytes_per_s_min=1, total_s=30)
@@ -59,6 +60,40 @@ async def test_a_connection_that_is_lost_in_the_middle_of_a_body_is_a_sender_tha
 
     with pytest.raises(SenderGone):
         await reading
+
+
+async def test_whoever_reads_a_body_is_woken_when_it_is_whole_or_brings_more_than_was_claimed() -> None:
+    async def woken_at(length_bytes: int, claimed_bytes: int) -> list[int]:
+        payload, woken = Arriving(length_bytes, claimed_bytes), dict[int, int]()
+
+        async def read_pieces() -> None:
+            while piece := await payload.readany():
+                woken[payload.total_bytes] = woken.get(payload.total_bytes, 0) + len(piece)
+
+        reading = asyncio.create_task(read_pieces())
+        while not payload.is_eof():
+            await asyncio.sleep(0)
+            payload.feed(b"x" * (16 * KIB))
+        await reading
+        assert sum(woken.values()) == length_bytes
+        return list(woken)
+
+    assert await woken_at(200 * KIB, 0) == [64 * KIB, 128 * KIB, 192 * KIB, 200 * KIB]
+    assert await woken_at(200 * KIB, 100 * KIB) == [112 * KIB, 176 * KIB, 200 * KIB]
+    assert await woken_at(200 * KIB, 300 * KIB) == [200 * KIB]
+
+
+async def test_a_body_may_take_as_long_as_it_brings_enough_and_no_longer() -> None:
+    floor = SpeedFloor(grace_s=0.05, bytes_per_s_min=100, total_s=30)
+    payload = Arriving(100)
+    reading = asyncio.create_task(body.read(payload, claim_of(0), bytes_max=100, floor=floor))
+    await asyncio.sleep(0.01)
+    payload.feed(b"x" * 30)
+    begun_at = asyncio.get_running_loop().time()
+
+    with pytest.raises(BodyTooSlow):
+        await reading
+    assert asyncio.get_running_loop().time() - begun_at > 0.3
 
 
 def test_a_body_never_gives_way_to_itself() -> None:

@@ -80,6 +80,7 @@ class Held:
     def __init__(self) -> None:
         self.trouble: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self.pieces = [b"x" * 10]
+        self.total_bytes = 10
 
     def is_eof(self) -> bool:
         return False

@@ -29,6 +29,11 @@ UNKNOWN_SHARE = 4
 """Senders not yet known may hold one part in so many, and room for one body in any case."""
 
 
+def announced_bytes_max(*, is_known: bool) -> int:
+    """Give what is claimed at most on an announcement alone."""
+    return ANNOUNCED_BYTES_MAX if is_known else UNKNOWN_ANNOUNCED_BYTES_MAX
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
     """How many bytes may be in flight."""
@@ -132,8 +137,7 @@ class Admission:
             raise JournalFull(reason)
         self._require_time()
         claim = Claim(self, is_known=is_known, begun_at_s=0.0 if is_known else self._now())
-        announced_bytes_max = ANNOUNCED_BYTES_MAX if is_known else UNKNOWN_ANNOUNCED_BYTES_MAX
-        claim.grow_to(min(declared_bytes, announced_bytes_max))
+        claim.grow_to(min(declared_bytes, announced_bytes_max(is_known=is_known)))
         return claim
 
     def take(self, claim: Claim, more_bytes: int, *, is_known: bool) -> None:

@@ -25,6 +25,9 @@ SENDER_GONE = (ConnectionError, RequestPayloadError, RuntimeError)
 class Payload(Protocol):
     """A body on its way: aiohttp's `StreamReader`, or ours (see `receiver/intake/arriving.py`)."""
 
+    total_bytes: int
+    """So much has arrived."""
+
     def is_eof(self) -> bool:
         """Tell whether all of it has arrived."""
 
@@ -79,10 +82,7 @@ async def read(payload: Payload, claim: Claim, *, bytes_max: int, floor: SpeedFl
     try:
         if payload.is_eof():
             return _checked(payload.read_nowait(), claim, bytes_max)
-        async with asyncio.timeout(floor.allowed_s(0)) as clock:
-            return await _gather(payload, claim, bytes_max, floor, clock)
-    except TimeoutError as reason:
-        raise BodyTooSlow from reason
+        return await _gather(payload, claim, bytes_max, floor)
     except SENDER_GONE as reason:
         raise SenderGone from reason
 
@@ -93,17 +93,41 @@ def _checked(body: bytes, claim: Claim, bytes_max: int) -> bytes:
     return body
 
 
-async def _gather(
-    payload: Payload, claim: Claim, bytes_max: int, floor: SpeedFloor, clock: asyncio.Timeout
-) -> bytes:
-    begun_at = asyncio.get_running_loop().time()
+async def _gather(payload: Payload, claim: Claim, bytes_max: int, floor: SpeedFloor) -> bytes:
     claim.when_dismissed = lambda: payload.set_exception(MemoryBudgetSpent(GAVE_WAY))
     pieces: list[bytes] = []
     received_bytes = 0
-    while piece := await payload.readany():
-        received_bytes += len(piece)
-        refuse_over(received_bytes, bytes_max)
-        claim.grow_to(received_bytes)
-        pieces.append(piece)
-        clock.reschedule(begun_at + floor.allowed_s(received_bytes))
+    patience = _Patience(payload, floor)
+    try:
+        while piece := await payload.readany():
+            received_bytes += len(piece)
+            refuse_over(received_bytes, bytes_max)
+            claim.grow_to(received_bytes)
+            pieces.append(piece)
+    finally:
+        patience.end()
     return b"".join(pieces)
+
+
+class _Patience:
+    """Ends a body that is too slow. Its timer is not set anew for each piece: it looks when it is due."""
+
+    def __init__(self, payload: Payload, floor: SpeedFloor) -> None:
+        self._payload, self._floor = payload, floor
+        self._loop = asyncio.get_running_loop()
+        self._begun_at = self._loop.time()
+        self._timer = self._loop.call_at(self._ends_at(), self._look)
+
+    def end(self) -> None:
+        """Nobody waits any more."""
+        self._timer.cancel()
+
+    def _ends_at(self) -> float:
+        return self._begun_at + self._floor.allowed_s(self._payload.total_bytes)
+
+    def _look(self) -> None:
+        ends_at = self._ends_at()
+        if ends_at > self._loop.time():
+            self._timer = self._loop.call_at(ends_at, self._look)
+        else:
+            self._payload.set_exception(BodyTooSlow())

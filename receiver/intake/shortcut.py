@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from receiver.intake.admission import announced_bytes_max
 from receiver.intake.arriving import Arriving
 from receiver.intake.protocol import READ_BUFFER_BYTES, TROUBLE, IntakeProtocol
 from receiver.intake.reception import HEAD
@@ -100,7 +101,8 @@ class ShortcutProtocol(IntakeProtocol):
                 self._hold(data[end:])
             self._take_whole(known, data[start:end])
         else:
-            self._open_payload = self._arriving = Arriving(length_bytes)
+            claimed_bytes = announced_bytes_max(is_known=known.head.shows_token)
+            self._open_payload = self._arriving = Arriving(length_bytes, claimed_bytes)
             self._hold(self._arriving.feed(data[start:]))
             self._taking = self._loop.create_task(self._take(known, length_bytes, self._arriving))
         return True
