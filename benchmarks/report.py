@@ -88,9 +88,9 @@ _TRIED = """
   Faster settings of LZ4 and columns stored as they are save at most a tenth, for as much more disk.
 * 10 spans: what a group costs whatever is in it (changes of thread, a sync, a record), some 26 Python calls
   per request: [0009](../docs/decisions/0009-known-heads.md), [0012](../docs/decisions/0012-small-groups.md).
-  Tried: waiting for who is just sending (38 deliveries a group in place of 36, no gain beyond the noise),
-  the table of redelivery digests in Rust (safe code cannot share its memory). Not tried: one buffer a body
-  to read the socket into.
+  Whether they came before is asked of the core ([0005](../docs/decisions/0005-redelivery.md)). Tried: waiting
+  for who is just sending (38 deliveries a group in place of 36, no gain beyond the noise). Not tried: one
+  buffer a body to read the socket into.
 * The tail at half of saturation: segments are sealed beside the commits. What is left comes with bursts of
   the store process on the same core; a lower priority for it changed nothing that noise would not.
 * The same program moves by half and more on this machine, whose two cores are most likely one.

@@ -12,7 +12,7 @@ import pytest
 from benchmarks.store.__main__ import seconds_of
 from benchmarks.store.page import page
 from benchmarks.store.questions import questions, sought_in
-from benchmarks.store.results import Moment, Results, Table
+from benchmarks.store.results import Moment, Results, Sustained, Table
 from benchmarks.store.segments import BODY_SPANS, Press, days_before, spread_over
 from benchmarks.store.sustain import sustain, verdict_on
 from benchmarks.store.tables import Compared
@@ -75,6 +75,20 @@ def test_a_page_compares_the_least_and_shows_the_spread() -> None:
     assert "| insert, rows/s/core | 500,000 | 166,667 |" in text
     assert "| bytes per span, merged | 70.0 | 100.0 |" in text
     assert "| trace by id | 10 (12; 40) | 25 (30; 30) | 2.5 |" in text
+
+
+def test_a_page_tells_of_each_feed_what_the_goal_would_take() -> None:
+    moments = [Moment(60.0, 6_000_000, 1, 9, 9, 0, 0, 12_000_000, 1 << 20, 90.0)]
+    fed = {
+        rate: Sustained(float(rate), 60.0, [1.0, 2.0, 3.0], moments, "kept up", "a machine", "26.9")
+        for rate in ("100000", "50000")
+    }
+
+    text = page(Results("a machine", "26.9", fed=fed))
+
+    assert text.index("## 50,000 spans a second for 1 minutes") < text.index("## 100,000 spans a second")
+    assert "took 15.0 CPU seconds: at that, the goal of\n150,000 a second takes 2.2 cores." in text
+    assert "| 60 | 6,000,000 | 1 | 9 | 0 | 0 | 2.0 | 1 | 1.50 |" in text
 
 
 def looks(parts: list[int], queued: int = 0) -> list[Moment]:

@@ -21,6 +21,7 @@ NAMES = [
     "0002_otel_traces_trace_id_ts",
     "0003_otel_traces_trace_id_ts_mv",
     "0004_otel_traces_newest_and_service",
+    "0005_otel_traces_merges",
 ]
 COLLECTORS = """
 CREATE TABLE otel_traces (Timestamp DateTime64(9), TraceId String, SpanAttributes Map(String, String))
@@ -186,6 +187,15 @@ def test_statements_are_fitted_to_the_engine(engine: Engine, days: int, has: str
     assert has in main
     assert has_not not in "\n".join(line for line in main.splitlines() if not line.strip().startswith("--"))
     assert "-- if" not in main
+
+
+def test_a_statement_of_which_nothing_is_left_waits_for_a_newer_engine() -> None:
+    old, new = (
+        [one.name for one in schema.emit(schema_sources(), Engine(version, embedded=False), 30)]
+        for version in (Version(24, 8), Version(24, 12))
+    )
+
+    assert (old, new) == (NAMES[:-1], NAMES)
 
 
 class LockedServer:

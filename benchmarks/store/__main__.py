@@ -41,7 +41,8 @@ def main(spans: str, feed_for: str | None, rate: float, parent: Path, out: Path)
         duration_s = seconds_of(feed_for)
         with room(parent, rate * duration_s * DISK_BYTES_PER_SPAN_FED, VARIED) as directory:
             where = machine(), engine_of(directory)
-            results.sustained = sustained(rate, duration_s, sustain(rate, duration_s, directory, say), where)
+            told = sustain(rate, duration_s, directory, say)
+            results.fed[f"{rate:.0f}"] = sustained(rate, duration_s, told, where)
     else:
         sizes = [int(size) for size in spans.split(",")]
         with room(parent, max(sizes) * DISK_BYTES_PER_SPAN, varied(max(sizes))) as directory:

@@ -11,6 +11,8 @@ from benchmarks.store.tables import Name
 
 NAMES: dict[Name, str] = {"ours": "ours", "otel": "OpenTelemetry exporter's"}
 LINES_OF_A_FEED = 20
+GOAL_SPANS_PER_S = 150_000
+"""Stored for half an hour, parts and queue flat."""
 
 _HEAD = f"""\
 # Storage benchmarks
@@ -38,7 +40,8 @@ def page(results: Results) -> str:
     lines = [_HEAD.format(machine=results.machine, engine=results.engine)]
     for size, tables in sorted(results.sizes.items(), key=lambda one: int(one[0])):
         lines += _of_size(int(size), tables)
-    lines += _sustained(results.sustained) if results.sustained else []
+    for _, fed in sorted(results.fed.items(), key=lambda one: int(one[0])):
+        lines += _sustained(fed)
     return "\n".join(lines) + "\n"
 
 
@@ -71,6 +74,11 @@ def _sustained(fed: Sustained) -> Iterator[str]:
     if fed.insert_ms:
         median, p99, longest = fed.insert_ms
         yield f"An INSERT with its syncs took {median:,.0f} ms; p99 {p99:,.0f}, at most {longest:,.0f}."
+    if fed.moments and fed.moments[-1].rows:
+        cost_s = fed.moments[-1].cpu_s / fed.moments[-1].rows * 1e6
+        cores = cost_s * GOAL_SPANS_PER_S / 1e6
+        yield f"To make, insert and merge a million spans took {cost_s:.1f} CPU seconds: at that, the goal of"
+        yield f"{GOAL_SPANS_PER_S:,} a second takes {cores:.1f} cores."
     yield f"Machine: {fed.machine}. Engine: ClickHouse {fed.engine}.\n"
     heads = ["after, s", "rows", "queued segments", "parts", "merges", "rows being merged"]
     yield row([*heads, "times merged", "MiB", "cores used"])

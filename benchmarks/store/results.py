@@ -75,7 +75,8 @@ class Results(msgspec.Struct):
     engine: str = ""
     sizes: dict[str, dict[Name, Table]] = msgspec.field(default_factory=dict)
     """By spans."""
-    sustained: Sustained | None = None
+    fed: dict[str, Sustained] = msgspec.field(default_factory=dict)
+    """By spans a second."""
 
     @classmethod
     def read(cls, path: Path) -> Results:

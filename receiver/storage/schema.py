@@ -4,7 +4,10 @@ A line of a statement that ends in `-- if FACT` is left out when the fact does n
 
     retention     spans are deleted some day; `{retention_days}` says when
     map_buckets   the engine can lay the keys of a map out in buckets (26.3 and later)
+    merge_base    how many parts are merged at a time can be told (24.12 and later)
     embedded      the engine is ours to keep safe: what it writes is synced
+
+A statement of which only comments are left is left out; the engine gets it when it is newer.
 
 Keeps: a table that another program made is never changed.
 """
@@ -31,12 +34,14 @@ LOCK_STALE_S = 60
 VERSION_MIN = Version(24, 3)
 """Nothing older was ever tried."""
 MAP_BUCKETS_SINCE = Version(26, 3)
+MERGE_BASE_SINCE = Version(24, 12)
 UNKNOWN_DATABASE = 81
 TABLE_ALREADY_EXISTS = 57
 
 _MAKES = re.compile(r"CREATE (?:TABLE|MATERIALIZED VIEW) IF NOT EXISTS (\w+)")
 _TABLES = "SELECT name FROM system.tables WHERE database = currentDatabase()"
 _CONDITION = re.compile(r"\s*-- if (\w+)$")
+_COMMENT = re.compile(r"--.*")
 _TTL = re.compile(r"toIntervalDay\((\d+)\)")
 
 
@@ -75,11 +80,14 @@ def emit(sources: Sequence[tuple[str, str]], engine: Engine, retention_days: int
     facts = {
         "retention": retention_days > 0,
         "map_buckets": engine.version >= MAP_BUCKETS_SINCE,
+        "merge_base": engine.version >= MERGE_BASE_SINCE,
         "embedded": engine.embedded,
     }
+    fitted = ((name, _fitted(text, facts, retention_days)) for name, text in sources)
     return [
-        Statement(int(name[:4]), name.removesuffix(".sql"), _fitted(text, facts, retention_days))
-        for name, text in sources
+        Statement(int(name[:4]), name.removesuffix(".sql"), sql)
+        for name, sql in fitted
+        if _COMMENT.sub("", sql).strip()
     ]
 
 

@@ -101,6 +101,7 @@ pub const SCHEMAS: &[(&str, &str)] = schemas! {
     "0002_otel_traces_trace_id_ts.sql"
     "0003_otel_traces_trace_id_ts_mv.sql"
     "0004_otel_traces_newest_and_service.sql"
+    "0005_otel_traces_merges.sql"
 };
 
 #[cfg(test)]
