@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import os
 import socket
 from pathlib import Path
@@ -13,9 +14,10 @@ import pytest
 
 from receiver.intake import door
 from receiver.intake.door import address_of, caps
+from receiver.intake.protocol import IntakeProtocol
 from receiver.intake.tls import Certificates
 from receiver.settings import Limits, Settings
-from tests.intake_support import Connection, Intake, on_uvloop, request, running, until
+from tests.intake_support import SPAN_BODY, Connection, Intake, on_uvloop, request, running, until
 from tests.test_intake_tls import NO_WARNINGS, sender, written
 
 FEW = Limits(connections_max=6, connections_per_address_max=3)
@@ -233,3 +235,40 @@ def test_what_one_address_may_hold(settings: Settings, stranger: int, loopback: 
     found = caps(settings)
 
     assert (found.of("192.0.2.1"), found.of("127.0.0.1"), found.of("::1")) == (stranger, loopback, loopback)
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        pytest.param([], id="silent"),
+        pytest.param([request()], id="one request"),
+        pytest.param([request(), request()], id="and one by the shortcut"),
+        pytest.param([request() * 2], id="two at once"),
+        pytest.param([request(), request()[:-1]], id="gone in the middle"),
+    ],
+)
+def test_a_connection_that_has_ended_is_let_go_of_at_once(pieces: list[bytes]) -> None:
+    @on_uvloop
+    async def ends() -> None:
+        async with running() as intake:
+            before = len(protocols())
+            connection = await intake.connect()
+            await until(lambda: intake.server.connection_count)
+            for piece in pieces:
+                connection.writer.write(piece)
+                for _ in range(piece.count(SPAN_BODY)):
+                    assert (await connection.answer()).status == 200
+            await connection.close()
+            await until(lambda: not intake.server.connection_count)
+            await until(lambda: len(protocols()) == before)
+
+    gc.collect()
+    gc.disable()
+    try:
+        ends()
+    finally:
+        gc.enable()
+
+
+def protocols() -> list[int]:
+    return [id(one) for one in gc.get_objects() if isinstance(one, IntakeProtocol)]

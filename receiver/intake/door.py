@@ -97,6 +97,7 @@ class Guest:
 
     def leaves(self) -> None:
         """Be gone."""
+        self.show_out = None  # the protocol, which holds us
         self._door.forget(self)
 
 

@@ -137,6 +137,7 @@ class IntakeProtocol(RequestHandler):
         self._gone.set()
         self._guest.leaves()
         super().connection_lost(exc)
+        self._open_payload = None  # it holds us, and a circle would stay until garbage is looked for
 
     def data_received(self, data: bytes) -> None:
         """Parse what came, and break off where it is not HTTP."""
