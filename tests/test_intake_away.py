@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import resource
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from receiver.intake import away
 from receiver.intake.__main__ import DESCRIPTORS_BESIDE, with_descriptors
+from receiver.intake.door import caps
 from receiver.intake.tls import Certificates
 from receiver.settings import Limits, Settings
 from tests.intake_support import SPAN_BODY, Connection, CoreDouble, Intake, on_uvloop, request, running, until
@@ -117,6 +118,75 @@ async def test_no_more_sockets_are_held_than_the_cap_and_none_for_ever(
 
     assert held == 3
     assert all(one.startswith(b"HTTP/1.1 503 ") for one in said)
+
+
+@on_uvloop
+async def test_of_those_who_are_held_the_first_that_was_told_goes_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(away, "FAREWELL_S", 600)
+    async with overloaded() as (intake, _):
+        intake.away.use(held_max=2)
+        told, silent = await intake.connect(), await intake.connect()
+        told.writer.write(request())
+        assert (await told.answer()).status == 503
+        third = await intake.connect()
+        said = await silent.closed()
+        held = intake.away.held_count
+        intake.away.close()
+        for caller in (told, third):
+            await caller.close()
+
+    assert said.startswith(b"HTTP/1.1 503 ")
+    assert held == 2
+
+
+@on_uvloop
+async def test_who_goes_on_talking_is_let_go_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(away, "FAREWELL_S", 0.3)
+    async with overloaded() as (intake, _):
+        caller = await intake.connect()
+        await until(lambda: intake.away.held_count)
+        with suppress(ConnectionError):
+            while intake.away.held_count:
+                caller.writer.write(b"x")
+                await caller.writer.drain()
+                await asyncio.sleep(0.01)
+        await caller.close()
+
+    assert intake.away.held_count == 0
+
+
+@on_uvloop
+async def test_fewer_are_held_from_a_reload_on() -> None:
+    async with overloaded() as (intake, _):
+        intake.server.use(Limits(connections_max=8), caps(Settings()))
+        callers = [await intake.connect() for _ in range(4)]
+        await until(lambda: intake.counted("refusals", "overloaded_connection") == 4)
+        held = intake.away.held_count
+        for caller in callers:
+            await caller.close()
+
+    assert held == away.held_max(8) == 2
+
+
+@on_uvloop
+async def test_a_stopping_receiver_waits_for_those_who_were_sent_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(away, "FAREWELL_S", 2.0)
+    left: list[int] = []
+    async with overloaded() as (intake, connection):
+        caller = await intake.connect()
+        await until(lambda: intake.away.held_count)
+        intake.core.may_go_on.set()
+        await connection.close()
+        monkeypatch.setattr(intake.away, "close", lambda: left.append(intake.away.held_count))
+        await intake.server.stop(10)
+        said = await caller.closed()
+
+    assert left[0] == 0
+    assert said.startswith(b"HTTP/1.1 503 ")
 
 
 @pytest.mark.parametrize("hard", [300, 1_024, 4_096, 5_000, 1 << 20])

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from receiver.intake import door
+from receiver.intake import door, protocol
 from receiver.intake.door import address_of, caps
 from receiver.intake.protocol import IntakeProtocol
 from receiver.intake.tls import Certificates
@@ -119,7 +119,8 @@ async def test_when_nobody_is_silent_a_newcomer_is_told_to_come_again() -> None:
 
 
 @on_uvloop
-async def test_who_finds_no_room_is_answered_when_it_has_asked() -> None:
+async def test_who_finds_no_room_is_answered_when_it_has_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "FAREWELL_S", 600)  # and not because time has passed
     async with running(limits=Limits(connections_max=1)) as intake:
         kept = await spoken(intake, "127.0.0.1")
         newcomer = await intake.connect()

@@ -9,7 +9,7 @@ import pytest
 from receiver.errors import Overloaded
 from receiver.intake.pace import GROUP_S, Pace
 from receiver.intake.waiting import GROUP_BYTES_MAX
-from receiver.settings import Limits
+from receiver.settings import MIB, Limits
 from tests.intake_support import SPAN_BODY, CoreDouble, on_uvloop, request, running, until
 
 DEADLINE_S = 5.0
@@ -30,6 +30,11 @@ def test_what_would_wait_for_more_than_half_of_its_time_is_refused() -> None:
 
     assert is_taken(pace, 2_400)
     assert not is_taken(pace, 2_600)
+
+
+def test_before_anything_was_measured_a_core_is_taken_for_an_ordinary_one() -> None:
+    assert is_taken(Pace(), 100 * MIB)
+    assert not is_taken(Pace(), 1_000 * MIB)
 
 
 def test_groups_that_are_in_hand_count() -> None:

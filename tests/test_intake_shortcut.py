@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from receiver.intake.recognition import HeadBytes, head_bytes
 from receiver.intake.routes import Routes
-from receiver.settings import Drain, Limits
+from receiver.settings import KIB, Drain, Limits
 from tests.intake_support import (
     SPAN_BODY,
     AppenderDouble,
@@ -247,3 +247,20 @@ def test_a_head_that_is_not_plain_is_not_remembered(head: bytes, body_bytes: int
     found: HeadBytes | None = head_bytes(head, len(head) + body_bytes, body_bytes)
 
     assert found is None
+
+
+@on_uvloop
+async def test_room_is_claimed_as_a_body_arrives() -> None:
+    async with running() as intake:
+        connection = await intake.connect()
+        connection.writer.write(request())
+        await connection.answer()
+        whole = request(SPAN_BODY * 40_000)
+        connection.writer.write(whole[: 200 * KIB])
+        await until(lambda: intake.admission.bytes_in_flight > 120 * KIB)
+        connection.writer.write(whole[200 * KIB :])
+        status = (await connection.answer()).status
+        await connection.close()
+
+    assert status == 200
+    assert intake.admission.bytes_in_flight == 0
