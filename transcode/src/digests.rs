@@ -313,15 +313,16 @@ mod tests {
     }
 
     #[test]
-    fn digests_that_somebody_chose_to_be_alike_have_homes_of_their_own() {
+    fn digests_that_somebody_chose_to_be_alike_have_homes_and_tags_of_their_own() {
         let homes = Homes::new(*b"a salt of theirs", Layout::Twice);
         for alike_bits in [0, 32, 64, 96] {
             let chosen = (1..=1_000_u128).map(|number| (number << alike_bits) ^ 0x1234_5678);
-            let found: HashSet<_> = chosen
-                .filter_map(|digest| homes.places(digest, 1 << 20).next())
-                .collect();
+            let (found, tags): (HashSet<_>, HashSet<_>) = chosen
+                .map(|digest| (homes.places(digest, 1 << 20).next(), homes.tag(digest)))
+                .unzip();
 
             assert!(found.len() > 900, "{} homes", found.len());
+            assert!(tags.len() > 200, "{} tags", tags.len());
         }
     }
 
