@@ -199,8 +199,9 @@ class Digests:
 class DigestTags:
     """What is kept in memory of such a set that lies in a file: a byte a slot."""
 
-    def __new__(cls, salt: bytes) -> DigestTags: ...
+    def __new__(cls, salt: bytes, *, mixed_once: bool) -> DigestTags:
+        """`mixed_once`: digests lie where the first version put them."""
     def extend(self, slots: bytes) -> None:
         """Note the next slots, as `Digests.slots` gave them."""
     def known(self, digests: bytes, lies_at: Callable[[int, bytes], bool]) -> list[int]:
-        """Which of these are in it, by number. `lies_at` tells whether a slot holds so much."""
+        """Which of these are in it, by number. `lies_at` tells whether a slot holds these bytes."""

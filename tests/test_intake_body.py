@@ -96,6 +96,32 @@ async def test_a_body_may_take_as_long_as_it_brings_enough_and_no_longer() -> No
     assert asyncio.get_running_loop().time() - begun_at > 0.3
 
 
+async def test_a_body_whose_end_came_just_in_time_is_not_too_slow() -> None:
+    floor = SpeedFloor(grace_s=0, bytes_per_s_min=1_000, total_s=0)
+    payload = Arriving(4)
+    reading = asyncio.create_task(body.read(payload, claim_of(0), bytes_max=100, floor=floor))
+    await asyncio.sleep(0)
+    asyncio.get_running_loop().call_soon(payload.feed, b"four")  # in the turn in which the time is over
+
+    assert await reading == b"four"
+
+
+async def test_a_body_that_was_refused_is_not_ended_once_more_when_its_time_is_over() -> None:
+    told = list[BaseException]()
+
+    class Telling(Arriving):
+        def set_exception(self, exc: BaseException) -> None:
+            told.append(exc)
+
+    payload = Telling(200 * KIB)
+    payload.feed(bytes(100 * KIB))
+
+    with pytest.raises(BodyTooLarge):
+        await body.read(payload, claim_of(0), bytes_max=100, floor=SpeedFloor(0, 1_000, 0))
+    await asyncio.sleep(0.01)
+    assert told == []
+
+
 def test_a_body_never_gives_way_to_itself() -> None:
     clock, told = Clock(), list[str]()
     admission = Admission(Budget(1_000, 100), lambda: None, now=clock)

@@ -1,9 +1,19 @@
 """Claims about records as bytes: what they answer for, what a torn tail is, what damage is."""
 
+import msgspec
 import pytest
 
 from receiver import transcode
-from receiver.journal.frame import Answered, Claim, Tally, answers_of, claim_of, damage_in, sealed_kind
+from receiver.journal.frame import (
+    Answered,
+    Claim,
+    Tally,
+    answers_of,
+    claim_of,
+    damage_in,
+    decoded,
+    sealed_kind,
+)
 from receiver.journal.names import Kind
 from receiver.model import SegmentId
 from tests.record_layout import HEADER_BYTES, ZSTD_MAGIC, footer, record
@@ -21,6 +31,15 @@ def test_a_record_says_what_it_answers_for() -> None:
     assert answers_of(found) == (Answered("acme", b"d" * 16, 1, 2, (Tally("prj", 2, 2, 0, 0),)),)
     assert (found.offset, found.length, found.rows) == (0, len(of("acme")), 2)
     assert found.received_ms == (5, 7)
+
+
+@pytest.mark.parametrize("digest_bytes", [0, 15, 17, 32])
+def test_a_digest_of_another_length_is_no_answer(digest_bytes: int) -> None:
+    """The redelivery window is asked for many at a time: one would shift those behind it."""
+    answers = msgspec.msgpack.encode([["acme", bytes(digest_bytes), 1, 2, []]])
+
+    with pytest.raises(msgspec.ValidationError):
+        decoded(answers)
 
 
 def test_records_read_back_in_order_and_know_their_segment() -> None:

@@ -106,6 +106,18 @@ def test_a_drain_without_dedupe_has_every_copy_stored(mill: Mill) -> None:
     assert mill.progress.window_entries == 0
 
 
+def test_a_drain_that_wants_copies_from_now_on_gets_those_of_what_is_known_too(mill: Mill) -> None:
+    mill.add([1])
+    mill.drain()
+    mill.kill()
+    mill.apart = frozenset({"drain"})
+
+    mill.add([1])
+    mill.drain()
+
+    assert mill.copies == {1: 2.0}
+
+
 def test_what_vanished_from_the_store_is_not_known(mill: Mill) -> None:
     mill.add([1, 2])
     mill.store.script = ["eaten"] * 8

@@ -1,6 +1,7 @@
 """Reading a body: as fast as the floor asks, up to the limit, within the claim.
 
-Keeps: memory is claimed before it is filled, by what arrived and not by what was announced beyond the claim.
+Keeps: memory is claimed by what arrived, not by what was announced beyond the claim. Of a body on the
+    shortcut one read and less than `arriving.STEP_BYTES` may be there that is not claimed yet.
 Never: an answer to a sender that is too slow. OTLP clients do not retry a 408, but they do retry a closed
 connection, so it is closed.
 """
@@ -126,6 +127,8 @@ class _Patience:
         return self._begun_at + self._floor.allowed_s(self._payload.total_bytes)
 
     def _look(self) -> None:
+        if self._payload.is_eof():
+            return
         ends_at = self._ends_at()
         if ends_at > self._loop.time():
             self._timer = self._loop.call_at(ends_at, self._look)

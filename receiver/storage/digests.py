@@ -25,7 +25,8 @@ from receiver.settings import MIB
 DIGEST_BYTES = 16
 _HEAD = struct.Struct("<4sIQQdd16sI4x")
 _MAGIC = b"TDRW"
-_VERSION = 1
+_MIXED_ONCE, _VERSION = 1, 2
+"""The first version found home slots otherwise: in one of its tables digests are looked for as it did."""
 _PIECE_BYTES = MIB
 """Of a file that is read: a table of any size takes no more memory than its tags."""
 
@@ -37,6 +38,7 @@ class NotATable(ValueError):  # noqa: N818 - a finding, not an accident
 class Told(NamedTuple):
     """What a head says of the set behind it."""
 
+    version: int
     entries: int
     first_s: float
     last_s: float
@@ -63,7 +65,7 @@ class Fresh:
 
     def write(self, path: Path, *, first_s: float, last_s: float) -> None:
         """Freeze it into a file, durably."""
-        _write(path, Told(len(self), first_s, last_s, self._salt), self._set.slots())
+        _write(path, Told(_VERSION, len(self), first_s, last_s, self._salt), self._set.slots())
 
 
 class Frozen:
@@ -72,7 +74,7 @@ class Frozen:
     def __init__(self, told: Told, slots: memoryview) -> None:
         self.told = told
         self._slots = slots
-        self._tags = transcode.DigestTags(told.salt)
+        self._tags = transcode.DigestTags(told.salt, mixed_once=told.version == _MIXED_ONCE)
         for at in range(0, len(slots), _PIECE_BYTES):
             self._tags.extend(bytes(slots[at : at + _PIECE_BYTES]))
 
@@ -87,9 +89,10 @@ class Frozen:
         if len(mapped) < _HEAD.size:
             raise NotATable(f"file has {len(mapped)} bytes; expected a table of digests")
         magic, version, slot_count, *rest, checksum = _HEAD.unpack_from(mapped)
-        told, slots = Told(*rest), memoryview(mapped)[_HEAD.size :]
-        is_ours = (magic, version, slot_count * DIGEST_BYTES) == (_MAGIC, _VERSION, len(slots))
-        if not is_ours or checksum != _checksum(told, slots):
+        told, slots = Told(version, *rest), memoryview(mapped)[_HEAD.size :]
+        is_ours = (magic, slot_count * DIGEST_BYTES) == (_MAGIC, len(slots))
+        is_readable = is_ours and version in (_MIXED_ONCE, _VERSION)
+        if not is_readable or checksum != _checksum(told, slots):
             raise NotATable("checksum or length disagrees; expected a table of digests")
         return cls(told, slots)
 
@@ -122,4 +125,5 @@ def _checksum(told: Told, slots: bytes | memoryview) -> int:
 
 
 def _head(told: Told, slots: bytes | memoryview, checksum: int) -> bytes:
-    return _HEAD.pack(_MAGIC, _VERSION, len(slots) // DIGEST_BYTES, *told, checksum)
+    version, *rest = told
+    return _HEAD.pack(_MAGIC, version, len(slots) // DIGEST_BYTES, *rest, checksum)

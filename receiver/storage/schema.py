@@ -38,7 +38,7 @@ MERGE_BASE_SINCE = Version(24, 12)
 UNKNOWN_DATABASE = 81
 TABLE_ALREADY_EXISTS = 57
 
-_MAKES = re.compile(r"CREATE (?:TABLE|MATERIALIZED VIEW) IF NOT EXISTS (\w+)")
+_OF_TABLE = re.compile(r"(?:CREATE (?:TABLE|MATERIALIZED VIEW) IF NOT EXISTS|ALTER TABLE) (\w+)")
 _TABLES = "SELECT name FROM system.tables WHERE database = currentDatabase()"
 _CONDITION = re.compile(r"\s*-- if (\w+)$")
 _COMMENT = re.compile(r"--.*")
@@ -180,12 +180,12 @@ def _pending(store: Store, statements: list[Statement]) -> list[Statement]:
         return statements
     applied = {number for (number,) in store.rows(f"SELECT Number FROM {MIGRATIONS}")}  # noqa: S608 - ours
     there = {str(name) for (name,) in store.rows(_TABLES)}
-    return [one for one in statements if one.number not in applied or _made_by(one) - there]
+    return [one for one in statements if one.number not in applied or _tables_of(one) - there]
 
 
-def _made_by(statement: Statement) -> set[str]:
-    """What it makes: applied or not, when that was dropped it is made again."""
-    return set(_MAKES.findall(statement.sql))
+def _tables_of(statement: Statement) -> set[str]:
+    """What it makes or changes: applied or not, when that was dropped it is made, and changed, again."""
+    return set(_OF_TABLE.findall(statement.sql))
 
 
 def _apply_one(store: Store, engine: Engine, statement: Statement) -> str:

@@ -1,8 +1,8 @@
 //! A set of digests, 16 bytes a slot: whole in memory while it grows, by a byte a slot once it lies in a file.
 //!
 //! Open addressing: a digest lies in its home slot or in the next free one behind it. The home depends on a
-//! salt that nobody outside knows, so that no sender can choose bodies which all want the same slot. Never
-//! more than two thirds are full: an entry costs 24 to 48 bytes.
+//! salt that nobody outside knows, and on every bit of the digest, so that no sender can choose bodies which all
+//! want the same slot. Never more than two thirds are full: an entry costs 24 to 48 bytes.
 //!
 //! [`Tags`] are what is kept in memory of a set whose slots lie elsewhere: most digests that are not in it are
 //! told apart without a look there.
@@ -26,32 +26,55 @@ fn slots_of(bytes: &[u8]) -> impl Iterator<Item = Slot> {
     whole.iter().map(|slot| Slot::from_le_bytes(*slot))
 }
 
+/// How the home of a digest is found.
+#[derive(Clone, Copy)]
+pub enum Layout {
+    /// By the highest bits of what is mixed twice.
+    Twice,
+    /// By the remainder of what is mixed once, as the first version did: digests that agree in their lowest
+    /// bits share a home then, whatever the salt is.
+    Once,
+}
+
 /// Where digests belong: what the salt makes of them.
 #[derive(Clone, Copy)]
 struct Homes {
     factor: u128,
+    layout: Layout,
 }
 
 impl Homes {
-    const fn new(salt: [u8; 16]) -> Self {
+    const fn new(salt: [u8; 16], layout: Layout) -> Self {
         let factor = u128::from_le_bytes(salt) | 1;
-        Self { factor }
+        Self { factor, layout }
+    }
+
+    const fn mixed(self, digest: Slot) -> u128 {
+        let once = digest.wrapping_mul(self.factor);
+        match self.layout {
+            Layout::Once => once,
+            Layout::Twice => (once ^ (once >> 64)).wrapping_mul(self.factor),
+        }
     }
 
     /// The slots where a digest may lie among so many, its home first.
     fn places(self, digest: Slot, slot_count: usize) -> impl Iterator<Item = usize> {
-        let mixed = digest.wrapping_mul(self.factor) >> 64;
-        let home = usize::try_from(mixed % slot_count.max(1) as u128).unwrap_or_default();
+        let high = self.mixed(digest) >> 64;
+        let home = match self.layout {
+            Layout::Once => high % slot_count.max(1) as u128,
+            Layout::Twice => (high * slot_count as u128) >> 64,
+        };
+        let home = usize::try_from(home).unwrap_or_default();
         (home..slot_count).chain(0..home)
     }
 
-    /// What is kept of a digest in memory. The home is a remainder, so the highest bits say something else.
+    /// What is kept of a digest in memory: bits in the middle, which the home depends on in neither layout.
     fn tag(self, digest: Slot) -> u8 {
         if digest == EMPTY {
             return EMPTY_TAG;
         }
-        let [highest, ..] = digest.wrapping_mul(self.factor).to_be_bytes();
-        highest.max(1)
+        let [_, _, _, _, tag, ..] = self.mixed(digest).to_be_bytes();
+        tag.max(1)
     }
 }
 
@@ -67,7 +90,7 @@ impl Digests {
     #[must_use]
     pub fn new(salt: [u8; 16]) -> Self {
         Self {
-            homes: Homes::new(salt),
+            homes: Homes::new(salt, Layout::Twice),
             slots: vec![EMPTY; SLOTS_MIN],
             entries: 0,
         }
@@ -159,9 +182,9 @@ pub struct Tags {
 impl Tags {
     /// Of no slots yet.
     #[must_use]
-    pub const fn new(salt: [u8; 16]) -> Self {
+    pub const fn new(salt: [u8; 16], layout: Layout) -> Self {
         Self {
-            homes: Homes::new(salt),
+            homes: Homes::new(salt, layout),
             tags: Vec::new(),
         }
     }
@@ -212,7 +235,7 @@ impl Tags {
 
 #[cfg(test)]
 mod tests {
-    use super::{DIGEST_BYTES, Digests, Tags};
+    use super::{DIGEST_BYTES, Digests, Homes, Layout, Tags};
     use proptest::prelude::*;
     use std::cell::Cell;
     use std::collections::HashSet;
@@ -223,7 +246,7 @@ mod tests {
     fn tags_of(set: &Digests, cut: usize) -> (Tags, Vec<u8>) {
         let mut slots = vec![0; set.slots_bytes()];
         set.write_slots(&mut slots);
-        let mut tags = Tags::new(SALT);
+        let mut tags = Tags::new(SALT, Layout::Twice);
         for some in slots.chunks(cut * DIGEST_BYTES) {
             tags.extend(some);
         }
@@ -287,6 +310,20 @@ mod tests {
         assert!(known(&tags, &slots, others.as_flattened(), &asked).is_empty());
         assert!((1..1_000).contains(&asked.get()), "{} looks", asked.get());
         assert!(slots.len() <= 48 * set.len(), "{} bytes", slots.len());
+    }
+
+    #[test]
+    fn digests_that_somebody_chose_to_be_alike_have_homes_and_tags_of_their_own() {
+        let homes = Homes::new(*b"a salt of theirs", Layout::Twice);
+        for alike_bits in [0, 32, 64, 96] {
+            let chosen = (1..=1_000_u128).map(|number| (number << alike_bits) ^ 0x1234_5678);
+            let (found, tags): (HashSet<_>, HashSet<_>) = chosen
+                .map(|digest| (homes.places(digest, 1 << 20).next(), homes.tag(digest)))
+                .unzip();
+
+            assert!(found.len() > 900, "{} homes", found.len());
+            assert!(tags.len() > 200, "{} tags", tags.len());
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::core_error;
-use crate::digests::{self, DIGEST_BYTES};
+use crate::digests::{self, DIGEST_BYTES, Layout};
 
 fn salted(salt: &[u8]) -> PyResult<[u8; DIGEST_BYTES]> {
     let wanted = || {
@@ -50,8 +50,14 @@ pub struct DigestTags(digests::Tags);
 #[pymethods]
 impl DigestTags {
     #[new]
-    fn new(salt: &[u8]) -> PyResult<Self> {
-        salted(salt).map(digests::Tags::new).map(Self)
+    #[pyo3(signature = (salt, *, mixed_once))]
+    fn new(salt: &[u8], mixed_once: bool) -> PyResult<Self> {
+        let layout = if mixed_once {
+            Layout::Once
+        } else {
+            Layout::Twice
+        };
+        Ok(Self(digests::Tags::new(salted(salt)?, layout)))
     }
     fn extend(&mut self, slots: &[u8]) {
         self.0.extend(slots);
