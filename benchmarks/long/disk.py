@@ -11,13 +11,15 @@ import statistics
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 PERIOD_S = 0.05
 WRITE_BYTES = 64 * 1024
 """About what the receiver appends for one delivery of 520 spans."""
+FILE_BYTES_MAX = 32 << 20
+"""Then the file begins anew, as a segment does."""
 
 
 class Synced(NamedTuple):
@@ -54,11 +56,15 @@ class Probe:
         return Synced(hundredths[49], hundredths[98])
 
     def _run(self) -> None:
+        """What cannot be written is not measured: a full disk is the receiver's to tell."""
         content = os.urandom(WRITE_BYTES)
-        with self._path.open("wb", buffering=0) as file:
+        with suppress(OSError), self._path.open("wb", buffering=0) as file:
             while not self._enough.wait(PERIOD_S):
+                if file.tell() >= FILE_BYTES_MAX:
+                    file.seek(0)
+                    file.truncate()
                 began_s = time.perf_counter()
                 file.write(content)
                 os.fdatasync(file.fileno())
                 self._took_ms.append((time.perf_counter() - began_s) * 1e3)
-        self._path.unlink()
+        self._path.unlink(missing_ok=True)

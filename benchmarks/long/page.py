@@ -32,7 +32,7 @@ The receiver is pinned to one core, load and sink share the others. The sink is 
 unpacks and decodes every row and keeps none. Bodies: {BODY.name}, {BODY.connections} clients. The load
 harness runs in slices, each with spans of its own; after each it is looked at what the processes hold.
 Latencies count from when a request was due. Disk: a write of 64 KiB and a sync by somebody else on the same
-disk, twenty times a second meanwhile. Three numbers with strokes are supervisor / intake / store."""
+disk, up to twenty times a second meanwhile. Three numbers with strokes are supervisor / intake / store."""
 
 _BACKLOG = """\
 The sink is stopped by SIGSTOP: a ClickHouse that hangs, with an INSERT under way. Empty: `kill -9` of the

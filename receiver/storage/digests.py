@@ -99,11 +99,6 @@ class Frozen:
     def __len__(self) -> int:
         return self.told.entries
 
-    @property
-    def held_bytes(self) -> int:
-        """What it takes on the disk."""
-        return len(self._slots)
-
     def known(self, digests: bytes) -> list[int]:
         """Tell which of these are in it, by number."""
         return self._tags.known(digests, self._lies_at)
