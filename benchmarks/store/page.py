@@ -78,7 +78,8 @@ def _sustained(fed: Sustained) -> Iterator[str]:
         cost_s = fed.moments[-1].cpu_s / fed.moments[-1].rows * 1e6
         cores = cost_s * GOAL_SPANS_PER_S / 1e6
         yield f"To make, insert and merge a million spans took {cost_s:.1f} CPU seconds: at that, the goal of"
-        yield f"{GOAL_SPANS_PER_S:,} a second takes {cores:.1f} cores."
+        yield f"{GOAL_SPANS_PER_S:,} a second takes {cores:.1f} cores. What was tried to make merges cheaper:"
+        yield "[0014](../docs/decisions/0014-merges.md)."
     yield f"Machine: {fed.machine}. Engine: ClickHouse {fed.engine}.\n"
     heads = ["after, s", "rows", "queued segments", "parts", "merges", "rows being merged"]
     yield row([*heads, "times merged", "MiB", "cores used"])
