@@ -106,6 +106,28 @@ def test_a_table_that_was_dropped_is_made_again_with_all_that_was_changed_about_
     assert "merge_selector_base = 12" in str(made)
 
 
+def test_making_a_dropped_table_again_is_finished_by_the_next_one_if_it_is_cut_off(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema.apply(store, schema_sources(), 30)
+    store.command("DROP TABLE otel_traces SYNC")
+    command = store.command
+
+    def cut_off(statement: str) -> None:
+        if "ALTER TABLE otel_traces" in statement:
+            raise StoreTrouble("gone")
+        command(statement)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "command", cut_off)
+        with pytest.raises(StoreTrouble):
+            schema.apply(store, schema_sources(), 30)
+
+    assert list(schema.status(store, schema_sources(), 30).missing) == NAMES[4:]
+    assert schema.apply(store, schema_sources(), 30) == NAMES[4:]
+    assert schema.apply(store, schema_sources(), 30) == []
+
+
 def test_embedded_tables_sync_inserts_and_merges(store: Store) -> None:
     schema.apply(store, schema_sources(), 30)
 

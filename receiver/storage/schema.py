@@ -105,7 +105,9 @@ def apply(
     if not _pending(store, statements) and _retention_of(store) == retention_days:
         return []
     with _locked(store, sleep):
-        done = [_apply_one(store, engine, statement) for statement in _pending(store, statements)]
+        pending = _pending(store, statements)
+        _forget(store, pending)
+        done = [_apply_one(store, engine, statement) for statement in pending]
         return done + _fit_retention(store, retention_days)
 
 
@@ -178,9 +180,25 @@ def _refuse_foreign(store: Store) -> None:
 def _pending(store: Store, statements: list[Statement]) -> list[Statement]:
     if not _columns(store, MIGRATIONS):
         return statements
-    applied = {number for (number,) in store.rows(f"SELECT Number FROM {MIGRATIONS}")}  # noqa: S608 - ours
+    applied = _recorded(store)
     there = {str(name) for (name,) in store.rows(_TABLES)}
     return [one for one in statements if one.number not in applied or _tables_of(one) - there]
+
+
+def _recorded(store: Store) -> set[object]:
+    return {number for (number,) in store.rows(f"SELECT Number FROM {MIGRATIONS}")}  # noqa: S608 - ours
+
+
+def _forget(store: Store, pending: list[Statement]) -> None:
+    """Take back what was recorded of a table that is gone: cut off half-way, the rest is still missing."""
+    if not _columns(store, MIGRATIONS):
+        return
+    recorded = [str(one.number) for one in pending if one.number in _recorded(store)]
+    if recorded:
+        store.command(
+            f"ALTER TABLE {MIGRATIONS} DELETE WHERE Number IN ({', '.join(recorded)}) "
+            "SETTINGS mutations_sync = 1"
+        )
 
 
 def _tables_of(statement: Statement) -> set[str]:
