@@ -178,26 +178,24 @@ def _refuse_foreign(store: Store) -> None:
 
 
 def _pending(store: Store, statements: list[Statement]) -> list[Statement]:
-    if not _columns(store, MIGRATIONS):
-        return statements
     applied = _recorded(store)
     there = {str(name) for (name,) in store.rows(_TABLES)}
     return [one for one in statements if one.number not in applied or _tables_of(one) - there]
 
 
 def _recorded(store: Store) -> set[object]:
+    if not _columns(store, MIGRATIONS):
+        return set()
     return {number for (number,) in store.rows(f"SELECT Number FROM {MIGRATIONS}")}  # noqa: S608 - ours
 
 
 def _forget(store: Store, pending: list[Statement]) -> None:
     """Take back what was recorded of a table that is gone: cut off half-way, the rest is still missing."""
-    if not _columns(store, MIGRATIONS):
-        return
-    recorded = [str(one.number) for one in pending if one.number in _recorded(store)]
-    if recorded:
+    recorded = _recorded(store)
+    again = ", ".join(str(one.number) for one in pending if one.number in recorded)
+    if again:
         store.command(
-            f"ALTER TABLE {MIGRATIONS} DELETE WHERE Number IN ({', '.join(recorded)}) "
-            "SETTINGS mutations_sync = 1"
+            f"ALTER TABLE {MIGRATIONS} DELETE WHERE Number IN ({again}) SETTINGS mutations_sync = 1"
         )
 
 
