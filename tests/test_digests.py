@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import time
 import zlib
 from pathlib import Path
 from random import Random
@@ -46,15 +45,27 @@ def test_a_table_of_the_first_version_is_read_and_written_once_more_as_it_was(tm
     assert again.read_bytes() == path.read_bytes()
 
 
-def test_digests_that_somebody_chose_to_be_alike_cost_no_more_than_others(tmp_path: Path) -> None:
-    """Alike in their first twelve bytes: in the first version's tables all of them want the same slot."""
-    put = b"".join(b"alike, alike" + number.to_bytes(4, "big") for number in range(100_000))
-    fresh = Fresh()
+class Watched(Frozen):
+    """Counts how often a slot is looked at."""
 
-    began_s = time.process_time()
+    looks = 0
+
+    def _lies_at(self, slot: int, digest: bytes) -> bool:
+        self.looks += 1
+        return super()._lies_at(slot, digest)
+
+
+def test_digests_that_somebody_chose_to_be_alike_are_looked_for_as_seldom_as_others(tmp_path: Path) -> None:
+    """Alike in their first twelve bytes: in the first version's tables all of them want the same slot.
+
+    That they have homes of their own is seen where these are: `transcode/src/digests.rs`.
+    """
+    count = 2_000
+    put = b"".join(b"alike, alike" + number.to_bytes(4, "big") for number in range(count))
+    fresh = Fresh()
     fresh.add(put)
     fresh.write(tmp_path / "table", first_s=1.0, last_s=2.0)
-    known = Frozen.open(tmp_path / "table").known(put)
+    frozen = Watched.open(tmp_path / "table")
 
-    assert known == list(range(100_000))
-    assert time.process_time() - began_s < 2
+    assert fresh.known(put) == frozen.known(put) == list(range(count))
+    assert count <= frozen.looks < 1.1 * count
