@@ -8,6 +8,7 @@ MAKEFLAGS += --no-builtin-rules
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+TOOLS := $(VENV)/tools/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 CARGO := cargo --locked
 MANIFEST := --manifest-path transcode/Cargo.toml
@@ -70,6 +71,22 @@ test: check ## every check and every test
 	$(BIN)/python benchmarks/core_instructions.py
 	$(BIN)/pytest -q -n 2 --dist loadfile tests
 
+.PHONY: audit
+audit: $(VENV)/.tools check-cargo ## known vulnerabilities, licences and sources of all locked dependencies (needs cargo-deny)
+	@command -v cargo-deny >/dev/null || { echo "cargo-deny is missing: cargo install cargo-deny"; exit 1; }
+	for lock in serve build dev; do $(TOOLS)/pip-audit --require-hashes --disable-pip --requirement requirements/$$lock.lock; done
+	cargo deny $(MANIFEST) check
+
+.PHONY: site
+site: $(VENV)/.tools ## write the documentation site to site/
+	NO_MKDOCS_2_WARNING=1 $(TOOLS)/mkdocs build --strict --quiet
+
+$(VENV)/.tools: requirements/tools.lock | $(BIN)/python
+	@echo "installing locked tools"
+	$(PYTHON) -m venv $(VENV)/tools
+	$(TOOLS)/pip --disable-pip-version-check --quiet install --require-hashes -r requirements/tools.lock
+	@touch $@
+
 .PHONY: fix
 fix: $(VENV)/.dev ## what the formatters and linters can mend by themselves
 	$(BIN)/ruff check --fix .
@@ -124,7 +141,7 @@ fuzz: ## long fuzzing of unpack, protobuf and JSON (SECONDS=600 each); needs nig
 .PHONY: lock
 lock: $(VENV)/.serve ## write the lock files anew
 	$(PIP) install pip-tools
-	for name in build serve dev; do $(MAKE) --no-print-directory requirements/$$name.lock.new; done
+	for name in build serve dev tools; do $(MAKE) --no-print-directory requirements/$$name.lock.new; done
 
 requirements/%.lock.new:
 	$(BIN)/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras --no-header --no-annotate --no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(if $(filter serve,$*),--extra embedded pyproject.toml,requirements/$*.in) --output-file requirements/$*.lock
