@@ -52,6 +52,7 @@ $(VENV)/.core: $(VENV)/.serve $(CORE_SOURCES)
 check: setup $(VENV)/.dev check-cargo ## formatting, ruff, mypy, import contracts, clippy, stubtest, tidy tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/typos
 	$(BIN)/mypy receiver tests benchmarks
 	$(BIN)/python -m mypy.stubtest receiver._transcode --ignore-disjoint-bases
 	$(BIN)/lint-imports
@@ -69,7 +70,7 @@ check-cargo:
 test: check ## every check and every test
 	$(CARGO) test $(MANIFEST) --quiet
 	$(BIN)/python benchmarks/core_instructions.py
-	$(BIN)/pytest -q -n 2 --dist loadfile tests
+	$(BIN)/pytest -q -n 2 --dist loadfile --durations 20 tests
 
 .PHONY: audit
 audit: $(VENV)/.tools check-cargo ## known vulnerabilities, licences and sources of all locked dependencies (needs cargo-deny)
