@@ -23,6 +23,7 @@ from receiver.errors import StoreTrouble
 from receiver.model import Heading, SegmentId
 from receiver.storage.store import COMPANION, TABLE, TRIAL, DayRows, Held, Parameters, Version
 from receiver.storage.trouble import trouble_of
+from receiver.transcode import COLUMNS
 
 PINS = {
     "min_insert_block_size_rows": "1000000000",
@@ -96,16 +97,7 @@ GROUP BY TraceId
 """  # noqa: S608 - as above
 
 _PROBE = f"""
-INSERT INTO {TABLE}
-(
-    Timestamp, TraceId, SpanId, ParentSpanId, TraceState, SpanName, SpanKind, ServiceName, ResourceAttributes,
-    ScopeName, ScopeVersion, SpanAttributes, Duration, StatusCode, StatusMessage,
-    `Events.Timestamp`, `Events.Name`, `Events.Attributes`,
-    `Links.TraceId`, `Links.SpanId`, `Links.TraceState`, `Links.Attributes`,
-    ProjectId, DeploymentId, Drain, ReceivedAt, SegmentEpoch, SegmentSeq, TraceFlags,
-    DroppedAttributesCount, DroppedEventsCount, DroppedLinksCount,
-    ScopeAttributes, ResourceSchemaUrl, ScopeSchemaUrl, SampleWeight, SampleThreshold, SampleReason
-)
+INSERT INTO {TABLE} ({", ".join(f"`{name}`" for name, _ in COLUMNS)})
 SELECT
     toDateTime64('1970-01-01 00:00:00', 9, 'UTC'), repeat('f', 32), repeat('f', 16), '', 'k=v', 'probe',
     'Internal', 'trace-drain', map('key', 'value'), 'scope', 'v1', map('key', 'value'),
@@ -116,7 +108,7 @@ SELECT
     toUInt64(0), toUInt64(0), toUInt32(1), toUInt32(1), toUInt32(1), toUInt32(1),
     map('key', 'value'), 'url', 'url', toFloat64(1), toUInt64(1), 'reason'
 """
-"""A row with something in every column."""
+"""A row with a value in every column, in the order of `COLUMNS`."""
 
 _TRIAL_ENGINE = "ENGINE = MergeTree PARTITION BY toDate(Timestamp, 'UTC') ORDER BY tuple()"
 """Computes what can refuse a row: constraints, defaults, indexes, projections. Nothing expires in it."""
