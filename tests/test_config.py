@@ -190,7 +190,7 @@ def test_drains_may_share_a_path_when_their_credentials_differ(desk: Desk) -> No
     [
         pytest.param(None, "cannot be read: No such file", id="missing"),
         pytest.param("\n", "which is empty; expected a secret", id="empty"),
-        pytest.param("x" * 70_000, "which is over 65536 bytes", id="no secret at all"),
+        pytest.param("x" * 70_000, "which is over 64 KiB", id="no secret at all"),
     ],
 )
 def test_a_secret_file_without_a_secret_is_named(desk: Desk, content: str | None, expected: str) -> None:

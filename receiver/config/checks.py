@@ -23,6 +23,7 @@ from receiver.config.addresses import DATABASE, Address, parse_address, parse_st
 from receiver.config.pem import why_unusable
 from receiver.errors import OperatorError
 from receiver.settings import Drain, Settings, Tls
+from receiver.sizes import size_text
 
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _DRAIN_NAME = re.compile(r"[\w.:/-]+(?: [\w.:/-]+)*")
@@ -59,8 +60,9 @@ def warnings_of(settings: Settings) -> list[str]:
     wanted_bytes = settings.journal.bytes_max + settings.journal.disk_free_min
     if wanted_bytes <= disk_bytes:
         return []
-    what = f"journal.bytes_max and journal.disk_free_min are {wanted_bytes} bytes together"
-    return [f"{what}; expected at most the {disk_bytes} of the disk under '{settings.data_dir}'"]
+    wanted, disk_size = size_text(wanted_bytes), size_text(disk_bytes)
+    what = f"journal.bytes_max and journal.disk_free_min are {wanted} together"
+    return [f"{what}; expected at most the {disk_size} of the disk under '{settings.data_dir}'"]
 
 
 def unreadable_of(settings: Settings, origins: Mapping[str, str]) -> Iterator[str]:
@@ -279,7 +281,7 @@ def _retention(settings: Settings) -> Iterator[str]:
 def _segments(settings: Settings) -> Iterator[str]:
     journal = settings.journal
     if journal.segment_bytes_max > journal.bytes_max:
-        yield f"journal.segment_bytes_max is over journal.bytes_max = {journal.bytes_max}; expected less"
+        yield f"journal.segment_bytes_max is over journal.bytes_max = {size_text(journal.bytes_max)}; expected less"
 
 
 def _bodies(settings: Settings) -> Iterator[str]:
@@ -290,7 +292,8 @@ def _bodies(settings: Settings) -> Iterator[str]:
     }
     for key, body_bytes_max in bodies.items():
         if body_bytes_max > limits.inflight_bytes_max:
-            yield f"{key} is over limits.inflight_bytes_max = {limits.inflight_bytes_max}; expected less"
+            limit = size_text(limits.inflight_bytes_max)
+            yield f"{key} is over limits.inflight_bytes_max = {limit}; expected less"
 
 
 def _resolve(settings: Settings) -> Iterator[str]:

@@ -79,11 +79,11 @@ def _between(knob: Knob, limits: Range, unit: str) -> str:
 
 def _number(knob: Knob, bound: float) -> str:
     if knob.form == "bytes":
-        return size_text(int(bound))
+        return size_setting(int(bound))
     return f"{bound:.15g}"
 
 
-def size_text(bytes_: int) -> str:
+def size_setting(bytes_: int) -> str:
     """As an operator writes it: in the largest unit that takes no fraction."""
     return next(
         (f"{bytes_ // size}{unit}" for unit, size in _SIZES if bytes_ and bytes_ % size == 0), str(bytes_)
