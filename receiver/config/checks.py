@@ -281,7 +281,8 @@ def _retention(settings: Settings) -> Iterator[str]:
 def _segments(settings: Settings) -> Iterator[str]:
     journal = settings.journal
     if journal.segment_bytes_max > journal.bytes_max:
-        yield f"journal.segment_bytes_max is over journal.bytes_max = {size_text(journal.bytes_max)}; expected less"
+        limit = size_text(journal.bytes_max)
+        yield f"journal.segment_bytes_max is over journal.bytes_max = {limit}; expected less"
 
 
 def _bodies(settings: Settings) -> Iterator[str]:
