@@ -34,6 +34,8 @@ REPEAT_S = 10.0
 """A line with the same key, event and cause is logged once in this time."""
 CAUSE_FIELDS = ("error", "path", "why", "reason")
 """The fields that say what caused a line."""
+CAUSE_CHARS_MAX = 512
+"""Of each such field, what is compared."""
 OTHER = "(other)"
 """The key, event and cause of lines beyond these limits."""
 HIDDEN = "(hidden)"
@@ -41,7 +43,7 @@ HIDDEN = "(hidden)"
 _SECRET_KEY = re.compile(
     r"authorization|cookie|token|secret|password|signature|api.?key|credential", re.IGNORECASE
 )
-_MEASURED = re.compile(r"\d{1,20}(?:\.\d{1,4})? ?(?:bytes?|[KMGTP]iB|m?s|spans?|rows?)\b|(?<=byte )\d{1,20}")
+_MEASURED = re.compile(r"(?<!\d)\d++(?:\.\d++)? ?(?:bytes?|[KMGTP]iB|m?s|spans?|rows?)\b|(?<=byte )\d++")
 """Numbers with a unit, and offsets: they change from line to line. A number without a unit can be a code."""
 _URL_PASSWORD = re.compile(r"(://[^/\s:@]*):[^/\s@]*@")
 _FIRST = ("timestamp", "level", "process", "event")
@@ -168,7 +170,7 @@ class RateLimited:
 def _cause_of(fields: Mapping[str, object]) -> str:
     """Return what tells two causes apart. Measured values do not: they differ from line to line."""
     known = _without_exception(fields)
-    texts = [harmless_text(str(known[name])) for name in CAUSE_FIELDS if name in known]
+    texts = [str(known[name])[:CAUSE_CHARS_MAX] for name in CAUSE_FIELDS if name in known]
     return _MEASURED.sub("", "\n".join(texts))
 
 
