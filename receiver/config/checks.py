@@ -222,6 +222,8 @@ def _drain_signature(drain: Drain) -> Iterator[str]:
 def _drain_tokens(drain: Drain) -> Iterator[str]:
     if not all(token.isascii() and token.isprintable() for token in drain.tokens):
         yield "token holds more than printable ASCII; expected what an HTTP header can carry"
+    if any(token != token.strip() for token in drain.tokens):
+        yield "token begins or ends with white space, which is no part of an HTTP header; expected it without"
 
 
 def _shared_paths(settings: Settings) -> Iterator[str]:

@@ -14,7 +14,7 @@ from typing import Literal, get_args, get_origin
 
 import msgspec
 
-from receiver.config.ranges import stray
+from receiver.config.ranges import ONLY_WHITE_SPACE, stray
 from receiver.config.sources import Given
 from receiver.settings import GIB, KIB, MIB
 from receiver.sizes import size_text
@@ -177,4 +177,6 @@ def _secret_text(content: bytes, file: Path) -> str:
         raise ValueProblem(f"names '{file}', which is not UTF-8; expected a secret in text") from reason
     if not secret:
         raise ValueProblem(f"names '{file}', which is empty; expected a secret")
+    if secret.isspace():
+        raise ValueProblem(f"names '{file}', which {ONLY_WHITE_SPACE}")
     return secret
