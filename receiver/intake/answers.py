@@ -118,12 +118,15 @@ def http_refusal(status: int, message: str, kind: ContentKind = ContentKind.JSON
 
 
 def status_body(grpc_code: int, message: str, kind: ContentKind, *, field: str = "") -> bytes:
-    """Encode a `google.rpc.Status`; with a field, its details are a `BadRequest`."""
+    """Encode a `google.rpc.Status`; with a field, its details are a `BadRequest`.
+
+    JSON ends with a newline, so that a terminal's prompt is not put behind it.
+    """
     text, field = printable(message), printable(field)
     if kind is not ContentKind.PROTOBUF:
         violation = {"field": field, "description": text}
         details = [{"@type": BAD_REQUEST, "fieldViolations": [violation]}] if field else []
-        return json.dumps({"code": grpc_code, "message": text, "details": details}).encode()
+        return json.dumps({"code": grpc_code, "message": text, "details": details}).encode() + b"\n"
     status = _number(1, grpc_code) + _bytes(2, text.encode())
     if not field:
         return status
