@@ -27,10 +27,19 @@ from receiver.sizes import size_text
 
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _DRAIN_NAME = re.compile(r"[\w.:/-]+(?: [\w.:/-]+)*")
+_ANSWER_HEADERS = re.compile(
+    "accept-encoding|allow|connection|content-.+|date|retry-after|transfer-encoding|www-authenticate"
+)
 _PATH = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")
 _ATTRIBUTE = re.compile(r"(resource|span):.+")
 _ADDRESSES = ("listen", "admin_listen", "api_listen")
 _TLS_FILES = ("cert_file", "key_file", "client_ca_file")
+_DRAIN_HEADERS = (
+    "drain.verify_header",
+    "drain.verify_header_name",
+    "drain.header",
+    "drain.signature_header",
+)
 _TELL_APART = ("drain.name", "drain.tokens", "drain.signature_secrets")
 """What tells one drain from another on a path."""
 
@@ -207,9 +216,16 @@ def _drain_path(drain: Drain) -> Iterator[str]:
 def _drain_headers(drain: Drain) -> Iterator[str]:
     if not drain.verify_header.isascii():
         yield "verify_header holds more than ASCII; expected the value to answer"
-    for key, header in (("header", drain.header), ("signature_header", drain.signature_header or "x")):
+    headers = {
+        "header": drain.header,
+        "signature_header": drain.signature_header or "x",
+        "verify_header_name": drain.verify_header_name,
+    }
+    for key, header in headers.items():
         if not _HEADER.fullmatch(header):
             yield f"{key} is {header!r}; expected the name of an HTTP header"
+    if _ANSWER_HEADERS.fullmatch(drain.verify_header_name.lower()):
+        yield f"verify_header_name is {drain.verify_header_name!r}, a header of HTTP; expected another"
 
 
 def _drain_signature(drain: Drain) -> Iterator[str]:
@@ -334,7 +350,7 @@ _CHECKS: tuple[tuple[Callable[[Settings], Iterator[str]], tuple[str, ...]], ...]
     (_drain_names, ("drain.name",)),
     (partial(_each_drain, _drain_name), ("drain.name",)),
     (partial(_each_drain, _drain_path), ("drain.path",)),
-    (partial(_each_drain, _drain_headers), ("drain.verify_header", "drain.header", "drain.signature_header")),
+    (partial(_each_drain, _drain_headers), _DRAIN_HEADERS),
     (partial(_each_drain, _drain_signature), ("drain.signature_header", "drain.signature_secrets")),
     (partial(_each_drain, _drain_tokens), ("drain.tokens",)),
     (_shared_paths, ("drain.path", *_TELL_APART)),

@@ -16,7 +16,7 @@ from typing import Protocol
 from aiohttp.helpers import RequestKey
 from aiohttp.web_request import BaseRequest
 
-from receiver.errors import MethodNotAllowed, ReceiverError
+from receiver.errors import MethodNotAllowed, ReceiverError, Refused
 from receiver.intake import answers, body, credentials, head, media
 from receiver.intake.admission import Admission, Claim
 from receiver.intake.answers import Reply
@@ -180,10 +180,17 @@ class Reception:
         self._metrics.add("refusals", reason=name)
         if not isinstance(reason, ReceiverError):
             return answers.HANG_UP
+        reply = answers.verdict(reason, visit.kind)
+        only_logged = reason.log_fields if isinstance(reason, Refused) else {}
+        fields = {"error": str(reason), **only_logged}
         limited.warning(
-            f"{name}:{visit.drain_name}", "delivery not taken", drain=visit.drain_name, why=str(reason)
+            f"{name}:{visit.drain_name}",
+            "request refused",
+            drain=visit.drain_name,
+            status=reply.status,
+            **fields,
         )
-        return answers.verdict(reason, visit.kind)
+        return reply
 
     async def _read_body(self, payload: Payload, known: Head, claim: Claim) -> bytes:
         try:
