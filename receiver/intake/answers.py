@@ -89,6 +89,14 @@ ACCEPTED = {
 }
 OPTIONS = Reply(204, f"HTTP/1.1 204 No Content\r\nAllow: {ALLOW}\r\n".encode())
 
+_PROBE_TEXT = b"trace-drain-receiver: this drain endpoint works. Send OTLP traces here with POST.\n"
+PROBE = Reply(
+    200,
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n" % len(_PROBE_TEXT),
+    _PROBE_TEXT,
+)
+"""For a GET or HEAD. It needs no credentials, so it names neither the drain nor the version."""
+
 
 def accepted(kind: ContentKind, *, rejected_span_count: int, message: str) -> Reply:
     """Answer a delivery that was taken, in full or in part, or with a warning."""

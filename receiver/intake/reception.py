@@ -123,6 +123,9 @@ class Reception:
         route = head.find(request, self._routes, visit)
         if request.method == "OPTIONS":
             return answers.OPTIONS
+        if request.method in head.PROBE_METHODS:
+            visit.is_endpoint_test = True
+            return answers.PROBE
         request[HEAD] = known = head.read(request, self._routes, route, visit)
         declared_bytes = int(request.headers.get("Content-Length", "0"))
         invitation = request.transport if known.expects_continue else None
@@ -146,6 +149,9 @@ class Reception:
             received_at = self._loop.time()
             drain = await self._verify(visit, known, raw)
             claim.know()
+            if known.is_endpoint_test:
+                visit.is_endpoint_test = True
+                return answers.ACCEPTED[known.kind]
             outcome = await self._promises.commit(
                 self._delivery(drain, known, raw), drain, received_at, claim
             )
@@ -157,19 +163,24 @@ class Reception:
         return self._counted(visit, self._refusal(visit, reason))
 
     def _counted(self, visit: Visit, reply: Reply) -> Reply:
-        """Count the reply, and add what every reply at its path carries."""
+        """Count the reply, and add the header that every reply at its path carries."""
         if reply is answers.HANG_UP:
             self._metrics.add("deliveries", drain=visit.drain_name, status="closed")
             return reply
-        key = (visit.drain_name, reply.status)
-        count = self._answered.get(key)
-        if count is None:
-            name, status = visit.drain_name, str(reply.status)
-            count = self._answered[key] = self._metrics.count("deliveries", drain=name, status=status)
-        count.value += 1
+        if visit.is_endpoint_test:
+            self._metrics.add("endpoint_tests", drain=visit.drain_name)
+        else:
+            self._count_delivery(visit.drain_name, reply.status)
         if visit.route is not None and visit.route.header_line:
             return reply.with_header(visit.route.header_line)
         return reply
+
+    def _count_delivery(self, drain_name: str, status: int) -> None:
+        count = self._answered.get((drain_name, status))
+        if count is None:
+            count = self._metrics.count("deliveries", drain=drain_name, status=str(status))
+            self._answered[drain_name, status] = count
+        count.value += 1
 
     def _refusal(self, visit: Visit, reason: Exception) -> Reply:
         """Give the reply to what is not taken."""
