@@ -149,6 +149,7 @@ async def test_the_log_names_unknown_paths_without_their_query(log: Lines) -> No
 
     assert [line["path"] for line in log] == ["/first", "/v1/traces/v1/traces"]
     assert log[0]["configured"] == "'/v1/traces', '/b'"
+    assert "drain" not in log[0]
     assert log[1]["error"].startswith("the sender appended '/v1/traces'")
     assert "canary" not in str(log)
 
@@ -188,3 +189,15 @@ async def test_different_refusals_of_one_drain_are_all_logged(log: Lines) -> Non
         await intake.post(authorization="Bearer x")
 
     assert [line["error"].partition(";")[0] for line in log] == ["token is missing", "token is unknown"]
+
+
+@on_uvloop
+async def test_a_request_that_is_refused_as_http_is_logged(log: Lines) -> None:
+    async with running() as intake:
+        await intake.post(expect="more")
+
+    assert log[0]["event"] == "request refused"
+    assert (log[0]["status"], log[0]["error"]) == (
+        417,
+        "expectation is not met here; expected 100-continue or none",
+    )

@@ -183,24 +183,17 @@ class Reception:
         count.value += 1
 
     def _refusal(self, visit: Visit, reason: Exception) -> Reply:
-        """Give the reply to what is not taken."""
+        """Count and log a request that is not accepted, and return the reply."""
         if isinstance(reason, HttpRefused):
-            self._metrics.add("refusals", reason=f"http_{reason.status}")
-            return answers.http_refusal(reason.status, str(reason), visit.kind)
-        name = answers.reason_of(reason)
+            name = f"http_{reason.status}"
+            reply = answers.http_refusal(reason.status, str(reason), visit.kind)
+        elif isinstance(reason, ReceiverError):
+            name, reply = answers.reason_of(reason), answers.verdict(reason, visit.kind)
+        else:
+            name, reply = answers.reason_of(reason), answers.HANG_UP
         self._metrics.add("refusals", reason=name)
-        if not isinstance(reason, ReceiverError):
-            return answers.HANG_UP
-        reply = answers.verdict(reason, visit.kind)
-        only_logged = reason.log_fields if isinstance(reason, Refused) else {}
-        fields = {"error": str(reason), **only_logged}
-        limited.warning(
-            f"{name}:{visit.drain_name}",
-            "request refused",
-            drain=visit.drain_name,
-            status=reply.status,
-            **fields,
-        )
+        if reply is not answers.HANG_UP:
+            _log_refusal(name, visit, reply.status, reason)
         return reply
 
     async def _read_body(self, payload: Payload, known: Head, claim: Claim) -> bytes:
@@ -240,6 +233,15 @@ class Reception:
             strict=drain.strict,
             body_bytes_max=known.routes.body_bytes_max(drain),
         )
+
+
+def _log_refusal(name: str, visit: Visit, status: int, reason: Exception) -> None:
+    """Log why a request is refused; our own log may know more than its sender."""
+    fields = {"drain": visit.drain_name} if visit.drain_name else {}
+    fields["error"] = str(reason)
+    if isinstance(reason, Refused):
+        fields.update(reason.log_fields)
+    limited.warning(f"{name}:{visit.drain_name}", "request refused", status=status, **fields)
 
 
 def _forget_places(reason: BaseException) -> None:
