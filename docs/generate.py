@@ -11,7 +11,7 @@ import msgspec
 from docs.reliability import reliability_page
 from receiver import metrics, settings
 from receiver.config.knobs import Knob, knobs, plain_key
-from receiver.config.ranges import range_text, size_text
+from receiver.config.ranges import range_text, size_setting
 from receiver.supervisor.exposition import PREFIX
 
 DOCS = Path(__file__).parent
@@ -44,7 +44,7 @@ def default_text(knob: Knob) -> str:
     if isinstance(knob.default, bool):
         return f"`{str(knob.default).lower()}`"
     if isinstance(knob.default, int) and knob.form == "bytes":
-        return f"`{size_text(knob.default)}`"
+        return f"`{size_setting(knob.default)}`"
     return f"`{knob.default!r}`".replace("'", '"')
 
 

@@ -17,6 +17,7 @@ ReceiverError
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, NamedTuple
 
 
@@ -27,9 +28,13 @@ class ReceiverError(Exception):
 class Refused(ReceiverError):  # noqa: N818 - a verdict, not an accident
     """The sender must change the request before trying again."""
 
-    def __init__(self, reason: str, *, field: str = "body") -> None:
+    def __init__(
+        self, reason: str, *, field: str = "body", log_fields: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(reason)
         self.field = field
+        self.log_fields = log_fields or {}
+        """What only our log says, beside or instead of the reason: which credential, which path."""
 
 
 class MalformedBody(Refused):

@@ -17,6 +17,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Literal, TextIO
 
 import structlog
@@ -25,15 +26,25 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from receiver.settings import KIB
 
 FIELD_CHARS_MAX = 2 * KIB
-REASONS_MAX = 1_024
-"""Reasons that are counted apart; what is more goes under `other`."""
+KEYS_MAX = 1_024
+"""Keys of rate-limited lines that are told apart; further ones share one."""
+CAUSES_MAX = 8
+"""Causes of one key that are told apart; further ones share one line."""
 REPEAT_S = 10.0
-"""One line per reason in so many seconds."""
+"""A line with the same key, event and cause is logged once in this time."""
+CAUSE_FIELDS = ("error", "path", "why", "reason")
+"""The fields that say what caused a line."""
+CAUSE_CHARS_MAX = 512
+"""Of each such field, what is compared."""
+OTHER = "(other)"
+"""The key, event and cause of lines beyond these limits."""
 HIDDEN = "(hidden)"
 
 _SECRET_KEY = re.compile(
     r"authorization|cookie|token|secret|password|signature|api.?key|credential", re.IGNORECASE
 )
+_MEASURED = re.compile(r"(?<!\d)\d++(?:\.\d++)? ?(?:bytes?|[KMGTP]iB|m?s|spans?|rows?)\b|(?<=byte )\d++")
+"""Numbers with a unit, and offsets: they change from line to line. A number without a unit can be a code."""
 _URL_PASSWORD = re.compile(r"(://[^/\s:@]*):[^/\s@]*@")
 _FIRST = ("timestamp", "level", "process", "event")
 _ITEMS_MAX = 64
@@ -79,54 +90,105 @@ def hush_chatters() -> None:
         logging.getLogger(chatter).setLevel(logging.CRITICAL)
 
 
+@dataclass(slots=True)
+class _Limited:
+    """The state of one rate-limited line: when it was logged, and what was suppressed since."""
+
+    logged_at_s: float
+    suppressed_count: int = 0
+    level: str = ""
+    fields: Mapping[str, object] = field(default_factory=dict)
+    """Of the line that was suppressed last. No exception is kept: its traceback would keep a body alive."""
+
+
 class RateLimited:
-    """One line per reason in `REPEAT_S`, with the count of what was left out."""
+    """Log one line per key, event and cause in `REPEAT_S`, with the count of lines that were suppressed.
+
+    A line with another cause is another line, up to `CAUSES_MAX` per key and event; further causes share one.
+    """
 
     def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._told_at_s: dict[str, float] = {}
-        self._left_out: dict[str, tuple[str, str, int]] = {}
+        self._limited: dict[tuple[str, str], dict[str, _Limited]] = {}
+        """By key and event, then by cause."""
 
-    def info(self, reason: str, event: str, **fields: object) -> None:
-        """Something finished."""
-        self._tell("info", reason, event, fields)
+    def info(self, key: str, event: str, **fields: object) -> None:
+        """Log that something finished."""
+        self._log("info", key, event, fields)
 
-    def warning(self, reason: str, event: str, **fields: object) -> None:
-        """We recovered, nothing lost."""
-        self._tell("warning", reason, event, fields)
+    def warning(self, key: str, event: str, **fields: object) -> None:
+        """Log that we recovered and nothing was lost."""
+        self._log("warning", key, event, fields)
 
-    def error(self, reason: str, event: str, **fields: object) -> None:
-        """Spans lost, or a human needed."""
-        self._tell("error", reason, event, fields)
+    def error(self, key: str, event: str, **fields: object) -> None:
+        """Log that spans were lost, or that a human is needed."""
+        self._log("error", key, event, fields)
 
     def flush(self) -> None:
-        """Tell the counts whose time has come. The process loop calls it every second."""
-        for reason, (level, event, count) in list(self._left_out.items()):
-            if self._is_due(reason):
-                self._write(level, reason, event, {"times_more": count})
+        """Log the suppressed lines that are due, and forget keys that are quiet. Called every second."""
+        for (key, event), causes in list(self._limited.items()):
+            for cause, line in list(causes.items()):
+                if not self._is_due(line):
+                    continue
+                if line.suppressed_count:
+                    self._write(line, line.level, event, line.fields)
+                else:
+                    del causes[cause]
+            if not causes:
+                del self._limited[key, event]
 
-    def _tell(self, level: str, reason: str, event: str, fields: Mapping[str, object]) -> None:
-        if reason not in self._told_at_s and len(self._told_at_s) >= REASONS_MAX:
-            reason = "other"
-        _, _, count = self._left_out.get(reason, (level, event, 0))
-        if self._is_due(reason):
-            more = {"times_more": count} if count else {}
-            self._write(level, reason, event, {**fields, **more})
-        else:
-            self._left_out[reason] = (level, event, count + 1)
+    def _log(self, level: str, key: str, event: str, fields: Mapping[str, object]) -> None:
+        causes = self._causes_of(key, event)
+        cause = _cause_of(fields)
+        if cause not in causes and len(causes) >= CAUSES_MAX:
+            cause = OTHER
+        line = causes.get(cause)
+        if line is None:
+            line = causes[cause] = _Limited(self._now())
+        elif not self._is_due(line):
+            line.suppressed_count += 1
+            line.level, line.fields = level, _without_exception(fields)
+            return
+        self._write(line, level, event, fields)
 
-    def _is_due(self, reason: str) -> bool:
-        told_at_s = self._told_at_s.get(reason)
-        return told_at_s is None or self._now() - told_at_s >= REPEAT_S
+    def _causes_of(self, key: str, event: str) -> dict[str, _Limited]:
+        if (key, event) not in self._limited and len(self._limited) >= KEYS_MAX:
+            self.flush()
+            if len(self._limited) >= KEYS_MAX:
+                key, event = OTHER, OTHER
+        return self._limited.setdefault((key, event), {})
 
-    def _write(self, level: str, reason: str, event: str, fields: Mapping[str, object]) -> None:
-        self._told_at_s[reason] = self._now()
-        self._left_out.pop(reason, None)
-        getattr(structlog.get_logger(), level)(event, reason=reason, **fields)
+    def _is_due(self, line: _Limited) -> bool:
+        return self._now() - line.logged_at_s >= REPEAT_S
+
+    def _write(self, line: _Limited, level: str, event: str, fields: Mapping[str, object]) -> None:
+        suppressed = {"suppressed": line.suppressed_count} if line.suppressed_count else {}
+        line.logged_at_s, line.suppressed_count, line.fields = self._now(), 0, {}
+        getattr(structlog.get_logger(), level)(event, **fields, **suppressed)
+
+
+def _cause_of(fields: Mapping[str, object]) -> str:
+    """Return what tells two causes apart. Measured values do not: they differ from line to line."""
+    known = _without_exception(fields)
+    texts = [str(known[name])[:CAUSE_CHARS_MAX] for name in CAUSE_FIELDS if name in known]
+    return _MEASURED.sub("", "\n".join(texts))
+
+
+def _without_exception(fields: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the fields with the text of an exception in the exception's place."""
+    error = fields.get("exc_info")
+    if error is None:
+        return fields
+    kept = {name: value for name, value in fields.items() if name != "exc_info"}
+    return {**kept, "error": _error_text(error) if isinstance(error, BaseException) else str(error)}
+
+
+def _error_text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 limited = RateLimited()
-"""The process's own. Use it for whatever a sender, a disk or a store can cause again and again."""
+"""The rate limiter of this process, for whatever a sender, a disk or a store can cause again and again."""
 
 
 def harmless_text(text: str) -> str:
@@ -165,7 +227,7 @@ def _exception_as_text(_logger: WrappedLogger, _method: str, event: EventDict) -
     error = sys.exc_info()[1] if found is True else found[1] if isinstance(found, tuple) else found
     if isinstance(error, BaseException):
         frames = traceback.extract_tb(error.__traceback__)[-8:]
-        event["error"] = f"{type(error).__name__}: {error}"
+        event["error"] = _error_text(error)
         event["raised_at"] = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
     return event
 

@@ -30,6 +30,7 @@ MetricName = Literal[
     "dead_letters",
     "deliveries",
     "deliveries_duplicate",
+    "endpoint_tests",
     "failed_answers_past_hour",
     "failed_answers_past_hour_ratio",
     "failure_budget_answers_left",
@@ -102,6 +103,12 @@ METRICS: dict[MetricName, Spec] = {
     ),
     "deliveries_duplicate": Spec(
         "counter", "Deliveries answered with 200 whose content was stored already.", ("drain",)
+    ),
+    "endpoint_tests": Spec(
+        "counter",
+        "Tests of the endpoint that were answered with 200: GET, HEAD, or an empty POST without an OTLP "
+        "content type. They are not counted as deliveries.",
+        ("drain",),
     ),
     "failed_answers_past_hour": Spec(
         "gauge_sum",

@@ -249,7 +249,9 @@ class Drain(Frozen, frozen=True):
     dedupe: bool = True
     """Store a delivery once, however often it comes within `redelivery.window_s`."""
     verify_header: Annotated[str, Range(0, 4_096)] = ""
-    """A value answered in `x-vercel-verify`, for platforms that check the endpoint so."""
+    """A value answered in the header `verify_header_name`, for platforms that check the endpoint so."""
+    verify_header_name: Header = "x-vercel-verify"
+    """The header that carries `verify_header`; Vercel's unless set."""
 
 
 class Settings(Frozen, frozen=True):

@@ -190,7 +190,8 @@ def test_drains_may_share_a_path_when_their_credentials_differ(desk: Desk) -> No
     [
         pytest.param(None, "cannot be read: No such file", id="missing"),
         pytest.param("\n", "which is empty; expected a secret", id="empty"),
-        pytest.param("x" * 70_000, "which is over 65536 bytes", id="no secret at all"),
+        pytest.param(" \t\n", "which holds nothing but white space; expected a secret", id="white space"),
+        pytest.param("x" * 70_000, "which is over 64 KiB", id="no secret at all"),
     ],
 )
 def test_a_secret_file_without_a_secret_is_named(desk: Desk, content: str | None, expected: str) -> None:
@@ -201,6 +202,34 @@ def test_a_secret_file_without_a_secret_is_named(desk: Desk, content: str | None
 
     assert f"'drain[0].token_file' (file {desk.directory / 'trace-drain.toml'}) names" in told
     assert expected in told
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        pytest.param("api_token = ' '", "api_token", id="API token"),
+        pytest.param("[store]\npassword = '\t'", "store.password", id="password of the store"),
+        pytest.param("[[drain]]\nname = 'a'\ntokens = ['t', '  ']", "drain[0].tokens", id="drain token"),
+        pytest.param(
+            "[[drain]]\nname = 'a'\nsignature_header = 'x-s'\nsignature_secrets = ['\u2003']",
+            "drain[0].signature_secrets",
+            id="signature secret",
+        ),
+    ],
+)
+def test_a_secret_of_white_space_is_refused_with_its_setting(desk: Desk, text: str, key: str) -> None:
+    told = desk.problem(text)
+
+    assert f"'{key}'" in told
+    assert "holds nothing but white space; expected a secret" in told
+
+
+def test_a_token_with_white_space_around_it_is_refused_because_no_header_carries_it(desk: Desk) -> None:
+    desk.file("token", "s \n")
+
+    told = desk.problem("[[drain]]\nname = 'a'\ntoken_file = 'token'")
+
+    assert "drain[0] token begins or ends with white space" in told
 
 
 def test_a_secret_file_that_everyone_can_read_is_warned_about(desk: Desk) -> None:

@@ -85,6 +85,16 @@ def desk(tmp_path: Path) -> Desk:
             "[[drain]]\nname = 'a'\nheader = 'a b'", "expected the name of an HTTP header", id="header"
         ),
         pytest.param(
+            "[[drain]]\nname = 'a'\nverify_header_name = 'a b'",
+            "verify_header_name is 'a b'; expected the name of an HTTP header",
+            id="name of the verification header",
+        ),
+        pytest.param(
+            "[[drain]]\nname = 'a'\nverify_header_name = 'Content-Length'",
+            "verify_header_name is 'Content-Length', a header of HTTP",
+            id="verification header of HTTP",
+        ),
+        pytest.param(
             "[[drain]]\nname = 'a'\n[[drain]]\nname = 'a'\npath = '/b'", "configured 2 times", id="names"
         ),
         pytest.param(

@@ -56,6 +56,14 @@ def test_every_verdict_is_a_status_in_the_encoding_of_the_request(leaf: type[Rec
     assert "Content-Type: application/json" in header_lines(text)
 
 
+@pytest.mark.parametrize("status", answers.HTTP_GRPC_CODE_OF)
+def test_a_json_error_ends_with_a_newline_that_its_length_counts(status: int) -> None:
+    reply = answers.http_refusal(status, "not HTTP")
+
+    assert reply.body.endswith(b"}\n")
+    assert f"Content-Length: {len(reply.body)}" in header_lines(reply)
+
+
 @pytest.mark.parametrize("leaf", [leaf for leaf in VERDICTS if issubclass(leaf, Unavailable)])
 def test_a_sender_that_must_wait_is_told_for_two_seconds(leaf: type[ReceiverError]) -> None:
     assert "Retry-After: 2" in header_lines(answers.verdict(leaf("later"), JSON))

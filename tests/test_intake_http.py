@@ -89,6 +89,9 @@ async def test_an_alias_of_the_path_is_no_redirect(alias: str) -> None:
         ("/v1%2Ftraces", "expected '/v1/traces'"),
         ("/v1/metrics", "takes traces only"),
         ("/v1/logs", "takes traces only"),
+        ("/v1/traces/v1/metrics", "takes traces only"),
+        ("/v1/traces/v1/traces", "appended '/v1/traces' to a URL that has its path already"),
+        ("/v1/traces/v1/traces/", "expected '/v1/traces': set the URL without it"),
         ("/elsewhere-marker", "nothing listens"),
     ],
 )

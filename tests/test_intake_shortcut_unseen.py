@@ -125,6 +125,9 @@ OTHERS = st.one_of(
     BODIES.map(lambda body: request(body, authorization=KNOWN, content_type="text/plain")),
     st.just(request(b"", authorization=KNOWN)),
     st.just(request(b"", method="OPTIONS", content_length="")),
+    st.just(request(b"", method="GET", content_length="", content_type="")),
+    st.just(request(b"", authorization=KNOWN, content_type="")),
+    st.just(request(b"", authorization=KNOWN, content_type="text/plain")),
     st.just(request(CHUNKED, authorization=KNOWN, content_length="", transfer_encoding="chunked")),
 )
 ENDS = st.sampled_from(

@@ -335,7 +335,7 @@ def test_the_ceiling_counts_what_other_starts_hold() -> None:
     look_after(ours)
 
     assert before is None
-    assert ours.full_reason() == "journal holds 0 MiB; the ceiling is 0 MiB"
+    assert ours.full_reason() == "journal holds 1298 bytes; the ceiling is 1000 bytes"
 
 
 def test_a_journal_takes_records_again_once_the_writer_has_made_room() -> None:

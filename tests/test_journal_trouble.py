@@ -104,7 +104,7 @@ def test_the_event_loop_is_told_what_is_full_without_a_look_at_the_disk() -> Non
     files.fault = unreachable
 
     assert before is None
-    assert journal.full_reason() == "disk has 0 MiB free; the floor is 4 MiB"
+    assert journal.full_reason() == "disk has 0 bytes free; the floor is 4 MiB"
 
 
 def unreachable(_count: int, call: str) -> None:

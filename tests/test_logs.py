@@ -140,41 +140,99 @@ def test_libraries_that_log_the_old_way_go_through_the_same_chain(sink: Sink) ->
     assert (line["logger"], line["event"], line["level"]) == ("aiohttp.server", "bad request\\n", "error")
 
 
-def test_a_storm_is_one_line_per_reason_in_ten_seconds_with_a_count(sink: Sink) -> None:
+def test_repeated_lines_are_logged_once_in_ten_seconds_with_their_count(sink: Sink) -> None:
     clock = Clock()
     limited = logs.RateLimited(now=clock)
 
     for _ in range(100_000):
-        limited.warning("no credentials", "refused", drain="a")
-    limited.warning("too large", "refused", drain="a")
+        limited.warning("no credentials", "request refused", drain="a")
+    limited.warning("too large", "request refused", drain="b")
     clock.now_s = 10.0
-    limited.warning("no credentials", "refused", drain="a")
+    limited.warning("no credentials", "request refused", drain="a")
 
-    assert [(line["reason"], line.get("times_more")) for line in sink.lines()] == [
-        ("no credentials", None),
-        ("too large", None),
-        ("no credentials", 99_999),
+    assert [(line["drain"], line.get("suppressed")) for line in sink.lines()] == [
+        ("a", None),
+        ("b", None),
+        ("a", 99_999),
     ]
+    assert all("reason" not in line and "key" not in line for line in sink.lines())
 
 
-def test_what_a_storm_left_out_is_told_when_it_is_over(sink: Sink) -> None:
+def test_suppressed_lines_are_counted_in_the_log_when_no_more_come(sink: Sink) -> None:
     clock = Clock()
     limited = logs.RateLimited(now=clock)
-    for _ in range(3):
-        limited.error("disk", "sync failed")
+    for number in range(3):
+        limited.error("disk", "sync failed", segment=number, exc_info=OSError("no space"))
 
     limited.flush()
     clock.now_s = 10.0
     limited.flush()
     limited.flush()
 
-    assert [line.get("times_more") for line in sink.lines()] == [None, 2]
+    first, second = sink.lines()
+    assert (first["segment"], first["error"], first.get("suppressed")) == (0, "OSError: no space", None)
+    assert (second["segment"], second["error"], second["suppressed"]) == (2, "OSError: no space", 2)
+    assert second["level"] == "error"
 
 
-def test_reasons_are_bounded(sink: Sink) -> None:
+@pytest.mark.parametrize("name", ["error", "path", "exc_info"])
+def test_a_different_cause_is_logged_though_its_key_is_rate_limited(sink: Sink, name: str) -> None:
     limited = logs.RateLimited(now=Clock())
 
-    for number in range(logs.REASONS_MAX * 2):
-        limited.info(f"reason {number}", "event")
+    for cause in ("HTTP 500", "HTTP 503", "HTTP 500"):
+        limited.warning("store", "insert failed", **{name: OSError(cause) if name == "exc_info" else cause})
 
-    assert len(sink.lines()) == logs.REASONS_MAX + 1
+    assert ["500" in str(line) for line in sink.lines()] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("journal holds 12 KiB; the ceiling is 1 MiB", "journal holds 1.5 MiB; the ceiling is 1 MiB"),
+        ("field at byte 812 announces 9000 bytes", "field at byte 7 announces 1 byte"),
+        ("about 6 s of work", "about 700 ms of work"),
+    ],
+)
+def test_two_measurements_of_one_cause_are_one_line(sink: Sink, one: str, other: str) -> None:
+    limited = logs.RateLimited(now=Clock())
+
+    limited.warning("k", "refused", error=one)
+    limited.warning("k", "refused", error=other)
+
+    assert len(sink.lines()) == 1
+
+
+def test_causes_of_one_key_are_bounded_and_the_rest_is_counted(sink: Sink) -> None:
+    clock = Clock()
+    limited = logs.RateLimited(now=clock)
+
+    for number in range(1_000):
+        limited.warning("k", "refused", path=f"/{number}")
+    clock.now_s = 10.0
+    limited.flush()
+
+    lines = sink.lines()
+    assert len(lines) == logs.CAUSES_MAX + 2
+    assert lines[-1]["suppressed"] == 1_000 - logs.CAUSES_MAX - 1
+
+
+def test_keys_are_bounded(sink: Sink) -> None:
+    limited = logs.RateLimited(now=Clock())
+
+    for number in range(logs.KEYS_MAX * 2):
+        limited.info(f"key {number}", "event")
+
+    assert len(sink.lines()) == logs.KEYS_MAX + 1
+
+
+def test_quiet_keys_make_room_for_new_ones(sink: Sink) -> None:
+    clock = Clock()
+    limited = logs.RateLimited(now=clock)
+    for number in range(logs.KEYS_MAX):
+        limited.info(f"key {number}", "event")
+
+    clock.now_s = 10.0
+    for number in range(2):
+        limited.info(f"new key {number}", "new event")
+
+    assert [line["event"] for line in sink.lines()[-2:]] == ["new event", "new event"]

@@ -323,6 +323,7 @@ def test_the_admin_port_serves_this_and_nothing_else(
 
     assert found[0] == status
     assert part in found[1]
+    assert status != 200 or found[1].endswith("\n")
 
 
 def test_sockets_of_systemd_are_used(supervised: Supervised) -> None:

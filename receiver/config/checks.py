@@ -23,13 +23,23 @@ from receiver.config.addresses import DATABASE, Address, parse_address, parse_st
 from receiver.config.pem import why_unusable
 from receiver.errors import OperatorError
 from receiver.settings import Drain, Settings, Tls
+from receiver.sizes import size_text
 
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _DRAIN_NAME = re.compile(r"[\w.:/-]+(?: [\w.:/-]+)*")
+_ANSWER_HEADERS = re.compile(
+    "accept-encoding|allow|connection|content-.+|date|retry-after|transfer-encoding|www-authenticate"
+)
 _PATH = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")
 _ATTRIBUTE = re.compile(r"(resource|span):.+")
 _ADDRESSES = ("listen", "admin_listen", "api_listen")
 _TLS_FILES = ("cert_file", "key_file", "client_ca_file")
+_DRAIN_HEADERS = (
+    "drain.verify_header",
+    "drain.verify_header_name",
+    "drain.header",
+    "drain.signature_header",
+)
 _TELL_APART = ("drain.name", "drain.tokens", "drain.signature_secrets")
 """What tells one drain from another on a path."""
 
@@ -59,8 +69,9 @@ def warnings_of(settings: Settings) -> list[str]:
     wanted_bytes = settings.journal.bytes_max + settings.journal.disk_free_min
     if wanted_bytes <= disk_bytes:
         return []
-    what = f"journal.bytes_max and journal.disk_free_min are {wanted_bytes} bytes together"
-    return [f"{what}; expected at most the {disk_bytes} of the disk under '{settings.data_dir}'"]
+    wanted, disk_size = size_text(wanted_bytes), size_text(disk_bytes)
+    what = f"journal.bytes_max and journal.disk_free_min are {wanted} together"
+    return [f"{what}; expected at most the {disk_size} of the disk under '{settings.data_dir}'"]
 
 
 def unreadable_of(settings: Settings, origins: Mapping[str, str]) -> Iterator[str]:
@@ -205,9 +216,16 @@ def _drain_path(drain: Drain) -> Iterator[str]:
 def _drain_headers(drain: Drain) -> Iterator[str]:
     if not drain.verify_header.isascii():
         yield "verify_header holds more than ASCII; expected the value to answer"
-    for key, header in (("header", drain.header), ("signature_header", drain.signature_header or "x")):
+    headers = {
+        "header": drain.header,
+        "signature_header": drain.signature_header or "x",
+        "verify_header_name": drain.verify_header_name,
+    }
+    for key, header in headers.items():
         if not _HEADER.fullmatch(header):
             yield f"{key} is {header!r}; expected the name of an HTTP header"
+    if _ANSWER_HEADERS.fullmatch(drain.verify_header_name.lower()):
+        yield f"verify_header_name is {drain.verify_header_name!r}, a header of HTTP; expected another"
 
 
 def _drain_signature(drain: Drain) -> Iterator[str]:
@@ -220,6 +238,8 @@ def _drain_signature(drain: Drain) -> Iterator[str]:
 def _drain_tokens(drain: Drain) -> Iterator[str]:
     if not all(token.isascii() and token.isprintable() for token in drain.tokens):
         yield "token holds more than printable ASCII; expected what an HTTP header can carry"
+    if any(token != token.strip() for token in drain.tokens):
+        yield "token begins or ends with white space, which is no part of an HTTP header; expected it without"
 
 
 def _shared_paths(settings: Settings) -> Iterator[str]:
@@ -279,7 +299,8 @@ def _retention(settings: Settings) -> Iterator[str]:
 def _segments(settings: Settings) -> Iterator[str]:
     journal = settings.journal
     if journal.segment_bytes_max > journal.bytes_max:
-        yield f"journal.segment_bytes_max is over journal.bytes_max = {journal.bytes_max}; expected less"
+        limit = size_text(journal.bytes_max)
+        yield f"journal.segment_bytes_max is over journal.bytes_max = {limit}; expected less"
 
 
 def _bodies(settings: Settings) -> Iterator[str]:
@@ -290,7 +311,8 @@ def _bodies(settings: Settings) -> Iterator[str]:
     }
     for key, body_bytes_max in bodies.items():
         if body_bytes_max > limits.inflight_bytes_max:
-            yield f"{key} is over limits.inflight_bytes_max = {limits.inflight_bytes_max}; expected less"
+            limit = size_text(limits.inflight_bytes_max)
+            yield f"{key} is over limits.inflight_bytes_max = {limit}; expected less"
 
 
 def _resolve(settings: Settings) -> Iterator[str]:
@@ -328,7 +350,7 @@ _CHECKS: tuple[tuple[Callable[[Settings], Iterator[str]], tuple[str, ...]], ...]
     (_drain_names, ("drain.name",)),
     (partial(_each_drain, _drain_name), ("drain.name",)),
     (partial(_each_drain, _drain_path), ("drain.path",)),
-    (partial(_each_drain, _drain_headers), ("drain.verify_header", "drain.header", "drain.signature_header")),
+    (partial(_each_drain, _drain_headers), _DRAIN_HEADERS),
     (partial(_each_drain, _drain_signature), ("drain.signature_header", "drain.signature_secrets")),
     (partial(_each_drain, _drain_tokens), ("drain.tokens",)),
     (_shared_paths, ("drain.path", *_TELL_APART)),

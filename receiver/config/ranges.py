@@ -12,6 +12,7 @@ from typing import Annotated, Literal, get_args, get_origin
 from receiver.config.knobs import Knob, bare
 from receiver.settings import Range
 
+ONLY_WHITE_SPACE = "holds nothing but white space; expected a secret"
 _CONTROL = {"Cc", "Cs", "Zl", "Zp"}
 """Control characters, what is no Unicode, and other ends of lines."""
 _SIZES = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
@@ -62,6 +63,8 @@ def _stray_text(knob: Knob, text: str, limits: Range | None) -> Iterator[str]:
     yield from _outside(knob, len(text), limits, "characters")
     if knob.form != "secret" and any(unicodedata.category(char) in _CONTROL for char in text):
         yield "holds a control character; expected text without"
+    if knob.form == "secret" and text.isspace():
+        yield ONLY_WHITE_SPACE
 
 
 def _outside(knob: Knob, found: float, limits: Range | None, unit: str = "") -> Iterator[str]:
@@ -79,11 +82,11 @@ def _between(knob: Knob, limits: Range, unit: str) -> str:
 
 def _number(knob: Knob, bound: float) -> str:
     if knob.form == "bytes":
-        return size_text(int(bound))
+        return size_setting(int(bound))
     return f"{bound:.15g}"
 
 
-def size_text(bytes_: int) -> str:
+def size_setting(bytes_: int) -> str:
     """As an operator writes it: in the largest unit that takes no fraction."""
     return next(
         (f"{bytes_ // size}{unit}" for unit, size in _SIZES if bytes_ and bytes_ % size == 0), str(bytes_)

@@ -14,9 +14,10 @@ from typing import Literal, get_args, get_origin
 
 import msgspec
 
-from receiver.config.ranges import stray
+from receiver.config.ranges import ONLY_WHITE_SPACE, stray
 from receiver.config.sources import Given
 from receiver.settings import GIB, KIB, MIB
+from receiver.sizes import size_text
 
 SECRET_FILE_BYTES_MAX = 64 * KIB
 FOUND_CHARS_MAX = 100
@@ -162,7 +163,8 @@ def _read_secret(file: Path, warnings: list[str]) -> str:
     except OSError as reason:
         raise ValueProblem(f"names '{file}', which cannot be read: {reason.strerror}") from reason
     if len(content) > SECRET_FILE_BYTES_MAX:
-        raise ValueProblem(f"names '{file}', which is over {SECRET_FILE_BYTES_MAX} bytes; expected a secret")
+        limit = size_text(SECRET_FILE_BYTES_MAX)
+        raise ValueProblem(f"names '{file}', which is over {limit}; expected a secret")
     if mode & stat.S_IROTH:
         warnings.append(f"secret file '{file}' is readable by everyone; expected mode 0600 or 0640")
     return _secret_text(content, file)
@@ -175,4 +177,6 @@ def _secret_text(content: bytes, file: Path) -> str:
         raise ValueProblem(f"names '{file}', which is not UTF-8; expected a secret in text") from reason
     if not secret:
         raise ValueProblem(f"names '{file}', which is empty; expected a secret")
+    if secret.isspace():
+        raise ValueProblem(f"names '{file}', which {ONLY_WHITE_SPACE}")
     return secret

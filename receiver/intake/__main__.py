@@ -93,7 +93,7 @@ class Intake:
             routes = Routes(settings.drain, limits, post_root=settings.post_root)
             transcode_anew = bind(settings)
         except OperatorError as reason:
-            limited.error("reload", "settings are not used; the old ones stay in force", why=str(reason))
+            limited.error("reload", "settings are not used; the old ones stay in force", error=str(reason))
             return
         self._reception.use(routes, limits)
         self._committer.use(transcode_anew, limits.answer_deadline_s)
@@ -123,7 +123,7 @@ class Intake:
         """Say once of each certificate that it ends."""
         if ending and self._warned_of_s != expires_at_s:
             self._warned_of_s = expires_at_s
-            limited.warning("certificate_ends", "certificate is to be renewed", why=ending)
+            limited.warning("certificate_ends", "certificate is to be renewed", error=ending)
 
     async def stop(self) -> None:
         """Answer what is in flight, hand the journal over."""
@@ -152,7 +152,7 @@ def _certificates(settings: Settings, last_good: Pems | None) -> Certificates | 
     return Certificates(
         settings.tls,
         lambda why: limited.error(
-            "certificate", "certificate is not used; the old one stays in force", why=why
+            "certificate", "certificate is not used; the old one stays in force", error=why
         ),
         last_good,
     )

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from receiver.errors import JournalFull, MemoryBudgetSpent, ShuttingDown
 from receiver.settings import KIB, MIB, Drain, Limits
+from receiver.sizes import size_text
 
 ANNOUNCED_BYTES_MAX = MIB
 """What is claimed on an announcement alone; the rest of a body claims as it arrives."""
@@ -181,4 +182,5 @@ class Admission:
 
 
 def _no_room(what: str, held_bytes: int, more_bytes: int, bytes_max: int) -> MemoryBudgetSpent:
-    return MemoryBudgetSpent(f"{what} hold {held_bytes} bytes of {bytes_max}; {more_bytes} more do not fit")
+    held, more, limit = (size_text(size_bytes) for size_bytes in (held_bytes, more_bytes, bytes_max))
+    return MemoryBudgetSpent(f"{what} hold {held} and {more} more do not fit; the limit is {limit}")

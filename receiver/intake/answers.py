@@ -89,6 +89,14 @@ ACCEPTED = {
 }
 OPTIONS = Reply(204, f"HTTP/1.1 204 No Content\r\nAllow: {ALLOW}\r\n".encode())
 
+_PROBE_TEXT = b"trace-drain-receiver: this drain endpoint works. Send OTLP traces here with POST.\n"
+PROBE = Reply(
+    200,
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n" % len(_PROBE_TEXT),
+    _PROBE_TEXT,
+)
+"""For a GET or HEAD. It needs no credentials, so it names neither the drain nor the version."""
+
 
 def accepted(kind: ContentKind, *, rejected_span_count: int, message: str) -> Reply:
     """Answer a delivery that was taken, in full or in part, or with a warning."""
@@ -118,12 +126,15 @@ def http_refusal(status: int, message: str, kind: ContentKind = ContentKind.JSON
 
 
 def status_body(grpc_code: int, message: str, kind: ContentKind, *, field: str = "") -> bytes:
-    """Encode a `google.rpc.Status`; with a field, its details are a `BadRequest`."""
+    """Encode a `google.rpc.Status`; with a field, its details are a `BadRequest`.
+
+    JSON ends with a newline, so that a terminal's prompt is not put behind it.
+    """
     text, field = printable(message), printable(field)
     if kind is not ContentKind.PROTOBUF:
         violation = {"field": field, "description": text}
         details = [{"@type": BAD_REQUEST, "fieldViolations": [violation]}] if field else []
-        return json.dumps({"code": grpc_code, "message": text, "details": details}).encode()
+        return json.dumps({"code": grpc_code, "message": text, "details": details}).encode() + b"\n"
     status = _number(1, grpc_code) + _bytes(2, text.encode())
     if not field:
         return status

@@ -54,7 +54,9 @@ class Aside:
         try:
             return self._bodies.note_of(path).crashes if path.exists() else 0
         except OSError as reason:
-            limited.error("aside", "a body that crashed the core could not be read", why=str(reason.strerror))
+            limited.error(
+                "aside", "a body that crashed the core could not be read", error=str(reason.strerror)
+            )
             return 0
 
     def _write(self, path: Path, delivery: Delivery, crashes: int) -> None:
@@ -63,7 +65,9 @@ class Aside:
                 note = Note(delivery.drain, delivery.received_at_ns, crashes)
                 self._bodies.write(path, delivery.body, note)
         except OSError as reason:
-            limited.error("aside", "a body that crashed the core could not be kept", why=str(reason.strerror))
+            limited.error(
+                "aside", "a body that crashed the core could not be kept", error=str(reason.strerror)
+            )
 
     def _has_room(self, more_bytes: int) -> bool:
         sizes = [found.stat().st_size for found in self._root.glob(f"*{SUFFIX}")]

@@ -17,6 +17,7 @@ from aiohttp.web_protocol import RequestPayloadError
 from receiver.errors import BodyTooLarge, MemoryBudgetSpent
 from receiver.intake.admission import Claim
 from receiver.settings import Limits
+from receiver.sizes import size_text
 
 GAVE_WAY = "the body came slowly and others needed its room; expected to come again"
 SENDER_GONE = (ConnectionError, RequestPayloadError, RuntimeError)
@@ -75,7 +76,7 @@ def speed_floor(limits: Limits) -> SpeedFloor:
 def refuse_over(size_bytes: int, bytes_max: int) -> None:
     """Refuse a body, declared or real, that is over its limit."""
     if size_bytes > bytes_max:
-        raise BodyTooLarge(f"body is over {bytes_max} bytes; expected at most that")
+        raise BodyTooLarge(f"body is over the limit; expected at most {size_text(bytes_max)}")
 
 
 async def read(payload: Payload, claim: Claim, *, bytes_max: int, floor: SpeedFloor) -> bytes:

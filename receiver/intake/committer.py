@@ -228,7 +228,7 @@ class Committer:
         try:
             made = await self._core.do(self._make, self._transcode, deliveries, segment, with_append)
         except Exception as reason:  # noqa: BLE001 - the core answers for bodies; what it raises is a bug
-            limited.error("transcode", "a group could not be transcoded", why=type(reason).__name__)
+            limited.error("transcode", "a group could not be transcoded", error=type(reason).__name__)
             _refuse_all(group, CoreCrashed("the decoder failed; expected to work again"))
             return 0
         group.done, took_s, group.tried = made
@@ -286,7 +286,7 @@ class Committer:
         try:
             await self._append_record(group)
         except Unavailable as reason:
-            limited.error("append", "a group could not be made safe", why=str(reason))
+            limited.error("append", "a group could not be written to the journal", error=str(reason))
             _refuse_all(group, reason)
         else:
             self._settle(group)

@@ -16,6 +16,9 @@ from receiver.errors import NotAllowed, Unauthenticated
 from receiver.settings import Drain
 
 HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
+SIGNATURE_ALGORITHMS = ("sha1", "sha256")
+DRAINS_LOGGED_MAX = 4
+"""Drains of one path that a log line about missing credentials names."""
 
 
 def _raw(value: str) -> bytes:
@@ -73,6 +76,40 @@ class Credentials:
             found |= hmac.compare_digest(presented, hmac.digest(secret, body, self._algorithm))
         return found
 
+    def why_not_admitted(self, headers: Mapping[str, str]) -> str:
+        """Return which credentials are missing or wrong, for the log. It never holds what was sent."""
+        problems = [] if self.know_token(headers) else [self._token_problem(headers)]
+        if self.signed and self.drain.signature_header not in headers:
+            problems.append(
+                f"signature is missing; expected it in the header '{self.drain.signature_header}'"
+            )
+        return " and ".join(problems)
+
+    def _token_problem(self, headers: Mapping[str, str]) -> str:
+        expected = "'Bearer TOKEN'" if self._is_bearer else "the bare token"
+        where = f"expected {expected} in the header '{self._header}'"
+        value = headers.get(self._header, "").strip()
+        if not value:
+            return f"token is missing; {where}"
+        if self._is_bearer and value.partition(" ")[0].lower() != "bearer":
+            return f"token has no scheme 'Bearer'; {where}"
+        if not self._presented(headers):
+            return f"token is missing behind its scheme; {where}"
+        if not self._is_bearer and value.partition(" ")[0].lower() == "bearer":
+            return f"token has a scheme; {where}"
+        return f"token is unknown; {where}"
+
+    def why_not_verified(self, headers: Mapping[str, str]) -> str:
+        """Return what is wrong with the signature of a body, for the log."""
+        name, algorithm = self.drain.signature_header, self._algorithm
+        value = headers.get(name, "")
+        if _signature(value, algorithm):
+            return f"signature in the header '{name}' matches the body with none of the drain's secrets"
+        digits = 2 * hashlib.new(algorithm).digest_size
+        others = [one for one in SIGNATURE_ALGORITHMS if one != algorithm and _signature(value, one)]
+        found = f"is one of HMAC-{others[0]}" if others else f"is no HMAC-{algorithm}"
+        return f"signature in the header '{name}' {found}; expected {digits} hex digits of HMAC-{algorithm}"
+
 
 def _signature(header: str, algorithm: str) -> bytes:
     """Read a signature in hex, with or without the name of its algorithm; empty if it is not one."""
@@ -91,12 +128,18 @@ def authorise(
     if admitted:
         return admitted
     known = [one for one in everywhere if one.has_tokens and one.know_token(headers)]
-    if any(one not in here for one in known):
+    why = _by_drain(here, [one.why_not_admitted(headers) for one in here])
+    elsewhere = next((one.drain.name for one in known if one not in here), None)
+    if elsewhere is not None:
         raise NotAllowed(
             "known credentials, but no drain at this path takes them as they are; "
-            "expected its token, and a signature where it asks for one"
+            "expected its token, and a signature where it asks for one",
+            log_fields={"error": f"token is known for drain '{elsewhere}' at another path; here: {why}"},
         )
-    raise Unauthenticated("no credentials, unknown ones, or not all; expected those of a drain at this path")
+    raise Unauthenticated(
+        "no credentials, unknown ones, or not all; expected those of a drain at this path",
+        log_fields={"error": why},
+    )
 
 
 def verify(admitted: Sequence[Credentials], headers: Mapping[str, str], body: bytes) -> Drain:
@@ -104,4 +147,14 @@ def verify(admitted: Sequence[Credentials], headers: Mapping[str, str], body: by
     for credentials in admitted:
         if not credentials.signed or credentials.verify(headers, body):
             return credentials.drain
-    raise NotAllowed("the body's signature does not match the drain's secret")
+    why = _by_drain(admitted, [one.why_not_verified(headers) for one in admitted])
+    raise NotAllowed("the body's signature does not match the drain's secret", log_fields={"error": why})
+
+
+def _by_drain(drains: Sequence[Credentials], problems: Sequence[str]) -> str:
+    """Return the problem of the only drain, or of each with its name."""
+    if len(drains) == 1:
+        return problems[0]
+    named = [f"drain '{one.drain.name}': {why}" for one, why in zip(drains, problems, strict=True)]
+    more = [f"{len(named) - DRAINS_LOGGED_MAX} more drains"] if len(named) > DRAINS_LOGGED_MAX else []
+    return "; ".join([*named[:DRAINS_LOGGED_MAX], *more])

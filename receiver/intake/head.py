@@ -18,7 +18,8 @@ from receiver.intake.credentials import Credentials
 from receiver.intake.routes import Route, Routes
 from receiver.model import ContentKind
 
-METHODS = "method is not taken here; expected POST"
+METHODS = "method is not allowed; expected POST"
+PROBE_METHODS = frozenset({"GET", "HEAD"})
 
 
 class HttpRefused(Exception):  # noqa: N818 - a verdict about HTTP, not about a delivery
@@ -37,6 +38,8 @@ class Visit:
     """The encoding of the answer."""
     route: Route | None = None
     drain_name: str = ""
+    is_endpoint_test: bool = False
+    """The request tests the endpoint and was answered with 200. It is no delivery."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,8 @@ class Head:
     encodings: tuple[str, ...]
     expects_continue: bool
     headers: Mapping[str, str]
+    is_endpoint_test: bool = False
+    """An empty POST that no exporter sends: platforms test an endpoint so."""
 
 
 def require_http(request: BaseRequest) -> None:
@@ -66,14 +71,21 @@ def require_http(request: BaseRequest) -> None:
 
 
 def find(request: BaseRequest, routes: Routes, visit: Visit) -> Route:
-    """Find the route; a method other than POST is refused where there is one."""
+    """Return the route; refuse a method other than POST there, unless the request is a probe."""
     if request.method == "CONNECT":
         raise MethodNotAllowed("this is no proxy; expected POST")
     visit.route = route = routes.find(request.raw_path)
     visit.drain_name = route.drains[0].drain.name
-    if request.method not in {"POST", "OPTIONS"}:
+    is_probe = request.method in PROBE_METHODS and not is_from_exporter(request.headers)
+    if request.method not in {"POST", "OPTIONS"} and not is_probe:
         raise MethodNotAllowed(METHODS)
     return route
+
+
+def is_from_exporter(headers: Mapping[str, str]) -> bool:
+    """Return whether a request declares a body or an OTLP content type. An endpoint test has neither."""
+    has_body = "Transfer-Encoding" in headers or int(headers.get("Content-Length", "0")) > 0
+    return has_body or media.is_otlp(headers.get("Content-Type"))
 
 
 def read(request: BaseRequest, routes: Routes, route: Route, visit: Visit) -> Head:
@@ -84,13 +96,15 @@ def read(request: BaseRequest, routes: Routes, route: Route, visit: Visit) -> He
     expectation = headers.get("Expect")
     if expectation is not None and expectation.lower() != "100-continue":
         raise HttpRefused(417, "expectation is not met here; expected 100-continue or none")
+    is_test = not is_from_exporter(headers)
     return Head(
         routes=routes,
         route=route,
         admitted=admitted,
         shows_token=all(one.has_tokens for one in admitted),
-        kind=media.content_kind(headers.get("Content-Type")),
-        encodings=media.codings(headers.getall("Content-Encoding", ())),
+        kind=ContentKind.JSON if is_test else media.content_kind(headers.get("Content-Type")),
+        encodings=() if is_test else media.codings(headers.getall("Content-Encoding", ())),
         expects_continue=expectation is not None and request.version == HttpVersion11,
         headers=headers,
+        is_endpoint_test=is_test,
     )

@@ -37,7 +37,7 @@ class LateJournal:
             self._drawn = self._draw()
         except OperatorError as reason:
             self._refusal = str(reason)
-            limited.error("journal", "no journal yet; senders are told to wait", why=self._refusal)
+            limited.error("journal", "journal cannot be opened; deliveries get 503", error=self._refusal)
 
     def _required(self) -> Appender:
         if self._drawn is None:

@@ -40,11 +40,18 @@ TYPES_READ = "application/x-protobuf, application/json or application/x-ndjson"
 
 
 def answer_kind(content_type: str | None) -> ContentKind:
-    """Say in which encoding this sender is answered, whatever else is wrong with its request."""
+    """Return the encoding in which this sender is answered, whatever else is wrong with its request."""
+    return _kind_of(content_type) or ContentKind.JSON
+
+
+def is_otlp(content_type: str | None) -> bool:
+    """Return whether a Content-Type header names one of the types in which OTLP is sent."""
+    return _kind_of(content_type) is not None
+
+
+def _kind_of(content_type: str | None) -> ContentKind | None:
     name = (content_type or "").partition(";")[0].strip()
-    if not name.isascii():
-        return ContentKind.JSON
-    return KIND_OF.get(name.lower(), ContentKind.JSON)
+    return KIND_OF.get(name.lower()) if name.isascii() else None
 
 
 @lru_cache(maxsize=64)

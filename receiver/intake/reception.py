@@ -16,7 +16,7 @@ from typing import Protocol
 from aiohttp.helpers import RequestKey
 from aiohttp.web_request import BaseRequest
 
-from receiver.errors import MethodNotAllowed, ReceiverError
+from receiver.errors import MethodNotAllowed, ReceiverError, Refused
 from receiver.intake import answers, body, credentials, head, media
 from receiver.intake.admission import Admission, Claim
 from receiver.intake.answers import Reply
@@ -123,6 +123,9 @@ class Reception:
         route = head.find(request, self._routes, visit)
         if request.method == "OPTIONS":
             return answers.OPTIONS
+        if request.method in head.PROBE_METHODS:
+            visit.is_endpoint_test = True
+            return answers.PROBE
         request[HEAD] = known = head.read(request, self._routes, route, visit)
         declared_bytes = int(request.headers.get("Content-Length", "0"))
         invitation = request.transport if known.expects_continue else None
@@ -146,6 +149,9 @@ class Reception:
             received_at = self._loop.time()
             drain = await self._verify(visit, known, raw)
             claim.know()
+            if known.is_endpoint_test:
+                visit.is_endpoint_test = True
+                return answers.ACCEPTED[known.kind]
             outcome = await self._promises.commit(
                 self._delivery(drain, known, raw), drain, received_at, claim
             )
@@ -157,33 +163,38 @@ class Reception:
         return self._counted(visit, self._refusal(visit, reason))
 
     def _counted(self, visit: Visit, reply: Reply) -> Reply:
-        """Count the reply, and add what every reply at its path carries."""
+        """Count the reply, and add the header that every reply at its path carries."""
         if reply is answers.HANG_UP:
             self._metrics.add("deliveries", drain=visit.drain_name, status="closed")
             return reply
-        key = (visit.drain_name, reply.status)
-        count = self._answered.get(key)
-        if count is None:
-            name, status = visit.drain_name, str(reply.status)
-            count = self._answered[key] = self._metrics.count("deliveries", drain=name, status=status)
-        count.value += 1
+        if visit.is_endpoint_test:
+            self._metrics.add("endpoint_tests", drain=visit.drain_name)
+        else:
+            self._count_delivery(visit.drain_name, reply.status)
         if visit.route is not None and visit.route.header_line:
             return reply.with_header(visit.route.header_line)
         return reply
 
+    def _count_delivery(self, drain_name: str, status: int) -> None:
+        count = self._answered.get((drain_name, status))
+        if count is None:
+            count = self._metrics.count("deliveries", drain=drain_name, status=str(status))
+            self._answered[drain_name, status] = count
+        count.value += 1
+
     def _refusal(self, visit: Visit, reason: Exception) -> Reply:
-        """Give the reply to what is not taken."""
+        """Count and log a request that is not accepted, and return the reply."""
         if isinstance(reason, HttpRefused):
-            self._metrics.add("refusals", reason=f"http_{reason.status}")
-            return answers.http_refusal(reason.status, str(reason), visit.kind)
-        name = answers.reason_of(reason)
+            name = f"http_{reason.status}"
+            reply = answers.http_refusal(reason.status, str(reason), visit.kind)
+        elif isinstance(reason, ReceiverError):
+            name, reply = answers.reason_of(reason), answers.verdict(reason, visit.kind)
+        else:
+            name, reply = answers.reason_of(reason), answers.HANG_UP
         self._metrics.add("refusals", reason=name)
-        if not isinstance(reason, ReceiverError):
-            return answers.HANG_UP
-        limited.warning(
-            f"{name}:{visit.drain_name}", "delivery not taken", drain=visit.drain_name, why=str(reason)
-        )
-        return answers.verdict(reason, visit.kind)
+        if reply is not answers.HANG_UP:
+            _log_refusal(name, visit, reply.status, reason)
+        return reply
 
     async def _read_body(self, payload: Payload, known: Head, claim: Claim) -> bytes:
         try:
@@ -222,6 +233,15 @@ class Reception:
             strict=drain.strict,
             body_bytes_max=known.routes.body_bytes_max(drain),
         )
+
+
+def _log_refusal(name: str, visit: Visit, status: int, reason: Exception) -> None:
+    """Log why a request is refused; our own log may know more than its sender."""
+    fields = {"drain": visit.drain_name} if visit.drain_name else {}
+    fields["error"] = str(reason)
+    if isinstance(reason, Refused):
+        fields.update(reason.log_fields)
+    limited.warning(f"{name}:{visit.drain_name}", "request refused", status=status, **fields)
 
 
 def _forget_places(reason: BaseException) -> None:

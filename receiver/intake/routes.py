@@ -15,7 +15,13 @@ from receiver.errors import NoSuchPath, OperatorError
 from receiver.intake.credentials import Credentials
 from receiver.settings import Drain, Limits
 
-OTHER_SIGNALS = frozenset({"/v1/metrics", "/v1/logs", "/v1development/profiles"})
+TRACES = "/v1/traces"
+"""What exporters append to a base URL."""
+OTHER_SIGNALS = ("/v1/metrics", "/v1/logs", "/v1development/profiles")
+PATH_CHARS_LOGGED_MAX = 200
+"""Characters of an unknown path that are logged."""
+PATHS_LOGGED_MAX = 4
+"""Configured paths that are logged beside an unknown one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,24 +62,46 @@ class Routes:
         return self._limits.body_bytes_max if drain.body_bytes_max is None else drain.body_bytes_max
 
     def find(self, target: str) -> Route:
-        """Find who listens at a request target. Raises `NoSuchPath` with a hint."""
+        """Return the route of a request target. Raises `NoSuchPath` with a hint."""
         path = target.partition("?")[0]
         route = self._route_of.get(path)
         if route is None and not path.startswith("/"):
             path = _path_of_absolute(target)
             route = self._route_of.get(path)
         if route is None:
-            raise NoSuchPath(self._hint(path))
+            raise NoSuchPath(self._hint(path), log_fields=self._log_fields(path))
         return route
 
     def _hint(self, path: str) -> str:
+        """Return what a path that is not configured probably means.
+
+        The hint names a configured path only to a sender that nearly asked for it: others need not know it.
+        """
         meant = _normal(path)
-        if meant in OTHER_SIGNALS:
-            return "this receiver takes traces only; expected '/v1/traces'"
+        if meant.endswith(OTHER_SIGNALS):
+            return f"this receiver takes traces only; expected {self._default_or_any()}"
         for configured in self._configured:
             if _normal(configured) == meant:
                 return f"nothing listens at this spelling; expected '{configured}'"
+        for configured in self._configured:
+            if meant == _normal(f"{configured}{TRACES}"):
+                return (
+                    f"the sender appended '{TRACES}' to a URL that has its path already; expected "
+                    f"'{configured}': set the URL without it, or in OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+                )
+        if meant == "/":
+            return f"the URL has no path; expected {self._default_or_any()}"
         return "nothing listens at this path; expected the path of a configured drain"
+
+    def _default_or_any(self) -> str:
+        return f"'{TRACES}'" if TRACES in self._configured else "the path of a configured drain"
+
+    def _log_fields(self, path: str) -> dict[str, str]:
+        """Return the path that was asked for, without its query, and the paths there are."""
+        shown = path if len(path) <= PATH_CHARS_LOGGED_MAX else f"{path[:PATH_CHARS_LOGGED_MAX]}…"
+        more = len(self._configured) - PATHS_LOGGED_MAX
+        configured = ", ".join(f"'{one}'" for one in self._configured[:PATHS_LOGGED_MAX])
+        return {"path": shown, "configured": f"{configured} and {more} more" if more > 0 else configured}
 
 
 def _path_of_absolute(target: str) -> str:
@@ -91,9 +119,10 @@ def _normal(path: str) -> str:
 
 
 def _verify_line(drain: Drain) -> bytes:
+    """Return the header that proves to a platform that this endpoint belongs to the drain's owner."""
     value = drain.verify_header
     if not (value.isascii() and value.isprintable()):
         raise OperatorError(
             f"drain '{drain.name}': verify_header is not printable ASCII; expected a header value"
         )
-    return f"x-vercel-verify: {value}\r\n".encode()
+    return f"{drain.verify_header_name}: {value}\r\n".encode()

@@ -12,7 +12,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from receiver.journal.names import SEALED, epoch_of
-from receiver.settings import MIB
+from receiver.sizes import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,11 +64,13 @@ class Ceiling:
             if self._trouble:
                 return self._trouble
             if self._held_bytes + more_bytes > self._limits.bytes_max:
-                return (
-                    f"journal holds {_mib(self._held_bytes)}; the ceiling is {_mib(self._limits.bytes_max)}"
-                )
+                held, ceiling = size_text(self._held_bytes), size_text(self._limits.bytes_max)
+                more = f" and {size_text(more_bytes)} more do not fit" if more_bytes else ""
+                return f"journal holds {held}{more}; the ceiling is {ceiling}"
             if self._free_bytes - more_bytes < self._floor_bytes:
-                return f"disk has {_mib(self._free_bytes)} free; the floor is {_mib(self._floor_bytes)}"
+                free, floor = size_text(self._free_bytes), size_text(self._floor_bytes)
+                more = f" and {size_text(more_bytes)} more are needed" if more_bytes else ""
+                return f"disk has {free} free{more}; the floor is {floor}"
         return None
 
     def add(self, written_bytes: int) -> None:
@@ -111,7 +113,3 @@ class Scales:
             else self._files.size_bytes(directory / name) or 0
             for name in self._names(directory)
         }
-
-
-def _mib(count: int) -> str:
-    return f"{count / MIB:.0f} MiB"

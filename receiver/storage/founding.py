@@ -20,6 +20,7 @@ from pathlib import Path
 
 from receiver.errors import OperatorError
 from receiver.journal.files import DISK, write_durably
+from receiver.sizes import size_text
 
 _PART_OF_A_DAY = re.compile(r"\d{8}_\d+_\d+_\d+")
 
@@ -44,8 +45,8 @@ class Founding:
         free_bytes = shutil.disk_usage(self._path.parent).free
         if free_bytes < disk_free_min:
             raise OperatorError(
-                f"embedded store is not created: '{self._path.parent}' has {free_bytes} bytes free; "
-                f"expected {disk_free_min} (journal.disk_free_min)"
+                f"embedded store is not created: '{self._path.parent}' has {size_text(free_bytes)} free; "
+                f"expected {size_text(disk_free_min)} (journal.disk_free_min)"
             )
         write_durably(self._note, b"")
         if not self._is_open_elsewhere() and not self._holds_rows():

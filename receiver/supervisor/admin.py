@@ -68,4 +68,4 @@ class Admin:
 
 def _json(content: object, status: int) -> web.Response:
     headers = {**HEADERS, "Content-Type": "application/json"}
-    return web.Response(body=msgspec.json.encode(content), status=status, headers=headers)
+    return web.Response(body=msgspec.json.encode(content) + b"\n", status=status, headers=headers)

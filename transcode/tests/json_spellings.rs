@@ -33,6 +33,19 @@ fn a_span_is_read_by_its_own_names_whatever_those_before_it_had() {
     assert_eq!(story.warning_keys(), "snake_case_keys snake_case_keys");
 }
 
+#[test]
+fn escaped_snake_case_names_are_read_as_unescaped_ones() {
+    let plain = r#"{"resource_spans":[{"scope_spans":[{"schema_url":"u","spans":[{"trace_id":"5b8efff798038103d269b633813fc60c","span_id":"eee19b7ec3c1b174","parent_span_id":"eee19b7ec3c1b173","trace_state":"s","start_time_unix_nano":5,"dropped_links_count":1}]}]}]}"#;
+    let escaped = plain.replace('_', r"\u005f");
+
+    let (plain, escaped) = (story_of(plain), story_of(&escaped));
+
+    assert!(plain.lines.iter().any(|line| line.starts_with("}span")));
+    assert_eq!(escaped.lines, plain.lines);
+    assert_eq!(escaped.warning_keys(), plain.warning_keys());
+    assert!(escaped.warning_keys().contains("snake_case_keys"));
+}
+
 /// A document, to be spelled in more than one way.
 #[derive(Clone, Debug)]
 enum Json {

@@ -130,6 +130,8 @@ J26d | {"zzz":[{}],"stringValue":"a"} | a |
 J26d | {"stringValue":"a","zzz":{"y":[[]]}} | a |
 J26d | {"stringValueStrindex":7} |  |
 J18  | {"string_value":"a"} | a | snake_case_keys
+J18  | {"string\u005fvalue":"a"} | a | snake_case_keys
+J26d | {"future\u0056alue":{"x":[1]}} |  |
 J42  | {"\u0073tringValue":"a"} | a |
 "#,
     );

@@ -28,7 +28,9 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
                 self.skip()
             }
             Meaning::Unclear => {
-                let is_only_newer = name.raw.ends_with(b"Value") || name.raw.ends_with(b"Strindex");
+                let is_only_newer = self.unescaped_name(name, |name| {
+                    name.ends_with(b"Value") || name.ends_with(b"Strindex")
+                })?;
                 if self.deepen(b'{') {
                     self.map_member(frame, is_only_newer, name)
                 } else {

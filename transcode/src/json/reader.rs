@@ -55,31 +55,31 @@ impl<'a, 's, V: Visitor> Reader<'a, 's, V> {
         }
     }
 
-    /// The field that a name means: escapes are undone first, `snake_case` is read with a warning.
+    /// The field that a name means, spelled with or without escapes. `snake_case` is read with a warning.
     #[inline]
     pub fn field_of(&mut self, name: Quoted<'a>) -> Outcome<Field> {
-        if !name.escaped {
-            let field = Field::of(name.raw);
-            return Ok(if field == Field::Unknown {
-                self.snake_case(name.raw)
-            } else {
-                field
-            });
+        let (field, is_snake_case) = if name.escaped {
+            self.unescaped_name(name, known_field)?
+        } else {
+            known_field(name.raw)
+        };
+        if is_snake_case {
+            self.warn(Warning::SnakeCaseKeys);
         }
-        let mark = self.scratch.arena.len();
-        let name = self.text(name)?;
-        let field = Field::of(name.bytes(&self.scratch.arena));
-        self.scratch.arena.truncate(mark);
         Ok(field)
     }
 
-    #[cold]
-    fn snake_case(&mut self, name: &[u8]) -> Field {
-        let field = Field::of_snake_case(name);
-        if field != Field::Unknown {
-            self.warn(Warning::SnakeCaseKeys);
-        }
-        field
+    /// Calls `read` with a member's name, without its escapes.
+    pub fn unescaped_name<T>(
+        &mut self,
+        name: Quoted<'a>,
+        read: impl FnOnce(&[u8]) -> T,
+    ) -> Outcome<T> {
+        let mark = self.scratch.arena.len();
+        let name = self.text(name)?;
+        let found = read(name.bytes(&self.scratch.arena));
+        self.scratch.arena.truncate(mark);
+        Ok(found)
     }
 
     /// What a string says, its escapes undone.
@@ -186,5 +186,17 @@ impl<'a, 's, V: Visitor> Reader<'a, 's, V> {
             self.warn(Warning::NumberSpelling);
         }
         Some(spelled.literal)
+    }
+}
+
+/// The field of a name without escapes, and whether the name is in `snake_case`.
+#[inline]
+fn known_field(name: &[u8]) -> (Field, bool) {
+    match Field::of(name) {
+        Field::Unknown => {
+            let field = Field::of_snake_case(name);
+            (field, field != Field::Unknown)
+        }
+        field => (field, false),
     }
 }
