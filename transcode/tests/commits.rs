@@ -7,10 +7,11 @@
 )]
 
 use std::collections::HashMap;
-use std::io::Write;
+use std::io::{Read, Write};
 
 use _transcode::block::Segment;
 use _transcode::group::{Commit, Delivery, Kind, Workspace, commit};
+use _transcode::key;
 use _transcode::outcome::Verdict;
 use _transcode::policy::{Policy, Wishes};
 use _transcode::scan;
@@ -325,4 +326,66 @@ fn a_delivery_from_before_1970_is_received_then() {
         scan::scan(&done.record).records[0].head.received_ms,
         (-1, -1)
     );
+}
+
+#[test]
+fn names_over_256_bytes_are_shortened_in_their_columns_and_whole_in_the_attributes() {
+    let long = |end: &str| "n".repeat(4_000) + end;
+    let named = policy(|wishes| {
+        wishes.deployment = vec![("resource".to_owned(), "d".to_owned())];
+    });
+    let attributes = [
+        text("p", &long("project")),
+        text("d", &long("deployment")),
+        text("service.name", &long("service")),
+    ];
+    let spans = [
+        span(KEPT, &[], ""),
+        span(KEPT, &[text("p", &long("of the span"))], ""),
+    ];
+    let scope = format!(r#"{{"spans":[{}]}}"#, spans.join(","));
+    let body = body(&[resource(&attributes, &scope)]);
+
+    let done = committed(&named, &body);
+
+    let mut block = Vec::new();
+    let compressed = payload(&done);
+    let mut decoder = lz4_flex::frame::FrameDecoder::new(compressed.as_slice());
+    decoder.read_to_end(&mut block).unwrap();
+    let stored = [block, answers(&done)];
+    let projects = ["project", "of the span"].map(|end| key::bounded(&long(end)).into_owned());
+    assert!(
+        projects
+            .iter()
+            .all(|name| stored.iter().all(|bytes| holds(bytes, name.as_bytes())))
+    );
+    assert!(holds(&stored[0], long("project").as_bytes()));
+    assert!(stored[1].len() < 1_000, "{} bytes", stored[1].len());
+    assert_eq!(done.outcomes[0].reasons, [("name_shortened", 4)]);
+    assert!(done.outcomes[0].message.contains("longer than 256 bytes"));
+
+    let strict = Delivery {
+        strict: true,
+        ..delivery(&body)
+    };
+    let done = commit(&named, &[strict], SEGMENT, &mut Workspace::default());
+    assert_eq!(done.outcomes[0].verdict, Verdict::Malformed);
+}
+
+#[test]
+fn a_sampling_rule_may_name_a_project_of_any_length() {
+    let long = "n".repeat(1_000);
+    let nothing_of_it = policy(|wishes| {
+        "equalizing".clone_into(&mut wishes.sampling_mode);
+        let when = HashMap::from([("project".to_owned(), long.clone())]);
+        wishes.sampling_rules = vec![(when, 0.0)];
+    });
+    let scope = format!(r#"{{"spans":[{}]}}"#, span(KEPT, &[], ""));
+
+    let done = committed(
+        &nothing_of_it,
+        &body(&[resource(&[text("p", &long)], &scope)]),
+    );
+
+    assert_eq!(done.outcomes[0].sampled_out, 1);
 }
