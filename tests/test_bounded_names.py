@@ -15,6 +15,7 @@ from receiver.settings import Ledger as Limits
 from receiver.storage.decisions import KEPT
 from receiver.storage.ledger import Ledger, read_sums
 from receiver.storage.ledger_lines import lines_of
+from tests.segments import DIGEST_KEY
 
 NAME_BYTES = 4 * MIB - 1
 DELIVERIES = 8
@@ -32,7 +33,7 @@ def answered(names: Iterator[str]) -> list[Answered]:
     """What the records answer for; the names differ only at their ends."""
     policy, found = transcode.policy(Settings()), []
     for seq, name in enumerate(names):
-        done = transcode.commit(policy, [delivery_of(name)], SegmentId(1, seq))
+        done = transcode.commit(policy, [delivery_of(name)], SegmentId(1, seq), DIGEST_KEY)
         assert "shortened with a hash" in done.outcomes[0].message
         found += [one for record in transcode.scan(done.record).records for one in answers_of(record)]
     return found

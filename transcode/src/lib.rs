@@ -12,7 +12,7 @@
 //! * [`rows`] listens to a decoder and fills the [`columns`]; [`key`] bounds names; [`tally`] counts what happened
 //! * [`schema`] names the columns, [`put`] writes them, [`block`] puts them together, [`compress`] shrinks them
 //! * [`frame`] one record, [`answers`] what it answers for, [`scan`] a segment of them
-//! * [`digests`] what was accepted before: the one room that remembers anything between two calls
+//! * [`digest`] when two deliveries are the same one; [`digests`] what was accepted before: the one room that remembers anything between two calls
 //! * [`days`] its rows by day; [`rewrite`] a segment anew: blocks read back by [`native`], put together by [`merge`]
 
 pub mod answers;
@@ -22,6 +22,7 @@ pub mod clock;
 pub mod columns;
 pub mod compress;
 pub mod days;
+pub mod digest;
 pub mod digests;
 pub mod frame;
 pub mod group;

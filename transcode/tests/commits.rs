@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::io::{Read, Write};
 
 use _transcode::block::Segment;
+use _transcode::digest::DigestKey;
 use _transcode::group::{Commit, Delivery, Kind, Workspace, commit};
 use _transcode::key;
 use _transcode::outcome::Verdict;
@@ -19,6 +20,7 @@ use _transcode::unpack::Encoding;
 
 const NOW_NS: i64 = 1_800_000_000_000_000_000;
 const SEGMENT: Segment = Segment { epoch: 1, seq: 2 };
+const KEY: DigestKey = DigestKey::from_words([1, 2, 3, 4]);
 const KEPT: &str = "5b8efff798038103d280000000000000";
 const DROPPED: &str = "5b8efff798038103d27fffffffffffff";
 
@@ -88,6 +90,7 @@ fn delivery(body: &[u8]) -> Delivery<'_> {
 fn committed(policy: &Policy, body: &[u8]) -> Commit {
     commit(
         policy,
+        &KEY,
         &[delivery(body)],
         SEGMENT,
         &mut Workspace::default(),
@@ -217,7 +220,7 @@ fn a_workspace_that_was_used_before_shows_nothing_of_it() {
     let mut workspace = Workspace::default();
 
     for body in bodies.iter().chain(bodies.iter().rev()) {
-        let done = commit(&off, &[delivery(body)], SEGMENT, &mut workspace);
+        let done = commit(&off, &KEY, &[delivery(body)], SEGMENT, &mut workspace);
         let fresh = committed(&off, body);
 
         assert_eq!(done.record, fresh.record);
@@ -302,7 +305,7 @@ fn a_body_has_one_digest_however_it_was_packed() {
     };
 
     let off = policy(|_| {});
-    let done = commit(&off, &[packed], SEGMENT, &mut Workspace::default());
+    let done = commit(&off, &KEY, &[packed], SEGMENT, &mut Workspace::default());
 
     assert_eq!(done.record, committed(&off, &plain).record);
 }
@@ -317,6 +320,7 @@ fn a_delivery_from_before_1970_is_received_then() {
 
     let done = commit(
         &policy(|_| {}),
+        &KEY,
         &[early],
         SEGMENT,
         &mut Workspace::default(),
@@ -368,7 +372,7 @@ fn names_over_256_bytes_are_shortened_in_their_columns_and_whole_in_the_attribut
         strict: true,
         ..delivery(&body)
     };
-    let done = commit(&named, &[strict], SEGMENT, &mut Workspace::default());
+    let done = commit(&named, &KEY, &[strict], SEGMENT, &mut Workspace::default());
     assert_eq!(done.outcomes[0].verdict, Verdict::Malformed);
 }
 
