@@ -12,6 +12,8 @@ from receiver import transcode
 from receiver.journal.digest_key import KEY_BYTES, DigestKey, Key
 from receiver.journal.files import FILE_MODE
 from receiver.model import SegmentId
+from receiver.settings import Redelivery
+from receiver.storage.window import Window
 from tests.memory_disk import MemoryDisk
 from tests.redelivery_support import POLICY, Mill, delivery
 
@@ -178,6 +180,19 @@ def test_key_that_is_removed_from_a_running_receiver_is_restored(tmp_path: Path,
     mill.kill()
     mill.drain()
     assert mill.progress.window_trouble == ""
+
+
+def test_data_directory_that_is_removed_from_a_running_receiver_is_made_again(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    window = Window(data / "redelivery", Redelivery(), lambda: 0.0)
+    key = loaded(data)
+    shutil.rmtree(data)
+
+    assert window.put_back()
+
+    assert loaded(data) == key
+    assert Window(data / "redelivery", Redelivery(), lambda: 0.0).shortfall == ""
 
 
 def test_key_that_is_replaced_under_a_running_receiver_is_restored_and_shortens_the_window(

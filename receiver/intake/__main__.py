@@ -94,12 +94,12 @@ class Intake:
         limits = settings.limits
         try:
             routes = Routes(settings.drain, limits, post_root=settings.post_root)
-            transcode_anew = bind(settings, self._digest_key)
+            new_transcode = bind(settings, self._digest_key)
         except OperatorError as reason:
             limited.error("reload", "settings are not used; the old ones stay in force", why=str(reason))
             return
         self._reception.use(routes, limits)
-        self._committer.use(transcode_anew, limits.answer_deadline_s)
+        self._committer.use(new_transcode, limits.answer_deadline_s)
         self._admission.budget = budget(limits, settings.drain)
         self._server.use(limits, caps(settings))
         if self._certificates is not None and settings.tls.cert_file:

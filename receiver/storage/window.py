@@ -172,14 +172,16 @@ class Window:
             limited.warning("redelivery: disk", "redelivery log cannot be written", why=reason.strerror)
 
     def put_back(self) -> bool:
-        """Write everything anew, out of memory, if somebody took some of it away. Whether that was so."""
+        """Write files again from memory if some were removed. Returns whether any had been."""
         gone = [number for number in self._frozen if not self._path(number, "table").exists()]
-        is_key_gone, is_key_replaced = self._key.restore()
+        is_removed = bool(gone) or not self._log.is_there
+        if is_removed:
+            self._make_root()
+        is_key_changed, is_key_replaced = self._key.restore()
         if is_key_replaced:
             self._lose(self.observed_s, is_rot=True)
-        if self._log.is_there and not gone and not is_key_replaced:
-            return is_key_gone
-        self._make_root()
+        if not (is_removed or is_key_replaced):
+            return is_key_changed
         for number in gone:
             self._frozen[number].write(self._path(number, "table"))
         self._rotate(self.observed_s)
