@@ -110,10 +110,12 @@ def commit(
     deliveries: Sequence[tuple[str, bytes, str, tuple[str, ...], int, bool, int]],
     epoch: int,
     seq: int,
+    digest_key: bytes,
 ) -> Commit:
     """Transcode (drain, body, kind, encodings, received_at_ns, strict, body_bytes_max) into one record.
 
     The first is always taken; once the group has come to 128 MiB, the others are postponed.
+    `digest_key`: 32 bytes.
     """
 
 def footer(segment: bytes) -> bytes:

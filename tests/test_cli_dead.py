@@ -25,7 +25,7 @@ from receiver.supervisor.data_dir import STATE_NAME
 from receiver.web.api import Api
 from receiver.web.letters import Letters
 from tests.redelivery_support import POLICY, Mill, delivery
-from tests.segments import day_of
+from tests.segments import DIGEST_KEY, day_of
 
 LETTER = "0000000000000007-0000000001.poison"
 BODY = "ab" * 16
@@ -53,7 +53,7 @@ def api_of(mill: Mill, pool: ThreadPoolExecutor) -> web.Application:
         journal=mill.directory / "journal",
         store=mill.store,
         core=transcode,
-        commit=partial(transcode.commit, POLICY),
+        commit=partial(transcode.commit, POLICY, digest_key=DIGEST_KEY),
         footer=transcode.footer,
         body_bytes_max=lambda _drain: 1 << 20,
         now=lambda: 0.0,

@@ -31,6 +31,7 @@ from receiver.storage.surroundings import Surroundings
 from receiver.storage.writer import Writer
 from tests import engines
 from tests.journal_support import limits
+from tests.segments import DIGEST_KEY
 from tests.storehouse import a_ledger, a_window
 
 HOUR = 500_000
@@ -136,7 +137,7 @@ class Site:
     def send(self, project: str, spans: int, *, bad: int = 0) -> None:
         """Promise a delivery, in a segment of its own."""
         segment = self.appender.choose()
-        done = transcode.commit(POLICY, [self._delivery(project, spans, bad)], segment)
+        done = transcode.commit(POLICY, [self._delivery(project, spans, bad)], segment, DIGEST_KEY)
         self.appender.append(segment, done.record, done.rows)
         self.appender.seal()
 

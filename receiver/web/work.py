@@ -25,6 +25,7 @@ from receiver import transcode
 from receiver.channel import Start
 from receiver.clock import NOTE_NAME
 from receiver.errors import DiskTrouble, OperatorError, StoreTrouble, place_and_reason
+from receiver.journal.digest_key import DigestKey
 from receiver.journal.segments import Journal
 from receiver.logs import limited
 from receiver.metrics import Metrics
@@ -256,14 +257,17 @@ class StoreWork:
 
     def _replays(self) -> Replays:
         """What goes back into the journal; bodies are decoded by the policy of the start."""
-        policy = transcode.policy(self._settings)
+        policy, data_dir = transcode.policy(self._settings), Path(self._settings.data_dir)
+        digest_key = DigestKey(data_dir)
         limits = {drain.name: drain.body_bytes_max for drain in self._settings.drain}
         return Replays(
             shelf=self._shelf,
-            journal=Path(self._settings.data_dir) / "journal",
+            journal=data_dir / "journal",
             store=self._store,
             core=transcode,
-            commit=partial(transcode.commit, policy),
+            commit=lambda deliveries, segment: transcode.commit(
+                policy, deliveries, segment, digest_key.load().secret
+            ),
             footer=transcode.footer,
             body_bytes_max=lambda drain: limits.get(drain) or self._settings.limits.body_bytes_max,
             now=time.time,
