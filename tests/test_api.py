@@ -21,6 +21,7 @@ from receiver.storage.surroundings import Stopping
 from receiver.web.api import Api
 from receiver.web.pause import Pause
 from receiver.web.pump import pumped
+from receiver.web.spool import SpoolSpace
 from tests import engines
 from tests.segments import Press, Segment
 from tests.storehouse import NOW_S
@@ -48,6 +49,11 @@ def stored(store: Store, press: Press) -> Segment:
     return segment
 
 
+def no_spool(directory: Path) -> SpoolSpace:
+    """Return a space without disk: answers stay in memory."""
+    return SpoolSpace(directory, 0, lambda: 0)
+
+
 class BrokenStore:
     """A store whose questions fail, at once or after the first rows."""
 
@@ -64,7 +70,7 @@ class BrokenStore:
 
 
 @pytest.fixture
-async def api(store: Store) -> AsyncIterator[Ask]:
+async def api(store: Store, tmp_path: Path) -> AsyncIterator[Ask]:
     clients: list[Client] = []
     pool = ThreadPoolExecutor(2)
 
@@ -77,6 +83,7 @@ async def api(store: Store) -> AsyncIterator[Ask]:
             schema=lambda: {"applied": []},
             ledger=dict,
             pool=pool,
+            space=no_spool(tmp_path),
         )
         client = TestClient(TestServer(made.application()))
         await client.start_server()
@@ -93,7 +100,14 @@ async def rows_of(client: Client, path: str, **query: str) -> list[dict[str, Any
     answer = await client.get(path, params=query)
     assert answer.status == 200, await answer.text()
     assert answer.headers["Content-Type"] == "application/x-ndjson"
-    return [json.loads(line) for line in (await answer.text()).splitlines()]
+    return rows_before_end(await answer.text())
+
+
+def rows_before_end(text: str) -> list[dict[str, Any]]:
+    """Read an answer in lines, and check the count in its last line."""
+    *rows, end = (json.loads(line) for line in text.splitlines())
+    assert end == {"end": {"count": len(rows)}}
+    return rows
 
 
 async def test_a_trace_comes_with_every_stored_column(api: Ask, stored: Segment) -> None:
@@ -200,7 +214,7 @@ async def test_an_answer_that_breaks_off_is_not_taken_for_whole(api: Ask) -> Non
         await answer.read()
 
 
-async def test_a_reader_who_leaves_ends_the_question() -> None:
+async def test_a_reader_who_leaves_ends_the_question(tmp_path: Path) -> None:
     ended = threading.Event()
 
     def endless() -> Iterator[bytes]:
@@ -211,7 +225,7 @@ async def test_a_reader_who_leaves_ends_the_question() -> None:
             ended.set()
 
     with ThreadPoolExecutor(1) as pool:
-        async with pumped(pool, endless) as pieces:
+        async with pumped(pool, no_spool(tmp_path), endless) as pieces:
             assert await anext(pieces) == b"x"
         assert await asyncio.to_thread(ended.wait, 10)
 
@@ -261,12 +275,12 @@ async def test_spans_are_counted_by_the_beginning_of_their_trace_id(
 ) -> None:
     client = await api()
     listed = await client.get("/api/v1/spans?since=30d")
-    trace_ids = {json.loads(line)["TraceId"] for line in (await listed.text()).splitlines()}
+    trace_ids = {row["TraceId"] for row in rows_before_end(await listed.text())}
     prefix = min(trace_ids)[:2]
 
     answer = await client.get(f"/api/v1/counts?trace_id={prefix}&digits=32&since=30d")
 
-    counted = [json.loads(line) for line in (await answer.text()).splitlines()]
+    counted = rows_before_end(await answer.text())
     expected = sorted(one for one in trace_ids if one.startswith(prefix))
     assert [row["Prefix"] for row in counted] == expected
     assert {(row["Spans"], row["Distinct"]) for row in counted} == {(1, 1)}
