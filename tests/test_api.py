@@ -72,7 +72,7 @@ class BrokenStore:
 @pytest.fixture
 async def api(store: Store, tmp_path: Path) -> AsyncIterator[Ask]:
     clients: list[Client] = []
-    pool = ThreadPoolExecutor(2)
+    pool, stream_pool = ThreadPoolExecutor(2), ThreadPoolExecutor(1)
 
     async def serve(of: Any = store, *, token: str = "") -> Client:  # noqa: ANN401 - also broken ones
         health = {"store": "retry: no answer"} if token else {"store": ""}
@@ -83,6 +83,7 @@ async def api(store: Store, tmp_path: Path) -> AsyncIterator[Ask]:
             schema=lambda: {"applied": []},
             ledger=dict,
             pool=pool,
+            stream_pool=stream_pool,
             space=no_spool(tmp_path),
         )
         client = TestClient(TestServer(made.application()))
@@ -94,6 +95,7 @@ async def api(store: Store, tmp_path: Path) -> AsyncIterator[Ask]:
     for client in clients:
         await client.close()
     pool.shutdown()
+    stream_pool.shutdown()
 
 
 async def rows_of(client: Client, path: str, **query: str) -> list[dict[str, Any]]:
@@ -212,6 +214,24 @@ async def test_an_answer_that_breaks_off_is_not_taken_for_whole(api: Ask) -> Non
     assert answer.status == 200
     with pytest.raises(Exception, match=r"payload|closed|complete|reset"):
         await answer.read()
+
+
+async def test_short_answers_do_not_wait_for_answers_in_lines(api: Ask) -> None:
+    release = threading.Event()
+
+    class SlowStore(BrokenStore):
+        def lines(self, _statement: str, _parameters: object = None) -> Iterator[bytes]:
+            yield b'{"a":1}\n'
+            release.wait(60)
+
+    client = await api(SlowStore())
+    async with client.get("/api/v1/spans") as listed:
+        schema = await client.get("/api/v1/schema")
+        release.set()
+        rows = rows_before_end(await listed.text())
+
+    assert schema.status == 200
+    assert rows == [{"a": 1}]
 
 
 async def test_a_reader_who_leaves_ends_the_question(tmp_path: Path) -> None:

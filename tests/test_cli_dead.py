@@ -63,7 +63,14 @@ def api_of(mill: Mill, pool: ThreadPoolExecutor) -> web.Application:
     )
     space = SpoolSpace(mill.directory, 0, lambda: 0)
     api = Api(
-        store=mill.store, token=lambda: "", health=dict, schema=list, ledger=dict, pool=pool, space=space
+        store=mill.store,
+        token=lambda: "",
+        health=dict,
+        schema=list,
+        ledger=dict,
+        pool=pool,
+        stream_pool=pool,
+        space=space,
     )
     return api.application(Letters(replays, pool))
 

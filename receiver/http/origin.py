@@ -43,7 +43,7 @@ class OriginCheck:
         reason = self._reason_to_refuse(request)
         if not reason:
             return await handler(request)
-        limited.warning(f"{self._port}: origin", "request refused", port=self._port, why=reason)
+        limited.warning(f"{self._port}: origin", "request refused", port=self._port, error=reason)
         return error_response(HTTPStatus.FORBIDDEN, reason)
 
     def _reason_to_refuse(self, request: web.Request) -> str:

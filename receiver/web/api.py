@@ -43,7 +43,7 @@ from receiver.web.pump import pumped
 from receiver.web.spool import ClientTooSlow, SpoolSpace
 
 QUESTIONS_MAX = 4
-"""Questions that are answered at once; others wait. Each costs the engine a thread and memory."""
+"""Questions of each kind, short and in lines, that run at once. Each takes a thread and memory."""
 HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'",
@@ -85,6 +85,9 @@ class Api:
     ledger: Callable[[Mapping[str, str]], object]
     """Answers with these filters; blocks."""
     pool: ThreadPoolExecutor
+    """For short answers."""
+    stream_pool: ThreadPoolExecutor
+    """For answers in lines, which may take the store a minute."""
     space: SpoolSpace
     hosts: Collection[str] = ()
     """DNS names under which clients may ask."""
@@ -116,7 +119,7 @@ class Api:
     async def _trace(self, request: web.Request) -> web.StreamResponse:
         refuse_unknown(request.query)
         trace_id = request.match_info["id"]
-        async with pumped(self.pool, self.space, lambda: trace(self.store, trace_id)) as pieces:
+        async with pumped(self.stream_pool, self.space, lambda: trace(self.store, trace_id)) as pieces:
             first = await anext(pieces, None)
             if first is None:
                 raise NoSuchTrace("no span of this trace is stored; it may have expired, or not have arrived")
@@ -131,7 +134,7 @@ class Api:
         return await self._lines(request, lambda: counts(self.store, counted, now_s=time.time()))
 
     async def _lines(self, request: web.Request, ask: Callable[[], Iterator[bytes]]) -> web.StreamResponse:
-        async with pumped(self.pool, self.space, ask) as pieces:
+        async with pumped(self.stream_pool, self.space, ask) as pieces:
             first = await anext(pieces, b"")
             return await _streamed(request, first, pieces)
 

@@ -99,6 +99,7 @@ class StoreWork:
         held.callback(self._store.close)
         self._expiry = Expiry(self._store, self._clock)
         self._pool = ThreadPoolExecutor(QUESTIONS_MAX, thread_name_prefix="question")
+        self._stream_pool = ThreadPoolExecutor(QUESTIONS_MAX, thread_name_prefix="answer")
         self._stocktaking = Stocktaking(self._pool, metrics)
         self._thread = threading.Thread(target=self._write, name="writer", daemon=True)
         self._listener: Listener | None = None
@@ -112,6 +113,7 @@ class StoreWork:
             ledger=self._ledger_answer,
             schema=lambda: schema.status(self._store, transcode.SCHEMAS, self._settings.store.retention_days),
             pool=self._pool,
+            stream_pool=self._stream_pool,
             space=self._spool_space(),
             hosts=self._settings.api_hosts,
         )
@@ -173,6 +175,7 @@ class StoreWork:
         await asyncio.to_thread(self._thread.join, grace_s)
         await asyncio.to_thread(self._held.close)
         self._pool.shutdown(wait=False)
+        self._stream_pool.shutdown(wait=False)
 
     def _write(self) -> None:
         """Live as the writer's thread."""
