@@ -26,6 +26,7 @@ MetricName = Literal[
     "commit_deliveries",
     "commit_seconds",
     "connections",
+    "connections_closed",
     "counting_since_seconds",
     "dead_letters",
     "deliveries",
@@ -91,6 +92,12 @@ METRICS: dict[MetricName, Spec] = {
     "commit_deliveries": Spec("counter", "Deliveries in group commits. Over the commits: a group's size."),
     "commit_seconds": Spec("seconds", "One group transcoded, in the core."),
     "connections": Spec("gauge_sum", "Open connections at the drain endpoint."),
+    "connections_closed": Spec(
+        "counter",
+        "Connections of the API and the admin port that the receiver closed: `evicted` (idle for longest, at "
+        "the cap), `full` (503: all were busy), `head_timeout`, `head_too_large`, `write_timeout`.",
+        ("port", "reason"),
+    ),
     "dead_letters": Spec("gauge_sum", "Segments set aside under DATA/dead. Each one needs a human."),
     "counting_since_seconds": Spec(
         "gauge_sum", "Unix time since which the counters of all processes count: the supervisor's start."

@@ -36,6 +36,8 @@ FilePath = Annotated[str, Meta(extra={"form": "path"}), Range(0, 4_095)]
 """Relative to the configuration file that names it, else to the working directory."""
 Address = Annotated[str, Range(1, 300)]
 """HOST:PORT."""
+HostName = Annotated[str, Range(1, 253)]
+"""A DNS name, without a port."""
 Header = Annotated[str, Range(0, 256)]
 """Name of an HTTP header."""
 Attribute = Annotated[str, Range(0, 1_024)]
@@ -185,6 +187,14 @@ class Limits(Frozen, frozen=True):
     """Open connections, per intake. One that has sent nothing yet makes room for a newcomer."""
     connections_per_address_max: Thousands | None = None
     """Of them, from one IPv4 address or IPv6 /64. None: a quarter; no cap for loopback and behind a proxy."""
+    admin_connections_max: Thousands = 64
+    """Open connections of the admin port. The longest idle one is closed for a newcomer."""
+    api_connections_max: Thousands = 256
+    """Open connections of the API. The longest idle one is closed for a newcomer."""
+    write_timeout_s: Seconds = 60.0
+    """A client of the API or the admin port that reads nothing of its answer for so long is disconnected."""
+    api_spool_bytes_max: Annotated[Bytes, Range(1 * MIB, 64 * TIB)] = 4 * GIB
+    """Disk for answers of the API that clients read more slowly than the store gives them."""
     header_timeout_s: Seconds = 15.0
     """From connect, or the end of an answer, to the end of the headers."""
     tls_handshake_timeout_s: Seconds = 5.0
@@ -265,6 +275,11 @@ class Settings(Frozen, frozen=True):
     """Health and metrics."""
     api_listen: Address = "127.0.0.1:8318"
     """Queries."""
+    api_hosts: Annotated[tuple[HostName, ...], Range(0, 64)] = ()
+    """DNS names under which clients reach the API and the admin port, as behind a proxy.
+
+    IP addresses, `localhost` and this machine's name need no entry.
+    """
     api_token: Secret = ""
     """Secret (`api_token_file`); required when `api_listen` is beyond loopback."""
     intakes: Annotated[int, Range(1, 256)] = 1

@@ -24,6 +24,7 @@ from receiver.storage.shelf import Shelf
 from receiver.supervisor.data_dir import STATE_NAME
 from receiver.web.api import Api
 from receiver.web.letters import Letters
+from receiver.web.spool import SpoolSpace
 from tests.redelivery_support import POLICY, Mill, delivery
 from tests.segments import DIGEST_KEY, day_of
 
@@ -60,7 +61,17 @@ def api_of(mill: Mill, pool: ThreadPoolExecutor) -> web.Application:
         check=lambda: None,
         on_replay=lambda _segment: None,
     )
-    api = Api(store=mill.store, token=lambda: "", health=dict, schema=list, ledger=dict, pool=pool)
+    space = SpoolSpace(mill.directory, 0, lambda: 0)
+    api = Api(
+        store=mill.store,
+        token=lambda: "",
+        health=dict,
+        schema=list,
+        ledger=dict,
+        pool=pool,
+        stream_pool=pool,
+        space=space,
+    )
     return api.application(Letters(replays, pool))
 
 

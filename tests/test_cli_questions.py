@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from click.testing import CliRunner, Result
@@ -118,13 +118,29 @@ def test_a_store_somebody_else_has_open_says_so(data_dir: Path, stored: Segment)
 
 
 class Handler(BaseHTTPRequestHandler):
-    """A receiver's API that knows one path."""
+    """A receiver's API that knows two paths; answers in chunks have no last chunk."""
+
+    protocol_version = "HTTP/1.1"
+    chunks: ClassVar[Sequence[bytes] | None] = None
+
+    def answer_chunked(self, chunks: Sequence[bytes]) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "application/x-ndjson")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for chunk in chunks:
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
+        self.close_connection = True
 
     def do_GET(self) -> None:
         known = self.path == "/api/v1/spans?limit=1" and self.headers["Authorization"] == "Bearer t"
-        body = b'{"a": 1}\n{"a": 2}\n' if known else b'{"error": "unknown parameter"}'
+        if self.chunks is not None:
+            self.answer_chunked(self.chunks)
+            return
+        body = b'{"a": 1}\n{"a": 2}\n{"end":{"count":2}}\n' if known else b'{"error": "unknown parameter"}'
         refused = 400 if self.headers["Authorization"] == "Bearer t" else 401
         self.send_response(200 if known else refused)
+        self.send_header("Content-Type", "application/x-ndjson")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -162,6 +178,37 @@ def test_a_running_receiver_is_asked_with_its_token(receiver_dir: Path) -> None:
     assert list(answered(settings, state, "/api/v1/spans", {"limit": "1"})) == [{"a": 1}, {"a": 2}]
     with pytest.raises(OperatorError, match="answered 400: unknown parameter"):
         list(answered(settings, state, "/api/v1/spans", {"nonsense": "1"}))
+
+
+@pytest.mark.parametrize(
+    ("chunks", "count"),
+    [
+        pytest.param([], 0, id="nothing"),
+        pytest.param([b'{"a":1}\n', b'{"a":2}\n'], 2, id="no last line"),
+        pytest.param([b'{"a":1}\n', b'{"a":2'], 1, id="half a line"),
+        pytest.param([b'{"a":1}\n', b'{"end":{"count":2}}\n', b"0\r\n\r\n"], 1, id="another count"),
+    ],
+)
+def test_answer_that_breaks_off_ends_the_command_with_1_and_the_number_of_lines(
+    receiver_dir: Path, monkeypatch: pytest.MonkeyPatch, chunks: list[bytes], count: int
+) -> None:
+    monkeypatch.setattr(Handler, "chunks", chunks)
+
+    done = run("spans", "--data", str(receiver_dir), "--format", "jsonl")
+
+    assert done.exit_code == 1
+    assert len(done.output.splitlines()) == count + 1
+    assert f"broke off after {count} line" in done.output
+
+
+def test_answer_without_a_last_chunk_is_whole_if_its_count_is_right(
+    receiver_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Handler, "chunks", [b'{"a":1}\n{"end":{"count":1}}\n'])
+
+    done = run("spans", "--data", str(receiver_dir), "--format", "jsonl")
+
+    assert (done.exit_code, done.output) == (0, '{"a":1}\n')
 
 
 @pytest.mark.parametrize(

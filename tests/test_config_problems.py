@@ -197,6 +197,7 @@ def test_what_is_no_toml_is_told_by_its_kind_and_place(desk: Desk, toml: str, ex
         pytest.param(
             "[store]\ndatabase = 'a; b'", "store.database is 'a; b'; expected letters", id="database"
         ),
+        pytest.param("api_hosts = ['a.example:443']", "api_hosts names 'a.example:443'; expected", id="port"),
         pytest.param("[tls]\ncert_file = '~nobody-there/x'", "or ~ of a user that is there", id="home"),
         pytest.param("[[drain]]\nname='a'\ntoken_file = \"a\\u0000\"", "holds a control character", id="NUL"),
         pytest.param("data_dir = '/tmp/" + "x" * 300 + "'", "cannot be used: File name too long", id="name"),

@@ -17,6 +17,7 @@ import pytest
 from aiohttp import http_parser
 
 from receiver.errors import OperatorError
+from receiver.metrics import Metrics
 from receiver.settings import Drain, Sampling, Settings, Store, Tls
 from receiver.supervisor import data_dir
 from receiver.supervisor.admin import Admin
@@ -276,7 +277,7 @@ def test_this_machine_can_run_a_receiver() -> None:
 
 async def test_without_the_c_parser_nothing_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aiohttp.http_parser.HttpRequestParser", http_parser.HttpRequestParserPy)
-    admin = Admin(lambda: Readiness(ready=True, checks=()), list)
+    admin = Admin(lambda: Readiness(ready=True, checks=()), list, Settings(), Metrics("supervisor"))
 
     with bind("admin_listen", "127.0.0.1:0") as listening, pytest.raises(OperatorError, match="its C parser"):
         await admin.serve(listening)

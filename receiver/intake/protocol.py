@@ -19,6 +19,7 @@ from aiohttp.http_exceptions import BadHttpMethod, BadStatusLine, HttpProcessing
 from aiohttp.web_protocol import RequestHandler, _ErrInfo
 
 from receiver.errors import MemoryBudgetSpent, ShuttingDown
+from receiver.http.parser import FIELD_BYTES_MAX, HEADERS_MAX, LINE_BYTES_MAX
 from receiver.intake import answers
 from receiver.intake.answers import HANG_UP, Reply
 from receiver.intake.body import BadFraming, Payload
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     from receiver.intake.door import Guest
     from receiver.intake.server import IntakeServer
 
-LINE_BYTES_MAX = 8_190
-FIELD_BYTES_MAX = 4_096
-HEADERS_MAX = 64
 READ_BUFFER_BYTES = 64 * 1024
 FAREWELL_S = 1.0
 """After an answer that closes the connection the peer gets so long to read it."""

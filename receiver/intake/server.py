@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, cast
 
 from aiohttp.web_server import Server
 
+from receiver.http import parser
 from receiver.intake import protocol
 from receiver.intake.away import Away, held_max
 from receiver.intake.door import Caps, Door, Guest
-from receiver.intake.parser import require_c_parser
 from receiver.intake.protocol import FAREWELL_S, IntakeProtocol
 from receiver.intake.shortcut import ShortcutProtocol
 
@@ -48,7 +48,7 @@ class IntakeServer(Server):
         away: Away,
         protocol: type[IntakeProtocol] = ShortcutProtocol,
     ) -> None:
-        require_c_parser()
+        parser.require_c_parser()
         super().__init__(cast("_RequestHandler", reception.answer))
         self.reception = reception
         self._protocol = protocol
@@ -67,9 +67,9 @@ class IntakeServer(Server):
             guest,
             loop=self._loop,
             keepalive_timeout=self._limits.header_timeout_s,
-            max_line_size=protocol.LINE_BYTES_MAX,
-            max_field_size=protocol.FIELD_BYTES_MAX,
-            max_headers=protocol.HEADERS_MAX,
+            max_line_size=parser.LINE_BYTES_MAX,
+            max_field_size=parser.FIELD_BYTES_MAX,
+            max_headers=parser.HEADERS_MAX,
             read_bufsize=protocol.READ_BUFFER_BYTES,
             lingering_time=0,
             auto_decompress=False,

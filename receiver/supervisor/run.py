@@ -161,11 +161,12 @@ class Supervisor:
             return
         storing = self._store.start()
         admin = await asyncio.to_thread(admin_room)
-        runner = await admin(self._readiness, self._counts).serve(self._sockets.admin)
+        served = admin(self._readiness, self._counts, self._settings, self._metrics)
+        listener = await served.serve(self._sockets.admin)
         try:
             await storing
         finally:
-            await runner.cleanup()
+            await listener.close()
 
     @property
     def _children(self) -> list[Child]:
