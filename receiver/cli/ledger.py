@@ -101,7 +101,8 @@ def _table(answer: dict[str, Any], *, verify: bool) -> Iterator[str]:
     if answer["complete_from"] > answer["since"]:
         yield f"complete from {answer['complete_from']} on; before that something may be missing here"
     if answer["trouble"]:
-        yield f"{answer['trouble']}; what was booked in it is not told here"
+        yield f"{answer['trouble']}"
+        yield "once you know why, delete ledger.lost in the data directory; docs/operations.md says more"
     if verify:
         yield _verdict(lines)
 

@@ -10,7 +10,7 @@ nobody: such an hour is `unverifiable`, not `different`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple, Protocol, TypeVar
 
@@ -146,7 +146,7 @@ def ledger(stock: Stock, store: Callable[[], Store], asked: Asked) -> Answer:
         taken_at=_instant(asked.now_s),
         since=_hour(asked.since_hour),
         complete_from=_hour(balance.sums.complete_from_hour),
-        trouble=balance.sums.trouble,
+        trouble=_trouble(balance.sums.losses),
         lines=[
             _line(one, lines.get(one, Counts()), balance.journal.get(one, 0), compared.get(one))
             for one in wanted
@@ -210,6 +210,10 @@ def _counted(store: Store, before: Balance, asked: Asked) -> list[tuple[Heading,
         (Heading(drain, project, hour), SegmentId(epoch, seq), count)
         for drain, project, hour, _, epoch, seq, count in store.rows(_TABLE, parameters)
     ]
+
+
+def _trouble(losses: Sequence[str]) -> str:
+    return f"ledger is missing or damaged: {'; '.join(losses)}" if losses else ""
 
 
 def _is_wanted(heading: Heading, asked: Asked) -> bool:
