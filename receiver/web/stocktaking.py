@@ -9,11 +9,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from receiver.logs import limited
 from receiver.metrics import Metrics
+from receiver.storage import ledger_lines
 from receiver.storage.balance import Balance
-from receiver.storage.ledger_lines import Counts
 
 EVERY_S = 5.0
-OUTCOMES = (*Counts._fields, "journal")
+OUTCOMES = (*ledger_lines.OUTCOMES, "journal")
 HOUR_S = 3_600
 
 
