@@ -84,6 +84,7 @@ def disk() -> MemoryDisk:
     return disk
 
 
+@pytest.mark.fault("the ledger's log cut at each of its entries while nothing ran")
 @pytest.mark.parametrize("entries_left", [0, 1, 2, 3, 4, 5])
 def test_log_cut_at_an_entry_boundary_is_reported(disk: MemoryDisk, entries_left: int) -> None:
     content = disk.read(log_of(disk))
@@ -119,6 +120,7 @@ def test_removed_entry_is_reported(disk: MemoryDisk, entry: int) -> None:
     assert len(losses_after_start(disk)) == 1
 
 
+@pytest.mark.fault("an older copy of the ledger put back while nothing ran")
 def test_older_copy_of_the_log_is_reported(disk: MemoryDisk) -> None:
     path, content = log_of(disk), disk.read(log_of(disk))
     opened(disk).book(SegmentId(7, 9), LINES)
@@ -311,6 +313,7 @@ def crash(disk: MemoryDisk, random: Random) -> None:
         disk.scatter(lambda: random.random() < 0.5)
 
 
+@pytest.mark.fault("the ledger killed, or its power cut, at every call of several lives: no loss is claimed")
 @pytest.mark.parametrize("seed", range(10))
 def test_crash_at_any_call_of_any_life_is_never_reported_as_a_loss(
     monkeypatch: pytest.MonkeyPatch, seed: int

@@ -35,6 +35,7 @@ GROUP BY SegmentEpoch, Hour
 """  # noqa: S608 - constants of ours
 
 _ROWS = f"""
+WITH (SELECT (min(Timestamp), max(Timestamp)) FROM {TABLE} WHERE {_RANGE}) AS Times
 SELECT
     Drain, ProjectId, toUInt32(intDiv(toUnixTimestamp64Milli(ReceivedAt), {HOUR_MS})) AS Hour,
     ReceivedAt >= fromUnixTimestamp64Milli({{recent_ms:Int64}}, 'UTC')
@@ -46,7 +47,7 @@ GLOBAL ANY LEFT JOIN
 (
     SELECT cityHash64(TraceId) AS TraceHash, min(Start) AS First, max(End) AS Last
     FROM {COMPANION}
-    WHERE End >= (SELECT min(Timestamp) FROM {TABLE} WHERE {_RANGE})
+    WHERE End >= Times.1 AND Start <= Times.2
     GROUP BY TraceHash
 ) AS Companion ON cityHash64(TraceId) = TraceHash
 WHERE SegmentEpoch IN {{epochs:Array(UInt64)}} AND {_RANGE}

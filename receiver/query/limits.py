@@ -7,7 +7,7 @@ SPANS_MAX = 1_000_000
 """Spans of one answer; it is streamed."""
 COUNTS_MAX = 2_000_000
 """Lines of an answer that counts by trace id; it is streamed."""
-VERIFY_ROWS_MAX = 50_000_000
+VERIFY_ROWS_MAX = 10_000_000
 """Rows that one statement of `ledger --verify` reads; a single hour may have more."""
 SECONDS_MAX = 60
 """Of the engine's time."""
