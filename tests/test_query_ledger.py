@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -159,3 +160,41 @@ def test_a_ledger_with_small_limits_says_from_when_on_it_is_complete(tmp_path: P
 
     assert text.splitlines()[1].split()[:3] == ["older", "d", "(other)"]
     assert "complete from" in text
+
+
+def cut_last_entry(log: Path) -> None:
+    log.write_bytes(log.read_bytes()[: log.read_bytes().rindex(b"TDLG")])
+
+
+def flip_last_byte(log: Path) -> None:
+    content = log.read_bytes()
+    log.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+
+
+def put_older_copy_back(log: Path) -> None:
+    log.write_bytes((log.parent.parent / "copy").read_bytes())
+
+
+@pytest.mark.parametrize("harm", [cut_last_entry, flip_last_byte, put_older_copy_back])
+def test_lost_history_makes_the_command_fail_until_it_is_acknowledged(
+    tmp_path: Path, harm: Callable[[Path], None]
+) -> None:
+    hour = int(time.time() // 3_600)
+    book, log = a_ledger(tmp_path), tmp_path / "ledger" / "0000000001.log"
+    for seq in range(3):
+        (tmp_path / "copy").write_bytes(log.read_bytes())
+        book.book(segment(seq), {Heading("d", "p", hour): Counts(received=3, stored=3)})
+    book.close()
+    assert run(tmp_path)[0] == 0
+
+    harm(log)
+    at_rest = run(tmp_path)
+    a_ledger(tmp_path).close()
+    after_start = run(tmp_path)
+    (tmp_path / "ledger.lost").unlink()
+
+    assert (at_rest[0], after_start[0]) == (1, 1)
+    for text in (at_rest[1], after_start[1]):
+        assert "ledger is missing or damaged" in text
+        assert "the last 1 of 4 entries are missing" in text
+    assert run(tmp_path)[0] == 0

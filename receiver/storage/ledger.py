@@ -190,7 +190,13 @@ class Ledger:
         """Report lost history and go on with what is left: nothing before the next hour is sure any more."""
         ledger_witness.report(lost_path(self._root), losses, now_s, self._files)
         self._book.complete_from_hour = int(now_s // 3_600) + 1
-        limited.error("ledger: lost", "ledger lost history and goes on without it", why="; ".join(losses))
+        limited.error(
+            "ledger: lost",
+            "ledger lost history and goes on without it",
+            path=str(lost_path(self._root)),
+            error="; ".join(losses),
+            action="find the cause, compare with `trace-drain ledger --verify`, then delete this file",
+        )
 
     def _book_as(self, entry: Booked) -> None:
         key = ledger_log.key_of(entry)
