@@ -41,6 +41,7 @@ MetricName = Literal[
     "fsync_seconds",
     "inflight_bytes",
     "ledger_complete_from_seconds",
+    "ledger_losses",
     "ledger_spans",
     "process_ends_recent",
     "process_restarts",
@@ -143,6 +144,11 @@ METRICS: dict[MetricName, Spec] = {
     ),
     "ledger_complete_from_seconds": Spec(
         "gauge_sum", "Unix time from which on the ledger misses nothing; 0: nothing ever."
+    ),
+    "ledger_losses": Spec(
+        "gauge_sum",
+        "Losses of ledger history that were found at a start and not acknowledged: the lines of "
+        "DATA/ledger.lost. Worry about any.",
     ),
     "ledger_spans": Spec(
         "gauge_sum",

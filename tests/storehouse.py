@@ -20,7 +20,7 @@ from receiver.model import Heading, SegmentId
 from receiver.settings import Ledger as Limits
 from receiver.settings import Redelivery
 from receiver.storage.ledger import Ledger
-from receiver.storage.store import DayRows, Held, Parameters, Version
+from receiver.storage.store import DayRows, Held, Parameters, RowSum, Version
 from receiver.storage.window import Window
 
 ROOT = Path(__file__).parent.parent
@@ -298,11 +298,11 @@ class MemoryStore:
                 found.setdefault(segment, Counter())[day] += count
         return dict(found)
 
-    def counts_by_heading(self, held: Held, parts_epoch: int | None = None) -> dict[Heading, int]:
+    def rows_by_heading(self, held: Held, parts_epoch: int | None = None) -> dict[Heading, RowSum]:
         """See `Store`. Who sent a row is not known here: all of them are the same drain's."""
         theirs = (one for one in self.parts if one[0] == held.segment or one[0].epoch == parts_epoch)
         rows = sum(count for _, _, count in theirs)
-        return {Heading("drain", "", NOW_S // 3_600): rows}
+        return {Heading("drain", "", NOW_S // 3_600): RowSum(rows)}
 
     def running(self, prefix: str) -> list[str]:
         """See `Store`."""

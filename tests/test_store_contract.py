@@ -126,17 +126,18 @@ def test_rows_of_parts_are_counted_with_their_segment(engine: Store, press: Pres
     engine.insert(part.path, token=f"{part.held.segment}#p", query_id="trace-drain-p")
     whole = Held(SegmentId(7, 7), RECEIVED_MS)
 
-    assert engine.counts_by_heading(whole) == {}
-    assert sum(engine.counts_by_heading(whole, part.held.segment.epoch).values()) >= 3
+    assert engine.rows_by_heading(whole) == {}
+    found = engine.rows_by_heading(whole, part.held.segment.epoch)
+    assert sum(one.rows for one in found.values()) >= 3
 
 
 def test_rows_are_counted_by_drain_project_and_hour_of_receipt(engine: Store, press: Press) -> None:
     segment = press.make(0, 0, 1)
     engine.insert(segment.path, token=f"{segment.held.segment}#h", query_id="trace-drain-h")
 
-    counted = engine.counts_by_heading(segment.held)
+    found = engine.rows_by_heading(segment.held)
 
-    assert counted == {
+    assert {heading: one.rows for heading, one in found.items()} == {
         Heading("", "prj_0", NOW_S // 3_600): 2,
         Heading("", "prj_1", NOW_S // 3_600): 1,
     }

@@ -12,6 +12,8 @@ SPANS_MAX = 1_000_000
 """Spans of one answer; it is streamed."""
 COUNTS_MAX = 2_000_000
 """Lines of an answer that counts by trace id; it is streamed."""
+VERIFY_ROWS_MAX = 10_000_000
+"""Rows that one statement of `ledger --verify` reads; a single hour may have more."""
 SECONDS_MAX = 60
 """Of the engine's time."""
 MEMORY_BYTES_MAX = 2 << 30

@@ -175,6 +175,8 @@ class Case:
     """It rotted after rows of it were stored: only counted, nothing of it is inserted any more."""
     stored: Mapping[Heading, int] | None = None
     """Whose rows are in the store; `None`: all that were accepted and not left out."""
+    checksums: Mapping[Heading, int] | None = None
+    """Of the rows in the store; `None`: not asked for yet."""
     rest: Rest = "duplicate"
     """What those are that are not."""
     search: Search | None = None

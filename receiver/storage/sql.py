@@ -21,7 +21,17 @@ from urllib3.exceptions import HTTPError
 
 from receiver.errors import StoreTrouble
 from receiver.model import Heading, SegmentId
-from receiver.storage.store import COMPANION, TABLE, TRIAL, DayRows, Held, Parameters, Version
+from receiver.storage.store import (
+    COMPANION,
+    ROW_CHECKSUM,
+    TABLE,
+    TRIAL,
+    DayRows,
+    Held,
+    Parameters,
+    RowSum,
+    Version,
+)
 from receiver.storage.trouble import trouble_of
 from receiver.transcode import COLUMNS
 
@@ -70,12 +80,12 @@ FROM
 SETTINGS max_threads = 1
 """  # noqa: S608 - the table's name is a constant
 
-_COUNT_BY_HEADING = f"""
-SELECT groupArray((Drain, ProjectId, hour, spans))
+_ROWS_BY_HEADING = f"""
+SELECT groupArray((Drain, ProjectId, hour, spans, checksum))
 FROM
 (
     SELECT Drain, ProjectId, toUInt32(intDiv(toUnixTimestamp64Milli(ReceivedAt), 3600000)) AS hour,
-           count() AS spans
+           count() AS spans, {ROW_CHECKSUM} AS checksum
     FROM {TABLE}
     WHERE (SegmentSeq = {{seq:UInt64}} AND SegmentEpoch = {{epoch:UInt64}}
            OR SegmentEpoch IN {{parts_epochs:Array(UInt64)}})
@@ -225,11 +235,11 @@ class SqlStore(ABC):
                 found.setdefault(segment, {})[day] = rows
         return dict(found)
 
-    def counts_by_heading(self, held: Held, parts_epoch: int | None = None) -> dict[Heading, int]:
+    def rows_by_heading(self, held: Held, parts_epoch: int | None = None) -> dict[Heading, RowSum]:
         """See `Store`."""
         parameters = {**_parameters_of(held), "parts_epochs": [] if parts_epoch is None else [parts_epoch]}
-        found = self._listed(_COUNT_BY_HEADING, parameters)
-        return {Heading(drain, project, hour): rows for drain, project, hour, rows in found}
+        found = self._listed(_ROWS_BY_HEADING, parameters)
+        return {Heading(drain, project, hour): RowSum(*rows) for drain, project, hour, *rows in found}
 
     def running(self, prefix: str) -> list[str]:
         """See `Store`."""

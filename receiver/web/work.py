@@ -150,6 +150,7 @@ class StoreWork:
         return {
             "store": self._progress.trouble,
             "redelivery": self._progress.window_trouble,
+            "ledger": self._stocktaking.trouble,
             "clock": self._expiry.warning,
             "journal": _held_back(len(self._journal.held)),
         }
