@@ -101,7 +101,7 @@ def test_a_sampling_decision_is_explained() -> None:
     shown = json.loads(found.output)
     assert shown["keep"] is True
     assert shown["weight"] == 4
-    assert set(shown) == {"keep", "weight", "threshold", "reason", "ignored"}
+    assert (shown["mode"], shown["rate"], shown["rule"]) == ("hash_seed", 0.25, None)
     assert shown["ignored"] == []
 
 
