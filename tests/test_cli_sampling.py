@@ -12,6 +12,7 @@ from receiver.cli import main
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 """Its randomness is ce929d0e0e4736."""
+THRESHOLD = "e6660000000000 (keeps 10.0006 % of all traces)"
 CONFIG = """
 [sampling]
 rate = 0.5
@@ -73,8 +74,7 @@ def test_the_text_explains_each_step() -> None:
         "  mode        equalizing",
         "  rule        1 of 2 matches (drain = 'eu', project = 'prj_1'): rate 0.1",
         "  randomness  ce929d0e0e4736, the last 7 bytes of the trace id",
-        "  decision    dropped: the randomness is below the threshold e6660000000000 "
-        "(keeps 10.0006 % of all traces)",
+        f"  decision    dropped: the randomness is below the threshold {THRESHOLD}",
         "  weight      none: dropped spans are counted as sampled out",
         "  reason      rule 1: outside rate   (column SampleReason)",
     ]
