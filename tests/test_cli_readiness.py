@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,7 +17,7 @@ from typing import ClassVar
 import pytest
 from click.testing import CliRunner
 
-from receiver.cli import main
+from receiver.cli import EXIT_INTERRUPTED, main
 from receiver.cli.readiness import STORE_START_S, require_store_process
 from receiver.errors import CommandFailed
 from receiver.supervisor.data_dir import STATE_NAME, State, read_state
@@ -132,3 +136,20 @@ def test_every_command_that_asks_says_which_process_is_down(
     assert done.exit_code == 1
     assert "its store process is not running (ended 9 times" in done.output
     assert state.pids.store == 0
+
+
+def test_ctrl_c_ends_a_command_that_waits_for_an_answer_with_130(state: State, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as api:
+        urls = {**state.urls, "api": f"http://127.0.0.1:{api.getsockname()[1]}"}
+        written = json.loads((tmp_path / STATE_NAME).read_text()) | {"urls": urls}
+        (tmp_path / STATE_NAME).write_text(json.dumps(written))
+        command = [sys.executable, "-m", "receiver.cli", "spans", "--data", str(tmp_path)]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+            asked, _ = api.accept()
+            with asked:
+                asked.recv(65_536)
+                process.send_signal(signal.SIGINT)
+                _, printed = process.communicate(timeout=60)
+
+    assert process.returncode == EXIT_INTERRUPTED
+    assert "Traceback" not in printed
