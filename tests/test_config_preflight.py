@@ -11,13 +11,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from receiver.cli import main
 from receiver.supervisor.data_dir import STATE_NAME
+from tests.certificates import make_certificate
 from tests.storehouse import Server, clickhouse_server
 
 FREE = ("--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--api-listen", "127.0.0.1:0")
@@ -36,28 +33,9 @@ def check(*words: str, **environ: str) -> Result:
 
 
 def certificate(directory: Path, begins: datetime, ends: datetime) -> dict[str, str]:
-    """A certificate of that time and its key, as the environment names them."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "traces.example")])
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(begins)
-        .not_valid_after(ends)
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    (directory / "crt").write_bytes(made.public_bytes(pem))
-    (directory / "key").write_bytes(
-        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return {
-        "TRACE_DRAIN_TLS__CERT_FILE": str(directory / "crt"),
-        "TRACE_DRAIN_TLS__KEY_FILE": str(directory / "key"),
-    }
+    """The environment that names a certificate of that time and its key."""
+    cert_file, key_file = make_certificate(directory, begins, ends)
+    return {"TRACE_DRAIN_TLS__CERT_FILE": str(cert_file), "TRACE_DRAIN_TLS__KEY_FILE": str(key_file)}
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import base64
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +18,7 @@ from receiver.errors import StoreTrouble
 from receiver.storage import clickhouse
 from receiver.storage.clickhouse import ClickHouseStore
 from receiver.storage.faults import Fault, fault_of
+from tests.certificates import make_certificate
 
 HOST = "127.0.0.1"
 PASSWORD = "hush-hush"
@@ -201,6 +205,21 @@ def test_a_server_that_repeats_the_password_is_not_quoted(echoed: str) -> None:
 def test_what_is_not_clickhouse_needs_an_operator_and_is_not_retried_at_once() -> None:
     with listening(answers("200 OK")) as port:
         assert fault_of(trouble_at(port)) is Fault.HOLD
+
+
+def test_a_certificate_that_is_not_trusted_is_explained_in_the_words_of_openssl(tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*make_certificate(tmp_path, now - timedelta(days=1), now + timedelta(days=1)))
+
+    def shakes_hands(client: socket.socket) -> None:
+        context.wrap_socket(client, server_side=True).close()
+
+    with listening(shakes_hands) as port:
+        assert label_of(port, secure=True) == (
+            f"CERTIFICATE_REFUSED at {HOST}:{port}: self-signed certificate; "
+            "expected a certificate of a known authority for the host in store.url"
+        )
 
 
 def test_values_of_rows_are_not_quoted() -> None:
