@@ -12,6 +12,7 @@ __all__ = [
     "CoreError",
     "DigestTags",
     "Digests",
+    "ExplainedTrace",
     "Outcome",
     "Policy",
     "Record",
@@ -179,10 +180,45 @@ def rewrite(
 def day_runs(segment: bytes) -> list[tuple[int, int, int]]:
     """First row, row after the last, day since 1970 (UTC): rows that follow each other and share a day."""
 
+@final
+class ExplainedTrace:
+    """A sampling decision about one trace, and what it rests on. Thresholds are spelled as in tracestate."""
+
+    @property
+    def keep(self) -> bool: ...
+    @property
+    def weight(self) -> float | None:
+        """How many spans one that is kept stands for. None: unknown, or not kept."""
+    @property
+    def threshold(self) -> str | None:
+        """None: unknown, or no randomness reaches it."""
+    @property
+    def reason(self) -> str:
+        """As the column `SampleReason`."""
+    @property
+    def ignored(self) -> list[str]:
+        """Fields of the trace state that are malformed, and counted as absent."""
+    @property
+    def rule(self) -> int | None:
+        """The rule that holds for the span, counted from zero."""
+    @property
+    def randomness(self) -> str: ...
+    @property
+    def randomness_from(self) -> str: ...
+    @property
+    def arriving_threshold(self) -> str | None: ...
+
 def explain_sampling(
-    trace_id: str, *, mode: str, rate: float, seed: int, trace_state: str
-) -> tuple[bool, float | None, str | None, str, list[str]]:
-    """Keep, weight, threshold and reason for one trace, and what of its trace state is not understood."""
+    policy: Policy,
+    trace_id: str,
+    *,
+    trace_state: str,
+    project: str,
+    environment: str,
+    service: str,
+    drain: str,
+) -> ExplainedTrace:
+    """Explain what this policy decides about a span of this trace. Raises `CoreError` if it is malformed."""
 
 @final
 class Digests:

@@ -65,6 +65,28 @@ def test_spans_as_a_table_are_for_a_human(data_dir: Path, stored: Segment) -> No
     assert f"{stored.held.segment.seq:016x}" in line
 
 
+@pytest.mark.parametrize("form", ["table", "jsonl"])
+def test_spans_notes_on_standard_error_that_more_spans_match(
+    data_dir: Path, stored: Segment, form: str
+) -> None:
+    words = ("spans", "--data", str(data_dir), "--since", "30d", "--format", form)
+
+    cut, whole = run(*words, "--limit", "1"), run(*words, "--limit", "2")
+
+    assert cut.stderr == "the newest 1 span of the last 30d; there are more: --limit N prints up to 1000000\n"
+    assert len(cut.stdout.splitlines()) == len(whole.stdout.splitlines()) - 1
+    assert whole.stderr == ""
+    assert stored.days
+
+
+def test_spans_notes_on_standard_error_that_no_span_matches(data_dir: Path, stored: Segment) -> None:
+    done = run("spans", "--data", str(data_dir), "--project", "absent")
+
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr == "no span of the last 1h matches; --since AGE looks further back\n"
+    assert stored.days
+
+
 def test_a_trace_is_printed_as_tree_and_as_json(data_dir: Path, stored: Segment) -> None:
     trace_id = f"{stored.held.segment.seq:016x}{0:016x}"
 
@@ -76,18 +98,20 @@ def test_a_trace_is_printed_as_tree_and_as_json(data_dir: Path, stored: Segment)
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("words", "code", "why"),
     [
-        pytest.param(["trace", "xyz"], "expected 32 hex digits", id="no trace id"),
-        pytest.param(["trace", "0" * 32], "no span of trace", id="no such trace"),
-        pytest.param(["spans", "--since", "soon"], "like 15m", id="no age"),
-        pytest.param(["spans", "--limit", "many"], "whole number", id="no number"),
+        pytest.param(["trace", "xyz"], 2, "expected 32 hex digits", id="no trace id"),
+        pytest.param(["trace", "0" * 32], 1, "no span of trace", id="no such trace"),
+        pytest.param(["spans", "--since", "soon"], 2, "like 15m", id="no age"),
+        pytest.param(["spans", "--limit", "many"], 2, "whole number", id="no number"),
     ],
 )
-def test_mistakes_are_told_in_one_line(data_dir: Path, stored: Segment, words: list[str], why: str) -> None:
+def test_mistakes_are_told_in_one_line(
+    data_dir: Path, stored: Segment, words: list[str], code: int, why: str
+) -> None:
     result = run(*words, "--data", str(data_dir))
 
-    assert result.exit_code == 2
+    assert result.exit_code == code
     assert why in result.output
     assert result.output.count("\n") == 1
     assert stored.days
@@ -96,7 +120,7 @@ def test_mistakes_are_told_in_one_line(data_dir: Path, stored: Segment, words: l
 def test_without_a_store_the_way_to_get_one_is_told(tmp_path: Path) -> None:
     result = run("spans", "--data", str(tmp_path))
 
-    assert result.exit_code == 2
+    assert result.exit_code == 1
     assert "trace-drain serve --data" in result.output
 
 
@@ -105,7 +129,7 @@ def test_a_store_without_tables_says_how_to_make_them(tmp_path: Path) -> None:
 
     done = run("spans", "--data", str(tmp_path))
 
-    assert done.exit_code == 2
+    assert done.exit_code == 1
     assert done.output == "trace-drain: the store has no tables; expected `trace-drain schema apply`\n"
 
 
@@ -267,6 +291,13 @@ def test_a_tree_puts_children_under_parents_and_marks_orphans_and_errors() -> No
         "    shop: span c",
         "  shop: span e",
         "shop: span d (parent not stored)",
+    ]
+
+
+def test_a_span_without_service_or_name_says_so() -> None:
+    assert list(tree([span("a", "", ServiceName="", SpanName="")])) == [
+        f"trace {'t' * 32}: 1 span of (no service)",
+        "10:00:00.000    1.5 ms  (no service): (no name)",
     ]
 
 

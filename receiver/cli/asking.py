@@ -15,12 +15,13 @@ from contextlib import contextmanager, nullcontext, suppress
 from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from receiver.cli.options import data_dir_of, serving
+from receiver.cli.readiness import require_store_process
 from receiver.cli.table import counted
 from receiver.config.checks import require_engine
-from receiver.errors import OperatorError, StoreTrouble
+from receiver.errors import CommandFailed, OperatorError, StoreTrouble
 from receiver.settings import Settings
 from receiver.storage.opening import claimed, open_store
 from receiver.storage.store import Store
@@ -35,14 +36,12 @@ NO_TABLES = {60, 81}
 """ClickHouse's UNKNOWN_TABLE and UNKNOWN_DATABASE."""
 
 
-class NothingFound(OperatorError):  # noqa: N818 - an answer, not an accident
-    """The receiver has no answer to that, yet."""
+class NothingFound(CommandFailed):
+    """The receiver has nothing of that name, or not yet."""
 
 
-class AnswerCut(OperatorError):  # noqa: N818 - an answer, not an accident
+class AnswerCut(CommandFailed):
     """The answer broke off: what came is not all there is."""
-
-    exit_code: ClassVar[int] = 1
 
     def __init__(self, count: int) -> None:
         super().__init__(
@@ -51,10 +50,8 @@ class AnswerCut(OperatorError):  # noqa: N818 - an answer, not an accident
         )
 
 
-class NotDone(OperatorError):  # noqa: N818 - an answer, not an accident
+class NotDone(CommandFailed):
     """The receiver has a reason not to do that now."""
-
-    exit_code: ClassVar[int] = 1
 
 
 def running_on(settings: Settings) -> State | None:
@@ -73,21 +70,23 @@ def store_of(settings: Settings) -> Iterator[Store]:
     require_engine(settings)
     data_dir = data_dir_of(settings) if embedded else Path(settings.data_dir)
     if embedded and not (data_dir / "store").is_dir():
-        raise OperatorError(f"no embedded store in '{data_dir}'; expected one made by `{serving(settings)}`")
+        raise CommandFailed(f"no embedded store in '{data_dir}'; expected one made by `{serving(settings)}`")
     with claimed(data_dir) if embedded else nullcontext():
         store = open_store(settings, disk_free_min=lambda: settings.journal.disk_free_min)
         try:
             yield store
         except StoreTrouble as trouble:
             if trouble.code in NO_TABLES:
-                raise OperatorError(
+                raise CommandFailed(
                     "the store has no tables; expected `trace-drain schema apply`"
                 ) from trouble
+            if trouble.advice:
+                raise CommandFailed(f"the store: {trouble.label}") from trouble
             if not embedded and trouble.code is None:
-                raise OperatorError(
+                raise CommandFailed(
                     f"the store: {trouble.label}; expected ClickHouse's HTTP interface there (store.url)"
                 ) from trouble
-            raise OperatorError(f"the store: {trouble}") from trouble
+            raise CommandFailed(f"the store: {trouble}") from trouble
         finally:
             store.close()
 
@@ -95,8 +94,9 @@ def store_of(settings: Settings) -> Iterator[Store]:
 def answered(
     settings: Settings, state: State, path: str, query: Mapping[str, str], *, method: str = "GET"
 ) -> Iterator[dict[str, Any]]:
-    """Ask the running receiver; one object for each line of its answer."""
-    return answered_at(state.urls["api"], settings.api_token, path, query, method=method)
+    """Ask the running receiver; yield one object for each line of its answer."""
+    require_store_process(state)
+    yield from answered_at(state.urls["api"], settings.api_token, path, query, method=method)
 
 
 def answered_at(  # noqa: PLR0913 - what a request is made of
@@ -124,7 +124,7 @@ def answered_at(  # noqa: PLR0913 - what a request is made of
     except urllib.error.HTTPError as refusal:
         raise _verdict(refusal, token, token_from) from refusal
     except (OSError, ValueError, HTTPException) as reason:
-        raise OperatorError(
+        raise CommandFailed(
             f"the receiver at {url} broke off or does not answer; expected a whole answer, "
             f"its first byte within {TIMEOUT_S} s"
         ) from reason
@@ -170,7 +170,7 @@ def _verdict(refusal: urllib.error.HTTPError, token: str, token_from: str) -> Op
         return NothingFound(_message(refusal))
     if refusal.code == HTTPStatus.CONFLICT:
         return NotDone(_message(refusal))
-    return OperatorError(f"the receiver answered {refusal.code}: {_message(refusal)}")
+    return CommandFailed(f"the receiver answered {refusal.code}: {_message(refusal)}")
 
 
 def _message(refusal: urllib.error.HTTPError) -> str:

@@ -49,7 +49,7 @@ def parse_since(text: str) -> int:
     found = _AGE.fullmatch(text.strip())
     if found is None:
         raise MalformedBody(
-            f"since is {len(text)} characters of another form; expected a number and s, m, h or d, like 15m",
+            "since is not an age; expected a number and s, m, h or d, like 15m",
             field="since",
         )
     return min(int(found[1]) * _SECONDS_OF[found[2]], _AGE_S_MAX)

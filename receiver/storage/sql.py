@@ -21,6 +21,7 @@ from urllib3.exceptions import HTTPError
 
 from receiver.errors import StoreTrouble
 from receiver.model import Heading, SegmentId
+from receiver.storage.advice import Login
 from receiver.storage.store import (
     COMPANION,
     ROW_CHECKSUM,
@@ -148,6 +149,7 @@ class SqlStore(ABC):
     embedded: bool
     _place = ""
     """Of the server; empty: in this process."""
+    _login = Login()
     _running_id: str
     """Where `system.processes` holds the id that an INSERT was given."""
 
@@ -181,7 +183,7 @@ class SqlStore(ABC):
             yield self._mine.client
         except (ClickHouseError, HTTPError, OSError) as error:
             self._forget_client()
-            raise trouble_of(error, self._place) from error
+            raise trouble_of(error, self._place, self._login) from error
 
     def version(self) -> Version:
         """See `Store`."""

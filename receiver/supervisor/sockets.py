@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from receiver.config.addresses import Address, parse_address
-from receiver.errors import OperatorError
+from receiver.errors import CommandFailed, OperatorError
 from receiver.settings import Settings
 
 BACKLOG = 4_096
@@ -86,7 +86,7 @@ def open_sockets(settings: Settings, environ: Mapping[str, str]) -> Sockets:
     if problems:
         for one in chain(*opened):
             one.close()
-        raise OperatorError("\n".join(problems))
+        raise CommandFailed("\n".join(problems))
     drain, (admin,), (api,) = opened
     return Sockets(
         tuple(drain[place % len(drain)] for place in range(settings.intakes)),
@@ -117,6 +117,11 @@ def bind(key: str, listen: str, *, is_shared: bool = False) -> socket.socket:
     if is_shared and address.port:
         _bound(key, address, is_shared=False, is_listening=False).close()
     return _bound(key, address, is_shared=is_shared)
+
+
+def require_free(key: str, listen: str) -> None:
+    """Raise `OperatorError` unless this address can be bound now. Nothing listens on it meanwhile."""
+    _bound(key, parse_address(listen), is_shared=False, is_listening=False).close()
 
 
 def address_of(listening: socket.socket) -> Address:

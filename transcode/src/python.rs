@@ -380,5 +380,6 @@ fn _transcode(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(scan, module)?)?;
     module.add_function(wrap_pyfunction!(rewrite_segment, module)?)?;
     module.add_function(wrap_pyfunction!(day_runs, module)?)?;
+    module.add_class::<sampling::ExplainedTrace>()?;
     module.add_function(wrap_pyfunction!(sampling::explain_sampling, module)?)
 }

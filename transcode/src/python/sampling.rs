@@ -1,30 +1,76 @@
-//! Python bindings: the sampling decision on one trace.
+//! The explanation of a sampling decision, for Python.
 
 use pyo3::prelude::*;
 
-use super::core_error;
-use crate::sample::{self, Explained};
+use super::{Policy, core_error};
+use crate::sample::{self, Explained, Subject};
 
-/// Keep, weight, threshold, reason, and what of the trace state was ignored.
-type ExplainedTrace = (bool, Option<f64>, Option<String>, String, Vec<&'static str>);
+/// A sampling decision about one trace, and what it rests on.
+#[pyclass(frozen, module = "receiver._transcode")]
+pub(super) struct ExplainedTrace(Explained);
 
-/// The decision on one trace.
+#[pymethods]
+impl ExplainedTrace {
+    #[getter]
+    const fn keep(&self) -> bool {
+        self.0.keep
+    }
+    #[getter]
+    const fn weight(&self) -> Option<f64> {
+        self.0.weight
+    }
+    #[getter]
+    fn threshold(&self) -> Option<&str> {
+        self.0.threshold.as_deref()
+    }
+    #[getter]
+    fn reason(&self) -> &str {
+        &self.0.reason
+    }
+    #[getter]
+    fn ignored(&self) -> Vec<&'static str> {
+        self.0.ignored.clone()
+    }
+    #[getter]
+    const fn rule(&self) -> Option<usize> {
+        self.0.rule
+    }
+    #[getter]
+    fn randomness(&self) -> &str {
+        &self.0.randomness
+    }
+    #[getter]
+    const fn randomness_from(&self) -> &'static str {
+        self.0.randomness_from
+    }
+    #[getter]
+    fn arriving_threshold(&self) -> Option<&str> {
+        self.0.arriving_threshold.as_deref()
+    }
+}
+
+/// The decision of this policy on a span of this trace.
 #[pyfunction]
-#[pyo3(signature = (trace_id, *, mode, rate, seed, trace_state))]
-pub fn explain_sampling(
+#[pyo3(signature = (policy, trace_id, *, trace_state, project, environment, service, drain))]
+pub(super) fn explain_sampling(
+    policy: &Policy,
     trace_id: &str,
-    mode: &str,
-    rate: f64,
-    seed: u32,
     trace_state: &str,
+    project: &str,
+    environment: &str,
+    service: &str,
+    drain: &str,
 ) -> PyResult<ExplainedTrace> {
-    let explained = sample::explain(trace_id, mode, rate, seed, trace_state).map_err(core_error)?;
-    let Explained {
-        keep,
-        weight,
-        threshold,
-        reason,
-        ignored,
-    } = explained;
-    Ok((keep, weight, threshold, reason, ignored))
+    let subject = Subject {
+        trace_id: [0; 16],
+        trace_state: trace_state.as_bytes(),
+        project,
+        environment,
+        service,
+        drain,
+        priority: None,
+    };
+    sample::explain(&policy.0.sampler, trace_id, &subject)
+        .map(ExplainedTrace)
+        .map_err(core_error)
 }

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::super::{collector, explain, threshold};
+use super::super::{collector, threshold};
+use super::explained;
 
 const VECTORS: &str = include_str!("../../../../tests/conformance/sampling.json");
 
@@ -23,7 +24,7 @@ fn every_vector_is_decided_as_written() {
         let seed = u32::try_from(seed).unwrap();
         let (trace_id, mode) = (text(&vector, "trace_id"), text(&vector, "mode"));
 
-        let found = explain(trace_id, mode, rate, seed, text(&vector, "tracestate")).unwrap();
+        let found = explained(trace_id, mode, rate, seed, text(&vector, "tracestate")).unwrap();
 
         assert_eq!(
             found.keep,

@@ -1,0 +1,72 @@
+"""Asks the admin port of a running receiver whether its store process can answer a question.
+
+The supervisor holds the API's listening socket, so a question to a store process that is not running would
+wait in the backlog instead of failing.
+"""
+
+from __future__ import annotations
+
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from contextlib import suppress
+
+import msgspec
+
+from receiver.errors import CommandFailed
+from receiver.supervisor.data_dir import State
+from receiver.supervisor.health import Readiness
+
+ADMIN_TIMEOUT_S = 3.0
+STORE_START_S = 15.0
+"""How long a store process that is starting is waited for."""
+POLL_S = 0.25
+
+
+def require_store_process(
+    state: State, *, now: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
+) -> None:
+    """Return once the store process runs; raise `CommandFailed` with what `/readyz` reports if it does not.
+
+    A process that ended several times lately is not waited for. Without an answer of the admin port nothing
+    is known, and the question is sent.
+    """
+    deadline_s = now() + STORE_START_S
+    while True:
+        found = _readiness(state.urls.get("admin", ""))
+        reasons = (
+            {check.name: check.reason for check in found.checks if check.process == "store"} if found else {}
+        )
+        if not reasons.get("process"):
+            return
+        if reasons.get("ends") or now() >= deadline_s:
+            raise CommandFailed(_message(state, reasons))
+        sleep(POLL_S)
+
+
+def _readiness(admin_url: str) -> Readiness | None:
+    """Ask `/readyz`. None: there was no answer."""
+    if not admin_url:
+        return None
+    request = urllib.request.Request(f"{admin_url}/readyz", headers={"Accept": "application/json"})  # noqa: S310 - ours
+    try:
+        with urllib.request.urlopen(request, timeout=ADMIN_TIMEOUT_S) as answer:  # noqa: S310 - as above
+            body = answer.read()
+    except urllib.error.HTTPError as unready:
+        with unready, suppress(OSError):
+            body = unready.read()
+    except OSError:
+        return None
+    with suppress(msgspec.DecodeError):
+        return msgspec.json.decode(body, type=Readiness)
+    return None
+
+
+def _message(state: State, reasons: dict[str, str]) -> str:
+    """Say which process is down and why, and where to look."""
+    ends = f" ({reasons['ends']})" if reasons.get("ends") else ""
+    return (
+        f"the receiver runs (process {state.pids.supervisor}), but its store process is "
+        f"{reasons['process']}{ends}; its log says why; {state.urls['admin']}/readyz?verbose has its state"
+    )
