@@ -114,7 +114,9 @@ async def test_a_sender_that_goes_in_the_middle_of_a_body_leaves_nothing() -> No
 @on_uvloop
 async def test_an_answer_that_takes_longer_than_a_head_may_is_waited_for() -> None:
     core = CoreDouble()
-    async with running(TOKEN, limits=Limits(header_timeout_s=0.2), core=core) as intake:
+    async with running(
+        TOKEN, limits=Limits(header_timeout_s=0.2, keepalive_timeout_s=0.2), core=core
+    ) as intake:
         connection = await warm(intake)
         core.may_go_on.clear()
         core.running.clear()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from aiohttp.web_server import Server
 
-from receiver.intake import protocol
+from receiver.intake import parse_errors, protocol
 from receiver.intake.away import Away, held_max
 from receiver.intake.door import Caps, Door, Guest
 from receiver.intake.parser import require_c_parser
@@ -65,11 +65,12 @@ class IntakeServer(Server):
         return self._protocol(
             self,
             guest,
+            header_timeout_s=self._limits.header_timeout_s,
+            keepalive_timeout_s=self._limits.keepalive_timeout_s,
             loop=self._loop,
-            keepalive_timeout=self._limits.header_timeout_s,
-            max_line_size=protocol.LINE_BYTES_MAX,
-            max_field_size=protocol.FIELD_BYTES_MAX,
-            max_headers=protocol.HEADERS_MAX,
+            max_line_size=parse_errors.LINE_BYTES_MAX,
+            max_field_size=parse_errors.FIELD_BYTES_MAX,
+            max_headers=parse_errors.HEADERS_MAX,
             read_bufsize=protocol.READ_BUFFER_BYTES,
             lingering_time=0,
             auto_decompress=False,
