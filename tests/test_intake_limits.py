@@ -87,17 +87,16 @@ async def test_a_refused_sender_of_a_long_body_sees_its_answer_and_an_orderly_en
 
 
 @on_uvloop
-async def test_a_full_journal_is_503_before_the_body_is_read() -> None:
-    async with running(
-        appender=AppenderDouble(full="journal holds 9 bytes; the ceiling is 9 bytes")
-    ) as intake:
-        answer = await intake.exchange(
-            request(b"", content_length="500000", expect="100-continue", content_type="application/json")
-        )
+async def test_full_journal_answers_503_at_the_deadline_and_keeps_the_connection() -> None:
+    appender = AppenderDouble(full="journal holds 9 bytes; the ceiling is 9 bytes")
+    async with running(appender=appender, limits=Limits(answer_deadline_s=0.2)) as intake:
+        answer = await intake.post(b"{}", content_type="application/json")
 
-    assert (answer.status, answer.headers["retry-after"], answer.headers["connection"]) == (503, "2", "close")
-    assert json.loads(answer.body)["message"] == "journal holds 9 bytes; the ceiling is 9 bytes"
-    assert b"100 Continue" not in answer.raw
+        assert (answer.status, answer.headers["retry-after"]) == (503, "2")
+        assert "connection" not in answer.headers
+        assert json.loads(answer.body)["message"] == "journal holds 9 bytes; the ceiling is 9 bytes"
+        assert intake.counted("refusals", "journal_full") == 1
+        assert intake.admission.bytes_in_flight == 0
 
 
 @pytest.mark.parametrize(
