@@ -17,8 +17,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from receiver.intake import wrong_protocol
 from receiver.intake.away import Away
 from receiver.intake.eviction import UNFINISHED_HEADS_BYTES_MAX, IdleConnections, UnfinishedHeads
+from receiver.intake.wrong_protocol import handshake_cause
 from receiver.logs import limited
 from receiver.metrics import Metrics
 from receiver.settings import Settings
@@ -296,9 +298,6 @@ class Door:
                 ssl_handshake_timeout=self._handshake_s if self._tls else None,
             )
         except OSError as reason:  # ssl.SSLError and TimeoutError are OSErrors
-            self._not_greeted(guest, type(reason).__name__)
-
-    def _not_greeted(self, guest: Guest, why: str) -> None:
-        self.forget(guest)
-        self._metrics.add("refusals", reason="tls_handshake")
-        limited.warning("tls_handshake", "a TLS handshake failed", address=guest.address, why=why)
+            self.forget(guest)
+            self._metrics.add("refusals", reason="tls_handshake")
+            wrong_protocol.warn("TLS handshake failed", handshake_cause(reason), guest.address)

@@ -12,6 +12,9 @@ from aiohttp.http_exceptions import BadHttpMethod, BadStatusLine, HttpProcessing
 from aiohttp.streams import EMPTY_PAYLOAD
 from aiohttp.web_protocol import _ErrInfo
 
+from receiver.intake import wrong_protocol
+from receiver.logs import limited
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -29,8 +32,9 @@ WAITING_HEADS_BYTES_MAX = 4 * HEAD_BYTES_MAX
 OVERSIZED = HttpProcessingError(code=431, message="request head too large")
 HEAD_TOO_LARGE = (_ErrInfo(status=431, exc=OVERSIZED, message=OVERSIZED.message), EMPTY_PAYLOAD)
 """What stands in the place of a message whose head is too large."""
+H2_PREFACE_FOUND = "Pause on PRI"
 TOO_MANY = "Too many headers received"
-"""aiohttp's text."""
+"""The texts of aiohttp's parser."""
 
 
 def oversized_at(messages: Iterable[_MsgType]) -> int | None:
@@ -46,6 +50,16 @@ def oversized_at(messages: Iterable[_MsgType]) -> int | None:
     return None
 
 
+def logged_refusal(error: HttpProcessingError, first: bytes, peer: str) -> tuple[int, str]:
+    """Log a parse error and return its status and text. `first`: first bytes of the connection, or none."""
+    status, text = refusal_of(error)
+    if first and (isinstance(error, BadHttpMethod) or error.message.startswith(H2_PREFACE_FOUND)):
+        wrong_protocol.warn("connection refused", wrong_protocol.protocol_of(first), peer)
+    else:
+        limited.warning(f"http_{status}", "request refused", peer=peer, error=text)
+    return status, text
+
+
 def refusal_of(error: HttpProcessingError) -> tuple[int, str]:
     """Return the status and fixed text for a parse error. The error's own text holds input."""
     if isinstance(error, LineTooLong) or error is OVERSIZED or error.message == TOO_MANY:
@@ -53,7 +67,7 @@ def refusal_of(error: HttpProcessingError) -> tuple[int, str]:
     if isinstance(error, BadHttpMethod):
         return 400, "not an HTTP request; expected HTTP/1.1, and HTTPS only where it is configured"
     is_version = isinstance(error, BadStatusLine) and "Invalid HTTP version" in error.message
-    if is_version or error.message.startswith("Pause on PRI"):
+    if is_version or error.message.startswith(H2_PREFACE_FOUND):
         return 505, "HTTP version is not spoken here; expected HTTP/1.1"
     return 400, "not a well-formed HTTP request; expected HTTP/1.1"
 

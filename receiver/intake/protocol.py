@@ -19,7 +19,7 @@ from aiohttp.http_exceptions import BadHttpMethod, HttpProcessingError
 from aiohttp.web_protocol import RequestHandler, _ErrInfo
 
 from receiver.errors import MemoryBudgetSpent, ShuttingDown
-from receiver.intake import answers
+from receiver.intake import answers, wrong_protocol
 from receiver.intake.answers import HANG_UP, Reply
 from receiver.intake.body import BadFraming, Payload
 from receiver.intake.parse_errors import (
@@ -27,10 +27,11 @@ from receiver.intake.parse_errors import (
     HEAD_TOO_LARGE,
     LINE_BYTES_MAX,
     ODD_METHOD,
+    logged_refusal,
     oversized_at,
-    refusal_of,
 )
 from receiver.intake.recognition import HEAD_END
+from receiver.intake.tls import H2
 from receiver.logs import limited
 from receiver.model import ContentKind
 
@@ -139,6 +140,9 @@ class IntakeProtocol(RequestHandler):
         plug = stream.get_extra_info("socket")
         if plug is not None and plug.family != socket.AF_UNIX:
             plug.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNSENT_MS_MAX)
+        handshake = stream.get_extra_info("ssl_object")
+        if handshake is not None and handshake.selected_alpn_protocol() == H2:
+            wrong_protocol.warn("connection refused", wrong_protocol.GRPC, self._guest.address)
         self._last_heard_at = now = self._loop.time()
         self._closes_at = now + self._header_timeout_s
         super().connection_made(transport)
@@ -385,7 +389,7 @@ class IntakeProtocol(RequestHandler):
         if isinstance(exc, BadHttpMethod) and (odd := ODD_METHOD.match(self._refused_line)):
             reply = self._intake.reception.refuse_method(odd[1].decode("ascii"))
         elif isinstance(exc, HttpProcessingError):
-            reply = answers.http_refusal(*refusal_of(exc))
+            reply = answers.http_refusal(*logged_refusal(exc, self._refused_line, self._guest.address))
             self._intake.count_http_refusal(reply.status)
         else:
             limited.error("unforeseen", "a request failed", exc_info=exc)
