@@ -181,6 +181,21 @@ async def test_heads_of_pipelined_requests_are_bounded_together(monkeypatch: pyt
 
 
 @on_uvloop
+async def test_answer_that_ends_after_its_connection_leaves_nothing_to_evict() -> None:
+    async with running() as intake:
+        connection = await intake.connect()
+        connection.writer.write(request())
+        await connection.answer()
+        (open_one,) = intake.server.connections
+        await connection.close()
+        await until(lambda: not intake.server.connection_count)
+        open_one._await_next_request()  # type: ignore[attr-defined]  # noqa: SLF001 - as after a slow write
+        left = intake.server._door.idle.next_to_evict()  # noqa: SLF001 - what must not grow
+
+    assert left is None
+
+
+@on_uvloop
 async def test_connections_with_unfinished_heads_are_not_evicted_for_new_ones() -> None:
     async with running(limits=Limits(connections_max=2)) as intake:
         kept = [await intake.connect() for _ in range(2)]

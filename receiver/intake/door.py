@@ -93,7 +93,7 @@ class Guest:
         self.accepted_at_s = time.monotonic()
         self.is_refused = is_refused
         self.is_out = False
-        """Evicted. After a cancelled handshake `connection_made` may still be called, and nothing else."""
+        """Evicted or closed. After a cancelled handshake `connection_made` may still be called."""
         self.handshake: asyncio.Task[None] | None = None
         self.show_out: Callable[[], None] | None = None
         """Closes the connection, once it has a protocol."""
@@ -125,6 +125,7 @@ class Guest:
 
     def leaves(self) -> None:
         """Forget the connection: it is closed."""
+        self.is_out = True
         self.show_out = None  # the protocol, which holds us
         self._door.forget(self)
 
