@@ -184,7 +184,7 @@ class Limits(Frozen, frozen=True):
     inflight_bytes_max: Annotated[Bytes, Range(1 * KIB, 64 * TIB)] = 512 * MIB
     """Bodies being read or decoded, per intake; those of senders not yet known, a quarter. Over it: 503."""
     connections_max: Thousands = 4_096
-    """Open connections, per intake. One that has sent nothing yet makes room for a newcomer."""
+    """Open connections, per intake. At the limit, the longest idle one is closed for a new one."""
     connections_per_address_max: Thousands | None = None
     """Of them, from one IPv4 address or IPv6 /64. None: a quarter; no cap for loopback and behind a proxy."""
     admin_connections_max: Thousands = 64
@@ -196,7 +196,13 @@ class Limits(Frozen, frozen=True):
     api_spool_bytes_max: Annotated[Bytes, Range(1 * MIB, 64 * TIB)] = 4 * GIB
     """Disk for answers of the API that clients read more slowly than the store gives them."""
     header_timeout_s: Seconds = 15.0
-    """From connect, or the end of an answer, to the end of the headers."""
+    """From connect, or from the first byte of a further request, to the end of the headers."""
+    keepalive_timeout_s: Seconds = 120.0
+    """From an answer to the first byte of the next request on the connection.
+
+    Longer than clients and proxies keep idle connections (60 to 90 s), as some lose a request that crosses
+    the close.
+    """
     tls_handshake_timeout_s: Seconds = 5.0
     """From connect to the end of the handshake."""
     body_grace_s: Seconds = 5.0

@@ -17,6 +17,7 @@ from typing import Any, ParamSpec
 
 import uvloop
 
+from receiver.errors import JournalFull
 from receiver.intake.admission import Admission, Budget, Claim, budget
 from receiver.intake.aside import Aside
 from receiver.intake.away import Away
@@ -154,6 +155,7 @@ class AppenderDouble:
     appended: list[tuple[SegmentId, bytes, int]] = field(default_factory=list)
     trouble: list[Exception] = field(default_factory=list)
     full: str | None = None
+    room_bytes: int = 1 << 30
     seq: int = 0
     stored: set[SegmentId] = field(default_factory=set)
     may_go_on: threading.Event = field(default_factory=threading.Event)
@@ -173,6 +175,8 @@ class AppenderDouble:
     def append(self, segment: SegmentId, record: bytes, rows: int) -> None:
         self.running.set()
         self.may_go_on.wait(10)
+        if (reason := self.full_reason(len(record))) is not None:
+            raise JournalFull(reason)
         if self.trouble:
             trouble = self.trouble.pop(0)
             self.seq += 1
@@ -188,7 +192,9 @@ class AppenderDouble:
     def close(self) -> None:
         self.closed = True
 
-    def full_reason(self) -> str | None:
+    def full_reason(self, more_bytes: int = 0) -> str | None:
+        if self.full is None and more_bytes > self.room_bytes:
+            return f"journal has room for {self.room_bytes} bytes"
         return self.full
 
     def is_stored(self, segment: SegmentId) -> bool:
@@ -236,6 +242,10 @@ class Intake:
             return await connection.answer()
         finally:
             await connection.close()
+
+    def held_count(self) -> int:
+        """Return how many deliveries wait for room in the journal."""
+        return len(self.committer._line) + sum(len(one.waiting) for one in self.committer._hold._groups)  # noqa: SLF001
 
     async def post(self, body: bytes = SPAN_BODY, path: str = "/v1/traces", **headers: str) -> Answer:
         """Post a body; header names are written with underscores."""
@@ -317,7 +327,7 @@ async def running(
     core, appender, metrics = core or CoreDouble(), appender or AppenderDouble(), Metrics("intake-0")
     aside = Aside(Path(mkdtemp()))
     committer = Committer(core, appender, aside, metrics, answer_deadline_s=limits.answer_deadline_s)
-    admission = Admission(budget(limits, drains), appender.full_reason, committer.require_time)
+    admission = Admission(budget(limits, drains), committer.require_time)
     routes = Routes(drains or (Drain(name="default"),), limits, post_root=True)
     reception = Reception(routes, limits, admission, committer, metrics)
     away = Away(committer.require_time, metrics)

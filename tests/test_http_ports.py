@@ -13,7 +13,8 @@ import pytest
 from aiohttp import web
 
 from receiver.http.listener import Listener
-from receiver.http.protocol import HEAD_BYTES_MAX, Limits
+from receiver.http.parser import HEAD_BYTES_MAX
+from receiver.http.protocol import Limits
 from receiver.metrics import Metrics
 
 GET = b"GET /small HTTP/1.1\r\nHost: localhost\r\n\r\n"

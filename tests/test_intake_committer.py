@@ -14,9 +14,7 @@ from receiver.errors import (
     CoreCrashed,
     DeadlinePassed,
     DiskTrouble,
-    JournalFull,
     MalformedBody,
-    ReceiverError,
     ShuttingDown,
 )
 from receiver.intake import committer as committer_room
@@ -158,11 +156,9 @@ async def test_a_refused_delivery_does_not_disturb_its_neighbours(tmp_path: Path
     assert b"".join(record for _, record, _ in appender.appended) == b"0:\ngood"
 
 
-@pytest.mark.parametrize("trouble", [JournalFull("journal is full"), DiskTrouble("write: I/O error")])
 @on_uvloop
-async def test_a_journal_that_refuses_is_told_to_all_of_the_group_and_to_no_other(
-    tmp_path: Path, trouble: ReceiverError
-) -> None:
+async def test_disk_error_refuses_all_deliveries_of_the_group_and_no_other(tmp_path: Path) -> None:
+    trouble = DiskTrouble("write: I/O error")
     core, appender = CoreDouble(), AppenderDouble(trouble=[trouble])
     core.may_go_on.clear()
     async with committing(core, appender, tmp_path) as committer:

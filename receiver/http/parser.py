@@ -14,6 +14,8 @@ LINE_BYTES_MAX = 8_190
 FIELD_BYTES_MAX = 4_096
 """One header."""
 HEADERS_MAX = 64
+HEAD_BYTES_MAX = 16 * 1024
+"""Request line and headers together."""
 
 
 def require_c_parser() -> None:

@@ -18,7 +18,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 from aiohttp.web_protocol import RequestHandler
 
-from receiver.http.parser import FIELD_BYTES_MAX, HEADERS_MAX, LINE_BYTES_MAX
+from receiver.http.parser import FIELD_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX, LINE_BYTES_MAX
 from receiver.logs import limited
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from aiohttp.web_response import StreamResponse
     from aiohttp.web_server import Server
 
-HEAD_BYTES_MAX = 32 * 1024
-"""Request line, headers and a small body."""
 READ_BUFFER_BYTES = 16 * 1024
 KEEP_ALIVE_S = 120.0
 """A connection without a request is closed after so long. Prometheus scrapes every minute at most."""

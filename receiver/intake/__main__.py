@@ -61,9 +61,7 @@ class Intake:
             metrics,
             answer_deadline_s=limits.answer_deadline_s,
         )
-        self._admission = Admission(
-            budget(limits, settings.drain), self._appender.full_reason, self._committer.require_time
-        )
+        self._admission = Admission(budget(limits, settings.drain), self._committer.require_time)
         routes = Routes(settings.drain, limits, post_root=settings.post_root)
         self._reception = Reception(
             routes,

@@ -6,6 +6,7 @@ Keeps: a receipt that promises is given only after `append` returned; records ar
 segments were chosen; a group costs its neighbours nothing but their place in it. Few and small deliveries are
 not worth a group of their own: while one is written, they gather. A small group changes threads once: what
 decodes it appends it. Segments that take no more records are sealed beside all this.
+While the journal is full, deliveries are held until it has room, or until their deadline: then they get 503.
 Never: a delivery without a receipt. What cannot be promised is told within the deadline.
 """
 
@@ -18,13 +19,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from receiver.errors import CoreCrashed, DiskTrouble, ReceiverError, ShuttingDown, Unavailable
+from receiver.errors import CoreCrashed, DiskTrouble, JournalFull, ReceiverError, ShuttingDown, Unavailable
 from receiver.intake.admission import Claim
 from receiver.intake.aside import Aside
 from receiver.intake.hand import Hand
 from receiver.intake.outcome import Transcode, refusal
 from receiver.intake.pace import Pace
-from receiver.intake.waiting import Give, Line, StoreLine, Waiting
+from receiver.intake.waiting import GROUP_BYTES_MAX, Give, HeldGroup, Hold, Line, StoreLine, Waiting, refuse
 from receiver.journal.appender import StaleSegment
 from receiver.logs import limited
 from receiver.metrics import Metrics
@@ -38,6 +39,7 @@ TICK_S = 0.05
 """How often deadlines, age and the store are looked at."""
 POSTPONED = "postponed"
 """The verdict on a delivery that belongs to the next group."""
+STOPPING = "the journal is full and the receiver is stopping; expected to be back in seconds"
 STALE_MAX = 3
 """A group meets so many closed segments before the disk is called broken."""
 
@@ -50,6 +52,9 @@ class Appender(Protocol):
 
     def append(self, segment: SegmentId, record: bytes, rows: int) -> None:
         """Make a record safe, or raise and make sure that it never comes back."""
+
+    def full_reason(self, more_bytes: int = 0) -> str | None:
+        """Return why a record of this size cannot be appended now; none: it probably can."""
 
     @property
     def has_retired(self) -> bool:
@@ -131,6 +136,7 @@ class Committer:
         self._aside = aside
         self._metrics = metrics
         self._line = Line()
+        self._hold = Hold()
         self._store_line = StoreLine()
         self._spans: dict[str, SpanCounts] = {}
         self._core = Hand("core")
@@ -197,6 +203,7 @@ class Committer:
         appending.set_result(None)
         while True:
             await self._line.arrival()
+            await self._room()
             is_small = self._line.weight_bytes < EARLY_BYTES_MIN
             if is_small:
                 await appending
@@ -207,8 +214,18 @@ class Committer:
                 appending = asyncio.ensure_future(self._promise(group))
             elif self._closing:
                 await appending
+                self._hold.refuse_all(STOPPING)
                 if not self._line:
                     return
+
+    async def _room(self) -> None:
+        """Wait until the journal takes records, if deliveries wait in line. Refuse them when stopping."""
+        while self._line and (reason := self._appender.full_reason()) is not None:
+            if self._closing:
+                refuse(self._line.take_group(GROUP_BYTES_MAX), JournalFull(reason))
+                continue
+            limited.warning("hold", "journal takes no records; requests are held", error=reason)
+            await asyncio.sleep(TICK_S)
 
     async def _transcoded(self, waiting: Sequence[Waiting], *, with_append: bool) -> Group:
         """Choose the segment and turn the deliveries into one record for it."""
@@ -285,6 +302,8 @@ class Committer:
         """Make the record safe, give the receipts, let go of the bodies."""
         try:
             await self._append_record(group)
+        except JournalFull as reason:
+            self._hold_group(group, reason)
         except Unavailable as reason:
             limited.error("append", "a group could not be written to the journal", error=str(reason))
             _refuse_all(group, reason)
@@ -293,6 +312,14 @@ class Committer:
         finally:
             self._groups_in_flight -= 1
             self._pace.bytes_in_hand -= group.weight_bytes
+
+    def _hold_group(self, group: Group, reason: JournalFull) -> None:
+        """Hold the deliveries of a record that did not fit; they are transcoded again for another segment."""
+        if self._closing or group.done is None:
+            _refuse_all(group, reason)
+            return
+        self._hold.add(HeldGroup(group.waiting, len(group.done.record), str(reason)))
+        group.waiting, group.outcomes, group.done = (), (), None
 
     async def _append_record(self, group: Group) -> None:
         """Append the record; if its segment was closed meanwhile, transcode anew for the next one."""
@@ -334,7 +361,9 @@ class Committer:
         """Hold deadlines and look for stored segments."""
         while True:
             await asyncio.sleep(TICK_S)
-            self._line.expire(asyncio.get_running_loop().time())
+            now, full_reason = asyncio.get_running_loop().time(), self._appender.full_reason
+            self._hold.release(full_reason, self._line, now)
+            self._line.expire(now, full_reason())
             for segment in self._store_line.segments():
                 if self._appender.is_stored(segment):
                     self._store_line.stored(segment)
@@ -364,7 +393,5 @@ def _fulfil(given: asyncio.Future[Outcome | ReceiverError], receipt: Outcome | R
 
 def _refuse_all(group: Group, reason: ReceiverError) -> None:
     """Give all that are left in a group this verdict."""
-    for waiting in group.waiting:
-        waiting.give(reason)
-        waiting.let_go()
+    refuse(group.waiting, reason)
     group.waiting, group.outcomes, group.done = (), (), None

@@ -3,7 +3,7 @@
 A start draws a directory of its own, which a full disk refuses. That is no reason to be away: senders are
 told to wait, as by a journal that is full, and the drawing is tried again until it succeeds.
 
-Keeps: admission asks `full_reason` first, so that until then nothing else is asked.
+Invariant: the committer asks `full_reason` first and until then calls nothing else.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class LateJournal:
         """What the disk refused lately."""
         return self._refusal if self._drawn is None else self._drawn.trouble
 
-    def full_reason(self) -> str | None:
-        """Why a record could not be appended now; none: it probably could."""
-        return NOT_YET if self._drawn is None else self._drawn.full_reason()
+    def full_reason(self, more_bytes: int = 0) -> str | None:
+        """See `Appender`."""
+        return NOT_YET if self._drawn is None else self._drawn.full_reason(more_bytes)
 
     def choose(self) -> SegmentId:
         """See `Appender`."""

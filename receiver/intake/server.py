@@ -65,8 +65,9 @@ class IntakeServer(Server):
         return self._protocol(
             self,
             guest,
+            header_timeout_s=self._limits.header_timeout_s,
+            keepalive_timeout_s=self._limits.keepalive_timeout_s,
             loop=self._loop,
-            keepalive_timeout=self._limits.header_timeout_s,
             max_line_size=parser.LINE_BYTES_MAX,
             max_field_size=parser.FIELD_BYTES_MAX,
             max_headers=parser.HEADERS_MAX,

@@ -180,11 +180,11 @@ class Appender:
         """What the disk refused lately, if no append succeeded since."""
         return self._trouble if self._now() - self._troubled_at_s < TROUBLE_S else ""
 
-    def full_reason(self) -> str | None:
-        """Why a record could not be appended now; none: it probably could. Asks no disk."""
+    def full_reason(self, more_bytes: int = 0) -> str | None:
+        """Return why a record of this size cannot be appended now; none: it probably can. Asks no disk."""
         if self._tail_at_large():
             return TAIL_AT_LARGE
-        return self._ceiling.reason()
+        return self._ceiling.reason(more_bytes)
 
     def is_stored(self, segment: SegmentId) -> bool:
         """Whether the writer is done with this segment. When the disk does not say, it is not."""
