@@ -187,16 +187,17 @@ def test_what_a_replaced_process_counted_stays_counted(supervised: Supervised) -
     wait_until(lambda: f"{counted} 2.0" in supervised.admin("/metrics")[1])
 
 
-def test_the_first_signal_stops_intakes_then_the_store(supervised: Supervised) -> None:
+def test_the_first_signal_seals_then_stops_the_store_then_the_intakes(supervised: Supervised) -> None:
     supervised.configure("intakes = 2")
     supervised.start()
 
     supervised.signal(signal.SIGTERM)
 
     assert supervised.exit_code() == 0
-    stops = [event for event in supervised.events() if "stop" in event]
-    assert stops[-2:] == ["store stop", "store stopped"]
-    assert sorted(stops[:-2]) == ["intake-0 stop", "intake-0 stopped", "intake-1 stop", "intake-1 stopped"]
+    events = [event for event in supervised.events() if "start" not in event]
+    assert sorted(events[:2]) == ["intake-0 seal", "intake-1 seal"]
+    assert events[2:4] == ["store stop", "store stopped"]
+    assert sorted(events[4:]) == ["intake-0 stop", "intake-0 stopped", "intake-1 stop", "intake-1 stopped"]
     assert not (supervised.directory / "receiver.json").exists()
     assert '"error"' not in (supervised.directory / "log").read_text()
 
@@ -206,7 +207,7 @@ def test_the_second_signal_kills(supervised: Supervised) -> None:
     supervised.start()
     children = supervised.children()
     supervised.signal(signal.SIGTERM)
-    wait_until(lambda: "intake-0 stop" in supervised.events())
+    wait_until(lambda: "store stop" in supervised.events())
 
     supervised.signal(signal.SIGINT)
 

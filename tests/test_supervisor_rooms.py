@@ -26,6 +26,7 @@ from receiver.supervisor.health import Readiness
 from receiver.supervisor.machine import check_machine
 from receiver.supervisor.notify import notify
 from receiver.supervisor.reload import in_one_line, reloaded
+from receiver.supervisor.run import INTAKE_PAUSE_S_MAX
 from receiver.supervisor.sockets import address_of, bind, bind_shared, open_sockets
 from receiver.supervisor.welcome import first_trace, welcome
 
@@ -130,8 +131,9 @@ def test_a_name_that_does_not_resolve_is_told() -> None:
         bind("api_listen", "nowhere.invalid:1")
 
 
-def test_pauses_grow_to_ten_seconds_and_the_first_is_none() -> None:
-    assert list(islice(backoff_s(), 9)) == [0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 10.0, 10.0]
+def test_the_first_restart_is_immediate_and_pauses_grow_to_their_limit() -> None:
+    assert list(islice(backoff_s(10.0), 9)) == [0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 10.0, 10.0]
+    assert list(islice(backoff_s(INTAKE_PAUSE_S_MAX), 6)) == [0.0, 0.2, 0.5, 1.0, 1.0, 1.0]
 
 
 PLAIN = Tls()

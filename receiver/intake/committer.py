@@ -61,6 +61,9 @@ class Appender(Protocol):
     def retire_if_due(self) -> None:
         """Take no more records into the open segment if it is old enough."""
 
+    def seal(self) -> None:
+        """Seal the open segment."""
+
     def close(self) -> None:
         """Hand everything over and take no more."""
 
@@ -182,6 +185,10 @@ class Committer:
             await self._commit_groups()
             for task in beside:
                 task.cancel()
+
+    async def seal(self) -> None:
+        """Seal the open segment: everything acknowledged so far is the writer's then."""
+        await self._sealer.do(self._appender.seal)
 
     async def close(self, running: asyncio.Future[None]) -> None:
         """Answer everything in line, hand the journal over, let go of the threads."""
