@@ -1,7 +1,7 @@
 """The channel between the supervisor and one child: JSON lines over a socket pair.
 
     supervisor → child   Start  Reload  AcceptFor  Seal  Stop
-    child → supervisor   Ready  Report (every second)  Sealed  Stopped
+    child → supervisor   Ready  Report (every second)  Sealed  Failed  Stopped
 
 Keeps: the channel's end is news too. A child that reads `None` has lost its supervisor and finishes as if
 stopped; a supervisor that reads `None` has lost the child.
@@ -87,12 +87,20 @@ class Sealed(msgspec.Struct, frozen=True, tag=True):
     """What was acknowledged before `Seal` is in sealed segments, unless the disk refuses."""
 
 
+class Failed(msgspec.Struct, frozen=True, tag=True):
+    """The process cannot work and ends. The supervisor logs it: it knows how often that happens."""
+
+    error: str
+    raised_at: tuple[str, ...] = ()
+    """Of an unexpected exception."""
+
+
 class Stopped(msgspec.Struct, frozen=True, tag=True):
     """Everything is finished; the process ends now."""
 
 
 ToChild = Start | Reload | AcceptFor | Seal | Stop
-ToSupervisor = Ready | Report | Sealed | Stopped
+ToSupervisor = Ready | Report | Sealed | Failed | Stopped
 
 Incoming = TypeVar("Incoming")
 Outgoing = TypeVar("Outgoing")

@@ -17,6 +17,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Literal, TextIO
 
 import structlog
@@ -28,7 +29,11 @@ FIELD_CHARS_MAX = 2 * KIB
 REASONS_MAX = 1_024
 """Reasons that are counted apart; what is more goes under `other`."""
 REPEAT_S = 10.0
-"""One line per reason in so many seconds."""
+"""Between the first two lines for one reason; then it grows by `REPEAT_GROWTH`, to `REPEAT_S_MAX`."""
+REPEAT_GROWTH = 6
+REPEAT_S_MAX = 600.0
+QUIET_S = 150.0
+"""What has not occurred for so long is over. Longer than the longest pause between two tries of anything."""
 HIDDEN = "(hidden)"
 
 _SECRET_KEY = re.compile(
@@ -79,54 +84,88 @@ def hush_chatters() -> None:
         logging.getLogger(chatter).setLevel(logging.CRITICAL)
 
 
+@dataclass(slots=True)
+class _Episode:
+    """One reason for as long as it occurs again and again."""
+
+    level: str
+    event: str
+    begun_at_s: float
+    logged_at_s: float
+    last_at_s: float
+    times: int = 1
+    left_out: int = 0
+    repeat_s: float = REPEAT_S
+
+
 class RateLimited:
-    """One line per reason in `REPEAT_S`, with the count of what was left out."""
+    """Logs what occurs again and again: when it begins, more and more seldom, and when it is over."""
 
     def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._told_at_s: dict[str, float] = {}
-        self._left_out: dict[str, tuple[str, str, int]] = {}
+        self._episodes: dict[str, _Episode] = {}
 
     def info(self, reason: str, event: str, **fields: object) -> None:
         """Something finished."""
-        self._tell("info", reason, event, fields)
+        self._occur("info", reason, event, fields)
 
     def warning(self, reason: str, event: str, **fields: object) -> None:
         """We recovered, nothing lost."""
-        self._tell("warning", reason, event, fields)
+        self._occur("warning", reason, event, fields)
 
     def error(self, reason: str, event: str, **fields: object) -> None:
         """Spans lost, or a human needed."""
-        self._tell("error", reason, event, fields)
+        self._occur("error", reason, event, fields)
 
     def flush(self) -> None:
-        """Tell the counts whose time has come. The process loop calls it every second."""
-        for reason, (level, event, count) in list(self._left_out.items()):
-            if self._is_due(reason):
-                self._write(level, reason, event, {"times_more": count})
+        """Log counts that are due, and what is over. The process loop calls it every second."""
+        now_s = self._now()
+        for reason, episode in list(self._episodes.items()):
+            if now_s - episode.last_at_s >= QUIET_S:
+                self._end(reason, episode)
+            elif episode.left_out and now_s - episode.logged_at_s >= episode.repeat_s:
+                self._repeat(reason, episode, {})
 
-    def _tell(self, level: str, reason: str, event: str, fields: Mapping[str, object]) -> None:
-        if reason not in self._told_at_s and len(self._told_at_s) >= REASONS_MAX:
+    def _occur(self, level: str, reason: str, event: str, fields: Mapping[str, object]) -> None:
+        if reason not in self._episodes and len(self._episodes) >= REASONS_MAX:
             reason = "other"
-        _, _, count = self._left_out.get(reason, (level, event, 0))
-        if self._is_due(reason):
-            more = {"times_more": count} if count else {}
-            self._write(level, reason, event, {**fields, **more})
+        now_s = self._now()
+        episode = self._episodes.get(reason)
+        if episode is not None and now_s - episode.last_at_s >= QUIET_S:
+            self._end(reason, episode)
+            episode = None
+        if episode is None:
+            self._episodes[reason] = _Episode(level, event, now_s, now_s, now_s)
+            _log(level, event, reason, fields)
+            return
+        episode.level, episode.event, episode.last_at_s = level, event, now_s
+        episode.times += 1
+        if now_s - episode.logged_at_s >= episode.repeat_s:
+            self._repeat(reason, episode, fields)
         else:
-            self._left_out[reason] = (level, event, count + 1)
+            episode.left_out += 1
 
-    def _is_due(self, reason: str) -> bool:
-        told_at_s = self._told_at_s.get(reason)
-        return told_at_s is None or self._now() - told_at_s >= REPEAT_S
+    def _repeat(self, reason: str, episode: _Episode, fields: Mapping[str, object]) -> None:
+        more = {"times_more": episode.left_out} if episode.left_out else {}
+        _log(episode.level, episode.event, reason, {**fields, **more})
+        episode.logged_at_s, episode.left_out = self._now(), 0
+        episode.repeat_s = min(episode.repeat_s * REPEAT_GROWTH, REPEAT_S_MAX)
 
-    def _write(self, level: str, reason: str, event: str, fields: Mapping[str, object]) -> None:
-        self._told_at_s[reason] = self._now()
-        self._left_out.pop(reason, None)
-        getattr(structlog.get_logger(), level)(event, reason=reason, **fields)
+    def _end(self, reason: str, episode: _Episode) -> None:
+        """Forget the reason. What occurred once, or within a moment, is over without a line."""
+        del self._episodes[reason]
+        lasted_s = episode.last_at_s - episode.begun_at_s
+        if lasted_s >= REPEAT_S:
+            over = {"times": episode.times, "lasted_s": round(lasted_s), "quiet_s": QUIET_S}
+            _log("info", f"over: {episode.event}", reason, over)
+
+
+def _log(level: str, event: str, reason: str, fields: Mapping[str, object]) -> None:
+    getattr(structlog.get_logger(), level)(event, reason=reason, **fields)
 
 
 limited = RateLimited()
-"""The process's own. Use it for whatever a sender, a disk or a store can cause again and again."""
+"""The process's own. Use it for everything that a sender, a disk or a store can cause again and again."""
 
 
 def harmless_text(text: str) -> str:
@@ -164,10 +203,14 @@ def _exception_as_text(_logger: WrappedLogger, _method: str, event: EventDict) -
     found = event.pop("exc_info", None)
     error = sys.exc_info()[1] if found is True else found[1] if isinstance(found, tuple) else found
     if isinstance(error, BaseException):
-        frames = traceback.extract_tb(error.__traceback__)[-8:]
-        event["error"] = f"{type(error).__name__}: {error}"
-        event["raised_at"] = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
+        event["error"], event["raised_at"] = f"{type(error).__name__}: {error}", raised_at(error)
     return event
+
+
+def raised_at(error: BaseException) -> list[str]:
+    """Return the last places of the traceback, without any values."""
+    frames = traceback.extract_tb(error.__traceback__)[-8:]
+    return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
 
 
 def _harmless(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

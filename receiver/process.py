@@ -34,6 +34,7 @@ from receiver import logs
 from receiver.channel import (
     AcceptFor,
     Channel,
+    Failed,
     Ready,
     Reload,
     Report,
@@ -102,13 +103,14 @@ async def live(channel_fd: int, begin: Begin) -> int:
     try:
         await _Life(channel, start).run(begin)
     except OperatorError as reason:
-        structlog.get_logger().error("process cannot work", why=str(reason))
+        await channel.send(Failed(str(reason)))
         return EXIT_FAILED
     except Unfinished as reason:
-        structlog.get_logger().warning("process ends before its time", why=str(reason))
+        structlog.get_logger().warning("process ends before its work is finished", error=str(reason))
         return EXIT_FAILED
-    except Exception:  # noqa: BLE001 - whatever it is, the log must have it before the process ends
-        structlog.get_logger().exception("process failed")
+    except Exception as reason:  # noqa: BLE001 - whatever it is, the log must have it
+        error = f"{type(reason).__name__}: {reason}"
+        await channel.send(Failed(error, tuple(logs.raised_at(reason))))
         return EXIT_FAILED
     await channel.send(Stopped())
     await channel.close()

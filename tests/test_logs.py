@@ -171,6 +171,36 @@ def test_what_a_storm_left_out_is_told_when_it_is_over(sink: Sink) -> None:
     assert [line.get("times_more") for line in sink.lines()] == [None, 2]
 
 
+def test_a_condition_that_lasts_is_logged_more_and_more_seldom_and_once_when_it_is_over(sink: Sink) -> None:
+    clock = Clock()
+    limited = logs.RateLimited(now=clock)
+
+    for _ in range(3_600):
+        limited.error("floor", "disk is full", free="1 MiB")
+        clock.now_s += 1
+        limited.flush()
+    for _ in range(int(logs.QUIET_S) + 10):
+        clock.now_s += 1
+        limited.flush()
+
+    *lines, over = sink.lines()
+    assert [line["event"] for line in lines] == ["disk is full"] * 9
+    assert [line.get("times_more", 0) for line in lines[:4]] == [0, 9, 60, 360]
+    assert (over["event"], over["level"]) == ("over: disk is full", "info")
+    assert (over["times"], over["lasted_s"]) == (3_600, 3_599)
+
+
+def test_what_comes_back_after_it_was_over_is_logged_at_once(sink: Sink) -> None:
+    clock = Clock()
+    limited = logs.RateLimited(now=clock)
+    limited.error("floor", "disk is full")
+    clock.now_s += logs.QUIET_S
+
+    limited.error("floor", "disk is full")
+
+    assert [(line["event"], line.get("times_more")) for line in sink.lines()] == [("disk is full", None)] * 2
+
+
 def test_reasons_are_bounded(sink: Sink) -> None:
     limited = logs.RateLimited(now=Clock())
 

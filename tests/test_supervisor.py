@@ -96,6 +96,11 @@ class Supervised:
     def events(self) -> list[str]:
         return (self.directory / "events").read_text().splitlines()
 
+    def starts(self, name: str) -> int:
+        """How often a process was started that came as far as its work."""
+        log = (self.directory / "events").read_text() if (self.directory / "events").exists() else ""
+        return log.count(f"{name} start")
+
     def signal(self, number: signal.Signals) -> None:
         assert self.process
         self.process.send_signal(number)

@@ -23,6 +23,7 @@ import structlog
 from receiver.channel import (
     AcceptFor,
     ChildChannel,
+    Failed,
     Pems,
     Ready,
     Reload,
@@ -36,7 +37,7 @@ from receiver.logs import limited
 from receiver.metrics import Metrics, Snapshot, carried_over
 from receiver.settings import MIB, Settings
 from receiver.supervisor.descriptors import DescriptorReserve
-from receiver.supervisor.ends import Ends
+from receiver.supervisor.ends import TOLD_MIN, Ends
 
 KEPT_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": str(32 * MIB),
@@ -124,6 +125,7 @@ class Child:
         self._health: dict[str, str] = {}
         self._reported: Snapshot | None = None
         self._retired: Snapshot | None = None
+        self._failed: Failed | None = None
         self.ends = Ends(time.monotonic)
         self._stopping = asyncio.Event()
         self._sealed = asyncio.Event()
@@ -135,7 +137,10 @@ class Child:
     def health(self) -> dict[str, str]:
         """What it last said, and whether it runs at all."""
         running = "" if self.is_ready else "starting" if self._process else "not running"
-        return {"process": running, "ends": self.ends.reason, **self._health}
+        ends = self.ends.reason
+        if ends and self._failed and not self._failed.raised_at:  # an exception may quote a sender
+            ends += f": {self._failed.error}"
+        return {"process": running, "ends": ends, **self._health}
 
     @property
     def listen_fd(self) -> int:
@@ -226,10 +231,6 @@ class Child:
     def _note_end(self) -> None:
         self._metrics.add("process_restarts", process=self.name)
         self.ends.note()
-        if self.ends.reason:
-            limited.error(
-                f"{self.name} ends", "process ends again and again", name=self.name, error=self.ends.reason
-            )
 
     async def _pause(self, pause_s: float) -> None:
         with suppress(TimeoutError):
@@ -246,6 +247,7 @@ class Child:
             )
             return
         self._process, self._channel, self.pid = process, channel, process.pid
+        self._failed = None
         self._on_change()
         if self._stopping.is_set():
             await channel.send(Stop())
@@ -257,17 +259,18 @@ class Child:
         self._report_end(status)
 
     def _report_end(self, status: int) -> None:
+        """Log how it ended; if that happens again and again, as one condition that lasts."""
         if self._stopping.is_set() and status == 0:
             structlog.get_logger().info("process stopped", name=self.name, pid=self.pid)
             return
-        limited.warning(
-            f"{self.name} ended",
-            "process ended by itself",
-            name=self.name,
-            pid=self.pid,
-            error=_how(status),
-            action="none" if self._stopping.is_set() else "replaced",
-        )
+        action = "none" if self._stopping.is_set() else "replaced"
+        fields = {"name": self.name, "pid": self.pid, "how": _how(status), "action": action}
+        if self._failed:
+            fields |= {"error": self._failed.error, "raised_at": self._failed.raised_at}
+        if self.ends.count < TOLD_MIN - 1:
+            structlog.get_logger().warning("process ended by itself", **fields)
+        else:
+            limited.error(f"{self.name} ends", "process ends again and again", **fields)
 
     async def _spawn(self, ordinal: int) -> tuple[subprocess.Popen[bytes], ChildChannel]:
         """Start a process in its own process group: the supervisor decides what a terminal's Ctrl-C means."""
@@ -321,6 +324,8 @@ class Child:
             self._on_change()
         elif isinstance(message, Sealed):
             self._sealed.set()
+        elif isinstance(message, Failed):
+            self._failed = message
         elif isinstance(message, Report):
             self._health, self._reported = message.health, message.metrics
 

@@ -2,7 +2,7 @@
 
 A line on a connection is an order: `who` (answer), `hang` (block the loop), `crash`. What happens is noted in
 `DATA/events`. Files in `DATA` change its behaviour: `slow`, `stubborn`, `journal-is-full`, and
-`NAME-crashes`, with which the process NAME ends as soon as it starts.
+`NAME-crashes`, with which the process NAME ends as soon as it starts, with the reason that the file holds.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from receiver import process
 from receiver.channel import Start
+from receiver.errors import OperatorError
 from receiver.metrics import Metrics
 from receiver.settings import Settings
 
@@ -82,7 +83,10 @@ class FakeWork:
 
 async def begin(start: Start, metrics: Metrics) -> FakeWork:
     work = FakeWork(start, metrics)
-    if (Path(start.settings.data_dir) / f"{start.name}-crashes").exists():
+    crashes = Path(start.settings.data_dir) / f"{start.name}-crashes"
+    if crashes.exists():
+        if reason := crashes.read_text():
+            raise OperatorError(reason)
         os._exit(3)
     while work.is_slow():  # noqa: ASYNC110 - another process says so, by a file
         await asyncio.sleep(0.02)
