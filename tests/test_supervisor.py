@@ -145,6 +145,24 @@ def test_receiver_json_says_where_the_receiver_is_and_who_it_is(supervised: Supe
     assert (supervised.directory / "receiver.json").stat().st_mode & 0o777 == 0o600
 
 
+def test_receiver_json_that_could_not_be_written_is_written_when_that_is_possible(
+    supervised: Supervised,
+) -> None:
+    stale = supervised.directory / "receiver.json"
+    stale.write_text("{}")
+    (supervised.directory / "receiver.json.new").mkdir()
+    supervised.launch()
+    log = supervised.directory / "log"
+    wait_until(lambda: "receiver.json cannot be written" in log.read_text())
+    was_removed = not stale.exists()
+
+    (supervised.directory / "receiver.json.new").rmdir()
+
+    wait_until(supervised.is_ready)
+    assert was_removed
+    assert "receiver.json is written again" in log.read_text()
+
+
 def test_the_start_says_how_to_read_back_with_what_the_file_says(supervised: Supervised) -> None:
     supervised.start()
 
