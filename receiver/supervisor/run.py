@@ -42,6 +42,7 @@ from receiver.supervisor.late import admin_room
 from receiver.supervisor.notify import notify, reloading
 from receiver.supervisor.reload import in_one_line, reloaded
 from receiver.supervisor.sockets import Sockets, address_of, open_sockets
+from receiver.supervisor.summary import Summary
 from receiver.supervisor.welcome import welcome
 
 KILL_MARGIN_S = 2.0
@@ -107,6 +108,7 @@ class Supervisor:
         self._sockets = sockets
         self._metrics = Metrics("supervisor")
         self._budget = FailureBudget(time.monotonic)
+        self._summary = Summary()
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
         self._stop = asyncio.Event()
         self._is_past_head_start = asyncio.Event()
@@ -216,6 +218,7 @@ class Supervisor:
         await self._store.stop(grace_s)
         self._sockets.take_no_more()
         await asyncio.gather(*(intake.stop(grace_s) for intake in self._intakes))
+        self._summary.log(self._counted())
         structlog.get_logger().info("stopped")
 
     async def _reload_when_told(self) -> None:
@@ -260,7 +263,20 @@ class Supervisor:
             self._is_announced = True
             self._is_past_head_start.set()
             notify(self._plan.environ, "READY=1")
-            structlog.get_logger().info("ready", listen=self._settings.listen)
+            structlog.get_logger().info("ready", **self._ready_fields())
+
+    def _ready_fields(self) -> dict[str, object]:
+        """Return what an operator wants to know of a receiver that has just started."""
+        settings, file = self._settings, self._plan.sources.file()
+        return {
+            "version": __version__,
+            **self._state().urls,
+            "intakes": settings.intakes,
+            "store": settings.store.url,
+            "data_dir": str(self._directory.path.absolute()),
+            "config": str(file.absolute()) if file else "none",
+            "drains": [f"{drain.name} {drain.path}" for drain in settings.drain],
+        }
 
     def _state(self) -> State:
         addresses = {
@@ -325,6 +341,7 @@ class Supervisor:
         while True:
             await asyncio.sleep(MARK_S)
             self._budget.mark(self._counted())
+            self._summary.log(self._counted())
 
     def _counted(self) -> list[Snapshot]:
         return [snapshot for child in self._children for snapshot in child.snapshots]
