@@ -90,7 +90,6 @@ def test_the_summary_has_what_changed_since_the_last_one() -> None:
             "spans_dead_lettered": 0,
             "spans_stored": 20,
             "backlog_segments": 1,
-            "backlog_bytes": 0,
         }
     ]
 

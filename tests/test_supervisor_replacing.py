@@ -104,6 +104,24 @@ def test_a_crash_is_logged_with_its_cause_and_what_is_done(supervised: Supervise
     wait_until(lambda: metric in supervised.admin("/metrics")[1])
 
 
+def test_a_supervisor_without_free_descriptors_replaces_an_intake_and_says_where_it_is(
+    supervised: Supervised,
+) -> None:
+    supervised.start()
+    assert supervised.process
+    pid, killed = supervised.process.pid, supervised.state()["pids"]["intake"][0]
+    in_use = max(int(fd.name) for fd in Path(f"/proc/{pid}/fd").iterdir()) + 1
+    _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (in_use, hard))
+
+    os.kill(killed, signal.SIGKILL)
+    wait_until(lambda: supervised.starts("intake-0") == 2)
+
+    wait_until(lambda: supervised.state()["pids"]["intake"][0] not in {killed, 0})
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (hard, hard))
+    wait_until(supervised.is_ready)
+
+
 def test_a_process_that_ends_again_and_again_is_one_condition_in_the_log(supervised: Supervised) -> None:
     (supervised.directory / "store-crashes").write_text("the disk has 1 MiB free")
 

@@ -32,24 +32,25 @@ class Summary:
         self._counted: Counter[str] = Counter()
         self._answers: Counter[str] = Counter()
         self._waiting: Counter[str] = Counter()
+        """Empty when no store process runs."""
 
     def log(self, snapshots: Iterable[Snapshot]) -> None:
         """Log what changed since the last call, if anything did."""
         counted, answers, waiting = _totals(snapshots)
         new, new_answers = counted - self._counted, answers - self._answers
-        if new or new_answers or waiting != self._waiting:
+        if new or new_answers or (waiting and waiting != self._waiting):
             structlog.get_logger().info(
                 "summary",
                 deliveries=new_answers.total(),
                 answers=dict(sorted(new_answers.items())),
                 **{field: new[field] for field in COUNTED.values()},
-                **{field: waiting[field] for field in WAITING},
+                **waiting,
             )
         self._counted, self._answers, self._waiting = counted, answers, waiting
 
 
 def _totals(snapshots: Iterable[Snapshot]) -> tuple[Counter[str], Counter[str], Counter[str]]:
-    """Add up spans by what became of them, answers by class of status, and what waits."""
+    """Add up spans by what became of them, answers by class of status, and what waits if the store says."""
     counted, answers, waiting = Counter[str](), Counter[str](), Counter[str]()
     for snapshot in snapshots:
         for series in snapshot.series:
