@@ -90,6 +90,8 @@ class _Episode:
 
     level: str
     event: str
+    fields: Mapping[str, object]
+    """Of the latest occurrence."""
     begun_at_s: float
     logged_at_s: float
     last_at_s: float
@@ -124,7 +126,7 @@ class RateLimited:
             if now_s - episode.last_at_s >= QUIET_S:
                 self._end(reason, episode)
             elif episode.left_out and now_s - episode.logged_at_s >= episode.repeat_s:
-                self._repeat(reason, episode, {})
+                self._repeat(reason, episode)
 
     def _occur(self, level: str, reason: str, event: str, fields: Mapping[str, object]) -> None:
         if reason not in self._episodes and len(self._episodes) >= REASONS_MAX:
@@ -135,19 +137,19 @@ class RateLimited:
             self._end(reason, episode)
             episode = None
         if episode is None:
-            self._episodes[reason] = _Episode(level, event, now_s, now_s, now_s)
+            self._episodes[reason] = _Episode(level, event, fields, now_s, now_s, now_s)
             _log(level, event, reason, fields)
             return
-        episode.level, episode.event, episode.last_at_s = level, event, now_s
+        episode.level, episode.event, episode.fields, episode.last_at_s = level, event, fields, now_s
         episode.times += 1
         if now_s - episode.logged_at_s >= episode.repeat_s:
-            self._repeat(reason, episode, fields)
+            self._repeat(reason, episode)
         else:
             episode.left_out += 1
 
-    def _repeat(self, reason: str, episode: _Episode, fields: Mapping[str, object]) -> None:
+    def _repeat(self, reason: str, episode: _Episode) -> None:
         more = {"times_more": episode.left_out} if episode.left_out else {}
-        _log(episode.level, episode.event, reason, {**fields, **more})
+        _log(episode.level, episode.event, reason, {**episode.fields, **more})
         episode.logged_at_s, episode.left_out = self._now(), 0
         episode.repeat_s = min(episode.repeat_s * REPEAT_GROWTH, REPEAT_S_MAX)
 

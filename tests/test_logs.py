@@ -160,15 +160,15 @@ def test_a_storm_is_one_line_per_reason_in_ten_seconds_with_a_count(sink: Sink) 
 def test_what_a_storm_left_out_is_told_when_it_is_over(sink: Sink) -> None:
     clock = Clock()
     limited = logs.RateLimited(now=clock)
-    for _ in range(3):
-        limited.error("disk", "sync failed")
+    for drain in ("a", "b", "c"):
+        limited.error("disk", "sync failed", drain=drain)
 
     limited.flush()
     clock.now_s = 10.0
     limited.flush()
     limited.flush()
 
-    assert [line.get("times_more") for line in sink.lines()] == [None, 2]
+    assert [(line.get("times_more"), line["drain"]) for line in sink.lines()] == [(None, "a"), (2, "c")]
 
 
 def test_a_condition_that_lasts_is_logged_more_and_more_seldom_and_once_when_it_is_over(sink: Sink) -> None:

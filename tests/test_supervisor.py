@@ -153,7 +153,11 @@ def test_receiver_json_that_could_not_be_written_is_written_when_that_is_possibl
     (supervised.directory / "receiver.json.new").mkdir()
     supervised.launch()
     log = supervised.directory / "log"
-    wait_until(lambda: "receiver.json cannot be written" in log.read_text())
+    wait_until(lambda: '"ready"' in log.read_text())
+    admin = json.loads(next(line for line in log.read_text().splitlines() if '"ready"' in line))["admin"]
+    wait_until(
+        lambda: "store process: ok" in urllib.request.urlopen(f"{admin}/readyz?verbose").read().decode()
+    )
     was_removed = not stale.exists()
 
     (supervised.directory / "receiver.json.new").rmdir()
