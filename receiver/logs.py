@@ -32,8 +32,8 @@ REPEAT_S = 10.0
 """Between the first two lines for one reason; then it grows by `REPEAT_GROWTH`, to `REPEAT_S_MAX`."""
 REPEAT_GROWTH = 6
 REPEAT_S_MAX = 600.0
-QUIET_S = 150.0
-"""What has not occurred for so long is over. Longer than the longest pause between two tries of anything."""
+QUIET_S = 200.0
+"""What has not occurred for so long is over. An INSERT that times out is tried again after 180 s at most."""
 HIDDEN = "(hidden)"
 
 _SECRET_KEY = re.compile(

@@ -64,7 +64,7 @@ class Tls(Frozen, frozen=True):
     client_ca_file: FilePath = ""
     """PEM of the authorities whose client certificates are required; empty: none is asked for."""
     self_signed: bool = False
-    """Make a certificate for localhost at start, to try TLS out."""
+    """Make a certificate for localhost at start, to try TLS out. Clients trust `DATA/tls/ca.crt`."""
 
 
 class Store(Frozen, frozen=True):

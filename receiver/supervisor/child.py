@@ -306,11 +306,15 @@ class Child:
                 async with asyncio.timeout(patience_s):
                     message = await channel.receive()
             except TimeoutError:
-                structlog.get_logger().error("process hangs; killed", name=self.name, silent_s=patience_s)
+                structlog.get_logger().error(
+                    "process hangs", name=self.name, silent_s=patience_s, action="killed"
+                )
                 self._kill()
                 return
             except msgspec.DecodeError:
-                structlog.get_logger().error("process does not speak our language; killed", name=self.name)
+                structlog.get_logger().error(
+                    "process sent an unreadable message", name=self.name, action="killed"
+                )
                 self._kill()
                 return
             if message is None:
