@@ -66,7 +66,7 @@ class Tls(Frozen, frozen=True):
     client_ca_file: FilePath = ""
     """PEM of the authorities whose client certificates are required; empty: none is asked for."""
     self_signed: bool = False
-    """Make a certificate for localhost at start, to try TLS out."""
+    """Make a certificate for localhost at start, to try TLS out. Clients trust `DATA/tls/ca.crt`."""
 
 
 class Store(Frozen, frozen=True):
@@ -214,7 +214,7 @@ class Limits(Frozen, frozen=True):
     answer_deadline_s: Seconds = 5.0
     """From the last body byte to the answer; passed: 503."""
     stop_grace_s: Seconds = 20.0
-    """What a stopping receiver gives to work in flight and to handing over."""
+    """What stopping gives the store, to insert what is sealed, and then the intakes, to answer and seal."""
     spans_max: Millions = 100_000
     """Spans in one delivery."""
     attributes_max: Thousands = 1_024

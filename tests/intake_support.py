@@ -161,6 +161,7 @@ class AppenderDouble:
     may_go_on: threading.Event = field(default_factory=threading.Event)
     running: threading.Event = field(default_factory=threading.Event)
     sealed_count: int = 0
+    seal_count: int = 0
     has_retired: bool = False
     may_seal: threading.Event = field(default_factory=threading.Event)
     closed: bool = False
@@ -188,6 +189,9 @@ class AppenderDouble:
 
     def hand_over(self) -> None:
         self.may_seal.wait(10)
+
+    def seal(self) -> None:
+        self.seal_count += 1
 
     def close(self) -> None:
         self.closed = True

@@ -104,6 +104,14 @@ class Intake:
             self._certificates.reload(settings.tls)
         self._settings = settings
 
+    def accept_for(self, listen_fds: tuple[int, ...]) -> None:
+        """Accept also from the sockets of intakes that are being replaced."""
+        self._server.accept_for(listen_fds)
+
+    async def seal(self) -> None:
+        """Seal the open segment, because the store is about to stop."""
+        await self._committer.seal()
+
     def health(self) -> dict[str, str]:
         """Say what stands in the way of a 200, and set the gauges."""
         for task in (self._committing, self._looking):

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol
 
+import structlog
+
 from receiver.errors import CoreCrashed, DiskTrouble, JournalFull, ReceiverError, ShuttingDown, Unavailable
 from receiver.intake.admission import Claim
 from receiver.intake.aside import Aside
@@ -65,6 +67,9 @@ class Appender(Protocol):
 
     def retire_if_due(self) -> None:
         """Take no more records into the open segment if it is old enough."""
+
+    def seal(self) -> None:
+        """Seal the open segment."""
 
     def close(self) -> None:
         """Hand everything over and take no more."""
@@ -188,6 +193,10 @@ class Committer:
             await self._commit_groups()
             for task in beside:
                 task.cancel()
+
+    async def seal(self) -> None:
+        """Seal the open segment: everything acknowledged so far is the writer's then."""
+        await self._sealer.do(self._appender.seal)
 
     async def close(self, running: asyncio.Future[None]) -> None:
         """Answer everything in line, hand the journal over, let go of the threads."""
@@ -346,6 +355,7 @@ class Committer:
             spans = self._spans.get(drain)
             if spans is None:
                 spans = self._spans[drain] = SpanCounts(self._metrics, drain)
+                _log_first(group, drain, span_count=counts[0])
             spans.add(*counts)
         for reason, count in group.done.reasons:
             self._metrics.add("span_notes", count, reason=reason)
@@ -384,6 +394,14 @@ class Committer:
         if self._handing_over:
             self._handing_over.result()
         self._handing_over = self._sealer.do(self._appender.hand_over)
+
+
+def _log_first(group: Group, drain: str, *, span_count: int) -> None:
+    """Log the first delivery of a drain since this intake started, so that a new user sees that it works."""
+    kinds = [one.delivery.content_kind.value for one in group.waiting if one.delivery.drain == drain]
+    structlog.get_logger().info(
+        "first delivery accepted", drain=drain, content_type=kinds[0] if kinds else "", spans=span_count
+    )
 
 
 def _fulfil(given: asyncio.Future[Outcome | ReceiverError], receipt: Outcome | ReceiverError) -> None:

@@ -14,7 +14,7 @@ import socket
 import ssl
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from receiver.intake import wrong_protocol
@@ -149,6 +149,8 @@ class Door:
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
         self._listening: socket.socket | None = None
+        self._borrowed: dict[int, socket.socket] = {}
+        """Inherited sockets of intakes that are being replaced."""
         self._tls: ssl.SSLContext | None = None
         self._guests: dict[Guest, None] = {}
         self._refused: set[Guest] = set()
@@ -175,18 +177,42 @@ class Door:
         """Accept connections from now on."""
         listening.setblocking(False)  # noqa: FBT003 - the standard library takes it by position
         self._listening, self._tls = listening, tls
-        self._loop.add_reader(listening, self._accept)
+        self._loop.add_reader(listening, self._accept, listening)
+
+    def accept_for(self, listen_fds: Collection[int]) -> None:
+        """Accept also from these inherited sockets, and no longer from any others but our own."""
+        if self._listening is None:
+            return
+        for fd in self._borrowed.keys() - set(listen_fds):
+            self._give_back(self._borrowed.pop(fd))
+        for fd in set(listen_fds) - self._borrowed.keys():
+            listening = self._borrowed[fd] = socket.socket(fileno=fd)
+            listening.setblocking(False)  # noqa: FBT003 - the standard library takes it by position
+            self._loop.add_reader(listening, self._accept, listening)
+
+    def _give_back(self, borrowed: socket.socket) -> None:
+        """Stop accepting from it; the descriptor stays open for the next time."""
+        self._loop.remove_reader(borrowed)
+        borrowed.detach()
 
     async def close(self, arriving_s: float) -> None:
         """Let in who is there or arrives just now, then accept no more."""
         if self._listening is None:
             return
         await asyncio.sleep(arriving_s)
-        self._loop.remove_reader(self._listening)
-        while self._accept():  # noqa: ASYNC110 - nothing tells that a queue is empty but to try
-            await asyncio.sleep(0)
+        for listening in self._all_listening():
+            self._loop.remove_reader(listening)
+            while self._accept(listening):  # noqa: ASYNC110 - only an accept shows that a queue is empty
+                await asyncio.sleep(0)
         self._listening.close()
         self._listening = None
+        for borrowed in self._borrowed.values():
+            self._give_back(borrowed)
+        self._borrowed.clear()
+
+    def _all_listening(self) -> list[socket.socket]:
+        """Return our own socket and the borrowed ones; none once closed."""
+        return [] if self._listening is None else [self._listening, *self._borrowed.values()]
 
     def count_head(self, guest: Guest, head_bytes: int) -> None:
         """Set the size of an unfinished head; close the connections with the oldest ones if need be."""
@@ -210,13 +236,13 @@ class Door:
             if not self._of_address[guest.address]:
                 del self._of_address[guest.address]
 
-    def _accept(self) -> bool:
-        """Accept who waits, some at a time. True: there may be more."""
+    def _accept(self, listening: socket.socket) -> bool:
+        """Accept up to `ACCEPTS_MAX` waiting connections. True: more may be waiting."""
         for _ in range(ACCEPTS_MAX):
             if self._listening is None:
                 return False
             try:
-                plug, peer = self._listening.accept()
+                plug, peer = listening.accept()
             except BlockingIOError:
                 return False
             except (InterruptedError, ConnectionAbortedError):
@@ -238,13 +264,14 @@ class Door:
             if is_evicted
             else "raise the limit of open files",
         )
+        for listening in self._all_listening():
+            self._loop.remove_reader(listening)
         if self._listening is not None:
-            self._loop.remove_reader(self._listening)
             self._loop.call_later(EVICTED_REST_S if is_evicted else REST_S, self._resume)
 
     def _resume(self) -> None:
-        if self._listening is not None:
-            self._loop.add_reader(self._listening, self._accept)
+        for listening in self._all_listening():
+            self._loop.add_reader(listening, self._accept, listening)
 
     def _welcome(self, plug: socket.socket, address: str) -> None:
         plug.setblocking(False)  # noqa: FBT003 - the standard library takes it by position

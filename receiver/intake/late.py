@@ -81,6 +81,11 @@ class LateJournal:
         elif self._now() - self._tried_at_s >= RETRY_S:
             self._try()
 
+    def seal(self) -> None:
+        """See `Appender`."""
+        if self._drawn is not None:
+            self._drawn.seal()
+
     def close(self) -> None:
         """See `Appender`."""
         if self._drawn is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from collections.abc import Collection
 from typing import TYPE_CHECKING, cast
 
 from aiohttp.web_server import Server
@@ -101,6 +102,10 @@ class IntakeServer(Server):
     def listen(self, listening: socket.socket, tls: ssl.SSLContext | None) -> None:
         """Accept connections from now on."""
         self._door.open(listening, tls)
+
+    def accept_for(self, listen_fds: Collection[int]) -> None:
+        """Accept also from these inherited sockets, and no longer from any others but our own."""
+        self._door.accept_for(listen_fds)
 
     async def stop(self, grace_s: float) -> None:
         """Let in who waits, finish what is in flight, close the rest when it is quiet."""

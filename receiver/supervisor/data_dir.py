@@ -15,6 +15,7 @@ import errno
 import fcntl
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -90,6 +91,8 @@ class DataDir:
         os.write(self._lock_fd, f"{os.getpid()}\n".encode())
         if not await self._children_have_ended():
             raise self._taken("processes of an earlier receiver do not end", "children.lock")
+        with suppress(OSError):
+            self.remove_state()  # of a receiver that was killed: its addresses are wrong now
 
     async def _children_have_ended(self) -> bool:
         deadline_s = time.monotonic() + self._children_wait_s

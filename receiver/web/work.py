@@ -139,6 +139,12 @@ class StoreWork:
         if self._window is not None:
             self._window.apart = self._apart
 
+    def accept_for(self, listen_fds: tuple[int, ...]) -> None:
+        """Do nothing: the API has one process."""
+
+    async def seal(self) -> None:
+        """Do nothing: the store process has no open segment."""
+
     def health(self) -> dict[str, str]:
         """How the store and the writer are. Raises what the writer died of, or that it hangs."""
         if self._failure is not None:
