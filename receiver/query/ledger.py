@@ -32,7 +32,7 @@ T = TypeVar("T")
 HOUR_S = 3_600
 SINCE = "24h"
 TRIES_MAX = 3
-"""A difference is believed when it is found so often."""
+"""A difference is reported when it is found this often in a row."""
 CLOCK_MARGIN_HOURS = 2
 """How far the store's clock may be ahead of ours, and that a row is from anywhere in its hour."""
 
@@ -40,17 +40,17 @@ Verdict = Literal["same", "different", "unverifiable"]
 
 
 class Stock(Protocol):
-    """Whoever can take stock: `receiver.storage.balance`."""
+    """Source of balances: `receiver.storage.balance`."""
 
     def balance(self) -> Balance:
         """Take stock."""
 
     def around(self, ask: Callable[[Balance], T]) -> tuple[T, Balance, Watch]:
-        """Ask something between two looks; also what was booked meanwhile."""
+        """Call `ask` between two balances; returns its answer, the second and what was booked between."""
 
 
 class Asked(NamedTuple):
-    """What somebody wants to see."""
+    """A question about the ledger."""
 
     since_hour: int
     now_s: float
@@ -84,9 +84,9 @@ class Line(msgspec.Struct, frozen=True):
     dead: int
     journal: int
     difference: int
-    """What was received and is nowhere. 0, or there is a defect."""
+    """Spans received that are nowhere. Anything but 0 is a defect."""
     table: int | None = None
-    """Rows counted there; `None`: nobody asked."""
+    """Rows counted in the table; `None`: it was not compared."""
     verdict: str = ""
     problem: str = ""
     """How the rows differ from what was booked; empty: they do not."""
@@ -113,14 +113,14 @@ class Answer(msgspec.Struct, frozen=True):
     complete_from: str
     """Nothing is missing from this hour on; empty: nothing ever."""
     trouble: str
-    """Why something may be missing all the same; empty: nothing was found wrong."""
+    """Losses of history that are not acknowledged; empty: none."""
     lines: list[Line]
     unknown: list[Unknown]
     """Rows of intake starts that the ledger does not know; counted only when the table is compared."""
 
 
 def asked_for(query: Mapping[str, str], *, now_s: float, lives_hours: int | None) -> Asked:
-    """Read what is wanted. Raises `MalformedBody`."""
+    """Parse a question. Raises `MalformedBody`."""
     return Asked(
         since_hour=max(0, _since_s(query.get("since") or SINCE, now_s) // HOUR_S),
         now_s=now_s,

@@ -28,7 +28,7 @@ _EPOCH = re.compile("[0-9a-f]{16}")
 
 
 class Balance(NamedTuple):
-    """How everything stands."""
+    """Sums and journal at one instant."""
 
     sums: Sums
     journal: Mapping[Heading, int]
@@ -39,7 +39,7 @@ class Balance(NamedTuple):
     """Epochs of the parts of segments that were cut up and are not booked yet."""
 
     def totals(self) -> dict[str, Counter[str]]:
-        """Sum up by drain, outcome by outcome, the journal and what is received but there included."""
+        """Sum up by drain and outcome; spans in the journal count as received."""
         found: dict[str, Counter[str]] = {}
         for heading, counts in self.sums.lines.items():
             found.setdefault(heading.drain, Counter()).update(counts.spans)
@@ -49,7 +49,7 @@ class Balance(NamedTuple):
 
 
 class Backlog:
-    """What waits in the journal, by segment. Read on from where the last look ended; any thread may look."""
+    """Spans in the journal by segment. Each read continues where the last one ended; any thread may read."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -62,7 +62,7 @@ class Backlog:
         return frozenset(int(name, 16) for name in names if _EPOCH.fullmatch(name))
 
     def read(self) -> dict[SegmentId, Counter[Heading]]:
-        """Look."""
+        """Count the spans that wait in the journal."""
         with self._lock:
             found: dict[SegmentId, tuple[Mark, Counter[Heading]]] = {}
             for waiting in waiting_in(self._root):
@@ -88,7 +88,7 @@ class Accounts:
             return self._balance(watch)[0]
 
     def around(self, ask: Callable[[Balance], T]) -> tuple[T, Balance, Watch]:
-        """Ask something after taking stock, take stock again, and tell what was booked in between."""
+        """Call `ask` between two balances; returns its answer, the second and what was booked between."""
         with self.ledger.watching() as watch:
             answer = ask(self._balance(watch)[0])
             return answer, *self._balance(watch)

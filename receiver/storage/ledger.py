@@ -39,21 +39,21 @@ from receiver.storage.ledger_log import DAMAGE, REPLAY, Booked, Key, Position
 from receiver.storage.ledger_witness import Head, HeadFile
 
 LOG_BYTES_MIN = 1 * MIB
-"""A log is not written anew before it has grown by so much, and by as much as it began with."""
+"""The log is rewritten as sums when it has grown by this and by as much as it began with."""
 
 
 @dataclass(slots=True)
 class Watch:
-    """What was booked since somebody began to look."""
+    """Records what is booked while a reader compares ledger, journal and table."""
 
     segments: set[SegmentId]
-    """All that may be both in the sums and in the journal."""
+    """Segments that may be both in the sums and in the journal."""
     since: set[SegmentId] = field(default_factory=set)
     lines: dict[Heading, Counts] = field(default_factory=dict)
-    """What the bookings since then added."""
+    """What the bookings since the watch began added."""
 
     def note(self, key: Key, before: Lines, after: Lines) -> None:
-        """See a booking of what became of deliveries replace another. Others leave them in the journal."""
+        """Record a booking. Parts (damage, replays) are skipped: their segment still waits in the journal."""
         if key.part:
             return
         self.segments.add(key.segment)
@@ -70,9 +70,9 @@ class Sums(NamedTuple):
     complete_from_hour: int
     """Nothing is missing in this hour and later."""
     epochs: tuple[int, ...]
-    """Whose rows in the table are ours."""
+    """Intake starts whose rows in the table belong to this ledger."""
     replayed: frozenset[SegmentId] = frozenset()
-    """Segments whose spans are counted already, as dead."""
+    """Segments made of dead letters: their spans are counted already, as dead."""
     losses: tuple[str, ...] = ()
     """Losses of history that were found and not acknowledged."""
 
@@ -118,30 +118,30 @@ class Ledger:
         parts_epoch: int | None = None,
         window: Extent = NO_EXTENT,
     ) -> None:
-        """Note, durably, what became of a segment. Again: in place of what was noted before."""
+        """Record durably what became of a segment; replaces what was recorded for it before."""
         if lines:
             self._book_as(ledger_log.booked(Key(segment), lines, parts_epoch, window))
 
     def damaged(self, segment: SegmentId, rows: int, hour: int) -> None:
-        """Note rows that were accepted and lie in the dead letters, nobody knows whose."""
+        """Record accepted rows that were lost to damage and whose drain is unknown."""
         if rows:
             self._book_as(ledger_log.booked(Key(segment, DAMAGE), ledger_lines.lost(rows, hour)))
 
     def replaying(self, segment: SegmentId) -> None:
-        """Note that this segment, not there yet, is made of dead letters. May be called from any thread."""
+        """Record that a segment about to enter the journal is made of dead letters. Thread-safe."""
         self._book_as(ledger_log.booked(Key(segment, REPLAY), {}))
 
     def is_replay(self, segment: SegmentId) -> bool:
-        """Whether its spans were counted as dead before."""
+        """Return whether the segment is made of dead letters."""
         return Key(segment, REPLAY) in self._book.open
 
     def settle(self, segment: SegmentId) -> None:
-        """The file is gone: nobody books it again."""
+        """Fold a segment into the sums once its file is deleted: it is never booked again."""
         with self._lock:
             self._book.settle([Key(segment), Key(segment, DAMAGE), Key(segment, REPLAY)])
 
     def stored_and_gone(self, present: Collection[SegmentId]) -> Iterator[SegmentId]:
-        """Name what an earlier life booked as stored, at least in part, and let go of."""
+        """Yield segments that an earlier run booked as stored, at least in part, and deleted."""
         for key in self._from_before:
             rows = sum(counts.stored for counts in self._book.open.get(key, {}).values())
             if rows and not key.part and key.segment not in present:
@@ -158,13 +158,13 @@ class Ledger:
             return True
 
     def retain(self, present: Collection[SegmentId]) -> None:
-        """Settle whatever was left open by an earlier life and is not in the journal any more."""
+        """Settle segments that an earlier run left open and that are not in the journal any more."""
         with self._lock:
             self._book.settle(key for key in self._from_before if key.segment not in present)
 
     @contextmanager
     def watching(self) -> Iterator[Watch]:
-        """Note what is booked from now on."""
+        """Watch what is booked inside the `with` block."""
         with self._lock:
             watch = Watch({key.segment for key in self._book.open if not key.part})
             self._watches.append(watch)
@@ -175,7 +175,7 @@ class Ledger:
                 self._watches.remove(watch)
 
     def sums(self, watch: Watch) -> tuple[Sums, Watch]:
-        """Copy everything, and what this watch has seen so far, at one instant."""
+        """Copy the sums, and what this watch has recorded so far, at one instant."""
         losses = ledger_witness.reported(lost_path(self._root), self._files)
         with self._lock:
             seen = Watch(set(watch.segments), set(watch.since), dict(watch.lines))
@@ -231,7 +231,7 @@ class Ledger:
             limited.warning("ledger: disk", "ledger cannot be written anew", why=reason.strerror)
 
     def _begin(self) -> None:
-        """Write how everything stands into a new log. Killed anywhere in here, the old one holds as well."""
+        """Rewrite the log as sums. The old log stays valid until the new one and its head are synced."""
         with self._lock:
             content, position = ledger_log.written(self._book.entries(), self._position)
         path = _path(self._root, self._number + 1)
@@ -262,7 +262,7 @@ def head_path(root: Path) -> Path:
 
 
 def sums_of(book: Book, losses: tuple[str, ...] = ()) -> Sums:
-    """Copy what is of interest."""
+    """Copy the sums out of a book."""
     lines = {heading: counts for heading, counts in book.lines.items() if any(counts)}
     replayed = frozenset(key.segment for key in book.open if key.part == REPLAY)
     return Sums(lines, book.whole_from_hour, tuple(book.epochs), replayed, losses)
