@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from receiver.cli import EXIT_INTERRUPTED, main
-from receiver.cli.readiness import STORE_START_S, require_store_process
+from receiver.cli.readiness import STORE_START_S, note_when_slow, require_store_process
 from receiver.errors import CommandFailed
 from receiver.supervisor.data_dir import STATE_NAME, State, read_state
 
@@ -136,6 +136,27 @@ def test_every_command_that_asks_says_which_process_is_down(
     assert done.exit_code == 1
     assert "its store process is not running (ended 9 times" in done.output
     assert state.pids.store == 0
+
+
+def test_a_command_that_waits_says_what_readyz_reports(
+    state: State, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Admin.processes = ["starting"]
+
+    with note_when_slow(state, after_s=0) as note:
+        note.join()
+
+    assert capsys.readouterr().err == "no answer yet, still waiting; /readyz reports process: starting\n"
+
+
+def test_a_command_that_is_answered_in_time_prints_no_note(
+    state: State, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with note_when_slow(state, after_s=3_600) as note:
+        pass
+    note.join()
+
+    assert capsys.readouterr().err == ""
 
 
 def test_ctrl_c_ends_a_command_that_waits_for_an_answer_with_130(state: State, tmp_path: Path) -> None:

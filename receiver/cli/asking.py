@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from receiver.cli.options import data_dir_of, serving
-from receiver.cli.readiness import require_store_process
+from receiver.cli.readiness import note_when_slow, require_store_process
 from receiver.cli.table import counted
 from receiver.config.checks import require_engine
 from receiver.errors import CommandFailed, OperatorError, StoreTrouble
@@ -96,7 +96,12 @@ def answered(
 ) -> Iterator[dict[str, Any]]:
     """Ask the running receiver; yield one object for each line of its answer."""
     require_store_process(state)
-    yield from answered_at(state.urls["api"], settings.api_token, path, query, method=method)
+    rows = answered_at(state.urls["api"], settings.api_token, path, query, method=method)
+    with note_when_slow(state):
+        first = next(rows, None)
+    if first is not None:
+        yield first
+        yield from rows
 
 
 def answered_at(  # noqa: PLR0913 - what a request is made of

@@ -9,12 +9,15 @@ from __future__ import annotations
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from threading import Thread, Timer
 
+import click
 import msgspec
 
 from receiver.errors import CommandFailed
+from receiver.logs import harmless_text
 from receiver.supervisor.data_dir import State
 from receiver.supervisor.health import Readiness
 
@@ -22,6 +25,8 @@ ADMIN_TIMEOUT_S = 3.0
 STORE_START_S = 15.0
 """How long a store process that is starting is waited for."""
 POLL_S = 0.25
+SLOW_S = 5.0
+"""After this a command that waits for an answer says so."""
 
 
 def require_store_process(
@@ -34,15 +39,39 @@ def require_store_process(
     """
     deadline_s = now() + STORE_START_S
     while True:
-        found = _readiness(state.urls.get("admin", ""))
-        reasons = (
-            {check.name: check.reason for check in found.checks if check.process == "store"} if found else {}
-        )
+        reasons = _store_reasons(state)
         if not reasons.get("process"):
             return
         if reasons.get("ends") or now() >= deadline_s:
             raise CommandFailed(_message(state, reasons))
         sleep(POLL_S)
+
+
+@contextmanager
+def note_when_slow(state: State, *, after_s: float = SLOW_S) -> Iterator[Thread]:
+    """Print what `/readyz` reports of the store process if the block takes longer than `after_s`."""
+    timer = Timer(after_s, _note, [state])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield timer
+    finally:
+        timer.cancel()
+
+
+def _note(state: State) -> None:
+    reasons = _store_reasons(state)
+    reported = "; ".join(f"{name}: {reason}" for name, reason in reasons.items() if reason)
+    click.echo(
+        harmless_text(f"no answer yet, still waiting; /readyz reports {reported or 'nothing wrong'}"),
+        err=True,
+    )
+
+
+def _store_reasons(state: State) -> dict[str, str]:
+    """Return what is wrong with the store process, by the name of the check; empty: there was no answer."""
+    found = _readiness(state.urls.get("admin", ""))
+    return {check.name: check.reason for check in found.checks if check.process == "store"} if found else {}
 
 
 def _readiness(admin_url: str) -> Readiness | None:
