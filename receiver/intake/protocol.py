@@ -173,7 +173,8 @@ class IntakeProtocol(RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Parse what came, and break off where it is not HTTP."""
-        self._note_activity()
+        if data:  # aiohttp calls with nothing to have its parser go on
+            self._note_activity()
         if self._is_broken or self._is_leaving:
             self._say_busy()
             self._discard(len(data))

@@ -76,7 +76,8 @@ class ShortcutProtocol(IntakeProtocol):
             self._hold(data)
         elif not self._takes(data):
             if HEAD_END not in self._first:
-                self._first = (self._first + data)[:HEAD_BYTES_MAX]
+                first, end, _ = (self._first + data[:HEAD_BYTES_MAX]).partition(HEAD_END)
+                self._first = (first + end)[:HEAD_BYTES_MAX]
             self._bytes_fed += len(data)
             super().data_received(data)
 
