@@ -217,6 +217,7 @@ class Supervisor:
         grace_s = self._settings.limits.stop_grace_s + KILL_MARGIN_S
         await asyncio.gather(*(intake.seal() for intake in self._intakes))
         await self._store.stop(grace_s)
+        self._sockets.api.close()  # refuse questions at once: nobody will answer them
         self._sockets.take_no_more()
         await asyncio.gather(*(intake.stop(grace_s) for intake in self._intakes))
         self._summary.log(self._counted())
