@@ -5,28 +5,18 @@ Keeps: nobody lets go of a segment before its letter is on the disk, counted, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from receiver.model import SegmentId
-from receiver.storage.case import Case, Core, Reading, SegmentFile, only_rows, runs_of
+from receiver.storage.case import Case, Core, Reading, SegmentFile, SetAside, only_rows, runs_of
 from receiver.storage.dead import Dead, DeadLetters, Reason
 from receiver.storage.decisions import DUPLICATE
 from receiver.storage.progress import Progress
 from receiver.storage.search import RowRange, count_of
-
-
-class SetAside(Exception):  # noqa: N818 - not an error: how a case is closed from any depth
-    """The segment goes to the dead letters."""
-
-    def __init__(self, cause: str, text: str, *, days: Collection[str] = ()) -> None:
-        """`days`: what is not in the store because of this; none: whatever is not."""
-        super().__init__(text)
-        self.cause = cause
-        self.days = days
 
 
 def unreadable(case: Case, reason: ValueError) -> SetAside:

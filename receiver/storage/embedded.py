@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -127,10 +127,10 @@ class EmbeddedStore(SqlStore):
                 "the disk refused writes while the embedded store was created; it is created anew"
             )
 
-    def refill_companion(self, held: Held) -> None:
-        """See `Store`. The disk may have refused it, too, and the engine not have told."""
+    def refill_companion(self, held: Held, days: Sequence[str]) -> None:
+        """See `Store`. The disk may have refused these writes, and the engine not have reported it."""
         failures_before = self._write_failures
-        super().refill_companion(held)
+        super().refill_companion(held, days)
         self._check_written(failures_before)
 
     def sync(self) -> None:

@@ -91,6 +91,7 @@ FROM {TABLE}
 WHERE SegmentSeq = {{seq:UInt64}} AND SegmentEpoch = {{epoch:UInt64}}
   AND ReceivedAt BETWEEN fromUnixTimestamp64Milli({{from_ms:Int64}}, 'UTC')
                      AND fromUnixTimestamp64Milli({{to_ms:Int64}}, 'UTC')
+  AND _partition_id IN {{days:Array(String)}}
   AND TraceId != ''
 GROUP BY TraceId
 """  # noqa: S608 - as above
@@ -260,9 +261,9 @@ class SqlStore(ABC):
             f"KILL QUERY WHERE startsWith({self._running_id}, {{prefix:String}}) ASYNC", {"prefix": prefix}
         )
 
-    def refill_companion(self, held: Held) -> None:
+    def refill_companion(self, held: Held, days: Sequence[str]) -> None:
         """See `Store`."""
-        self._insert_select(_REFILL, _parameters_of(held))
+        self._insert_select(_REFILL, {**_parameters_of(held), "days": list(days)})
 
     def probe(self) -> None:
         """See `Store`. It is born expired, so it leaves no trace while there is a retention."""

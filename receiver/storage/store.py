@@ -18,7 +18,7 @@ COMPANION = "otel_traces_trace_id_ts"
 TRIAL = "trace_drain_trial_"
 """How the names of our empty clones begin."""
 
-Parameters = Mapping[str, str | int | Sequence[int]]
+Parameters = Mapping[str, str | int | Sequence[int] | Sequence[str]]
 """Bound by the engine as `{name:Type}`; never put into the text of a statement."""
 
 DayRows = Mapping[str, int]
@@ -83,8 +83,8 @@ class Store(Protocol):
     def kill(self, prefix: str) -> None:
         """Ask the engine to end them; it may take a while."""
 
-    def refill_companion(self, held: Held) -> None:
-        """Write the segment's traces into the companion once more. Idempotent."""
+    def refill_companion(self, held: Held, days: Sequence[str]) -> None:
+        """Write the segment's traces of these days into the companion table once more. Idempotent."""
 
     def probe(self) -> None:
         """Insert a row of our own. Raises what the engine has against it: then no data is at fault."""

@@ -135,6 +135,7 @@ class StoreWork:
             self._stocktaking.tick(self._accounts.balance)
         return {
             "store": self._progress.trouble,
+            "writer": self._progress.stall_reason,
             "redelivery": self._progress.window_trouble,
             "clock": self._expiry.warning,
             "journal": _held_back(len(self._journal.held)),
