@@ -24,8 +24,10 @@ from receiver.intake.aside import Aside
 from receiver.intake.hand import Hand
 from receiver.intake.outcome import Transcode, refusal
 from receiver.intake.pace import Pace
-from receiver.intake.waiting import Give, Line, StoreLine, Waiting
+from receiver.intake.store_line import StoreLine, digests_in
+from receiver.intake.waiting import Give, Line, Waiting
 from receiver.journal.appender import StaleSegment
+from receiver.journal.outcomes import SegmentOutcome
 from receiver.logs import limited
 from receiver.metrics import Metrics
 from receiver.model import Commit, Delivery, Outcome, SegmentId
@@ -65,7 +67,10 @@ class Appender(Protocol):
         """Hand everything over and take no more."""
 
     def is_stored(self, segment: SegmentId) -> bool:
-        """Tell whether a segment is in the store."""
+        """Return whether nothing of a segment is left in the journal."""
+
+    def outcome_of(self, segment: SegmentId) -> SegmentOutcome | None:
+        """Return what became of a segment that is gone; `None`: the writer did not delete it."""
 
 
 class Tried(NamedTuple):
@@ -322,10 +327,14 @@ class Committer:
             spans.add(*counts)
         for reason, count in group.done.reasons:
             self._metrics.add("span_notes", count, reason=reason)
-        is_journaled = bool(group.done.record)
-        for waiting, outcome in zip(group.waiting, group.outcomes, strict=True):
-            if waiting.until_stored and is_journaled:
-                self._store_line.join(group.segment, waiting, outcome)
+        record = group.done.record
+        if record and any(waiting.until_stored for waiting in group.waiting):
+            digests = digests_in(record, len(group.waiting))
+        else:
+            digests = [""] * len(group.waiting)
+        for waiting, outcome, digest in zip(group.waiting, group.outcomes, digests, strict=True):
+            if waiting.until_stored and record:
+                self._store_line.join(group.segment, waiting, outcome, digest)
             else:
                 waiting.give(outcome)
             waiting.let_go()
@@ -337,7 +346,7 @@ class Committer:
             self._line.expire(asyncio.get_running_loop().time())
             for segment in self._store_line.segments():
                 if self._appender.is_stored(segment):
-                    self._store_line.stored(segment)
+                    self._store_line.settle(segment, self._appender.outcome_of(segment))
 
     async def _seal_by_age(self) -> None:
         """Hand over what is old enough while nothing is on its way to the open segment."""

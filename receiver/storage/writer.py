@@ -15,11 +15,12 @@ journal reaches its ceiling, not when the writer runs out of retries.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
+from receiver.journal.outcomes import SegmentOutcomes
 from receiver.logs import limited
 from receiver.model import SegmentId
 from receiver.storage.aside import Aside
@@ -75,6 +76,7 @@ class Writer:
         self._progress = progress
         self._ledger = ledger
         self._aside = Aside(dead, core, progress, around.now)
+        self._outcomes = SegmentOutcomes(around.repair_dir.parent / "outcomes")
         self._cuts = Cuts(around.repair_dir.parent / "cuts", core)
         self._poison = Poison(store, core, self._aside, around)
         self._booking = Booking(ledger, store, self._cuts, window)
@@ -117,6 +119,7 @@ class Writer:
         if self._in_doubt is None:
             self._in_doubt = {segment.id for segment in sealed}
             self._begin(self._in_doubt | {segment.id for segment in whole} | {*self._journal.held})
+        self._forget_deleted({segment.id for segment in [*whole, *sealed]})
         backlog = Backlog(sealed, self._progress)
         carried = 0
         for segment in self._in_turn(sealed):
@@ -129,6 +132,12 @@ class Writer:
         self.look_after()
         backlog.report(self._around.now())
         return carried
+
+    def _forget_deleted(self, present: Container[SegmentId]) -> None:
+        """Forget the turns of segments that somebody else deleted."""
+        for segment in [one for one in self._turns if one not in present]:
+            del self._turns[segment]
+            self._progress.stalled.pop(segment, None)
 
     def _in_turn(self, sealed: Iterable[SegmentFile]) -> list[SegmentFile]:
         """Choose the segments of one round, in order: first those never tried, begun ones before others.
@@ -243,12 +252,21 @@ class Writer:
         """
         if self._aside.is_as_bad_as_its_copy(segment.id):
             self._window.keep_word(segment.id)
+        self._publish(segment.id)
         segment.unlink()
         self._cuts.forget(segment.id)
         self._window.forget(segment.id)
         self._ledger.settle(segment.id)
         self._progress.stalled.pop(segment.id, None)
         self._progress.trouble = ""
+
+    def _publish(self, segment: SegmentId) -> None:
+        """Let intakes know what becomes of a segment whose file is about to go."""
+        try:
+            outcome = self._aside.outcome_of(segment, self._cuts.epoch_of(segment))
+            self._outcomes.write(segment, outcome)
+        except OSError as reason:
+            limited.warning("writer: outcome", "outcome cannot be written", why=reason.strerror)
 
     def _begun(self, segment: SegmentFile, *, in_doubt: bool) -> Case:
         """Read a segment and decide what of it is stored. Raises `Postponed`, `Resting`."""
