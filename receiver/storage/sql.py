@@ -119,9 +119,10 @@ SELECT
 """
 """A row with something in every column."""
 
-_TRIAL_ENGINE = "ENGINE = MergeTree PARTITION BY toDate(Timestamp, 'UTC') ORDER BY tuple()"
-"""Computes what can refuse a row: constraints, defaults, indexes, projections. Nothing expires in it."""
-_TRIAL_SETTINGS = {"max_partitions_per_insert_block": "0", "insert_deduplication_token": ""}
+_TRIAL_ENGINE = "ENGINE = MergeTree ORDER BY tuple()"
+"""Computes what can refuse a row: constraints, defaults, indexes, projections. Nothing expires in it, and it
+has one partition: a trial of thousands of days is one part."""
+_TRIAL_SETTINGS = {"insert_deduplication_token": ""}
 
 _LOCAL = r"""
 WITH extractGroups(engine_full, '^Distributed\(\'[^\']*\', \'([^\']*)\', \'([^\']*)\'') AS place

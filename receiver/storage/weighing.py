@@ -102,7 +102,12 @@ class Scales:
 
     @staticmethod
     def _is_blamed(case: Case, trouble: StoreTrouble, fault: Fault) -> bool:
-        """Have its rows searched for poison, or the segment cut up, where its data is at fault."""
+        """Have its rows searched for poison, or the segment cut up, where its data is at fault.
+
+        False where that was decided before: it did not come to it, so this is about another statement.
+        """
+        if case.refused_for is not None or case.is_too_large:
+            return False
         is_unknown_code = trouble.code not in {None, *FAULT_OF} and case.refusals >= REFUSALS_MAX
         if fault is Fault.POISON or is_unknown_code:
             case.refused_for = trouble
