@@ -211,9 +211,9 @@ class MemoryStore:
         self.tokens.append(token)
         meets = self.script.pop(0) if self.script else "ok"
         rows = self.rows_of(segment)
+        self._refuse_partitions(len(rows))
         if refusal := self.refusal_of(segment):
             raise refusal
-        self._refuse_partitions(len(rows))
         getattr(self, f"_meets_{meets.partition(':')[0]}")(meets, rows, token, query_id)
         return sum(count for _, count in rows.values())
 

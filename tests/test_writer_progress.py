@@ -14,6 +14,7 @@ from receiver.errors import StoreTrouble
 from receiver.metrics import Metrics
 from receiver.model import Heading, SegmentId
 from receiver.storage.dead import DeadLetters
+from receiver.storage.faults import TOO_LARGE
 from receiver.storage.store import DayRows, Held
 from receiver.web.reporting import report
 from tests.storehouse import NOW_S, TODAY, FakeFile, MemoryStore, segment_of
@@ -24,7 +25,8 @@ WAIT_S_MAX = 30.0
 STATEMENTS_MAX = 40
 """Statements of other segments that a fresh one may have to wait for. Each touches 100 days at most."""
 ROUNDS_MAX = 5_000
-IN_DOUBT = ["lost"]
+STEP_S = 5.0
+"""Time that passes when no segment has a turn."""
 
 
 class BrokenStore(MemoryStore):
@@ -98,7 +100,7 @@ def drain_until_gone(bench: Bench, writer: Any, file: FakeFile) -> float:  # noq
     for _ in range(ROUNDS_MAX):
         if not file.path.exists():
             return sum(bench.slept) + bench.between_turns_s - begun_s
-        bench.between_turns_s += 0.0 if writer.drain() else 1.0
+        bench.between_turns_s += 0.0 if writer.drain() else STEP_S
     raise AssertionError(f"segment {file.id} is not stored: {bench.progress.trouble}")
 
 
@@ -127,7 +129,9 @@ def test_statement_that_fails_for_one_segment_delays_no_other_and_has_a_way_out(
         store.script = ["lost"]
     if operation in {"trial", "count by heading"}:
         store.script = ["partly:469"]
-    attacker = bench.file(segment_of([TODAY - 1] * 30 + [TODAY] * 20))
+    # A segment of one row cannot be cut up: cuts have tests of their own.
+    rows = [TODAY] if error.code in TOO_LARGE else [TODAY - 1] * 30 + [TODAY] * 20
+    attacker = bench.file(segment_of(rows))
     victim = bench.file(segment_of([TODAY] * 3), seq=2)
     writer = bench.writer
 
@@ -135,27 +139,28 @@ def test_statement_that_fails_for_one_segment_delays_no_other_and_has_a_way_out(
 
     assert waited_s <= WAIT_S_MAX
     assert sum(rows_of(bench, VICTIM).values()) == 3
-    for _ in range(200):
-        bench.between_turns_s += 0.0 if writer.drain() else 1.0
+    for _ in range(40):
+        bench.between_turns_s += 0.0 if writer.drain() else STEP_S
     is_waiting = attacker.path.exists()
     assert not is_waiting or str(ATTACKER) in bench.progress.stall_reason
     store.trouble = None
     drain_until_gone(bench, writer, attacker)
     assert bench.progress.stall_reason == ""
     dead_rows = sum(letter.reason.rows or 0 for letter in DeadLetters(tmp_path / "dead").letters())
-    assert sum(rows_of(bench, ATTACKER).values()) + dead_rows == 50
+    assert sum(rows_of(bench, ATTACKER).values()) + dead_rows == len(rows)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(12))
 def test_no_delivery_keeps_a_later_one_from_being_stored(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
     store = BrokenStore()
     bench = a_bench(tmp_path, store)
-    days = dice.choice([1, 2, 99, 100, 101, 400, 1_500])
-    rows = [TODAY - dice.randrange(days) for _ in range(dice.choice([1, 50, 2_000]))]
+    days = dice.choice([1, 2, 99, 101, 250])
+    rows = [TODAY - dice.randrange(days) for _ in range(dice.choice([1, 50, 300]))]
     attacker = bench.file(segment_of(rows))
-    store.partitions_max = dice.choice([1, 7, 100, 10_000])
-    store.rows_max = dice.choice([None, None, 100, 1_000])
+    store.partitions_max = dice.choice([7, 30, 100])
+    if len({*rows}) > store.partitions_max:
+        store.rows_max = dice.choice([None, max(Counter(rows).values())])
     bad = {*rows[: dice.choice([0, 0, 1, 5])]}
     store.poisonous_days = set(store.rows_of(FakeFile.make(tmp_path, segment_of([*bad]), seq=9).path))
     store.script = dice.choice([[], ["lost"], ["burnt"], ["torn"], ["error:210"] * 3])

@@ -72,7 +72,7 @@ class Poison:
     @staticmethod
     def _failed(finding: Finding, search: Search, trouble: StoreTrouble) -> None:
         """Count what will not pass; after that, all that is not stored is at fault as a whole."""
-        search.failures += fault_of(trouble) is Fault.HOLD
+        search.failures += fault_of(trouble) in {Fault.HOLD, Fault.POISON}
         if search.failures >= FAILURES_MAX:
             text = f"{search.reason}; its rows could not be tried one by one: {trouble.label}"
             raise given_up(finding, "refused", text) from trouble

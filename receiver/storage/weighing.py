@@ -30,7 +30,7 @@ REFUSALS_MAX = 5
 """Refusals of one segment, while a probe row is accepted, after which its data is taken to be at fault."""
 FEWER_DAYS = 3
 """A group of days that was refused for its size is so many times smaller at the next try."""
-FAILURES_MAX = 5
+FAILURES_MAX = 4
 """Failures of one segment in a row, of whatever kind, after which the store is probed and an alarm raised."""
 
 
@@ -106,7 +106,7 @@ class Scales:
 
         False where that was decided before: it did not come to it, so this is about another statement.
         """
-        if case.refused_for is not None or case.is_too_large:
+        if case.refused_for is not None or case.is_too_large or case.search is not None:
             return False
         is_unknown_code = trouble.code not in {None, *FAULT_OF} and case.refusals >= REFUSALS_MAX
         if fault is Fault.POISON or is_unknown_code:
