@@ -20,6 +20,7 @@ MetricName = Literal[
     "backlog_age_seconds",
     "backlog_bytes",
     "backlog_segments",
+    "backlog_stalled_segments",
     "body_bytes",
     "build_info",
     "certificate_expires_in_seconds",
@@ -85,6 +86,10 @@ METRICS: dict[MetricName, Spec] = {
     ),
     "backlog_bytes": Spec("gauge_sum", "Sealed segments that are not stored yet."),
     "backlog_segments": Spec("gauge_sum", "Their number."),
+    "backlog_stalled_segments": Spec(
+        "gauge_sum",
+        "Segments that make no progress though the store accepts others. Worry above 0: `/readyz` names one.",
+    ),
     "body_bytes": Spec("counter", "Bytes of bodies as they came off the wire.", ("drain",)),
     "build_info": Spec("gauge_sum", "Always 1; the labels say what runs.", ("version", "core_profile")),
     "certificate_expires_in_seconds": Spec(

@@ -259,7 +259,7 @@ class Drain(Frozen, frozen=True):
     strict: bool = False
     """Refuse with 400 whatever would be accepted with a warning."""
     acknowledge: Literal["journal", "store"] = "journal"
-    """`store`: the 200 waits until ClickHouse has the spans."""
+    """`store`: the 200 waits until ClickHouse has the spans; what it refuses is a `partial_success`."""
     body_bytes_max: BodyBytes | None = None
     """Body limit of this drain; none: `limits.body_bytes_max`."""
     dedupe: bool = True

@@ -27,6 +27,7 @@ from receiver.intake.reception import Reception
 from receiver.intake.routes import Routes
 from receiver.intake.server import IntakeServer
 from receiver.journal.appender import StaleSegment
+from receiver.journal.outcomes import SegmentOutcome
 from receiver.metrics import Metrics
 from receiver.model import ContentKind, Delivery, SegmentId
 from receiver.settings import Drain, Limits, Settings
@@ -158,6 +159,8 @@ class AppenderDouble:
     room_bytes: int = 1 << 30
     seq: int = 0
     stored: set[SegmentId] = field(default_factory=set)
+    """Segments that are gone."""
+    outcomes: dict[SegmentId, SegmentOutcome] = field(default_factory=dict)
     may_go_on: threading.Event = field(default_factory=threading.Event)
     running: threading.Event = field(default_factory=threading.Event)
     sealed_count: int = 0
@@ -203,6 +206,9 @@ class AppenderDouble:
 
     def is_stored(self, segment: SegmentId) -> bool:
         return segment in self.stored
+
+    def outcome_of(self, segment: SegmentId) -> SegmentOutcome | None:
+        return self.outcomes.get(segment)
 
 
 @dataclass

@@ -193,12 +193,24 @@ class Mill:
 
     def drain(self) -> None:
         """Go on until the journal is empty."""
-        current = self._current or self.start()
-        for _ in range(20):
-            current.drain()
+        current = self.current
+        for _ in range(200):
+            if not current.drain():
+                self.sleep(1.0)
             if not any(file.path.exists() for file in self.files):
                 return
         raise AssertionError("the journal is not empty")
+
+    def turns(self, count: int) -> None:
+        """Let the present writer make so many rounds, with time for every rest in between."""
+        for _ in range(count):
+            self.current.drain()
+            self.sleep(60.0)
+
+    @property
+    def current(self) -> Writer:
+        """The writer that lives."""
+        return self._current or self.start()
 
     def kill(self) -> None:
         self._current = None

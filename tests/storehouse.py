@@ -193,6 +193,10 @@ class MemoryStore:
         """A row of such a day is refused, and the INSERT it comes in with it."""
         self.rows_max: int | None = None
         """More in one INSERT are more than there is memory for."""
+        self.partitions_max = 100
+        """More in one statement are refused."""
+        self.refilled: list[tuple[SegmentId, str]] = []
+        """Partitions of the companion table that were filled again."""
         self.rows_of = _rows_in_file
 
     def version(self) -> Version:
@@ -207,6 +211,7 @@ class MemoryStore:
         self.tokens.append(token)
         meets = self.script.pop(0) if self.script else "ok"
         rows = self.rows_of(segment)
+        self._refuse_partitions(len(rows))
         if refusal := self.refusal_of(segment):
             raise refusal
         getattr(self, f"_meets_{meets.partition(':')[0]}")(meets, rows, token, query_id)
@@ -319,9 +324,15 @@ class MemoryStore:
         self.events.append("kill")
         self.in_flight = [query_id for query_id in self.in_flight if not query_id.startswith(prefix)]
 
-    def refill_companion(self, held: Held) -> None:
+    def refill_companion(self, held: Held, days: Sequence[str]) -> None:
         """See `Store`."""
+        self._refuse_partitions(len(days))
         self.events.append(f"refill {held.segment.seq}")
+        self.refilled += [(held.segment, day) for day in days]
+
+    def _refuse_partitions(self, count: int) -> None:
+        if count > self.partitions_max:
+            raise StoreTrouble("Too many partitions for single INSERT block", code=252)
 
     def probe(self) -> None:
         """See `Store`."""

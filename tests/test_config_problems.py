@@ -74,6 +74,7 @@ def desk(tmp_path: Path) -> Desk:
             "'tls.client_ca_file' (file {file}) names '/dev/null', which cannot be read: it is no regular",
             id="no file",
         ),
+        pytest.param("data_dir = 'a?b'", "takes a '?' for the end of the path", id="question mark"),
         pytest.param("data_dir = '/proc/x'", "data_dir '/proc/x' cannot be used: it is on", id="no disk"),
         pytest.param(
             "[[drain]]\nname = 'a'\npath = 'x'", "drain[0] path is 'x'; expected a path that", id="path"

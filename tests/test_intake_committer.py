@@ -16,11 +16,13 @@ from receiver.errors import (
     DiskTrouble,
     MalformedBody,
     ShuttingDown,
+    StoreTrouble,
 )
 from receiver.intake import committer as committer_room
 from receiver.intake import waiting
 from receiver.intake.aside import Aside
 from receiver.intake.committer import Committer
+from receiver.journal.outcomes import STORED
 from receiver.metrics import Metrics
 from receiver.model import Delivery, SegmentId
 from receiver.settings import Drain
@@ -224,10 +226,23 @@ async def test_acknowledged_by_the_store_waits_until_the_segment_is_there(tmp_pa
         task = commit(committer, "a", Drain(name="d", acknowledge="store"))
         await commit(committer, "b")
         early = task.done()
+        appender.outcomes[SegmentId(7, 0)] = STORED
         appender.stored.add(SegmentId(7, 0))
         await task
 
     assert not early
+
+
+@on_uvloop
+async def test_delivery_whose_segment_was_deleted_by_hand_is_answered_unavailable(tmp_path: Path) -> None:
+    appender = AppenderDouble()
+    async with committing(CoreDouble(), appender, tmp_path) as committer:
+        task = commit(committer, "a", Drain(name="d", acknowledge="store"))
+        await until(lambda: bool(appender.appended))
+        appender.stored.add(SegmentId(7, 0))
+        reason = await verdict_on(task)
+
+    assert isinstance(reason, StoreTrouble)
 
 
 @on_uvloop

@@ -179,8 +179,8 @@ def test_the_companion_is_filled_by_the_insert_and_may_be_refilled(engine: Store
     start = {"start": f"{segment.held.segment.seq:016x}"}
 
     assert engine.rows(statement, start) == [(3, 0)]
-    engine.refill_companion(segment.held)
-    engine.refill_companion(segment.held)
+    engine.refill_companion(segment.held, list(segment.days))
+    engine.refill_companion(segment.held, list(segment.days))
 
     assert engine.rows(statement, start)[0][0] == 3
 

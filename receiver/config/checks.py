@@ -114,6 +114,8 @@ def _data_dir(settings: Settings) -> Iterator[str]:
         return
     if not disk.f_blocks:
         yield f"{what}: it is on a file system without room, as /proc; expected a directory on a disk"
+    if "?" in settings.data_dir and settings.store.url == "embedded":
+        yield f"{what}: the embedded engine takes a '?' for the end of the path; expected a path without one"
 
 
 def _address(key: str, settings: Settings) -> Iterator[str]:

@@ -15,20 +15,22 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import structlog
 
 from receiver.errors import CoreCrashed, DiskTrouble, JournalFull, ReceiverError, ShuttingDown, Unavailable
 from receiver.intake.admission import Claim
 from receiver.intake.aside import Aside
+from receiver.intake.group import Group, SpanCounts, Tried
 from receiver.intake.hand import Hand
 from receiver.intake.outcome import Transcode, refusal
 from receiver.intake.pace import Pace
-from receiver.intake.waiting import GROUP_BYTES_MAX, Give, HeldGroup, Hold, Line, StoreLine, Waiting, refuse
+from receiver.intake.store_line import StoreLine, digests_in
+from receiver.intake.waiting import GROUP_BYTES_MAX, Give, HeldGroup, Hold, Line, Waiting, refuse
 from receiver.journal.appender import StaleSegment
+from receiver.journal.outcomes import SegmentOutcome
 from receiver.logs import limited
 from receiver.metrics import Metrics
 from receiver.model import Commit, Delivery, Outcome, SegmentId
@@ -75,52 +77,10 @@ class Appender(Protocol):
         """Hand everything over and take no more."""
 
     def is_stored(self, segment: SegmentId) -> bool:
-        """Tell whether a segment is in the store."""
+        """Return whether nothing of a segment is left in the journal."""
 
-
-class Tried(NamedTuple):
-    """An append that was tried."""
-
-    seconds: float
-    refused: StaleSegment | Unavailable | None = None
-
-
-@dataclass(slots=True)
-class Group:
-    """Deliveries that share a record."""
-
-    waiting: Sequence[Waiting]
-    """Those that are part of the record, once it is made; until then all of them."""
-    weight_bytes: int
-    segment: SegmentId
-    done: Commit | None = None
-    outcomes: Sequence[Outcome] = ()
-    """Of those that wait."""
-    tried: Tried | None = None
-    """The append of the record, if it was tried already."""
-
-
-class SpanCounts:
-    """What became of the spans of one drain."""
-
-    __slots__ = ("_add", "_drain", "accepted", "received")
-
-    def __init__(self, metrics: Metrics, drain: str) -> None:
-        self._add = metrics.add
-        self._drain = drain
-        self.received = metrics.count("spans_received", drain=drain)
-        self.accepted = metrics.count("spans_accepted", drain=drain)
-
-    def add(self, received: int, stored: int, sampled_out: int, rejected: int, unresolved: int) -> None:
-        """Count what is safe."""
-        self.received.value += received
-        self.accepted.value += stored
-        if rejected:
-            self._add("spans_rejected", rejected, drain=self._drain)
-        if sampled_out:
-            self._add("spans_sampled_out", sampled_out, drain=self._drain)
-        if unresolved:
-            self._add("spans_unresolved", unresolved, drain=self._drain)
+    def outcome_of(self, segment: SegmentId) -> SegmentOutcome | None:
+        """Return what became of a segment that is gone; `None`: the writer did not delete it."""
 
 
 class Committer:
@@ -359,10 +319,14 @@ class Committer:
             spans.add(*counts)
         for reason, count in group.done.reasons:
             self._metrics.add("span_notes", count, reason=reason)
-        is_journaled = bool(group.done.record)
-        for waiting, outcome in zip(group.waiting, group.outcomes, strict=True):
-            if waiting.until_stored and is_journaled:
-                self._store_line.join(group.segment, waiting, outcome)
+        record = group.done.record
+        if record and any(waiting.until_stored for waiting in group.waiting):
+            digests = digests_in(record, len(group.waiting))
+        else:
+            digests = [""] * len(group.waiting)
+        for waiting, outcome, digest in zip(group.waiting, group.outcomes, digests, strict=True):
+            if waiting.until_stored and record:
+                self._store_line.join(group.segment, waiting, outcome, digest)
             else:
                 waiting.give(outcome)
             waiting.let_go()
@@ -376,7 +340,7 @@ class Committer:
             self._line.expire(now, full_reason())
             for segment in self._store_line.segments():
                 if self._appender.is_stored(segment):
-                    self._store_line.stored(segment)
+                    self._store_line.settle(segment, self._appender.outcome_of(segment))
 
     async def _seal_by_age(self) -> None:
         """Hand over what is old enough while nothing is on its way to the open segment."""

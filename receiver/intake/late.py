@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from receiver.errors import JournalFull, OperatorError
 from receiver.journal.appender import Appender
+from receiver.journal.outcomes import SegmentOutcome
 from receiver.logs import limited
 from receiver.model import SegmentId
 
@@ -73,6 +74,10 @@ class LateJournal:
     def is_stored(self, segment: SegmentId) -> bool:
         """See `Appender`."""
         return self._drawn is not None and self._drawn.is_stored(segment)
+
+    def outcome_of(self, segment: SegmentId) -> SegmentOutcome | None:
+        """See `Appender`."""
+        return None if self._drawn is None else self._drawn.outcome_of(segment)
 
     def retire_if_due(self) -> None:
         """See `Appender`. Called all the time: also the moment to try again."""

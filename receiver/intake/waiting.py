@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from receiver.errors import DeadlinePassed, JournalFull, ReceiverError
 from receiver.intake.admission import Claim
-from receiver.model import ContentKind, Delivery, Outcome, SegmentId
+from receiver.model import ContentKind, Delivery, Outcome
 from receiver.settings import MIB
 
 GROUP_BYTES_MAX = 32 * MIB
@@ -223,28 +223,3 @@ def refuse(waiting: Sequence[Waiting], reason: ReceiverError) -> None:
     for one in waiting:
         one.give(reason)
         one.let_go()
-
-
-class StoreLine:
-    """Deliveries whose promise waits until their segment is in the store."""
-
-    def __init__(self) -> None:
-        self._by_segment: dict[SegmentId, list[tuple[Waiting, Outcome]]] = {}
-
-    def join(self, segment: SegmentId, waiting: Waiting, outcome: Outcome) -> None:
-        """Wait for a segment."""
-        self._by_segment.setdefault(segment, []).append((waiting, outcome))
-
-    def segments(self) -> list[SegmentId]:
-        """List the segments somebody still waits for."""
-        self._by_segment = {
-            segment: still
-            for segment, waiters in self._by_segment.items()
-            if (still := [one for one in waiters if not one[0].is_given])
-        }
-        return list(self._by_segment)
-
-    def stored(self, segment: SegmentId) -> None:
-        """Give the receipts that waited for this segment."""
-        for waiting, outcome in self._by_segment.pop(segment, []):
-            waiting.give(outcome)

@@ -95,7 +95,7 @@ class ClickHouseStore(SqlStore):
 
     def _insert_file(self, table: str, segment: Path, query_id: str, settings: Mapping[str, str]) -> int:
         """See `SqlStore`."""
-        with self._client() as client, segment.open("rb") as body:
+        with segment.open("rb") as body, self._client() as client:
             http = cast("HttpClient", client)
             answer = http.http.request(
                 "POST",

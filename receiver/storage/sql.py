@@ -103,6 +103,7 @@ FROM {TABLE}
 WHERE SegmentSeq = {{seq:UInt64}} AND SegmentEpoch = {{epoch:UInt64}}
   AND ReceivedAt BETWEEN fromUnixTimestamp64Milli({{from_ms:Int64}}, 'UTC')
                      AND fromUnixTimestamp64Milli({{to_ms:Int64}}, 'UTC')
+  AND _partition_id IN {{days:Array(String)}}
   AND TraceId != ''
 GROUP BY TraceId
 """  # noqa: S608 - as above
@@ -121,9 +122,10 @@ SELECT
 """
 """A row with a value in every column, in the order of `COLUMNS`."""
 
-_TRIAL_ENGINE = "ENGINE = MergeTree PARTITION BY toDate(Timestamp, 'UTC') ORDER BY tuple()"
-"""Computes what can refuse a row: constraints, defaults, indexes, projections. Nothing expires in it."""
-_TRIAL_SETTINGS = {"max_partitions_per_insert_block": "0", "insert_deduplication_token": ""}
+_TRIAL_ENGINE = "ENGINE = MergeTree ORDER BY tuple()"
+"""Computes what can refuse a row: constraints, defaults, indexes, projections. Nothing expires in it, and it
+has one partition: a trial of thousands of days is one part."""
+_TRIAL_SETTINGS = {"insert_deduplication_token": ""}
 
 _LOCAL = r"""
 WITH extractGroups(engine_full, '^Distributed\(\'[^\']*\', \'([^\']*)\', \'([^\']*)\'') AS place
@@ -264,9 +266,9 @@ class SqlStore(ABC):
             f"KILL QUERY WHERE startsWith({self._running_id}, {{prefix:String}}) ASYNC", {"prefix": prefix}
         )
 
-    def refill_companion(self, held: Held) -> None:
+    def refill_companion(self, held: Held, days: Sequence[str]) -> None:
         """See `Store`."""
-        self._insert_select(_REFILL, _parameters_of(held))
+        self._insert_select(_REFILL, {**_parameters_of(held), "days": list(days)})
 
     def probe(self) -> None:
         """See `Store`. It is born expired, so it leaves no trace while there is a retention."""

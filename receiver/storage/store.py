@@ -21,7 +21,7 @@ TRIAL = "trace_drain_trial_"
 ROW_CHECKSUM = "sum(cityHash64(SegmentEpoch, SegmentSeq, Timestamp, TraceId, SpanId))"
 """Of any set of rows, in any order: a UInt64 that wraps. Rows that are exchanged for others change it."""
 
-Parameters = Mapping[str, str | int | Sequence[int]]
+Parameters = Mapping[str, str | int | Sequence[int] | Sequence[str]]
 """Bound by the engine as `{name:Type}`; never put into the text of a statement."""
 
 DayRows = Mapping[str, int]
@@ -93,8 +93,8 @@ class Store(Protocol):
     def kill(self, prefix: str) -> None:
         """Ask the engine to end them; it may take a while."""
 
-    def refill_companion(self, held: Held) -> None:
-        """Write the segment's traces into the companion once more. Idempotent."""
+    def refill_companion(self, held: Held, days: Sequence[str]) -> None:
+        """Write the segment's traces of these days into the companion table once more. Idempotent."""
 
     def probe(self) -> None:
         """Insert a row of our own. Raises what the engine has against it: then no data is at fault."""

@@ -155,6 +155,7 @@ class StoreWork:
             self._stocktaking.tick(self._accounts.balance)
         return {
             "store": self._progress.trouble,
+            "writer": self._progress.stall_reason,
             "redelivery": self._progress.window_trouble,
             "ledger": self._stocktaking.trouble,
             "clock": self._expiry.warning,
