@@ -361,10 +361,14 @@ class Committer:
 
 
 def _log_first(group: Group, drain: str, *, span_count: int) -> None:
-    """Log the first delivery of a drain since this intake started, so that a new user sees that it works."""
+    """Log the first deliveries of a drain since this intake started: those of one group, often one."""
     kinds = [one.delivery.content_kind.value for one in group.waiting if one.delivery.drain == drain]
     structlog.get_logger().info(
-        "first delivery accepted", drain=drain, content_type=kinds[0] if kinds else "", spans=span_count
+        "first delivery accepted",
+        drain=drain,
+        content_type=kinds[0] if kinds else "",
+        deliveries=len(kinds),
+        spans=span_count,
     )
 
 
