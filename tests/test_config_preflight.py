@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from receiver.cli import main
 from receiver.supervisor.data_dir import STATE_NAME
 from tests.certificates import make_certificate
-from tests.storehouse import Server, clickhouse_server
+from tests.server_process import Server, clickhouse_server
 
 FREE = ("--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--api-listen", "127.0.0.1:0")
 NOW = datetime.now(UTC)

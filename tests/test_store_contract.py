@@ -14,7 +14,8 @@ from receiver.model import Heading, SegmentId
 from receiver.storage.store import Held, Store
 from tests import engines
 from tests.segments import RECEIVED_MS, Press, Segment
-from tests.storehouse import NOW_S, MemoryStore, Server
+from tests.server_process import Server
+from tests.storehouse import NOW_S, MemoryStore
 
 
 @pytest.fixture(scope="module")

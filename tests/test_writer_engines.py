@@ -18,7 +18,8 @@ from receiver.storage.window import Window
 from receiver.storage.writer import Writer
 from tests import engines
 from tests.segments import Press, Segment, day_of
-from tests.storehouse import NOW_S, FakeFile, FakeJournal, Server, a_ledger
+from tests.server_process import Server
+from tests.storehouse import NOW_S, FakeFile, FakeJournal, a_ledger
 
 NAPS_MAX = 200
 
