@@ -8,7 +8,7 @@ import sys
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -194,9 +194,7 @@ class MemoryStore:
         self.rows_max: int | None = None
         """More in one INSERT are more than there is memory for."""
         self.partitions_max = 100
-        """More in one statement are refused."""
         self.refilled: list[tuple[SegmentId, str]] = []
-        """Partitions of the companion table that were filled again."""
         self.rows_of = _rows_in_file
 
     def version(self) -> Version:
@@ -211,8 +209,7 @@ class MemoryStore:
         self.tokens.append(token)
         meets = self.script.pop(0) if self.script else "ok"
         rows = self.rows_of(segment)
-        self._refuse_partitions(len(rows))
-        if refusal := self.refusal_of(segment):
+        if refusal := _too_many(rows, self.partitions_max) or self.refusal_of(segment):
             raise refusal
         getattr(self, f"_meets_{meets.partition(':')[0]}")(meets, rows, token, query_id)
         return sum(count for _, count in rows.values())
@@ -326,13 +323,10 @@ class MemoryStore:
 
     def refill_companion(self, held: Held, days: Sequence[str]) -> None:
         """See `Store`."""
-        self._refuse_partitions(len(days))
+        if refusal := _too_many(days, self.partitions_max):
+            raise refusal
         self.events.append(f"refill {held.segment.seq}")
         self.refilled += [(held.segment, day) for day in days]
-
-    def _refuse_partitions(self, count: int) -> None:
-        if count > self.partitions_max:
-            raise StoreTrouble("Too many partitions for single INSERT block", code=252)
 
     def probe(self) -> None:
         """See `Store`."""
@@ -366,6 +360,10 @@ class MemoryStore:
 
 Rows = dict[str, tuple[SegmentId, int]]
 """Day → whose rows, how many."""
+
+
+def _too_many(days: Collection[str], days_max: int) -> StoreTrouble | None:
+    return StoreTrouble("Too many partitions", code=252) if len(days) > days_max else None
 
 
 def _rows_in_file(path: Path) -> Rows:
