@@ -26,7 +26,6 @@ from receiver.storage.window import Window
 ROOT = Path(__file__).parent.parent
 DAY_S = 86_400
 NOW_S = int(datetime.now(UTC).timestamp()) // DAY_S * DAY_S + DAY_S // 2
-"""Noon of today: tests stay clear of midnight."""
 TODAY = NOW_S // DAY_S
 
 
@@ -81,7 +80,6 @@ class FakeCore:
     cannot_rewrite = ""
     cannot_tell_days = ""
     holds: SegmentId | None = None
-    """Whose records it finds in every file; `None`: the file's own."""
 
     def scan(self, segment: bytes, /) -> FakeScan:
         """See `Core`."""
@@ -162,8 +160,6 @@ class FakeFile:
 
 @dataclass
 class FakeJournal:
-    """Whatever still lies there."""
-
     files: list[FakeFile]
     held: Sequence[SegmentId] = ()
 
@@ -190,9 +186,7 @@ class MemoryStore:
         self.looks_until_quiet = 0
         self.probe_refused = False
         self.poisonous_days: set[str] = set()
-        """A row of such a day is refused, and the INSERT it comes in with it."""
         self.rows_max: int | None = None
-        """More in one INSERT are more than there is memory for."""
         self.partitions_max = 100
         self.refilled: list[tuple[SegmentId, str]] = []
         self.rows_of = _rows_in_file
@@ -359,7 +353,6 @@ class MemoryStore:
 
 
 Rows = dict[str, tuple[SegmentId, int]]
-"""Day → whose rows, how many."""
 
 
 def _too_many(days: Collection[str], days_max: int) -> StoreTrouble | None:
