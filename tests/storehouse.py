@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +22,6 @@ from receiver.storage.window import Window
 ROOT = Path(__file__).parent.parent
 DAY_S = 86_400
 NOW_S = int(datetime.now(UTC).timestamp()) // DAY_S * DAY_S + DAY_S // 2
-"""Noon of today: tests stay clear of midnight."""
 TODAY = NOW_S // DAY_S
 
 
@@ -77,7 +76,6 @@ class FakeCore:
     cannot_rewrite = ""
     cannot_tell_days = ""
     holds: SegmentId | None = None
-    """Whose records it finds in every file; `None`: the file's own."""
 
     def scan(self, segment: bytes, /) -> FakeScan:
         """See `Core`."""
@@ -158,8 +156,6 @@ class FakeFile:
 
 @dataclass
 class FakeJournal:
-    """Whatever still lies there."""
-
     files: list[FakeFile]
     held: Sequence[SegmentId] = ()
 
@@ -186,13 +182,9 @@ class MemoryStore:
         self.looks_until_quiet = 0
         self.probe_refused = False
         self.poisonous_days: set[str] = set()
-        """A row of such a day is refused, and the INSERT it comes in with it."""
         self.rows_max: int | None = None
-        """More in one INSERT are more than there is memory for."""
         self.partitions_max = 100
-        """More in one statement are refused."""
         self.refilled: list[tuple[SegmentId, str]] = []
-        """Partitions of the companion table that were filled again."""
         self.rows_of = _rows_in_file
 
     def version(self) -> Version:
@@ -207,8 +199,7 @@ class MemoryStore:
         self.tokens.append(token)
         meets = self.script.pop(0) if self.script else "ok"
         rows = self.rows_of(segment)
-        self._refuse_partitions(len(rows))
-        if refusal := self.refusal_of(segment):
+        if refusal := _too_many(rows, self.partitions_max) or self.refusal_of(segment):
             raise refusal
         getattr(self, f"_meets_{meets.partition(':')[0]}")(meets, rows, token, query_id)
         return sum(count for _, count in rows.values())
@@ -322,13 +313,10 @@ class MemoryStore:
 
     def refill_companion(self, held: Held, days: Sequence[str]) -> None:
         """See `Store`."""
-        self._refuse_partitions(len(days))
+        if refusal := _too_many(days, self.partitions_max):
+            raise refusal
         self.events.append(f"refill {held.segment.seq}")
         self.refilled += [(held.segment, day) for day in days]
-
-    def _refuse_partitions(self, count: int) -> None:
-        if count > self.partitions_max:
-            raise StoreTrouble("Too many partitions for single INSERT block", code=252)
 
     def probe(self) -> None:
         """See `Store`."""
@@ -361,7 +349,10 @@ class MemoryStore:
 
 
 Rows = dict[str, tuple[SegmentId, int]]
-"""Day → whose rows, how many."""
+
+
+def _too_many(days: Collection[str], days_max: int) -> StoreTrouble | None:
+    return StoreTrouble("Too many partitions", code=252) if len(days) > days_max else None
 
 
 def _rows_in_file(path: Path) -> Rows:

@@ -245,7 +245,7 @@ def test_what_rotted_is_counted_once_by_the_next_life_too(
 ) -> None:
     monkeypatch.setattr(sifting, "BLOCK_ROWS_MAX", 4)
     file = mill.add([2], [3])
-    mill.store.script = ["error:117"] * 10
+    mill.store.script = ["error:117"] * 2
     mill.start().drain()
     lost = rotted(file.path, record=record)
     mill.start().drain()

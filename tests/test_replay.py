@@ -74,8 +74,9 @@ class Place:
         """Start a writer on the real journal and let it drain that."""
         journal = Journal(self.directory / "journal")
         writer = self.mill.start(journal.sealed())  # type: ignore[arg-type]  # real files for the fakes
-        for _ in range(3):
-            writer.drain()
+        for _ in range(12):
+            if not writer.drain():
+                self.mill.sleep(30.0)
         assert journal.sealed() == []
 
     def keep_body(self, body: Delivery) -> str:

@@ -304,19 +304,6 @@ def test_the_class_of_an_error_says_how_long_to_wait(bench: Bench, code: int, sl
     assert len(bench.store.parts) == 2
 
 
-@pytest.mark.parametrize("partitions_max", [100, 50, 7, 1])
-def test_segment_of_many_days_is_inserted_in_groups_of_days(bench: Bench, partitions_max: int) -> None:
-    bench.file(segment_of([TODAY - age for age in range(200)]))
-    bench.store.partitions_max = partitions_max
-
-    bench.carry()
-
-    assert sorted(bench.store.parts) == sorted(set(bench.store.parts))
-    assert len(bench.store.parts) == 200
-    assert bench.letters == []
-    assert bench.slept == []
-
-
 def test_a_segment_without_rows_is_let_go_of_without_an_insert(bench: Bench) -> None:
     bench.file(segment_of([]))
 

@@ -179,6 +179,20 @@ def test_no_delivery_keeps_a_later_one_from_being_stored(tmp_path: Path, seed: i
     assert sum(count for _, _, count in store.parts) + dead_rows == len(rows) + 1
 
 
+@pytest.mark.parametrize("partitions_max", [100, 50, 7, 1])
+def test_segment_of_many_days_is_inserted_in_groups_of_days(tmp_path: Path, partitions_max: int) -> None:
+    bench = a_bench(tmp_path, MemoryStore())
+    bench.file(segment_of([TODAY - age for age in range(200)]))
+    bench.store.partitions_max = partitions_max
+
+    bench.carry()
+
+    assert sorted(bench.store.parts) == sorted(set(bench.store.parts))
+    assert len(bench.store.parts) == 200
+    assert bench.letters == []
+    assert bench.slept == []
+
+
 def test_companion_is_filled_again_on_every_day_after_a_lost_answer(tmp_path: Path) -> None:
     bench = a_bench(tmp_path, MemoryStore("lost"))
     bench.store.partitions_max = 10_000
