@@ -103,7 +103,7 @@ reliability: docs ## the same: docs/reliability.md is written from the tests and
 
 .PHONY: faults
 faults: setup $(VENV)/.dev ## every fault case at full length, and what became of them (CASES=… OUTAGE=600; TRACE_DRAIN_TEST_CLICKHOUSE=URL)
-	TRACE_DRAIN_TEST_FAULTS=1 TRACE_DRAIN_TEST_OUTAGE_S=$(or $(OUTAGE),600) TRACE_DRAIN_TEST_POWER_SEEDS=200 $(BIN)/pytest -q -m fault -p tests.fault_record --faults-json docs/results/faults.json $(or $(CASES),tests)
+	TRACE_DRAIN_TEST_FAULTS=1 TRACE_DRAIN_TEST_OUTAGE_S=$(or $(OUTAGE),600) TRACE_DRAIN_TEST_POWER_SEEDS=200 $(BIN)/pytest -q -m fault -p tests.support.fault_record --faults-json docs/results/faults.json $(or $(CASES),tests)
 
 .PHONY: torture
 torture: setup $(VENV)/.dev ## kill, freeze and restart it under load, then read what it kept (DURATION=30m SEED=7 KILLS=1000)

@@ -10,7 +10,7 @@ import msgspec
 
 from docs.reliability import reliability_page
 from receiver import metrics, settings
-from receiver.config.knobs import Knob, knobs, plain_key
+from receiver.config.keys import Knob, knobs, plain_key
 from receiver.config.ranges import range_text, size_setting
 from receiver.supervisor.exposition import PREFIX
 

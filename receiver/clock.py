@@ -1,7 +1,7 @@
-"""What time it is: the wall clock, as long as it moves with the clock that nobody can set.
+"""Trusted wall clock: the system's wall clock while it agrees with the clock that cannot be set.
 
-The store process decides what to believe of a clock that was set (`receiver/storage/clock.py`) and notes it
-in DATA/clock.json; intakes follow. So no span is stamped with a time at which it would be deleted.
+The store process decides which time to trust after the clock was set (`receiver/engine/clock_check.py`) and
+writes it to DATA/clock.json; intakes follow it. No span is stamped with a time at which it would be deleted.
 """
 
 from __future__ import annotations

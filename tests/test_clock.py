@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from receiver.clock import NOTE_NAME, Now, Times
+from receiver.engine.clock_check import STEADY_S, Clock
+from receiver.engine.expiry import refuse_to_open
+from receiver.engine.opening import open_store
 from receiver.errors import OperatorError
 from receiver.settings import Settings
-from receiver.storage.clock import STEADY_S, Clock
-from receiver.storage.expiry import refuse_to_open
-from receiver.storage.opening import open_store
 
 HOUR_S, YEAR_S = 3_600.0, 31_536_000.0
 STEPS_S = [HOUR_S, -HOUR_S, YEAR_S, -YEAR_S]

@@ -11,7 +11,7 @@ from receiver.errors import OperatorError
 from receiver.journal.frame import answers_of
 from receiver.model import ContentKind, Delivery, SegmentId
 from receiver.settings import Limits, Resolve, Sampling, SamplingRule, Settings, Store
-from tests.segments import DIGEST_KEY
+from tests.support.segments import DIGEST_KEY
 
 SEGMENT = SegmentId(epoch=2**63 + 1, seq=7)
 RECEIVED_AT_NS = 1_800_000_000_123_456_789

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from benchmarks.store.press import SHARED_SERVICE
 from benchmarks.store.segments import DAYS
 from benchmarks.store.tables import Name
-from receiver.storage.store import COMPANION, TABLE, Store
+from receiver.engine.store import COMPANION, TABLE, Store
 
 PROJECT = "prj_000007"
 OWN_SERVICE = "checkout-api-07"

@@ -18,8 +18,8 @@ from benchmarks.store.compare import Say
 from benchmarks.store.results import Moment, Sustained
 from benchmarks.store.segments import BODY_SPANS, Press
 from benchmarks.store.tables import Compared
+from receiver.engine.store import TABLE, Held
 from receiver.model import SegmentId
-from receiver.storage.store import TABLE, Held
 
 VARIED = 200_000
 QUEUED_MAX = 600

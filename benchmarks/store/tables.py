@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Literal
 
 from receiver import transcode
+from receiver.engine import schema
+from receiver.engine.embedded import EmbeddedStore
+from receiver.engine.store import COMPANION, TABLE
 from receiver.settings import Settings
-from receiver.storage import schema
-from receiver.storage.embedded import EmbeddedStore
-from receiver.storage.store import COMPANION, TABLE
 
 Name = Literal["ours", "otel"]
 

@@ -21,10 +21,10 @@ from receiver.cli.options import data_dir_of, serving
 from receiver.cli.readiness import note_when_slow, require_store_process
 from receiver.cli.table import counted
 from receiver.config.checks import require_engine
+from receiver.engine.opening import claimed, open_store
+from receiver.engine.store import Store
 from receiver.errors import CommandFailed, OperatorError, StoreTrouble
 from receiver.settings import Settings
-from receiver.storage.opening import claimed, open_store
-from receiver.storage.store import Store
 from receiver.supervisor.data_dir import STATE_NAME, State, read_state
 
 TIMEOUT_S = 90

@@ -15,10 +15,10 @@ from receiver.cli.preflight import Finding, inspect_machine
 from receiver.config.addresses import parse_store_url
 from receiver.config.checks import require_engine, require_place
 from receiver.config.show import as_json, as_toml
+from receiver.engine.connection_check import inspect_server
 from receiver.errors import CommandFailed
 from receiver.logs import harmless_text
 from receiver.settings import Settings
-from receiver.storage.connection_check import inspect_server
 
 
 @click.group(cls=Group)

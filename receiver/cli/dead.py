@@ -17,10 +17,10 @@ from receiver.cli.asking import NotDone, NothingFound, answered, running_on
 from receiver.cli.group import Group, examples
 from receiver.cli.options import config_option, data_dir_of, data_option, loaded_with, serving
 from receiver.cli.table import counted, lines_of
+from receiver.dead_letters.listing import Shelf
 from receiver.errors import CommandFailed, OperatorError
 from receiver.logs import harmless_text
 from receiver.settings import Settings
-from receiver.storage.shelf import Shelf
 
 format_option = click.option(
     "--format", "form", type=click.Choice(["table", "json"]), default="table", help="json: one object a line."

@@ -15,9 +15,9 @@ from receiver.cli.asking import answered, running_on, store_of
 from receiver.cli.options import config_option, data_dir_of, data_option, loaded_with
 from receiver.cli.table import counted, lines_of
 from receiver.errors import OperatorError, Refused
+from receiver.ledger.balance import AccountsAtRest
 from receiver.query import ledger as question
 from receiver.settings import Settings
-from receiver.storage.balance import AccountsAtRest
 
 COUNTS = (
     "received",

@@ -17,9 +17,9 @@ from receiver.cli.options import config_option, loaded_with
 from receiver.cli.readiness import require_store_process
 from receiver.errors import CommandFailed, OperatorError
 from receiver.load.client import Target
-from receiver.load.feed import Feed, Recipe, signed_with
-from receiver.load.order import Url, parse_header, parse_url, secret_in, tls_context
+from receiver.load.plan import Url, parse_header, parse_url, secret_in, tls_context
 from receiver.load.report import document, lines, progress_line
+from receiver.load.requests import Feed, Recipe, signed_with
 from receiver.load.run import Plan, Result, Run
 from receiver.load.tally import Tally
 from receiver.load.traffic import Shape

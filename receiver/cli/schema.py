@@ -10,9 +10,9 @@ from receiver.cli.asking import answered, running_on, store_of
 from receiver.cli.group import Group, examples
 from receiver.cli.options import config_option, data_option, loaded_with
 from receiver.cli.table import counted, lines_of
+from receiver.engine import schema as tables
+from receiver.engine.store import Version
 from receiver.errors import CommandFailed, OperatorError
-from receiver.storage import schema as tables
-from receiver.storage.store import Version
 
 DIGITS_MAX = 4
 """Of each part of a version."""

@@ -14,7 +14,7 @@ import msgspec
 
 from receiver.config.addresses import parse_store_url
 from receiver.config.checks import problems_of, unreadable_of, warnings_of
-from receiver.config.knobs import Key, Knob, key_text, knobs, plain_key
+from receiver.config.keys import Key, Knob, key_text, knobs, plain_key
 from receiver.config.sources import (
     CONFIG_NAME,
     Given,

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Annotated, Literal, get_args, get_origin
 
-from receiver.config.knobs import Knob, bare
+from receiver.config.keys import Knob, bare
 from receiver.settings import Range
 
 ONLY_WHITE_SPACE = "holds nothing but white space; expected a secret"

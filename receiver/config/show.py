@@ -9,7 +9,7 @@ from operator import attrgetter
 
 import msgspec
 
-from receiver.config.knobs import INDEX, Key, Knob, key_text, knobs
+from receiver.config.keys import INDEX, Key, Knob, key_text, knobs
 from receiver.config.load import Loaded
 from receiver.settings import Settings
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
 
-from receiver.config.knobs import (
+from receiver.config.keys import (
     ENV_PREFIX,
     INDEX,
     Key,

@@ -20,13 +20,13 @@ from receiver.channel import Pems, Start
 from receiver.clock import NOTE_NAME, Now
 from receiver.errors import OperatorError, place_and_reason
 from receiver.intake.admission import Admission, budget
-from receiver.intake.aside import Aside
-from receiver.intake.away import HELD_MAX, HELD_SHARE, Away, held_max
 from receiver.intake.committer import Committer
-from receiver.intake.door import caps
-from receiver.intake.late import LateJournal
+from receiver.intake.handler import Reception
+from receiver.intake.lazy_journal import LateJournal
+from receiver.intake.listener import caps
+from receiver.intake.load_shedding import HELD_MAX, HELD_SHARE, Away, held_max
 from receiver.intake.outcome import Transcode
-from receiver.intake.reception import Reception
+from receiver.intake.quarantine import Aside
 from receiver.intake.routes import Routes
 from receiver.intake.server import IntakeServer
 from receiver.intake.tls import Certificates, ending_reason

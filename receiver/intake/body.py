@@ -25,7 +25,7 @@ SENDER_GONE = (ConnectionError, RequestPayloadError, RuntimeError)
 
 
 class Payload(Protocol):
-    """A body on its way: aiohttp's `StreamReader`, or ours (see `receiver/intake/arriving.py`)."""
+    """A body on its way: aiohttp's `StreamReader`, or ours (see `receiver/intake/arriving_body.py`)."""
 
     total_bytes: int
     """So much has arrived."""

@@ -22,13 +22,13 @@ import structlog
 
 from receiver.errors import CoreCrashed, DiskTrouble, JournalFull, ReceiverError, ShuttingDown, Unavailable
 from receiver.intake.admission import Claim
-from receiver.intake.aside import Aside
+from receiver.intake.commit_rate import Pace
 from receiver.intake.group import Group, SpanCounts, Tried
-from receiver.intake.hand import Hand
 from receiver.intake.outcome import Transcode, refusal
-from receiver.intake.pace import Pace
+from receiver.intake.quarantine import Aside
 from receiver.intake.store_line import StoreLine, digests_in
 from receiver.intake.waiting import GROUP_BYTES_MAX, Give, HeldGroup, Hold, Line, Waiting, refuse
+from receiver.intake.worker_thread import Hand
 from receiver.journal.appender import StaleSegment
 from receiver.journal.outcomes import SegmentOutcome
 from receiver.logs import limited

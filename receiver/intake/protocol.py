@@ -23,13 +23,13 @@ from receiver.http.parser import HEAD_BYTES_MAX, LINE_BYTES_MAX
 from receiver.intake import answers, wrong_protocol
 from receiver.intake.answers import HANG_UP, Reply
 from receiver.intake.body import BadFraming, Payload
+from receiver.intake.known_heads import HEAD_END
 from receiver.intake.parse_errors import (
     HEAD_TOO_LARGE,
     ODD_METHOD,
     logged_refusal,
     oversized_at,
 )
-from receiver.intake.recognition import HEAD_END
 from receiver.intake.tls import H2
 from receiver.logs import limited
 from receiver.model import ContentKind
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from aiohttp.web_request import BaseRequest
     from aiohttp.web_response import StreamResponse
 
-    from receiver.intake.door import Guest
+    from receiver.intake.listener import Guest
     from receiver.intake.server import IntakeServer
 
 READ_BUFFER_BYTES = 64 * 1024

@@ -17,15 +17,15 @@ from aiohttp.web_server import Server
 
 from receiver.http import parser
 from receiver.intake import protocol
-from receiver.intake.away import Away, held_max
-from receiver.intake.door import Caps, Door, Guest
+from receiver.intake.fast_path_protocol import ShortcutProtocol
+from receiver.intake.listener import Caps, Door, Guest
+from receiver.intake.load_shedding import Away, held_max
 from receiver.intake.protocol import FAREWELL_S, IntakeProtocol
-from receiver.intake.shortcut import ShortcutProtocol
 
 if TYPE_CHECKING:
     from aiohttp.web_protocol import _RequestHandler
 
-    from receiver.intake.reception import Reception
+    from receiver.intake.handler import Reception
     from receiver.metrics import Metrics
     from receiver.settings import Limits
 

@@ -18,9 +18,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from receiver.durable.files import DISK
 from receiver.errors import DiskTrouble, JournalFull, OperatorError, ShuttingDown
 from receiver.journal.ceiling import Ceiling
-from receiver.journal.files import DISK
 from receiver.journal.names import Kind
 from receiver.journal.outcomes import SegmentOutcomes
 from receiver.journal.segment import Place, Segment
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from receiver import settings
-    from receiver.journal.files import Files
+    from receiver.durable.files import Files
     from receiver.journal.frame import Sums
     from receiver.journal.outcomes import SegmentOutcome
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from receiver import settings
-    from receiver.journal.files import Files
+    from receiver.durable.files import Files
 
 MEASURED_FOR_S = 1.0
 FULL_MEASURED_FOR_S = 0.2

@@ -17,7 +17,7 @@ import time
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from receiver.journal.files import DISK, Files, write_all, write_durably
+from receiver.durable.files import DISK, Files, write_all, write_durably
 from receiver.logs import limited
 
 if TYPE_CHECKING:

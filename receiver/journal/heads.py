@@ -18,7 +18,7 @@ from typing import BinaryIO, NamedTuple
 
 import msgspec
 
-from receiver.journal.files import DISK
+from receiver.durable.files import DISK
 from receiver.journal.frame import Answered, decoded
 from receiver.journal.names import SEALED, Kind, epoch_of, understood
 from receiver.journal.newer import VERSION

@@ -16,7 +16,7 @@ from receiver import transcode
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from receiver.journal.files import Files
+    from receiver.durable.files import Files
 
 VERSION = 1
 """Of the records we write, and the newest that we read."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from receiver.journal.files import DIRECTORY_MODE, DISK, opened, write_all
+from receiver.durable.files import DIRECTORY_MODE, DISK, opened, write_all
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from receiver.journal.files import opened, write_all, write_new
+from receiver.durable.files import opened, write_all, write_new
 from receiver.journal.frame import Sums
 from receiver.journal.names import SEALED, Kind, file_name
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from receiver.journal.files import Files
+    from receiver.durable.files import Files
 
 
 class Segment:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 
 from receiver import transcode
+from receiver.durable.files import DISK, write_new
 from receiver.journal.ceiling import Scales
-from receiver.journal.files import DISK, write_new
 from receiver.journal.frame import bytes_of_records, damage_in, sealed_kind
 from receiver.journal.names import SEALED, START_NOTE, Kind, Named, epoch_of, file_name, understood
 from receiver.journal.newer import is_newer
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from receiver.journal.files import Files
+    from receiver.durable.files import Files
     from receiver.journal.frame import Damage
     from receiver.transcode import Scan
 

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from receiver.journal.files import write_all
+from receiver.durable.files import write_all
 from receiver.journal.names import START_NOTE, epoch_of, start_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from receiver.journal.files import Files
+    from receiver.durable.files import Files
 
 DRAWS_MAX = 8
 """Losing the race for a fresh directory this often in a row means that something else is wrong."""

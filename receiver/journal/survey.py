@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from receiver import transcode
+from receiver.durable.files import DISK
 from receiver.errors import CommandFailed
-from receiver.journal.files import DISK
 from receiver.journal.frame import FOOTER_BYTES, Claim, Damage, claim_of, damage_in
 from receiver.journal.names import SEALED, START_NOTE, Kind, epoch_of, understood
 from receiver.journal.newer import is_newer

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from receiver.load.answer import RETRYABLE, Answer
 from receiver.load.connection import RESET, Connection
-from receiver.load.feed import Request
-from receiver.load.hopeless import EXPECTED_TLS, speaks_tls, told, unmendable
+from receiver.load.permanent_errors import EXPECTED_TLS, speaks_tls, told, unmendable
+from receiver.load.requests import Request
 from receiver.load.tally import Tally
 
 BACKOFF_FIRST_S = 1.0

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from receiver.load.client import Client, Line, Target
-from receiver.load.feed import Feed, Request
+from receiver.load.requests import Feed, Request
 from receiver.load.tally import Tally
 
 SWEEP_S = 0.1

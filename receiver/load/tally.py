@@ -8,8 +8,8 @@ from http import HTTPStatus
 from typing import NamedTuple
 
 from receiver.load.answer import Answer
-from receiver.load.feed import Origin, Request
 from receiver.load.histogram import Histogram
+from receiver.load.requests import Origin, Request
 
 WORDS_CHARS_MAX = 500
 TROUBLE_CHARS_MAX = 80

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from receiver.load.expected import wrong_columns
-from receiver.load.feed import Recipe
+from receiver.load.requests import Recipe
 from receiver.load.run import Result
 from receiver.load.tally import Tally, counted
 from receiver.load.traffic import delivery

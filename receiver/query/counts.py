@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from receiver.engine.store import TABLE, Store
 from receiver.errors import MalformedBody
 from receiver.query.limits import COUNTS_MAX, SETTINGS, within_time
-from receiver.storage.store import TABLE, Store
 
 _HEX = re.compile(r"[0-9a-f]{2,32}")
 DIGITS_MAX = 32

@@ -17,15 +17,15 @@ from typing import Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from receiver.engine.store import Store
 from receiver.errors import MalformedBody
+from receiver.ledger.balance import Balance
+from receiver.ledger.ledger import Watch
+from receiver.ledger.line_sums import OTHER, Counts
 from receiver.model import Heading
 from receiver.query.ledger_table import Rows, TableRows, UnknownEpoch, read_table, unknown_epochs
 from receiver.query.spans import parse_since
 from receiver.settings import Store as StoreSettings
-from receiver.storage.balance import Balance
-from receiver.storage.ledger import Watch
-from receiver.storage.ledger_lines import OTHER, Counts
-from receiver.storage.store import Store
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ Verdict = Literal["same", "different", "unverifiable"]
 
 
 class Stock(Protocol):
-    """Source of balances: `receiver.storage.balance`."""
+    """Source of balances: `receiver.ledger.balance`."""
 
     def balance(self) -> Balance:
         """Take stock."""

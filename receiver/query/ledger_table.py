@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from receiver.engine.store import COMPANION, ROW_CHECKSUM, TABLE, Parameters, Store
+from receiver.ledger.balance import Balance
+from receiver.ledger.line_sums import CHECKSUMS, HOUR_MS
 from receiver.model import Heading, SegmentId
 from receiver.query.limits import SETTINGS, VERIFY_ROWS_MAX
-from receiver.storage.balance import Balance
-from receiver.storage.ledger_lines import CHECKSUMS, HOUR_MS
-from receiver.storage.store import COMPANION, ROW_CHECKSUM, TABLE, Parameters, Store
 
 RECENT_S = 600
 """Rows received so lately are asked for segment by segment: they may move while they are counted."""

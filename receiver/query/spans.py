@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from receiver.engine.store import TABLE, Store
 from receiver.errors import MalformedBody
 from receiver.query.limits import SETTINGS, SPANS_DEFAULT, SPANS_MAX, within_time
-from receiver.storage.store import TABLE, Store
 
 _AGE = re.compile(r"([0-9]{1,9})(s|m|h|d)")
 _SECONDS_OF = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from receiver.engine.store import COMPANION, TABLE, Parameters, Store
 from receiver.errors import MalformedBody
 from receiver.query.limits import SETTINGS, SPANS_MAX, within_time
-from receiver.storage.store import COMPANION, TABLE, Parameters, Store
 
 _HEX_32 = re.compile(r"[0-9a-f]{32}")
 

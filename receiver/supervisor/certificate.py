@@ -14,7 +14,7 @@ from receiver.channel import Pems
 from receiver.errors import OperatorError
 from receiver.intake.tls import Stamp, as_files, build_context, stamp_of
 from receiver.settings import Settings, Tls
-from receiver.supervisor.late import self_signed
+from receiver.supervisor.lazy_imports import self_signed
 
 CA_NAME = "ca.crt"
 """Beside the self-signed certificate: the authority that signed it, for clients to trust."""

@@ -37,7 +37,7 @@ from receiver.logs import limited
 from receiver.metrics import Metrics, Snapshot, carried_over
 from receiver.settings import MIB, Settings
 from receiver.supervisor.descriptors import DescriptorReserve
-from receiver.supervisor.ends import TOLD_MIN, Ends
+from receiver.supervisor.restart_history import TOLD_MIN, Ends
 
 KEPT_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": str(32 * MIB),

@@ -32,18 +32,18 @@ from receiver.errors import OperatorError
 from receiver.metrics import Metrics, Snapshot
 from receiver.process import first_of
 from receiver.settings import Settings
+from receiver.supervisor.banner import welcome
 from receiver.supervisor.budget import MARK_S, FailureBudget
 from receiver.supervisor.certificate import LastGood, with_certificate
 from receiver.supervisor.child import Child, Patience, Role
 from receiver.supervisor.data_dir import DataDir, Pids, State
 from receiver.supervisor.descriptors import DescriptorReserve
 from receiver.supervisor.health import Readiness, readiness
-from receiver.supervisor.late import admin_room
+from receiver.supervisor.lazy_imports import admin_room
 from receiver.supervisor.notify import notify, reloading
 from receiver.supervisor.reload import in_one_line, reloaded
 from receiver.supervisor.sockets import Sockets, address_of, open_sockets
 from receiver.supervisor.summary import Summary
-from receiver.supervisor.welcome import welcome
 
 KILL_MARGIN_S = 2.0
 """What a process gets on top of its own grace before it is killed."""
@@ -64,7 +64,7 @@ class Plan:
     loaded: Loaded
     environ: Mapping[str, str]
     intake_module: str = "receiver.intake"
-    store_module: str = "receiver.web"
+    store_module: str = "receiver.store_process"
     patience: Patience = field(default_factory=Patience)
 
 

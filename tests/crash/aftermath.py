@@ -16,11 +16,11 @@ from typing import Self
 from receiver.errors import OperatorError
 from receiver.journal.segments import Journal
 from receiver.model import SegmentId
-from receiver.storage.progress import Progress
-from receiver.storage.window import Window
+from receiver.redelivery.window import Window
+from receiver.writer.progress import Progress
 from tests.crash.hand_over import WINDOW, intake_of, ledger_of, take_in, writer_of
-from tests.segments import day_of
-from tests.storehouse import MemoryStore
+from tests.support.fake_clickhouse import MemoryStore
+from tests.support.segments import day_of
 
 DRAINS_MAX = 12
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from receiver.errors import DiskTrouble
-from tests.journal_support import append, appender
+from tests.support.journal import append, appender
 
 
 def main(root: Path, count: int, segment_rows_max: int) -> None:

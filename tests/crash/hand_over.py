@@ -19,21 +19,21 @@ from itertools import count
 from pathlib import Path
 
 from receiver import transcode
+from receiver.dead_letters.letter_files import DeadLetters
 from receiver.errors import Unavailable
 from receiver.journal.appender import Appender
 from receiver.journal.segments import Journal
+from receiver.ledger.ledger import Ledger
+from receiver.redelivery.window import Window
 from receiver.settings import Ledger as LedgerLimits
 from receiver.settings import Redelivery
-from receiver.storage.dead import DeadLetters
-from receiver.storage.ledger import Ledger
-from receiver.storage.progress import Progress
-from receiver.storage.surroundings import Surroundings
-from receiver.storage.window import Window
-from receiver.storage.writer import Writer
-from tests.journal_support import limits, look_after
-from tests.redelivery_support import POLICY, delivery, rows_in
-from tests.segments import DIGEST_KEY
-from tests.storehouse import NOW_S, MemoryStore, Rows
+from receiver.writer.environment import Surroundings
+from receiver.writer.progress import Progress
+from receiver.writer.writer import Writer
+from tests.support.fake_clickhouse import NOW_S, MemoryStore, Rows
+from tests.support.journal import limits, look_after
+from tests.support.redelivery import POLICY, delivery, rows_in
+from tests.support.segments import DIGEST_KEY
 
 Say = Callable[[str], None]
 

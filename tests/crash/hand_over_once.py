@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from receiver.storage.progress import Progress
-from receiver.storage.window import Window
+from receiver.redelivery.window import Window
+from receiver.writer.progress import Progress
 from tests.crash.hand_over import WINDOW, Say, TellingStore, aloud, intake_of, ledger_of, take_in, writer_of
 
 

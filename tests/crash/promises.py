@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from tests.journal_support import recovered
+from tests.support.journal import recovered
 
 ROOT = Path(__file__).parents[2]
 CHILD = (sys.executable, "-B", "-m", "tests.crash.append_forever")

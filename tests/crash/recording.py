@@ -19,7 +19,7 @@ from subprocess import CompletedProcess
 from typing import NamedTuple
 
 from tests.crash.promises import ROOT
-from tests.memory_disk import MemoryDisk
+from tests.support.memory_disk import MemoryDisk
 
 CALLS = ("openat", "close", "write", "pwrite64", "ftruncate", "fsync", "fdatasync", "rename", "unlink")
 CALLS_OF_DIRECTORIES = ("mkdir", "rmdir")

@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from receiver.engine import schema
+from receiver.engine.embedded import EmbeddedStore
 from receiver.errors import OperatorError, StoreTrouble
-from receiver.storage import schema
-from receiver.storage.embedded import EmbeddedStore
-from tests import engines
-from tests.segments import Press
-from tests.storehouse import schema_sources
+from tests.support import engines
+from tests.support.fake_clickhouse import schema_sources
+from tests.support.segments import Press
 
 FILE_BYTES_MAX = 20_000
 

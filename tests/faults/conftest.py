@@ -11,13 +11,13 @@ from uuid import uuid4
 import pytest
 
 from receiver.config.addresses import parse_store_url
-from receiver.storage import clickhouse, schema
-from receiver.storage.clickhouse import ClickHouseStore
-from tests import engines
+from receiver.engine import clickhouse, schema
+from receiver.engine.clickhouse import ClickHouseStore
 from tests.faults.desk import Desk
 from tests.faults.proxy import Proxy
-from tests.segments import Press
-from tests.storehouse import schema_sources
+from tests.support import engines
+from tests.support.fake_clickhouse import schema_sources
+from tests.support.segments import Press
 
 IN_MEMORY = Path("/dev/shm")  # noqa: S108 - only faster
 

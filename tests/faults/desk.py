@@ -11,18 +11,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from receiver.dead_letters.letter_files import DeadLetters
+from receiver.engine.store import Store
+from receiver.ledger.ledger import Ledger
+from receiver.redelivery.window import Window
 from receiver.settings import Ledger as LedgerLimits
 from receiver.settings import Redelivery
-from receiver.storage.dead import DeadLetters
-from receiver.storage.ledger import Ledger
-from receiver.storage.progress import Progress
-from receiver.storage.store import Store
-from receiver.storage.surroundings import Stopping, Surroundings
-from receiver.storage.window import Window
-from receiver.storage.writer import Writer
+from receiver.writer.environment import Stopping, Surroundings
+from receiver.writer.progress import Progress
+from receiver.writer.writer import Writer
 from tests.faults.proxy import Proxy
-from tests.segments import Press, Segment
-from tests.storehouse import NOW_S, FakeFile, FakeJournal
+from tests.support.fake_clickhouse import NOW_S, FakeFile, FakeJournal
+from tests.support.segments import Press, Segment
 
 NAPS_MAX = 150
 NAP_S = 0.02

@@ -8,10 +8,10 @@ from pathlib import Path
 import clickhouse_connect
 from clickhouse_connect.driver.client import Client
 
-from receiver.storage import schema
-from receiver.storage.embedded import EmbeddedStore
-from tests.segments import Press
-from tests.storehouse import schema_sources
+from receiver.engine import schema
+from receiver.engine.embedded import EmbeddedStore
+from tests.support.fake_clickhouse import schema_sources
+from tests.support.segments import Press
 
 CLUSTER = (
     "<clickhouse><remote_servers><one><shard><replica><host>127.0.0.1</host><port>9</port></replica></shard>"

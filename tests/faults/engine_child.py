@@ -21,20 +21,20 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from receiver.dead_letters.letter_files import DeadLetters
+from receiver.engine import schema
+from receiver.engine.embedded import EmbeddedStore
 from receiver.errors import OperatorError, StoreTrouble
+from receiver.ledger.ledger import Ledger
+from receiver.redelivery.window import Window
 from receiver.settings import Ledger as LedgerLimits
 from receiver.settings import Redelivery
-from receiver.storage import schema
-from receiver.storage.dead import DeadLetters
-from receiver.storage.embedded import EmbeddedStore
-from receiver.storage.ledger import Ledger
-from receiver.storage.progress import Progress
-from receiver.storage.surroundings import Surroundings
-from receiver.storage.window import Window
-from receiver.storage.writer import Writer
-from tests import engines
-from tests.segments import Press, Segment
-from tests.storehouse import NOW_S, FakeFile, FakeJournal, schema_sources
+from receiver.writer.environment import Surroundings
+from receiver.writer.progress import Progress
+from receiver.writer.writer import Writer
+from tests.support import engines
+from tests.support.fake_clickhouse import NOW_S, FakeFile, FakeJournal, schema_sources
+from tests.support.segments import Press, Segment
 
 AGES_DAYS = (0, 0, 1, 2, 2, 2)
 

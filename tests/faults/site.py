@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from receiver.storage.store import Store
+from receiver.engine.store import Store
 from tests.e2e.running import Running
 from tests.faults.proxy import Proxy
 from tests.torture.checker import check

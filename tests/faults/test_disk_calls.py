@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
+from receiver.durable.files import Disk
 from receiver.errors import OperatorError
-from receiver.journal.files import Disk
 from tests.crash.aftermath import Said, assert_promises_are_kept
 from tests.crash.hand_over import live
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.redelivery_support import Killed, Mill
-from tests.storehouse import FakeFile, MemoryStore
+from tests.support.fake_clickhouse import FakeFile, MemoryStore
+from tests.support.redelivery import Killed, Mill
 
 
 @pytest.fixture

@@ -15,16 +15,16 @@ import msgspec
 import pytest
 
 from receiver import transcode
+from receiver.dead_letters.letter_files import Reason
 from receiver.journal.frame import FOOTER_BYTES, answers_of
 from receiver.journal.names import Kind, file_name, start_name
-from receiver.storage.dead import Reason
-from receiver.storage.progress import Progress
-from receiver.storage.window import Window
+from receiver.redelivery.window import Window
+from receiver.writer.progress import Progress
 from tests.crash.aftermath import copies_in, drain
 from tests.crash.hand_over import WINDOW, take_in
-from tests.journal_support import append, appender, recovered
-from tests.record_layout import HEADER_BYTES, record
-from tests.storehouse import MemoryStore
+from tests.support.fake_clickhouse import MemoryStore
+from tests.support.journal import append, appender, recovered
+from tests.support.record_layout import HEADER_BYTES, record
 
 EPOCH = 7
 RECORDS = ((0, 1), (2,), (3, 4))

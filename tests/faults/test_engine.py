@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from receiver.engine.bootstrap import Founding
+from receiver.engine.embedded import EmbeddedStore
 from receiver.errors import OperatorError
-from receiver.storage.embedded import EmbeddedStore
-from receiver.storage.founding import Founding
 from tests.faults.engine_child import AGES_DAYS
 
 ROOT = Path(__file__).parents[2]

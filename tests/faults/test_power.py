@@ -16,7 +16,7 @@ import pytest
 
 from tests.crash.aftermath import Said, assert_promises_are_kept
 from tests.crash.recording import DATA, Call, lay_out, played, record
-from tests.memory_disk import MemoryDisk
+from tests.support.memory_disk import MemoryDisk
 
 STRACE = shutil.which("strace")
 SEEDS = range(int(os.environ.get("TRACE_DRAIN_TEST_POWER_SEEDS", "2")))

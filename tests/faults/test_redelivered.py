@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from receiver.engine.store import DayRows, Held
 from receiver.errors import StoreTrouble
 from receiver.model import SegmentId
-from receiver.storage.store import DayRows, Held
-from tests.redelivery_support import Mill
+from tests.support.redelivery import Mill
 
 REFUSALS = 3
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from receiver.storage import schema
-from tests import engines
+from receiver.engine import schema
 from tests.faults.desk import Desk
 from tests.faults.proxy import Exchange, Proxy
-from tests.segments import Press
-from tests.server_process import clickhouse_server
-from tests.storehouse import schema_sources
+from tests.support import engines
+from tests.support.fake_clickhouse import schema_sources
+from tests.support.segments import Press
+from tests.support.server_process import clickhouse_server
 
 DEATHS_S = (0.0, 0.02, 0.1)
 """After the INSERT was sent."""

@@ -8,12 +8,12 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from receiver.storage.clickhouse import ClickHouseStore
-from receiver.storage.outcome import CLOCK_MARGIN_S
+from receiver.engine.clickhouse import ClickHouseStore
+from receiver.writer.outcome import CLOCK_MARGIN_S
 from tests.faults import wrongs
 from tests.faults.desk import NAPS_MAX, Desk
 from tests.faults.proxy import Exchange, Request
-from tests.segments import day_of
+from tests.support.segments import day_of
 
 
 def test_an_insert_is_one_block_and_one_token_and_answered_at_its_end(desk: Desk) -> None:

@@ -10,13 +10,13 @@ from uuid import uuid4
 
 import pytest
 
-from receiver.storage import schema
-from tests import engines
+from receiver.engine import schema
 from tests.e2e.test_kill import pid_of
 from tests.faults import wrongs
 from tests.faults.proxy import Exchange, Proxy, Wrong
 from tests.faults.site import SETTLE_S, Site, url_through
-from tests.storehouse import schema_sources
+from tests.support import engines
+from tests.support.fake_clickhouse import schema_sources
 
 OUTAGE_S = float(os.environ.get("TRACE_DRAIN_TEST_OUTAGE_S", "2"))
 """How long ClickHouse is away; `make faults` gives it ten minutes."""

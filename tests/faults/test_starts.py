@@ -13,11 +13,11 @@ from uuid import uuid4
 
 import pytest
 
-from receiver.storage.clickhouse import ClickHouseStore
-from tests import engines
+from receiver.engine.clickhouse import ClickHouseStore
 from tests.faults.proxy import Proxy
 from tests.faults.site import Site, url_through
 from tests.faults.test_tables import COLLECTORS
+from tests.support import engines
 
 DAY_S = 86_400
 

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
+from receiver.engine import schema
+from receiver.engine.clickhouse import ClickHouseStore
 from receiver.errors import OperatorError
-from receiver.storage import schema
-from receiver.storage.clickhouse import ClickHouseStore
 from tests.faults import wrongs
 from tests.faults.conftest import schema_applied
 from tests.faults.desk import Desk
 from tests.faults.proxy import Proxy
-from tests.storehouse import schema_sources
+from tests.support.fake_clickhouse import schema_sources
 
 NAPS = 3
 """Of the writer, before a human has mended it."""

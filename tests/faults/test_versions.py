@@ -21,7 +21,7 @@ from tests.e2e.test_kill import pid_of
 from tests.faults.bodies import trace_body
 from tests.faults.versions import as_version, segments
 from tests.faults.wire import post
-from tests.segments import DIGEST_KEY
+from tests.support.segments import DIGEST_KEY
 from tests.torture.site import processes
 
 KEPT = Path(__file__).with_name("segment_v1.native.lz4")

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.record_layout import FOOTER_BEFORE_CHECKSUM, HEADER_BYTES, RECORD_BEFORE_CHECKSUM, checksum, footer
+from tests.support.record_layout import (
+    FOOTER_BEFORE_CHECKSUM,
+    HEADER_BYTES,
+    RECORD_BEFORE_CHECKSUM,
+    checksum,
+    footer,
+)
 
 VERSION_AT = slice(12, 14)
 PAYLOAD_BYTES_AT = slice(16, 24)

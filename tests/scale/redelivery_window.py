@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from receiver.model import SegmentId
+from receiver.redelivery.window import Window
 from receiver.settings import Redelivery
-from receiver.storage.window import Window
 
 A_SEGMENT = 20_000
 """Deliveries in one segment."""

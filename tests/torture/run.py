@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from receiver.storage.embedded import EmbeddedStore
-from receiver.storage.opening import claimed
+from receiver.engine.embedded import EmbeddedStore
+from receiver.engine.opening import claimed
 from tests.e2e.running import Running, reply_of
 from tests.torture import site
 from tests.torture.checker import Findings, check, judge_ledger, segments_stored

@@ -15,7 +15,7 @@ INTAKES = 2
 JOURNAL_BYTES_MAX = 1 << 19
 """Small, so that a store that stands still for some seconds fills it."""
 SEGMENT_BYTES_MAX = 1 << 17
-MODULES = {"receiver.intake": "intake", "receiver.web": "store"}
+MODULES = {"receiver.intake": "intake", "receiver.store_process": "store"}
 Role = str
 """`supervisor`, `intake` or `store`."""
 

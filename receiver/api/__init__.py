@@ -1,0 +1,1 @@
+"""Operators' HTTP API over the query package."""

@@ -1,0 +1,1 @@
+"""Dead letters: rows the store refuses permanently, kept with the reason; list, replay, drop."""

@@ -1,0 +1,1 @@
+"""Durable files: functions that write, sync, rename and delete, behind one interface for fault injection."""

@@ -1,0 +1,190 @@
+"""A ClickHouse server, over HTTP: the segment file is the request body, as it lies in the journal.
+
+Keeps: an INSERT is sent once per call. Whatever is not a bare 200 (an exception in a header, a text in the
+body, a lost connection) is trouble, and its outcome unknown.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+from typing import cast
+from urllib.parse import urlencode
+
+import clickhouse_connect
+from clickhouse_connect.driver.binding import quote_identifier
+from clickhouse_connect.driver.client import Client
+from clickhouse_connect.driver.exceptions import ClickHouseError
+from clickhouse_connect.driver.httpclient import HttpClient
+from clickhouse_connect.driver.httputil import check_env_proxy, get_pool_manager
+from urllib3 import BaseHTTPResponse, PoolManager, Timeout
+
+from receiver.config.addresses import Address, StoreUrl
+from receiver.engine.advice import Login, advice_on
+from receiver.engine.columns import alteration
+from receiver.engine.driver_errors import trouble_of
+from receiver.engine.sql import CODEC_OF, SqlStore, pins
+from receiver.engine.store import TABLE
+from receiver.errors import StoreTrouble
+
+CONNECT_TIMEOUT_S = 5
+QUERY_TIMEOUT_S = 60
+_TEXT_CHARS_MAX = 2_000
+
+_COLUMNS = (
+    "SELECT name, type FROM system.columns WHERE database = currentDatabase() AND table = {table:String}"
+)
+_CODE = re.compile(r"Code: (\d+)\.")
+_NAME = re.compile(r"\(([A-Z][A-Z0-9_]*)\) \(version ")
+
+
+class ClickHouseStore(SqlStore):
+    """A server. Clients are made when they are needed: it may be down when we start."""
+
+    embedded = False
+    _running_id = "query_id"
+
+    def __init__(
+        self, url: StoreUrl, *, database: str, password: str, insert_timeout_s: int, receiver: str
+    ) -> None:
+        """`database` and `password` are used where the URL has none."""
+        super().__init__(receiver=receiver)
+        self._url = url
+        self._place = str(Address(url.host, url.port))
+        self._pool = _pool_to(url)
+        self._database = url.database or database
+        self._password = url.password or password
+        self._login = Login(url.user or "default", self._password)
+        self._insert_timeout_s = insert_timeout_s
+
+    def _open(self) -> Client:
+        return self._connect(self._database)
+
+    def _connect(self, database: str | None) -> Client:
+        return clickhouse_connect.get_client(
+            interface="https" if self._url.secure else "http",
+            host=self._url.host,
+            port=self._url.port,
+            username=self._url.user or "default",
+            password=self._password,
+            database=database,
+            connect_timeout=CONNECT_TIMEOUT_S,
+            send_receive_timeout=QUERY_TIMEOUT_S,
+            autogenerate_session_id=False,
+            client_name="trace-drain",
+            show_clickhouse_errors="scrub",
+            pool_mgr=self._pool,
+        )
+
+    def create_database(self) -> None:
+        """See `Store`."""
+        try:
+            client = self._connect(None)
+            client.command(f"CREATE DATABASE IF NOT EXISTS {quote_identifier(self._database)}")
+        except ClickHouseError as error:
+            raise trouble_of(error, self._place, self._login) from error
+
+    def insert(self, segment: Path, *, token: str, query_id: str) -> int:
+        """See `Store`. Never into columns that are not ours any more."""
+        self._check_columns()
+        return super().insert(segment, token=token, query_id=query_id)
+
+    def _insert_file(self, table: str, segment: Path, query_id: str, settings: Mapping[str, str]) -> int:
+        """See `SqlStore`."""
+        with segment.open("rb") as body, self._client() as client:
+            http = cast("HttpClient", client)
+            answer = http.http.request(
+                "POST",
+                f"{http.url}/?{urlencode({**self._parameters(http, table, query_id), **settings})}",
+                body=body,
+                headers={
+                    **http.headers,
+                    "Content-Encoding": CODEC_OF[segment.suffix],
+                    "Content-Length": str(segment.stat().st_size),
+                    "Content-Type": "application/octet-stream",
+                },
+                timeout=Timeout(connect=CONNECT_TIMEOUT_S, read=self._insert_timeout_s),
+                retries=False,
+            )
+            return _read_rows(answer, self._place, self._login)
+
+    def _parameters(self, client: HttpClient, table: str, query_id: str) -> dict[str, str]:
+        return {
+            **client.params,
+            **pins(client),
+            "database": self._database,
+            "query": f"INSERT INTO {table} FORMAT Native",
+            "query_id": query_id,
+            "wait_end_of_query": "1",
+        }
+
+    def probe(self) -> None:
+        """See `Store`."""
+        self._check_columns()
+        super().probe()
+
+    def close(self) -> None:
+        """See `Store`."""
+        super().close()
+        self._pool.clear()
+
+    def _check_columns(self) -> None:
+        """Raise what somebody did to the table; that it is gone, the server says better itself."""
+        found = self.rows(_COLUMNS, {"table": TABLE})
+        if found and (altered := alteration((str(name), str(kind)) for name, kind in found)):
+            raise StoreTrouble(f"'{TABLE}' was altered: {altered}", name="TABLE_ALTERED")
+
+    def _forget_client(self) -> None:
+        """See `SqlStore`. Requests share nothing: the client stays."""
+
+    def inspect(self) -> None:
+        """See `Store`. A server looks after itself."""
+
+    def sync(self) -> None:
+        """See `Store`. A server keeps what it acknowledged; `schema status` shows its fsync settings."""
+
+
+def _pool_to(url: StoreUrl) -> PoolManager:
+    """Make connections as the driver does by itself, through the same proxies, but follow no redirect.
+
+    A redirect is an answer like any other: what was meant for this server is told to no other.
+    """
+    https_proxy = check_env_proxy("https", url.host, url.port) if url.secure else None
+    http_proxy = None if https_proxy else check_env_proxy("http", url.host, url.port)
+    pool: PoolManager = get_pool_manager(http_proxy=http_proxy, https_proxy=https_proxy)
+    pool.urlopen = partial(pool.urlopen, redirect=False)  # type: ignore[method-assign]
+    return pool
+
+
+def _read_rows(answer: BaseHTTPResponse, place: str, login: Login) -> int:
+    """Return the rows of a plain OK. Raise `StoreTrouble` for everything else."""
+    code = answer.headers.get("X-ClickHouse-Exception-Code")
+    text = answer.data.decode(errors="replace").strip()
+    if answer.status != HTTPStatus.OK or code or text:
+        number = int(code) if code and code.isdigit() else _code_in(text)
+        status = None if answer.status == HTTPStatus.OK else answer.status
+        raise StoreTrouble(
+            f"the server answered {answer.status}: {text[:_TEXT_CHARS_MAX]}",
+            code=number,
+            name=_name_in(text),
+            status=status,
+            place=place,
+            advice=advice_on(number, _name_in(text), status, text[:_TEXT_CHARS_MAX], login),
+        )
+    return int(json.loads(answer.headers.get("X-ClickHouse-Summary", "{}")).get("read_rows", 0))
+
+
+def _code_in(text: str) -> int | None:
+    """Find the code in `Code: 252. DB::Exception: …`, which may stand at the end of a longer text."""
+    found = _CODE.findall(text)
+    return int(found[-1]) if found else None
+
+
+def _name_in(text: str) -> str:
+    """Find the name of that code, which stands at the end: `… (TOO_MANY_PARTS) (version …)`."""
+    found = _NAME.findall(text.rpartition("Code: ")[2]) if _CODE.search(text) else []
+    return str(found[-1]) if found else ""

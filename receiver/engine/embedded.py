@@ -1,0 +1,211 @@
+"""The embedded engine: chDB in this process, its data on our disk. No port, no users, one owner.
+
+Three of its habits are undone here. It ignores errors of `write()`: an event counter tells of them, and the
+parts are checked before the INSERT counts as answered. After a failed statement the next one on the same
+handle may start with the failed one's rows: a handle that saw an exception is never used again. Closing hangs
+behind a running statement: those are killed first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import clickhouse_connect
+import structlog
+from clickhouse_connect.driver.binding import quote_identifier
+from clickhouse_connect.driver.client import Client
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from receiver.engine.bootstrap import Founding
+from receiver.engine.sql import CODEC_OF, SqlStore, pins
+from receiver.engine.store import COMPANION, TABLE, Held
+from receiver.errors import OperatorError, StoreTrouble
+
+_WRITE_FAILURES = (
+    "SELECT sum(value) FROM system.events WHERE event = 'WriteBufferFromFileDescriptorWriteFailed'"
+)
+_YOUNG_PARTS = f"""
+SELECT table, name, min_block_number < max_block_number AS is_merged FROM system.parts
+WHERE database = currentDatabase() AND table IN ('{TABLE}', '{COMPANION}')
+  AND active AND modification_time > now() - INTERVAL 1 HOUR
+"""  # noqa: S608 - the tables' names are constants
+
+
+PRIVATE_UMASK = 0o077
+"""The engine creates its files as the umask allows, at any time and from threads of its own."""
+
+
+class EngineDamaged(OperatorError):  # noqa: N818 - a verdict, as its base
+    """A merge wrote a part that cannot be read. Opened anew, the engine goes back to the parts before it."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class EmbeddedStore(SqlStore):
+    """chDB in the data directory."""
+
+    embedded = True
+    _running_id = "Settings['log_comment']"
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        database: str,
+        memory_bytes_max: int,
+        disk_free_min: Callable[[], int],
+        disk_floor_bytes: int = 0,
+    ) -> None:
+        """Open the engine and keep it open.
+
+        `disk_free_min`: with less free space it must not insert; `disk_floor_bytes`: nor even be created.
+        """
+        super().__init__(receiver="embedded")
+        os.umask(PRIVATE_UMASK)
+        self._path = path
+        self._database = database
+        self._options = {"max_server_memory_usage": str(memory_bytes_max)}
+        self._disk_free_min = disk_free_min
+        self._founding = Founding(path)
+        self._founding.begin(disk_free_min=disk_floor_bytes)
+        try:
+            self._anchor = self._connect(None)
+            self.create_database()
+        except ClickHouseError as error:
+            raise OperatorError(
+                f"embedded store at '{path}' does not open: {error}; expected a directory of this engine "
+                "that no other process has open"
+            ) from error
+        self._write_failures = self._count_write_failures()
+
+    def _connect(self, database: str | None) -> Client:
+        return clickhouse_connect.get_client(
+            interface="chdb", path=str(self._path), database=database, chdb_options=self._options
+        )
+
+    def _open(self) -> Client:
+        client = self._connect(self._database)
+        for name, value in pins(client).items():
+            client.set_client_setting(name, value)
+        return client
+
+    def _forget_client(self) -> None:
+        """Never use a handle again that saw an exception (T3)."""
+        client, self._mine.client = getattr(self._mine, "client", None), None
+        if client is not None:
+            with self._lock:
+                if client in self._clients:
+                    self._clients.remove(client)
+            client.close()
+
+    def create_database(self) -> None:
+        """See `Store`."""
+        self._anchor.command(f"CREATE DATABASE IF NOT EXISTS {quote_identifier(self._database)}")
+
+    def _insert_file(self, table: str, segment: Path, query_id: str, settings: Mapping[str, str]) -> int:
+        """See `SqlStore`. The engine reads the file itself; every row it reads is one it inserts.
+
+        It takes a path for a pattern (`*`, `{a,b}`) and may read other files: it is given a descriptor.
+        """
+        spelled = "".join(f"{name} = {_quoted(value)}, " for name, value in settings.items())
+        self._end_founding()
+        failures_before = self._write_failures
+        with segment.open("rb") as file, self._client() as client:
+            statement = (
+                f"INSERT INTO {table} FROM INFILE '/proc/self/fd/{file.fileno()}' "
+                f"COMPRESSION '{CODEC_OF[segment.suffix]}' "
+                f"SETTINGS {spelled}log_comment = {_quoted(query_id)}, "
+                f"min_free_disk_bytes_to_perform_insert = {self._disk_free_min()} FORMAT Native"
+            )
+            summary = client.query(statement).summary
+        self._check_written(failures_before)
+        return int(summary["read_rows"])
+
+    def _end_founding(self) -> None:
+        """Before the first row: see that the tables are on the disk, or have the store made anew."""
+        if not self._founding.is_under_way:
+            return
+        self.sync()
+        if self._count_write_failures() or not self._founding.end():
+            raise EngineDamaged(
+                "the disk refused writes while the embedded store was created; it is created anew"
+            )
+
+    def refill_companion(self, held: Held, days: Sequence[str]) -> None:
+        """See `Store`. The disk may have refused these writes, and the engine not have reported it."""
+        failures_before = self._write_failures
+        super().refill_companion(held, days)
+        self._check_written(failures_before)
+
+    def sync(self) -> None:
+        """See `Store`. The tables sync their parts; this also covers what the engine keeps beside them."""
+        fd = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            if ctypes.CDLL(None, use_errno=True).syncfs(fd):
+                raise StoreTrouble(f"syncfs of the store's directory failed: errno {ctypes.get_errno()}")
+        finally:
+            os.close(fd)
+
+    def close(self) -> None:
+        """See `Store`."""
+        self._anchor.query("KILL QUERY WHERE query_id != queryID() ASYNC")
+        super().close()
+        self._anchor.close()
+
+    def _count_write_failures(self) -> int:
+        return int(self.rows(_WRITE_FAILURES)[0][0])
+
+    def inspect(self) -> None:
+        """See `Store`. No INSERT of ours was under way, so it was a merge."""
+        failures = self._count_write_failures()
+        if failures != self._write_failures and (broken := self._broken_parts()):
+            raise self._damaged(broken)
+        self._write_failures = failures
+
+    def _check_written(self, failures_before: int) -> None:
+        """Find parts that a swallowed write error made unreadable (T2), and take them out of the table.
+
+        `failures_before`: known when the statement began. A trial of another thread may have looked since,
+        when our parts were not there yet.
+        """
+        failures = self._count_write_failures()
+        if failures == failures_before:
+            return
+        broken = self._broken_parts()
+        if any(is_merged for _, _, is_merged in broken):
+            raise self._damaged(broken)
+        for table, name, _ in broken:
+            structlog.get_logger().error("part is unreadable after a disk error", table=table, part=name)
+            self.command(f"ALTER TABLE {table} DETACH PART {_quoted(name)}")
+        self._write_failures = failures
+        if broken:
+            raise StoreTrouble("the disk refused writes of this INSERT; its parts were detached", code=75)
+
+    def _broken_parts(self) -> list[tuple[str, str, bool]]:
+        young = [(str(table), str(name), bool(merged)) for table, name, merged in self.rows(_YOUNG_PARTS)]
+        return [part for part in young if not self._is_readable(part[0], part[1])]
+
+    def _damaged(self, broken: list[tuple[str, str, bool]]) -> EngineDamaged:
+        names = ", ".join(f"'{name}' of '{table}'" for table, name, _ in broken)
+        return EngineDamaged(
+            f"the disk refused writes and left parts that cannot be read: {names}; "
+            "the engine is opened anew, which goes back to the parts they were merged from"
+        )
+
+    def _is_readable(self, table: str, part: str) -> bool:
+        try:
+            checked = self.rows(
+                f"CHECK TABLE {table} PART {_quoted(part)} SETTINGS check_query_single_value_result = 1"
+            )
+        except StoreTrouble:
+            return False
+        return all(bool(row[0]) for row in checked)
+
+
+def _quoted(text: str) -> str:
+    """Quote a path, token or name of ours, where the engine takes no parameter."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

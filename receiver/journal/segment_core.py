@@ -1,0 +1,81 @@
+"""Interface to the compiled core for whole segments: scan, rewrite, rows by day."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+BLOCK_ROWS_MAX = 65_536
+"""Rows of a block after a rewrite."""
+
+RowRange = tuple[int, int]
+"""First row, row after the last."""
+DayRun = tuple[int, int, int]
+"""First row, row after the last, day since 1970: adjacent rows of a segment that share a day."""
+NewIdentity = tuple[int, int, bool]
+"""Identity of a rewritten segment: epoch, sequence number, whether it keeps the deliveries."""
+
+
+class Record(Protocol):
+    """A record, as the core reads it."""
+
+    @property
+    def offset(self) -> int:
+        """Offset of the record in the segment."""
+
+    @property
+    def rows(self) -> int:
+        """Number of rows in its block."""
+
+    @property
+    def received_ms(self) -> tuple[int, int]:
+        """Earliest and latest ReceivedAt."""
+
+    @property
+    def answers(self) -> bytes:
+        """Encoded deliveries that the record acknowledges."""
+
+
+class Scan(Protocol):
+    """Result of scanning a segment."""
+
+    @property
+    def epoch(self) -> int:
+        """Epoch in the identity that every record and every row carries."""
+
+    @property
+    def seq(self) -> int:
+        """Sequence number in that identity."""
+
+    @property
+    def records(self) -> Sequence[Record]:
+        """Complete records."""
+
+    @property
+    def damage(self) -> Sequence[tuple[int, int, str]]:
+        """Offset, length and description of each unreadable range before the end of valid data."""
+
+    @property
+    def sealed(self) -> bool:
+        """Whether a complete footer ends the segment, so that no record is missing at its end."""
+
+
+class Core(Protocol):
+    """The functions of the compiled core that read and rewrite segments; `receiver.transcode` has them."""
+
+    def scan(self, segment: bytes, /) -> Scan:
+        """Read the complete records of a segment."""
+
+    def rewrite(
+        self,
+        segment: bytes,
+        keep: Sequence[RowRange],
+        codec: str,
+        block_rows_max: int,
+        identity: NewIdentity | None = None,
+        /,
+    ) -> bytes:
+        """Merge the blocks of a segment, keeping only these row ranges, under another identity if given."""
+
+    def day_runs(self, segment: bytes, /) -> Sequence[DayRun]:
+        """Return which rows belong to which day."""

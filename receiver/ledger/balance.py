@@ -1,0 +1,132 @@
+"""The ledger and the journal taken together, at one instant: every span that was received, once.
+
+    watch the ledger ──▶ read the journal ──▶ copy the sums ──▶ leave out what is in both
+
+A segment that was booked before the sums were copied is counted there, though its file may have been seen;
+one that was not is counted as in the journal. What was appended after the journal was read is in neither.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from receiver.journal.heads import Mark, waiting_in
+from receiver.ledger.ledger import Ledger, Sums, Watch, is_first_on, read_sums
+from receiver.ledger.line_sums import received_of
+from receiver.model import Heading, SegmentId
+from receiver.settings import Ledger as Limits
+
+T = TypeVar("T")
+
+_EPOCH = re.compile("[0-9a-f]{16}")
+
+
+class Balance(NamedTuple):
+    """Sums and journal at one instant."""
+
+    sums: Sums
+    journal: Mapping[Heading, int]
+    """Spans that wait."""
+    waiting: AbstractSet[SegmentId]
+    """Segments that are not booked yet. Replayed ones are among them, though their spans are counted."""
+    part_epochs: frozenset[int] = frozenset()
+    """Epochs of the parts of segments that were cut up and are not booked yet."""
+
+    def totals(self) -> dict[str, Counter[str]]:
+        """Sum up by drain and outcome; spans in the journal count as received."""
+        found: dict[str, Counter[str]] = {}
+        for heading, counts in self.sums.lines.items():
+            found.setdefault(heading.drain, Counter()).update(counts.spans)
+        for heading, spans in self.journal.items():
+            found.setdefault(heading.drain, Counter()).update({"journal": spans, "received": spans})
+        return found
+
+
+class Backlog:
+    """Spans in the journal by segment. Each read continues where the last one ended; any thread may read."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._lock = threading.Lock()
+        self._known: dict[SegmentId, tuple[Mark, Counter[Heading]]] = {}
+
+    def part_epochs(self) -> frozenset[int]:
+        """Return the epochs that DATA/cuts names: rows of parts are in the store before they are booked."""
+        names = (path.name.rpartition(".")[2] for path in self._root.with_name("cuts").glob("*.*"))
+        return frozenset(int(name, 16) for name in names if _EPOCH.fullmatch(name))
+
+    def read(self) -> dict[SegmentId, Counter[Heading]]:
+        """Count the spans that wait in the journal."""
+        with self._lock:
+            found: dict[SegmentId, tuple[Mark, Counter[Heading]]] = {}
+            for waiting in waiting_in(self._root):
+                mark, before = self._known.get(waiting.id, (None, Counter[Heading]()))
+                read = waiting.read(mark)
+                if read is not None:
+                    new = received_of(read.deliveries)
+                    found[waiting.id] = (read.mark, before + new if read.goes_on else new)
+            self._known = found
+            return {segment: spans for segment, (_, spans) in found.items()}
+
+
+class Accounts:
+    """Ledger and journal of a running receiver."""
+
+    def __init__(self, ledger: Ledger, backlog: Backlog) -> None:
+        self.ledger = ledger
+        self.backlog = backlog
+
+    def balance(self) -> Balance:
+        """Take stock."""
+        with self.ledger.watching() as watch:
+            return self._balance(watch)[0]
+
+    def around(self, ask: Callable[[Balance], T]) -> tuple[T, Balance, Watch]:
+        """Call `ask` between two balances; returns its answer, the second and what was booked between."""
+        with self.ledger.watching() as watch:
+            answer = ask(self._balance(watch)[0])
+            return answer, *self._balance(watch)
+
+    def _balance(self, watch: Watch) -> tuple[Balance, Watch]:
+        waiting = self.backlog.read()
+        sums, seen = self.ledger.sums(watch)
+        return _balance(sums, waiting, seen.segments, self.backlog.part_epochs()), seen
+
+
+class AccountsAtRest:
+    """Ledger and journal of a data directory that no receiver runs on. Nothing is written."""
+
+    def __init__(self, data_dir: Path, limits: Limits) -> None:
+        self._data_dir = data_dir
+        self._limits = limits
+
+    def balance(self) -> Balance:
+        """Take stock."""
+        is_first = is_first_on(self._data_dir)
+        sums, booked = read_sums(self._data_dir / "ledger", self._limits, is_first=is_first)
+        backlog = Backlog(self._data_dir / "journal")
+        return _balance(sums, backlog.read(), booked, backlog.part_epochs())
+
+    def around(self, ask: Callable[[Balance], T]) -> tuple[T, Balance, Watch]:
+        """See `Accounts`. Nothing happens in between."""
+        balance = self.balance()
+        return ask(balance), balance, Watch(set())
+
+
+def _balance(
+    sums: Sums,
+    waiting: dict[SegmentId, Counter[Heading]],
+    booked: set[SegmentId],
+    part_epochs: frozenset[int],
+) -> Balance:
+    unbooked = waiting.keys() - booked
+    journal: Counter[Heading] = Counter()
+    for segment in unbooked - sums.replayed:
+        journal.update(waiting[segment])
+    return Balance(sums, journal, unbooked, part_epochs)

@@ -1,0 +1,142 @@
+"""The ledger in memory: sums by drain, project and hour, and what each segment that may come again put there.
+
+Bounded, and every span stays counted: when there are too many projects in an hour, too many lines or too many
+hours, the rest, or the oldest, is counted together: first the projects of an hour, then the hours of a drain.
+Hours are numbered by what was received, never by our clock: a clock that is set folds nothing.
+
+Keeps: the same entries in the same order give the same sums, after every restart. Never: a file.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from receiver.durable.append_log import NO_EXTENT
+from receiver.ledger import log_codec
+from receiver.ledger.line_sums import OTHER, Counts
+from receiver.ledger.log_codec import Begun, Booked, Entry, Key, Settled
+from receiver.model import Heading
+from receiver.settings import Ledger as Limits
+
+EPOCHS_MAX = 1_000
+"""Starts of intakes that are remembered, so that `--verify` knows which rows of a shared table are ours."""
+
+
+class Book:
+    """Everything the ledger knows."""
+
+    def __init__(self, limits: Limits, *, complete_from_hour: int = 0) -> None:
+        self.complete_from_hour = complete_from_hour
+        self.lines: dict[Heading, Counts] = {}
+        self.open: dict[Key, dict[Heading, Counts]] = {}
+        """Part of the sums, and replaced when it is booked again."""
+        self.epochs: dict[int, int] = {}
+        self.window = NO_EXTENT
+        """How far the redelivery window's log is at least."""
+        self._limits = limits
+        self._kept_from_hour = 1
+        self._named_from_hour = 1
+        self._lines_in: Counter[int] = Counter()
+
+    @property
+    def whole_from_hour(self) -> int:
+        """From where on every hour has lines of its own, and nothing is missing in them."""
+        return max(self.complete_from_hour, self._kept_from_hour if self._kept_from_hour > 1 else 0)
+
+    def apply(self, entry: Entry) -> None:
+        """Take one entry in."""
+        if not isinstance(entry, Settled):
+            self.window = max(self.window, entry.window)
+        if isinstance(entry, Begun):
+            self.complete_from_hour = max(self.complete_from_hour, entry.complete_from_hour)
+            self._kept_from_hour, self._named_from_hour = entry.kept_from_hour, entry.named_from_hour
+            self.epochs = dict(entry.epochs)
+        elif isinstance(entry, Settled):
+            for heading, counts in entry.rows:
+                self._add(heading, counts)
+        else:
+            self._book(entry)
+        self._fold()
+
+    def entries(self) -> Iterator[Entry]:
+        """Write it down: what gives the same book again."""
+        yield Begun(
+            self.complete_from_hour, self._kept_from_hour, self._named_from_hour, self.epochs, self.window
+        )
+        rest = dict(self.lines)
+        for lines in self.open.values():
+            for heading, counts in lines.items():
+                at = self._folded(heading)
+                rest[at] = rest.get(at, Counts()).minus(counts)
+        yield from log_codec.settled({heading: counts for heading, counts in rest.items() if any(counts)})
+        for key, lines in self.open.items():
+            yield log_codec.booked(key, lines)
+
+    def settle(self, keys: Iterable[Key]) -> None:
+        """These are gone and are not booked again."""
+        for key in keys:
+            self.open.pop(key, None)
+
+    def _book(self, entry: Booked) -> None:
+        key = log_codec.key_of(entry)
+        for heading, counts in self.open.pop(key, {}).items():
+            self._add(self._folded(heading), Counts().minus(counts))
+        placed: dict[Heading, Counts] = {}
+        for heading, counts in entry.rows:
+            at = self._place(heading)
+            self._add(at, counts)
+            placed[at] = placed.get(at, Counts()).plus(counts)
+            for epoch in (entry.epoch, entry.parts_epoch):
+                self._know(epoch, heading.hour)
+        self.open[key] = placed
+
+    def _know(self, epoch: int | None, hour: int) -> None:
+        if epoch is None:
+            return
+        self.epochs[epoch] = max(hour, self.epochs.get(epoch, 0))
+        if len(self.epochs) > EPOCHS_MAX:
+            oldest = min(self.epochs, key=lambda one: self.epochs[one])
+            self.complete_from_hour = max(self.complete_from_hour, self.epochs.pop(oldest) + 1)
+
+    def _add(self, heading: Heading, counts: Counts) -> None:
+        before = self.lines.get(heading)
+        if before is None and heading.hour:
+            self._lines_in[heading.hour] += 1
+        self.lines[heading] = (before or Counts()).plus(counts)
+
+    def _place(self, heading: Heading) -> Heading:
+        """Where spans are counted."""
+        at = self._folded(heading)
+        is_full = self._lines_in[at.hour] >= self._limits.projects_max if at.hour else False
+        return at._replace(project=OTHER) if is_full and at not in self.lines else at
+
+    def _folded(self, heading: Heading) -> Heading:
+        if heading.hour < self._kept_from_hour:
+            return Heading(heading.drain, OTHER, 0)
+        return heading._replace(project=OTHER) if heading.hour < self._named_from_hour else heading
+
+    def _fold(self) -> None:
+        """Count the oldest together while there is too much."""
+        while len(self._lines_in) > self._limits.hours_max:
+            self._forget_hour(min(self._lines_in))
+        while self._lines_in.total() > self._limits.lines_max:
+            named = [hour for hour in self._lines_in if hour >= self._named_from_hour]
+            if named:
+                self._named_from_hour = min(named) + 1
+                self._refold(min(named))
+            else:
+                self._forget_hour(min(self._lines_in))
+
+    def _forget_hour(self, hour: int) -> None:
+        self._kept_from_hour = hour + 1
+        self._refold(hour)
+
+    def _refold(self, hour: int) -> None:
+        """Put the lines of an hour where they belong now."""
+        self._lines_in.pop(hour)
+        for heading in [one for one in self.lines if one.hour == hour]:
+            self._add_folded(heading, self.lines.pop(heading))
+
+    def _add_folded(self, heading: Heading, counts: Counts) -> None:
+        self._add(self._folded(heading), counts)

@@ -1,0 +1,1 @@
+"""Deduplication window: digests of deliveries accepted lately, and the decisions about duplicates."""

@@ -1,0 +1,1 @@
+"""Store process: runs the writer in a thread and the operators' API over the same store."""

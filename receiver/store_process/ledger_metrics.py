@@ -1,0 +1,59 @@
+"""The ledger as metrics and health: computed in a thread every few seconds, reported on the event loop."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from receiver.ledger import line_sums
+from receiver.ledger.balance import Balance
+from receiver.logs import limited
+from receiver.metrics import Metrics
+
+EVERY_S = 5.0
+OUTCOMES = (*line_sums.OUTCOMES, "journal")
+HOUR_S = 3_600
+
+
+class Stocktaking:
+    """Asks for one balance at a time."""
+
+    def __init__(
+        self, pool: ThreadPoolExecutor, metrics: Metrics, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._pool = pool
+        self._metrics = metrics
+        self._now_s = now_s
+        self._due_at_s = 0.0
+        self._asked: Future[Balance] | None = None
+        self.trouble = ""
+        """Losses of history that no operator has acknowledged; empty: none."""
+
+    def stop(self) -> None:
+        """Ask for no more: the pool closes."""
+        self._due_at_s = math.inf
+
+    def tick(self, balance: Callable[[], Balance]) -> None:
+        """Report the balance that was computed, and start the next one when it is due."""
+        if self._asked is not None and self._asked.done():
+            asked, self._asked = self._asked, None
+            try:
+                found = asked.result()
+                self.trouble = "; ".join(found.sums.losses)
+                report_balance(found, self._metrics)
+            except OSError as reason:
+                limited.warning("ledger: journal", "journal cannot be counted", why=reason.strerror)
+        if self._asked is None and self._now_s() >= self._due_at_s:
+            self._due_at_s = self._now_s() + EVERY_S
+            self._asked = self._pool.submit(balance)
+
+
+def report_balance(balance: Balance, metrics: Metrics) -> None:
+    """Set the metrics of what became of every span since the ledger was begun."""
+    for drain, totals in balance.totals().items():
+        for outcome in OUTCOMES:
+            metrics.set("ledger_spans", totals[outcome], drain=drain, outcome=outcome)
+    metrics.set("ledger_losses", len(balance.sums.losses))
+    metrics.set("ledger_complete_from_seconds", balance.sums.complete_from_hour * HOUR_S)

@@ -1,0 +1,33 @@
+"""The writer's progress as metrics. Called on the event loop, which alone owns the metrics."""
+
+from __future__ import annotations
+
+import time
+
+from receiver.dead_letters.letter_files import DeadLetters
+from receiver.metrics import Metrics
+from receiver.writer.progress import Progress
+
+
+def report(progress: Progress, dead: DeadLetters, metrics: Metrics) -> None:
+    """Set every metric of the writer to its present value."""
+    metrics.set("backlog_segments", progress.backlog_segments)
+    metrics.set("backlog_bytes", progress.backlog_bytes)
+    metrics.set("backlog_age_seconds", progress.oldest_age_s(time.time()))
+    metrics.set("backlog_stalled_segments", len(progress.stalled))
+    metrics.set("dead_letters", dead.count())
+    metrics.set("store_inserts", progress.inserts)
+    metrics.set("store_spans", progress.rows)
+    metrics.set("store_alarms", progress.alarms)
+    metrics.set("redelivery_entries", progress.window_entries)
+    metrics.set("redelivery_window_seconds", progress.window_reach_s)
+    for drain, count in progress.duplicates.copy().items():
+        metrics.set("deliveries_duplicate", count, drain=drain)
+    for drain, count in progress.duplicate_spans.copy().items():
+        metrics.set("spans_duplicate", count, drain=drain)
+    for fault, count in progress.troubles.copy().items():
+        metrics.set("store_troubles", count, fault=fault)
+    for cause, count in progress.dead_rows.copy().items():
+        metrics.set("spans_dead_lettered", count, cause=cause)
+    while progress.freshness_s:
+        metrics.observe("freshness_seconds", progress.freshness_s.popleft())

@@ -1,0 +1,325 @@
+"""The store process at work: API, what is known of earlier lives, schema, writer, begun in this order.
+
+Keeps: it starts, and answers for its health and its ledger, while the store is away. When told to stop it
+hands over what is sealed, for as long as it has; what is left waits in the journal. A writer that dies ends
+the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from receiver import transcode
+from receiver.api.dead_letters import Letters
+from receiver.api.routes import QUESTIONS_MAX, Api
+from receiver.api.spool import SpoolSpace
+from receiver.channel import Start
+from receiver.clock import NOTE_NAME
+from receiver.dead_letters.listing import NotNow, Shelf
+from receiver.dead_letters.replay import Replays
+from receiver.engine import schema
+from receiver.engine.clock_check import Clock
+from receiver.engine.error_codes import SLOW, Fault, fault_of
+from receiver.engine.expiry import Expiry
+from receiver.engine.opening import claimed, open_store
+from receiver.errors import DiskTrouble, OperatorError, StoreTrouble, place_and_reason
+from receiver.http.listener import Listener
+from receiver.http.protocol import Limits
+from receiver.journal.digest_key import DigestKey
+from receiver.journal.segments import Journal
+from receiver.ledger.balance import Accounts, Backlog
+from receiver.ledger.ledger import Ledger, is_first_on
+from receiver.logs import limited
+from receiver.metrics import Metrics
+from receiver.model import SegmentId
+from receiver.query import ledger as question
+from receiver.redelivery.window import Window
+from receiver.settings import Settings
+from receiver.store_process.ledger_metrics import Stocktaking
+from receiver.store_process.metrics import report
+from receiver.store_process.stop_signal import Pause
+from receiver.store_process.watchdog import MARGIN_S, Pulse
+from receiver.writer.backoff import SLOWER_CEILING_S, SLOWER_FIRST_S, Delays, backoff_s
+from receiver.writer.environment import Stopping, Surroundings
+from receiver.writer.progress import Progress
+from receiver.writer.writer import Writer
+
+T = TypeVar("T")
+
+CLOSE_S = 3.0
+"""Of the grace, kept for closing the engine."""
+
+
+async def begin(start: Start, metrics: Metrics) -> StoreWork:
+    """Claim the data directory, open the store, start the writer, serve the API."""
+    held = ExitStack()
+    try:
+        held.enter_context(claimed(Path(start.settings.data_dir)))
+        work = await asyncio.to_thread(StoreWork, start.settings, metrics, held)
+        await work.serve(start.listen_fd)
+    except BaseException:
+        held.close()
+        raise
+    return work
+
+
+class StoreWork:
+    """The store, its writer and its API."""
+
+    def __init__(self, settings: Settings, metrics: Metrics, held: ExitStack) -> None:
+        data_dir = Path(settings.data_dir)
+        self._settings = settings
+        self._api_token = settings.api_token
+        self._metrics = metrics
+        self._held = held
+        self._journal = Journal(data_dir / "journal")
+        self._shelf = Shelf(data_dir)
+        self._dead = self._shelf.dead
+        self._dead.tidy()
+        self._progress = Progress()
+        self._pause = Pause(time.monotonic)
+        self._pulse = Pulse(time.monotonic, silence_s_max=settings.store.insert_timeout_s + MARGIN_S)
+        self._apart = _apart(settings)
+        self._window: Window | None = None
+        self._accounts: Accounts | None = None
+        self._has_tables = False
+        self._is_first = is_first_on(data_dir)
+        self._failure: BaseException | None = None
+        self._clock = Clock(data_dir / NOTE_NAME)
+        self._store = open_store(settings, disk_free_min=self._disk_free_min)
+        held.callback(self._store.close)
+        self._expiry = Expiry(self._store, self._clock)
+        self._pool = ThreadPoolExecutor(QUESTIONS_MAX, thread_name_prefix="question")
+        self._stream_pool = ThreadPoolExecutor(QUESTIONS_MAX, thread_name_prefix="answer")
+        self._stocktaking = Stocktaking(self._pool, metrics)
+        self._thread = threading.Thread(target=self._write, name="writer", daemon=True)
+        self._listener: Listener | None = None
+
+    async def serve(self, listen_fd: int) -> None:
+        """Start the writer and answer questions on the inherited socket."""
+        api = Api(
+            store=self._store,
+            token=lambda: self._api_token,
+            health=self.health,
+            ledger=self._ledger_answer,
+            schema=lambda: schema.status(self._store, transcode.SCHEMAS, self._settings.store.retention_days),
+            pool=self._pool,
+            stream_pool=self._stream_pool,
+            space=self._spool_space(),
+            hosts=self._settings.api_hosts,
+        )
+        letters = Letters(self._replays(), self._pool)
+        limits = self._settings.limits
+        self._listener = Listener(
+            Limits("api", limits.api_connections_max, limits.header_timeout_s, limits.write_timeout_s),
+            self._metrics,
+        )
+        await self._listener.open(api.application(letters), socket.socket(fileno=listen_fd))
+        self._thread.start()
+
+    def _spool_space(self) -> SpoolSpace:
+        return SpoolSpace(
+            Path(self._settings.data_dir), self._settings.limits.api_spool_bytes_max, self._disk_free_min
+        )
+
+    async def reload(self, settings: Settings) -> None:
+        """Take the new token and each drain's `dedupe`; a new store, retention or window needs a restart."""
+        self._api_token = settings.api_token
+        self._apart = _apart(settings)
+        if self._window is not None:
+            self._window.apart = self._apart
+
+    def accept_for(self, listen_fds: tuple[int, ...]) -> None:
+        """Do nothing: the API has one process."""
+
+    async def seal(self) -> None:
+        """Do nothing: the store process has no open segment."""
+
+    def health(self) -> dict[str, str]:
+        """How the store and the writer are. Raises what the writer died of, or that it hangs."""
+        if self._failure is not None:
+            raise self._failure
+        self._pulse.check()
+        report(self._progress, self._dead, self._metrics)
+        if self._accounts is not None:
+            self._stocktaking.tick(self._accounts.balance)
+        return {
+            "store": self._progress.trouble,
+            "writer": self._progress.stall_reason,
+            "redelivery": self._progress.window_trouble,
+            "ledger": self._stocktaking.trouble,
+            "clock": self._expiry.warning,
+            "journal": _held_back(len(self._journal.held)),
+        }
+
+    def _ledger_answer(self, query: Mapping[str, str]) -> object:
+        """Answer a question about the ledger. Called in a thread of the pool."""
+        accounts = self._accounts_read()
+        lives_hours = question.lives_hours(self._settings.store)
+        asked = question.asked_for(query, now_s=time.time(), lives_hours=lives_hours)
+        return question.ledger(accounts, lambda: self._store, asked)
+
+    def _accounts_read(self) -> Accounts:
+        if self._accounts is None:
+            raise DiskTrouble("ledger is not read yet; expected within seconds of the start")
+        return self._accounts
+
+    async def stop(self) -> None:
+        """Answer no more, hand over what is sealed, let go of the engine."""
+        if self._listener is not None:
+            await self._listener.close()
+        self._stocktaking.stop()
+        grace_s = max(1.0, self._settings.limits.stop_grace_s - CLOSE_S)
+        self._pause.stop(grace_s)
+        await asyncio.to_thread(self._thread.join, grace_s)
+        await asyncio.to_thread(self._held.close)
+        self._pool.shutdown(wait=False)
+        self._stream_pool.shutdown(wait=False)
+
+    def _write(self) -> None:
+        """Live as the writer's thread."""
+        try:
+            ledger = self._opened("ledger", self._open_ledger)
+            self._window = self._opened("redelivery window", partial(self._open_window, ledger))
+            self._accounts = Accounts(ledger, Backlog(Path(self._settings.data_dir) / "journal"))
+            writer = self._writer(self._window, ledger)
+            writer.look_after()
+            self._apply_schema(writer)
+            writer.run()
+        except Stopping:
+            return
+        except BaseException as failure:  # noqa: BLE001 - `health` raises it, and the process ends
+            self._failure = failure
+        finally:
+            self._pulse.stop()
+
+    def _apply_schema(self, writer: Writer) -> None:
+        """Bring the tables up to date, however long the store is away or in somebody else's hands."""
+        progress, delays = self._progress, Delays(random.random)
+        while fault := self._schema_fault():
+            progress.backlog(list(self._journal.sealed()), time.time())
+            limited.warning("writer: schema", "schema cannot be applied yet", why=progress.trouble)
+            writer.look_after()
+            self._pause.sleep(next(delays.slow if fault in SLOW else delays.fast))
+        progress.trouble = ""
+        self._has_tables = True
+
+    def _schema_fault(self) -> Fault | None:
+        """Apply it. None: it is as it should be."""
+        progress, days = self._progress, self._settings.store.retention_days
+        try:
+            schema.apply(self._store, transcode.SCHEMAS, days, sleep=self._pause.sleep)
+            self._store.forget_trials()
+        except StoreTrouble as trouble:
+            fault, why = fault_of(trouble), trouble.label
+            progress.met(fault, why)
+        except OperatorError as reason:
+            fault, why = Fault.HOLD, str(reason)
+        else:
+            return None
+        progress.trouble = f"schema: {why}"
+        if fault is Fault.HOLD:
+            progress.alarm("schema", f"schema cannot be applied: {why}")
+        return fault
+
+    def _open_window(self, ledger: Ledger) -> Window:
+        return Window(
+            Path(self._settings.data_dir) / "redelivery",
+            self._settings.redelivery,
+            time.monotonic,
+            apart=self._apart,
+            extent_min=ledger.window,
+        )
+
+    def _open_ledger(self) -> Ledger:
+        root = Path(self._settings.data_dir) / "ledger"
+        return Ledger(root, self._settings.ledger, time.time, is_first=self._is_first)
+
+    def _opened(self, what: str, call: Callable[[], T]) -> T:
+        """Read what is known, however long the disk refuses: without it nothing may be stored."""
+        for delay_s in backoff_s(random.random, first_s=SLOWER_FIRST_S, ceiling_s=SLOWER_CEILING_S):
+            try:
+                return call()
+            except OSError as reason:
+                why = place_and_reason(reason)
+                self._progress.trouble = f"{what} cannot be read: {why}"
+                limited.error(f"writer: {what}", f"{what} cannot be read", why=why)
+            self._pause.sleep(delay_s)
+        raise AssertionError("backoff ended; expected it to go on for ever")
+
+    def _writer(self, window: Window, ledger: Ledger) -> Writer:
+        around = Surroundings(
+            now=time.time,
+            sleep=self._pause.sleep,
+            jitter=random.random,
+            repair_dir=Path(self._settings.data_dir) / "repair",
+            retention_days=self._settings.store.retention_days,
+            alive=self._alive,
+        )
+        return Writer(
+            self._journal,
+            self._store,
+            core=transcode,
+            window=window,
+            ledger=ledger,
+            dead=self._dead,
+            progress=self._progress,
+            around=around,
+        )
+
+    def _replays(self) -> Replays:
+        """What goes back into the journal; bodies are decoded by the policy of the start."""
+        policy, data_dir = transcode.policy(self._settings), Path(self._settings.data_dir)
+        digest_key = DigestKey(data_dir)
+        limits = {drain.name: drain.body_bytes_max for drain in self._settings.drain}
+        return Replays(
+            shelf=self._shelf,
+            journal=data_dir / "journal",
+            store=self._store,
+            core=transcode,
+            commit=lambda deliveries, segment: transcode.commit(
+                policy, deliveries, segment, digest_key.load().secret
+            ),
+            footer=transcode.footer,
+            body_bytes_max=lambda drain: limits.get(drain) or self._settings.limits.body_bytes_max,
+            now=time.time,
+            check=self._check_tables,
+            on_replay=self._on_replay,
+        )
+
+    def _check_tables(self) -> None:
+        if not self._has_tables:
+            raise NotNow("the store's tables are not seen to be up to date yet; `/readyz?verbose` says why")
+
+    def _on_replay(self, segment: SegmentId) -> None:
+        self._accounts_read().ledger.replaying(segment)
+
+    def _alive(self) -> None:
+        """Between two steps of the writer."""
+        self._pulse.beat()
+        self._expiry.look()
+
+    def _disk_free_min(self) -> int:
+        """What the journal may still grow, and the floor below: the engine must stop first."""
+        journal = self._settings.journal
+        return max(0, journal.bytes_max - self._journal.bytes_total()) + journal.disk_free_min
+
+
+def _apart(settings: Settings) -> frozenset[str]:
+    """Name the drains whose deliveries are stored as often as they come."""
+    return frozenset(drain.name for drain in settings.drain if not drain.dedupe)
+
+
+def _held_back(count: int) -> str:
+    """Tell of segments that this version cannot read."""
+    return f"{count} segments were written by a newer version, which is expected back" if count else ""

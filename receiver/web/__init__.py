@@ -1,1 +1,0 @@
-"""The store process: the writer in a thread, and the operators' API over the same store."""

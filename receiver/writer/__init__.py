@@ -1,0 +1,1 @@
+"""Background writer: journal segment → INSERT → count → ledger → delete."""

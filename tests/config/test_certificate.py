@@ -1,0 +1,93 @@
+"""Claims about a certificate and a key that cannot be used: which of them is wrong is told, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from receiver.supervisor.self_signed import self_signed
+from tests.support.config_files import Desk
+
+DAMAGED = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+
+
+class Pair:
+    """A certificate and its key, and another key."""
+
+    def __init__(self, directory: Path) -> None:
+        self.certificate, self.key = (path.read_text() for path in self_signed(directory / "one"))
+        self.other_key = self_signed(directory / "other")[1].read_text()
+
+    @property
+    def encrypted(self) -> str:
+        key = load_pem_private_key(self.key.encode(), None)
+        hidden = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"x"))
+        return hidden.decode()
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    return Pair(tmp_path_factory.mktemp("tls"))
+
+
+NO_PEM = "tls.cert_file '{cert}' is not PEM and holds no certificate; expected a PEM chain"
+NO_KEY = "tls.key_file '{key}' holds no private key; expected the one of the certificate in PEM"
+BOTH = "tls.cert_file '{cert}' and tls.key_file '{key}' "
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        pytest.param(lambda pair: ("garbage", pair.key), [NO_PEM], id="no PEM"),
+        pytest.param(lambda pair: ("", pair.key), [NO_PEM], id="empty"),
+        pytest.param(lambda pair: (pair.certificate, pair.certificate), [NO_KEY], id="no key"),
+        pytest.param(
+            lambda pair: (pair.key, pair.certificate),
+            ["tls.cert_file '{cert}' holds no certificate; expected a PEM chain", NO_KEY],
+            id="exchanged",
+        ),
+        pytest.param(
+            lambda pair: (pair.certificate, pair.encrypted),
+            ["tls.key_file '{key}' asks for a passphrase; expected a key without one"],
+            id="a passphrase",
+        ),
+        pytest.param(
+            lambda pair: (pair.certificate, pair.other_key),
+            [BOTH + "do not belong together; expected a PEM chain and its key"],
+            id="strangers",
+        ),
+        pytest.param(
+            lambda pair: (DAMAGED, pair.key),
+            [BOTH + "cannot be loaded, one of them is damaged; expected a PEM chain and its key"],
+            id="damaged",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_certificate_or_its_key_is_told_of_the_right_one(
+    tmp_path: Path, pair: Pair, files: Callable[[Pair], tuple[str, str]], expected: list[str]
+) -> None:
+    desk = Desk(tmp_path)
+    cert, key = (
+        desk.file(name, text) for name, text in zip(("tls.crt", "tls.key"), files(pair), strict=True)
+    )
+
+    told = desk.problem("[tls]\ncert_file = 'tls.crt'\nkey_file = 'tls.key'\n")
+
+    assert told.splitlines()[1:] == [f"  {line.format(cert=cert, key=key)}" for line in expected]
+
+
+def test_one_file_may_hold_both(tmp_path: Path, pair: Pair) -> None:
+    desk = Desk(tmp_path)
+    desk.file("both.pem", pair.key + pair.certificate)
+
+    loaded = desk.load("[tls]\ncert_file = 'both.pem'\nkey_file = 'both.pem'\n")
+
+    assert loaded.settings.tls.cert_file.endswith("both.pem")

@@ -1,0 +1,55 @@
+"""A log on a disk that refuses: what was not synced is gone before anything else is relied on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from receiver.durable.append_log import AppendedLog
+from tests.support.memory_disk import MemoryDisk
+
+PATH = Path("/data/log")
+
+
+class Watched(MemoryDisk):
+    """Remembers which descriptors were synced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.synced: list[int] = []
+        self.make_directory(PATH.parent)
+        self.sync_directory(Path("/"))
+        self.close(self.create(PATH))
+
+    def sync_data(self, fd: int) -> None:
+        self.synced.append(fd)
+        super().sync_data(fd)
+
+
+def test_what_was_refused_is_gone_before_the_next_entry_is_there() -> None:
+    disk = Watched()
+    log = AppendedLog(PATH, 0, disk)
+    disk.fail("sync_data", times=1)
+    with pytest.raises(OSError, match="Input/output error"):
+        log.append(b"much longer than what follows")
+
+    log.append(b"short")
+
+    assert disk.read(PATH) == b"short"
+    assert log.bytes_good == 5
+
+
+def test_a_descriptor_that_failed_is_not_tried_again() -> None:
+    disk = Watched()
+    log = AppendedLog(PATH, 0, disk)
+    disk.fail("sync_data", times=1)
+    with pytest.raises(OSError, match="Input/output error"):
+        log.append(b"one")
+
+    log.append(b"two")
+    log.append(b"three")
+
+    refused, *taken = disk.synced
+    assert refused not in taken
+    assert len(set(taken)) == 1

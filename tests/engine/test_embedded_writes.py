@@ -1,0 +1,113 @@
+"""How the embedded engine's writes are seen onto the disk, and what follows when one is refused."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from receiver.engine.embedded import EmbeddedStore
+from receiver.engine.store import TABLE, Held, Parameters
+from receiver.errors import StoreTrouble
+from receiver.model import SegmentId
+
+HELD = Held(SegmentId(7, 1), (0, 0))
+
+
+class Disk:
+    """The C library's side of a flush: what was flushed, or that it could not be."""
+
+    def __init__(self, *, is_broken: bool = False) -> None:
+        self.flushed: list[str] = []
+        self._is_broken = is_broken
+
+    def syncfs(self, fd: int) -> int:
+        self.flushed.append(str(Path(f"/proc/self/fd/{fd}").readlink()))
+        if self._is_broken:
+            ctypes.set_errno(errno.EIO)
+        return -1 if self._is_broken else 0
+
+    def taking_the_place_of(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def loaded(_name: None, *, use_errno: bool) -> Disk:
+            assert use_errno
+            return self
+
+        monkeypatch.setattr(ctypes, "CDLL", loaded)
+
+
+class Swallowing(EmbeddedStore):
+    """No engine: the first statement meets a disk that refuses, and another one ends before it does."""
+
+    def __init__(self) -> None:
+        self.failures = self._write_failures = 0
+        self.parts: list[tuple[str, str, bool]] = []
+        self.commands: list[str] = []
+
+    def rows(self, statement: str, _parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
+        if "system.events" in statement:
+            return [(self.failures,)]
+        return list(self.parts) if "system.parts" in statement else [(0,)]
+
+    def command(self, statement: str) -> None:
+        self.commands.append(statement)
+
+    def _insert_select(self, _statement: str, _parameters: Parameters | None) -> None:
+        if not self.failures:
+            self.failures = 1
+            self.refill_companion(HELD, ["20260101"])
+            self.parts.append((TABLE, "20260101_1_1_0", False))
+
+
+def embedded(directory: Path) -> EmbeddedStore:
+    store = EmbeddedStore(
+        directory, database="writes", memory_bytes_max=1 << 30, disk_free_min=lambda: 1 << 20
+    )
+    store.create_database()
+    return store
+
+
+def test_a_refused_write_is_found_though_another_thread_looked_before_its_part_was_there() -> None:
+    store = Swallowing()
+
+    with pytest.raises(StoreTrouble, match="the disk refused writes of this INSERT"):
+        store.refill_companion(HELD, ["20260101"])
+
+    assert store.commands == [f"ALTER TABLE {TABLE} DETACH PART '20260101_1_1_0'"]
+
+
+def test_a_sync_flushes_the_file_system_that_the_engine_writes_to(
+    engine_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk()
+    store = embedded(engine_dir)
+    disk.taking_the_place_of(monkeypatch)
+
+    store.sync()
+
+    store.close()
+    assert disk.flushed == [str(engine_dir)]
+
+
+def test_a_sync_the_disk_refused_is_trouble(engine_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = embedded(engine_dir)
+    Disk(is_broken=True).taking_the_place_of(monkeypatch)
+
+    with pytest.raises(StoreTrouble, match="errno 5"):
+        store.sync()
+
+    store.close()
+
+
+def test_a_handle_that_saw_an_exception_is_never_used_again(engine_dir: Path) -> None:
+    store = embedded(engine_dir)
+    store.command("CREATE TEMPORARY TABLE of_this_handle (x UInt8)")
+    assert store.rows("EXISTS TEMPORARY TABLE of_this_handle") == [(1,)]
+
+    with pytest.raises(StoreTrouble):
+        store.rows("SELECT throwIf(1)")
+
+    assert store.rows("EXISTS TEMPORARY TABLE of_this_handle") == [(0,)]
+    store.close()

@@ -1,0 +1,284 @@
+"""The tables: emitted by engine, applied once, never on top of somebody else's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from receiver.engine import schema
+from receiver.engine.schema import Engine
+from receiver.engine.store import Store, Version
+from receiver.errors import OperatorError, StoreTrouble
+from tests.support import engines
+from tests.support.fake_clickhouse import schema_sources
+
+NAMES = [
+    "0000_trace_drain_migrations",
+    "0001_otel_traces",
+    "0002_otel_traces_trace_id_ts",
+    "0003_otel_traces_trace_id_ts_mv",
+    "0004_otel_traces_newest_and_service",
+    "0005_otel_traces_merges",
+]
+COLLECTORS = """
+CREATE TABLE otel_traces (Timestamp DateTime64(9), TraceId String, SpanAttributes Map(String, String))
+ENGINE = MergeTree ORDER BY Timestamp
+"""
+ATTRIBUTES = "Map(LowCardinality(String), String)"
+COLUMNS = {
+    **dict.fromkeys(
+        ["TraceId", "SpanId", "ParentSpanId", "TraceState", "ScopeName", "ScopeVersion", "StatusMessage"],
+        "String",
+    ),
+    **dict.fromkeys(["SpanName", "SpanKind", "ServiceName", "StatusCode"], "LowCardinality(String)"),
+    **dict.fromkeys(["ResourceAttributes", "SpanAttributes"], ATTRIBUTES),
+    "Timestamp": "DateTime64(9)",
+    "Duration": "UInt64",
+    "Events.Timestamp": "Array(DateTime64(9))",
+    "Events.Name": "Array(LowCardinality(String))",
+    "Events.Attributes": f"Array({ATTRIBUTES})",
+    **dict.fromkeys(["Links.TraceId", "Links.SpanId", "Links.TraceState"], "Array(String)"),
+    "Links.Attributes": f"Array({ATTRIBUTES})",
+}
+"""What Grafana, HyperDX and hand-written SQL rely on."""
+
+
+@pytest.fixture
+def store(engine_dir: Path) -> Iterator[Store]:
+    database = f"schema_{uuid4().hex}"
+    store = engines.bare(engine_dir, database)
+    yield store
+    store.command(f"DROP DATABASE {database}")
+    store.close()
+
+
+def test_the_statements_apply_in_order_once(store: Store) -> None:
+    assert schema.apply(store, schema_sources(), 30) == NAMES
+    assert schema.apply(store, schema_sources(), 30) == []
+
+
+def test_the_tables_have_the_columns_that_tools_rely_on(store: Store) -> None:
+    schema.apply(store, schema_sources(), 30)
+
+    described = {name: kind for name, kind, *_ in store.rows("DESCRIBE TABLE otel_traces")}
+    companion = [name for name, *_ in store.rows("DESCRIBE TABLE otel_traces_trace_id_ts")]
+
+    assert described.items() >= COLUMNS.items()
+    assert companion == ["TraceId", "Start", "End"]
+
+
+def test_a_table_of_an_older_release_gets_the_newer_indexes_and_keeps_its_rows(store: Store) -> None:
+    schema.apply(store, schema_sources()[:4], 30)
+    store.command("INSERT INTO otel_traces (Timestamp, ServiceName) VALUES (now64(9), 'shop')")
+
+    applied = schema.apply(store, schema_sources(), 30)
+    store.command("INSERT INTO otel_traces (Timestamp, ServiceName) VALUES (now64(9), 'cart')")
+    store.command("OPTIMIZE TABLE otel_traces FINAL")
+
+    assert applied == NAMES[4:]
+    found = store.rows("SELECT ServiceName FROM otel_traces WHERE ServiceName IN ('shop', 'cart') ORDER BY 1")
+    assert [name for (name,) in found] == ["cart", "shop"]
+    assert {"idx_timestamp", "idx_service"} <= {
+        str(name)
+        for (name,) in store.rows(
+            "SELECT name FROM system.data_skipping_indices "
+            "WHERE database = currentDatabase() AND table = 'otel_traces' AND data_compressed_bytes > 0"
+        )
+    }
+
+
+def test_a_table_that_was_dropped_is_made_again_with_all_that_was_changed_about_it(store: Store) -> None:
+    schema.apply(store, schema_sources(), 30)
+    store.command("DROP TABLE otel_traces SYNC")
+
+    missing = schema.status(store, schema_sources(), 30).missing
+    applied = schema.apply(store, schema_sources(), 30)
+
+    assert list(missing) == applied == [NAMES[1], *NAMES[4:]]
+    [[made]] = store.rows(
+        "SELECT create_table_query FROM system.tables "
+        "WHERE database = currentDatabase() AND name = 'otel_traces'"
+    )
+    assert "idx_service" in str(made)
+    assert "merge_selector_base = 12" in str(made)
+
+
+def test_making_a_dropped_table_again_is_finished_by_the_next_one_if_it_is_cut_off(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema.apply(store, schema_sources(), 30)
+    store.command("DROP TABLE otel_traces SYNC")
+    command = store.command
+
+    def cut_off(statement: str) -> None:
+        if "ALTER TABLE otel_traces" in statement:
+            raise StoreTrouble("gone")
+        command(statement)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "command", cut_off)
+        with pytest.raises(StoreTrouble):
+            schema.apply(store, schema_sources(), 30)
+
+    assert list(schema.status(store, schema_sources(), 30).missing) == NAMES[4:]
+    assert schema.apply(store, schema_sources(), 30) == NAMES[4:]
+    assert schema.apply(store, schema_sources(), 30) == []
+
+
+def test_embedded_tables_sync_inserts_and_merges(store: Store) -> None:
+    schema.apply(store, schema_sources(), 30)
+
+    found = schema.status(store, schema_sources(), 30)
+    made = [
+        str(row[0])
+        for row in store.rows(
+            "SELECT create_table_query FROM system.tables "
+            "WHERE database = currentDatabase() AND engine LIKE '%MergeTree'"
+        )
+    ]
+
+    assert dict(found.settings)["fsync_after_insert"] == "1"
+    assert len(made) == 3
+    for settings in (
+        "fsync_after_insert = 1",
+        "fsync_part_directory = 1",
+        "min_rows_to_fsync_after_merge = 1",
+        "old_parts_lifetime = 480",
+    ):
+        assert all(settings in statement for statement in made)
+
+
+def test_status_tells_what_is_applied_and_what_is_missing(store: Store) -> None:
+    before = schema.status(store, schema_sources(), 30)
+    schema.apply(store, schema_sources(), 30)
+    after = schema.status(store, schema_sources(), 30)
+
+    assert (before.missing, before.retention_days) == (tuple(NAMES), None)
+    assert (after.applied, after.missing, after.retention_days) == (tuple(NAMES), (), 30)
+
+
+def test_a_crash_between_a_statement_and_its_record_is_mended(store: Store) -> None:
+    schema.apply(store, schema_sources(), 30)
+    store.command("ALTER TABLE trace_drain_migrations DELETE WHERE Number >= 3 SETTINGS mutations_sync = 1")
+
+    assert schema.apply(store, schema_sources(), 30) == NAMES[3:]
+
+
+@pytest.mark.parametrize("days", [7, 0, 90])
+def test_tables_forget_when_the_setting_says_and_the_companion_never_first(store: Store, days: int) -> None:
+    schema.apply(store, schema_sources(), 30)
+
+    schema.apply(store, schema_sources(), days)
+
+    companion = str(
+        store.rows(
+            "SELECT create_table_query FROM system.tables "
+            "WHERE database = currentDatabase() AND name = 'otel_traces_trace_id_ts'"
+        )[0][0]
+    )
+    assert schema.status(store, schema_sources(), days).retention_days == days
+    assert (f"toIntervalDay({days})) + toIntervalDay(2)" in companion) == bool(days)
+    assert schema.apply(store, schema_sources(), days) == []
+
+
+def test_a_collectors_table_is_recognised_and_left_alone(store: Store) -> None:
+    store.command(COLLECTORS)
+
+    with pytest.raises(OperatorError, match=r"made by an OpenTelemetry Collector.*RENAME TABLE"):
+        schema.apply(store, schema_sources(), 30)
+
+    assert [name for (name,) in store.rows("SHOW TABLES")] == ["otel_traces"]
+    assert "OpenTelemetry Collector" in schema.status(store, schema_sources(), 30).foreign
+
+
+def test_statements_name_no_database_and_are_one_each() -> None:
+    for name, text in schema_sources():
+        code = "\n".join(line.partition("--")[0] for line in text.splitlines())
+        assert ";" not in code, name
+        assert "otel." not in code, name
+
+
+@pytest.mark.parametrize(
+    ("engine", "days", "has", "has_not"),
+    [
+        pytest.param(
+            Engine(Version(24, 8), embedded=False), 30, "INTERVAL 30 DAY", "map_buckets", id="old: plain maps"
+        ),
+        pytest.param(
+            Engine(Version(26, 9), embedded=False),
+            30,
+            "with_buckets",
+            "fsync",
+            id="a server syncs as it is told",
+        ),
+        pytest.param(
+            Engine(Version(26, 9), embedded=True), 0, "fsync_after_insert = 1", "TTL", id="ours, for ever"
+        ),
+    ],
+)
+def test_statements_are_fitted_to_the_engine(engine: Engine, days: int, has: str, has_not: str) -> None:
+    main = schema.emit(schema_sources(), engine, days)[1].sql
+
+    assert has in main
+    assert has_not not in "\n".join(line for line in main.splitlines() if not line.strip().startswith("--"))
+    assert "-- if" not in main
+
+
+def test_a_statement_of_which_nothing_is_left_waits_for_a_newer_engine() -> None:
+    old, new = (
+        [one.name for one in schema.emit(schema_sources(), Engine(version, embedded=False), 30)]
+        for version in (Version(24, 11), Version(24, 12))
+    )
+
+    assert (old, new) == (NAMES[:-1], NAMES)
+
+
+class LockedServer:
+    """A server whose schema somebody else is applying, for as many looks as told."""
+
+    embedded = False
+
+    def __init__(self, looks: int, *, is_stale: bool = False) -> None:
+        self.looks = looks
+        self.is_stale = is_stale
+        self.commands: list[str] = []
+
+    def version(self) -> Version:
+        return Version(26, 9)
+
+    def create_database(self) -> None:
+        raise AssertionError
+
+    def command(self, statement: str) -> None:
+        self.commands.append(statement.split(" (", maxsplit=1)[0].split(" COMMENT", maxsplit=1)[0].strip())
+        if statement.startswith("CREATE TABLE trace_drain_schema_lock") and self.looks:
+            self.looks -= 1
+            raise StoreTrouble("exists", code=57)
+
+    def rows(self, statement: str, _parameters: object = None) -> list[tuple[object, ...]]:
+        return [(1,)] if self.is_stale and "metadata_modification_time" in statement else []
+
+
+def test_two_receivers_do_not_apply_at_once() -> None:
+    server, slept = LockedServer(2), list[float]()
+
+    schema.apply(server, schema_sources(), 30, sleep=slept.append)  # type: ignore[arg-type]  # only what is used
+
+    assert slept == [1.0, 1.0]
+    assert server.commands[:3] == ["CREATE TABLE trace_drain_schema_lock"] * 3
+    assert server.commands[-1] == "DROP TABLE IF EXISTS trace_drain_schema_lock"
+
+
+def test_a_lock_of_somebody_who_died_is_broken() -> None:
+    server = LockedServer(1, is_stale=True)
+
+    schema.apply(server, schema_sources(), 30, sleep=lambda _: None)  # type: ignore[arg-type]  # as above
+
+    assert server.commands[:3] == [
+        "CREATE TABLE trace_drain_schema_lock",
+        "DROP TABLE IF EXISTS trace_drain_schema_lock",
+        "CREATE TABLE trace_drain_schema_lock",
+    ]

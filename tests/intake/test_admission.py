@@ -1,0 +1,206 @@
+"""Memory for bodies: what is claimed, by whom, and until when."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import math
+from functools import partial
+
+import pytest
+
+from receiver.intake import admission, committer
+from receiver.intake.admission import Admission, Budget
+from receiver.settings import KIB, MIB, Drain, Limits
+from tests.support.intake import SPAN_BODY, AppenderDouble, CoreDouble, on_uvloop, request, running, until
+
+
+def chunked(**headers: str) -> bytes:
+    return request(b"", content_length="", transfer_encoding="chunked", **headers)
+
+
+@on_uvloop
+async def test_a_body_that_does_not_fit_into_memory_is_told_to_come_again() -> None:
+    core = CoreDouble()
+    core.may_go_on.clear()
+    async with running(limits=Limits(inflight_bytes_max=10), core=core) as intake:
+        first = asyncio.create_task(intake.post())
+        await asyncio.to_thread(core.running.wait)
+        second = await intake.post()
+        third = await intake.exchange(chunked() + b"4\r\n\nabc\r\n0\r\n\r\n")
+        core.may_go_on.set()
+
+        assert (await first).status == 200
+        assert [one.status for one in (second, third)] == [503, 503]
+        assert second.headers["retry-after"] == "2"
+        assert intake.admission.bytes_in_flight == 0
+        assert (await intake.post()).status == 200
+
+
+@on_uvloop
+async def test_a_body_in_the_committers_hands_counts_though_its_sender_was_told_to_come_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(committer, "EARLY_BYTES_MIN", 0)
+    core, appender = CoreDouble(), AppenderDouble()
+    appender.may_go_on.clear()
+    limits = Limits(answer_deadline_s=0.1, inflight_bytes_max=2 * len(SPAN_BODY))
+    async with running(limits=limits, core=core, appender=appender) as intake:
+        stalled = [await intake.post(), await intake.post()]
+        refused = await intake.post()
+        held_bytes = intake.admission.bytes_in_flight
+        appender.may_go_on.set()
+        await until(lambda: not intake.admission.bytes_in_flight)
+        taken = await intake.post()
+
+    assert [one.status for one in (*stalled, refused)] == [503, 503, 503]
+    assert b"bodies in flight" in refused.body
+    assert held_bytes == 2 * len(SPAN_BODY)
+    assert taken.status == 200
+
+
+@on_uvloop
+async def test_a_body_that_expires_in_line_is_let_go() -> None:
+    core = CoreDouble()
+    core.may_go_on.clear()
+    async with running(limits=Limits(answer_deadline_s=0.1), core=core) as intake:
+        in_hand = asyncio.create_task(intake.post())
+        await asyncio.to_thread(core.running.wait)
+        in_line = [await intake.post() for _ in range(5)]
+        held_bytes = intake.admission.bytes_in_flight
+
+        assert [one.status for one in (await in_hand, *in_line)] == [503] * 6
+        assert held_bytes == len(SPAN_BODY)
+
+
+@on_uvloop
+async def test_what_is_announced_claims_a_mebibyte_until_more_arrives() -> None:
+    async with running(Drain(name="d", tokens=("t",))) as intake:
+        connection = await intake.connect()
+        connection.writer.write(
+            request(b"\n", content_length=str(64 * MIB), authorization="Bearer t") + bytes(2 * MIB)
+        )
+        await until(lambda: intake.admission.bytes_in_flight > MIB)
+        await until(lambda: intake.admission.bytes_in_flight == 2 * MIB + 1)
+        await connection.close()
+        await until(lambda: not intake.admission.bytes_in_flight)
+
+
+@on_uvloop
+async def test_senders_nobody_knows_yet_cannot_take_the_room_of_those_who_show_a_token(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(admission, "UNDISTURBED_S", math.inf)
+    signed = Drain(name="signed", path="/signed", signature_header="x-s", signature_secrets=("s",))
+    known = Drain(name="known", path="/known", tokens=("t",))
+    limits = Limits(inflight_bytes_max=16 * MIB, body_bytes_max=MIB)
+    async with running(signed, known, limits=limits) as intake:
+        starving = [await intake.connect() for _ in range(6)]
+        for connection in starving:
+            connection.writer.write(request(bytes(MIB - 1), "/signed", content_length=str(MIB), x_s="00"))
+        await until(lambda: intake.counted("refusals", "memory_budget_spent") == 2)
+        taken = await intake.post(path="/known", authorization="Bearer t")
+        refused = await intake.post(path="/signed", x_s="00")
+        for connection in starving:
+            await connection.close()
+
+    assert (taken.status, refused.status) == (200, 503)
+    assert b"unknown senders" in refused.body
+
+
+@on_uvloop
+async def test_the_body_that_comes_for_longest_gives_way_to_those_that_come_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(admission, "UNDISTURBED_S", 0.0)
+    drain = Drain(name="d", signature_header="x-s", signature_secrets=("s",))
+    signature = hmac.digest(b"s", SPAN_BODY, "sha1").hex()
+    limits = Limits(inflight_bytes_max=4 * MIB, body_bytes_max=MIB)
+    async with running(drain, limits=limits) as intake:
+        slow = await intake.connect()
+        slow.writer.write(request(bytes(MIB - 1), content_length=str(MIB), x_s="00"))
+        await until(lambda: intake.admission.unknown_bytes == MIB - 1)
+        taken = await intake.post(x_s=signature)
+        told = await slow.answer()
+        end = await slow.closed()
+        await until(lambda: not intake.admission.bytes_in_flight)
+
+    assert taken.status == 200
+    assert (told.status, told.headers["retry-after"], end) == (503, "2", b"")
+    assert intake.admission.unknown_bytes == 0
+
+
+@on_uvloop
+async def test_what_a_stranger_announces_and_does_not_send_holds_next_to_nothing() -> None:
+    signed = Drain(name="d", signature_header="x-s", signature_secrets=("s",))
+    signature = hmac.digest(b"s", SPAN_BODY, "sha1").hex()
+    limits = Limits(inflight_bytes_max=16 * MIB, body_bytes_max=MIB)
+    async with running(signed, limits=limits) as intake:
+        announcing = [await intake.connect() for _ in range(50)]
+        for connection in announcing:
+            connection.writer.write(request(b"", content_length=str(MIB), x_s="00"))
+        await until(lambda: intake.admission.unknown_bytes == 50 * 64 * KIB)
+        taken = await intake.post(x_s=signature)
+        for connection in announcing:
+            await connection.close()
+
+    assert taken.status == 200
+
+
+@on_uvloop
+async def test_a_body_that_is_whole_and_signed_is_in_nobodys_way() -> None:
+    signed = Drain(name="d", signature_header="x-s", signature_secrets=("s",))
+    signature = hmac.digest(b"s", SPAN_BODY, "sha1").hex()
+    core = CoreDouble()
+    core.may_go_on.clear()
+    limits = Limits(inflight_bytes_max=100, body_bytes_max=len(SPAN_BODY))
+    async with running(signed, limits=limits, core=core) as intake:
+        tasks = [asyncio.create_task(intake.post(x_s=signature)) for _ in range(10)]
+        await until(lambda: intake.admission.bytes_in_flight == 10 * len(SPAN_BODY))
+        core.may_go_on.set()
+
+        assert {(await task).status for task in tasks} == {200}
+        assert (intake.admission.bytes_in_flight, intake.admission.unknown_bytes) == (0, 0)
+
+
+@on_uvloop
+async def test_a_chunked_body_claims_memory_as_it_grows() -> None:
+    async with running(limits=Limits(inflight_bytes_max=10)) as intake:
+        connection = await intake.connect()
+        connection.writer.write(chunked() + b"4\r\n\nabc\r\n")
+        await until(lambda: intake.admission.bytes_in_flight == 4)
+        connection.writer.write(b"7\r\nabcdefg\r\n")
+        answer = await connection.answer()
+        await connection.close()
+
+    assert (answer.status, answer.headers["connection"]) == (503, "close")
+    assert intake.admission.bytes_in_flight == 0
+
+
+def test_a_foremost_body_that_stops_gives_way() -> None:
+    now_s, gone = [0.0], list[str]()
+    crowded = Admission(Budget(8 * MIB, 2 * MIB), lambda: None, now=lambda: now_s[0])
+    foremost = crowded.admit(0, is_known=False)
+    foremost.when_dismissed = partial(gone.append, "foremost")
+    foremost.grow_to(2 * MIB)
+    now_s[0] += 2
+
+    crowded.admit(MIB, is_known=False)
+
+    assert gone == ["foremost"]
+
+
+def test_a_foremost_body_that_goes_on_is_left_alone() -> None:
+    now_s, gone = [0.0], list[str]()
+    crowded = Admission(Budget(8 * MIB, 2 * MIB), lambda: None, now=lambda: now_s[0])
+    foremost, other = crowded.admit(0, is_known=False), crowded.admit(0, is_known=False)
+    for name, claim in (("foremost", foremost), ("other", other)):
+        claim.when_dismissed = partial(gone.append, name)
+    foremost.grow_to(MIB)
+    other.grow_to(MIB - 64 * KIB)
+    now_s[0] += 2
+    foremost.grow_by(64 * KIB)
+
+    crowded.admit(MIB, is_known=False)
+
+    assert gone == ["other"]

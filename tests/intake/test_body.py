@@ -1,0 +1,137 @@
+"""Reading a body, and the room it claims: without a connection."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from receiver.errors import BodyTooLarge, MemoryBudgetSpent
+from receiver.intake import body
+from receiver.intake.admission import Admission, Budget, Claim
+from receiver.intake.arriving_body import Arriving
+from receiver.intake.body import BodyTooSlow, SenderGone, SpeedFloor
+from receiver.settings import KIB
+from tests.support.intake import claim_of
+
+FLOOR = SpeedFloor(grace_s=30, bytes_per_s_min=1, total_s=30)
+
+
+class Clock:
+    """Seconds that pass when they are told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def arrived(content: bytes) -> Arriving:
+    payload = Arriving(len(content))
+    payload.feed(content)
+    return payload
+
+
+async def read(payload: Arriving, claim: Claim | None = None, *, bytes_max: int = 100) -> bytes:
+    return await body.read(payload, claim or claim_of(0), bytes_max=bytes_max, floor=FLOOR)
+
+
+async def test_a_body_that_is_all_there_is_held_against_its_limit() -> None:
+    assert await read(arrived(b"four"), bytes_max=4) == b"four"
+
+    with pytest.raises(BodyTooLarge):
+        await read(arrived(b"fives"), bytes_max=4)
+
+
+async def test_a_body_that_is_all_there_is_held_against_the_budget() -> None:
+    claim = Admission(Budget(4, 0), lambda: None).admit(0, is_known=True)
+
+    with pytest.raises(MemoryBudgetSpent):
+        await read(arrived(b"fives"), claim)
+
+
+async def test_a_connection_that_is_lost_in_the_middle_of_a_body_is_a_sender_that_is_gone() -> None:
+    payload = Arriving(10)
+    payload.feed(b"half")
+    reading = asyncio.create_task(read(payload))
+    await asyncio.sleep(0)
+    payload.set_exception(ConnectionResetError("lost"))
+
+    with pytest.raises(SenderGone):
+        await reading
+
+
+async def test_whoever_reads_a_body_is_woken_when_it_is_whole_or_brings_more_than_was_claimed() -> None:
+    async def woken_at(length_bytes: int, claimed_bytes: int) -> list[int]:
+        payload, woken = Arriving(length_bytes, claimed_bytes), dict[int, bytes]()
+        content = random.randbytes(length_bytes)
+
+        async def read_pieces() -> None:
+            while piece := await payload.readany():
+                woken[payload.total_bytes] = woken.get(payload.total_bytes, b"") + piece
+
+        reading = asyncio.create_task(read_pieces())
+        for first in range(0, length_bytes, 16 * KIB):
+            await asyncio.sleep(0)
+            payload.feed(content[first : first + 16 * KIB])
+        await reading
+        assert b"".join(woken.values()) == content
+        return list(woken)
+
+    assert await woken_at(200 * KIB, 0) == [64 * KIB, 128 * KIB, 192 * KIB, 200 * KIB]
+    assert await woken_at(200 * KIB, 100 * KIB) == [112 * KIB, 176 * KIB, 200 * KIB]
+    assert await woken_at(200 * KIB, 300 * KIB) == [200 * KIB]
+
+
+async def test_a_body_may_take_as_long_as_it_brings_enough_and_no_longer() -> None:
+    floor = SpeedFloor(grace_s=0.05, bytes_per_s_min=100, total_s=30)
+    payload = Arriving(100)
+    begun_at = asyncio.get_running_loop().time()
+    reading = asyncio.create_task(body.read(payload, claim_of(0), bytes_max=100, floor=floor))
+    await asyncio.sleep(0)
+    payload.feed(b"x" * 30)
+
+    with pytest.raises(BodyTooSlow):
+        await reading
+    assert asyncio.get_running_loop().time() - begun_at >= floor.allowed_s(30)
+
+
+async def test_a_body_whose_end_came_just_in_time_is_not_too_slow() -> None:
+    floor = SpeedFloor(grace_s=0, bytes_per_s_min=1_000, total_s=0)
+    payload = Arriving(4)
+    reading = asyncio.create_task(body.read(payload, claim_of(0), bytes_max=100, floor=floor))
+    await asyncio.sleep(0)
+    asyncio.get_running_loop().call_soon(payload.feed, b"four")  # in the turn in which the time is over
+
+    assert await reading == b"four"
+
+
+async def test_a_body_that_was_refused_is_not_ended_once_more_when_its_time_is_over() -> None:
+    told = list[BaseException]()
+
+    class Telling(Arriving):
+        def set_exception(self, exc: BaseException) -> None:
+            told.append(exc)
+
+    payload = Telling(200 * KIB)
+    payload.feed(bytes(100 * KIB))
+
+    with pytest.raises(BodyTooLarge):
+        await body.read(payload, claim_of(0), bytes_max=100, floor=SpeedFloor(0, 1_000, 0))
+    await asyncio.sleep(0.01)
+    assert told == []
+
+
+def test_a_body_never_gives_way_to_itself() -> None:
+    clock, told = Clock(), list[str]()
+    admission = Admission(Budget(1_000, 100), lambda: None, now=clock)
+    claim = admission.admit(60, is_known=False)
+    claim.when_dismissed = lambda: told.append("go")
+    clock.now_s += 100
+
+    with pytest.raises(MemoryBudgetSpent):
+        claim.grow_to(150)
+
+    assert (told, admission.unknown_bytes) == ([], 60)

@@ -1,0 +1,293 @@
+"""The committer: groups, order, overlap, deadlines, and what becomes of a delivery when something breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from receiver.errors import (
+    BodyTooLarge,
+    CoreCrashed,
+    DeadlinePassed,
+    DiskTrouble,
+    MalformedBody,
+    ShuttingDown,
+    StoreTrouble,
+)
+from receiver.intake import committer as committer_room
+from receiver.intake import waiting
+from receiver.intake.committer import Committer
+from receiver.intake.quarantine import Aside
+from receiver.journal.outcomes import STORED
+from receiver.metrics import Metrics
+from receiver.model import Delivery, SegmentId
+from receiver.settings import Drain
+from tests.support.committer import bodies, commit, committing, verdict_on
+from tests.support.intake import (
+    AppenderDouble,
+    CommitDouble,
+    CoreDouble,
+    OutcomeDouble,
+    on_uvloop,
+    until,
+)
+
+
+@on_uvloop
+async def test_what_arrives_while_a_group_is_decoded_shares_the_next_one(tmp_path: Path) -> None:
+    core, appender = CoreDouble(), AppenderDouble()
+    core.may_go_on.clear()
+    async with committing(core, appender, tmp_path) as committer:
+        first = commit(committer, "a")
+        await asyncio.to_thread(core.running.wait)
+        others = [commit(committer, name) for name in "bcd"]
+        await asyncio.sleep(0)
+        core.may_go_on.set()
+        await asyncio.gather(first, *others)
+
+    assert bodies(core) == [["a"], ["b", "c", "d"]]
+    assert [record for _, record, _ in appender.appended] == [b"0:\na", b"0:\nb|\nc|\nd"]
+
+
+@on_uvloop
+async def test_the_next_group_is_decoded_while_this_one_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(committer_room, "EARLY_BYTES_MIN", 0)
+    core, appender = CoreDouble(), AppenderDouble()
+    appender.may_go_on.clear()
+    async with committing(core, appender, tmp_path) as committer:
+        first = commit(committer, "a")
+        await asyncio.to_thread(appender.running.wait)
+        second = commit(committer, "b")
+        await until(lambda: len(core.groups) == 2)
+        third = commit(committer, "c")
+        await asyncio.sleep(0.05)
+        decoded_early, promised_early = bodies(core), [first.done(), second.done()]
+        appender.may_go_on.set()
+        await asyncio.gather(first, second, third)
+
+    assert decoded_early == [["a"], ["b"]]
+    assert promised_early == [False, False]
+    assert [record for _, record, _ in appender.appended] == [b"0:\na", b"0:\nb", b"0:\nc"]
+
+
+@on_uvloop
+async def test_small_deliveries_gather_while_a_group_is_synced(tmp_path: Path) -> None:
+    core, appender = CoreDouble(), AppenderDouble()
+    appender.may_go_on.clear()
+    async with committing(core, appender, tmp_path) as committer:
+        tasks = [commit(committer, "a")]
+        await asyncio.to_thread(appender.running.wait)
+        tasks.append(commit(committer, "b"))
+        await asyncio.sleep(0.05)
+        tasks.append(commit(committer, "c"))
+        await asyncio.sleep(0)
+        appender.may_go_on.set()
+        await asyncio.gather(*tasks)
+
+    assert bodies(core) == [["a"], ["b", "c"]]
+
+
+@on_uvloop
+async def test_a_group_is_capped_by_deliveries_and_by_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "GROUP_DELIVERIES_MAX", 3)
+    monkeypatch.setattr(waiting, "GROUP_BYTES_MAX", 20)
+    core = CoreDouble()
+    core.may_go_on.clear()
+    async with committing(core, AppenderDouble(), tmp_path) as committer:
+        tasks = [
+            commit(committer, name) for name in ("first", "1", "2", "3", "4", "large" * 4, "5" * 15, "6" * 15)
+        ]
+        await asyncio.to_thread(core.running.wait)
+        await asyncio.sleep(0)
+        core.may_go_on.set()
+        await asyncio.gather(*tasks)
+
+    groups = bodies(core)
+    assert [name for group in groups for name in group][-3:] == ["large" * 4, "5" * 15, "6" * 15]
+    assert groups[-3:] == [["large" * 4], ["5" * 15], ["6" * 15]]
+    assert max(len(group) for group in groups) == 3
+
+
+@on_uvloop
+async def test_what_a_group_has_no_room_for_is_first_in_the_next_one(tmp_path: Path) -> None:
+    class Narrow(CoreDouble):
+        def __call__(self, deliveries: Sequence[Delivery], segment: SegmentId) -> CommitDouble:
+            self.special = {one.body: OutcomeDouble("postponed") for one in deliveries[2:]}
+            return super().__call__(deliveries, segment)
+
+    core, appender = Narrow(), AppenderDouble()
+    core.may_go_on.clear()
+    async with committing(core, appender, tmp_path) as committer:
+        first = commit(committer, "a")
+        await asyncio.to_thread(core.running.wait)
+        others = [commit(committer, name) for name in "bcdef"]
+        await asyncio.sleep(0)
+        core.may_go_on.set()
+        await asyncio.gather(first, *others)
+
+    assert bodies(core) == [["a"], list("bcdef"), list("def"), ["f"]]
+    records = [record for _, record, _ in appender.appended]
+    assert records == [b"0:\na", b"0:\nb|\nc", b"0:\nd|\ne", b"0:\nf"]
+
+
+@on_uvloop
+async def test_a_refused_delivery_does_not_disturb_its_neighbours(tmp_path: Path) -> None:
+    core = CoreDouble(
+        special={
+            b"\nbad": OutcomeDouble("malformed", message="cut", field="resource_spans"),
+            b"\nbig": OutcomeDouble("too_large", message="too many spans"),
+        }
+    )
+    appender = AppenderDouble()
+    async with committing(core, appender, tmp_path) as committer:
+        good, bad, big = (commit(committer, name) for name in ("good", "bad", "big"))
+        reasons = await verdict_on(bad), await verdict_on(big)
+        await good
+
+    assert [type(reason) for reason in reasons] == [MalformedBody, BodyTooLarge]
+    assert isinstance(reasons[0], MalformedBody)
+    assert reasons[0].field == "resource_spans"
+    assert b"".join(record for _, record, _ in appender.appended) == b"0:\ngood"
+
+
+@on_uvloop
+async def test_disk_error_refuses_all_deliveries_of_the_group_and_no_other(tmp_path: Path) -> None:
+    trouble = DiskTrouble("write: I/O error")
+    core, appender = CoreDouble(), AppenderDouble(trouble=[trouble])
+    core.may_go_on.clear()
+    async with committing(core, appender, tmp_path) as committer:
+        first = [commit(committer, name) for name in "ab"]
+        await asyncio.to_thread(core.running.wait)
+        later = commit(committer, "c")
+        await asyncio.sleep(0)
+        core.may_go_on.set()
+        reasons = [await verdict_on(task) for task in first]
+        await later
+
+    assert reasons == [trouble, trouble]
+    assert [rows for _, _, rows in appender.appended] == [1]
+
+
+@on_uvloop
+async def test_a_delivery_that_waits_too_long_is_told_and_not_worked_on(tmp_path: Path) -> None:
+    core = CoreDouble()
+    core.may_go_on.clear()
+    async with committing(core, AppenderDouble(), tmp_path, answer_deadline_s=0.1) as committer:
+        tasks = [commit(committer, "a")]
+        await asyncio.to_thread(core.running.wait)
+        tasks.append(commit(committer, "b"))
+        reasons = [await verdict_on(task) for task in tasks]
+
+    assert [type(reason) for reason in reasons] == [DeadlinePassed, DeadlinePassed]
+    assert bodies(core) == [["a"]]
+
+
+@on_uvloop
+async def test_the_third_crash_of_one_body_is_the_senders_to_know(tmp_path: Path) -> None:
+    core = CoreDouble(special={b"\npoison": OutcomeDouble("crashed")})
+    async with committing(core, AppenderDouble(), tmp_path / "aside") as committer:
+        reasons = [await verdict_on(commit(committer, "poison")) for _ in range(3)]
+        await commit(committer, "good")
+
+    (kept,) = (tmp_path / "aside").glob("*.body")
+    assert [type(reason) for reason in reasons] == [CoreCrashed, CoreCrashed, MalformedBody]
+    assert kept.read_bytes() == b"\npoison"
+    assert kept.name.endswith(".protobuf.body")
+
+
+@on_uvloop
+async def test_a_core_that_raises_costs_its_group_and_nothing_else(tmp_path: Path) -> None:
+    class Raising(CoreDouble):
+        def __call__(self, deliveries, segment):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN204 - as above it
+            done = super().__call__(deliveries, segment)
+            if len(self.groups) == 1:
+                raise MemoryError
+            return done
+
+    async with committing(Raising(), AppenderDouble(), tmp_path) as committer:
+        reason = await verdict_on(commit(committer, "a"))
+        await commit(committer, "b")
+
+    assert isinstance(reason, CoreCrashed)
+
+
+@on_uvloop
+async def test_acknowledged_by_the_store_waits_until_the_segment_is_there(tmp_path: Path) -> None:
+    appender = AppenderDouble()
+    async with committing(CoreDouble(), appender, tmp_path) as committer:
+        task = commit(committer, "a", Drain(name="d", acknowledge="store"))
+        await commit(committer, "b")
+        early = task.done()
+        appender.outcomes[SegmentId(7, 0)] = STORED
+        appender.stored.add(SegmentId(7, 0))
+        await task
+
+    assert not early
+
+
+@on_uvloop
+async def test_delivery_whose_segment_was_deleted_by_hand_is_answered_unavailable(tmp_path: Path) -> None:
+    appender = AppenderDouble()
+    async with committing(CoreDouble(), appender, tmp_path) as committer:
+        task = commit(committer, "a", Drain(name="d", acknowledge="store"))
+        await until(lambda: bool(appender.appended))
+        appender.stored.add(SegmentId(7, 0))
+        reason = await verdict_on(task)
+
+    assert isinstance(reason, StoreTrouble)
+
+
+@on_uvloop
+async def test_a_store_that_is_away_is_told_by_the_deadline(tmp_path: Path) -> None:
+    async with committing(CoreDouble(), AppenderDouble(), tmp_path, answer_deadline_s=0.1) as committer:
+        reason = await verdict_on(commit(committer, "a", Drain(name="d", acknowledge="store")))
+
+    assert isinstance(reason, DeadlinePassed)
+
+
+@on_uvloop
+async def test_closing_answers_everything_in_line_and_takes_no_more(tmp_path: Path) -> None:
+    core, appender = CoreDouble(), AppenderDouble()
+    core.may_go_on.clear()
+    async with committing(core, appender, tmp_path) as committer:
+        tasks = [commit(committer, name) for name in "abc"]
+        await asyncio.to_thread(core.running.wait)
+        threading.Timer(0.05, core.may_go_on.set).start()
+    await asyncio.gather(*tasks)
+
+    assert appender.closed
+    assert isinstance(await verdict_on(commit(committer, "late")), ShuttingDown)
+
+
+@on_uvloop
+async def test_what_became_of_the_spans_is_counted(tmp_path: Path) -> None:
+    told = OutcomeDouble(
+        received=10, stored=6, sampled_out=1, rejected=3, unresolved=2, reasons=[("bad_id", 3)]
+    )
+    metrics = Metrics("intake-0")
+    committer = Committer(
+        CoreDouble(special={b"\na": told}), AppenderDouble(), Aside(tmp_path), metrics, answer_deadline_s=10
+    )
+    running = asyncio.create_task(committer.run())
+    await commit(committer, "a")
+    await committer.close(running)
+
+    counted = {one.name: one.value for one in metrics.snapshot().series}
+    expected = {
+        "spans_received": 10,
+        "spans_accepted": 6,
+        "spans_sampled_out": 1,
+        "spans_rejected": 3,
+        "spans_unresolved": 2,
+        "span_notes": 3,
+        "commit_deliveries": 1,
+    }
+    assert {name: counted[name] for name in expected} == expected

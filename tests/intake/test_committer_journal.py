@@ -1,0 +1,148 @@
+"""The committer and the journal: a record is safe before its receipts, whatever becomes of its segment."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from receiver.errors import (
+    DiskTrouble,
+)
+from receiver.intake import committer as committer_room
+from receiver.intake.committer import Committer
+from receiver.intake.quarantine import Aside
+from receiver.metrics import Metrics
+from receiver.model import Delivery, SegmentId
+from receiver.settings import MIB
+from tests.support.committer import bodies, commit, committing, verdict_on
+from tests.support.intake import (
+    AppenderDouble,
+    CommitDouble,
+    CoreDouble,
+    OutcomeDouble,
+    StaleSegment,
+    on_uvloop,
+    until,
+)
+
+
+@on_uvloop
+async def test_a_receipt_is_given_only_after_append_returned(tmp_path: Path) -> None:
+    core, appender = CoreDouble(), AppenderDouble()
+    appender.may_go_on.clear()
+    async with committing(core, appender, tmp_path) as committer:
+        task = commit(committer, "a")
+        await asyncio.to_thread(appender.running.wait)
+        await asyncio.sleep(0.05)
+        early = task.done()
+        appender.may_go_on.set()
+        await task
+
+    assert not early
+
+
+@on_uvloop
+async def test_nothing_is_appended_when_there_is_nothing_to_journal(tmp_path: Path) -> None:
+    core = CoreDouble(special={b"\nbad": OutcomeDouble("malformed", message="cut")})
+    appender = AppenderDouble()
+    async with committing(core, appender, tmp_path) as committer:
+        await verdict_on(commit(committer, "bad"))
+
+    assert appender.appended == []
+
+
+@pytest.mark.parametrize(
+    "early_bytes_min", [pytest.param(0, id="decoded early"), pytest.param(MIB, id="in one go")]
+)
+@on_uvloop
+async def test_a_group_whose_segment_was_closed_is_committed_anew_on_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, early_bytes_min: int
+) -> None:
+    monkeypatch.setattr(committer_room, "EARLY_BYTES_MIN", early_bytes_min)
+    core = CoreDouble()
+    appender = AppenderDouble(trouble=[StaleSegment("0")])
+    async with committing(core, appender, tmp_path) as committer:
+        await commit(committer, "a")
+
+    assert bodies(core) == [["a"], ["a"]]
+    assert appender.appended == [(SegmentId(7, 1), b"1:\na", 1)]
+
+
+@on_uvloop
+async def test_a_delivery_that_is_transcoded_twice_is_counted_once(tmp_path: Path) -> None:
+    metrics, appender = Metrics("intake-0"), AppenderDouble(trouble=[StaleSegment("0")])
+    committer = Committer(CoreDouble(), appender, Aside(tmp_path), metrics, answer_deadline_s=10)
+    running = asyncio.create_task(committer.run())
+    await commit(committer, "a")
+    await committer.close(running)
+
+    assert {one.name: one.value for one in metrics.snapshot().series}["commit_deliveries"] == 1
+
+
+@on_uvloop
+async def test_a_disk_that_closes_every_segment_is_told_as_trouble(tmp_path: Path) -> None:
+    appender = AppenderDouble(trouble=[StaleSegment(str(seq)) for seq in range(3)])
+    async with committing(CoreDouble(), appender, tmp_path) as committer:
+        reason = await verdict_on(commit(committer, "a"))
+        await commit(committer, "b")
+
+    assert isinstance(reason, DiskTrouble)
+
+
+@on_uvloop
+async def test_age_seals_only_while_nothing_is_on_its_way(tmp_path: Path) -> None:
+    core, appender = CoreDouble(), AppenderDouble()
+    core.may_go_on.clear()
+    async with committing(core, appender, tmp_path) as committer:
+        task = commit(committer, "a")
+        await asyncio.to_thread(core.running.wait)
+        before = appender.sealed_count
+        await asyncio.sleep(0.2)
+        meanwhile = appender.sealed_count
+        core.may_go_on.set()
+        await task
+        await until(lambda: appender.sealed_count > meanwhile)
+
+    assert before == meanwhile
+
+
+@pytest.mark.parametrize(
+    ("early_bytes_min", "thread_count"), [pytest.param(0, 2, id="large"), pytest.param(MIB, 1, id="small")]
+)
+@on_uvloop
+async def test_a_small_group_is_appended_by_the_thread_that_decoded_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, early_bytes_min: int, thread_count: int
+) -> None:
+    monkeypatch.setattr(committer_room, "EARLY_BYTES_MIN", early_bytes_min)
+    threads: set[int] = set()
+
+    class Seen(CoreDouble):
+        def __call__(self, deliveries: Sequence[Delivery], segment: SegmentId) -> CommitDouble:
+            threads.add(threading.get_ident())
+            return super().__call__(deliveries, segment)
+
+    class SeenToo(AppenderDouble):
+        def append(self, segment: SegmentId, record: bytes, rows: int) -> None:
+            threads.add(threading.get_ident())
+            super().append(segment, record, rows)
+
+    async with committing(Seen(), SeenToo(), tmp_path) as committer:
+        await commit(committer, "a")
+
+    assert len(threads - {threading.get_ident()}) == thread_count
+
+
+@on_uvloop
+async def test_no_receipt_waits_for_a_segment_to_be_sealed(tmp_path: Path) -> None:
+    appender = AppenderDouble(has_retired=True)
+    appender.may_seal.clear()
+    async with committing(CoreDouble(), appender, tmp_path) as committer:
+        await commit(committer, "a")
+        await commit(committer, "b")
+        appender.may_seal.set()
+
+    assert [record for _, record, _ in appender.appended] == [b"0:\na", b"0:\nb"]

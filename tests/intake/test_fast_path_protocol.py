@@ -1,0 +1,273 @@
+"""The shortcut for known heads: taken where it may be, and seen by nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from receiver.intake.arriving_body import STEP_BYTES
+from receiver.intake.known_heads import HeadBytes, head_bytes
+from receiver.intake.routes import Routes
+from receiver.settings import KIB, MIB, Drain, Limits
+from tests.support.intake import (
+    SPAN_BODY,
+    Connection,
+    CoreDouble,
+    Intake,
+    on_uvloop,
+    request,
+    running,
+    until,
+)
+
+TOKEN = Drain(name="d", tokens=("t",))
+SIGNED = Drain(name="d", signature_header="x-s", signature_secrets=("secret",))
+SIGNATURE = {"x_s": hmac.digest(b"secret", SPAN_BODY, "sha1").hex()}
+KNOWN = "Bearer t"
+FEW_BYTES = Limits(body_bytes_max=500)
+
+
+async def warm(intake: Intake) -> Connection:
+    """Open a connection whose next delivery may take the shortcut."""
+    connection = await intake.connect()
+    connection.writer.write(request(authorization=KNOWN))
+    assert (await connection.answer()).status == 200
+    return connection
+
+
+@on_uvloop
+async def test_deliveries_with_the_same_head_take_the_shortcut() -> None:
+    async with running(TOKEN) as intake:
+        connection = await warm(intake)
+        bodies = [SPAN_BODY * count for count in range(1, 20)]
+        for body in bodies:
+            connection.writer.write(request(body, authorization=KNOWN))
+            assert (await connection.answer()).status == 200
+        parsed_count = intake.server.requests_count
+        await connection.close()
+
+    assert parsed_count == 1
+    assert [one.body for one in intake.core.deliveries] == [SPAN_BODY, *bodies]
+    assert intake.counted("deliveries", "d", "200") == 20
+
+
+@on_uvloop
+async def test_a_token_that_is_taken_back_is_refused_on_an_open_connection() -> None:
+    async with running(TOKEN) as intake:
+        connection = await warm(intake)
+        routes = Routes((Drain(name="d", tokens=("new",)),), Limits(), post_root=True)
+        intake.reception.use(routes, Limits())
+        connection.writer.write(request(authorization=KNOWN))
+        answer = await connection.answer()
+        await connection.close()
+
+    assert answer.status == 401
+
+
+@on_uvloop
+async def test_a_thousand_deliveries_in_one_piece_are_refused_one_by_one() -> None:
+    async with running(TOKEN) as intake:
+        connection = await warm(intake)
+        intake.admission.is_closed = True
+        connection.writer.write(request(authorization=KNOWN) * 1_000)
+        statuses = [(await connection.answer()).status for _ in range(1_000)]
+        intake.admission.is_closed = False
+        connection.writer.write(request(authorization=KNOWN))
+        statuses.append((await connection.answer()).status)
+        await connection.close()
+
+    assert statuses == [503] * 1_000 + [200]
+    assert intake.counted("deliveries", "d", "503") == 1_000
+
+
+@on_uvloop
+async def test_a_body_that_stops_on_the_shortcut_closes_the_connection() -> None:
+    async with running(TOKEN, limits=Limits(body_grace_s=0.2, body_bytes_per_s_min=1000)) as intake:
+        connection = await warm(intake)
+        connection.writer.write(request(b"", content_length="1000", authorization=KNOWN) + bytes(10))
+        said = await connection.closed()
+
+    assert said == b""
+    assert intake.counted("refusals", "body_too_slow") == 1
+    assert intake.admission.bytes_in_flight == 0
+
+
+@on_uvloop
+async def test_a_sender_that_goes_in_the_middle_of_a_body_leaves_nothing() -> None:
+    async with running(TOKEN) as intake:
+        connection = await warm(intake)
+        connection.writer.write(request(b"", content_length="1000", authorization=KNOWN) + bytes(10))
+        await until(lambda: intake.admission.bytes_in_flight)
+        connection.writer.transport.abort()
+        await until(lambda: not intake.server.connection_count)
+        await until(lambda: not intake.admission.bytes_in_flight)
+
+    assert len(intake.core.deliveries) == 1
+
+
+@on_uvloop
+async def test_an_answer_that_takes_longer_than_a_head_may_is_waited_for() -> None:
+    core = CoreDouble()
+    async with running(
+        TOKEN, limits=Limits(header_timeout_s=0.2, keepalive_timeout_s=0.2), core=core
+    ) as intake:
+        connection = await warm(intake)
+        core.may_go_on.clear()
+        core.running.clear()
+        connection.writer.write(request(authorization=KNOWN))
+        await asyncio.to_thread(core.running.wait)
+        await asyncio.sleep(0.6)
+        core.may_go_on.set()
+        answer = await connection.answer()
+        end = await connection.closed()
+
+    assert (answer.status, end) == (200, b"")
+
+
+@on_uvloop
+async def test_a_stop_is_told_on_the_shortcut_too() -> None:
+    core = CoreDouble()
+    async with running(TOKEN, core=core) as intake:
+        connection = await warm(intake)
+        core.may_go_on.clear()
+        core.running.clear()
+        connection.writer.write(request(authorization=KNOWN))
+        await asyncio.to_thread(core.running.wait)
+        stopping = asyncio.create_task(intake.server.stop(5))
+        await until(lambda: intake.server.is_stopping)
+        core.may_go_on.set()
+        answer = await connection.answer()
+        end = await connection.closed()
+        await stopping
+
+    assert (answer.status, answer.headers["connection"], end) == (200, "close", b"")
+
+
+@on_uvloop
+async def test_no_room_for_a_body_on_the_shortcut_is_told_and_closes() -> None:
+    async with running(TOKEN, limits=Limits(inflight_bytes_max=100)) as intake:
+        connection = await warm(intake)
+        connection.writer.write(request(b"", content_length="1000", authorization=KNOWN) + bytes(10))
+        answer = await connection.answer()
+        end = await connection.closed()
+
+    assert (answer.status, answer.headers["retry-after"], answer.headers["connection"]) == (503, "2", "close")
+    assert end == b""
+    assert intake.server.requests_count == 1
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+@on_uvloop
+async def test_a_body_that_is_not_the_one_signed_is_refused_on_the_shortcut_too(*, is_whole: bool) -> None:
+    async with running(SIGNED) as intake:
+        connection = await intake.connect()
+        statuses = []
+        for body in (SPAN_BODY, SPAN_BODY[:-1] + b"!", SPAN_BODY):
+            raw = request(body, **SIGNATURE)
+            connection.writer.write(raw if is_whole else raw[:-1])
+            await connection.writer.drain()
+            await asyncio.sleep(0 if is_whole else 0.05)
+            connection.writer.write(b"" if is_whole else raw[-1:])
+            statuses.append((await connection.answer()).status)
+        parsed_count = intake.server.requests_count
+        await connection.close()
+
+    assert (statuses, parsed_count) == ([200, 403, 200], 1)
+    assert [one.body for one in intake.core.deliveries] == [SPAN_BODY, SPAN_BODY]
+
+
+@on_uvloop
+async def test_a_body_on_the_shortcut_is_counted_until_it_is_let_go() -> None:
+    async with running(TOKEN) as intake:
+        connection = await warm(intake)
+        intake.core.may_go_on.clear()
+        intake.core.running.clear()
+        connection.writer.write(request(authorization=KNOWN))
+        await asyncio.to_thread(intake.core.running.wait)
+        held_bytes = intake.admission.bytes_in_flight
+        intake.core.may_go_on.set()
+        await connection.answer()
+        await until(lambda: intake.admission.bytes_in_flight == 0)
+        await connection.close()
+
+    assert held_bytes == len(SPAN_BODY)
+    assert intake.server.requests_count == 1
+
+
+@pytest.mark.parametrize(
+    ("drain", "head", "sent_bytes"),
+    [
+        pytest.param(TOKEN, {"authorization": KNOWN}, 2 * MIB, id="shows a token"),
+        pytest.param(SIGNED, SIGNATURE, 300 * KIB, id="is not known yet"),
+    ],
+)
+@on_uvloop
+async def test_a_large_body_on_the_shortcut_claims_what_has_arrived(
+    drain: Drain, head: dict[str, str], sent_bytes: int
+) -> None:
+    async with running(drain) as intake:
+        connection = await intake.connect()
+        connection.writer.write(request(SPAN_BODY, **head))
+        assert (await connection.answer()).status == 200
+        connection.writer.write(request(b"", content_length=str(16 * MIB), **head) + bytes(sent_bytes))
+        await until(lambda: intake.admission.bytes_in_flight > sent_bytes - STEP_BYTES)
+        parsed_count = intake.server.requests_count
+        await connection.close()
+
+    assert parsed_count == 1
+
+
+HEAD = request(b"", content_length="10")
+PATTERN = head_bytes(HEAD, len(HEAD) + 10, 10)
+
+
+@pytest.mark.parametrize(
+    "digits",
+    [
+        pytest.param(digits, id=digits or "nothing")
+        for digits in ("", "0", "010", "+10", "-10", " 10", "10 ", "1_0", "0x10", "10,10", "1e1", "9" * 10)
+    ],
+)
+def test_a_length_that_is_not_plain_digits_is_not_known(digits: str) -> None:
+    assert PATTERN is not None
+    assert PATTERN.match(HEAD) == (10, len(HEAD))
+    assert PATTERN.match(HEAD.replace(b": 10\r", f": {digits}\r".encode())) is None
+
+
+@given(st.data())
+def test_a_head_that_differs_anywhere_is_not_known(data: st.DataObject) -> None:
+    assert PATTERN is not None
+    place = data.draw(st.integers(0, len(HEAD) - 1))
+    byte = data.draw(st.integers(0, 255).filter(lambda one: one != HEAD[place]))
+    changed = HEAD[:place] + bytes([byte]) + HEAD[place + 1 :]
+    found = PATTERN.match(changed)
+
+    is_length = HEAD.index(b": 10\r") + 2 <= place < HEAD.index(b": 10\r") + 4
+    assert found is None or (is_length and bytes([byte]).isdigit())
+    assert PATTERN.match(HEAD[:place]) is None
+
+
+@pytest.mark.parametrize(
+    ("head", "body_bytes"),
+    [
+        pytest.param(b"POST / HTTP/1.1\r\nHost: x\r\n\r\n", 0, id="no length"),
+        pytest.param(b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", 0, id="nothing to come"),
+        pytest.param(b"POST / HTTP/1.1\r\nContent-Length: 012\r\n\r\n", 12, id="a leading zero"),
+        pytest.param(b"POST / HTTP/1.1\r\nContent-Length: 12\r\n\r\n", 13, id="another length was read"),
+        pytest.param(b"POST / HTTP/1.1\r\nContent-Length:12\r\n\r\n", 12, id="no space"),
+        pytest.param(b"POST / HTTP/1.1\r\nContent-Length: 12 \r\n\r\n", 12, id="a space behind"),
+        pytest.param(
+            b"POST / HTTP/1.1\r\nContent-Length: 12\r\ncontent-length: 12\r\n\r\n", 12, id="said twice"
+        ),
+        pytest.param(b"POST / HTTP/1.1\r\nContent-Length: 12\r\n\r\n\r\n\r\n", 12, id="more than a head"),
+        pytest.param(b"POST / HTTP/1.1\r\nContent-Length: 12\r\n", 12, id="less than a head"),
+    ],
+)
+def test_a_head_that_is_not_plain_is_not_remembered(head: bytes, body_bytes: int) -> None:
+    found: HeadBytes | None = head_bytes(head, len(head) + body_bytes, body_bytes)
+
+    assert found is None

@@ -1,0 +1,126 @@
+"""One delivery through the reception, its body coming as a test lets it come."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+
+import pytest
+
+from receiver.errors import MemoryBudgetSpent
+from receiver.intake.admission import Admission, Claim, budget
+from receiver.intake.answers import HANG_UP
+from receiver.intake.arriving_body import Arriving
+from receiver.intake.fast_path import Known
+from receiver.intake.handler import Reception
+from receiver.intake.head import Head
+from receiver.intake.known_heads import HeadBytes
+from receiver.intake.routes import Routes
+from receiver.intake.waiting import Give
+from receiver.metrics import Metrics
+from receiver.model import ContentKind, Delivery
+from receiver.settings import Drain, Limits
+from tests.support.intake import SPAN_BODY, OutcomeDouble, until
+
+DRAINS = (Drain(name="d"),)
+PATIENT = Limits(body_grace_s=60, body_timeout_s=60)
+
+
+class Promising:
+    """A reception, and who promises what it takes: at once, remembering when it had come."""
+
+    def __init__(self) -> None:
+        self.routes = Routes(DRAINS, PATIENT, post_root=True)
+        self.admission = Admission(budget(PATIENT, DRAINS), lambda: None)
+        self.metrics = Metrics()
+        self.reception = Reception(self.routes, PATIENT, self.admission, self, self.metrics)
+        self.received_at: list[float] = []
+
+    async def commit(self, _: Delivery, _drain: Drain, received_at: float, _claim: Claim) -> OutcomeDouble:
+        self.received_at.append(received_at)
+        return OutcomeDouble()
+
+    def promise(self, _: Delivery, _drain: Drain, received_at: float, _claim: Claim, give: Give) -> None:
+        self.received_at.append(received_at)
+        give(OutcomeDouble())
+
+    @property
+    def known(self) -> Known:
+        """A head that was read before."""
+        route = self.routes.find("/v1/traces")
+        head = Head(
+            routes=self.routes,
+            route=route,
+            admitted=route.drains,
+            shows_token=False,
+            kind=ContentKind.PROTOBUF,
+            encodings=(),
+            expects_continue=False,
+            headers={},
+        )
+        return self.reception.regulars.know(head, HeadBytes(b"", b""))
+
+
+async def test_a_delivery_is_received_once_its_body_is_whole() -> None:
+    intake, payload = Promising(), Arriving(len(SPAN_BODY))
+    answering = asyncio.create_task(intake.reception.answer_known(intake.known, len(SPAN_BODY), payload))
+    await asyncio.sleep(0.01)
+    whole_at = asyncio.get_running_loop().time()
+    payload.feed(SPAN_BODY)
+
+    assert (await answering).status == 200
+    assert intake.received_at[0] >= whole_at
+    assert intake.admission.bytes_in_flight == 0
+
+
+class Held:
+    """A body of which a piece has come, and which can be watched."""
+
+    def __init__(self) -> None:
+        self.trouble: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self.pieces = [b"x" * 10]
+        self.total_bytes = 10
+
+    def is_eof(self) -> bool:
+        return False
+
+    def read_nowait(self) -> bytes:
+        return b""
+
+    async def readany(self) -> bytes:
+        return self.pieces.pop() if self.pieces else await self.trouble
+
+    def set_exception(self, exc: BaseException) -> None:
+        self.trouble.set_exception(exc)
+
+
+async def test_a_body_that_gave_way_is_let_go_of_at_once() -> None:
+    intake, payload = Promising(), Held()
+    answering = asyncio.create_task(intake.reception.answer_known(intake.known, 20, payload))
+    pieces = payload.pieces
+    await until(lambda: not pieces)
+    gc.disable()
+    try:
+        payload.set_exception(MemoryBudgetSpent("no room"))
+        status = (await answering).status
+        watched = weakref.ref(payload)
+        del payload, answering
+        is_held = watched() is not None
+    finally:
+        gc.enable()
+
+    assert status == 503
+    assert not is_held
+
+
+@pytest.mark.timeout(30)
+async def test_a_floor_that_was_reloaded_holds_for_bodies_to_come() -> None:
+    intake = Promising()
+    intake.reception.use(intake.routes, Limits(body_grace_s=0.01, body_timeout_s=0.01))
+
+    reply = await intake.reception.answer_known(intake.known, 10, Arriving(10))
+
+    counted = {(one.name, *one.labels): one.value for one in intake.metrics.snapshot().series}
+    assert reply is HANG_UP
+    assert counted["deliveries", "d", "closed"] == 1

@@ -1,0 +1,375 @@
+"""The sample of HTTP requests, and the rules of OTLP/HTTP, over raw sockets."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from receiver.settings import Drain
+from tests.support.intake import SPAN_BODY, Answer, on_uvloop, request, running, until
+
+SAMPLE = Path(__file__).parents[1] / "conformance/http.jsonl"
+CASES = [json.loads(line) for line in SAMPLE.read_text().splitlines()]
+
+
+def raw_request(case: dict[str, Any]) -> bytes:
+    packed = case["request"]
+    if "base64" in packed:
+        return base64.b64decode(packed["base64"])
+    return zlib.decompress(base64.b64decode(packed["zlib_base64"]))
+
+
+def is_status(answer: Answer) -> bool:
+    return answer.headers["content-type"] == "application/x-protobuf" or "code" in json.loads(answer.body)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
+@on_uvloop
+async def test_a_sample_request_gets_its_answer(case: dict[str, Any]) -> None:
+    expected = case["expect"]["answer"].replace("close", "400").replace("100,200", "200")
+    statuses = {int(word) for word in expected.replace("/", " ").replace("or", " ").replace(",", " ").split()}
+    async with running() as intake:
+        connection = await intake.connect()
+        connection.writer.write(raw_request(case))
+
+        answer = await connection.answer(bodyless="HEAD" in case["id"])
+
+        assert answer.status in statuses
+        if answer.status >= 400 and "HEAD" not in case["id"]:
+            assert is_status(answer)
+        if case["expect"]["effect"] == "close" or answer.status in {400, 414, 417, 431, 505}:
+            closes = answer.headers.get("connection") == "close"
+            assert closes or answer.body == b"" or b"not one well-formed" in answer.body
+        assert ("100 Continue" in answer.raw.decode("latin-1")) == (
+            "100" in case["expect"]["answer"].split(",")
+        )
+        await connection.close()
+
+
+@on_uvloop
+async def test_a_delivery_is_answered_with_exactly_these_headers() -> None:
+    async with running() as intake:
+        answer = await intake.post()
+
+    assert answer.status == 200
+    assert answer.body == b""
+    assert set(answer.headers) == {"content-type", "content-length", "date"}
+    assert answer.headers["content-type"] == "application/x-protobuf"
+    assert [one[1] for one in intake.appender.appended] == [b"0:" + SPAN_BODY]
+
+
+@on_uvloop
+async def test_json_is_answered_with_an_empty_object() -> None:
+    async with running() as intake:
+        answer = await intake.post(b"{}", content_type='Application/JSON; charset="UTF-8"')
+
+    assert (answer.status, answer.body, answer.headers["content-type"]) == (200, b"{}", "application/json")
+
+
+@pytest.mark.parametrize(
+    "alias", ["/v1/traces", "/v1/traces/", "/", "/v1/traces?token=1", "http://h/v1/traces"]
+)
+@on_uvloop
+async def test_an_alias_of_the_path_is_no_redirect(alias: str) -> None:
+    async with running() as intake:
+        assert (await intake.post(path=alias)).status == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("/V1/TRACES", "expected '/v1/traces'"),
+        ("//v1/traces", "expected '/v1/traces'"),
+        ("/v1/./traces", "expected '/v1/traces'"),
+        ("/v1%2Ftraces", "expected '/v1/traces'"),
+        ("/v1/metrics", "takes traces only"),
+        ("/v1/logs", "takes traces only"),
+        ("/v1/traces/v1/metrics", "takes traces only"),
+        ("/v1/traces/v1/traces", "appended '/v1/traces' to a URL that has its path already"),
+        ("/v1/traces/v1/traces/", "expected '/v1/traces': set the URL without it"),
+        ("/elsewhere-marker", "nothing listens"),
+    ],
+)
+@on_uvloop
+async def test_a_path_that_is_a_little_off_gets_a_hint(path: str, hint: str) -> None:
+    async with running() as intake:
+        answer = await intake.post(path=path, content_type="application/json")
+
+    status = json.loads(answer.body)
+    assert (answer.status, status["code"]) == (404, 5)
+    assert hint in status["message"]
+    assert b"marker" not in answer.raw
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "TRACE", "CONNECT"])
+@on_uvloop
+async def test_other_methods_are_told_what_is_allowed(method: str) -> None:
+    async with running() as intake:
+        answer = await intake.exchange(request(b"", method=method, x_marker="echo me"))
+
+    assert answer.status == 405
+    assert answer.headers["allow"] == "POST, OPTIONS"
+    assert b"echo me" not in answer.raw
+    assert (answer.headers.get("connection") == "close") == (method == "CONNECT")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        pytest.param("BREW", "/v1/traces", 405, id="no method of HTTP"),
+        pytest.param("post", "/v1/traces?a=marker", 405, id="lower case"),
+        pytest.param("BREW", "/marker", 404, id="nothing listens there"),
+        pytest.param("POST\x01", "/v1/traces", 400, id="not HTTP at all"),
+        pytest.param("BREW", "/v1/marker\xff", 400, id="no path"),
+    ],
+)
+@on_uvloop
+async def test_a_method_nobody_has_heard_of_is_told_what_is_allowed(
+    method: str, path: str, status: int
+) -> None:
+    async with running() as intake:
+        connection = await intake.connect()
+        connection.writer.write(request(b"x" * 100, path=path, method=method))
+        answer = await connection.answer()
+        end = await connection.closed()
+
+    assert (answer.status, answer.headers["connection"], end) == (status, "close", b"")
+    assert answer.headers.get("allow") == ("POST, OPTIONS" if status == 405 else None)
+    assert b"marker" not in answer.raw
+
+
+@on_uvloop
+async def test_head_is_answered_without_a_body() -> None:
+    async with running() as intake:
+        connection = await intake.connect()
+        connection.writer.write(request(b"", method="HEAD") + request())
+        head, after = await connection.answer(bodyless=True), await connection.answer()
+        await connection.close()
+
+    assert (head.status, head.body, after.status) == (405, b"", 200)
+
+
+@pytest.mark.parametrize("target", ["/v1/traces", "*"])
+@on_uvloop
+async def test_options_says_what_is_allowed_and_nothing_about_origins(target: str) -> None:
+    async with running() as intake:
+        answer = await intake.exchange(request(b"", target, "OPTIONS", origin="https://a.example"))
+
+    assert (answer.status, answer.headers["allow"]) == (204, "POST, OPTIONS")
+    assert not any(name.startswith("access-control") for name in answer.headers)
+
+
+@pytest.mark.parametrize(
+    ("content_type", "kind"),
+    [
+        ("application/protobuf", "application/x-protobuf"),
+        ("application/x-google-protobuf", "application/x-protobuf"),
+        ("application/vnd.google.protobuf; proto=x", "application/x-protobuf"),
+    ],
+)
+@on_uvloop
+async def test_other_names_of_protobuf_are_answered_under_its_own(content_type: str, kind: str) -> None:
+    async with running() as intake:
+        answer = await intake.post(content_type=content_type)
+
+    assert (answer.status, answer.headers["content-type"]) == (200, kind)
+
+
+@pytest.mark.parametrize(
+    ("content_type", "hint"),
+    [
+        ("", "no content type"),
+        ("text/plain", "expected application/x-protobuf"),
+        ("application/x-www-form-urlencoded", "expected application/x-protobuf"),
+        ("application/grpc+proto", "http/protobuf"),
+        ("application/json; charset=utf-16", "charset"),
+        ("application/json\xff", "not ASCII"),
+    ],
+)
+@on_uvloop
+async def test_a_type_that_is_not_read_is_415(content_type: str, hint: str) -> None:
+    async with running() as intake:
+        answer = await intake.post(
+            content_type=content_type.encode("latin-1").decode("utf-8", "surrogateescape")
+        )
+
+    assert answer.status == 415
+    assert hint in json.loads(answer.body)["message"]
+    assert intake.core.groups == []
+
+
+@pytest.mark.parametrize(
+    ("header", "encodings"),
+    [
+        ("GZIP", ("gzip",)),
+        ("x-gzip", ("gzip",)),
+        ("identity", ()),
+        (" ", ()),
+        ("deflate, identity , zstd", ("deflate", "zstd")),
+    ],
+)
+@on_uvloop
+async def test_codings_are_read_in_order_in_any_case(header: str, encodings: tuple[str, ...]) -> None:
+    async with running() as intake:
+        await intake.post(content_encoding=header)
+
+    assert [one.encodings for one in intake.core.deliveries] == [encodings]
+
+
+@pytest.mark.parametrize("header", ["br", "gzip, br", "gzip, gzip, gzip", "compress\xff"])
+@on_uvloop
+async def test_a_coding_that_is_not_read_is_415_with_those_that_are(header: str) -> None:
+    async with running() as intake:
+        answer = await intake.post(content_encoding=header)
+
+    assert answer.status == 415
+    assert answer.headers["accept-encoding"] == "gzip, zstd, deflate, snappy, lz4"
+    assert answer.headers["content-type"] == "application/x-protobuf"
+
+
+@on_uvloop
+async def test_no_length_and_no_chunks_is_an_empty_body_and_that_is_success() -> None:
+    async with running() as intake:
+        answer = await intake.post(b"", content_length="")
+
+    assert (answer.status, answer.body) == (200, b"")
+
+
+@on_uvloop
+async def test_pipelined_requests_are_answered_in_order() -> None:
+    async with running() as intake:
+        connection = await intake.connect()
+        connection.writer.write(
+            request() + request(path="/nowhere") + request(b"{}", content_type="application/json")
+        )
+        answers = [await connection.answer() for _ in range(3)]
+        await connection.close()
+
+    assert [(one.status, one.body[:2]) for one in answers] == [
+        (200, b""),
+        (404, answers[1].body[:2]),
+        (200, b"{}"),
+    ]
+
+
+@on_uvloop
+async def test_a_thousand_deliveries_on_one_connection_all_arrive() -> None:
+    async with running() as intake:
+        connection = await intake.connect()
+        for _ in range(1000):
+            connection.writer.write(request())
+            assert (await connection.answer()).status == 200
+        await connection.close()
+
+    assert len(intake.core.deliveries) == 1000
+
+
+@on_uvloop
+async def test_chunks_with_extensions_and_trailers_are_read() -> None:
+    chunked = (
+        request(b"", content_length="", transfer_encoding="chunked")
+        + b"3;a=b\r\n\n\x05s\r\n4\r\npans\r\n0\r\nX-T: 1\r\n\r\n"
+    )
+    async with running() as intake:
+        answer = await intake.exchange(chunked)
+
+    assert answer.status == 200
+    assert [one.body for one in intake.core.deliveries] == [SPAN_BODY]
+
+
+@pytest.mark.parametrize(
+    "coding",
+    [
+        pytest.param("gzip, chunked", id="a coding that would stay on"),
+        pytest.param("identity, chunked", id="two codings"),
+    ],
+)
+@on_uvloop
+async def test_a_transfer_coding_other_than_chunked_is_400_and_closes(coding: str) -> None:
+    async with running() as intake:
+        answer = await intake.exchange(
+            request(b"", content_length="", transfer_encoding=coding) + b"0\r\n\r\n"
+        )
+
+    assert (answer.status, answer.headers["connection"]) == (400, "close")
+
+
+@on_uvloop
+async def test_junk_between_chunks_is_400_and_closes_and_stores_nothing() -> None:
+    async with running() as intake:
+        connection = await intake.connect()
+        connection.writer.write(
+            request(b"", content_length="", transfer_encoding="chunked") + b"3\r\n\n\x05s\r\n"
+        )
+        await until(lambda: intake.admission.bytes_in_flight)
+        connection.writer.write(b"junk marker\r\n")
+        answer = await connection.answer()
+        await connection.closed()
+
+    assert (answer.status, answer.headers["connection"]) == (400, "close")
+    assert b"marker" not in answer.raw
+    assert intake.core.groups == []
+
+
+@pytest.mark.parametrize("expectation", ["202-accepted", "100-continue, x"])
+@on_uvloop
+async def test_another_expectation_is_417(expectation: str) -> None:
+    async with running() as intake:
+        answer = await intake.post(expect=expectation)
+
+    assert (answer.status, answer.headers["connection"]) == (417, "close")
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"authorization": "Bearer no"}, 401),
+        ({"authorization": "Bearer t", "content_length": "99999999999"}, 413),
+    ],
+)
+@on_uvloop
+async def test_continue_is_said_only_to_a_body_that_will_be_read(
+    headers: dict[str, str], status: int
+) -> None:
+    async with running(Drain(name="d", tokens=("t",))) as intake:
+        answer = await intake.post(b"", **{"content_length": "5", "expect": "100-continue", **headers})
+
+    assert answer.status == status
+    assert b"100 Continue" not in answer.raw
+
+
+@on_uvloop
+async def test_a_sender_that_ends_its_side_still_gets_its_answer() -> None:
+    async with running() as intake:
+        connection = await intake.connect()
+        connection.writer.write(request())
+        connection.writer.write_eof()
+        answer = await connection.answer()
+        rest = await connection.closed()
+
+    assert (answer.status, answer.headers["connection"], rest) == (200, "close", b"")
+
+
+@on_uvloop
+async def test_an_upgrade_is_ignored_and_the_connection_not_used_again() -> None:
+    async with running() as intake:
+        answer = await intake.post(connection="Upgrade", upgrade="websocket")
+
+    assert (answer.status, answer.headers["connection"]) == (200, "close")
+
+
+@on_uvloop
+async def test_a_drain_that_is_verified_by_a_header_answers_it_everywhere_at_its_path() -> None:
+    drain = Drain(name="d", tokens=("t",), verify_header="abc123")
+    async with running(drain) as intake:
+        refused, options = await intake.post(), await intake.exchange(request(b"", method="OPTIONS"))
+        elsewhere = await intake.post(path="/nowhere")
+
+    assert (refused.status, refused.headers["x-vercel-verify"]) == (401, "abc123")
+    assert options.headers["x-vercel-verify"] == "abc123"
+    assert "x-vercel-verify" not in elsewhere.headers

@@ -1,0 +1,67 @@
+"""A disk that is full when the intake starts: senders wait, and nobody has to start anything again."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from receiver.errors import JournalFull
+from receiver.intake.lazy_journal import NOT_YET, LateJournal
+from receiver.journal.appender import Appender
+from receiver.model import SegmentId
+from receiver.settings import Journal
+from tests.support.memory_disk import MemoryDisk
+
+ROOT = Path("/journal")
+
+
+class Clock:
+    """A clock that goes when told."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def late(disk: MemoryDisk, clock: Clock) -> LateJournal:
+    limits = Journal(disk_free_min=0)
+    return LateJournal(lambda: Appender(ROOT, limits, now=clock, files=disk), clock)
+
+
+@pytest.mark.parametrize("call", ["make_directory", "create", "write", "sync"])
+def test_a_full_disk_at_the_start_is_waited_for(call: str) -> None:
+    disk, clock = MemoryDisk(), Clock()
+    disk.fail(call, code=errno.ENOSPC, times=2)
+
+    journal = late(disk, clock)
+    before = (journal.full_reason(), journal.trouble)
+    clock.now_s += 1
+    journal.retire_if_due()
+    still = journal.full_reason()
+    clock.now_s += 1
+    journal.retire_if_due()
+    segment = journal.choose()
+    journal.append(segment, b"record", 1)
+
+    assert before[0] == still == NOT_YET
+    assert os.strerror(errno.ENOSPC) in before[1]
+    assert (journal.full_reason(), journal.trouble) == (None, "")
+
+
+def test_what_is_refused_is_not_tried_all_the_time() -> None:
+    disk, clock = MemoryDisk(), Clock()
+    disk.fail("make_directory", code=errno.ENOSPC)
+
+    journal = late(disk, clock)
+    journal.retire_if_due()
+
+    assert journal.full_reason() == NOT_YET
+    assert not journal.is_stored(SegmentId(1, 0))
+    with pytest.raises(JournalFull):
+        journal.choose()
+    journal.close()

@@ -1,0 +1,393 @@
+"""Connection limits: how many, of which address, and which is evicted when there is no room."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gc
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from receiver.intake import eviction, listener, protocol
+from receiver.intake.listener import address_of, caps
+from receiver.intake.protocol import IntakeProtocol
+from receiver.intake.tls import Certificates
+from receiver.settings import Limits, Settings
+from tests.intake.test_tls import NO_WARNINGS, sender, written
+from tests.support.intake import SPAN_BODY, Connection, Intake, on_uvloop, request, running, until
+
+FEW = Limits(connections_max=6, connections_per_address_max=3)
+FLOODER = "127.0.0.2"
+
+
+async def in_request(intake: Intake, source: str) -> Connection:
+    """Open a connection and send all of a delivery but its last byte."""
+    connection = await intake.connect(source)
+    working_count = sum(one.is_working for one in protocols(intake))
+    connection.writer.write(request()[:-1])
+    await until(lambda: sum(one.is_working for one in protocols(intake)) > working_count)
+    return connection
+
+
+async def finish(connection: Connection) -> None:
+    """Send the last byte of a delivery and close the connection after the 200."""
+    connection.writer.write(request()[-1:])
+    assert (await connection.answer()).status == 200
+    await connection.close()
+
+
+def protocols(intake: Intake) -> list[IntakeProtocol]:
+    return [one for one in intake.server.connections if isinstance(one, IntakeProtocol)]
+
+
+async def spoken(intake: Intake, source: str) -> Connection:
+    """Open a connection and have one delivery answered on it."""
+    connection = await intake.connect(source)
+    connection.writer.write(request())
+    assert (await connection.answer()).status == 200
+    return connection
+
+
+@on_uvloop
+async def test_address_at_its_limit_with_requests_under_way_gets_503_and_others_do_not() -> None:
+    async with running(limits=FEW) as intake:
+        kept = [await in_request(intake, FLOODER) for _ in range(3)]
+        refused = await intake.connect(FLOODER)
+        refused.writer.write(request())
+        said = await refused.closed()
+        other = await intake.post()
+        for connection in kept:
+            await finish(connection)
+
+    assert said.startswith(b"HTTP/1.1 503 ")
+    assert b"Retry-After: 2\r\n" in said
+    assert other.status == 200
+    assert intake.counted("refusals", "connection") == 1
+
+
+@on_uvloop
+async def test_an_address_that_has_left_is_forgotten() -> None:
+    async with running(limits=FEW) as intake:
+        connections = [await spoken(intake, f"127.0.0.{place}") for place in (2, 3, 3)]
+        for connection in connections:
+            await connection.close()
+        await until(lambda: intake.server.connection_count == 0)
+        counted = dict(intake.server._door._of_address)  # noqa: SLF001 - what must not grow
+
+    assert counted == {}
+
+
+@on_uvloop
+async def test_idle_connections_of_one_address_do_not_block_the_endpoint() -> None:
+    limits = Limits(connections_max=64, connections_per_address_max=16)
+    async with running(limits=limits) as intake:
+        flood = [await intake.connect(FLOODER) for _ in range(500)]
+        answers = [await intake.post() for _ in range(5)]
+        await until(lambda: intake.server.connection_count <= 16)
+        for connection in flood:
+            await connection.close()
+
+    assert {answer.status for answer in answers} == {200}
+    assert intake.counted("refusals", "connection") == 0
+
+
+@on_uvloop
+async def test_who_is_shown_out_before_being_greeted_leaves_nothing_behind() -> None:
+    async with running(limits=FEW) as intake:
+        for _ in range(5):
+            flood = [socket.create_connection(("127.0.0.1", intake.port)) for _ in range(40)]
+            await asyncio.sleep(0)
+            for plug in flood:
+                plug.close()
+        assert (await intake.post()).status == 200
+        await until(lambda: not (intake.server.connections or intake.server.connection_count))
+
+    assert intake.counted("refusals", "idle_connection") > 0
+
+
+@on_uvloop
+async def test_connection_that_never_sent_anything_is_evicted_before_used_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(eviction, "SILENT_S", 0.0)
+    async with running(limits=FEW) as intake:
+        used = [await spoken(intake, f"127.0.0.{place}") for place in (3, 4)]
+        silent = [await intake.connect(f"127.0.0.{place}") for place in (5, 6, 7, 8)]
+        await until(lambda: intake.server.connection_count == 6)
+        newcomer = await spoken(intake, FLOODER)
+        gone = await silent[0].closed()
+        for connection in (*used, newcomer, *silent[1:]):
+            connection.writer.write(request())
+            assert (await connection.answer()).status == 200
+            await connection.close()
+
+    assert gone == b""
+
+
+@on_uvloop
+async def test_longest_idle_connection_is_evicted_for_a_new_one() -> None:
+    async with running(limits=Limits(connections_max=3)) as intake:
+        first, second, third = [await spoken(intake, "127.0.0.1") for _ in range(3)]
+        first.writer.write(request())
+        await first.answer()
+        newcomer = await spoken(intake, "127.0.0.1")
+        gone = await second.closed()
+        for connection in (first, third, newcomer):
+            connection.writer.write(request())
+            assert (await connection.answer()).status == 200
+            await connection.close()
+
+    assert gone == b""
+    assert intake.counted("refusals", "idle_connection") == 1
+    assert intake.counted("refusals", "connection") == 0
+
+
+@on_uvloop
+async def test_address_at_its_limit_evicts_its_own_idle_connection_and_no_other() -> None:
+    async with running(limits=FEW) as intake:
+        other = await spoken(intake, "127.0.0.3")
+        own = [await spoken(intake, FLOODER) for _ in range(3)]
+        newcomer = await spoken(intake, FLOODER)
+        gone = await own[0].closed()
+        for connection in (other, newcomer, *own[1:]):
+            connection.writer.write(request())
+            assert (await connection.answer()).status == 200
+            await connection.close()
+
+    assert gone == b""
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(request()[:9], id="part of a head"),
+        pytest.param(request()[:-1], id="part of a body"),
+        pytest.param(request(b"", content_length="", transfer_encoding="chunked"), id="no chunk yet"),
+    ],
+)
+@on_uvloop
+async def test_connection_in_the_middle_of_a_request_is_never_evicted(sent: bytes) -> None:
+    async with running(limits=Limits(connections_max=1)) as intake:
+        kept = await spoken(intake, "127.0.0.1")
+        kept.writer.write(sent)
+        refused = await (await intake.connect()).closed()
+        rest = b"7\r\n" + SPAN_BODY + b"\r\n0\r\n\r\n" if b"chunked" in sent else request()[len(sent) :]
+        kept.writer.write(rest)
+        answer = await kept.answer()
+        await kept.close()
+
+    assert refused.startswith(b"HTTP/1.1 503 ")
+    assert answer.status == 200
+
+
+@on_uvloop
+async def test_request_that_only_the_kernel_has_seen_keeps_its_connection() -> None:
+    async with running(limits=Limits(connections_max=1)) as intake:
+        kept = await spoken(intake, "127.0.0.1")
+        kept.writer.write(request())
+        await kept.writer.drain()
+        evicted = intake.server._door.idle.next_to_evict()  # noqa: SLF001 - before the event loop reads
+        answer = await kept.answer()
+        await until(intake.server._door.idle.next_to_evict)  # noqa: SLF001 - idle again
+        await kept.close()
+
+    assert evicted is None
+    assert answer.status == 200
+
+
+@on_uvloop
+async def test_new_connection_gets_503_when_none_is_idle() -> None:
+    async with running(limits=Limits(connections_max=2)) as intake:
+        kept = [await in_request(intake, "127.0.0.1") for _ in range(2)]
+        said = await (await intake.connect()).closed()
+        for connection in kept:
+            await finish(connection)
+
+    assert said.startswith(b"HTTP/1.1 503 ")
+
+
+@on_uvloop
+async def test_who_finds_no_room_is_answered_when_it_has_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "FAREWELL_S", 600)  # and not because time has passed
+    async with running(limits=Limits(connections_max=1)) as intake:
+        kept = await in_request(intake, "127.0.0.1")
+        newcomer = await intake.connect()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(newcomer.reader.read(1), 0.3)
+        newcomer.writer.write(request())
+        refused = await newcomer.answer()
+        for connection in (kept, newcomer):
+            await connection.close()
+
+    assert refused.status == 503
+
+
+@on_uvloop
+async def test_handshakes_that_do_not_come_make_room_too(tmp_path: Path) -> None:
+    certificates = Certificates(written(tmp_path), NO_WARNINGS.append)
+    async with running(tls=(certificates.context, sender()), limits=FEW) as intake:
+        flood = [
+            await asyncio.open_connection("127.0.0.1", intake.port, local_addr=(FLOODER, 0))
+            for _ in range(30)
+        ]
+        answer = await intake.post()
+        gone = await flood[0][0].read()
+        open_count = intake.server.connection_count
+        for _, writer in flood:
+            writer.close()
+
+    assert (answer.status, gone) == (200, b"")
+    assert open_count <= 4
+
+
+@on_uvloop
+async def test_a_handshake_that_fails_is_counted(tmp_path: Path) -> None:
+    certificates = Certificates(written(tmp_path), NO_WARNINGS.append)
+    async with running(tls=(certificates.context, sender())) as intake:
+        reader, writer = await asyncio.open_connection("127.0.0.1", intake.port)
+        writer.write(request())
+        await reader.read()
+        writer.close()
+        await until(lambda: not intake.server.connection_count)
+
+    assert intake.counted("refusals", "tls_handshake") == 1
+
+
+class OneConnectionOnly(socket.socket):
+    """A listening socket in a process that has descriptors for one connection."""
+
+    count_open: Callable[[], int] = staticmethod(lambda: 0)
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        if self.count_open():
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return super().accept()
+
+
+@on_uvloop
+async def test_idle_connection_is_evicted_when_descriptors_run_out() -> None:
+    listening = OneConnectionOnly()
+    listening.bind(("127.0.0.1", 0))
+    listening.listen()
+    async with running(listening=listening) as intake:
+        kept = await spoken(intake, "127.0.0.1")
+        listening.count_open = lambda: len(intake.server.connections)
+        answer = await intake.post()
+        gone = await kept.closed()
+
+    assert (answer.status, gone) == (200, b"")
+
+
+class ShortOfDescriptors(socket.socket):
+    """A listening socket on a machine that has no descriptor left, for a while."""
+
+    troubles_left = 3
+    code = errno.EMFILE
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        if self.troubles_left:
+            self.troubles_left -= 1
+            raise OSError(self.code, os.strerror(self.code))
+        return super().accept()
+
+
+@on_uvloop
+async def test_a_machine_short_of_descriptors_is_asked_again_in_a_moment() -> None:
+    listening = ShortOfDescriptors()
+    listening.bind(("127.0.0.1", 0))
+    listening.listen()
+    async with running(listening=listening) as intake:
+        answer = await intake.post()
+
+    assert answer.status == 200
+    assert listening.troubles_left == 0
+
+
+@on_uvloop
+async def test_a_connection_that_was_given_up_in_the_queue_holds_up_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listener, "REST_S", 3_600)
+    listening = ShortOfDescriptors()
+    listening.code = errno.ECONNABORTED
+    listening.bind(("127.0.0.1", 0))
+    listening.listen()
+    async with running(listening=listening) as intake, asyncio.timeout(30):
+        answer = await intake.post()
+
+    assert answer.status == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        pytest.param("192.0.2.1", "192.0.2.1", id="IPv4"),
+        pytest.param("::ffff:192.0.2.1", "192.0.2.1", id="IPv4 on an IPv6 socket"),
+        pytest.param("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::", id="IPv6: the network of one customer"),
+        pytest.param("fe80::1%eth0", "fe80::", id="with a scope"),
+        pytest.param("::1", "::1", id="loopback"),
+    ],
+)
+def test_an_address_is_named(host: str, address: str) -> None:
+    assert address_of(host) == address
+
+
+@pytest.mark.parametrize(
+    ("settings", "stranger", "loopback"),
+    [
+        pytest.param(Settings(limits=Limits(connections_max=100)), 25, 100, id="a quarter, but for loopback"),
+        pytest.param(Settings(limits=Limits(connections_max=100), behind_proxy=True), 100, 100, id="a proxy"),
+        pytest.param(
+            Settings(limits=Limits(connections_max=100, connections_per_address_max=7), behind_proxy=True),
+            7,
+            7,
+            id="said",
+        ),
+    ],
+)
+def test_what_one_address_may_hold(settings: Settings, stranger: int, loopback: int) -> None:
+    found = caps(settings)
+
+    assert (found.of("192.0.2.1"), found.of("127.0.0.1"), found.of("::1")) == (stranger, loopback, loopback)
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        pytest.param([], id="silent"),
+        pytest.param([request()], id="one request"),
+        pytest.param([request(), request()], id="and one by the shortcut"),
+        pytest.param([request() * 2], id="two at once"),
+        pytest.param([request(), request()[:-1]], id="gone in the middle"),
+    ],
+)
+def test_a_connection_that_has_ended_is_let_go_of_at_once(pieces: list[bytes]) -> None:
+    @on_uvloop
+    async def ends() -> None:
+        async with running() as intake:
+            before = protocol_count()
+            connection = await intake.connect()
+            await until(lambda: intake.server.connection_count)
+            for piece in pieces:
+                connection.writer.write(piece)
+                for _ in range(piece.count(SPAN_BODY)):
+                    assert (await connection.answer()).status == 200
+            await connection.close()
+            await until(lambda: not intake.server.connection_count)
+            await until(lambda: protocol_count() == before)
+
+    gc.collect()
+    gc.disable()
+    try:
+        ends()
+    finally:
+        gc.enable()
+
+
+def protocol_count() -> int:
+    return sum(isinstance(one, IntakeProtocol) for one in gc.get_objects())

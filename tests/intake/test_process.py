@@ -1,0 +1,206 @@
+"""The intake process itself: started over its channel, with the compiled core and a journal on disk."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from receiver.channel import ChildChannel, Ready, Reload, Report, Start, Stop, Stopped
+from receiver.journal.frame import answers_of
+from receiver.journal.segments import Journal
+from receiver.settings import Drain, Settings
+from receiver.settings import Journal as JournalSettings
+from tests.support.intake import Connection, request
+
+WAIT_S = 60.0
+"""For what takes well under a second, on a machine that does much else."""
+
+
+def one_span(name: str = "a") -> bytes:
+    sent = ExportTraceServiceRequest()
+    span = sent.resource_spans.add().scope_spans.add().spans.add()
+    span.trace_id, span.span_id, span.name = b"t" * 16, b"s" * 8, name
+    return sent.SerializeToString()
+
+
+@dataclass
+class Child:
+    """A spawned intake and our end of its channel."""
+
+    process: asyncio.subprocess.Process
+    channel: ChildChannel
+    port: int
+
+    async def said(self, kind: type[Ready | Stopped]) -> list[Report]:
+        """Wait for a message of this kind; the reports before it."""
+        reports: list[Report] = []
+        while not isinstance(message := await asyncio.wait_for(self.channel.receive(), WAIT_S), kind):
+            assert isinstance(message, Report), f"got {message}"
+            reports.append(message)
+        return reports
+
+    async def post(self, body: bytes, **headers: str) -> int:
+        connection = Connection(*await asyncio.open_connection("127.0.0.1", self.port))
+        connection.writer.write(request(body, "/v1/traces", "POST", **headers))
+        answer = await connection.answer()
+        await connection.close()
+        return answer.status
+
+
+def settings(data: Path, *drains: Drain) -> Settings:
+    drains = drains or (Drain(name="default"),)
+    return Settings(data_dir=str(data), journal=JournalSettings(disk_free_min=0), drain=drains)
+
+
+@asynccontextmanager
+async def spawned(data: Path, plug: socket.socket, *drains: Drain) -> AsyncIterator[Child]:
+    ours, theirs = socket.socketpair()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "receiver.intake", "--channel-fd", str(theirs.fileno())),
+        pass_fds=(theirs.fileno(), plug.fileno()),
+    )
+    theirs.close()
+    channel = await ChildChannel.from_socket(ours)
+    await channel.send(Start("intake-0", settings(data, *drains), plug.fileno(), 0))
+    child = Child(process, channel, plug.getsockname()[1])
+    await child.said(Ready)
+    try:
+        yield child
+    finally:
+        await channel.close()
+        await asyncio.wait_for(process.wait(), WAIT_S)
+
+
+@pytest.fixture
+def plug() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening
+
+
+def rows_sealed(data: Path) -> int:
+    """Rows in the sealed segments, as the writer would find them."""
+    return sum(record.rows for found in Journal(data / "journal").sealed() for record in found.scan().records)
+
+
+async def test_a_delivery_is_in_a_sealed_segment_once_the_process_has_stopped(
+    tmp_path: Path, plug: socket.socket
+) -> None:
+    async with spawned(tmp_path, plug) as child:
+        statuses = [await child.post(one_span(name)) for name in "abc"]
+        await child.channel.send(Stop())
+        await child.said(Stopped)
+
+    assert statuses == [200, 200, 200]
+    assert child.process.returncode == 0
+    assert rows_sealed(tmp_path) == 3
+
+
+async def test_a_supervisor_that_is_gone_is_a_stop(tmp_path: Path, plug: socket.socket) -> None:
+    async with spawned(tmp_path, plug) as child:
+        await child.post(one_span())
+
+    assert child.process.returncode == 0
+    assert rows_sealed(tmp_path) == 1
+
+
+async def test_sigterm_is_a_stop(tmp_path: Path, plug: socket.socket) -> None:
+    async with spawned(tmp_path, plug) as child:
+        await child.post(one_span())
+        os.kill(child.process.pid, signal.SIGTERM)
+        await child.said(Stopped)
+
+    assert rows_sealed(tmp_path) == 1
+
+
+async def test_a_killed_process_loses_nothing_that_was_answered(tmp_path: Path, plug: socket.socket) -> None:
+    async with spawned(tmp_path, plug) as child:
+        statuses = [await child.post(one_span(name)) for name in "abc"]
+        child.process.kill()
+
+    assert statuses == [200, 200, 200]
+    assert rows_sealed(tmp_path) == 3
+
+
+async def test_a_journal_that_cannot_be_opened_is_503_until_it_can(
+    tmp_path: Path, plug: socket.socket
+) -> None:
+    (tmp_path / "journal").touch()
+    async with spawned(tmp_path, plug) as child:
+        before = await child.post(one_span())
+        (tmp_path / "journal").unlink()
+        while (after := await child.post(one_span())) == 503:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.05)
+
+    assert (before, after) == (503, 200)
+    assert rows_sealed(tmp_path) == 1
+
+
+async def test_intake_without_a_digest_key_answers_503_until_it_can_make_one(
+    tmp_path: Path, plug: socket.socket
+) -> None:
+    (tmp_path / "digest.key").mkdir()
+    async with spawned(tmp_path, plug) as child:
+        before = await child.post(one_span())
+        (tmp_path / "digest.key").rmdir()
+        while (after := await child.post(one_span())) == 503:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.05)
+
+    assert (before, after) == (503, 200)
+
+
+async def test_intakes_of_one_data_directory_give_a_delivery_the_same_digest(
+    tmp_path: Path, plug: socket.socket
+) -> None:
+    for _ in range(2):
+        async with spawned(tmp_path, plug) as child:
+            await child.post(one_span())
+
+    segments = list(Journal(tmp_path / "journal").sealed())
+    digests = [
+        answered.digest
+        for segment in segments
+        for record in segment.scan().records
+        for answered in answers_of(record)
+    ]
+    assert len(segments) == 2
+    assert digests[0] == digests[1]
+
+
+async def test_a_reload_brings_new_tokens_and_keeps_the_old_settings_when_wrong(
+    tmp_path: Path, plug: socket.socket
+) -> None:
+    async with spawned(tmp_path, plug, Drain(name="d", tokens=("old",))) as child:
+        before = await child.post(one_span(), authorization="Bearer new")
+        await child.channel.send(Reload(settings(tmp_path, Drain(name="d", tokens=("new",)))))
+        await child.channel.send(Reload(settings(tmp_path, Drain(name="d", verify_header="\r\n"))))
+        while await child.post(one_span(), authorization="Bearer old") != 401:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.01)
+        after = await child.post(one_span(), authorization="Bearer new")
+        without = await child.post(one_span())
+
+    assert (before, after, without) == (401, 200, 401)
+
+
+async def test_it_reports_what_it_counted_and_how_it_is(tmp_path: Path, plug: socket.socket) -> None:
+    async with spawned(tmp_path, plug) as child:
+        await child.post(one_span())
+        await child.channel.send(Stop())
+        reports = await child.said(Stopped)
+
+    counted = {(one.name, *one.labels): one.value for one in reports[-1].metrics.series}
+    assert reports[-1].health == {"journal": ""}
+    assert counted["deliveries", "default", "200"] == 1
+    assert counted["spans_received", "default"] == 1
+    assert counted["spans_unresolved", "default"] == 1
+    assert counted["connections",] == 0

@@ -1,0 +1,203 @@
+"""Refusals in the log: which credential is missing, which path was asked for; the client is not told."""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Iterator, MutableMapping
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from receiver.errors import NoSuchPath
+from receiver.intake import handler
+from receiver.intake.routes import PATH_CHARS_LOGGED_MAX, PATHS_LOGGED_MAX, Routes
+from receiver.logs import RateLimited
+from receiver.settings import Drain, Limits
+from tests.support.intake import SPAN_BODY, on_uvloop, running
+
+TOKEN = Drain(name="web", tokens=("canary-token",))
+KEY = Drain(name="web", header="X-Api-Key", tokens=("canary-token",))
+SIGNED = Drain(name="web", signature_header="x-sig", signature_secrets=("canary-secret",))
+BOTH = Drain(
+    name="web", tokens=("canary-token",), signature_header="x-sig", signature_secrets=("canary-secret",)
+)
+SHA256 = hmac.new(b"canary-secret", SPAN_BODY, "sha256").hexdigest()
+
+Lines = list[MutableMapping[str, Any]]
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lines]:
+    monkeypatch.setattr(handler, "limited", RateLimited())
+    with capture_logs() as lines:
+        yield lines
+
+
+@pytest.mark.parametrize(
+    ("drain", "headers", "status", "error"),
+    [
+        pytest.param(
+            TOKEN,
+            {},
+            401,
+            "token is missing; expected 'Bearer TOKEN' in the header 'authorization'",
+            id="no token",
+        ),
+        pytest.param(
+            TOKEN,
+            {"authorization": "canary-token"},
+            401,
+            "token has no scheme 'Bearer'; expected 'Bearer TOKEN' in the header 'authorization'",
+            id="no scheme",
+        ),
+        pytest.param(
+            TOKEN,
+            {"authorization": "Bearer"},
+            401,
+            "token is missing behind its scheme; expected 'Bearer TOKEN' in the header 'authorization'",
+            id="scheme alone",
+        ),
+        pytest.param(
+            TOKEN,
+            {"authorization": "Bearer canary-guess"},
+            401,
+            "token is unknown; expected 'Bearer TOKEN' in the header 'authorization'",
+            id="wrong token",
+        ),
+        pytest.param(
+            KEY,
+            {"x_api_key": "Bearer canary-token"},
+            401,
+            "token has a scheme; expected the bare token in the header 'X-Api-Key'",
+            id="scheme in another header",
+        ),
+        pytest.param(
+            SIGNED, {}, 401, "signature is missing; expected it in the header 'x-sig'", id="no signature"
+        ),
+        pytest.param(
+            BOTH,
+            {},
+            401,
+            "token is missing; expected 'Bearer TOKEN' in the header 'authorization' and "
+            "signature is missing; expected it in the header 'x-sig'",
+            id="neither",
+        ),
+        pytest.param(
+            SIGNED,
+            {"x_sig": "0" * 40},
+            403,
+            "signature in the header 'x-sig' matches the body with none of the drain's secrets",
+            id="wrong signature",
+        ),
+        pytest.param(
+            SIGNED,
+            {"x_sig": "canary"},
+            403,
+            "signature in the header 'x-sig' is no HMAC-sha1; expected 40 hex digits of HMAC-sha1",
+            id="no signature at all",
+        ),
+        pytest.param(
+            SIGNED,
+            {"x_sig": f"sha256={SHA256}"},
+            403,
+            "signature in the header 'x-sig' is one of HMAC-sha256; expected 40 hex digits of HMAC-sha1",
+            id="another algorithm",
+        ),
+    ],
+)
+@on_uvloop
+async def test_the_log_says_which_credential_is_wrong_and_the_answer_does_not(
+    log: Lines, drain: Drain, headers: dict[str, str], status: int, error: str
+) -> None:
+    async with running(drain) as intake:
+        answer = await intake.post(SPAN_BODY, content_type="application/json", **headers)
+
+    (line,) = log
+    assert (answer.status, line["status"]) == (status, status)
+    assert (line["event"], line["drain"], line["error"]) == ("request refused", "web", error)
+    assert "header" not in json.loads(answer.body)["message"]
+    assert "canary" not in str(log)
+
+
+@on_uvloop
+async def test_the_log_names_each_drain_of_a_shared_path(log: Lines) -> None:
+    drains = [Drain(name=f"d{number}", tokens=(f"t{number}",)) for number in range(6)]
+    async with running(*drains) as intake:
+        await intake.post()
+
+    error = log[0]["error"]
+    assert "drain 'd0': token is missing" in error
+    assert error.endswith("; 2 more drains")
+
+
+@on_uvloop
+async def test_the_log_names_the_drain_whose_token_came_to_another_path(log: Lines) -> None:
+    async with running(TOKEN, Drain(name="b", path="/b", tokens=("b",))) as intake:
+        answer = await intake.post(authorization="Bearer b")
+
+    assert answer.status == 403
+    assert log[0]["error"].startswith("token is known for drain 'b' at another path; here: token is unknown")
+
+
+@on_uvloop
+async def test_the_log_names_unknown_paths_without_their_query(log: Lines) -> None:
+    async with running(TOKEN, Drain(name="b", path="/b")) as intake:
+        await intake.post(path="/first?token=canary")
+        await intake.post(path="http://user:canary@h/v1/traces/v1/traces?token=canary")
+
+    assert [line["path"] for line in log] == ["/first", "/v1/traces/v1/traces"]
+    assert log[0]["configured"] == "'/v1/traces', '/b'"
+    assert "drain" not in log[0]
+    assert log[1]["error"].startswith("the sender appended '/v1/traces'")
+    assert "canary" not in str(log)
+
+
+@on_uvloop
+async def test_a_long_path_is_cut_in_the_log(log: Lines) -> None:
+    async with running() as intake:
+        await intake.post(path="/" + "x" * 5_000)
+
+    assert len(log[0]["path"]) == PATH_CHARS_LOGGED_MAX + 1
+
+
+@on_uvloop
+async def test_configured_paths_in_the_log_are_bounded(log: Lines) -> None:
+    drains = [Drain(name=f"d{n}", path=f"/{n}") for n in range(PATHS_LOGGED_MAX + 2)]
+    async with running(*drains) as intake:
+        await intake.post(path="/elsewhere")
+
+    assert log[0]["configured"] == "'/0', '/1', '/2', '/3' and 2 more"
+
+
+def test_a_missing_path_gets_a_hint_where_the_root_is_no_alias() -> None:
+    def hint(*drains: Drain) -> str:
+        with pytest.raises(NoSuchPath) as refused:
+            Routes(drains, Limits(), post_root=False).find("/")
+        return str(refused.value)
+
+    assert hint(TOKEN) == "the URL has no path; expected '/v1/traces'"
+    assert hint(Drain(name="b", path="/b")) == "the URL has no path; expected the path of a configured drain"
+
+
+@on_uvloop
+async def test_different_refusals_of_one_drain_are_all_logged(log: Lines) -> None:
+    async with running(TOKEN) as intake:
+        await intake.post()
+        await intake.post()
+        await intake.post(authorization="Bearer x")
+
+    assert [line["error"].partition(";")[0] for line in log] == ["token is missing", "token is unknown"]
+
+
+@on_uvloop
+async def test_a_request_that_is_refused_as_http_is_logged(log: Lines) -> None:
+    async with running() as intake:
+        await intake.post(expect="more")
+
+    assert log[0]["event"] == "request refused"
+    assert (log[0]["status"], log[0]["error"]) == (
+        417,
+        "expectation is not met here; expected 100-continue or none",
+    )

@@ -1,0 +1,280 @@
+"""TLS: versions, ALPN, idle handshakes, client certificates, and certificates that change while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from pathlib import Path
+
+import pytest
+import trustme
+
+from receiver.errors import OperatorError
+from receiver.intake import tls
+from receiver.intake.tls import Certificates
+from receiver.settings import Limits, Tls
+from receiver.supervisor.certificate import LastGood
+from tests.support.intake import Intake, on_uvloop, request, running
+
+AUTHORITY = trustme.CA()
+NO_WARNINGS: list[str] = []
+
+
+def written(directory: Path, *, client_ca: bool = False) -> Tls:
+    """Write a new certificate for localhost over the one that is there."""
+    issued = AUTHORITY.issue_cert("localhost")
+    cert, key, ca = directory / "tls.crt", directory / "tls.key", directory / "ca.crt"
+    cert.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
+    key.write_bytes(issued.private_key_pem.bytes())
+    ca.write_bytes(AUTHORITY.cert_pem.bytes())
+    return Tls(cert_file=str(cert), key_file=str(key), client_ca_file=str(ca) if client_ca else "")
+
+
+def sender() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    AUTHORITY.configure_trust(context)
+    return context
+
+
+async def serial(intake: Intake) -> str:
+    """Serial number of the certificate that a new connection is shown."""
+    connection = await intake.connect()
+    shown: str = connection.writer.get_extra_info("peercert")["serialNumber"]
+    await connection.close()
+    return shown
+
+
+@on_uvloop
+async def test_a_delivery_over_tls_is_taken_and_only_http_1_1_is_offered(tmp_path: Path) -> None:
+    context = sender()
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    certificates = Certificates(written(tmp_path), NO_WARNINGS.append)
+    async with running(tls=(certificates.context, context)) as intake:
+        connection = await intake.connect()
+        oldest = certificates.context.minimum_version
+        options = certificates.context.options
+        chosen = connection.writer.get_extra_info("ssl_object").selected_alpn_protocol()
+        connection.writer.write(request())
+        answer = await connection.answer()
+        await connection.close()
+
+    assert (answer.status, chosen, oldest) == (200, "http/1.1", ssl.TLSVersion.TLSv1_2)
+    assert options & ssl.OP_NO_RENEGOTIATION
+    assert options & ssl.OP_NO_COMPRESSION
+
+
+@on_uvloop
+async def test_tls_1_1_is_not_spoken(tmp_path: Path) -> None:
+    old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
+    old.set_ciphers("ALL:@SECLEVEL=0")
+    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+        old.maximum_version = ssl.TLSVersion.TLSv1_1
+    certificates = Certificates(written(tmp_path), NO_WARNINGS.append)
+    async with running(tls=(certificates.context, old)) as intake:
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await intake.connect()
+
+
+@on_uvloop
+async def test_a_handshake_that_does_not_come_is_closed(tmp_path: Path) -> None:
+    certificates = Certificates(written(tmp_path), NO_WARNINGS.append)
+    limits = Limits(tls_handshake_timeout_s=0.2)
+    async with running(tls=(certificates.context, sender()), limits=limits) as intake:
+        reader, writer = await asyncio.open_connection("127.0.0.1", intake.port)
+        said = await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+
+    assert said == b""
+
+
+@on_uvloop
+async def test_a_client_certificate_is_asked_for_where_its_authority_is_named(tmp_path: Path) -> None:
+    certificates = Certificates(written(tmp_path, client_ca=True), NO_WARNINGS.append)
+    known = sender()
+    AUTHORITY.issue_cert("sender").configure_cert(known)
+    async with running(tls=(certificates.context, known)) as intake:
+        answer = await intake.post()
+        intake.tls = sender()
+        with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+            await intake.post()
+
+    assert answer.status == 200
+
+
+@on_uvloop
+async def test_a_changed_certificate_is_shown_to_new_connections_and_open_ones_go_on(tmp_path: Path) -> None:
+    certificates = Certificates(written(tmp_path), NO_WARNINGS.append)
+    async with running(tls=(certificates.context, sender())) as intake:
+        old = await serial(intake)
+        kept = await intake.connect()
+        written(tmp_path)
+        certificates.reload_if_changed()
+        new = await serial(intake)
+        kept.writer.write(request())
+        answer = await kept.answer()
+        await kept.close()
+
+    assert old != new
+    assert answer.status == 200
+
+
+@pytest.mark.parametrize("broken", ["tls.crt", "tls.key"])
+@on_uvloop
+async def test_a_broken_certificate_leaves_the_old_one_in_force(tmp_path: Path, broken: str) -> None:
+    warnings: list[str] = []
+    certificates = Certificates(written(tmp_path), warnings.append)
+    async with running(tls=(certificates.context, sender())) as intake:
+        old = await serial(intake)
+        (tmp_path / broken).write_text("not a certificate")
+        certificates.reload_if_changed()
+        certificates.reload_if_changed()
+        still = await serial(intake)
+        trouble = certificates.trouble
+        written(tmp_path)
+        certificates.reload_if_changed()
+        new = await serial(intake)
+
+    assert old == still != new
+    assert warnings == [trouble]
+    assert "expected a PEM chain" in trouble
+    assert certificates.trouble == ""
+
+
+@pytest.mark.parametrize("broken", ["tls.crt", "tls.key", "ca.crt"])
+@on_uvloop
+async def test_a_start_with_broken_files_uses_the_last_good_ones_until_they_are_mended(
+    tmp_path: Path, broken: str
+) -> None:
+    known = sender()
+    AUTHORITY.issue_cert("sender").configure_cert(known)
+    files = written(tmp_path, client_ca=True)
+    last_good = LastGood(files)
+    (tmp_path / broken).write_text("not a certificate")
+    last_good.look(files)
+    certificates = Certificates(files, NO_WARNINGS.append, last_good.pems)
+    trouble = certificates.trouble
+    async with running(tls=(certificates.context, known)) as intake:
+        old = await serial(intake)
+        intake.tls = sender()
+        with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+            await intake.post()
+        intake.tls = known
+        written(tmp_path, client_ca=True)
+        certificates.reload_if_changed()
+        new = await serial(intake)
+
+    assert "expected a PEM chain" in trouble
+    assert (certificates.trouble, old != new) == ("", True)
+
+
+def test_the_last_good_certificate_is_the_newest_that_could_be_loaded(tmp_path: Path) -> None:
+    last_good = LastGood(written(tmp_path))
+    first = last_good.pems
+    files = written(tmp_path)
+    last_good.look(files)
+    second = last_good.pems
+    (tmp_path / "tls.key").unlink()
+    last_good.look(files)
+
+    assert first != second
+    assert last_good.pems == second
+    assert second is not None
+    assert second.cert == (tmp_path / "tls.crt").read_bytes()
+    assert "PRIVATE" not in repr(second)
+
+
+def test_a_reload_takes_other_files(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    certificates = Certificates(written(tmp_path / "a"), NO_WARNINGS.append)
+    certificates.reload(written(tmp_path / "b"))
+
+    (tmp_path / "b" / "tls.key").write_text("")
+    certificates.reload_if_changed()
+
+    assert "b/tls.key" in certificates.trouble
+
+
+@on_uvloop
+async def test_another_client_authority_is_enforced_from_the_reload_on(tmp_path: Path) -> None:
+    other, known, stranger = trustme.CA(), sender(), sender()
+    AUTHORITY.issue_cert("sender").configure_cert(known)
+    other.issue_cert("stranger").configure_cert(stranger)
+    certificates = Certificates(written(tmp_path, client_ca=True), NO_WARNINGS.append)
+    async with running(tls=(certificates.context, known)) as intake:
+        before = await intake.post()
+        (tmp_path / "ca.crt").write_bytes(other.cert_pem.bytes())
+        certificates.reload_if_changed()
+        with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+            await intake.post()
+        intake.tls = stranger
+        after = await intake.post()
+
+    assert (before.status, after.status) == (200, 200)
+
+
+@pytest.mark.parametrize("begun_asking", [True, False])
+@on_uvloop
+async def test_whether_clients_are_asked_stays_as_it_began(tmp_path: Path, *, begun_asking: bool) -> None:
+    certificates = Certificates(written(tmp_path, client_ca=begun_asking), NO_WARNINGS.append)
+    async with running(tls=(certificates.context, sender())) as intake:
+        certificates.reload(written(tmp_path, client_ca=not begun_asking))
+        try:
+            status = (await intake.post()).status
+        except (ssl.SSLError, ConnectionError, asyncio.IncompleteReadError):
+            status = 0
+
+    assert status == (0 if begun_asking else 200)
+    assert "next start" in certificates.trouble
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        ssl.SSLError("key values mismatch"),
+        FileNotFoundError(2, "gone"),
+        ValueError("no certificate"),
+        KeyError("x"),
+    ],
+)
+def test_files_that_change_while_they_are_loaded_leave_the_old_ones_in_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: Exception
+) -> None:
+    def raising(_: Tls) -> float:
+        raise trouble
+
+    warnings: list[str] = []
+    certificates = Certificates(written(tmp_path), warnings.append)
+    with monkeypatch.context() as patched:
+        patched.setattr(tls, "expires_at_s", raising)
+        written(tmp_path)
+        certificates.reload_if_changed()
+    told = certificates.trouble
+    certificates.reload_if_changed()
+
+    assert warnings == [told] != [""]
+    assert certificates.trouble == ""
+
+
+def test_a_certificate_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(OperatorError, match=r"missing\.crt"):
+        Certificates(Tls(cert_file=str(tmp_path / "missing.crt"), key_file=""), NO_WARNINGS.append)
+
+
+@pytest.mark.parametrize(
+    ("left_days", "told"),
+    [(15, ""), (13, "ends in 13 days"), (0, "not valid now"), (-1, "not valid now")],
+)
+def test_a_certificate_that_ends_soon_is_told_before_it_does(left_days: int, told: str) -> None:
+    reason = tls.ending_reason(left_days * tls.DAY_S)
+
+    assert told in reason
+    assert bool(told) == bool(reason)
+
+
+def test_the_end_of_the_certificate_is_known(tmp_path: Path) -> None:
+    certificates = Certificates(written(tmp_path), NO_WARNINGS.append)
+
+    assert certificates.expires_at_s > time.time() + 86_400

@@ -1,0 +1,325 @@
+"""The ledger on a disk that fails, dies and forgets: each segment is in its sums once, as booked last."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from receiver.durable.files import write_new
+from receiver.ledger import ledger as ledger_room
+from receiver.ledger import log_codec
+from receiver.ledger.ledger import Ledger, Watch, read_sums
+from receiver.ledger.line_sums import Counts, Lines
+from receiver.ledger.log_codec import Settled
+from receiver.model import Heading, SegmentId
+from receiver.settings import Ledger as Limits
+from tests.support.memory_disk import Killed, MemoryDisk
+
+ROOT = Path("/data/ledger")
+HOUR = 500_000
+PLACE = Heading("d", "p", HOUR)
+
+
+@pytest.fixture(autouse=True)
+def logs_are_written_anew_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_room, "LOG_BYTES_MIN", 200)
+
+
+@pytest.fixture
+def disk() -> MemoryDisk:
+    return a_disk()
+
+
+def a_disk() -> MemoryDisk:
+    disk = MemoryDisk()
+    disk.make_directory(ROOT.parent)
+    disk.sync_directory(Path("/"))
+    return disk
+
+
+def opened(disk: MemoryDisk, *, is_first: bool = True) -> Ledger:
+    return Ledger(ROOT, Limits(), lambda: HOUR * 3_600.0, is_first=is_first, files=disk)
+
+
+def segment(seq: int) -> SegmentId:
+    return SegmentId(7, seq)
+
+
+def line(stored: int, dead: int = 0) -> Lines:
+    return {PLACE: Counts(received=stored + dead, stored=stored, dead=dead)}
+
+
+def total(disk: MemoryDisk) -> Counts:
+    sums, _ = read_sums(ROOT, Limits(), disk)
+    result = Counts()
+    for counts in sums.lines.values():
+        result = result.plus(counts)
+    return result
+
+
+def test_what_was_booked_is_there_after_a_power_cut(disk: MemoryDisk) -> None:
+    ledger = opened(disk)
+    ledger.book(segment(1), line(3))
+    ledger.book(segment(2), line(4))
+
+    disk.cut_power(lambda _: 0)
+
+    assert total(disk) == Counts(received=7, stored=7)
+    assert opened(disk).sums(Watch(set()))[0].lines == {PLACE: Counts(received=7, stored=7)}
+
+
+def test_a_segment_that_is_carried_again_is_counted_once_and_one_that_is_gone_is_kept(
+    disk: MemoryDisk,
+) -> None:
+    ledger = opened(disk)
+    ledger.book(segment(1), line(0, dead=3))
+    ledger.book(segment(2), line(4))
+    disk.kill()
+
+    ledger = opened(disk)
+    ledger.retain({segment(1)})
+    ledger.book(segment(1), line(3))
+    ledger.settle(segment(1))
+
+    assert total(disk) == Counts(received=7, stored=7)
+
+
+def test_only_what_may_be_in_the_journal_is_looked_for_there(disk: MemoryDisk) -> None:
+    ledger = opened(disk)
+    ledger.book(segment(1), line(3))
+    ledger.book(segment(2), line(4))
+    disk.kill()
+
+    ledger = opened(disk)
+    ledger.retain({segment(1)})
+
+    with ledger.watching() as watch:
+        assert watch.segments == {segment(1)}
+
+
+def test_the_same_booking_again_costs_no_write(disk: MemoryDisk) -> None:
+    ledger = opened(disk)
+    ledger.book(segment(1), line(3))
+    calls = len(disk.calls)
+
+    ledger.book(segment(1), line(3))
+
+    assert len(disk.calls) == calls
+
+
+def test_a_replay_is_noted_before_its_segment_is_there_and_known_after_a_crash(disk: MemoryDisk) -> None:
+    opened(disk).replaying(segment(9))
+    disk.cut_power(lambda _: 0)
+
+    ledger = opened(disk)
+    ledger.retain({segment(9)})
+
+    assert ledger.is_replay(segment(9))
+    assert read_sums(ROOT, Limits(), disk)[0].replayed == {segment(9)}
+    ledger.settle(segment(9))
+    assert not ledger.is_replay(segment(9))
+
+
+def test_a_replay_begun_while_the_writer_starts_is_not_forgotten(disk: MemoryDisk) -> None:
+    ledger = opened(disk)
+    ledger.replaying(segment(9))
+
+    ledger.retain(set())
+
+    assert ledger.is_replay(segment(9))
+
+
+def test_an_upgrade_or_a_lost_ledger_is_complete_from_the_next_hour_on(disk: MemoryDisk) -> None:
+    opened(disk, is_first=False)
+
+    assert read_sums(ROOT, Limits(), disk)[0].complete_from_hour == HOUR + 1
+    assert opened(disk, is_first=False).sums(Watch(set()))[0].complete_from_hour == HOUR + 1
+
+
+@pytest.mark.parametrize(("entry", "left"), [(0, 7), (1, 4)], ids=["how it was begun", "a booking"])
+def test_rot_costs_its_entry_and_is_told(disk: MemoryDisk, entry: int, left: int) -> None:
+    ledger = opened(disk)
+    log = ROOT / disk.names(ROOT)[-1]
+    begins_at = [0, disk.size_bytes(log) or 0]
+    ledger.book(segment(1), line(3))
+    ledger.book(segment(2), line(4))
+    content = bytearray(disk.read(log))
+    content[begins_at[entry] + 20] ^= 1
+    disk.write(disk.open(log), memoryview(bytes(content)), 0)
+
+    sums, _ = opened(disk).sums(Watch(set()))
+
+    assert sums.complete_from_hour == HOUR + 1
+    assert sums.lines == {PLACE: Counts(received=left, stored=left)}
+
+
+def test_what_a_crash_tore_off_is_no_rot_behind_the_next_booking(
+    disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_room, "LOG_BYTES_MIN", 10_000)
+    opened(disk).book(segment(1), line(3))
+    log = ROOT / disk.names(ROOT)[-1]
+    disk.write(disk.open(log), memoryview(b"TDLG torn"), disk.size_bytes(log) or 0)
+    disk.kill()
+
+    opened(disk).book(segment(2), line(4))
+
+    sums, _ = opened(disk).sums(Watch(set()))
+    assert sums.complete_from_hour == 0
+    assert sums.lines == {PLACE: Counts(received=7, stored=7)}
+
+
+def test_a_disk_that_refuses_loses_nothing_of_what_was_booked(disk: MemoryDisk) -> None:
+    ledger = opened(disk)
+    ledger.book(segment(1), line(3))
+    disk.fail("sync_data", code=errno.ENOSPC)
+
+    with pytest.raises(OSError, match="No space"):
+        ledger.book(segment(2), line(4))
+
+    assert total(disk).received in {3, 7}
+    ledger.book(segment(2), line(4))
+    disk.cut_power(lambda _: 0)
+    assert total(disk) == Counts(received=7, stored=7)
+
+
+STEPS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 5), st.integers(0, 3)), min_size=1, max_size=8)
+
+
+def played(disk: MemoryDisk, steps: list[tuple[int, int, int]], expected: dict[int, Lines]) -> None:
+    """One life: book segments, each as it stands then; every third one is let go of."""
+    ledger = opened(disk)
+    ledger.retain({segment(seq) for seq in range(5)})
+    for seq, stored, dead in steps:
+        lines = line(stored + 1, dead)
+        expected[seq] = lines
+        ledger.book(segment(seq), lines)
+
+
+def how_it_ends(kind: str) -> Callable[[MemoryDisk, Random], None]:
+    if kind == "killed":
+        return lambda disk, _: disk.kill()
+    return lambda disk, random: disk.cut_power(lambda count: random.randint(0, count))
+
+
+@pytest.mark.parametrize("kind", ["killed", "power cut"])
+@settings(max_examples=30, deadline=None)
+@given(steps=STEPS, random=st.randoms(use_true_random=False))
+def test_a_crash_at_any_call_counts_each_segment_once(
+    kind: str, steps: list[tuple[int, int, int]], random: Random
+) -> None:
+    whole = a_disk()
+    before = len(whole.calls)
+    played(whole, steps, {})
+
+    for at in range(1, len(whole.calls) - before + 1):
+        disk = a_disk()
+        expected: dict[int, Lines] = {}
+        disk.fail_nth(at, Killed)
+        with pytest.raises(Killed):
+            played(disk, steps, expected)
+        how_it_ends(kind)(disk, random)
+
+        # The segment that was being booked is carried again, as the writer does.
+        ledger = opened(disk)
+        for seq, lines in list(expected.items())[-1:]:
+            ledger.book(segment(seq), lines)
+        for seq, lines in expected.items():
+            ledger.book(segment(seq), lines)
+
+        result = Counts()
+        for lines in expected.values():
+            result = result.plus(lines[PLACE])
+        assert total(disk) == result, f"crashed at call {at}"
+
+
+@settings(max_examples=30, deadline=None)
+@given(steps=STEPS, random=st.randoms(use_true_random=False))
+def test_what_was_booked_before_a_crash_needs_no_second_booking(
+    steps: list[tuple[int, int, int]], random: Random
+) -> None:
+    whole = a_disk()
+    before = len(whole.calls)
+    played(whole, steps, {})
+
+    for at in range(1, len(whole.calls) - before + 1):
+        disk = a_disk()
+        disk.fail_nth(at, Killed)
+        booked: dict[int, Lines] = {}
+        begun: tuple[int, Lines] | None = None
+        try:
+            ledger = opened(disk)
+            for seq, stored, dead in steps:
+                begun = (seq, line(stored + 1, dead))
+                ledger.book(segment(seq), begun[1])
+                booked[seq] = begun[1]
+        except Killed:
+            disk.cut_power(lambda count: random.randint(0, count))
+
+        # Afterwards it is as before the entry that was being written, or as after it.
+        opened(disk)
+        after = dict(booked)
+        if begun:
+            after[begun[0]] = begun[1]
+        allowed = [sum((one[PLACE].received for one in state.values()), 0) for state in (booked, after)]
+        assert total(disk).received in allowed, f"crashed at call {at}"
+
+
+def test_a_full_disk_does_not_keep_a_ledger_from_being_opened(disk: MemoryDisk) -> None:
+    ledger = opened(disk)
+    ledger.book(segment(1), line(3))
+    disk.fail("create", "write", code=errno.ENOSPC, times=9)
+
+    ledger = opened(disk)
+
+    assert ledger.sums(Watch(set()))[0].lines == {PLACE: Counts(received=3, stored=3)}
+
+
+def test_a_full_disk_does_not_keep_anything_from_being_booked_beside_what_is_there(disk: MemoryDisk) -> None:
+    ledger = opened(disk)
+    disk.fail("create", code=errno.ENOSPC, times=99)
+
+    for seq in range(1, 30):
+        ledger.book(segment(seq), line(1))
+
+    assert total(disk) == Counts(received=29, stored=29)
+
+
+def test_a_log_that_was_not_written_whole_leaves_no_draft(disk: MemoryDisk) -> None:
+    opened(disk).book(segment(1), line(3))
+    write_new(disk, ROOT / ".0000000007.log.tmp", b"half of it")
+    disk.kill()
+
+    opened(disk)
+
+    assert disk.names(ROOT) == ["0000000001.log"]
+    assert total(disk) == Counts(received=3, stored=3)
+
+
+def test_what_is_settled_while_the_log_is_written_anew_stays_counted(
+    disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = opened(disk)
+    ledger.book(segment(1), line(7))
+    settling = threading.Thread(target=ledger.settle, args=[segment(1)])
+    written = log_codec.settled
+
+    def meanwhile(lines: Lines) -> Iterator[Settled]:
+        if settling.ident is None:
+            settling.start()
+        settling.join(0.2)
+        return written(lines)
+
+    monkeypatch.setattr(log_codec, "settled", meanwhile)
+    for seq in range(2, 6):
+        ledger.replaying(segment(seq))
+    settling.join()
+
+    assert total(disk) == Counts(received=7, stored=7)

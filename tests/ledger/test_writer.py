@@ -1,0 +1,265 @@
+"""What the writer books when not everything is stored: poison, damage, a note that was lost."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from receiver import transcode
+from receiver.engine.store import RowSum
+from receiver.errors import StoreTrouble
+from receiver.journal.frame import answers_of
+from receiver.ledger import ledger
+from receiver.ledger.ledger import read_sums
+from receiver.ledger.line_sums import OTHER, UNKNOWN, Counts
+from receiver.model import Heading
+from receiver.settings import Ledger as Limits
+from receiver.writer import dedupe
+from tests.support.fake_clickhouse import NOW_S, FakeFile
+from tests.support.redelivery import Fate, Killed, Mill, haunt, rotted
+from tests.support.segments import day_of
+
+POISON = "error:70"
+
+
+@pytest.fixture
+def mill(tmp_path: Path) -> Mill:
+    return Mill(tmp_path)
+
+
+def rows_stored(mill: Mill) -> int:
+    return sum(count for _, _, count in mill.store.parts)
+
+
+def test_a_segment_that_is_set_aside_is_dead_and_its_copies_are_duplicates(mill: Mill) -> None:
+    mill.store.script = [POISON]
+    mill.add([1, 2])
+    mill.add([2])
+
+    mill.drain()
+
+    assert mill.booked == Counts(received=8, duplicate=3, dead=5)
+
+
+def test_of_a_segment_that_is_partly_stored_the_rest_is_dead(mill: Mill) -> None:
+    mill.store.script = ["partly", POISON, POISON, POISON, POISON]
+    mill.add([1, 2], [4])
+
+    mill.drain()
+
+    assert rows_stored(mill) not in {0, 10}
+    assert mill.booked == Counts(received=10, stored=rows_stored(mill), dead=10 - rows_stored(mill))
+
+
+@pytest.mark.parametrize("lives", [1, 2])
+def test_what_is_gone_from_the_journal_is_kept_as_a_sum(
+    mill: Mill, monkeypatch: pytest.MonkeyPatch, lives: int
+) -> None:
+    for _ in range(29):
+        mill.add([0])
+    if lives > 1:
+        mill.drain()
+        mill.kill()
+    monkeypatch.setattr(ledger, "LOG_BYTES_MIN", 100)
+    mill.add([0])
+
+    mill.drain()
+
+    sums, one_by_one = read_sums(mill.directory / "ledger", Limits())
+    assert sum(counts.received for counts in sums.lines.values()) == 30
+    assert len(one_by_one) < 10
+
+
+def test_what_is_set_aside_is_booked_though_the_store_is_away_by_then(
+    mill: Mill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    divide = mill.store.rows_by_heading
+    asked: list[object] = []
+
+    def once(*held: Any) -> dict[Heading, RowSum]:  # noqa: ANN401 - whatever is asked
+        if asked:
+            raise StoreTrouble("connection refused")
+        asked.append(held)
+        return divide(*held)
+
+    mill.store.poisonous_days = {day_of(2)}
+    mill.add([2, 3])
+    mill.store.script = ["ok", "half"]
+    monkeypatch.setattr(mill.store, "rows_by_heading", once)
+
+    mill.drain()
+
+    assert mill.booked.received == 7
+    assert [letter.reason.cause for letter in mill.letters] == ["odd", "poison"]
+
+
+def test_what_is_neither_none_nor_all_is_counted_row_by_row(mill: Mill) -> None:
+    mill.store.script = ["half"]
+    mill.add([3])
+
+    mill.drain()
+
+    assert mill.booked == Counts(received=4, stored=2, dead=2)
+
+
+def test_what_damage_costs_is_dead_though_nobody_knows_whose_it_was(mill: Mill) -> None:
+    file = mill.add([1], [2], [4])
+    lost = rotted(file.path, record=1)
+
+    mill.drain()
+
+    sums, _ = read_sums(mill.directory / "ledger", Limits())
+    assert sums.lines == {
+        Heading("drain", "", NOW_S // 3_600): Counts(received=7, stored=7),
+        Heading(UNKNOWN, OTHER, NOW_S // 3_600): Counts(received=lost, dead=lost),
+    }
+
+
+def test_damage_that_cannot_be_cut_out_makes_the_whole_segment_dead(
+    mill: Mill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> bytes:
+        raise ValueError("no")
+
+    lost = rotted(mill.add([1], [2], [4]).path, record=1)
+    monkeypatch.setattr(transcode, "rewrite", refuse)
+
+    mill.drain()
+
+    assert mill.booked == Counts(received=10, dead=10)
+    assert lost == 3
+
+
+@pytest.mark.parametrize("meets", ["ok", POISON], ids=["stored", "set aside"])
+@pytest.mark.timeout(300)
+def test_killed_at_every_step_a_damaged_segment_is_counted_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meets: str
+) -> None:
+    fate = Fate()
+    haunt(fate, monkeypatch)
+    for step in range(1, 45):
+        directory = tmp_path / str(step)
+        directory.mkdir()
+        mill = Mill(directory, [meets], fate=fate)
+        rotted(mill.add([1], [2], [1, 4]).path, record=1)
+        mill.add([2, 3])
+        fate.steps_left = step
+        with suppress(Killed):
+            mill.start().drain()
+        fate.steps_left = -1
+        mill.start()
+        mill.drain()
+
+        assert mill.booked.unaccounted == 0, f"killed at step {step}"
+        assert mill.booked.received == 9 + 3 + 7, f"killed at step {step}: {mill.booked}"
+        assert mill.booked.stored == rows_stored(mill), f"killed at step {step}: {mill.booked}"
+
+
+@pytest.mark.timeout(300)
+def test_killed_at_every_step_while_a_part_is_set_aside_the_ledger_agrees_with_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fate = Fate()
+    haunt(fate, monkeypatch)
+    for step in range(1, 70):
+        directory = tmp_path / str(step)
+        directory.mkdir()
+        mill = Mill(directory, ["partly", POISON, POISON, POISON, POISON, "lost"], fate=fate)
+        mill.add([1, 2], [4])
+        mill.add([2, 3])
+        fate.steps_left = step
+        with suppress(Killed):
+            mill.start().drain()
+        assert mill.is_accounted_for, f"killed at step {step}: {mill.booked}"
+        fate.steps_left = -1
+        mill.start()
+        mill.drain()
+
+        assert mill.is_accounted_for, f"killed at step {step}: {mill.booked}"
+        assert mill.booked.stored == rows_stored(mill), f"killed at step {step}: {mill.booked}"
+
+
+def test_what_was_left_out_before_the_note_of_it_was_lost_is_duplicate(mill: Mill) -> None:
+    mill.add([1, 2])
+    again = mill.add([2, 3])
+    mill.store.script = ["ok", *["error:117"] * 5]
+    mill.start().drain()
+    assert _rows(again) == (3 + 4, 4)
+    mill.kill()
+    shutil.rmtree(mill.directory / "redelivery")
+
+    mill.drain()
+
+    assert mill.booked == Counts(received=12, stored=9, duplicate=3)
+
+
+def test_what_waits_for_another_version_is_booked_once(mill: Mill, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(_file: FakeFile) -> None:
+        raise Killed
+
+    monkeypatch.setattr(ledger, "LOG_BYTES_MIN", 1)
+    file = mill.add([1])
+    with monkeypatch.context() as life, suppress(Killed):
+        life.setattr(FakeFile, "unlink", killed)
+        mill.start().drain()
+    mill.start([mill.add([2])], held=[file]).drain()
+    mill.start()
+
+    mill.drain()
+
+    assert mill.booked == Counts(received=5, stored=5)
+
+
+@pytest.mark.parametrize("meets", ["ok", POISON], ids=["stored", "set aside"])
+@pytest.mark.parametrize("record", [0, 1])
+def test_what_rots_in_a_rewritten_segment_is_counted_once(
+    mill: Mill, monkeypatch: pytest.MonkeyPatch, record: int, meets: str
+) -> None:
+    monkeypatch.setattr(dedupe, "BLOCK_ROWS_MAX", 4)
+    mill.add([1])
+    file = mill.add([1, 2], [3])
+    mill.store.script = ["ok", *["error:117"] * 5]
+    mill.start().drain()
+    assert _rows(file) == (2 + 3 + 4, 3 + 4)
+    lost = rotted(file.path, record=record)
+    mill.kill()
+    mill.store.script = [meets]
+
+    mill.drain()
+
+    received = 2 + 9 if record else 2 + 7
+    stored = rows_stored(mill)
+    assert stored == (2 + 7 - lost if meets == "ok" else 2)
+    assert not any(letter.reason.deliveries for letter in mill.letters)
+    duplicate = 2 if record else 0
+    assert mill.booked == Counts(received, stored, duplicate=duplicate, dead=received - stored - duplicate)
+
+
+@pytest.mark.parametrize("record", [0, 1])
+def test_what_rotted_is_counted_once_by_the_next_life_too(
+    mill: Mill, monkeypatch: pytest.MonkeyPatch, record: int
+) -> None:
+    monkeypatch.setattr(dedupe, "BLOCK_ROWS_MAX", 4)
+    file = mill.add([2], [3])
+    mill.store.script = ["error:117"] * 2
+    mill.start().drain()
+    lost = rotted(file.path, record=record)
+    mill.start().drain()
+    assert not transcode.scan(file.path.read_bytes()).damage
+    mill.kill()
+
+    mill.drain()
+
+    assert mill.booked == Counts(received=7, stored=7 - lost, dead=lost)
+
+
+def _rows(file: FakeFile) -> Sequence[int]:
+    """Rows that its deliveries had, and rows that it has."""
+    records = transcode.scan(file.path.read_bytes()).records
+    answered = sum(one.rows for record in records for one in answers_of(record))
+    return answered, sum(record.rows for record in records)

@@ -1,0 +1,154 @@
+"""What the load harness sends: out of a seed, the same in both encodings, never the same trace ids."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import hmac
+import json
+from typing import Any, Literal
+
+import pytest
+from google.protobuf import json_format
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from receiver.load.requests import Feed, Recipe, Request, signed_with
+from receiver.load.template import RETIMED_S, Template
+from receiver.load.traffic import Shape, delivery
+from receiver.load.wire import ENCODINGS
+
+SMALL = Shape(spans=25)
+NOW_NS = 1_790_000_000 * 10**9
+
+
+def recipe(shape: Shape = SMALL, encoding: Literal["protobuf", "json"] = "protobuf", **more: Any) -> Recipe:  # noqa: ANN401 - whatever a recipe has
+    return Recipe(shape, b"RUN!", "host:4318", "/v1/traces", encoding=encoding, spans_varied=1, **more)
+
+
+def requests(feed: Feed, count: int) -> list[Request]:
+    found = [feed.next() for _ in range(count)]
+    return [one for one in found if one is not None]
+
+
+def decoded(body: bytes, encoding: str = "protobuf") -> ExportTraceServiceRequest:
+    """Read by OpenTelemetry's own library, which wants ids in base64 where OTLP has hex."""
+    if encoding == "protobuf":
+        return ExportTraceServiceRequest.FromString(body)
+
+    def in_base64(pairs: dict[str, Any]) -> dict[str, Any]:
+        for name in pairs.keys() & {"traceId", "spanId", "parentSpanId"}:
+            pairs[name] = base64.b64encode(bytes.fromhex(pairs[name])).decode()
+        return pairs
+
+    document = json.loads(body, object_hook=in_base64)
+    return json_format.ParseDict(document, ExportTraceServiceRequest())
+
+
+def spans(request: ExportTraceServiceRequest) -> list[Span]:
+    return [
+        span for resource in request.resource_spans for scope in resource.scope_spans for span in scope.spans
+    ]
+
+
+def test_the_same_seed_makes_the_same_spans() -> None:
+    assert delivery(SMALL, 3) == delivery(Shape(spans=25), 3)
+
+
+@pytest.mark.parametrize(
+    "other", [delivery(SMALL, 4), delivery(Shape(spans=25, seed=2), 3)], ids=["ordinal", "seed"]
+)
+def test_another_seed_or_ordinal_makes_others(other: object) -> None:
+    assert delivery(SMALL, 3) != other
+
+
+@pytest.mark.parametrize(
+    "shape", [SMALL, Shape(spans=1), Shape(spans=520), Shape(attributes=0, spans=12)], ids=str
+)
+def test_both_encodings_say_the_same(shape: Shape) -> None:
+    half = b"RUN!\0\0\0\7"
+
+    protobuf, as_json = (
+        Template(shape, 0, ENCODINGS[name]).body(half, NOW_NS) for name in ("protobuf", "json")
+    )
+
+    assert decoded(protobuf) == decoded(as_json, "json")
+    assert len(spans(decoded(protobuf))) == shape.spans
+
+
+@pytest.mark.parametrize("encoding", ["protobuf", "json"])
+def test_every_request_has_trace_ids_of_its_own(encoding: Literal["protobuf", "json"]) -> None:
+    many = requests(Feed(recipe(encoding=encoding)), 500)
+
+    ids = [{span.trace_id for span in spans(decoded(one.body, encoding))} for one in many[::10]]
+    assert len(set().union(*ids)) == sum(map(len, ids))
+    assert len({one.body for one in many}) == len(many)
+
+
+def test_a_trace_id_tells_the_run_and_the_request() -> None:
+    last = requests(Feed(recipe()), 300)[-1]
+
+    assert {span.trace_id[:8] for span in spans(decoded(last.body))} == {b"RUN!\0\0\1\x2b"}
+
+
+def test_a_feed_ends_after_what_was_asked_for() -> None:
+    assert len(requests(Feed(recipe(), 7), 10)) == 7
+
+
+@pytest.mark.parametrize("encoding", ["protobuf", "json"])
+def test_spans_ended_shortly_before_they_are_sent(encoding: str) -> None:
+    template = Template(SMALL, 0, ENCODINGS[encoding])
+
+    for now_ns in (NOW_NS, NOW_NS + 2 * 10**9, NOW_NS + 60 * 10**9):
+        times_ns = [
+            time_ns
+            for span in spans(decoded(template.body(bytes(8), now_ns), encoding))
+            for time_ns in (span.start_time_unix_nano, span.end_time_unix_nano)
+        ]
+        assert max(times_ns) <= now_ns
+        assert min(times_ns) >= now_ns - (RETIMED_S + 1) * 10**9
+
+
+def test_a_shape_is_kept_to() -> None:
+    shape = Shape(spans=100, attributes=15, events_share=1, projects=2, cardinality=1)
+
+    found = decoded(requests(Feed(recipe(shape)), 1)[0].body)
+
+    assert {len(span.attributes) for span in spans(found)} == {15}
+    assert {len(span.events) for span in spans(found)} == {1}
+    projects = {
+        pair.value.string_value
+        for resource in found.resource_spans
+        for pair in resource.resource.attributes
+        if pair.key == "platform.projectId"
+    }
+    assert projects <= {"prj_000000", "prj_000001"}
+    users = {
+        pair.value.string_value
+        for span in spans(found)
+        for pair in span.attributes
+        if pair.key == "app.user.id"
+    }
+    assert users == {f"usr_{0:012x}"}
+
+
+def test_a_compressed_request_says_so() -> None:
+    feed = Feed(recipe(compression="gzip"), 5)
+
+    ready = feed.prepare(3)
+
+    first = requests(feed, 1)[0]
+    assert ready == 3
+    assert b"\r\nContent-Encoding: gzip\r\n" in first.head
+    assert f"\r\nContent-Length: {len(first.body)}\r\n\r\n".encode() in first.head
+    assert len(spans(decoded(gzip.decompress(first.body)))) == SMALL.spans
+    assert [one.number for one in requests(feed, 5)] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("algorithm", ["sha1", "sha256"])
+def test_a_signed_request_carries_the_mac_of_its_body(algorithm: str) -> None:
+    request = requests(Feed(recipe(sign=signed_with(b"secret", "x-vercel-signature", algorithm))), 1)[0]
+
+    expected = hmac.new(b"secret", request.body, getattr(hashlib, algorithm)).hexdigest()
+    assert f"\r\nx-vercel-signature: {expected}\r\n".encode() in request.head

@@ -1,0 +1,80 @@
+"""The way to the first 200: the intakes come first, and no process loads what it does not need for it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.supervisor.test_supervisor import Supervised, wait_until
+
+STORE = {
+    "chdb",
+    "clickhouse_connect",
+    *(f"receiver.{name}" for name in ("api", "engine", "ledger", "query", "redelivery", "store_process", "writer")),
+}
+SLOW = {"cryptography", "google.protobuf", "importlib.metadata", "opentelemetry", "prometheus_client"}
+
+
+@pytest.fixture
+def supervised(tmp_path: Path) -> Iterator[Supervised]:
+    found = Supervised(tmp_path)
+    yield found
+    found.clean_up()
+
+
+@pytest.mark.parametrize(
+    ("room", "unwanted"),
+    [
+        pytest.param("receiver.cli.serve", STORE | SLOW | {"aiohttp", "receiver.journal"}, id="supervisor"),
+        pytest.param(
+            "receiver.intake.__main__", STORE | SLOW | {"click", "receiver.supervisor"}, id="intake"
+        ),
+    ],
+)
+def test_what_comes_before_the_first_200_is_loaded_and_nothing_else(room: str, unwanted: set[str]) -> None:
+    program = f"import sys, {room}; print(*sys.modules)"
+
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout
+
+    assert unwanted & set(loaded.split()) == set()
+    assert room in loaded.split()
+
+
+def test_the_store_begins_after_the_intakes(supervised: Supervised) -> None:
+    supervised.configure("intakes = 3")
+
+    supervised.start()
+
+    wait_until(lambda: len(supervised.events()) == 4)
+    assert supervised.events()[3] == "store start 0"
+
+
+def test_intakes_that_are_slow_hold_up_neither_the_store_nor_the_admin_port(supervised: Supervised) -> None:
+    (supervised.directory / "slow").touch()
+
+    supervised.launch(HEAD_START_S="0.1")
+    wait_until((supervised.directory / "receiver.json").exists)
+
+    assert supervised.ask(name="api") == str(supervised.state()["pids"]["store"])
+    assert supervised.admin("/readyz") == (503, "[-] intake-0 process: starting\nnot ready\n")
+    (supervised.directory / "slow").unlink()
+    wait_until(supervised.is_ready)
+
+
+def test_a_receiver_that_is_told_to_stop_while_it_starts_starts_nothing_more(supervised: Supervised) -> None:
+    (supervised.directory / "slow").touch()
+    supervised.launch(HEAD_START_S="600")
+    wait_until((supervised.directory / "events").exists)
+
+    supervised.signal(signal.SIGTERM)
+    (supervised.directory / "slow").unlink()
+
+    assert supervised.exit_code() == 0
+    assert supervised.events() == ["intake-0 start 0", "intake-0 stop", "intake-0 stopped"]

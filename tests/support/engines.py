@@ -1,0 +1,56 @@
+"""The real engines, open for a test: a database of its own in each, with the tables applied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+from receiver.config.addresses import parse_store_url
+from receiver.engine import schema
+from receiver.engine.clickhouse import ClickHouseStore
+from receiver.engine.embedded import EmbeddedStore
+from receiver.settings import GIB
+from tests.support.fake_clickhouse import schema_sources
+
+
+def connected(url: str, *, database: str, insert_timeout_s: int = 60) -> ClickHouseStore:
+    """A client of a server, which may be down."""
+    parts = parse_store_url(url)
+    assert parts is not None
+    return ClickHouseStore(
+        replace(parts, database=database),
+        database="",
+        password="",
+        insert_timeout_s=insert_timeout_s,
+        receiver="tests",
+    )
+
+
+@contextmanager
+def over_http(url: str, *, database: str = "", insert_timeout_s: int = 60) -> Iterator[ClickHouseStore]:
+    """A server's."""
+    name = database or f"test_{uuid4().hex}"
+    store = connected(url, database=name, insert_timeout_s=insert_timeout_s)
+    schema.apply(store, schema_sources(), 30)
+    yield store
+    store.command(f"DROP DATABASE {name}")
+    store.close()
+
+
+def bare(directory: Path, database: str) -> EmbeddedStore:
+    """The embedded engine, without tables."""
+    return EmbeddedStore(directory, database=database, memory_bytes_max=4 * GIB, disk_free_min=lambda: 1)
+
+
+@contextmanager
+def embedded(directory: Path) -> Iterator[EmbeddedStore]:
+    """The embedded one."""
+    name = f"test_{uuid4().hex}"
+    store = bare(directory, name)
+    schema.apply(store, schema_sources(), 30)
+    yield store
+    store.command(f"DROP DATABASE {name}")
+    store.close()

@@ -1,0 +1,363 @@
+"""What tests of the storage need: segments made without the core, a store in memory, the real engines."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from receiver.engine.store import DayRows, Held, Parameters, RowSum, Version
+from receiver.errors import StoreTrouble
+from receiver.ledger.ledger import Ledger
+from receiver.model import Heading, SegmentId
+from receiver.redelivery.window import Window
+from receiver.settings import Ledger as Limits
+from receiver.settings import Redelivery
+
+ROOT = Path(__file__).parents[2]
+DAY_S = 86_400
+NOW_S = int(datetime.now(UTC).timestamp()) // DAY_S * DAY_S + DAY_S // 2
+TODAY = NOW_S // DAY_S
+
+
+def schema_sources() -> list[tuple[str, str]]:
+    """Read the numbered statements where they lie in the repository."""
+    return [(path.name, path.read_text()) for path in sorted((ROOT / "schemas").glob("*.sql"))]
+
+
+def a_window(directory: Path) -> Window:
+    """Open the redelivery window of a data directory, with its ordinary limits."""
+    return Window(directory / "redelivery", Redelivery(), time.monotonic)
+
+
+def a_ledger(directory: Path) -> Ledger:
+    """Open the ledger of a data directory, with its ordinary limits."""
+    return Ledger(directory / "ledger", Limits(), time.time, is_first=True)
+
+
+@dataclass(frozen=True)
+class FakeRecord:
+    """As the core's."""
+
+    rows: int
+    received_ms: tuple[int, int]
+    answers: bytes = b"\x90"
+    offset: int = 0
+
+
+class Whoever(int):
+    """The identity of a segment that is JSON: that of the file it is read from, whichever it is."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, int)
+
+    __hash__ = int.__hash__
+
+
+@dataclass(frozen=True)
+class FakeScan:
+    """As the core's."""
+
+    records: list[FakeRecord]
+    damage: list[tuple[int, int, str]] = field(default_factory=list)
+    sealed: bool = True
+    epoch: int = Whoever()
+    seq: int = Whoever()
+
+
+class FakeCore:
+    """The core for segments that are JSON: a list of records, a record being the days of its rows."""
+
+    cannot_rewrite = ""
+    cannot_tell_days = ""
+    holds: SegmentId | None = None
+
+    def scan(self, segment: bytes, /) -> FakeScan:
+        """See `Core`."""
+        records = json.loads(segment)
+        whole = [FakeRecord(len(days), (NOW_S * 1000, NOW_S * 1000)) for days in records if days != "rot"]
+        damage = [(0, 1, "checksum disagrees") for days in records if days == "rot"]
+        if self.holds:
+            return FakeScan(whole, damage, epoch=self.holds.epoch, seq=self.holds.seq)
+        return FakeScan(whole, damage)
+
+    def rewrite(
+        self,
+        segment: bytes,
+        keep: Sequence[tuple[int, int]],
+        codec: str,
+        block_rows_max: int,
+        _anew: tuple[int, int, bool] | None = None,
+        /,
+    ) -> bytes:
+        """See `Core`."""
+        assert codec in {"lz4", "zstd"}
+        assert block_rows_max > 0
+        if self.cannot_rewrite:
+            raise ValueError(self.cannot_rewrite)
+        rows = _rows(segment)
+        return segment_of([day for first, end in keep for day in rows[first:end]])
+
+    def day_runs(self, segment: bytes, /) -> list[tuple[int, int, int]]:
+        """See `Core`."""
+        if self.cannot_tell_days:
+            raise ValueError(self.cannot_tell_days)
+        return [(row, row + 1, day) for row, day in enumerate(_rows(segment))]
+
+
+def segment_of(*records: Sequence[int]) -> bytes:
+    """Make a segment for `FakeCore`."""
+    return json.dumps([list(days) for days in records]).encode()
+
+
+def _rows(segment: bytes) -> list[int]:
+    return [day for days in json.loads(segment) if days != "rot" for day in days]
+
+
+@dataclass
+class FakeFile:
+    """A sealed segment, as the journal gives it."""
+
+    id: SegmentId
+    path: Path
+    codec: str = "lz4"
+    replaced: int = 0
+
+    @classmethod
+    def make(cls, directory: Path, content: bytes, *, seq: int = 1) -> FakeFile:
+        """Write it down."""
+        path = directory / f"{seq:010d}.native.lz4"
+        path.write_bytes(content)
+        return cls(SegmentId(7, seq), path)
+
+    @property
+    def bytes(self) -> int:
+        """See `SegmentFile`."""
+        return self.path.stat().st_size
+
+    def read(self) -> Any:  # noqa: ANN401 - `bytes` names the property here
+        """See `SegmentFile`."""
+        return self.path.read_bytes()
+
+    def replace(self, content: Any) -> None:  # noqa: ANN401 - as above
+        """See `SegmentFile`."""
+        self.path.write_bytes(content)
+        self.replaced += 1
+
+    def unlink(self) -> None:
+        """See `SegmentFile`."""
+        self.path.unlink()
+
+
+@dataclass
+class FakeJournal:
+    files: list[FakeFile]
+    held: Sequence[SegmentId] = ()
+
+    def sealed(self) -> list[FakeFile]:
+        """See `Journal`."""
+        return [file for file in self.files if file.path.exists()]
+
+
+class MemoryStore:
+    """The Store contract without an engine: parts, tokens, and whatever a script says goes wrong.
+
+    `script` holds what each INSERT meets, in turn; see the methods named `_meets_…`.
+    """
+
+    embedded = True
+
+    def __init__(self, *script: str) -> None:
+        self.script = list(script)
+        self.parts: list[tuple[SegmentId, str, int]] = []
+        self.spent: set[tuple[str, str]] = set()
+        self.tokens: list[str] = []
+        self.events: list[str] = []
+        self.in_flight: list[str] = []
+        self.looks_until_quiet = 0
+        self.probe_refused = False
+        self.poisonous_days: set[str] = set()
+        self.rows_max: int | None = None
+        self.partitions_max = 100
+        self.refilled: list[tuple[SegmentId, str]] = []
+        self.rows_of = _rows_in_file
+
+    def version(self) -> Version:
+        """See `Store`."""
+        return Version(26, 9)
+
+    def create_database(self) -> None:
+        """See `Store`."""
+
+    def insert(self, segment: Path, *, token: str, query_id: str) -> int:
+        """See `Store`."""
+        self.tokens.append(token)
+        meets = self.script.pop(0) if self.script else "ok"
+        rows = self.rows_of(segment)
+        if refusal := _too_many(rows, self.partitions_max) or self.refusal_of(segment):
+            raise refusal
+        getattr(self, f"_meets_{meets.partition(':')[0]}")(meets, rows, token, query_id)
+        return sum(count for _, count in rows.values())
+
+    def refusal_of(self, segment: Path) -> StoreTrouble | None:
+        """See `Store`."""
+        rows = self.rows_of(segment)
+        if self.rows_max is not None and sum(count for _, count in rows.values()) > self.rows_max:
+            return StoreTrouble("memory limit exceeded", code=241, name="MEMORY_LIMIT_EXCEEDED")
+        if self.poisonous_days & rows.keys():
+            return StoreTrouble("constraint is violated", code=469, name="VIOLATED_CONSTRAINT")
+        return None
+
+    def forget_trials(self) -> None:
+        """See `Store`."""
+
+    def _meets_ok(self, _meets: str, rows: Rows, token: str, _query_id: str) -> None:
+        for day, (segment, count) in rows.items():
+            if (token, day) not in self.spent:
+                self.spent.add((token, day))
+                self.parts.append((segment, day, count))
+
+    def _meets_error(self, meets: str, _rows: Rows, _token: str, _query_id: str) -> None:
+        code = meets.partition(":")[2]
+        name, _, text = code.partition(" ")
+        raise StoreTrouble(text or "refused", code=int(name), name="REFUSED")
+
+    def _meets_lost(self, meets: str, rows: Rows, token: str, query_id: str) -> None:
+        """Applied, and the answer is lost."""
+        self._meets_ok(meets, rows, token, query_id)
+        raise StoreTrouble("connection reset")
+
+    def _meets_sour(self, meets: str, rows: Rows, token: str, query_id: str) -> None:
+        """Applied, and then an error that speaks of the data."""
+        self._meets_ok(meets, rows, token, query_id)
+        raise StoreTrouble("cannot convert", code=70)
+
+    def _meets_late(self, meets: str, rows: Rows, token: str, query_id: str) -> None:
+        """Applied while it runs on, the answer lost."""
+        self.in_flight.append(query_id)
+        self.looks_until_quiet = int(meets.partition(":")[2])
+        self.late = (rows, token)
+        raise StoreTrouble("timed out")
+
+    def _meets_burnt(self, _meets: str, rows: Rows, token: str, _query_id: str) -> None:
+        """T1: killed between the deduplication record and the rename."""
+        self.spent |= {(token, day) for day in rows}
+        raise StoreTrouble("connection reset")
+
+    def _meets_torn(self, _meets: str, rows: Rows, token: str, _query_id: str) -> None:
+        """T1 with several days: the first is in, the others are lost, all are remembered."""
+        self.spent |= {(token, day) for day in rows}
+        day, (segment, count) = next(iter(rows.items()))
+        self.parts.append((segment, day, count))
+        raise StoreTrouble("connection reset")
+
+    def _meets_eaten(self, _meets: str, _rows: Rows, _token: str, _query_id: str) -> None:
+        """Answered OK, and nothing is there: DELETE, DROP PARTITION."""
+
+    def _meets_emptied(self, _meets: str, _rows: Rows, _token: str, _query_id: str) -> None:
+        """Answered OK, and nothing of anything is there: TRUNCATE."""
+        self.parts.clear()
+
+    def _meets_partly(self, meets: str, rows: Rows, token: str, _query_id: str) -> None:
+        """The first day is in and its token remembered, of the others nothing is; no answer, or a code."""
+        day = next(iter(rows))
+        self._meets_ok("ok", {day: rows[day]}, token, "")
+        raise StoreTrouble("connection reset", code=int(meets.partition(":")[2] or 0) or None)
+
+    def _meets_half(self, meets: str, rows: Rows, token: str, query_id: str) -> None:
+        """Half of a day's rows: no rule of the engine explains it. With a code, that is the answer."""
+        day, (segment, count) = next(iter(rows.items()))
+        self.parts.append((segment, day, count // 2))
+        if ":" in meets:
+            self._meets_error(meets, rows, token, query_id)
+
+    def _meets_twice(self, meets: str, rows: Rows, token: str, query_id: str) -> None:
+        """Applied, and by somebody else once more."""
+        self._meets_ok(meets, rows, token, query_id)
+        self._meets_ok(meets, rows, f"{token} of another", query_id)
+
+    def counts(self, held: Sequence[Held]) -> dict[SegmentId, DayRows]:
+        """See `Store`."""
+        self.events.append("count")
+        found: dict[SegmentId, Counter[str]] = {}
+        for segment, day, count in self.parts:
+            if segment in {one.segment for one in held}:
+                found.setdefault(segment, Counter())[day] += count
+        return dict(found)
+
+    def rows_by_heading(self, held: Held, parts_epoch: int | None = None) -> dict[Heading, RowSum]:
+        """See `Store`. Who sent a row is not known here: all of them are the same drain's."""
+        theirs = (one for one in self.parts if one[0] == held.segment or one[0].epoch == parts_epoch)
+        rows = sum(count for _, _, count in theirs)
+        return {Heading("drain", "", NOW_S // 3_600): RowSum(rows)}
+
+    def running(self, prefix: str) -> list[str]:
+        """See `Store`."""
+        found = [query_id for query_id in self.in_flight if query_id.startswith(prefix)]
+        if found and not self.looks_until_quiet:
+            self.in_flight.clear()
+            self._meets_ok("ok", *self.late, "")
+            return []
+        self.looks_until_quiet -= 1
+        return found
+
+    def kill(self, prefix: str) -> None:
+        """See `Store`."""
+        self.events.append("kill")
+        self.in_flight = [query_id for query_id in self.in_flight if not query_id.startswith(prefix)]
+
+    def refill_companion(self, held: Held, days: Sequence[str]) -> None:
+        """See `Store`."""
+        if refusal := _too_many(days, self.partitions_max):
+            raise refusal
+        self.events.append(f"refill {held.segment.seq}")
+        self.refilled += [(held.segment, day) for day in days]
+
+    def probe(self) -> None:
+        """See `Store`."""
+        self.events.append("probe")
+        if self.probe_refused:
+            raise StoreTrouble("refused", code=53)
+
+    def sync(self) -> None:
+        """See `Store`."""
+        self.events.append("sync")
+
+    def inspect(self) -> None:
+        """See `Store`."""
+        self.events.append("inspect")
+
+    def command(self, statement: str) -> None:
+        """See `Store`."""
+        raise AssertionError(statement)
+
+    def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
+        """See `Store`."""
+        raise AssertionError(statement, parameters)
+
+    def lines(self, statement: str, parameters: Parameters | None = None) -> Iterator[bytes]:
+        """See `Store`."""
+        raise AssertionError(statement, parameters)
+
+    def close(self) -> None:
+        """See `Store`."""
+
+
+Rows = dict[str, tuple[SegmentId, int]]
+
+
+def _too_many(days: Collection[str], days_max: int) -> StoreTrouble | None:
+    return StoreTrouble("Too many partitions", code=252) if len(days) > days_max else None
+
+
+def _rows_in_file(path: Path) -> Rows:
+    """Read a segment of `FakeCore`; its name tells whose it is."""
+    segment = SegmentId(7, int(path.name.partition("@")[0].partition(".")[0].rpartition("-")[2]))
+    days = Counter(day for day in _rows(path.read_bytes()))
+    spell = {day: datetime.fromtimestamp(day * DAY_S, UTC).strftime("%Y%m%d") for day in days}
+    return {spell[day]: (segment, count) for day, count in days.items()}

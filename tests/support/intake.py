@@ -1,0 +1,366 @@
+"""What the intake's tests share: doubles of the core and the journal, a running intake, a sender."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import socket
+import ssl
+import threading
+import zlib
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any, ParamSpec
+
+import uvloop
+
+from receiver.errors import JournalFull
+from receiver.intake.admission import Admission, Budget, Claim, budget
+from receiver.intake.committer import Committer
+from receiver.intake.handler import Reception
+from receiver.intake.listener import caps
+from receiver.intake.load_shedding import Away
+from receiver.intake.quarantine import Aside
+from receiver.intake.routes import Routes
+from receiver.intake.server import IntakeServer
+from receiver.journal.appender import StaleSegment
+from receiver.journal.outcomes import SegmentOutcome
+from receiver.metrics import Metrics
+from receiver.model import ContentKind, Delivery, SegmentId
+from receiver.settings import Drain, Limits, Settings
+
+P = ParamSpec("P")
+TEST_S_MAX = 20
+"""A test that hangs fails; pytest-timeout's signal does not reach into uvloop."""
+SPAN_BODY = b"\n\x05spans"
+__all__ = ["SPAN_BODY", "Answer", "AppenderDouble", "CoreDouble", "OutcomeDouble", "StaleSegment"]
+
+
+def on_uvloop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Run a test on the event loop that the intake runs on."""
+
+    @functools.wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(asyncio.wait_for(test(*args, **kwargs), TEST_S_MAX))
+
+    return run
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for what has no event of its own; the test's own timeout ends a wait in vain."""
+    while not condition():  # noqa: ASYNC110 - see above
+        await asyncio.sleep(0.005)
+
+
+@dataclass
+class OutcomeDouble:
+    """One delivery, taken whole unless said otherwise."""
+
+    verdict: str = "accepted"
+    received: int = 1
+    stored: int = 1
+    sampled_out: int = 0
+    rejected: int = 0
+    unresolved: int = 0
+    message: str = ""
+    field: str = ""
+    reasons: Sequence[tuple[str, int]] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Nothing to tell its sender."""
+        return self.verdict == "accepted" and not self.rejected and not self.message
+
+
+@dataclass
+class CommitDouble:
+    """A record that names what is in it."""
+
+    record: bytes
+    rows: int
+    outcomes: list[OutcomeDouble]
+    drains: list[str]
+
+    @property
+    def spans(self) -> list[tuple[str, int, int, int, int, int]]:
+        """By delivery: nobody asks that they are added up."""
+        return [
+            (drain, one.received, one.stored, one.sampled_out, one.rejected, one.unresolved)
+            for drain, one in zip(self.drains, self.outcomes, strict=True)
+            if one.verdict == "accepted"
+        ]
+
+    @property
+    def reasons(self) -> list[tuple[str, int]]:
+        """Of all that were accepted."""
+        return [told for one in self.outcomes if one.verdict == "accepted" for told in one.reasons]
+
+
+@dataclass
+class CoreDouble:
+    """A core that looks at bodies just enough, and can be held up."""
+
+    special: dict[bytes, OutcomeDouble] = field(default_factory=dict)
+    groups: list[list[Delivery]] = field(default_factory=list)
+    may_go_on: threading.Event = field(default_factory=threading.Event)
+    running: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.may_go_on.set()
+
+    def __call__(self, deliveries: Sequence[Delivery], segment: SegmentId) -> CommitDouble:
+        self.groups.append(list(deliveries))
+        self.running.set()
+        self.may_go_on.wait(10)
+        outcomes = [self.special.get(one.body) or outcome_of(one) for one in deliveries]
+        kept = [
+            one.body
+            for one, outcome in zip(deliveries, outcomes, strict=True)
+            if outcome.verdict == "accepted"
+        ]
+        record = b"%d:" % segment.seq + b"|".join(kept) if kept else b""
+        return CommitDouble(record, len(kept), outcomes, [one.drain for one in deliveries])
+
+    @property
+    def deliveries(self) -> list[Delivery]:
+        """All deliveries seen, in order."""
+        return [delivery for group in self.groups for delivery in group]
+
+
+def outcome_of(delivery: Delivery) -> OutcomeDouble:
+    """Unpack gzip, and refuse what plainly is not of its kind."""
+    body = delivery.body
+    malformed = OutcomeDouble("malformed", message="not one well-formed document", field="resource_spans")
+    if delivery.encodings == ("gzip",) or body.startswith(b"\x1f\x8b"):
+        unpacker = zlib.decompressobj(31)
+        try:
+            body = unpacker.decompress(body)
+        except zlib.error:
+            return malformed
+        if not unpacker.eof or unpacker.unused_data:
+            return malformed
+    elif delivery.encodings:
+        return malformed if delivery.encodings == ("snappy",) else OutcomeDouble()
+    first = b"\n" if delivery.content_kind is ContentKind.PROTOBUF else b"{"
+    return OutcomeDouble() if body[:1] in {first, b""} else malformed
+
+
+@dataclass
+class AppenderDouble:
+    """A journal in memory that can be slow, full, stale or broken."""
+
+    appended: list[tuple[SegmentId, bytes, int]] = field(default_factory=list)
+    trouble: list[Exception] = field(default_factory=list)
+    full: str | None = None
+    room_bytes: int = 1 << 30
+    seq: int = 0
+    stored: set[SegmentId] = field(default_factory=set)
+    """Segments that are gone."""
+    outcomes: dict[SegmentId, SegmentOutcome] = field(default_factory=dict)
+    may_go_on: threading.Event = field(default_factory=threading.Event)
+    running: threading.Event = field(default_factory=threading.Event)
+    sealed_count: int = 0
+    seal_count: int = 0
+    has_retired: bool = False
+    may_seal: threading.Event = field(default_factory=threading.Event)
+    closed: bool = False
+
+    def __post_init__(self) -> None:
+        self.may_go_on.set()
+        self.may_seal.set()
+
+    def choose(self) -> SegmentId:
+        return SegmentId(7, self.seq)
+
+    def append(self, segment: SegmentId, record: bytes, rows: int) -> None:
+        self.running.set()
+        self.may_go_on.wait(10)
+        if (reason := self.full_reason(len(record))) is not None:
+            raise JournalFull(reason)
+        if self.trouble:
+            trouble = self.trouble.pop(0)
+            self.seq += 1
+            raise trouble
+        self.appended.append((segment, record, rows))
+
+    def retire_if_due(self) -> None:
+        self.sealed_count += 1
+
+    def hand_over(self) -> None:
+        self.may_seal.wait(10)
+
+    def seal(self) -> None:
+        self.seal_count += 1
+
+    def close(self) -> None:
+        self.closed = True
+
+    def full_reason(self, more_bytes: int = 0) -> str | None:
+        if self.full is None and more_bytes > self.room_bytes:
+            return f"journal has room for {self.room_bytes} bytes"
+        return self.full
+
+    def is_stored(self, segment: SegmentId) -> bool:
+        return segment in self.stored
+
+    def outcome_of(self, segment: SegmentId) -> SegmentOutcome | None:
+        return self.outcomes.get(segment)
+
+
+@dataclass
+class Answer:
+    """One HTTP response as it came off the wire."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    raw: bytes
+
+
+@dataclass
+class Intake:
+    """A running intake with its doubles."""
+
+    server: IntakeServer
+    admission: Admission
+    reception: Reception
+    committer: Committer
+    core: CoreDouble
+    appender: AppenderDouble
+    metrics: Metrics
+    port: int
+    away: Away
+    tls: ssl.SSLContext | None = None
+
+    async def connect(self, source: str = "127.0.0.1") -> Connection:
+        """Open a connection."""
+        name = "localhost" if self.tls else None
+        streams = await asyncio.open_connection(
+            "127.0.0.1", self.port, ssl=self.tls, server_hostname=name, local_addr=(source, 0)
+        )
+        return Connection(*streams)
+
+    async def exchange(self, raw: bytes) -> Answer:
+        """Send these bytes on a connection of their own and read one answer."""
+        connection = await self.connect()
+        try:
+            connection.writer.write(raw)
+            return await connection.answer()
+        finally:
+            await connection.close()
+
+    def held_count(self) -> int:
+        """Return how many deliveries wait for room in the journal."""
+        return len(self.committer._line) + sum(len(one.waiting) for one in self.committer._hold._groups)  # noqa: SLF001
+
+    async def post(self, body: bytes = SPAN_BODY, path: str = "/v1/traces", **headers: str) -> Answer:
+        """Post a body; header names are written with underscores."""
+        return await self.exchange(request(body, path, "POST", **headers))
+
+    def counted(self, name: str, *labels: str) -> float:
+        """Read a counter."""
+        series = self.metrics.snapshot().series
+        return sum(one.value for one in series if one.name == name and one.labels[: len(labels)] == labels)
+
+
+def claim_of(size_bytes: int) -> Claim:
+    """Claim room for a body where there is enough."""
+    return Admission(Budget(1 << 40, 0), lambda: None).admit(size_bytes, is_known=True)
+
+
+def request(body: bytes = SPAN_BODY, path: str = "/v1/traces", method: str = "POST", **headers: str) -> bytes:
+    """Write a request; a header set to "" is left out."""
+    named = {
+        "host": "x",
+        "content_type": "application/x-protobuf",
+        "content_length": str(len(body)),
+        **headers,
+    }
+    lines = [f"{name.replace('_', '-')}: {value}" for name, value in named.items() if value]
+    return (
+        "\r\n".join([f"{method} {path} HTTP/1.1", *lines, "", ""]).encode("utf-8", "surrogateescape") + body
+    )
+
+
+@dataclass
+class Connection:
+    """The sender's end of one connection."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def answer(self, *, bodyless: bool = False) -> Answer:
+        """Read one response; interim ones are kept in `raw`."""
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        raw = head
+        if head.startswith(b"HTTP/1.1 100"):
+            head = await self.reader.readuntil(b"\r\n\r\n")
+            raw += head
+        first, *lines = head.decode().rstrip().split("\r\n")
+        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+        body = await self.reader.readexactly(0 if bodyless else int(headers.get("content-length", "0")))
+        return Answer(int(first.split()[1]), headers, body, raw + body)
+
+    async def closed(self) -> bytes:
+        """Wait until the receiver closes, and return what it still said."""
+        try:
+            return await self.reader.read()
+        except ConnectionResetError:
+            return b"reset"
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Close this end."""
+        self.writer.close()
+        try:
+            await self.writer.wait_closed()
+        except (ConnectionError, ssl.SSLError):
+            return
+
+
+@asynccontextmanager
+async def running(
+    *drains: Drain,
+    limits: Limits | None = None,
+    core: CoreDouble | None = None,
+    appender: AppenderDouble | None = None,
+    tls: tuple[ssl.SSLContext, ssl.SSLContext] | None = None,
+    listening: socket.socket | None = None,
+) -> AsyncIterator[Intake]:
+    """Run an intake on loopback, with doubles behind it. `tls`: the receiver's and the sender's context."""
+    limits = limits or Limits()
+    core, appender, metrics = core or CoreDouble(), appender or AppenderDouble(), Metrics("intake-0")
+    aside = Aside(Path(mkdtemp()))
+    committer = Committer(core, appender, aside, metrics, answer_deadline_s=limits.answer_deadline_s)
+    admission = Admission(budget(limits, drains), committer.require_time)
+    routes = Routes(drains or (Drain(name="default"),), limits, post_root=True)
+    reception = Reception(routes, limits, admission, committer, metrics)
+    away = Away(committer.require_time, metrics)
+    server = IntakeServer(reception, limits, caps(Settings(limits=limits)), metrics, away=away)
+    plug = listening or socket.create_server(("127.0.0.1", 0))
+    port = plug.getsockname()[1]
+    committing = asyncio.create_task(committer.run())
+    server.listen(plug, tls[0] if tls else None)
+    try:
+        yield Intake(
+            server,
+            admission,
+            reception,
+            committer,
+            core,
+            appender,
+            metrics,
+            port,
+            away,
+            tls[1] if tls else None,
+        )
+    finally:
+        core.may_go_on.set()
+        appender.may_go_on.set()
+        await server.stop(0.1)
+        await committer.close(committing)

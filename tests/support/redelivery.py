@@ -1,0 +1,292 @@
+"""Real segments whose deliveries can be told apart in the store, and a writer that can be killed anywhere.
+
+Delivery number n has n + 1 spans, all of them n days old: so the rows of a day are the copies of a delivery.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from receiver import transcode
+from receiver.dead_letters import letter_files
+from receiver.dead_letters.letter_files import DeadLetters, Letter
+from receiver.durable.files import DISK
+from receiver.ledger.ledger import Ledger, Sums, read_sums
+from receiver.ledger.line_sums import Counts
+from receiver.model import ContentKind, Delivery, SegmentId
+from receiver.redelivery import window, window_key
+from receiver.redelivery.window import Window
+from receiver.settings import Ledger as LedgerLimits
+from receiver.settings import Redelivery, Settings
+from receiver.writer import inserting, outcome, poison, splitting
+from receiver.writer.environment import Stopping, Surroundings
+from receiver.writer.progress import Progress
+from receiver.writer.writer import Writer
+from tests.support.fake_clickhouse import DAY_S, NOW_S, FakeFile, FakeJournal, MemoryStore, Rows
+from tests.support.segments import DIGEST_KEY, day_of
+
+P = ParamSpec("P")
+T = TypeVar("T")
+NAPS_MAX = 400
+EPOCH = 7
+POLICY = transcode.policy(Settings())
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@dataclass
+class Fate:
+    """Counts the steps of a writer and kills it at one of them: from then on it leaves no trace."""
+
+    steps_left: int = -1
+    """0: dead."""
+    steps: int = 0
+    ends_with: Callable[[], BaseException] = Killed
+
+    def step(self) -> None:
+        self.steps += 1
+        self.steps_left -= self.steps_left > 0
+        if self.steps_left == 0:
+            end = self.ends_with()
+            self.steps_left -= not isinstance(end, Killed)
+            raise end
+
+    def around(self, call: Callable[P, T]) -> Callable[P, T]:
+        """The same, with a chance to die before it and after it."""
+
+        def called(*args: P.args, **more: P.kwargs) -> T:
+            self.step()
+            result = call(*args, **more)
+            self.step()
+            return result
+
+        return called
+
+    def while_alive(self, call: Callable[P, T]) -> Callable[P, T]:
+        """The same, but nobody who was killed does it on the way out."""
+
+        def called(*args: P.args, **more: P.kwargs) -> T:
+            if self.steps_left == 0:
+                raise Killed
+            return call(*args, **more)
+
+        return called
+
+
+def delivery(number: int, drain: str = "drain") -> Delivery:
+    spans = [
+        {
+            "traceId": f"{number + 1:032x}",
+            "spanId": f"{span + 1:016x}",
+            "startTimeUnixNano": str((NOW_S - number * DAY_S) * 10**9),
+        }
+        for span in range(number + 1)
+    ]
+    body = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}).encode()
+    return Delivery(drain, body, ContentKind.JSON, (), NOW_S * 10**9, strict=False, body_bytes_max=1 << 20)
+
+
+def segment_of(seq: int, *records: Sequence[int], drain: str = "drain") -> bytes:
+    """A sealed segment: each record answers for these deliveries."""
+    content = b"".join(
+        transcode.commit(
+            POLICY, [delivery(one, drain) for one in record], SegmentId(EPOCH, seq), DIGEST_KEY
+        ).record
+        for record in records
+    )
+    return content + transcode.footer(content)
+
+
+def rotted(path: Path, *, record: int) -> int:
+    """Rot in the payload of a record. Its rows."""
+    content = bytearray(path.read_bytes())
+    found = transcode.scan(bytes(content)).records[record]
+    content[found.offset + found.length - 3] ^= 0xFF
+    path.write_bytes(content)
+    return found.rows
+
+
+def rows_in(path: Path) -> Rows:
+    """What a segment file would put into the store."""
+    content = path.read_bytes()
+    scan = transcode.scan(content)
+    days = outcome.rows_by_day(transcode.day_runs(content))
+    return {day: (SegmentId(scan.epoch, scan.seq), rows) for day, rows in days.items()}
+
+
+@dataclass
+class Mill:
+    """A journal, a store and one writer after the other."""
+
+    directory: Path
+    script: list[str] = field(default_factory=list)
+    limits: Redelivery = field(default_factory=Redelivery)
+    apart: frozenset[str] = frozenset()
+    fate: Fate = field(default_factory=Fate)
+    progress: Progress = field(default_factory=Progress)
+    monotonic_s: float = 0.0
+    files: list[FakeFile] = field(default_factory=list)
+    issued: set[int] = field(default_factory=set)
+    sent: dict[SegmentId, list[tuple[str, int]]] = field(default_factory=dict)
+    """Drain and number of every copy, by segment."""
+
+    def __post_init__(self) -> None:
+        self.store = MemoryStore(*self.script)
+        self.store.rows_of = rows_in
+        self._current: Writer | None = None
+        self.naps = 0
+
+    def add(self, *records: Sequence[int], drain: str = "drain") -> FakeFile:
+        """Seal one more segment."""
+        seq = len(self.files) + 1
+        file = FakeFile.make(self.directory, segment_of(seq, *records, drain=drain), seq=seq)
+        self.files.append(file)
+        self.issued |= {number for record in records for number in record}
+        self.sent[file.id] = [(drain, number) for record in records for number in record]
+        return file
+
+    def sleep(self, delay_s: float) -> None:
+        self.monotonic_s += delay_s
+        self.naps += bool(delay_s)
+        if self.naps > NAPS_MAX:
+            raise Stopping
+
+    def opened_window(self, ledger: Ledger) -> Window:
+        return Window(
+            self.directory / "redelivery",
+            self.limits,
+            lambda: self.monotonic_s,
+            apart=self.apart,
+            extent_min=ledger.window,
+        )
+
+    def opened_ledger(self) -> Ledger:
+        return Ledger(self.directory / "ledger", LedgerLimits(), lambda: NOW_S, is_first=True)
+
+    def start(self, order: Sequence[FakeFile] | None = None, *, held: Sequence[FakeFile] = ()) -> Writer:
+        """Begin a new life: nothing is known but what the disk and the store know. `held`: by the journal."""
+        around = Surroundings(
+            now=lambda: NOW_S + self.monotonic_s,
+            sleep=self.sleep,
+            jitter=lambda: 0.0,
+            repair_dir=self.directory / "repair",
+            retention_days=30,
+        )
+        ledger = self.opened_ledger()
+        self._current = Writer(
+            FakeJournal(self.files if order is None else list(order), [file.id for file in held]),
+            self.store,
+            core=transcode,
+            window=self.opened_window(ledger),
+            ledger=ledger,
+            dead=DeadLetters(self.directory / "dead"),
+            progress=self.progress,
+            around=around,
+        )
+        return self._current
+
+    def drain(self) -> None:
+        """Go on until the journal is empty."""
+        current = self.current
+        for _ in range(200):
+            if not current.drain():
+                self.sleep(1.0)
+            if not any(file.path.exists() for file in self.files):
+                return
+        raise AssertionError("the journal is not empty")
+
+    def turns(self, count: int) -> None:
+        """Let the present writer make so many rounds, with time for every rest in between."""
+        for _ in range(count):
+            self.current.drain()
+            self.sleep(60.0)
+
+    @property
+    def current(self) -> Writer:
+        """The writer that lives."""
+        return self._current or self.start()
+
+    def kill(self) -> None:
+        self._current = None
+
+    @property
+    def booked(self) -> Counts:
+        """What the ledger on the disk says of everything."""
+        total = Counts()
+        for counts in self._sums()[0].lines.values():
+            total = total.plus(counts)
+        return total
+
+    @property
+    def is_accounted_for(self) -> bool:
+        """Every span that was sent is in the ledger or in the journal, once, and nowhere else."""
+        sums, may_wait = self._sums()
+        waiting = [file.id for file in self.files if file.path.exists() and file.id not in may_wait]
+        in_journal = sum(number + 1 for segment in waiting for _, number in self.sent[segment])
+        received = sum(number + 1 for copies in self.sent.values() for _, number in copies)
+        is_balanced = all(not counts.unaccounted for counts in sums.lines.values())
+        return is_balanced and self.booked.received + in_journal == received
+
+    @property
+    def is_ledger_exact(self) -> bool:
+        """The journal is empty, and the ledger says what an oracle says that knows only what was sent."""
+        copies = Counter(one for copies in self.sent.values() for one in copies)
+        received = sum((number + 1) * count for (_, number), count in copies.items())
+        kept = {one: count if one[0] in self.apart else 1 for one, count in copies.items()}
+        stored = sum((number + 1) * count for (_, number), count in kept.items())
+        return self.booked == Counts(received=received, stored=stored, duplicate=received - stored)
+
+    def _sums(self) -> tuple[Sums, set[SegmentId]]:
+        return read_sums(self.directory / "ledger", LedgerLimits())
+
+    @property
+    def letters(self) -> list[Letter]:
+        """What was set aside."""
+        return DeadLetters(self.directory / "dead").letters()
+
+    @property
+    def copies(self) -> dict[int, float]:
+        """Delivery → how often its rows are stored."""
+        rows: Counter[str] = Counter()
+        for _, day, count in self.store.parts:
+            rows[day] += count
+        return {number: rows[day_of(number)] / (number + 1) for number in self.issued}
+
+    @property
+    def is_exact(self) -> bool:
+        return set(self.copies.values()) <= {1.0}
+
+
+def haunt(fate: Fate, monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's
+    """Put a chance to die around everything that leaves a trace on the disk or in the store."""
+    haunt_disk(fate, monkeypatch)
+    for name in ("_meets_ok", "insert", "refusal_of", "counts", "sync", "refill_companion"):
+        monkeypatch.setattr(MemoryStore, name, fate.around(getattr(MemoryStore, name)))
+
+
+def haunt_disk(fate: Fate, monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's
+    """The same around everything that is written to our own disk."""
+    for target, names in {
+        Window: ("_append",),
+        Ledger: ("book", "_begin"),
+        FakeFile: ("replace", "unlink"),
+        window: ("write_durably",),
+        window_key: ("write_durably",),
+        inserting: ("write_durably",),
+        letter_files: ("write_durably",),
+        poison: ("write_durably",),
+        splitting: ("write_durably",),
+        DISK: ("sync_data",),
+    }.items():
+        for name in names:
+            monkeypatch.setattr(target, name, fate.around(getattr(target, name)))
+    monkeypatch.setattr(Path, "unlink", fate.while_alive(Path.unlink))
+    monkeypatch.setattr(shutil, "rmtree", fate.while_alive(shutil.rmtree))

@@ -1,0 +1,246 @@
+"""The writer against real engines: after crashes, lost answers and spent tokens every row is there once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from receiver.dead_letters.letter_files import DeadLetters
+from receiver.engine.store import Store
+from receiver.redelivery.window import Window
+from receiver.settings import Redelivery
+from receiver.writer.environment import Stopping, Surroundings
+from receiver.writer.progress import Progress
+from receiver.writer.writer import Writer
+from tests.support import engines
+from tests.support.fake_clickhouse import NOW_S, FakeFile, FakeJournal, a_ledger
+from tests.support.segments import Press, Segment, day_of
+from tests.support.server_process import Server
+
+NAPS_MAX = 200
+
+
+@dataclass
+class Desk:
+    """A writer before a real store."""
+
+    store: Store
+    press: Press
+    directory: Path
+    naps: list[float] = field(default_factory=list)
+    between_turns_s: float = 0.0
+    """Time that passed while no segment had a turn."""
+
+    def file(self, *ages_days: int) -> tuple[Segment, FakeFile]:
+        segment = self.press.make(*ages_days)
+        return segment, FakeFile(segment.held.segment, segment.path)
+
+    def sleep(self, delay_s: float) -> None:
+        self.naps.append(delay_s)
+        if len(self.naps) > NAPS_MAX:
+            raise Stopping
+
+    def restart_with(self, *files: FakeFile, turns: int = 1) -> None:
+        """What a writer does that finds these segments when it starts."""
+        around = Surroundings(
+            now=lambda: NOW_S + self.between_turns_s,
+            sleep=self.sleep,
+            jitter=lambda: 0.0,
+            repair_dir=self.directory / "repair",
+            retention_days=30,
+        )
+        writer = Writer(
+            FakeJournal([*files]),
+            self.store,
+            core=self.press,
+            window=Window(self.directory / "redelivery", Redelivery(), time.monotonic),
+            ledger=a_ledger(self.directory),
+            dead=DeadLetters(self.directory / "dead"),
+            progress=Progress(),
+            around=around,
+        )
+        for _ in range(turns):
+            self.between_turns_s += 0.0 if writer.drain() else 60.0
+
+    def insert(self, segment: Segment, token: str) -> None:
+        name = f"{segment.held.segment}{token}"
+        self.store.insert(segment.path, token=name, query_id=f"trace-drain-{name}")
+
+    def forget(self, segment: Segment, condition: str = "1") -> None:
+        """Take rows away but let the engine remember their tokens: how T1 leaves it."""
+        self.store.command(
+            f"ALTER TABLE otel_traces DELETE WHERE SegmentSeq = {segment.held.segment.seq} AND {condition} "
+            "SETTINGS mutations_sync = 2"
+        )
+
+    def stored(self, segment: Segment) -> dict[str, int]:
+        return dict(self.store.counts([segment.held]).get(segment.held.segment, {}))
+
+    def traces(self, segment: Segment) -> int:
+        start = {"start": f"{segment.held.segment.seq:016x}"}
+        found = self.store.rows(
+            "SELECT uniqExact(TraceId) FROM otel_traces_trace_id_ts "
+            "WHERE startsWith(TraceId, {start:String})",
+            start,
+        )
+        return int(found[0][0])
+
+
+@pytest.fixture(scope="module")
+def press(tmp_path_factory: pytest.TempPathFactory) -> Press:
+    return Press(tmp_path_factory.mktemp("segments"))
+
+
+@pytest.fixture(scope="module")
+def embedded(engine_dir: Path) -> Iterator[Store]:
+    with engines.embedded(engine_dir) as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def over_http(server_url: str) -> Iterator[Store]:
+    with engines.over_http(server_url, insert_timeout_s=2) as store:
+        yield store
+
+
+@pytest.fixture(params=["embedded", "over_http"])
+def desk(request: pytest.FixtureRequest, press: Press, tmp_path: Path) -> Desk:
+    return Desk(request.getfixturevalue(request.param), press, tmp_path)
+
+
+def test_a_fresh_segment_is_stored_and_let_go_of(desk: Desk) -> None:
+    segment, file = desk.file(0, 0, 1, 2)
+
+    desk.restart_with(file)
+
+    assert desk.stored(segment) == segment.days
+    assert desk.traces(segment) == 4
+    assert not file.path.exists()
+
+
+def test_a_crash_between_the_insert_and_the_unlink_stores_nothing_twice(desk: Desk) -> None:
+    segment, file = desk.file(0, 1)
+    desk.insert(segment, "#0")
+
+    desk.restart_with(file)
+
+    assert desk.stored(segment) == segment.days
+    assert not file.path.exists()
+
+
+def test_rows_lost_under_a_remembered_token_are_stored_under_the_next(desk: Desk) -> None:
+    segment, file = desk.file(0, 0, 1)
+    desk.insert(segment, "#0")
+    desk.forget(segment)
+
+    desk.restart_with(file)
+
+    assert desk.stored(segment) == segment.days
+
+
+def test_a_day_lost_under_a_remembered_token_is_stored_alone(desk: Desk) -> None:
+    segment, file = desk.file(0, 0, 1, 2)
+    desk.insert(segment, "#0")
+    desk.forget(segment, f"toYYYYMMDD(Timestamp, 'UTC') = {day_of(1)}")
+
+    desk.restart_with(file)
+
+    assert desk.stored(segment) == segment.days
+    assert not file.path.exists()
+
+
+def test_a_companion_that_lost_its_part_is_filled_again(desk: Desk) -> None:
+    segment, file = desk.file(0, 1)
+    desk.insert(segment, "#0")
+    desk.store.command("TRUNCATE TABLE otel_traces_trace_id_ts")
+
+    desk.restart_with(file)
+
+    assert desk.traces(segment) == 2
+
+
+def test_half_a_day_is_kept_for_a_human(desk: Desk) -> None:
+    segment, file = desk.file(0, 0)
+    desk.insert(segment, "#0")
+    desk.forget(segment, "SpanId = '0000000000000001'")
+
+    desk.restart_with(file)
+
+    assert [path.suffix for path in sorted((desk.directory / "dead").iterdir())] == [".json", ".lz4"]
+
+
+def test_segment_of_more_than_a_hundred_days_is_stored_and_lets_another_go_first(desk: Desk) -> None:
+    many, many_file = desk.file(*range(0, -120, -1))  # days to come: none of them expires
+    other, other_file = desk.file(0)
+
+    desk.restart_with(many_file, other_file)
+    is_other_first = many_file.path.exists() and not other_file.path.exists()
+    desk.restart_with(many_file, turns=8)
+
+    assert is_other_first
+    assert desk.stored(many) == many.days
+    assert desk.traces(many) == 120
+    assert desk.stored(other) == other.days
+    assert not many_file.path.exists()
+
+
+def test_companion_of_more_than_a_hundred_days_is_filled_again(desk: Desk) -> None:
+    many, many_file = desk.file(*range(0, -120, -1))
+    content = many_file.read()
+    desk.restart_with(many_file, turns=8)
+    desk.store.command("TRUNCATE TABLE otel_traces_trace_id_ts")
+    many_file.path.write_bytes(content)
+
+    desk.restart_with(many_file, turns=8)
+
+    assert desk.stored(many) == many.days
+    assert desk.traces(many) == 120
+    assert not many_file.path.exists()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param({"kind": "lost"}, id="applied, the answer lost"),
+        pytest.param({"kind": "reset", "times": 3}, id="reset three times"),
+        pytest.param({"kind": "body", "code": 241}, id="200 with an exception in the body"),
+        pytest.param({"kind": "error", "code": 252, "text": "Too many parts"}, id="merges are behind"),
+        pytest.param(
+            {"kind": "error", "code": 252, "text": "Too many partitions for single INSERT block"},
+            id="too many days at once",
+        ),
+        pytest.param({"kind": "slow", "seconds": 4.0}, id="not answered in time"),
+        pytest.param({"kind": "hang"}, id="never answered: killed"),
+    ],
+)
+def test_whatever_the_server_does_every_row_is_stored_once(
+    over_http: Store, server: Server, press: Press, tmp_path: Path, fault: dict[str, object]
+) -> None:
+    desk = Desk(over_http, press, tmp_path)
+    segment, file = desk.file(0, 1, 1)
+    server.meet(**fault)  # type: ignore[arg-type]  # the table's first value is the kind
+
+    desk.restart_with(file, turns=4)
+
+    assert desk.stored(segment) == segment.days
+    assert not file.path.exists()
+
+
+def test_rows_that_a_constraint_refuses_are_kept_and_the_rest_goes_in(desk: Desk) -> None:
+    segment, file = desk.file(*[0] * 20)
+    bad = f"SegmentSeq = {segment.held.segment.seq} AND SpanId = '{8:016x}'"
+    desk.store.command(f"ALTER TABLE otel_traces ADD CONSTRAINT poison CHECK NOT ({bad})")
+
+    try:
+        desk.restart_with(file, turns=5)
+    finally:
+        desk.store.command("ALTER TABLE otel_traces DROP CONSTRAINT poison")
+
+    (letter,) = DeadLetters(desk.directory / "dead").letters()
+    assert desk.stored(segment) == {day_of(0): 19}
+    assert letter.reason.left_out == ((7, 8),)
+    assert "VIOLATED_CONSTRAINT" in letter.reason.text

@@ -1,0 +1,129 @@
+"""What counts say about an INSERT, and how long to wait before the next."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+
+from receiver.engine.error_codes import FAULT_OF, Fault, fault_of
+from receiver.errors import StoreTrouble
+from receiver.writer.backoff import backoff_s
+from receiver.writer.outcome import Finding, Found, due_days, judge, rows_by_day
+
+DAY_S = 86_400
+JAN_31 = 20_484  # days from 1970 to 2026-01-31
+
+ROWS = {"20260130": 3, "20260131": 5}
+BOTH = frozenset(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("counted", "due", "answered", "finding"),
+    [
+        pytest.param(ROWS, BOTH, set(), Finding(Found.COMPLETE), id="all there"),
+        pytest.param({}, BOTH, set(), Finding(Found.NOTHING, tuple(ROWS)), id="nothing there"),
+        pytest.param({}, BOTH, BOTH, Finding(Found.NOTHING, tuple(ROWS)), id="swallowed: OK, yet nothing"),
+        pytest.param(
+            {"20260130": 3}, BOTH, BOTH, Finding(Found.MISSING, ("20260131",)), id="a whole day is missing"
+        ),
+        pytest.param(
+            {"20260130": 3, "20260131": 4}, BOTH, set(), Finding(Found.ODD, ("20260131",)), id="half a day"
+        ),
+        pytest.param(
+            {"20260130": 6, "20260131": 5}, BOTH, set(), Finding(Found.ODD, ("20260130",)), id="a day twice"
+        ),
+        pytest.param(
+            {"20260131": 5}, {"20260131"}, BOTH, Finding(Found.COMPLETE), id="answered, then expired: as told"
+        ),
+        pytest.param(
+            {"20260131": 5},
+            {"20260131"},
+            set(),
+            Finding(Found.MISSING, ("20260130",)),
+            id="not due, never answered: once more",
+        ),
+        pytest.param(
+            {"20260130": 1, "20260131": 5},
+            {"20260131"},
+            set(),
+            Finding(Found.COMPLETE),
+            id="expiring by and by",
+        ),
+        pytest.param({}, set(), BOTH, Finding(Found.COMPLETE), id="all expired at the INSERT"),
+        pytest.param(
+            {}, set(), set(), Finding(Found.NOTHING, tuple(ROWS)), id="all may expire, none answered"
+        ),
+    ],
+)
+def test_counts_are_judged_by_day(
+    counted: dict[str, int], due: set[str], answered: set[str], finding: Finding
+) -> None:
+    assert judge(ROWS, counted, due=due, answered=answered) == finding
+
+
+def test_rows_are_counted_by_the_day_the_partition_is_named_for() -> None:
+    runs = [(0, 3, JAN_31 - 1), (3, 5, JAN_31), (5, 6, JAN_31 - 1)]
+
+    assert rows_by_day(runs) == {"20260130": 4, "20260131": 2}
+
+
+@pytest.mark.parametrize(
+    ("age_s", "is_due"),
+    [
+        pytest.param(30 * DAY_S - 2 * 3600, True, id="two hours before its first row can expire"),
+        pytest.param(30 * DAY_S - 3601, True, id="a moment before the store's clock may expire it"),
+        pytest.param(30 * DAY_S - 3600, False, id="the store's clock may be ahead"),
+        pytest.param(31 * DAY_S, False, id="expired"),
+    ],
+)
+def test_a_day_is_due_until_its_first_row_can_have_expired(age_s: int, is_due: bool) -> None:  # noqa: FBT001
+    due = due_days(["20260131"], now_s=JAN_31 * DAY_S + age_s, retention_days=30)
+
+    assert due == ({"20260131"} if is_due else set())
+
+
+def test_every_day_is_due_when_nothing_ever_expires() -> None:
+    assert due_days(["19900101"], now_s=JAN_31 * DAY_S, retention_days=0) == {"19900101"}
+
+
+def test_delays_double_up_to_a_ceiling_and_jitter_only_shortens() -> None:
+    plain = backoff_s(lambda: 0.0, first_s=0.1, ceiling_s=1.0)
+    jittered = backoff_s(lambda: 1.0, first_s=0.1, ceiling_s=1.0)
+
+    assert list(islice(plain, 6)) == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+    assert list(islice(jittered, 6)) == [0.05, 0.1, 0.2, 0.4, 0.5, 0.5]
+
+
+POISON = {6, 7, 9, 20, 27, 32, 33, 38, 41, 50, 53, 62, 69, 70, 72, 128, 131, 190, 349, 354, 469, 618}
+LATER = {159, 201, 202, 203, 209, 210, 225, 236, 241, 242, 243, 279, 285, 394, 439, 692, 745, 999}
+
+
+def test_every_known_code_has_its_class() -> None:
+    later = {code for code, fault in FAULT_OF.items() if fault in {Fault.RETRY, Fault.SLOWER}}
+    by_fault = {fault: {code for code, of in FAULT_OF.items() if of is fault} for fault in Fault}
+
+    assert by_fault[Fault.POISON] == POISON
+    assert later == LATER | {216, 252}
+    assert by_fault[Fault.HOLD] == {16, 60, 73, 81, 115, 117, 164, 192, 193, 194, 497, 516}
+    assert by_fault[Fault.UNKNOWN] == {75, 204, 319, 1001}
+
+
+@pytest.mark.parametrize(
+    ("trouble", "fault"),
+    [
+        pytest.param(StoreTrouble("reset"), Fault.UNKNOWN, id="no answer"),
+        pytest.param(StoreTrouble("page", status=502), Fault.SLOWER, id="a proxy cannot reach it"),
+        pytest.param(StoreTrouble("page", status=307), Fault.HOLD, id="a proxy points elsewhere"),
+        pytest.param(StoreTrouble("tls", name="CERTIFICATE_REFUSED"), Fault.HOLD, id="certificate refused"),
+        pytest.param(StoreTrouble("Too many parts (300)", code=252), Fault.SLOWER, id="merges are behind"),
+        pytest.param(
+            StoreTrouble("Too many partitions for single INSERT block", code=252),
+            Fault.BY_DAY,
+            id="too many days at once",
+        ),
+        pytest.param(StoreTrouble("?", code=987_654), Fault.HOLD, id="a code nobody knows"),
+    ],
+)
+def test_trouble_is_classified_by_code_and_where_needed_by_text(trouble: StoreTrouble, fault: Fault) -> None:
+    assert fault_of(trouble) is fault

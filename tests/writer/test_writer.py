@@ -1,0 +1,345 @@
+"""The writer against stores that lose, forget, delay and refuse: the rule "trust, but count"."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from receiver.dead_letters.letter_files import DeadLetters, Reason
+from receiver.writer.environment import Stopping, Surroundings
+from receiver.writer.progress import Progress
+from receiver.writer.writer import Writer
+from tests.support.fake_clickhouse import (
+    NOW_S,
+    TODAY,
+    FakeCore,
+    FakeFile,
+    FakeJournal,
+    MemoryStore,
+    a_ledger,
+    a_window,
+    segment_of,
+)
+
+ID = "0000000000000007-0000000001"
+TWO_DAYS = segment_of([TODAY - 1] * 300 + [TODAY] * 200)
+
+
+@dataclass
+class Bench:
+    """A writer with everything around it replaced."""
+
+    directory: Path
+    store: MemoryStore
+    files: list[FakeFile] = field(default_factory=list)
+    slept: list[float] = field(default_factory=list)
+    progress: Progress = field(default_factory=Progress)
+    core: FakeCore = field(default_factory=FakeCore)
+    naps_max: int = 60
+    alive: Callable[[], None] = lambda: None
+    between_turns_s: float = 0.0
+    """Time that passed while no segment had a turn."""
+
+    def file(self, content: bytes, *, seq: int = 1) -> FakeFile:
+        made = FakeFile.make(self.directory, content, seq=seq)
+        self.files.append(made)
+        return made
+
+    def sleep(self, delay_s: float) -> None:
+        if delay_s:
+            self.slept.append(round(delay_s, 3))
+        if len(self.slept) >= self.naps_max:
+            raise Stopping
+
+    @property
+    def writer(self) -> Writer:
+        around = Surroundings(
+            now=lambda: NOW_S + sum(self.slept) + self.between_turns_s,
+            sleep=self.sleep,
+            jitter=lambda: 0.0,
+            repair_dir=self.directory / "repair",
+            retention_days=30,
+            alive=self.alive,
+        )
+        return Writer(
+            FakeJournal(self.files),
+            self.store,
+            core=self.core,
+            window=a_window(self.directory),
+            ledger=a_ledger(self.directory),
+            dead=DeadLetters(self.directory / "dead"),
+            progress=self.progress,
+            around=around,
+        )
+
+    def carry(self, *, in_doubt: bool = False, turns_max: int = 1_000) -> None:
+        """Give the first segment turn after turn until it is deleted; time passes between the turns."""
+        writer = self.writer
+        writer.carry(self.files[0], in_doubt=in_doubt)
+        for _ in range(turns_max):
+            if not self.files[0].path.exists():
+                return
+            self.between_turns_s += 0.0 if writer.drain() else 1.0
+
+    @property
+    def stored(self) -> dict[str, int]:
+        return {day: count for _, day, count in self.store.parts}
+
+    @property
+    def letters(self) -> list[Reason]:
+        found = sorted((self.directory / "dead").glob("*.json"))
+        return [msgspec.json.decode(path.read_bytes(), type=Reason) for path in found]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path, MemoryStore())
+
+
+def test_a_segment_is_one_insert_counted_synced_and_let_go_of(bench: Bench) -> None:
+    file = bench.file(TWO_DAYS)
+
+    bench.carry()
+
+    assert bench.store.tokens == [f"{ID}#0"]
+    assert bench.store.events == ["count", "sync"]
+    assert sum(bench.stored.values()) == 500
+    assert not file.path.exists()
+
+
+def test_segments_go_in_oldest_first_and_nothing_waits_behind_nothing(bench: Bench) -> None:
+    for seq in (1, 2, 3):
+        bench.file(segment_of([TODAY]), seq=seq)
+
+    assert bench.writer.drain() == 3
+
+    assert [token.partition("#")[0][-1] for token in bench.store.tokens] == ["1", "2", "3"]
+    assert bench.slept == []
+
+
+def test_what_is_found_at_start_is_counted_before_anything_is_sent(bench: Bench) -> None:
+    file = bench.file(TWO_DAYS)
+    found = bench.store.rows_of(file.path)
+    bench.store.parts = [(segment, day, rows) for day, (segment, rows) in found.items()]
+
+    bench.writer.drain()
+
+    assert bench.store.tokens == []
+    assert bench.store.events == ["count", "refill 1", "sync"]
+    assert not bench.files[0].path.exists()
+
+
+@pytest.mark.parametrize(
+    ("script", "tokens", "refilled"),
+    [
+        pytest.param(["lost"], ["#0"], True, id="applied, answer lost: counted, not sent again"),
+        pytest.param(["error:210"], ["#0", "#0"], True, id="refused: the same token again"),
+        pytest.param(["burnt"], ["#0", "#0", "#1"], True, id="T1: token spent in vain, the next one works"),
+        pytest.param(
+            ["burnt", "ok", "burnt"], ["#0", "#0", "#1", "#1", "#2"], True, id="T1 in the repair too"
+        ),
+    ],
+)
+def test_every_row_is_stored_once_whatever_an_insert_meets(
+    bench: Bench, script: list[str], tokens: list[str], *, refilled: bool
+) -> None:
+    bench.file(TWO_DAYS)
+    bench.store.script = script
+
+    bench.carry()
+
+    assert [token.removeprefix(ID) for token in bench.store.tokens] == tokens
+    assert sorted(bench.stored.values()) == [200, 300]
+    assert len(bench.store.parts) == 2
+    assert ("refill 1" in bench.store.events) == refilled
+    assert bench.letters == []
+
+
+def test_days_that_are_missing_go_in_alone_under_tokens_of_their_own(bench: Bench) -> None:
+    bench.file(TWO_DAYS)
+    bench.store.script = ["torn"]
+
+    bench.carry()
+
+    first, second = bench.store.tokens
+    assert first == f"{ID}#0"
+    assert second.startswith(f"{ID}@")
+    assert sorted(bench.stored.values()) == [200, 300]
+    assert len(bench.store.parts) == 2
+    assert list((bench.directory / "repair").iterdir()) == []
+
+
+def test_a_repair_that_is_killed_too_is_repaired(bench: Bench) -> None:
+    bench.file(TWO_DAYS)
+    bench.store.script = ["torn", "burnt"]
+
+    bench.carry()
+
+    assert [token[len(ID) :].partition("#")[2] for token in bench.store.tokens] == ["0", "0", "0", "1"]
+    assert len(bench.store.parts) == 2
+
+
+def test_an_insert_that_still_runs_is_waited_for_and_not_sent_again(bench: Bench) -> None:
+    bench.file(TWO_DAYS)
+    bench.store.script = ["late:3"]
+
+    bench.carry()
+
+    assert bench.store.tokens == [f"{ID}#0"]
+    assert len(bench.store.parts) == 2
+    assert bench.slept == [0.1, 0.1, 0.2, 0.4]
+
+
+def test_an_insert_that_runs_for_ever_is_killed_and_sent_again(bench: Bench) -> None:
+    bench.file(TWO_DAYS)
+    bench.store.script = ["late:1000"]
+
+    bench.carry()
+
+    assert bench.store.events[0] == "kill"
+    assert bench.store.tokens == [f"{ID}#0"] * 2
+    assert len(bench.store.parts) == 2
+
+
+def test_rows_that_vanish_twice_go_to_the_dead_letters_never_round_and_round(bench: Bench) -> None:
+    bench.file(TWO_DAYS)
+    bench.store.script = ["eaten"] * 9
+
+    bench.carry()
+
+    assert bench.store.tokens == [f"{ID}#0", f"{ID}#1"]
+    assert [(letter.cause, letter.rows) for letter in bench.letters] == [("short", 500)]
+    assert not bench.files[0].path.exists()
+    assert bench.progress.alarms == 1
+
+
+def test_in_doubt_more_tokens_are_tried_but_not_for_ever(bench: Bench) -> None:
+    bench.file(TWO_DAYS)
+    bench.store.script = ["eaten"] * 99
+
+    bench.carry(in_doubt=True)
+
+    assert len(bench.store.tokens) == 8
+    assert [letter.cause for letter in bench.letters] == ["short"]
+
+
+def test_half_a_day_is_an_alarm_and_then_a_dead_letter(bench: Bench) -> None:
+    bench.file(TWO_DAYS)
+    bench.store.script = ["half"]
+
+    bench.carry()
+
+    assert [letter.cause for letter in bench.letters] == ["odd"]
+    assert bench.store.tokens == [f"{ID}#0"]
+    assert bench.progress.alarms >= 1
+
+
+def test_rows_that_may_have_expired_are_not_waited_for(bench: Bench) -> None:
+    bench.file(segment_of([TODAY - 31] * 10))
+    bench.store.script = ["eaten"]
+
+    bench.carry()
+
+    assert bench.store.tokens == [f"{ID}#0"]
+    assert bench.letters == []
+
+
+def test_poison_is_set_aside_with_its_reason_and_the_next_segment_goes_in(bench: Bench) -> None:
+    bench.file(TWO_DAYS)
+    bench.file(segment_of([TODAY]), seq=2)
+    bench.store.script = ["error:70 cannot convert"]
+
+    bench.writer.drain()
+
+    assert [(letter.cause, letter.text) for letter in bench.letters] == [
+        ("refused", "cannot convert; an empty clone of the table takes all of it")
+    ]
+    assert (bench.directory / "dead" / f"{ID}.refused.native.lz4").read_bytes() == TWO_DAYS
+    assert [count for _, _, count in bench.store.parts] == [1]
+    assert bench.progress.dead == {"refused": 1}
+
+
+def test_what_is_stored_is_never_poison(bench: Bench) -> None:
+    bench.file(TWO_DAYS)
+    bench.store.script = ["sour"]
+
+    bench.carry()
+
+    assert bench.letters == []
+    assert bench.store.tokens == [f"{ID}#0"]
+
+
+def test_poison_is_no_poison_while_a_row_of_our_own_is_refused_too(bench: Bench) -> None:
+    bench.file(TWO_DAYS)
+    bench.store.script = ["error:53", "error:53"]
+    bench.store.probe_refused = True
+
+    bench.carry()
+
+    assert bench.letters == []
+    assert bench.slept == [2.0, 4.0]
+    assert bench.progress.alarms == 2
+    assert len(bench.store.parts) == 2
+
+
+@pytest.mark.parametrize(
+    ("code", "slept"),
+    [
+        pytest.param(210, [0.1, 0.2, 0.4], id="passes: soon"),
+        pytest.param(243, [2.0, 4.0, 8.0], id="overloaded: later"),
+    ],
+)
+def test_the_class_of_an_error_says_how_long_to_wait(bench: Bench, code: int, slept: list[float]) -> None:
+    bench.file(TWO_DAYS)
+    bench.store.script = [f"error:{code}"] * 3
+
+    bench.carry()
+
+    assert bench.slept == slept
+    assert bench.progress.trouble == ""
+    assert len(bench.store.parts) == 2
+
+
+def test_a_segment_without_rows_is_let_go_of_without_an_insert(bench: Bench) -> None:
+    bench.file(segment_of([]))
+
+    bench.carry()
+
+    assert bench.store.tokens == []
+    assert not bench.files[0].path.exists()
+
+
+def test_a_file_the_engine_read_short_is_not_let_go_of(bench: Bench) -> None:
+    bench.file(TWO_DAYS)
+    bench.naps_max = 1
+    whole = bench.store.rows_of
+    bench.store.rows_of = lambda path: dict(list(whole(path).items())[:1])
+
+    with pytest.raises(Stopping):
+        bench.carry()
+
+    assert bench.files[0].path.exists()
+
+
+def test_stopping_while_the_store_is_away_keeps_the_segment(bench: Bench) -> None:
+    file = bench.file(TWO_DAYS)
+    bench.store.script = ["error:210"] * 99
+    bench.naps_max = 5
+
+    bench.writer.run()
+
+    assert file.path.exists()
+    assert bench.progress.trouble == "retry: REFUSED (210)"
+
+
+def test_an_idle_writer_has_the_store_inspected_every_minute(bench: Bench) -> None:
+    bench.naps_max = 1250
+
+    bench.writer.run()
+
+    assert bench.slept == [0.1] * 1250
+    assert bench.store.events == ["inspect", "inspect"]
