@@ -15,7 +15,10 @@ from tests.supervisor.test_supervisor import Supervised, wait_until
 STORE = {
     "chdb",
     "clickhouse_connect",
-    *(f"receiver.{name}" for name in ("api", "engine", "ledger", "query", "redelivery", "store_process", "writer")),
+    *(
+        f"receiver.{name}"
+        for name in ("api", "engine", "ledger", "query", "redelivery", "store_process", "writer")
+    ),
 }
 SLOW = {"cryptography", "google.protobuf", "importlib.metadata", "opentelemetry", "prometheus_client"}
 
