@@ -10,7 +10,7 @@ import msgspec
 
 from docs.reliability import reliability_page
 from receiver import metrics, settings
-from receiver.config.keys import Knob, knobs, plain_key
+from receiver.config.keys import SettingKey, plain_key, setting_keys
 from receiver.config.ranges import range_text, size_setting
 from receiver.supervisor.exposition import PREFIX
 
@@ -35,31 +35,31 @@ def meanings() -> dict[tuple[str, str], str]:
     return found
 
 
-def default_text(knob: Knob) -> str:
+def default_text(setting_key: SettingKey) -> str:
     """A default as it is written in the file."""
-    if knob.required:
+    if setting_key.required:
         return "required"
-    if knob.default in ((), None, ""):
+    if setting_key.default in ((), None, ""):
         return ""
-    if isinstance(knob.default, bool):
-        return f"`{str(knob.default).lower()}`"
-    if isinstance(knob.default, int) and knob.form == "bytes":
-        return f"`{size_setting(knob.default)}`"
-    return f"`{knob.default!r}`".replace("'", '"')
+    if isinstance(setting_key.default, bool):
+        return f"`{str(setting_key.default).lower()}`"
+    if isinstance(setting_key.default, int) and setting_key.form == "bytes":
+        return f"`{size_setting(setting_key.default)}`"
+    return f"`{setting_key.default!r}`".replace("'", '"')
 
 
 def settings_rows(table: type[msgspec.Struct], prefix: str = "") -> list[str]:
     """A row for every key, `drain.` and `sampling.rule.` for lists of tables."""
     rows, said = [], meanings()
-    by_key = {plain_key(knob.path): knob for knob in knobs()}
+    by_key = {plain_key(setting_key.path): setting_key for setting_key in setting_keys()}
     for field in msgspec.structs.fields(table):
         name = f"{prefix}{field.encode_name}"
         if inner := nested_table(field):
             rows += settings_rows(inner, f"{name}.")
         else:
             meaning = " ".join(said.get((table.__name__, field.name), "").split())
-            knob = by_key[name]
-            rows.append(f"| `{name}` | {default_text(knob)} | {range_text(knob)} | {meaning} |")
+            setting_key = by_key[name]
+            rows.append(f"| `{name}` | {default_text(setting_key)} | {range_text(setting_key)} | {meaning} |")
     return rows
 
 

@@ -51,7 +51,7 @@ class Made(NamedTuple):
     received_ms: tuple[int, int]
 
 
-class Feed:
+class RequestStream:
     """Makes segments at a rate, whatever becomes of them."""
 
     def __init__(self, press: Press, directory: Path, spans_per_s: float, duration_s: float) -> None:
@@ -87,7 +87,7 @@ def sustain(
     table = Compared("ours", directory / "store")
     table.create()
     varied_spans = min(VARIED, round(spans_per_s * duration_s))
-    feed = Feed(Press(varied_spans), directory, spans_per_s, duration_s)
+    feed = RequestStream(Press(varied_spans), directory, spans_per_s, duration_s)
     stored = Stored(table)
     watch = Watch(table, feed, stored)
     maker = threading.Thread(target=feed.run, name="maker", daemon=True)
@@ -126,7 +126,7 @@ class Stored:
 class Watch:
     """Looks at the engine while it works."""
 
-    def __init__(self, table: Compared, feed: Feed, stored: Stored) -> None:
+    def __init__(self, table: Compared, feed: RequestStream, stored: Stored) -> None:
         self._table, self._feed, self._stored = table, feed, stored
         self._began = time.monotonic()
         self._cpu_s = time.process_time()

@@ -22,7 +22,7 @@ from aiohttp import web
 from receiver.api.lines import JSON_LINES, end_line
 from receiver.api.parameters import refuse_unknown
 from receiver.dead_letters.listing import shown
-from receiver.dead_letters.replay import Replays
+from receiver.dead_letters.replay import Replayer
 from receiver.errors import UnsupportedMedia
 
 JSON = "application/json"
@@ -30,10 +30,10 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Letters:
+class DeadLetterRoutes:
     """What the handlers need."""
 
-    replays: Replays
+    replays: Replayer
     pool: ThreadPoolExecutor
 
     def add_to(self, router: web.UrlDispatcher) -> None:

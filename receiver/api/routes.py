@@ -27,7 +27,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from receiver.api.dead_letters import Letters
+from receiver.api.dead_letters import DeadLetterRoutes
 from receiver.api.lines import JSON_LINES, end_line
 from receiver.api.parameters import refuse_unknown
 from receiver.api.spool import ClientTooSlow, SpoolSpace
@@ -92,7 +92,7 @@ class Api:
     hosts: Collection[str] = ()
     """DNS names under which clients may ask."""
 
-    def application(self, letters: Letters | None = None) -> web.Application:
+    def application(self, letters: DeadLetterRoutes | None = None) -> web.Application:
         """Put the routes together."""
         origin = OriginCheck("api", self.hosts)
         application = web.Application(middlewares=[origin.middleware, _answered, self._admitted])

@@ -17,7 +17,7 @@ from receiver.cli.asking import NotDone, NothingFound, answered, running_on
 from receiver.cli.group import Group, examples
 from receiver.cli.options import config_option, data_dir_of, data_option, loaded_with, serving
 from receiver.cli.table import counted, lines_of
-from receiver.dead_letters.listing import Shelf
+from receiver.dead_letters.listing import DeadLetterList
 from receiver.errors import CommandFailed, OperatorError
 from receiver.logs import harmless_text
 from receiver.settings import Settings
@@ -108,7 +108,7 @@ def _listed(settings: Settings) -> list[Row]:
     state = running_on(settings)
     if state is not None:
         return list(answered(settings, state, "/api/v1/dead", {}))
-    shelf = Shelf(data_dir_of(settings))
+    shelf = DeadLetterList(data_dir_of(settings))
     return [msgspec.to_builtins(one) for one in shelf.listed()]
 
 

@@ -19,7 +19,7 @@ from receiver.errors import CommandFailed, OperatorError
 from receiver.load.client import Target
 from receiver.load.plan import Url, parse_header, parse_url, secret_in, tls_context
 from receiver.load.report import document, lines, progress_line
-from receiver.load.requests import Feed, Recipe, signed_with
+from receiver.load.requests import Recipe, RequestStream, signed_with
 from receiver.load.run import Plan, Result, Run
 from receiver.load.tally import Tally
 from receiver.load.traffic import Shape
@@ -138,7 +138,7 @@ def load(ctx: click.Context, /, url: str, **given: Any) -> None:  # noqa: ANN401
     """
     target, recipe, plan = orders(parse_url(url), given)
     ask = _api(given) if given["verify"] else None
-    feed = Feed(recipe, given["requests"]) if given["requests"] else Feed(recipe)
+    feed = RequestStream(recipe, given["requests"]) if given["requests"] else RequestStream(recipe)
     if recipe.compression == "gzip":
         click.echo("compressing requests before the clock starts", err=True)
         feed.prepare(given["requests"] or PREPARED)

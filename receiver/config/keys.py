@@ -28,7 +28,7 @@ Key = tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
-class Knob:
+class SettingKey:
     """One setting, wherever its table stands."""
 
     path: tuple[str, ...]
@@ -49,12 +49,12 @@ class Said:
     """One way to say a knob."""
 
     path: tuple[str, ...]
-    knob: Knob
+    setting_key: SettingKey
     spelling: Spelling
 
 
 @cache
-def knobs() -> tuple[Knob, ...]:
+def setting_keys() -> tuple[SettingKey, ...]:
     """Every setting, in the order of the table."""
     return tuple(_knobs_of(Settings, ()))
 
@@ -62,7 +62,7 @@ def knobs() -> tuple[Knob, ...]:
 @cache
 def spellings() -> dict[tuple[str, ...], Said]:
     """Every key that can be said, by its path."""
-    return {said.path: said for knob in knobs() for said in _spellings_of(knob)}
+    return {said.path: said for setting_key in setting_keys() for said in _spellings_of(setting_key)}
 
 
 def is_list_of_tables(path: tuple[str, ...]) -> bool:
@@ -105,7 +105,7 @@ def _env_pattern(path: tuple[str, ...]) -> str:
     return "_".join(r"(\d{1,4})" if part == INDEX else part.upper() for part in path)
 
 
-def _knobs_of(table: type[Frozen], above: tuple[str, ...]) -> Iterator[Knob]:
+def _knobs_of(table: type[Frozen], above: tuple[str, ...]) -> Iterator[SettingKey]:
     """Walk our own types: as deep as the table of settings, never as deep as an input."""
     hints = get_type_hints(table, include_extras=True)
     for field in msgspec.structs.fields(table):
@@ -114,7 +114,7 @@ def _knobs_of(table: type[Frozen], above: tuple[str, ...]) -> Iterator[Knob]:
         if below:
             yield from _knobs_of(below, (*path, INDEX) if in_list else path)
         else:
-            yield Knob(path, annotation, _form_of(annotation), field.default, field.required)
+            yield SettingKey(path, annotation, _form_of(annotation), field.default, field.required)
 
 
 def _table_in(annotation: object) -> tuple[type[Frozen] | None, bool]:
@@ -134,13 +134,13 @@ def _form_of(annotation: object) -> Form:
     return "plain"
 
 
-def _spellings_of(knob: Knob) -> Iterator[Said]:
-    yield Said(knob.path, knob, "value")
-    if knob.form != "secret":
+def _spellings_of(setting_key: SettingKey) -> Iterator[Said]:
+    yield Said(setting_key.path, setting_key, "value")
+    if setting_key.form != "secret":
         return
-    above, name = knob.path[:-1], knob.path[-1]
-    single = name.removesuffix("s") if knob.is_list else name
-    yield Said((*above, f"{single}_file"), knob, "file")
-    if knob.is_list:
-        yield Said((*above, single), knob, "one")
-        yield Said((*above, f"{single}_files"), knob, "files")
+    above, name = setting_key.path[:-1], setting_key.path[-1]
+    single = name.removesuffix("s") if setting_key.is_list else name
+    yield Said((*above, f"{single}_file"), setting_key, "file")
+    if setting_key.is_list:
+        yield Said((*above, single), setting_key, "one")
+        yield Said((*above, f"{single}_files"), setting_key, "files")

@@ -14,7 +14,7 @@ import msgspec
 
 from receiver.config.addresses import parse_store_url
 from receiver.config.checks import problems_of, unreadable_of, warnings_of
-from receiver.config.keys import Key, Knob, key_text, knobs, plain_key
+from receiver.config.keys import Key, SettingKey, key_text, plain_key, setting_keys
 from receiver.config.sources import (
     CONFIG_NAME,
     Given,
@@ -108,15 +108,15 @@ def _merged(
         try:
             values[key] = read(given, warnings)
         except ValueProblem as reason:
-            values[key] = _stand_in(given.knob)
+            values[key] = _stand_in(given.setting_key)
             what = f"'{given.said_as}' ({given.origin}) {reason}"
-            problems.append(Problem(what, plain_key(given.knob.path)))
+            problems.append(Problem(what, plain_key(given.setting_key.path)))
     return values, {key_text(key): given.origin for key, given in winners.items()}
 
 
-def _stand_in(knob: Knob) -> object:
+def _stand_in(setting_key: SettingKey) -> object:
     """What stands for a value that cannot be used, so that the others can be judged."""
-    return "" if knob.required else knob.default
+    return "" if setting_key.required else setting_key.default
 
 
 def _tables(values: Mapping[Key, object], problems: list[Problem]) -> dict[str, object]:
@@ -150,12 +150,12 @@ def _make_list(root: dict[str | int, object], path: tuple[str, ...], problems: l
             problems.append(Problem(what, key_text(path)))
             break
     for place, table in sorted(places.items()):
-        for knob in knobs():
-            name = knob.path[-1]
-            if knob.path[: len(path)] == path and knob.required and name not in table:
-                table[name] = _stand_in(knob)
+        for setting_key in setting_keys():
+            name = setting_key.path[-1]
+            if setting_key.path[: len(path)] == path and setting_key.required and name not in table:
+                table[name] = _stand_in(setting_key)
                 what = f"'{key_text((*path, place))}' has no {name}; expected one"
-                problems.append(Problem(what, plain_key(knob.path)))
+                problems.append(Problem(what, plain_key(setting_key.path)))
     above[path[-1]] = [table for _, table in sorted(places.items())]
 
 

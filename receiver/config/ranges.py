@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Annotated, Literal, get_args, get_origin
 
-from receiver.config.keys import Knob, bare
+from receiver.config.keys import SettingKey, bare
 from receiver.settings import Range
 
 ONLY_WHITE_SPACE = "holds nothing but white space; expected a secret"
@@ -26,62 +26,62 @@ def range_of(annotation: object) -> Range | None:
     return next((one for one in found if one is not None), None)
 
 
-def stray(knob: Knob, value: object) -> str:
+def stray(setting_key: SettingKey, value: object) -> str:
     """Say what is wrong with a value of the right type; empty: nothing."""
-    return next(_stray(knob, value), "")
+    return next(_stray(setting_key, value), "")
 
 
-def range_text(knob: Knob) -> str:
+def range_text(setting_key: SettingKey) -> str:
     """As the documentation says it."""
-    choices = _choices(knob.type)
-    limits = range_of(knob.type)
+    choices = _choices(setting_key.type)
+    limits = range_of(setting_key.type)
     if choices or limits is None:
         return " or ".join(f"`{choice}`" for choice in choices)
-    inner = range_of(item_of(knob)) if knob.is_list else None
-    each = f", each {_between(knob, inner, 'characters')}" if inner else ""
-    return _between(knob, limits, _unit(knob)) + each
+    inner = range_of(item_of(setting_key)) if setting_key.is_list else None
+    each = f", each {_between(setting_key, inner, 'characters')}" if inner else ""
+    return _between(setting_key, limits, _unit(setting_key)) + each
 
 
-def item_of(knob: Knob) -> object:
+def item_of(setting_key: SettingKey) -> object:
     """The type of one entry of a list."""
-    return get_args(bare(knob.type))[0]
+    return get_args(bare(setting_key.type))[0]
 
 
-def _stray(knob: Knob, value: object) -> Iterator[str]:
-    limits = range_of(knob.type)
+def _stray(setting_key: SettingKey, value: object) -> Iterator[str]:
+    limits = range_of(setting_key.type)
     if isinstance(value, tuple):
-        inner = range_of(item_of(knob))
-        yield from (found for one in value for found in _stray_text(knob, one, inner))
-        yield from _outside(knob, len(value), limits, "entries")
+        inner = range_of(item_of(setting_key))
+        yield from (found for one in value for found in _stray_text(setting_key, one, inner))
+        yield from _outside(setting_key, len(value), limits, "entries")
     elif isinstance(value, str):
-        yield from _stray_text(knob, value, limits)
+        yield from _stray_text(setting_key, value, limits)
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield from _outside(knob, value, limits)
+        yield from _outside(setting_key, value, limits)
 
 
-def _stray_text(knob: Knob, text: str, limits: Range | None) -> Iterator[str]:
-    yield from _outside(knob, len(text), limits, "characters")
-    if knob.form != "secret" and any(unicodedata.category(char) in _CONTROL for char in text):
+def _stray_text(setting_key: SettingKey, text: str, limits: Range | None) -> Iterator[str]:
+    yield from _outside(setting_key, len(text), limits, "characters")
+    if setting_key.form != "secret" and any(unicodedata.category(char) in _CONTROL for char in text):
         yield "holds a control character; expected text without"
-    if knob.form == "secret" and text.isspace():
+    if setting_key.form == "secret" and text.isspace():
         yield ONLY_WHITE_SPACE
 
 
-def _outside(knob: Knob, found: float, limits: Range | None, unit: str = "") -> Iterator[str]:
+def _outside(setting_key: SettingKey, found: float, limits: Range | None, unit: str = "") -> Iterator[str]:
     """Written so that `nan` is outside of every range."""
     if limits is None or limits.low <= found <= limits.high:
         return
     said = f"has {found} {unit}" if unit else f"is {found}"
-    yield f"{said}; expected {_between(knob, limits, '')}"
+    yield f"{said}; expected {_between(setting_key, limits, '')}"
 
 
-def _between(knob: Knob, limits: Range, unit: str) -> str:
-    low, high = (_number(knob, bound) for bound in (limits.low, limits.high))
+def _between(setting_key: SettingKey, limits: Range, unit: str) -> str:
+    low, high = (_number(setting_key, bound) for bound in (limits.low, limits.high))
     return f"{low} to {high} {unit}".rstrip()
 
 
-def _number(knob: Knob, bound: float) -> str:
-    if knob.form == "bytes":
+def _number(setting_key: SettingKey, bound: float) -> str:
+    if setting_key.form == "bytes":
         return size_setting(int(bound))
     return f"{bound:.15g}"
 
@@ -93,10 +93,10 @@ def size_setting(bytes_: int) -> str:
     )
 
 
-def _unit(knob: Knob) -> str:
-    if knob.is_list:
+def _unit(setting_key: SettingKey) -> str:
+    if setting_key.is_list:
         return "entries"
-    return "characters" if _holds(knob.type, str) else ""
+    return "characters" if _holds(setting_key.type, str) else ""
 
 
 def _holds(annotation: object, kind: type) -> bool:

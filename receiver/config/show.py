@@ -9,7 +9,7 @@ from operator import attrgetter
 
 import msgspec
 
-from receiver.config.keys import INDEX, Key, Knob, key_text, knobs
+from receiver.config.keys import INDEX, Key, SettingKey, key_text, setting_keys
 from receiver.config.load import Loaded
 from receiver.settings import Settings
 
@@ -29,9 +29,9 @@ class Shown:
 def shown(loaded: Loaded) -> list[Shown]:
     """Every key of these settings, in the order of the table, drains and rules one by one."""
     return [
-        Shown(key, _printable(knob, value), loaded.origins.get(key_text(key), DEFAULT_ORIGIN))
-        for knob in knobs()
-        for key, value in _found(knob, loaded.settings)
+        Shown(key, _printable(setting_key, value), loaded.origins.get(key_text(key), DEFAULT_ORIGIN))
+        for setting_key in setting_keys()
+        for key, value in _found(setting_key, loaded.settings)
     ]
 
 
@@ -60,22 +60,25 @@ def _heading(table: Key) -> list[str]:
 
 def _is_secret(one: Shown) -> bool:
     pattern = tuple(INDEX if isinstance(part, int) else part for part in one.key)
-    return any(knob.path == pattern and knob.form == "secret" for knob in knobs())
+    return any(setting_key.path == pattern and setting_key.form == "secret" for setting_key in setting_keys())
 
 
-def _found(knob: Knob, settings: Settings) -> Iterator[tuple[Key, object]]:
-    if INDEX not in knob.path:
-        yield knob.path, attrgetter(".".join(knob.path))(settings)
+def _found(setting_key: SettingKey, settings: Settings) -> Iterator[tuple[Key, object]]:
+    if INDEX not in setting_key.path:
+        yield setting_key.path, attrgetter(".".join(setting_key.path))(settings)
         return
-    at = knob.path.index(INDEX)
-    tables = attrgetter(".".join(knob.path[:at]))(settings)
+    at = setting_key.path.index(INDEX)
+    tables = attrgetter(".".join(setting_key.path[:at]))(settings)
     for place, table in enumerate(tables):
-        yield (*knob.path[:at], place, *knob.path[at + 1 :]), attrgetter(".".join(knob.path[at + 1 :]))(table)
+        yield (
+            (*setting_key.path[:at], place, *setting_key.path[at + 1 :]),
+            attrgetter(".".join(setting_key.path[at + 1 :]))(table),
+        )
 
 
-def _printable(knob: Knob, value: object) -> object:
+def _printable(setting_key: SettingKey, value: object) -> object:
     plain: object = msgspec.to_builtins(value)
-    if knob.form != "secret":
+    if setting_key.form != "secret":
         return list(plain) if isinstance(plain, tuple) else plain
     if isinstance(plain, list | tuple):
         return [SET for _ in plain]

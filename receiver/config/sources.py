@@ -16,8 +16,8 @@ from receiver.config.keys import (
     ENV_PREFIX,
     INDEX,
     Key,
-    Knob,
     Said,
+    SettingKey,
     Spelling,
     env_name,
     env_patterns,
@@ -45,7 +45,7 @@ class Given:
 
     key: Key
     """Of the knob, whatever the spelling."""
-    knob: Knob
+    setting_key: SettingKey
     spelling: Spelling
     raw: object
     origin: str
@@ -80,7 +80,7 @@ def from_flags(flags: Mapping[str, tuple[str, object]]) -> Source:
     known = spellings()
     return Source(
         [
-            Given(said.path, said.knob, "value", value, f"flag {flag}", flag, Path(), is_text=True)
+            Given(said.path, said.setting_key, "value", value, f"flag {flag}", flag, Path(), is_text=True)
             for flag, (key, value) in flags.items()
             for said in [known[tuple(key.split("."))]]
         ]
@@ -101,7 +101,7 @@ def from_environment(environ: Mapping[str, str]) -> Source:
             key, said = found
             origin = f"environment {name}"
             source.given.append(
-                Given(key, said.knob, said.spelling, text, origin, name, Path(), is_text=True)
+                Given(key, said.setting_key, said.spelling, text, origin, name, Path(), is_text=True)
             )
     return source
 
@@ -126,7 +126,7 @@ def _in_environment(bare: str) -> tuple[Key, Said] | None:
         found = pattern.fullmatch(name)
         if found:
             places = iter(found.groups())
-            path = said.knob.path
+            path = said.setting_key.path
             return tuple(int(next(places)) if part == INDEX else part for part in path), said
     return None
 
@@ -140,8 +140,8 @@ def _walk(table: Mapping[str, object], above: Key, file: Path, problems: list[Pr
         if said:
             origin = f"file {file}"
             yield Given(
-                (*above, said.knob.path[-1]),
-                said.knob,
+                (*above, said.setting_key.path[-1]),
+                said.setting_key,
                 said.spelling,
                 value,
                 origin,
@@ -182,20 +182,22 @@ def _known_beside(above: Key) -> dict[str, str]:
     depth, pattern = len(above), _pattern(above)
     known = {
         key_text((*above, path[depth])): plain_key(
-            said.knob.path if len(path) == depth + 1 else path[: depth + 1]
+            said.setting_key.path if len(path) == depth + 1 else path[: depth + 1]
         )
         for path, said in spellings().items()
         if path[:depth] == pattern
     }
     return known | {
-        key_text(path): plain_key(said.knob.path) for path, said in spellings().items() if INDEX not in path
+        key_text(path): plain_key(said.setting_key.path)
+        for path, said in spellings().items()
+        if INDEX not in path
     }
 
 
 def _env_names() -> dict[str, str]:
     """Every name, with its knob."""
     return {
-        env_name(tuple(0 if part == INDEX else part for part in path)): plain_key(said.knob.path)
+        env_name(tuple(0 if part == INDEX else part for part in path)): plain_key(said.setting_key.path)
         for path, said in spellings().items()
     }
 

@@ -59,13 +59,13 @@ class ValueProblem(Exception):  # noqa: N818 - it is collected and told, never r
 
 def read(given: Given, warnings: list[str]) -> object:
     """The setting that was said. Raises `ValueProblem`."""
-    if given.knob.form == "secret":
+    if given.setting_key.form == "secret":
         return _secrets(given, warnings)
-    if given.knob.form == "path":
+    if given.setting_key.form == "path":
         return _path(given)
-    if given.knob.form == "bytes" and isinstance(given.raw, str):
+    if given.setting_key.form == "bytes" and isinstance(given.raw, str):
         return _converted(size_bytes(given.raw), given)
-    raw = _listed(given.raw) if given.knob.is_list and given.is_text else given.raw
+    raw = _listed(given.raw) if given.setting_key.is_list and given.is_text else given.raw
     return _converted(raw, given)
 
 
@@ -83,15 +83,15 @@ def size_bytes(text: str) -> int:
 
 def _converted(raw: object, given: Given) -> object:
     try:
-        value = msgspec.convert(raw, given.knob.type, strict=not given.is_text)
+        value = msgspec.convert(raw, given.setting_key.type, strict=not given.is_text)
     except msgspec.ValidationError as reason:
         expected = _in_words(str(reason).partition(" - at ")[0])
-        if get_origin(given.knob.type) is Literal:
-            expected = f"expected one of {', '.join(map(repr, get_args(given.knob.type)))}"
+        if get_origin(given.setting_key.type) is Literal:
+            expected = f"expected one of {', '.join(map(repr, get_args(given.setting_key.type)))}"
         shown = str(raw).lower() if isinstance(raw, bool) else repr(raw)
-        found = "" if given.knob.form == "secret" else f" is {_cut(shown)};"
+        found = "" if given.setting_key.form == "secret" else f" is {_cut(shown)};"
         raise ValueProblem(f"{found} {expected}".strip()) from reason
-    if wrong := stray(given.knob, value):
+    if wrong := stray(given.setting_key, value):
         raise ValueProblem(wrong)
     return value
 
@@ -143,7 +143,7 @@ def _found_from(directory: Path, name: str) -> Path:
 def _secrets(given: Given, warnings: list[str]) -> object:
     """A secret, or several, from the value itself or from the files that hold them."""
     if given.spelling == "value":
-        raw = _listed(given.raw) if given.knob.is_list and given.is_text else given.raw
+        raw = _listed(given.raw) if given.setting_key.is_list and given.is_text else given.raw
         return _converted(raw, given)
     if given.spelling == "one":
         return _converted([given.raw], given)
@@ -152,7 +152,7 @@ def _secrets(given: Given, warnings: list[str]) -> object:
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
         raise ValueProblem("is no file name; expected the path of a file that holds the secret")
     secrets = [_read_secret(_found_from(given.directory, name), warnings) for name in names]
-    return tuple(secrets) if given.knob.is_list else secrets[0]
+    return tuple(secrets) if given.setting_key.is_list else secrets[0]
 
 
 def _read_secret(file: Path, warnings: list[str]) -> str:

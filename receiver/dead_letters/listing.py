@@ -16,7 +16,7 @@ from receiver.dead_letters.letter_files import Dead, DeadLetters, Letter, NoSuch
 from receiver.durable.files import DISK
 from receiver.errors import ReceiverError
 from receiver.journal.names import SEALED, file_name
-from receiver.journal.quarantine import Bodies, Body
+from receiver.journal.quarantine import Body, QuarantineFiles
 
 CRASHED = "crashed"
 """The cause of bodies that the core could not digest."""
@@ -40,14 +40,14 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     path: str
 
 
-class Shelf:
+class DeadLetterList:
     """The two directories."""
 
     def __init__(self, data_dir: Path) -> None:
         self.lock = threading.Lock()
         """Held while something is handed over or dropped, however long the store takes to try it."""
         self.dead = DeadLetters(data_dir / "dead")
-        self.bodies = Bodies(data_dir / "aside")
+        self.bodies = QuarantineFiles(data_dir / "aside")
         self._data_dir = data_dir
 
     def listed(self) -> list[Listed]:

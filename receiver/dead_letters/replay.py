@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from receiver.dead_letters.letter_files import Dead, Letter, Reason
-from receiver.dead_letters.listing import CRASHED, NotNow, Shelf, spelled_instant
+from receiver.dead_letters.listing import CRASHED, DeadLetterList, NotNow, spelled_instant
 from receiver.durable.files import DISK, write_durably
 from receiver.engine.error_codes import TOO_LARGE, Fault, fault_of
 from receiver.engine.store import Store
@@ -41,10 +41,10 @@ class Replayed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Replays:
+class Replayer:
     """The way back."""
 
-    shelf: Shelf
+    shelf: DeadLetterList
     journal: Path
     store: Store
     core: Core

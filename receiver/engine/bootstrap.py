@@ -26,7 +26,7 @@ from receiver.sizes import size_text
 _PART_OF_A_DAY = re.compile(r"\d{8}_\d+_\d+_\d+")
 
 
-class Founding:
+class Bootstrap:
     """The creation of the store at this path."""
 
     def __init__(self, path: Path) -> None:

@@ -20,7 +20,7 @@ from clickhouse_connect.driver.binding import quote_identifier
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from receiver.engine.bootstrap import Founding
+from receiver.engine.bootstrap import Bootstrap
 from receiver.engine.sql import CODEC_OF, SqlStore, pins
 from receiver.engine.store import COMPANION, TABLE, Held
 from receiver.errors import OperatorError, StoreTrouble
@@ -70,7 +70,7 @@ class EmbeddedStore(SqlStore):
         self._database = database
         self._options = {"max_server_memory_usage": str(memory_bytes_max)}
         self._disk_free_min = disk_free_min
-        self._founding = Founding(path)
+        self._founding = Bootstrap(path)
         self._founding.begin(disk_free_min=disk_floor_bytes)
         try:
             self._anchor = self._connect(None)

@@ -21,12 +21,12 @@ from receiver.clock import NOTE_NAME, Now
 from receiver.errors import OperatorError, place_and_reason
 from receiver.intake.admission import Admission, budget
 from receiver.intake.committer import Committer
-from receiver.intake.handler import Reception
-from receiver.intake.lazy_journal import LateJournal
+from receiver.intake.handler import DeliveryHandler
+from receiver.intake.lazy_journal import LazyJournal
 from receiver.intake.listener import caps
-from receiver.intake.load_shedding import HELD_MAX, HELD_SHARE, Away, held_max
+from receiver.intake.load_shedding import HELD_MAX, HELD_SHARE, LoadShedder, held_max
 from receiver.intake.outcome import Transcode
-from receiver.intake.quarantine import Aside
+from receiver.intake.quarantine import Quarantine
 from receiver.intake.routes import Routes
 from receiver.intake.server import IntakeServer
 from receiver.intake.tls import Certificates, ending_reason
@@ -53,17 +53,17 @@ class Intake:
         limits, data = settings.limits, Path(settings.data_dir)
         self._certificates = _certificates(settings, last_good)
         self._digest_key = DigestKey(data)
-        self._appender = LateJournal(self._opened_journal)
+        self._appender = LazyJournal(self._opened_journal)
         self._committer = Committer(
             bind(settings, self._digest_key),
             self._appender,
-            Aside(data / "aside"),
+            Quarantine(data / "aside"),
             metrics,
             answer_deadline_s=limits.answer_deadline_s,
         )
         self._admission = Admission(budget(limits, settings.drain), self._committer.require_time)
         routes = Routes(settings.drain, limits, post_root=settings.post_root)
-        self._reception = Reception(
+        self._reception = DeliveryHandler(
             routes,
             limits,
             self._admission,
@@ -72,7 +72,7 @@ class Intake:
             now_ns=Now(data / NOTE_NAME).ns,
         )
         held = held_max(limits.connections_max)
-        away = Away(self._committer.require_time, metrics, held_max=held)
+        away = LoadShedder(self._committer.require_time, metrics, held_max=held)
         self._server = IntakeServer(self._reception, limits, caps(settings), metrics, away=away)
         self._committing: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None

@@ -15,7 +15,7 @@ STEP_BYTES = 64 * KIB
 """So much may have arrived beyond what was claimed."""
 
 
-class Arriving:
+class ArrivingBody:
     """The bytes of one body, and nothing of what comes after it."""
 
     __slots__ = ("_left_bytes", "_pieces", "_trouble", "_waiter", "_wake_bytes", "total_bytes")

@@ -29,7 +29,7 @@ GROUP_S = 0.1
 other: a group of many such would keep its senders until nobody waits for the answer any more."""
 
 
-class Pace:
+class CommitRate:
     """What waits to be promised, and how fast that goes."""
 
     def __init__(self) -> None:

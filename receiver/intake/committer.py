@@ -22,13 +22,13 @@ import structlog
 
 from receiver.errors import CoreCrashed, DiskTrouble, JournalFull, ReceiverError, ShuttingDown, Unavailable
 from receiver.intake.admission import Claim
-from receiver.intake.commit_rate import Pace
+from receiver.intake.commit_rate import CommitRate
 from receiver.intake.group import Group, SpanCounts, Tried
 from receiver.intake.outcome import Transcode, refusal
-from receiver.intake.quarantine import Aside
+from receiver.intake.quarantine import Quarantine
 from receiver.intake.store_line import StoreLine, digests_in
 from receiver.intake.waiting import GROUP_BYTES_MAX, Give, HeldGroup, Hold, Line, Waiting, refuse
-from receiver.intake.worker_thread import Hand
+from receiver.intake.worker_thread import WorkerThread
 from receiver.journal.appender import StaleSegment
 from receiver.journal.outcomes import SegmentOutcome
 from receiver.logs import limited
@@ -90,7 +90,7 @@ class Committer:
         self,
         transcode: Transcode,
         appender: Appender,
-        aside: Aside,
+        aside: Quarantine,
         metrics: Metrics,
         *,
         answer_deadline_s: float,
@@ -104,11 +104,11 @@ class Committer:
         self._hold = Hold()
         self._store_line = StoreLine()
         self._spans: dict[str, SpanCounts] = {}
-        self._core = Hand("core")
-        self._disk = Hand("disk")
-        self._sealer = Hand("sealer")
+        self._core = WorkerThread("core")
+        self._disk = WorkerThread("disk")
+        self._sealer = WorkerThread("sealer")
         self._handing_over: asyncio.Future[None] | None = None
-        self._pace = Pace()
+        self._pace = CommitRate()
         self._groups_in_flight = 0
         self._sealing = asyncio.Lock()
         self._closing = False

@@ -1,10 +1,10 @@
 """Whole deliveries with a head that was taken before: answered by calls alone, no task waits for them.
 
-    once a connection   what follows from the head: `Known`, and from head and drain: `Regular`
-    once a turn         what is the same for all that come in one turn of the event loop: `Turn`
+    once a connection   what follows from the head: `KnownHead`, and from head and drain: `FastPathDrain`
+    once a turn         what is the same for all that come in one turn of the event loop: `LoopTurn`
     once a delivery     room → signature → commit, and the reply
 
-Keeps: the same steps in the same order, the same counts and the same answers as `Reception.answer_known`.
+Invariant: the same steps, counts and answers, in the same order, as `DeliveryHandler.answer_known`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from receiver.errors import ReceiverError
 from receiver.intake import answers, body, credentials
 from receiver.intake.admission import Admission, Claim
 from receiver.intake.answers import Reply
-from receiver.intake.head import Head, Visit
+from receiver.intake.head import Head, RequestContext
 from receiver.intake.known_heads import HeadBytes
 from receiver.intake.waiting import Give
 from receiver.metrics import Count, Metrics
@@ -40,7 +40,7 @@ class Promise(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Regular:
+class FastPathDrain:
     """A drain that sends with a known head, and all that follows from both."""
 
     drain: Drain
@@ -52,27 +52,27 @@ class Regular:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownHead:
     """A head that was taken before."""
 
     pattern: HeadBytes
     head: Head
-    sole: Regular | None
+    sole: FastPathDrain | None
     """Whom it is from, if the head alone tells."""
-    by_drain: dict[str, Regular]
+    by_drain: dict[str, FastPathDrain]
     at_once_bytes_max: int
     """A whole body of up to so many bytes needs no thread before it is promised."""
 
-    def visit(self) -> Visit:
+    def visit(self) -> RequestContext:
         """Begin one more request with this head."""
-        return Visit(self.head.kind, self.head.route, self.head.admitted[0].drain.name)
+        return RequestContext(self.head.kind, self.head.route, self.head.admitted[0].drain.name)
 
-    def sender_of(self, raw: bytes) -> Regular:
+    def sender_of(self, raw: bytes) -> FastPathDrain:
         """Find the drain that a body is from. Raises `NotAllowed`."""
         return self.by_drain[credentials.verify(self.head.admitted, self.head.headers, raw).name]
 
 
-class Turn(NamedTuple):
+class LoopTurn(NamedTuple):
     """What is the same for all deliveries that come in one turn of the event loop."""
 
     claim: Claim
@@ -80,7 +80,7 @@ class Turn(NamedTuple):
     received_at_ns: int
 
 
-class Regulars:
+class FastPath:
     """Takes whole deliveries."""
 
     def __init__(
@@ -90,7 +90,7 @@ class Regulars:
         metrics: Metrics,
         *,
         now_ns: Callable[[], int],
-        refusal: Callable[[Visit, ReceiverError], Reply],
+        refusal: Callable[[RequestContext, ReceiverError], Reply],
     ) -> None:
         self._admission = admission
         self._promise = promise
@@ -99,20 +99,20 @@ class Regulars:
         self._refusal = refusal
         self._answer_seconds = metrics.durations("answer_seconds")
         self._loop = asyncio.get_running_loop()
-        self._turn: Turn | None = None
+        self._turn: LoopTurn | None = None
 
-    def know(self, head: Head, pattern: HeadBytes) -> Known:
+    def know(self, head: Head, pattern: HeadBytes) -> KnownHead:
         """Work out what follows from a head."""
         by_drain = {one.drain.name: self._regular(head, one.drain) for one in head.admitted}
         first = head.admitted[0]
         sole = None if first.signed else by_drain[first.drain.name]
-        return Known(pattern, head, sole, by_drain, at_once_bytes_max(head))
+        return KnownHead(pattern, head, sole, by_drain, at_once_bytes_max(head))
 
-    def _regular(self, head: Head, drain: Drain) -> Regular:
+    def _regular(self, head: Head, drain: Drain) -> FastPathDrain:
         acceptance = answers.ACCEPTED[head.kind]
         if head.route.header_line:
             acceptance = acceptance.with_header(head.route.header_line)
-        return Regular(
+        return FastPathDrain(
             drain,
             head.routes.body_bytes_max(drain),
             self._metrics.count("body_bytes", drain=drain.name),
@@ -120,8 +120,8 @@ class Regulars:
             acceptance,
         )
 
-    def take(self, known: Known, raw: bytes, reply: Callable[[Reply], None]) -> None:
-        """Take responsibility for one whole delivery, or refuse it: what `Reception` does, by calls alone."""
+    def take(self, known: KnownHead, raw: bytes, reply: Callable[[Reply], None]) -> None:
+        """Accept or refuse one complete delivery, like `DeliveryHandler` but without a task."""
         regular = known.sole
         try:
             turn = self._turn or self._begin_turn()
@@ -145,10 +145,10 @@ class Regulars:
         except ReceiverError as reason:
             reply(self._refused(known, regular, reason))
 
-    def _begin_turn(self) -> Turn:
+    def _begin_turn(self) -> LoopTurn:
         """Raise, if nothing is taken now."""
         claim = self._admission.admit(0, is_known=True)
-        self._turn = Turn(claim, self._loop.time(), self._now_ns())
+        self._turn = LoopTurn(claim, self._loop.time(), self._now_ns())
         self._loop.call_soon(self._end_turn, claim)
         return self._turn
 
@@ -158,8 +158,8 @@ class Regulars:
 
     def _give(
         self,
-        known: Known,
-        regular: Regular,
+        known: KnownHead,
+        regular: FastPathDrain,
         received_at: float,
         reply: Callable[[Reply], None],
         receipt: Outcome | ReceiverError,
@@ -172,7 +172,7 @@ class Regulars:
         regular.accepted.value += 1
         reply(regular.acceptance if receipt.is_plain else _partly(known.head, receipt))
 
-    def _refused(self, known: Known, regular: Regular | None, reason: ReceiverError) -> Reply:
+    def _refused(self, known: KnownHead, regular: FastPathDrain | None, reason: ReceiverError) -> Reply:
         visit = known.visit()
         if regular is not None:
             visit.drain_name = regular.drain.name

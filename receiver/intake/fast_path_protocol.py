@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from receiver.http.parser import HEAD_BYTES_MAX
 from receiver.intake.admission import announced_bytes_max
-from receiver.intake.arriving_body import Arriving
+from receiver.intake.arriving_body import ArrivingBody
 from receiver.intake.handler import HEAD
 from receiver.intake.known_heads import HEAD_END, head_bytes
 from receiver.intake.protocol import READ_BUFFER_BYTES, TROUBLE, IntakeProtocol
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from aiohttp.web_request import BaseRequest
 
     from receiver.intake.answers import Reply
-    from receiver.intake.fast_path import Known
+    from receiver.intake.fast_path import KnownHead
 
 KNOWN_HEAD_BYTES_MAX = 4 * 1024
 """A longer head is not remembered: every connection has its own."""
 
 
-class ShortcutProtocol(IntakeProtocol):
+class FastPathProtocol(IntakeProtocol):
     """`IntakeProtocol`, and the shortcut beside it."""
 
     __slots__ = (
@@ -54,9 +54,9 @@ class ShortcutProtocol(IntakeProtocol):
         self._first = b""
         """The first of them, enough for a head."""
         self._reception = self._intake.reception
-        self._known: Known | None = None
+        self._known: KnownHead | None = None
         """The head that was taken last."""
-        self._arriving: Arriving | None = None
+        self._arriving: ArrivingBody | None = None
         """The body of a request on the shortcut."""
         self._held = b""
         """What came after that body."""
@@ -103,7 +103,7 @@ class ShortcutProtocol(IntakeProtocol):
             self._take_whole(known, data[start:end])
         else:
             claimed_bytes = announced_bytes_max(is_known=known.head.shows_token)
-            self._open_payload = self._arriving = Arriving(length_bytes, claimed_bytes)
+            self._open_payload = self._arriving = ArrivingBody(length_bytes, claimed_bytes)
             self._hold(self._arriving.feed(data[start:]))
             self._taking = self._loop.create_task(self._take(known, length_bytes, self._arriving))
         return True
@@ -115,7 +115,7 @@ class ShortcutProtocol(IntakeProtocol):
             if len(self._held) > READ_BUFFER_BYTES:
                 self._pause_transport_reading()
 
-    def _take_whole(self, known: Known, raw: bytes) -> None:
+    def _take_whole(self, known: KnownHead, raw: bytes) -> None:
         """Answer a delivery that is all there: no task waits for it."""
         self._open_payload = None
         try:
@@ -138,7 +138,7 @@ class ShortcutProtocol(IntakeProtocol):
     async def _answer_slowly(self, reply: Reply) -> None:
         self._go_on(is_over=await self._send(reply, is_unread=False, may_stay=True))
 
-    async def _take(self, known: Known, length_bytes: int, arriving: Arriving) -> None:
+    async def _take(self, known: KnownHead, length_bytes: int, arriving: ArrivingBody) -> None:
         """Answer one delivery, and go on with what came behind it."""
         try:
             reply = await self._reception.answer_known(known, length_bytes, arriving)

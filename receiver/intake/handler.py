@@ -21,8 +21,8 @@ from receiver.intake import answers, body, credentials, head, media
 from receiver.intake.admission import Admission, Claim
 from receiver.intake.answers import Reply
 from receiver.intake.body import Payload
-from receiver.intake.fast_path import Known, Promise, Regulars, at_once_bytes_max
-from receiver.intake.head import Head, HttpRefused, Visit
+from receiver.intake.fast_path import FastPath, KnownHead, Promise, at_once_bytes_max
+from receiver.intake.head import Head, HttpRefused, RequestContext
 from receiver.intake.routes import Routes
 from receiver.logs import limited
 from receiver.metrics import Count, Metrics
@@ -46,7 +46,7 @@ class Promises(Protocol):
         """The same, for who does not wait."""
 
 
-class Reception:
+class DeliveryHandler:
     """The stages of one request."""
 
     def __init__(  # noqa: PLR0913 - each is a neighbour that a test replaces
@@ -69,7 +69,7 @@ class Reception:
         self._answered: dict[tuple[str, int], Count] = {}
         self._now_ns = now_ns
         self._loop = asyncio.get_running_loop()
-        self.regulars = Regulars(
+        self.regulars = FastPath(
             admission, promises.promise, metrics, now_ns=now_ns, refusal=self._counted_refusal
         )
 
@@ -84,7 +84,7 @@ class Reception:
 
     async def answer(self, request: BaseRequest) -> Reply:
         """Answer one request, whatever it is."""
-        visit = Visit(media.answer_kind(request.headers.get("Content-Type")))
+        visit = RequestContext(media.answer_kind(request.headers.get("Content-Type")))
         try:
             reply = await self._answer(request, visit)
         except NOT_TAKEN as reason:
@@ -92,7 +92,7 @@ class Reception:
             _forget_places(reason)
         return self._counted(visit, reply)
 
-    async def answer_known(self, known: Known, declared_bytes: int, payload: Payload) -> Reply:
+    async def answer_known(self, known: KnownHead, declared_bytes: int, payload: Payload) -> Reply:
         """Answer one more delivery with a head that was taken before."""
         visit = known.visit()
         try:
@@ -108,7 +108,7 @@ class Reception:
 
     def refuse_method(self, path: str) -> Reply:
         """Answer a method nobody has heard of; what came with it is not read."""
-        visit = Visit(ContentKind.JSON)
+        visit = RequestContext(ContentKind.JSON)
         try:
             visit.route = self._routes.find(path)
             raise MethodNotAllowed(head.METHODS)
@@ -116,7 +116,7 @@ class Reception:
             reply = self._refusal(visit, reason)
         return self._counted(visit, replace(reply, keep_alive=False))
 
-    async def _answer(self, request: BaseRequest, visit: Visit) -> Reply:
+    async def _answer(self, request: BaseRequest, visit: RequestContext) -> Reply:
         head.require_http(request)
         if request.method == "OPTIONS" and request.raw_path == "*":
             return answers.OPTIONS
@@ -133,7 +133,7 @@ class Reception:
 
     async def _take(
         self,
-        visit: Visit,
+        visit: RequestContext,
         known: Head,
         declared_bytes: int,
         payload: Payload,
@@ -159,10 +159,10 @@ class Reception:
             claim.release()
         return self._acceptance(known, received_at, outcome)
 
-    def _counted_refusal(self, visit: Visit, reason: ReceiverError) -> Reply:
+    def _counted_refusal(self, visit: RequestContext, reason: ReceiverError) -> Reply:
         return self._counted(visit, self._refusal(visit, reason))
 
-    def _counted(self, visit: Visit, reply: Reply) -> Reply:
+    def _counted(self, visit: RequestContext, reply: Reply) -> Reply:
         """Count the reply, and add the header that every reply at its path carries."""
         if reply is answers.HANG_UP:
             self._metrics.add("deliveries", drain=visit.drain_name, status="closed")
@@ -182,7 +182,7 @@ class Reception:
             self._answered[drain_name, status] = count
         count.value += 1
 
-    def _refusal(self, visit: Visit, reason: Exception) -> Reply:
+    def _refusal(self, visit: RequestContext, reason: Exception) -> Reply:
         """Count and log a request that is not accepted, and return the reply."""
         if isinstance(reason, HttpRefused):
             name = f"http_{reason.status}"
@@ -204,7 +204,7 @@ class Reception:
                 400, "the rest of the body is not HTTP; expected the framing announced"
             ) from reason
 
-    async def _verify(self, visit: Visit, known: Head, raw: bytes) -> Drain:
+    async def _verify(self, visit: RequestContext, known: Head, raw: bytes) -> Drain:
         """Find the drain the body is from, and hold the body against that drain's own limit."""
         admitted, headers = known.admitted, known.headers
         if len(raw) <= at_once_bytes_max(known):
@@ -214,7 +214,7 @@ class Reception:
         self._own(visit, known, drain, raw)
         return drain
 
-    def _own(self, visit: Visit, known: Head, drain: Drain, raw: bytes) -> None:
+    def _own(self, visit: RequestContext, known: Head, drain: Drain, raw: bytes) -> None:
         """Hold the body against the limit of the drain it is from, and count it there."""
         visit.drain_name = drain.name
         body.refuse_over(len(raw), known.routes.body_bytes_max(drain))
@@ -235,7 +235,7 @@ class Reception:
         )
 
 
-def _log_refusal(name: str, visit: Visit, status: int, reason: Exception) -> None:
+def _log_refusal(name: str, visit: RequestContext, status: int, reason: Exception) -> None:
     """Log why a request is refused; our own log may know more than its sender."""
     fields = {"drain": visit.drain_name} if visit.drain_name else {}
     fields["error"] = str(reason)

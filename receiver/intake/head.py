@@ -31,7 +31,7 @@ class HttpRefused(Exception):  # noqa: N818 - a verdict about HTTP, not about a 
 
 
 @dataclass(slots=True)
-class Visit:
+class RequestContext:
     """One request while it is being answered, and what is known of its sender so far."""
 
     kind: ContentKind
@@ -70,7 +70,7 @@ def require_http(request: BaseRequest) -> None:
         raise HttpRefused(400, "transfer encoding is not read here; expected chunked over HTTP/1.1")
 
 
-def find(request: BaseRequest, routes: Routes, visit: Visit) -> Route:
+def find(request: BaseRequest, routes: Routes, visit: RequestContext) -> Route:
     """Return the route; refuse a method other than POST there, unless the request is a probe."""
     if request.method == "CONNECT":
         raise MethodNotAllowed("this is no proxy; expected POST")
@@ -88,7 +88,7 @@ def is_from_exporter(headers: Mapping[str, str]) -> bool:
     return has_body or media.is_otlp(headers.get("Content-Type"))
 
 
-def read(request: BaseRequest, routes: Routes, route: Route, visit: Visit) -> Head:
+def read(request: BaseRequest, routes: Routes, route: Route, visit: RequestContext) -> Head:
     """Read who sends and what the body is, and refuse by that alone what can be."""
     headers = request.headers
     admitted = credentials.authorise(route.drains, routes.credentials, headers)

@@ -21,7 +21,7 @@ RETRY_S = 1.0
 NOT_YET = "the journal cannot be opened; expected to be open in a moment"
 
 
-class LateJournal:
+class LazyJournal:
     """The appender, once it could be drawn. Fits `receiver.intake.committer.Appender`."""
 
     def __init__(self, draw: Callable[[], Appender], now: Callable[[], float] = time.monotonic) -> None:

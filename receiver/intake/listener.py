@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from receiver.intake import wrong_protocol
 from receiver.intake.eviction import UNFINISHED_HEADS_BYTES_MAX, IdleConnections, UnfinishedHeads
-from receiver.intake.load_shedding import Away
+from receiver.intake.load_shedding import LoadShedder
 from receiver.intake.wrong_protocol import handshake_cause
 from receiver.logs import limited
 from receiver.metrics import Metrics
@@ -81,12 +81,12 @@ def is_loopback(address: str) -> bool:
     return address.startswith("127.") or address == "::1"
 
 
-class Guest:
+class AcceptedConnection:
     """One connection, from its acceptance to its end."""
 
     __slots__ = ("_door", "accepted_at_s", "address", "handshake", "is_out", "is_refused", "plug", "show_out")
 
-    def __init__(self, door: Door, plug: socket.socket, address: str, *, is_refused: bool) -> None:
+    def __init__(self, door: DrainListener, plug: socket.socket, address: str, *, is_refused: bool) -> None:
         self._door = door
         self.plug = plug
         self.address = address
@@ -130,16 +130,16 @@ class Guest:
         self._door.forget(self)
 
 
-class Door:
+class DrainListener:
     """Lets connections in."""
 
     def __init__(
         self,
-        make: Callable[[Guest], asyncio.Protocol],
+        make: Callable[[AcceptedConnection], asyncio.Protocol],
         caps: Caps,
         metrics: Metrics,
         *,
-        away: Away,
+        away: LoadShedder,
         handshake_s: float,
     ) -> None:
         self._make = make
@@ -152,11 +152,11 @@ class Door:
         self._borrowed: dict[int, socket.socket] = {}
         """Inherited sockets of intakes that are being replaced."""
         self._tls: ssl.SSLContext | None = None
-        self._guests: dict[Guest, None] = {}
-        self._refused: set[Guest] = set()
+        self._guests: dict[AcceptedConnection, None] = {}
+        self._refused: set[AcceptedConnection] = set()
         self._of_address: Counter[str] = Counter()
-        self.idle: IdleConnections[Guest] = IdleConnections()
-        self.heads: UnfinishedHeads[Guest] = UnfinishedHeads()
+        self.idle: IdleConnections[AcceptedConnection] = IdleConnections()
+        self.heads: UnfinishedHeads[AcceptedConnection] = UnfinishedHeads()
         self._greeting: set[asyncio.Task[None]] = set()
 
     @property
@@ -214,7 +214,7 @@ class Door:
         """Return our own socket and the borrowed ones; none once closed."""
         return [] if self._listening is None else [self._listening, *self._borrowed.values()]
 
-    def count_head(self, guest: Guest, head_bytes: int) -> None:
+    def count_head(self, guest: AcceptedConnection, head_bytes: int) -> None:
         """Set the size of an unfinished head; close the connections with the oldest ones if need be."""
         for oldest in self.heads.grow(guest, head_bytes):
             self._evict(oldest, "unfinished_head")
@@ -225,7 +225,7 @@ class Door:
                 bytes_max=UNFINISHED_HEADS_BYTES_MAX,
             )
 
-    def forget(self, guest: Guest) -> None:
+    def forget(self, guest: AcceptedConnection) -> None:
         """Forget a connection that is closed."""
         self.idle.discard(guest)
         self.heads.discard(guest)
@@ -277,7 +277,7 @@ class Door:
         plug.setblocking(False)  # noqa: FBT003 - the standard library takes it by position
         if self._tls is None and self._away.takes(plug):
             return
-        guest = Guest(self, plug, address, is_refused=not self._has_room(address))
+        guest = AcceptedConnection(self, plug, address, is_refused=not self._has_room(address))
         if guest.is_refused:
             self._metrics.add("refusals", reason="connection")
             if len(self._refused) >= REFUSALS_MAX:
@@ -306,7 +306,7 @@ class Door:
         self._evict(guest, "idle_connection")
         return True
 
-    def _evict(self, guest: Guest, metric_reason: str) -> None:
+    def _evict(self, guest: AcceptedConnection, metric_reason: str) -> None:
         self.forget(guest)
         guest.is_out = True
         if guest.show_out is not None:
@@ -316,7 +316,7 @@ class Door:
             guest.plug.close()
         self._metrics.add("refusals", reason=metric_reason)
 
-    async def _greet(self, guest: Guest) -> None:
+    async def _greet(self, guest: AcceptedConnection) -> None:
         """Shake hands, and hand the connection to its protocol."""
         try:
             await self._loop.connect_accepted_socket(

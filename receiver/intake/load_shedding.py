@@ -36,7 +36,7 @@ def held_max(connections_max: int) -> int:
     return max(1, min(HELD_MAX, connections_max // HELD_SHARE))
 
 
-class Away:
+class LoadShedder:
     """Sends away whom it does not suit."""
 
     def __init__(

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from aiohttp.web_request import BaseRequest
     from aiohttp.web_response import StreamResponse
 
-    from receiver.intake.listener import Guest
+    from receiver.intake.listener import AcceptedConnection
     from receiver.intake.server import IntakeServer
 
 READ_BUFFER_BYTES = 64 * 1024
@@ -85,7 +85,7 @@ class IntakeProtocol(RequestHandler):
     def __init__(
         self,
         intake: IntakeServer,
-        guest: Guest,
+        guest: AcceptedConnection,
         *,
         header_timeout_s: float,
         keepalive_timeout_s: float,

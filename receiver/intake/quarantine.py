@@ -12,7 +12,7 @@ from collections import OrderedDict
 from pathlib import Path
 
 from receiver.errors import CoreCrashed, MalformedBody, ReceiverError
-from receiver.journal.quarantine import SUFFIX, Bodies, Note
+from receiver.journal.quarantine import SUFFIX, Note, QuarantineFiles
 from receiver.logs import limited
 from receiver.model import Delivery
 from receiver.settings import MIB
@@ -25,12 +25,12 @@ DIGESTS_MAX = 4_096
 """Bodies whose crashes are remembered, the latest ones."""
 
 
-class Aside:
+class Quarantine:
     """The directory of bodies set aside. Blocking: called from the disk's thread."""
 
     def __init__(self, root: Path, *, files_max: int = FILES_MAX, bytes_max: int = BYTES_MAX) -> None:
         self._root = root
-        self._bodies = Bodies(root)
+        self._bodies = QuarantineFiles(root)
         self._files_max = files_max
         self._bytes_max = bytes_max
         self._crashes: OrderedDict[bytes, int] = OrderedDict()

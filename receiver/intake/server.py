@@ -17,15 +17,15 @@ from aiohttp.web_server import Server
 
 from receiver.http import parser
 from receiver.intake import protocol
-from receiver.intake.fast_path_protocol import ShortcutProtocol
-from receiver.intake.listener import Caps, Door, Guest
-from receiver.intake.load_shedding import Away, held_max
+from receiver.intake.fast_path_protocol import FastPathProtocol
+from receiver.intake.listener import AcceptedConnection, Caps, DrainListener
+from receiver.intake.load_shedding import LoadShedder, held_max
 from receiver.intake.protocol import FAREWELL_S, IntakeProtocol
 
 if TYPE_CHECKING:
     from aiohttp.web_protocol import _RequestHandler
 
-    from receiver.intake.handler import Reception
+    from receiver.intake.handler import DeliveryHandler
     from receiver.metrics import Metrics
     from receiver.settings import Limits
 
@@ -41,13 +41,13 @@ class IntakeServer(Server):
 
     def __init__(  # noqa: PLR0913 - each is a neighbour that a test replaces
         self,
-        reception: Reception,
+        reception: DeliveryHandler,
         limits: Limits,
         caps: Caps,
         metrics: Metrics,
         *,
-        away: Away,
-        protocol: type[IntakeProtocol] = ShortcutProtocol,
+        away: LoadShedder,
+        protocol: type[IntakeProtocol] = FastPathProtocol,
     ) -> None:
         parser.require_c_parser()
         super().__init__(cast("_RequestHandler", reception.answer))
@@ -56,12 +56,12 @@ class IntakeServer(Server):
         self._limits = limits
         self._metrics = metrics
         self._away = away
-        self._door = Door(
+        self._door = DrainListener(
             self.protocol_of, caps, metrics, away=away, handshake_s=limits.tls_handshake_timeout_s
         )
         self.is_stopping = False
 
-    def protocol_of(self, guest: Guest) -> IntakeProtocol:
+    def protocol_of(self, guest: AcceptedConnection) -> IntakeProtocol:
         """Make the protocol of one connection."""
         return self._protocol(
             self,

@@ -19,7 +19,7 @@ T = TypeVar("T")
 Task = tuple[asyncio.Future[Any], Callable[[], Any]]
 
 
-class Hand:
+class WorkerThread:
     """The thread. It goes with the process."""
 
     def __init__(self, name: str) -> None:

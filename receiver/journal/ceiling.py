@@ -38,7 +38,7 @@ class Ceiling:
         self._files = files
         self._now = now
         self._floor_bytes = limits.disk_free_min
-        self._scales = Scales(root, files)
+        self._scales = DiskUsage(root, files)
         self._lock = threading.Lock()
         self._measured_at_s = -math.inf
         self._held_bytes = 0
@@ -82,7 +82,7 @@ class Ceiling:
             self._free_bytes -= written_bytes
 
 
-class Scales:
+class DiskUsage:
     """Weighs all start directories, and those of parts: a long backlog costs the listing of its names.
 
     A sealed segment is looked at once: only a rewrite changes it, shortly before it goes.

@@ -54,7 +54,7 @@ class Body(NamedTuple):
         )
 
 
-class Bodies:
+class QuarantineFiles:
     """The directory."""
 
     def __init__(self, root: Path) -> None:

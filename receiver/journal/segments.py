@@ -17,7 +17,7 @@ import structlog
 
 from receiver import transcode
 from receiver.durable.files import DISK, write_new
-from receiver.journal.ceiling import Scales
+from receiver.journal.ceiling import DiskUsage
 from receiver.journal.frame import bytes_of_records, damage_in, sealed_kind
 from receiver.journal.names import SEALED, START_NOTE, Kind, Named, epoch_of, file_name, understood
 from receiver.journal.newer import is_newer
@@ -93,7 +93,7 @@ class Journal:
     def __init__(self, root: Path, files: Files = DISK) -> None:
         self._root = root
         self._files = files
-        self._scales = Scales(root, files)
+        self._scales = DiskUsage(root, files)
         self._told: set[str] = set()
         self._known: dict[Path, bool] = {}
         self._is_newer: dict[Path, bool] = {}

@@ -71,7 +71,7 @@ def signed_with(secret: bytes, header: str, algorithm: str) -> Callable[[bytes],
     return lambda body: (header, hmac.new(secret, body, digest).hexdigest())
 
 
-class Feed:
+class RequestStream:
     """Makes requests."""
 
     def __init__(self, recipe: Recipe, count_max: int = NUMBERS_MAX) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from receiver.load.client import Client, Line, Target
-from receiver.load.requests import Feed, Request
+from receiver.load.requests import Request, RequestStream
 from receiver.load.tally import Tally
 
 SWEEP_S = 0.1
@@ -53,7 +53,7 @@ Progress = Callable[[float, Tally], None]
 class Run:
     """Sends until done."""
 
-    def __init__(self, plan: Plan, target: Target, feed: Feed, tally: Tally) -> None:
+    def __init__(self, plan: Plan, target: Target, feed: RequestStream, tally: Tally) -> None:
         self._plan, self._feed = plan, feed
         self._began_s = 0.0
         self._taken = 0

@@ -17,7 +17,7 @@ OUTCOMES = (*line_sums.OUTCOMES, "journal")
 HOUR_S = 3_600
 
 
-class Stocktaking:
+class LedgerMetrics:
     """Asks for one balance at a time."""
 
     def __init__(

@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from receiver import transcode
-from receiver.api.dead_letters import Letters
+from receiver.api.dead_letters import DeadLetterRoutes
 from receiver.api.routes import QUESTIONS_MAX, Api
 from receiver.api.spool import SpoolSpace
 from receiver.channel import Start
 from receiver.clock import NOTE_NAME
-from receiver.dead_letters.listing import NotNow, Shelf
-from receiver.dead_letters.replay import Replays
+from receiver.dead_letters.listing import DeadLetterList, NotNow
+from receiver.dead_letters.replay import Replayer
 from receiver.engine import schema
 from receiver.engine.clock_check import Clock
 from receiver.engine.error_codes import SLOW, Fault, fault_of
@@ -45,12 +45,12 @@ from receiver.model import SegmentId
 from receiver.query import ledger as question
 from receiver.redelivery.window import Window
 from receiver.settings import Settings
-from receiver.store_process.ledger_metrics import Stocktaking
+from receiver.store_process.ledger_metrics import LedgerMetrics
 from receiver.store_process.metrics import report
-from receiver.store_process.stop_signal import Pause
-from receiver.store_process.watchdog import MARGIN_S, Pulse
+from receiver.store_process.stop_signal import StopSignal
+from receiver.store_process.watchdog import MARGIN_S, Watchdog
 from receiver.writer.backoff import SLOWER_CEILING_S, SLOWER_FIRST_S, Delays, backoff_s
-from receiver.writer.environment import Stopping, Surroundings
+from receiver.writer.environment import Environment, Stopping
 from receiver.writer.progress import Progress
 from receiver.writer.writer import Writer
 
@@ -83,12 +83,12 @@ class StoreWork:
         self._metrics = metrics
         self._held = held
         self._journal = Journal(data_dir / "journal")
-        self._shelf = Shelf(data_dir)
+        self._shelf = DeadLetterList(data_dir)
         self._dead = self._shelf.dead
         self._dead.tidy()
         self._progress = Progress()
-        self._pause = Pause(time.monotonic)
-        self._pulse = Pulse(time.monotonic, silence_s_max=settings.store.insert_timeout_s + MARGIN_S)
+        self._pause = StopSignal(time.monotonic)
+        self._pulse = Watchdog(time.monotonic, silence_s_max=settings.store.insert_timeout_s + MARGIN_S)
         self._apart = _apart(settings)
         self._window: Window | None = None
         self._accounts: Accounts | None = None
@@ -101,7 +101,7 @@ class StoreWork:
         self._expiry = Expiry(self._store, self._clock)
         self._pool = ThreadPoolExecutor(QUESTIONS_MAX, thread_name_prefix="question")
         self._stream_pool = ThreadPoolExecutor(QUESTIONS_MAX, thread_name_prefix="answer")
-        self._stocktaking = Stocktaking(self._pool, metrics)
+        self._stocktaking = LedgerMetrics(self._pool, metrics)
         self._thread = threading.Thread(target=self._write, name="writer", daemon=True)
         self._listener: Listener | None = None
 
@@ -118,7 +118,7 @@ class StoreWork:
             space=self._spool_space(),
             hosts=self._settings.api_hosts,
         )
-        letters = Letters(self._replays(), self._pool)
+        letters = DeadLetterRoutes(self._replays(), self._pool)
         limits = self._settings.limits
         self._listener = Listener(
             Limits("api", limits.api_connections_max, limits.header_timeout_s, limits.write_timeout_s),
@@ -258,7 +258,7 @@ class StoreWork:
         raise AssertionError("backoff ended; expected it to go on for ever")
 
     def _writer(self, window: Window, ledger: Ledger) -> Writer:
-        around = Surroundings(
+        around = Environment(
             now=time.time,
             sleep=self._pause.sleep,
             jitter=random.random,
@@ -277,12 +277,12 @@ class StoreWork:
             around=around,
         )
 
-    def _replays(self) -> Replays:
+    def _replays(self) -> Replayer:
         """What goes back into the journal; bodies are decoded by the policy of the start."""
         policy, data_dir = transcode.policy(self._settings), Path(self._settings.data_dir)
         digest_key = DigestKey(data_dir)
         limits = {drain.name: drain.body_bytes_max for drain in self._settings.drain}
-        return Replays(
+        return Replayer(
             shelf=self._shelf,
             journal=data_dir / "journal",
             store=self._store,

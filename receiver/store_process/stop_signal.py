@@ -11,7 +11,7 @@ LAST_TRIES = 1
 """Waits that end at once after a stop: for what was sealed last, or one more try of what failed."""
 
 
-class Pause:
+class StopSignal:
     """A sleep that a stop cuts short."""
 
     def __init__(self, now: Callable[[], float]) -> None:

@@ -17,7 +17,7 @@ class WriterHangs(OperatorError):  # noqa: N818 - a verdict, as its base
     exit_code: ClassVar[int] = 1
 
 
-class Pulse:
+class Watchdog:
     """When the writer was last seen alive; it need not have begun."""
 
     def __init__(self, now: Callable[[], float], *, silence_s_max: float) -> None:

@@ -37,7 +37,7 @@ from receiver.logs import limited
 from receiver.metrics import Metrics, Snapshot, carried_over
 from receiver.settings import MIB, Settings
 from receiver.supervisor.descriptors import DescriptorReserve
-from receiver.supervisor.restart_history import TOLD_MIN, Ends
+from receiver.supervisor.restart_history import TOLD_MIN, RestartHistory
 
 KEPT_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": str(32 * MIB),
@@ -126,7 +126,7 @@ class Child:
         self._reported: Snapshot | None = None
         self._retired: Snapshot | None = None
         self._failed: Failed | None = None
-        self.ends = Ends(time.monotonic)
+        self.ends = RestartHistory(time.monotonic)
         self._stopping = asyncio.Event()
         self._sealed = asyncio.Event()
         self._heard_at_s = 0.0

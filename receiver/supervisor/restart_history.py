@@ -11,7 +11,7 @@ TOLD_MIN = 3
 """So many ends are told: one is a kill, or an upgrade of something below."""
 
 
-class Ends:
+class RestartHistory:
     """Of one process and those that replaced it."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:

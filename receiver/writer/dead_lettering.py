@@ -19,10 +19,10 @@ from receiver.model import SegmentId
 from receiver.redelivery.decisions import DUPLICATE
 from receiver.writer.progress import Progress
 from receiver.writer.row_search import count_of
-from receiver.writer.segment_state import Case, Reading, SegmentFile, SetAside, only_rows, runs_of
+from receiver.writer.segment_state import Reading, SegmentFile, SegmentState, SetAside, only_rows, runs_of
 
 
-def unreadable(case: Case, reason: ValueError) -> SetAside:
+def unreadable(case: SegmentState, reason: ValueError) -> SetAside:
     """Tell of a segment that the core can neither look into nor cut: whatever of it is missing stays so."""
     return SetAside("unreadable", f"{reason}; {case.rows_stored} of {case.rows} rows are stored")
 
@@ -38,7 +38,7 @@ class Why(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Aside:
+class DeadLetterWriter:
     """The writer's way to the dead letters."""
 
     dead: DeadLetters
@@ -47,7 +47,7 @@ class Aside:
     now: Callable[[], float]
     """Wall clock, seconds since 1970."""
 
-    def keep(self, case: Case, reason: SetAside) -> None:
+    def keep(self, case: SegmentState, reason: SetAside) -> None:
         """Keep what the store does not hold, and no more where it can be told: a human may insert it."""
         content, rows, ranges = case.file.read(), max(0, case.rows - case.rows_stored), [(0, case.rows)]
         if reason.days:
@@ -57,7 +57,7 @@ class Aside:
         why = Why(reason.cause, str(reason), deliveries=dead_among(case, ranges))
         self._keep(case.file, content, rows, why)
 
-    def keep_rows(self, case: Case, ranges: Sequence[RowRange], text: str) -> None:
+    def keep_rows(self, case: SegmentState, ranges: Sequence[RowRange], text: str) -> None:
         """Keep these rows: from then on it is decided that they are left out, and nothing else."""
         content = only_rows(case.file.read(), ranges, self.core, case.file.codec)
         why = Why("poison", text, dead_among(case, ranges), tuple(ranges), case.rows)
@@ -113,7 +113,7 @@ class Aside:
         self.progress.alarm(why.cause, f"{what} {file.id} set aside in the dead letters")
 
 
-def dead_among(case: Case, ranges: Sequence[RowRange]) -> tuple[Dead, ...]:
+def dead_among(case: SegmentState, ranges: Sequence[RowRange]) -> tuple[Dead, ...]:
     """Tell whose rows these are; nobody's, if the segment lacks rows that its deliveries speak of."""
     kept = [one for one, verdict in zip(case.deliveries, case.verdicts, strict=True) if verdict != DUPLICATE]
     if sum(one.rows for one in kept) != case.rows:

@@ -24,7 +24,7 @@ from receiver.model import SegmentId
 from receiver.redelivery.decisions import APART, DUPLICATE, KEPT
 from receiver.redelivery.window import Standing, Window
 from receiver.writer.row_search import count_of, shifted, without
-from receiver.writer.segment_state import Case, Reading, SegmentFile, reading_of
+from receiver.writer.segment_state import Reading, SegmentFile, SegmentState, reading_of
 
 _KEPT_APART = (bytes([KEPT]), bytes([APART]))
 
@@ -162,7 +162,7 @@ def opened(  # noqa: PLR0913 - each is a neighbour that a test replaces
     left_out: LeftOut,
     has_rows: Callable[[Reading], bool],
     on_damage: Callable[[Reading, int], None],
-) -> Case:
+) -> SegmentState:
     """Read a segment and make its content final: on the disk before anything of it is sent.
 
     Raises `Postponed`. `on_damage` is told how many rows are lost beside the damage itself, and must keep a
@@ -183,7 +183,7 @@ def opened(  # noqa: PLR0913 - each is a neighbour that a test replaces
         window.decide(file.id, kept, decided.verdicts)
     if decided.content is not None:
         _replace(file, decided.content, is_needed=decided.leaves_out)
-    return Case(
+    return SegmentState(
         file=file,
         rows=decided.rows,
         received_ms=reading.received_ms,
@@ -194,12 +194,12 @@ def opened(  # noqa: PLR0913 - each is a neighbour that a test replaces
     )
 
 
-def _rotten(reading: Reading, standing: Standing | None) -> Case:
+def _rotten(reading: Reading, standing: Standing | None) -> SegmentState:
     """Rows of it were stored before it rotted: what was decided stands; if nothing was, all is kept."""
     verdicts = bytes([KEPT]) * len(reading.deliveries)
     if standing is not None and len(standing.verdicts) == len(verdicts):
         verdicts = standing.verdicts
-    return Case(
+    return SegmentState(
         file=reading.file,
         rows=reading.rows + (reading.rows_lost or 0),
         received_ms=reading.received_ms,

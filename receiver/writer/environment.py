@@ -12,7 +12,7 @@ class Stopping(Exception):  # noqa: N818 - not an error: how `sleep` ends the wr
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class Environment:
     """What the writer is told of the world. `sleep` may raise `Stopping`."""
 
     now: Callable[[], float]

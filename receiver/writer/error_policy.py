@@ -18,9 +18,9 @@ from receiver.errors import StoreTrouble
 from receiver.logs import limited
 from receiver.model import SegmentId
 from receiver.writer.backoff import Delays
-from receiver.writer.environment import Surroundings
+from receiver.writer.environment import Environment
 from receiver.writer.progress import Progress
-from receiver.writer.segment_state import Case, Journal
+from receiver.writer.segment_state import Journal, SegmentState
 
 INSPECT_S = 60.0
 """Between two looks at what the store's disk may have damaged."""
@@ -42,17 +42,17 @@ class Resting(Exception):  # noqa: N818 - not an error: ends the turn of a segme
         self.is_over_soon = is_over_soon
 
 
-class Scales:
+class ErrorPolicy:
     """Weighs what the store says against a segment."""
 
-    def __init__(self, journal: Journal, store: Store, progress: Progress, around: Surroundings) -> None:
+    def __init__(self, journal: Journal, store: Store, progress: Progress, around: Environment) -> None:
         self._journal = journal
         self._store = store
         self._progress = progress
         self._around = around
         self._inspect_at_s = around.now() + INSPECT_S
 
-    def weigh(self, case: Case, trouble: StoreTrouble, delays: Delays) -> None:
+    def weigh(self, case: SegmentState, trouble: StoreTrouble, delays: Delays) -> None:
         """Decide what to do about a failed statement, and wait if the store is at fault. Raises `Resting`."""
         fault = fault_of(trouble)
         limited.warning(f"store: {fault} {trouble.label}", "segment waits for the store", why=trouble.label)
@@ -101,7 +101,7 @@ class Scales:
         raise Resting
 
     @staticmethod
-    def _is_blamed(case: Case, trouble: StoreTrouble, fault: Fault) -> bool:
+    def _is_blamed(case: SegmentState, trouble: StoreTrouble, fault: Fault) -> bool:
         """Have its rows searched for poison, or the segment cut up, where its data is at fault.
 
         False where that was decided before: it did not come to it, so this is about another statement.
@@ -124,7 +124,7 @@ class Scales:
         return True
 
 
-def _takes_fewer_days(case: Case, trouble: StoreTrouble, fault: Fault) -> bool:
+def _takes_fewer_days(case: SegmentState, trouble: StoreTrouble, fault: Fault) -> bool:
     """Send fewer days in the next statement, if that may help."""
     if fault is Fault.BY_DAY and not case.by_day:
         case.by_day = True

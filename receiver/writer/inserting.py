@@ -14,12 +14,12 @@ from receiver.engine.store import Store
 from receiver.errors import StoreTrouble
 from receiver.journal.segment_core import Core
 from receiver.writer.dead_lettering import unreadable
-from receiver.writer.environment import Surroundings
+from receiver.writer.environment import Environment
 from receiver.writer.error_policy import Resting
 from receiver.writer.outcome import Finding, Found
 from receiver.writer.progress import Progress
 from receiver.writer.row_search import count_of
-from receiver.writer.segment_state import Case, SetAside, name_of_days, only_rows, runs_of
+from receiver.writer.segment_state import SegmentState, SetAside, name_of_days, only_rows, runs_of
 
 TRIES_MAX = 2
 """Plain OKs after which the rows must be there, when no token can be spent already."""
@@ -44,9 +44,9 @@ class Inserter:
     store: Store
     core: Core
     progress: Progress
-    around: Surroundings
+    around: Environment
 
-    def whole(self, case: Case, finding: Finding) -> None:
+    def whole(self, case: SegmentState, finding: Finding) -> None:
         """Insert the segment in one statement."""
         if case.token >= self._tries_max(case):
             text = f"rows are missing after {case.token} INSERTs that answered OK; expected {case.rows}"
@@ -56,7 +56,7 @@ class Inserter:
         case.token += 1
         case.answered = True
 
-    def days(self, case: Case, finding: Finding) -> None:
+    def days(self, case: SegmentState, finding: Finding) -> None:
         """Insert the newest missing days, out of a segment that holds nothing else.
 
         Raises `Resting` when more days are left, so that other segments get a turn.
@@ -69,7 +69,7 @@ class Inserter:
             case.days_left, case.must_look = tuple(left), False
             raise Resting(is_over_soon=True)
 
-    def _insert_days(self, case: Case, days: Sequence[str]) -> None:
+    def _insert_days(self, case: SegmentState, days: Sequence[str]) -> None:
         content, rows = self._cut(case, days)
         name = f"{case.file.id}@{name_of_days(days)}{''.join(case.file.path.suffixes)}"
         part = self.around.repair_dir / name
@@ -83,7 +83,7 @@ class Inserter:
         case.day_tokens.update(days)
         case.days_answered.update(days)
 
-    def _days_to_try(self, case: Case, finding: Finding) -> list[str]:
+    def _days_to_try(self, case: SegmentState, finding: Finding) -> list[str]:
         """Leave out the days that were given up. When no other is missing, those are set aside."""
         tries_max = self._tries_max(case)
         tired = {day for day in finding.days if case.day_tokens[day] >= tries_max}
@@ -94,7 +94,7 @@ class Inserter:
             raise given_up(finding, "refused" if refused else "short", refused or text)
         return days
 
-    def _cut(self, case: Case, days: Sequence[str]) -> tuple[bytes, int]:
+    def _cut(self, case: SegmentState, days: Sequence[str]) -> tuple[bytes, int]:
         """Return a segment of these days only, and its number of rows."""
         content = case.file.read()
         try:
@@ -103,7 +103,7 @@ class Inserter:
         except ValueError as reason:
             raise unreadable(case, reason) from reason
 
-    def _insert(self, case: Case, path: Path, token: str, rows: int) -> None:
+    def _insert(self, case: SegmentState, path: Path, token: str, rows: int) -> None:
         """Send one INSERT. The engine must have read every row: a file cut short is a silent OK."""
         self.progress.inserts += 1
         self.around.alive()
@@ -114,5 +114,5 @@ class Inserter:
         case.failures = 0
 
     @staticmethod
-    def _tries_max(case: Case) -> int:
+    def _tries_max(case: SegmentState) -> int:
         return TOKENS_MAX if case.in_doubt else TRIES_MAX

@@ -18,20 +18,20 @@ from receiver.ledger.line_sums import (
 from receiver.model import Heading
 from receiver.redelivery.decisions import DUPLICATE
 from receiver.redelivery.window import Window
-from receiver.writer.segment_state import Case, Reading
-from receiver.writer.splitting import Cuts
+from receiver.writer.segment_state import Reading, SegmentState
+from receiver.writer.splitting import SegmentSplitter
 
 
 @dataclass(frozen=True, slots=True)
-class Booking:
+class LedgerEntries:
     """Books segments."""
 
     ledger: Ledger
     store: Store
-    cuts: Cuts
+    cuts: SegmentSplitter
     window: Window
 
-    def ended(self, case: Case) -> None:
+    def ended(self, case: SegmentState) -> None:
         """Book a segment that was counted, or set aside after `divide`. Parts are booked as their whole."""
         segment, parts_epoch = case.file.id, self.cuts.epoch_of(case.file.id)
         is_replay, hour = self.ledger.is_replay(segment), case.received_ms[0] // HOUR_MS
@@ -50,7 +50,7 @@ class Booking:
         lines = with_checksums(lines, self._checksums(case, parts_epoch))
         self.ledger.book(segment, lines, parts_epoch=parts_epoch, window=self.window.extent)
 
-    def divide(self, case: Case) -> None:
+    def divide(self, case: SegmentState) -> None:
         """Ask the store whose rows it holds, when not all that were accepted are stored."""
         parts_epoch = self.cuts.epoch_of(case.file.id)
         has_rows = case.rows_stored or parts_epoch is not None
@@ -58,7 +58,7 @@ class Booking:
         case.stored = {heading: one.rows for heading, one in found.items()}
         case.checksums = {heading: one.checksum for heading, one in found.items()}
 
-    def _checksums(self, case: Case, parts_epoch: int | None) -> Mapping[Heading, int]:
+    def _checksums(self, case: SegmentState, parts_epoch: int | None) -> Mapping[Heading, int]:
         """Return the checksums of the rows that were counted."""
         if case.checksums is not None or not case.rows:
             return case.checksums or {}
@@ -77,7 +77,7 @@ class Booking:
         self.ledger.damaged(reading.file.id, reading.rows_lost_unanswered, hour)
 
 
-def _is_as_accepted(case: Case) -> bool:
+def _is_as_accepted(case: SegmentState) -> bool:
     """Whether every row of what was not left out was there to be stored."""
     told = zip(case.deliveries, case.verdicts, strict=True)
     return sum(one.rows for one, verdict in told if verdict != DUPLICATE) == case.rows

@@ -19,14 +19,14 @@ from receiver.engine.store import Store
 from receiver.errors import StoreTrouble
 from receiver.journal.segment_core import Core, RowRange
 from receiver.model import SegmentId
-from receiver.writer.dead_lettering import Aside, unreadable
+from receiver.writer.dead_lettering import DeadLetterWriter, unreadable
 from receiver.writer.dedupe import LeftOut
-from receiver.writer.environment import Surroundings
+from receiver.writer.environment import Environment
 from receiver.writer.error_policy import Resting
 from receiver.writer.inserting import given_up
 from receiver.writer.outcome import Finding, Found
-from receiver.writer.row_search import Rows, Search, count_of, without
-from receiver.writer.segment_state import Case, only_rows, runs_of
+from receiver.writer.row_search import Rows, RowSearch, count_of, without
+from receiver.writer.segment_state import SegmentState, only_rows, runs_of
 
 TRIES_A_TURN = 8
 """Trials before the other segments have their turn."""
@@ -35,27 +35,27 @@ FAILURES_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Poison:
+class PoisonSearch:
     """What the writer does about rows that the store refuses."""
 
     store: Store
     core: Core
-    aside: Aside
-    around: Surroundings
+    aside: DeadLetterWriter
+    around: Environment
 
-    def blame(self, case: Case, finding: Finding) -> None:
+    def blame(self, case: SegmentState, finding: Finding) -> None:
         """Begin to search, or, where that was done, put the blame on all that is not stored."""
         reason, case.refused_for = case.refused_for, None
         if reason is None or case.search is not None or finding.found is Found.ODD:
             return
         if not case.is_searched:
-            case.search = Search.among(
+            case.search = RowSearch.among(
                 self._rows_at_fault(case, finding), reason=str(reason), code=reason.code
             )
         else:
             self._blame_all(case, finding, str(reason))
 
-    def go_on(self, case: Case, finding: Finding) -> None:
+    def go_on(self, case: SegmentState, finding: Finding) -> None:
         """Make some trials. Raises `Resting` while there are more to make, `SetAside` if nothing is left."""
         search = case.search
         if search is None:
@@ -71,7 +71,7 @@ class Poison:
         self._conclude(case, finding, search)
 
     @staticmethod
-    def _failed(finding: Finding, search: Search, trouble: StoreTrouble) -> None:
+    def _failed(finding: Finding, search: RowSearch, trouble: StoreTrouble) -> None:
         """Count what will not pass; after that, all that is not stored is at fault as a whole."""
         search.failures += fault_of(trouble) in {Fault.HOLD, Fault.POISON}
         if search.failures >= FAILURES_MAX:
@@ -83,7 +83,7 @@ class Poison:
         reasons = [letter.reason for letter in self.aside.dead.of(segment) if letter.reason.left_out]
         return LeftOut(reasons[0].left_out, reasons[0].of_rows) if reasons else LeftOut()
 
-    def recall(self, case: Case) -> None:
+    def recall(self, case: SegmentState) -> None:
         """Go on behind what was decided in an earlier life.
 
         Whatever letter there is of a segment that goes on: what is missing of it lies there.
@@ -92,7 +92,7 @@ class Poison:
             case.rest = "dead"
             case.is_searched = case.is_searched or bool(letter.reason.left_out)
 
-    def _rows_at_fault(self, case: Case, finding: Finding) -> Rows:
+    def _rows_at_fault(self, case: SegmentState, finding: Finding) -> Rows:
         if finding.found is Found.NOTHING:
             return ((0, case.rows),)
         try:
@@ -100,7 +100,7 @@ class Poison:
         except ValueError as reason:
             raise unreadable(case, reason) from reason
 
-    def _is_refused(self, case: Case, search: Search, rows: Rows) -> bool:
+    def _is_refused(self, case: SegmentState, search: RowSearch, rows: Rows) -> bool:
         """Try these rows alone. Raises `StoreTrouble` when that is no answer."""
         self.around.alive()
         trial = self.around.repair_dir / f"{case.file.id}.trial{''.join(case.file.path.suffixes)}"
@@ -122,7 +122,7 @@ class Poison:
             return refusal is not None
         raise refusal
 
-    def _conclude(self, case: Case, finding: Finding, search: Search) -> None:
+    def _conclude(self, case: SegmentState, finding: Finding, search: RowSearch) -> None:
         """Nothing found: all is at fault as a whole. All found: the same. Else the rest goes in."""
         case.is_searched = True
         found = search.found()
@@ -137,7 +137,7 @@ class Poison:
         self._leave_out(case, found)
 
     @staticmethod
-    def _blame_all(case: Case, finding: Finding, text: str) -> None:
+    def _blame_all(case: SegmentState, finding: Finding, text: str) -> None:
         """Blame the day that was sent, or all rows; of several days send fewer, to find the one at fault."""
         if len(case.days_sent) > 1:
             case.days_per_statement = len(case.days_sent) // 2
@@ -146,7 +146,7 @@ class Poison:
         elif finding.found is Found.NOTHING:
             raise given_up(finding, "refused", text)
 
-    def _leave_out(self, case: Case, left_out: Sequence[RowRange]) -> None:
+    def _leave_out(self, case: SegmentState, left_out: Sequence[RowRange]) -> None:
         kept = without([(0, case.rows)], left_out)
         try:
             content = only_rows(case.file.read(), kept, self.core, case.file.codec)

@@ -20,7 +20,7 @@ Rows = tuple[RowRange, ...]
 
 
 @dataclass(slots=True)
-class Search:
+class RowSearch:
     """How far it has come."""
 
     reason: str
@@ -35,7 +35,7 @@ class Search:
     """Trials that said nothing."""
 
     @classmethod
-    def among(cls, rows: Iterable[RowRange], *, reason: str, code: int | None) -> Search:
+    def among(cls, rows: Iterable[RowRange], *, reason: str, code: int | None) -> RowSearch:
         """Begin with all that may be at fault."""
         return cls(reason, code, deque([tuple(rows)]))
 

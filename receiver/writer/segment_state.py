@@ -22,7 +22,7 @@ from receiver.ledger.line_sums import Rest
 from receiver.model import Heading, SegmentId
 from receiver.redelivery.decisions import DUPLICATE
 from receiver.writer.outcome import spelled
-from receiver.writer.row_search import Search
+from receiver.writer.row_search import RowSearch
 
 BLOCK_ROWS_MIN = 200
 """Every block costs the engine 0.4 ms; below this average a segment is rewritten first."""
@@ -83,7 +83,7 @@ class SetAside(Exception):  # noqa: N818 - not an error: how a case is closed fr
 
 
 @dataclass(slots=True)
-class Case:
+class SegmentState:
     """One segment, and how far it has come."""
 
     file: SegmentFile
@@ -133,7 +133,7 @@ class Case:
     """Of the rows in the store; `None`: not asked for yet."""
     rest: Rest = "duplicate"
     """What those are that are not."""
-    search: Search | None = None
+    search: RowSearch | None = None
     """For the rows the store refuses, while it goes on."""
     is_searched: bool = False
     """They were left out, or there were none: it is not searched again."""

@@ -28,7 +28,7 @@ from receiver.model import SegmentId
 from receiver.writer.dead_lettering import unreadable
 from receiver.writer.outcome import Finding, Found
 from receiver.writer.row_search import Rows, count_of, halves_of
-from receiver.writer.segment_state import Case, SegmentFile, runs_of
+from receiver.writer.segment_state import SegmentFile, SegmentState, runs_of
 
 PARTS = 4
 """Out of one segment."""
@@ -37,7 +37,7 @@ _NAME = re.compile(r"(\.?)([0-9a-f]{16})-([0-9]{10,20})\.[0-9a-f]{16}")
 """Of a directory of parts, or, with a dot before it, of one that was not complete yet."""
 
 
-class Cuts:
+class SegmentSplitter:
     """The directory of parts."""
 
     def __init__(self, root: Path, core: Core, epoch: Callable[[], int] = draw_epoch) -> None:
@@ -72,7 +72,7 @@ class Cuts:
             elif is_synced:
                 yield from self.in_place(parts)
 
-    def cut(self, case: Case, finding: Finding) -> None:
+    def cut(self, case: SegmentState, finding: Finding) -> None:
         """Cut up what is not stored: from then on the case has nothing to insert."""
         epoch, first_seq = self._identities(case.file.id)
         target = self._root / f"{case.file.id}.{start_name(epoch)}"
@@ -130,7 +130,7 @@ class Cuts:
             return segment.epoch, segment.seq * PARTS + 1
         return self._epoch(), 1
 
-    def _contents(self, case: Case, finding: Finding, epoch: int, first_seq: int) -> Iterator[bytes]:
+    def _contents(self, case: SegmentState, finding: Finding, epoch: int, first_seq: int) -> Iterator[bytes]:
         content = case.file.read()
         missing: Rows = ((0, case.rows),)
         try:

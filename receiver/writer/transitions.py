@@ -25,15 +25,15 @@ from receiver.writer import outcome
 from receiver.writer.backoff import FIRST_S, SLOWER_FIRST_S, Delays, backoff_s
 from receiver.writer.dead_lettering import unreadable
 from receiver.writer.dedupe import digests_kept
-from receiver.writer.environment import Surroundings
-from receiver.writer.error_policy import Resting, Scales
+from receiver.writer.environment import Environment
+from receiver.writer.error_policy import ErrorPolicy, Resting
 from receiver.writer.inserting import Inserter, given_up, query_id_of
-from receiver.writer.ledger_entries import Booking
+from receiver.writer.ledger_entries import LedgerEntries
 from receiver.writer.outcome import Finding, Found
-from receiver.writer.poison import Poison
+from receiver.writer.poison import PoisonSearch
 from receiver.writer.progress import Progress
-from receiver.writer.segment_state import Case, Reading, SetAside
-from receiver.writer.splitting import Cuts
+from receiver.writer.segment_state import Reading, SegmentState, SetAside
+from receiver.writer.splitting import SegmentSplitter
 
 KILL_AFTER_S = 30.0
 """How long a statement whose answer was lost may run on before it is killed."""
@@ -49,15 +49,15 @@ class Carrier:
     store: Store
     core: Core
     window: Window
-    booking: Booking
+    booking: LedgerEntries
     progress: Progress
-    around: Surroundings
+    around: Environment
     inserter: Inserter
-    scales: Scales
-    poison: Poison
-    cuts: Cuts
+    scales: ErrorPolicy
+    poison: PoisonSearch
+    cuts: SegmentSplitter
 
-    def is_carried(self, case: Case, delays: Delays) -> bool:
+    def is_carried(self, case: SegmentState, delays: Delays) -> bool:
         """Make one step. Raises `SetAside`, or `Resting` when other segments should go first."""
         try:
             return self._step(case)
@@ -85,7 +85,7 @@ class Carrier:
                 self.scales.rest_if_others_pass(reading.file.id, trouble, failures)
                 self.scales.pause(trouble, delays)
 
-    def _step(self, case: Case) -> bool:
+    def _step(self, case: SegmentState) -> bool:
         self.around.alive()
         is_counted = case.must_look
         try:
@@ -111,7 +111,7 @@ class Carrier:
             raise
         return False
 
-    def _go_on(self, case: Case, finding: Finding) -> None:
+    def _go_on(self, case: SegmentState, finding: Finding) -> None:
         self.poison.blame(case, finding)
         if case.search is not None:
             self.poison.go_on(case, finding)
@@ -124,14 +124,14 @@ class Carrier:
         else:
             self.inserter.whole(case, finding)
 
-    def _cut_up(self, case: Case, finding: Finding) -> None:
+    def _cut_up(self, case: SegmentState, finding: Finding) -> None:
         """Put what is not stored into smaller segments. What is stored of it is closed as if it were all."""
         if case.rows_stored:
             self._close(case)
         self.cuts.cut(case, finding)
         raise Resting(is_over_soon=True)
 
-    def _look(self, case: Case) -> Finding:
+    def _look(self, case: SegmentState) -> Finding:
         """Count, once nothing can change the count any more. In doubt one day may be there for another."""
         if case.in_doubt:
             self._wait_until_quiet(case.file.id)
@@ -157,7 +157,7 @@ class Carrier:
         answered = set(rows) if case.answered else case.days_answered
         return outcome.judge(rows, counted, due=due, answered=answered)
 
-    def _count(self, case: Case) -> DayRows:
+    def _count(self, case: SegmentState) -> DayRows:
         """Count its rows in the store, and note what that says."""
         counted = self.store.counts([case.held]).get(case.file.id, {}) if case.rows else {}
         case.rows_stored, case.days_stored, case.days_left = sum(counted.values()), tuple(counted), ()
@@ -184,7 +184,7 @@ class Carrier:
             self.around.alive()
             waited_s += delay_s
 
-    def _look_again(self, case: Case, finding: Finding) -> None:
+    def _look_again(self, case: SegmentState, finding: Finding) -> None:
         """Some days hold neither none nor all of their rows. No rule of ours mends that."""
         case.odd_looks += 1
         self.progress.alarm(
@@ -195,13 +195,13 @@ class Carrier:
             raise given_up(finding, "odd", text)
         self.around.sleep(SLOWER_FIRST_S)
 
-    def _close(self, case: Case) -> None:
+    def _close(self, case: SegmentState) -> None:
         """Fill a possible hole in the companion table, and sync everything onto the store's disk."""
         if case.rows and case.in_doubt:
             self._refill(case)
         self.store.sync()
 
-    def _refill(self, case: Case) -> None:
+    def _refill(self, case: SegmentState) -> None:
         """Write the traces of a group of days into the companion. Raises `Resting` if more days are left."""
         days = sorted(set(case.days_stored) - case.days_refilled, reverse=True)
         group = days[: case.days_per_statement]
@@ -212,13 +212,13 @@ class Carrier:
         if len(days) > len(group):
             raise Resting(is_over_soon=True)
 
-    def _finish(self, case: Case) -> None:
+    def _finish(self, case: SegmentState) -> None:
         """See everything onto the store's disk, then book it, then know its deliveries."""
         self._close(case)
         self.booking.ended(case)
         self._know(case)
 
-    def _know(self, case: Case) -> None:
+    def _know(self, case: SegmentState) -> None:
         """Know its deliveries from now on, once: a copy of what is partly stored would be stored twice."""
         standing = self.window.standing(case.file.id)
         if standing is None or standing.is_pending:
@@ -228,6 +228,6 @@ class Carrier:
                 self.progress.duplicate(one.drain, sum(tally.received for tally in one.tallies))
 
 
-def _uncounted(case: Case) -> Finding:
+def _uncounted(case: SegmentState) -> Finding:
     """Return what is known without a count: nothing was sent, or these days were not sent yet."""
     return Finding(Found.MISSING, case.days_left) if case.days_left else Finding(Found.NOTHING)

@@ -29,16 +29,16 @@ from receiver.logs import limited
 from receiver.model import SegmentId
 from receiver.redelivery.window import Window
 from receiver.writer.backoff import Delays
-from receiver.writer.dead_lettering import Aside
+from receiver.writer.dead_lettering import DeadLetterWriter
 from receiver.writer.dedupe import Postponed, opened
-from receiver.writer.environment import Stopping, Surroundings
-from receiver.writer.error_policy import Resting, Scales
+from receiver.writer.environment import Environment, Stopping
+from receiver.writer.error_policy import ErrorPolicy, Resting
 from receiver.writer.inserting import Inserter
-from receiver.writer.ledger_entries import Booking
-from receiver.writer.poison import Poison
+from receiver.writer.ledger_entries import LedgerEntries
+from receiver.writer.poison import PoisonSearch
 from receiver.writer.progress import Progress
-from receiver.writer.segment_state import Case, Journal, Reading, SegmentFile, SetAside
-from receiver.writer.splitting import Cuts
+from receiver.writer.segment_state import Journal, Reading, SegmentFile, SegmentState, SetAside
+from receiver.writer.splitting import SegmentSplitter
 from receiver.writer.transitions import Carrier
 
 IDLE_S = 0.1
@@ -50,7 +50,7 @@ class Turn:
     """A segment that waits for its next turn."""
 
     delays: Delays
-    case: Case | None = None
+    case: SegmentState | None = None
     """`None`: it could not be read yet, and is counted before anything of it is sent."""
     due_s: float = 0.0
     """Not before this time, seconds since 1970."""
@@ -69,25 +69,25 @@ class Writer:
         ledger: Ledger,
         dead: DeadLetters,
         progress: Progress,
-        around: Surroundings,
+        around: Environment,
     ) -> None:
         self._journal = journal
         self._core = core
         self._window = window
         self._progress = progress
         self._ledger = ledger
-        self._aside = Aside(dead, core, progress, around.now)
+        self._aside = DeadLetterWriter(dead, core, progress, around.now)
         self._outcomes = SegmentOutcomes(around.repair_dir.parent / "outcomes")
-        self._cuts = Cuts(around.repair_dir.parent / "cuts", core)
-        self._poison = Poison(store, core, self._aside, around)
-        self._booking = Booking(ledger, store, self._cuts, window)
+        self._cuts = SegmentSplitter(around.repair_dir.parent / "cuts", core)
+        self._poison = PoisonSearch(store, core, self._aside, around)
+        self._booking = LedgerEntries(ledger, store, self._cuts, window)
         self._around = around
         self._in_doubt: set[SegmentId] | None = None
         self._turns: dict[SegmentId, Turn] = {}
         """Segments that had a turn and are not stored: the one whose turn was longest ago comes first."""
         self._postponed: dict[SegmentId, SegmentId] = {}
         """Segments that hold a delivery of another one, and which they wait for."""
-        self._scales = Scales(journal, store, progress, around)
+        self._scales = ErrorPolicy(journal, store, progress, around)
         inserter = Inserter(store, core, progress, around)
         self._carrier = Carrier(
             store,
@@ -269,7 +269,7 @@ class Writer:
         except OSError as reason:
             limited.warning("writer: outcome", "outcome cannot be written", why=reason.strerror)
 
-    def _begun(self, segment: SegmentFile, *, in_doubt: bool) -> Case:
+    def _begun(self, segment: SegmentFile, *, in_doubt: bool) -> SegmentState:
         """Read a segment and decide what of it is stored. Raises `Postponed`, `Resting`."""
         case = opened(
             segment,

@@ -20,7 +20,7 @@ from receiver.engine.store import Store
 from receiver.errors import Refused, StoreTrouble
 from receiver.query.spans import Wanted, parse_limit, parse_since, spans
 from receiver.query.traces import normalised
-from receiver.store_process.stop_signal import Pause
+from receiver.store_process.stop_signal import StopSignal
 from receiver.writer.environment import Stopping
 from tests.support import engines
 from tests.support.fake_clickhouse import NOW_S
@@ -270,7 +270,7 @@ def test_trace_ids_are_read_as_people_paste_them() -> None:
 
 
 def test_a_stop_cuts_a_wait_short_lets_one_more_try_happen_and_then_ends_it() -> None:
-    pause = Pause(lambda: 0.0)
+    pause = StopSignal(lambda: 0.0)
     pause.stop(10.0)
 
     pause.sleep(0)
@@ -281,7 +281,7 @@ def test_a_stop_cuts_a_wait_short_lets_one_more_try_happen_and_then_ends_it() ->
 
 def test_a_stop_ends_work_too_when_its_time_is_up() -> None:
     now = [0.0]
-    pause = Pause(lambda: now[0])
+    pause = StopSignal(lambda: now[0])
     pause.stop(10.0)
     now[0] = 11.0
 

@@ -16,13 +16,13 @@ from aiohttp import ClientSession, web
 from click.testing import CliRunner, Result
 
 from receiver import transcode
-from receiver.api.dead_letters import Letters
+from receiver.api.dead_letters import DeadLetterRoutes
 from receiver.api.routes import Api
 from receiver.api.spool import SpoolSpace
 from receiver.cli import main
-from receiver.dead_letters.listing import Shelf
-from receiver.dead_letters.replay import Replays
-from receiver.journal.quarantine import Bodies, Note
+from receiver.dead_letters.listing import DeadLetterList
+from receiver.dead_letters.replay import Replayer
+from receiver.journal.quarantine import Note, QuarantineFiles
 from receiver.journal.segments import Journal
 from receiver.supervisor.data_dir import STATE_NAME
 from tests.support.redelivery import POLICY, Mill, delivery
@@ -43,14 +43,14 @@ def mill(tmp_path: Path) -> Mill:
     mill.store.poisonous_days = {day_of(2)}
     mill.add([1, 2], drain="acme")
     mill.drain()
-    bodies, body = Bodies(tmp_path / "aside"), delivery(3)
+    bodies, body = QuarantineFiles(tmp_path / "aside"), delivery(3)
     bodies.write(bodies.path_of(BODY, body), body.body, Note("acme", body.received_at_ns))
     return mill
 
 
 def api_of(mill: Mill, pool: ThreadPoolExecutor) -> web.Application:
-    replays = Replays(
-        shelf=Shelf(mill.directory),
+    replays = Replayer(
+        shelf=DeadLetterList(mill.directory),
         journal=mill.directory / "journal",
         store=mill.store,
         core=transcode,
@@ -72,7 +72,7 @@ def api_of(mill: Mill, pool: ThreadPoolExecutor) -> web.Application:
         stream_pool=pool,
         space=space,
     )
-    return api.application(Letters(replays, pool))
+    return api.application(DeadLetterRoutes(replays, pool))
 
 
 async def serve(mill: Mill, ports: list[int], ready: Event, over: Event) -> None:
@@ -260,6 +260,6 @@ def test_what_has_no_name_of_ours_is_nothing_that_was_set_aside(mill: Mill) -> N
     (mill.directory / "aside" / "notes.body").write_text("strange")
     (mill.directory / "dead" / "notes.json").mkdir()
 
-    Shelf(mill.directory).dead.tidy()
+    DeadLetterList(mill.directory).dead.tidy()
 
     assert run(mill.directory, "ls", "--format", "json").output.count("\n") == 2

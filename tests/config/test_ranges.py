@@ -11,7 +11,7 @@ from typing import get_args
 import pytest
 
 from docs.generate import settings_page
-from receiver.config.keys import INDEX, Knob, bare, knobs, plain_key
+from receiver.config.keys import INDEX, SettingKey, bare, plain_key, setting_keys
 from receiver.config.load import Sources
 from receiver.config.ranges import item_of, range_of, range_text
 from receiver.errors import OperatorError
@@ -20,62 +20,62 @@ from receiver.settings import Range
 PAGE = settings_page().splitlines()
 
 
-def range_said(knob: Knob) -> Range:
-    limits = range_of(knob.type)
+def range_said(setting_key: SettingKey) -> Range:
+    limits = range_of(setting_key.type)
     assert limits, "say Range(low, high) beside its type, if it is no choice"
     return limits
 
 
-def has_choices(knob: Knob) -> bool:
-    return " or " in range_text(knob)
+def has_choices(setting_key: SettingKey) -> bool:
+    return " or " in range_text(setting_key)
 
 
-def has_length(knob: Knob) -> bool:
-    return knob.is_list or "characters" in range_text(knob)
+def has_length(setting_key: SettingKey) -> bool:
+    return setting_key.is_list or "characters" in range_text(setting_key)
 
 
-def is_whole(knob: Knob) -> bool:
-    kinds = [bare(knob.type), *map(bare, get_args(knob.type))]
+def is_whole(setting_key: SettingKey) -> bool:
+    kinds = [bare(setting_key.type), *map(bare, get_args(setting_key.type))]
     return int in kinds
 
 
-def name_of(knob: Knob) -> str:
-    return plain_key(knob.path)
+def name_of(setting_key: SettingKey) -> str:
+    return plain_key(setting_key.path)
 
 
-RANGED = [knob for knob in knobs() if not has_choices(knob)]
-NUMBERS = [knob for knob in RANGED if not has_length(knob)]
-TEXTS = [knob for knob in RANGED if has_length(knob)]
+RANGED = [setting_key for setting_key in setting_keys() if not has_choices(setting_key)]
+NUMBERS = [setting_key for setting_key in RANGED if not has_length(setting_key)]
+TEXTS = [setting_key for setting_key in RANGED if has_length(setting_key)]
 
 
-def outside(knob: Knob) -> Iterator[object]:
+def outside(setting_key: SettingKey) -> Iterator[object]:
     """What lies right beside the range, and far off."""
-    limits = range_said(knob)
-    if knob.is_list:
+    limits = range_said(setting_key)
+    if setting_key.is_list:
         yield ["span:a"] * (int(limits.high) + 1)
-        one = range_of(item_of(knob))
+        one = range_of(item_of(setting_key))
         assert one
         yield ["x" * (int(one.high) + 1)]
-    elif has_length(knob):
+    elif has_length(setting_key):
         yield "x" * (int(limits.high) + 1)
         if limits.low:
             yield "x" * (int(limits.low) - 1)
-    elif is_whole(knob):
+    elif is_whole(setting_key):
         yield from (int(limits.low) - 1, int(limits.high) + 1, -1, 1 << 63, 10**40)
     else:
         yield from (math.nextafter(limits.low, -1), math.nextafter(limits.high, math.inf))
         yield from (-1.0, math.inf, -math.inf, math.nan)
 
 
-def inside(knob: Knob) -> Iterator[object]:
+def inside(setting_key: SettingKey) -> Iterator[object]:
     """The ends of the range."""
-    limits = range_said(knob)
-    yield from (int(end) if is_whole(knob) else float(end) for end in (limits.low, limits.high))
+    limits = range_said(setting_key)
+    yield from (int(end) if is_whole(setting_key) else float(end) for end in (limits.low, limits.high))
 
 
-def problems(directory: Path, knob: Knob, value: object) -> list[str]:
+def problems(directory: Path, setting_key: SettingKey, value: object) -> list[str]:
     """What is told about this one setting, said in a file."""
-    *tables, name = knob.path
+    *tables, name = setting_key.path
     text = f"{name} = {json.dumps(value)}\n".replace("NaN", "nan").replace("Infinity", "inf")
     if tables:
         is_list = INDEX in tables
@@ -92,49 +92,50 @@ def problems(directory: Path, knob: Knob, value: object) -> list[str]:
     return []
 
 
-@pytest.mark.parametrize("knob", knobs(), ids=name_of)
-def test_every_setting_says_its_range(knob: Knob) -> None:
-    row = next(line for line in PAGE if line.startswith(f"| `{name_of(knob)}` |"))
+@pytest.mark.parametrize("knob", setting_keys(), ids=name_of)
+def test_every_setting_says_its_range(setting_key: SettingKey) -> None:
+    row = next(line for line in PAGE if line.startswith(f"| `{name_of(setting_key)}` |"))
 
-    assert row.split(" | ")[2] == range_text(knob)
-    assert range_text(knob)
+    assert row.split(" | ")[2] == range_text(setting_key)
+    assert range_text(setting_key)
 
 
 @pytest.mark.parametrize("knob", RANGED, ids=name_of)
-def test_every_setting_refuses_what_lies_beside_its_range(knob: Knob, tmp_path: Path) -> None:
-    for value in outside(knob):
-        (told,) = problems(tmp_path, knob, value)
+def test_every_setting_refuses_what_lies_beside_its_range(setting_key: SettingKey, tmp_path: Path) -> None:
+    for value in outside(setting_key):
+        (told,) = problems(tmp_path, setting_key, value)
 
         assert "; expected " in told, told
 
 
 @pytest.mark.parametrize("knob", NUMBERS, ids=name_of)
-def test_every_number_takes_the_ends_of_its_range(knob: Knob, tmp_path: Path) -> None:
-    for value in inside(knob):
-        assert problems(tmp_path, knob, value) == []
+def test_every_number_takes_the_ends_of_its_range(setting_key: SettingKey, tmp_path: Path) -> None:
+    for value in inside(setting_key):
+        assert problems(tmp_path, setting_key, value) == []
 
 
 @pytest.mark.parametrize(
     "knob",
     [
-        knob
-        for knob in RANGED
-        if isinstance(knob.default, int | float) or (isinstance(knob.default, str) and knob.default)
+        setting_key
+        for setting_key in RANGED
+        if isinstance(setting_key.default, int | float)
+        or (isinstance(setting_key.default, str) and setting_key.default)
     ],
     ids=name_of,
 )
-def test_every_default_is_in_its_range(knob: Knob) -> None:
-    limits = range_said(knob)
-    size = len(knob.default) if isinstance(knob.default, str) else knob.default
+def test_every_default_is_in_its_range(setting_key: SettingKey) -> None:
+    limits = range_said(setting_key)
+    size = len(setting_key.default) if isinstance(setting_key.default, str) else setting_key.default
 
     assert isinstance(size, int | float)
     assert limits.low <= size <= limits.high
 
 
 @pytest.mark.parametrize("knob", TEXTS, ids=name_of)
-def test_no_text_but_a_secret_holds_a_control_character(knob: Knob, tmp_path: Path) -> None:
+def test_no_text_but_a_secret_holds_a_control_character(setting_key: SettingKey, tmp_path: Path) -> None:
     for char in "\n\x1b\0\x7f\u2028":
-        told = problems(tmp_path, knob, [f"a{char}b"] if knob.is_list else f"a{char}b")
+        told = problems(tmp_path, setting_key, [f"a{char}b"] if setting_key.is_list else f"a{char}b")
 
-        assert any("holds a control character" in line for line in told) == (knob.form != "secret")
+        assert any("holds a control character" in line for line in told) == (setting_key.form != "secret")
         assert all(line.isprintable() for line in told)

@@ -27,7 +27,7 @@ from receiver.ledger.ledger import Ledger
 from receiver.redelivery.window import Window
 from receiver.settings import Ledger as LedgerLimits
 from receiver.settings import Redelivery
-from receiver.writer.environment import Surroundings
+from receiver.writer.environment import Environment
 from receiver.writer.progress import Progress
 from receiver.writer.writer import Writer
 from tests.support.fake_clickhouse import NOW_S, MemoryStore, Rows
@@ -63,8 +63,8 @@ def aloud(line: str) -> None:
 
 def intake_of(data: Path) -> Appender:
     """An intake's start. A second passes while it looks at its clock a few times."""
-    knobs = limits(segment_rows_max=8, segment_age_ms_max=1_000_000)
-    return Appender(data / "journal", knobs, now=count(1.0, 0.25).__next__)
+    setting_keys = limits(segment_rows_max=8, segment_age_ms_max=1_000_000)
+    return Appender(data / "journal", setting_keys, now=count(1.0, 0.25).__next__)
 
 
 def take_in(journal: Appender, say: Say, *numbers: int) -> None:
@@ -90,7 +90,7 @@ def ledger_of(data: Path) -> Ledger:
 def writer_of(data: Path, store: MemoryStore, window: Window, ledger: Ledger, progress: Progress) -> Writer:
     """A writer's next life on this data directory."""
     store.rows_of = rows_in
-    around = Surroundings(
+    around = Environment(
         now=lambda: NOW_S,
         sleep=lambda _delay_s: None,
         jitter=lambda: 0.0,

@@ -16,11 +16,11 @@ import pytest
 from receiver import transcode
 from receiver.dead_letters import replay as replay_room
 from receiver.dead_letters.letter_files import DeadLetters, NoSuchLetter
-from receiver.dead_letters.listing import NotNow, Shelf
-from receiver.dead_letters.replay import Replays
+from receiver.dead_letters.listing import DeadLetterList, NotNow
+from receiver.dead_letters.replay import Replayer
 from receiver.durable.files import DISK
 from receiver.errors import DiskTrouble, StoreTrouble
-from receiver.journal.quarantine import Bodies, Note
+from receiver.journal.quarantine import Note, QuarantineFiles
 from receiver.journal.segments import Journal
 from receiver.journal.start import Start
 from receiver.ledger.line_sums import Counts
@@ -39,7 +39,7 @@ class Place:
         directory.mkdir(exist_ok=True)
         self.directory = directory
         self.mill = Mill(directory, fate=fate or Fate())
-        self.shelf = Shelf(directory)
+        self.shelf = DeadLetterList(directory)
 
     def with_poison(self) -> Place:
         """Three deliveries of which the middle one's rows lie in a letter."""
@@ -50,8 +50,8 @@ class Place:
         return self
 
     @property
-    def replays(self) -> Replays:
-        return Replays(
+    def replays(self) -> Replayer:
+        return Replayer(
             shelf=self.shelf,
             journal=self.directory / "journal",
             store=self.mill.store,
@@ -81,7 +81,7 @@ class Place:
 
     def keep_body(self, body: Delivery) -> str:
         """As an intake does whose core crashed on it."""
-        bodies = Bodies(self.directory / "aside")
+        bodies = QuarantineFiles(self.directory / "aside")
         bodies.write(bodies.path_of("ab" * 16, body), body.body, Note(body.drain, body.received_at_ns))
         return "ab" * 16
 
@@ -253,7 +253,7 @@ def test_what_is_only_too_large_is_replayed_and_cut_up(place: Place) -> None:
 @pytest.mark.parametrize("act", [lambda one: one.replay(LETTER), lambda one: one.shelf.drop(LETTER)])
 @pytest.mark.parametrize("where", ["journal/{}", "cuts/0000000000000001-0000000003.{}"])
 def test_a_letter_is_left_alone_while_its_segment_is_on_its_way(
-    place: Place, act: Callable[[Replays], object], where: str
+    place: Place, act: Callable[[Replayer], object], where: str
 ) -> None:
     place.with_poison()
     directory = place.directory / where.format("0000000000000007")
@@ -266,7 +266,7 @@ def test_a_letter_is_left_alone_while_its_segment_is_on_its_way(
 
 @pytest.mark.parametrize("act", [lambda one: one.replay(LETTER), lambda one: one.shelf.drop(LETTER)])
 def test_a_letter_is_kept_until_its_segment_is_gone_for_good(
-    place: Place, monkeypatch: pytest.MonkeyPatch, act: Callable[[Replays], object]
+    place: Place, monkeypatch: pytest.MonkeyPatch, act: Callable[[Replayer], object]
 ) -> None:
     place.with_poison()
     journal = place.directory / "journal" / "0000000000000007"

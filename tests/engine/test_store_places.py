@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.engine.bootstrap import Founding
+from receiver.engine.bootstrap import Bootstrap
 from receiver.engine.embedded import EmbeddedStore
 from tests.support.fake_clickhouse import ROOT
 from tests.support.segments import Press
@@ -85,6 +85,6 @@ def test_store_that_an_earlier_version_left_readable_is_closed_to_others(tmp_pat
     store = tmp_path / "store"
     store.mkdir(mode=0o755)
 
-    Founding(store).begin(disk_free_min=0)
+    Bootstrap(store).begin(disk_free_min=0)
 
     assert modes_open_to_others(store) == []

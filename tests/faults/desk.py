@@ -17,7 +17,7 @@ from receiver.ledger.ledger import Ledger
 from receiver.redelivery.window import Window
 from receiver.settings import Ledger as LedgerLimits
 from receiver.settings import Redelivery
-from receiver.writer.environment import Stopping, Surroundings
+from receiver.writer.environment import Environment, Stopping
 from receiver.writer.progress import Progress
 from receiver.writer.writer import Writer
 from tests.faults.proxy import Proxy
@@ -67,7 +67,7 @@ class Desk:
 
     def start(self) -> Writer:
         """A writer as a new process has it: it remembers nothing but what is on the disk."""
-        around = Surroundings(
+        around = Environment(
             now=lambda: NOW_S + self.clock_offset_s,
             sleep=self.sleep,
             jitter=lambda: 0.0,

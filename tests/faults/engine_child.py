@@ -29,7 +29,7 @@ from receiver.ledger.ledger import Ledger
 from receiver.redelivery.window import Window
 from receiver.settings import Ledger as LedgerLimits
 from receiver.settings import Redelivery
-from receiver.writer.environment import Surroundings
+from receiver.writer.environment import Environment
 from receiver.writer.progress import Progress
 from receiver.writer.writer import Writer
 from tests.support import engines
@@ -96,7 +96,7 @@ def recover(directory: Path, count: str) -> dict[str, object]:
         naps += bool(delay_s)
         assert naps < 100, progress.trouble
 
-    around = Surroundings(
+    around = Environment(
         now=lambda: NOW_S,
         sleep=sleep,
         jitter=lambda: 0.0,

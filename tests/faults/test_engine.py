@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from receiver.engine.bootstrap import Founding
+from receiver.engine.bootstrap import Bootstrap
 from receiver.engine.embedded import EmbeddedStore
 from receiver.errors import OperatorError
 from tests.faults.engine_child import AGES_DAYS
@@ -141,13 +141,13 @@ def test_a_store_that_was_finished_is_never_removed(tmp_path: Path) -> None:
     path.mkdir()
     (path / "rows").write_text("of ours")
 
-    Founding(path).begin(disk_free_min=1 << 60)
+    Bootstrap(path).begin(disk_free_min=1 << 60)
 
     assert (path / "rows").read_text() == "of ours"
 
 
 def test_a_store_that_holds_a_day_is_never_removed_whatever_lies_beside_it(tmp_path: Path) -> None:
-    founding = Founding(tmp_path / "store")
+    founding = Bootstrap(tmp_path / "store")
     founding.begin(disk_free_min=0)
     (tmp_path / "store" / "data" / "20260131_1_1_0").mkdir(parents=True)
 
@@ -157,7 +157,7 @@ def test_a_store_that_holds_a_day_is_never_removed_whatever_lies_beside_it(tmp_p
 
 
 def test_a_store_that_another_process_makes_just_now_is_not_removed(tmp_path: Path) -> None:
-    founding = Founding(tmp_path / "store")
+    founding = Bootstrap(tmp_path / "store")
     founding.begin(disk_free_min=0)
     with (tmp_path / "store" / "status").open("w") as status:
         fcntl.flock(status, fcntl.LOCK_EX)
@@ -168,7 +168,7 @@ def test_a_store_that_another_process_makes_just_now_is_not_removed(tmp_path: Pa
 
 
 def test_a_store_whose_tables_are_empty_files_is_not_finished(tmp_path: Path) -> None:
-    founding = Founding(tmp_path / "store")
+    founding = Bootstrap(tmp_path / "store")
     founding.begin(disk_free_min=0)
     (tmp_path / "store" / "otel_traces.sql").touch()
 

@@ -10,7 +10,7 @@ import pytest
 from receiver.errors import BodyTooLarge, MemoryBudgetSpent
 from receiver.intake import body
 from receiver.intake.admission import Admission, Budget, Claim
-from receiver.intake.arriving_body import Arriving
+from receiver.intake.arriving_body import ArrivingBody
 from receiver.intake.body import BodyTooSlow, SenderGone, SpeedFloor
 from receiver.settings import KIB
 from tests.support.intake import claim_of
@@ -28,13 +28,13 @@ class Clock:
         return self.now_s
 
 
-def arrived(content: bytes) -> Arriving:
-    payload = Arriving(len(content))
+def arrived(content: bytes) -> ArrivingBody:
+    payload = ArrivingBody(len(content))
     payload.feed(content)
     return payload
 
 
-async def read(payload: Arriving, claim: Claim | None = None, *, bytes_max: int = 100) -> bytes:
+async def read(payload: ArrivingBody, claim: Claim | None = None, *, bytes_max: int = 100) -> bytes:
     return await body.read(payload, claim or claim_of(0), bytes_max=bytes_max, floor=FLOOR)
 
 
@@ -53,7 +53,7 @@ async def test_a_body_that_is_all_there_is_held_against_the_budget() -> None:
 
 
 async def test_a_connection_that_is_lost_in_the_middle_of_a_body_is_a_sender_that_is_gone() -> None:
-    payload = Arriving(10)
+    payload = ArrivingBody(10)
     payload.feed(b"half")
     reading = asyncio.create_task(read(payload))
     await asyncio.sleep(0)
@@ -65,7 +65,7 @@ async def test_a_connection_that_is_lost_in_the_middle_of_a_body_is_a_sender_tha
 
 async def test_whoever_reads_a_body_is_woken_when_it_is_whole_or_brings_more_than_was_claimed() -> None:
     async def woken_at(length_bytes: int, claimed_bytes: int) -> list[int]:
-        payload, woken = Arriving(length_bytes, claimed_bytes), dict[int, bytes]()
+        payload, woken = ArrivingBody(length_bytes, claimed_bytes), dict[int, bytes]()
         content = random.randbytes(length_bytes)
 
         async def read_pieces() -> None:
@@ -87,7 +87,7 @@ async def test_whoever_reads_a_body_is_woken_when_it_is_whole_or_brings_more_tha
 
 async def test_a_body_may_take_as_long_as_it_brings_enough_and_no_longer() -> None:
     floor = SpeedFloor(grace_s=0.05, bytes_per_s_min=100, total_s=30)
-    payload = Arriving(100)
+    payload = ArrivingBody(100)
     begun_at = asyncio.get_running_loop().time()
     reading = asyncio.create_task(body.read(payload, claim_of(0), bytes_max=100, floor=floor))
     await asyncio.sleep(0)
@@ -100,7 +100,7 @@ async def test_a_body_may_take_as_long_as_it_brings_enough_and_no_longer() -> No
 
 async def test_a_body_whose_end_came_just_in_time_is_not_too_slow() -> None:
     floor = SpeedFloor(grace_s=0, bytes_per_s_min=1_000, total_s=0)
-    payload = Arriving(4)
+    payload = ArrivingBody(4)
     reading = asyncio.create_task(body.read(payload, claim_of(0), bytes_max=100, floor=floor))
     await asyncio.sleep(0)
     asyncio.get_running_loop().call_soon(payload.feed, b"four")  # in the turn in which the time is over
@@ -111,7 +111,7 @@ async def test_a_body_whose_end_came_just_in_time_is_not_too_slow() -> None:
 async def test_a_body_that_was_refused_is_not_ended_once_more_when_its_time_is_over() -> None:
     told = list[BaseException]()
 
-    class Telling(Arriving):
+    class Telling(ArrivingBody):
         def set_exception(self, exc: BaseException) -> None:
             told.append(exc)
 

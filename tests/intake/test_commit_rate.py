@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from receiver.errors import Overloaded
-from receiver.intake.commit_rate import GROUP_S, Pace
+from receiver.intake.commit_rate import GROUP_S, CommitRate
 from receiver.intake.waiting import GROUP_BYTES_MAX
 from receiver.settings import MIB, Limits
 from tests.support.intake import SPAN_BODY, CoreDouble, on_uvloop, request, running, until
@@ -15,7 +15,7 @@ from tests.support.intake import SPAN_BODY, CoreDouble, on_uvloop, request, runn
 DEADLINE_S = 5.0
 
 
-def is_taken(pace: Pace, bytes_in_line: int) -> bool:
+def is_taken(pace: CommitRate, bytes_in_line: int) -> bool:
     try:
         pace.require_time(bytes_in_line, DEADLINE_S)
     except Overloaded:
@@ -24,7 +24,7 @@ def is_taken(pace: Pace, bytes_in_line: int) -> bool:
 
 
 def test_what_would_wait_for_more_than_half_of_its_time_is_refused() -> None:
-    pace = Pace()
+    pace = CommitRate()
     for _ in range(20):
         pace.took(1_000, 1.0)
 
@@ -33,12 +33,12 @@ def test_what_would_wait_for_more_than_half_of_its_time_is_refused() -> None:
 
 
 def test_before_anything_was_measured_a_core_is_taken_for_an_ordinary_one() -> None:
-    assert is_taken(Pace(), 100 * MIB)
-    assert not is_taken(Pace(), 1_000 * MIB)
+    assert is_taken(CommitRate(), 100 * MIB)
+    assert not is_taken(CommitRate(), 1_000 * MIB)
 
 
 def test_groups_that_are_in_hand_count() -> None:
-    pace = Pace()
+    pace = CommitRate()
     for _ in range(20):
         pace.took(1_000, 1.0)
     pace.bytes_in_hand = 2_000
@@ -48,14 +48,14 @@ def test_groups_that_are_in_hand_count() -> None:
 
 @pytest.mark.parametrize("seconds", [1.0, 3_600.0])
 def test_a_delivery_that_finds_nothing_before_it_is_taken_however_slow_it_was(seconds: float) -> None:
-    pace = Pace()
+    pace = CommitRate()
     pace.took(1, seconds)
 
     assert is_taken(pace, 0)
 
 
 def test_a_single_slow_group_is_soon_forgotten() -> None:
-    pace = Pace()
+    pace = CommitRate()
     pace.took(1_000_000, 30.0)
     for _ in range(10):
         pace.took(1_000_000, 0.01)
@@ -64,7 +64,7 @@ def test_a_single_slow_group_is_soon_forgotten() -> None:
 
 
 def test_a_small_group_that_had_to_wait_says_little_about_large_ones() -> None:
-    pace = Pace()
+    pace = CommitRate()
     for _ in range(20):
         pace.took(10_000_000, 0.1)
     pace.took(1_000, 0.1)
@@ -72,9 +72,9 @@ def test_a_small_group_that_had_to_wait_says_little_about_large_ones() -> None:
     assert is_taken(pace, 100_000_000)
 
 
-def after_small_groups(*, slow_count: int) -> Pace:
+def after_small_groups(*, slow_count: int) -> CommitRate:
     """Of one span each, in a quiet hour; some met a busy machine."""
-    pace = Pace()
+    pace = CommitRate()
     for _ in range(200):
         pace.took(400, 0.0001)
     for _ in range(slow_count):
@@ -92,7 +92,7 @@ def test_small_groups_say_little_about_a_large_delivery(slow_count: int) -> None
 
 
 def test_small_groups_do_not_change_what_was_learned_from_a_large_one() -> None:
-    pace = Pace()
+    pace = CommitRate()
     for _ in range(20):
         pace.took(10_000_000, 0.1)
     for _ in range(200):
@@ -102,7 +102,7 @@ def test_small_groups_do_not_change_what_was_learned_from_a_large_one() -> None:
 
 
 def test_small_groups_that_are_dear_are_learned() -> None:
-    pace = Pace()
+    pace = CommitRate()
     for _ in range(20):
         pace.took(400, 0.004)
 
@@ -110,7 +110,7 @@ def test_small_groups_that_are_dear_are_learned() -> None:
 
 
 def test_what_took_no_time_at_all_was_fast() -> None:
-    pace = Pace()
+    pace = CommitRate()
     for _ in range(2_000):
         pace.took(4_000, 0.0)
 
@@ -119,7 +119,7 @@ def test_what_took_no_time_at_all_was_fast() -> None:
 
 @pytest.mark.parametrize("seconds", [0.4, 40.0])
 def test_a_group_is_no_more_than_is_done_in_a_moment(seconds: float) -> None:
-    pace = Pace()
+    pace = CommitRate()
     for _ in range(20):
         pace.took(4_000, seconds)
 

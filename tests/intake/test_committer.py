@@ -21,7 +21,7 @@ from receiver.errors import (
 from receiver.intake import committer as committer_room
 from receiver.intake import waiting
 from receiver.intake.committer import Committer
-from receiver.intake.quarantine import Aside
+from receiver.intake.quarantine import Quarantine
 from receiver.journal.outcomes import STORED
 from receiver.metrics import Metrics
 from receiver.model import Delivery, SegmentId
@@ -274,7 +274,11 @@ async def test_what_became_of_the_spans_is_counted(tmp_path: Path) -> None:
     )
     metrics = Metrics("intake-0")
     committer = Committer(
-        CoreDouble(special={b"\na": told}), AppenderDouble(), Aside(tmp_path), metrics, answer_deadline_s=10
+        CoreDouble(special={b"\na": told}),
+        AppenderDouble(),
+        Quarantine(tmp_path),
+        metrics,
+        answer_deadline_s=10,
     )
     running = asyncio.create_task(committer.run())
     await commit(committer, "a")

@@ -14,7 +14,7 @@ from receiver.errors import (
 )
 from receiver.intake import committer as committer_room
 from receiver.intake.committer import Committer
-from receiver.intake.quarantine import Aside
+from receiver.intake.quarantine import Quarantine
 from receiver.metrics import Metrics
 from receiver.model import Delivery, SegmentId
 from receiver.settings import MIB
@@ -75,7 +75,7 @@ async def test_a_group_whose_segment_was_closed_is_committed_anew_on_the_next(
 @on_uvloop
 async def test_a_delivery_that_is_transcoded_twice_is_counted_once(tmp_path: Path) -> None:
     metrics, appender = Metrics("intake-0"), AppenderDouble(trouble=[StaleSegment("0")])
-    committer = Committer(CoreDouble(), appender, Aside(tmp_path), metrics, answer_deadline_s=10)
+    committer = Committer(CoreDouble(), appender, Quarantine(tmp_path), metrics, answer_deadline_s=10)
     running = asyncio.create_task(committer.run())
     await commit(committer, "a")
     await committer.close(running)

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from receiver.intake.admission import Admission, Claim, budget
-from receiver.intake.fast_path_protocol import ShortcutProtocol
-from receiver.intake.handler import Reception
-from receiver.intake.listener import Guest, caps
-from receiver.intake.load_shedding import Away
+from receiver.intake.fast_path_protocol import FastPathProtocol
+from receiver.intake.handler import DeliveryHandler
+from receiver.intake.listener import AcceptedConnection, caps
+from receiver.intake.load_shedding import LoadShedder
 from receiver.intake.protocol import IntakeProtocol
 from receiver.intake.routes import Routes
 from receiver.intake.server import IntakeServer
@@ -75,14 +75,14 @@ class Exchange:
         metrics = Metrics()
         routes = Routes((TOKEN,), FEW_BYTES, post_root=True)
         admission = Admission(budget(FEW_BYTES, (TOKEN,)), lambda: None)
-        reception = Reception(routes, FEW_BYTES, admission, self, metrics)
-        away = Away(lambda: None, metrics)
+        reception = DeliveryHandler(routes, FEW_BYTES, admission, self, metrics)
+        away = LoadShedder(lambda: None, metrics)
         self.server = IntakeServer(
             reception, FEW_BYTES, caps(Settings()), metrics, away=away, protocol=protocol
         )
         self.wire = Wire()
         door = self.server._door  # noqa: SLF001 - the only way in without a socket
-        guest = Guest(door, cast("Any", None), "x", is_refused=False)
+        guest = AcceptedConnection(door, cast("Any", None), "x", is_refused=False)
         self.protocol = self.wire.protocol = self.server.protocol_of(guest)
         self.protocol.connection_made(self.wire)
 
@@ -169,4 +169,4 @@ def test_a_stream_cut_anywhere_is_answered_as_without_the_shortcut(
         return outcome
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        assert runner.run(outcome_of(ShortcutProtocol)) == runner.run(outcome_of(IntakeProtocol))
+        assert runner.run(outcome_of(FastPathProtocol)) == runner.run(outcome_of(IntakeProtocol))

@@ -16,7 +16,7 @@ from receiver.errors import DeadlinePassed, DiskTrouble, Overloaded
 from receiver.intake import committer
 from receiver.intake.commit_rate import GROUP_S
 from receiver.intake.committer import Committer
-from receiver.intake.quarantine import Aside
+from receiver.intake.quarantine import Quarantine
 from receiver.journal.appender import StaleSegment
 from receiver.metrics import Metrics
 from receiver.model import Delivery, Outcome, SegmentId
@@ -40,7 +40,7 @@ class Closing:
 
     def __init__(self, core: CoreDouble, appender: AppenderDouble, root: Path) -> None:
         self.metrics = Metrics("intake-0")
-        self.committer = Committer(core, appender, Aside(root), self.metrics, answer_deadline_s=60)
+        self.committer = Committer(core, appender, Quarantine(root), self.metrics, answer_deadline_s=60)
         self._running = asyncio.create_task(self.committer.run())
         self._closing: asyncio.Task[None] | None = None
 

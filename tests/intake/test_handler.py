@@ -11,9 +11,9 @@ import pytest
 from receiver.errors import MemoryBudgetSpent
 from receiver.intake.admission import Admission, Claim, budget
 from receiver.intake.answers import HANG_UP
-from receiver.intake.arriving_body import Arriving
-from receiver.intake.fast_path import Known
-from receiver.intake.handler import Reception
+from receiver.intake.arriving_body import ArrivingBody
+from receiver.intake.fast_path import KnownHead
+from receiver.intake.handler import DeliveryHandler
 from receiver.intake.head import Head
 from receiver.intake.known_heads import HeadBytes
 from receiver.intake.routes import Routes
@@ -34,7 +34,7 @@ class Promising:
         self.routes = Routes(DRAINS, PATIENT, post_root=True)
         self.admission = Admission(budget(PATIENT, DRAINS), lambda: None)
         self.metrics = Metrics()
-        self.reception = Reception(self.routes, PATIENT, self.admission, self, self.metrics)
+        self.reception = DeliveryHandler(self.routes, PATIENT, self.admission, self, self.metrics)
         self.received_at: list[float] = []
 
     async def commit(self, _: Delivery, _drain: Drain, received_at: float, _claim: Claim) -> OutcomeDouble:
@@ -46,7 +46,7 @@ class Promising:
         give(OutcomeDouble())
 
     @property
-    def known(self) -> Known:
+    def known(self) -> KnownHead:
         """A head that was read before."""
         route = self.routes.find("/v1/traces")
         head = Head(
@@ -63,7 +63,7 @@ class Promising:
 
 
 async def test_a_delivery_is_received_once_its_body_is_whole() -> None:
-    intake, payload = Promising(), Arriving(len(SPAN_BODY))
+    intake, payload = Promising(), ArrivingBody(len(SPAN_BODY))
     answering = asyncio.create_task(intake.reception.answer_known(intake.known, len(SPAN_BODY), payload))
     await asyncio.sleep(0.01)
     whole_at = asyncio.get_running_loop().time()
@@ -119,7 +119,7 @@ async def test_a_floor_that_was_reloaded_holds_for_bodies_to_come() -> None:
     intake = Promising()
     intake.reception.use(intake.routes, Limits(body_grace_s=0.01, body_timeout_s=0.01))
 
-    reply = await intake.reception.answer_known(intake.known, 10, Arriving(10))
+    reply = await intake.reception.answer_known(intake.known, 10, ArrivingBody(10))
 
     counted = {(one.name, *one.labels): one.value for one in intake.metrics.snapshot().series}
     assert reply is HANG_UP

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from receiver.errors import JournalFull
-from receiver.intake.lazy_journal import NOT_YET, LateJournal
+from receiver.intake.lazy_journal import NOT_YET, LazyJournal
 from receiver.journal.appender import Appender
 from receiver.model import SegmentId
 from receiver.settings import Journal
@@ -28,9 +28,9 @@ class Clock:
         return self.now_s
 
 
-def late(disk: MemoryDisk, clock: Clock) -> LateJournal:
+def late(disk: MemoryDisk, clock: Clock) -> LazyJournal:
     limits = Journal(disk_free_min=0)
-    return LateJournal(lambda: Appender(ROOT, limits, now=clock, files=disk), clock)
+    return LazyJournal(lambda: Appender(ROOT, limits, now=clock, files=disk), clock)
 
 
 @pytest.mark.parametrize("call", ["make_directory", "create", "write", "sync"])

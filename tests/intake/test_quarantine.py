@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from receiver.errors import CoreCrashed, MalformedBody
-from receiver.intake.quarantine import Aside
+from receiver.intake.quarantine import Quarantine
 from tests.support.committer import delivery
 
 
 def test_bodies_set_aside_are_bounded_in_number_and_bytes(tmp_path: Path) -> None:
-    few, small = Aside(tmp_path / "few", files_max=2), Aside(tmp_path / "small", bytes_max=5)
+    few, small = Quarantine(tmp_path / "few", files_max=2), Quarantine(tmp_path / "small", bytes_max=5)
 
     for name in ("one", "two", "three"):
         few.keep(delivery(name))
@@ -21,19 +21,19 @@ def test_bodies_set_aside_are_bounded_in_number_and_bytes(tmp_path: Path) -> Non
 
 
 def test_crashes_of_one_body_are_counted_over_every_process_and_restart(tmp_path: Path) -> None:
-    reasons = [Aside(tmp_path).keep(delivery("poison")) for _ in range(3)]
+    reasons = [Quarantine(tmp_path).keep(delivery("poison")) for _ in range(3)]
 
     assert [type(reason) for reason in reasons] == [CoreCrashed, CoreCrashed, MalformedBody]
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
 
 
 def test_a_disk_that_does_not_give_a_note_back_costs_no_verdict(tmp_path: Path) -> None:
-    Aside(tmp_path).keep(delivery("poison"))
+    Quarantine(tmp_path).keep(delivery("poison"))
     (note,) = tmp_path.glob("*.json")
     note.unlink()
     note.mkdir()
 
-    aside = Aside(tmp_path)
+    aside = Quarantine(tmp_path)
     reasons = [aside.keep(delivery("poison")) for _ in range(3)]
 
     assert [type(reason) for reason in reasons] == [CoreCrashed, CoreCrashed, MalformedBody]

@@ -11,7 +11,7 @@ from receiver.errors import DeadlinePassed
 from receiver.intake import waiting
 from receiver.intake.admission import Admission, Budget
 from receiver.intake.store_line import StoreLine
-from receiver.intake.worker_thread import Hand
+from receiver.intake.worker_thread import WorkerThread
 from receiver.journal.outcomes import STORED
 from receiver.model import ContentKind, Delivery, SegmentId
 from tests.support.intake import OutcomeDouble, claim_of, on_uvloop
@@ -69,7 +69,7 @@ async def test_a_body_that_was_let_go_of_is_not_held_by_who_waits_for_the_store(
 
 @on_uvloop
 async def test_a_hand_does_one_thing_after_another_and_goes_on_after_a_failure() -> None:
-    hand = Hand("test")
+    hand = WorkerThread("test")
     done: list[int] = []
 
     def fail() -> None:
@@ -88,7 +88,7 @@ async def test_a_hand_does_one_thing_after_another_and_goes_on_after_a_failure()
 
 @on_uvloop
 async def test_what_a_hand_did_for_who_waits_no_longer_disturbs_nobody() -> None:
-    hand, may_go_on, disturbed = Hand("test"), threading.Event(), list[object]()
+    hand, may_go_on, disturbed = WorkerThread("test"), threading.Event(), list[object]()
     asyncio.get_running_loop().set_exception_handler(lambda _, told: disturbed.append(told))
     left = hand.do(may_go_on.wait)
     left.cancel()
@@ -101,7 +101,7 @@ async def test_what_a_hand_did_for_who_waits_no_longer_disturbs_nobody() -> None
 
 
 def test_a_hand_outlives_the_loop_that_asked() -> None:
-    hand, may_go_on = Hand("test"), threading.Event()
+    hand, may_go_on = WorkerThread("test"), threading.Event()
 
     async def ask() -> None:
         hand.do(may_go_on.wait, AGES_S)

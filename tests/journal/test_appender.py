@@ -53,9 +53,9 @@ def test_records_share_a_segment_until_it_is_due() -> None:
         pytest.param("segment_bytes_max", 2 * len(record("a")), id="bytes"),
     ],
 )
-def test_a_segment_that_is_large_enough_is_left_by_the_next_record(knob: str, most: int) -> None:
+def test_a_segment_that_is_large_enough_is_left_by_the_next_record(setting_key: str, most: int) -> None:
     files = MemoryDisk()
-    journal = Appender(ROOT, limits(**{knob: most}), now=Clock(), files=files)
+    journal = Appender(ROOT, limits(**{setting_key: most}), now=Clock(), files=files)
 
     seqs = [append(journal, name).seq for name in "abc"]
     journal.hand_over()

@@ -14,7 +14,7 @@ from receiver.durable.files import DISK
 from receiver.errors import DiskTrouble, JournalFull, OperatorError
 from receiver.journal import appender as appender_room
 from receiver.journal.appender import TROUBLE_S, Appender
-from receiver.journal.ceiling import Ceiling, Scales
+from receiver.journal.ceiling import Ceiling, DiskUsage
 from receiver.journal.names import start_name
 from receiver.journal.segments import Journal
 from receiver.logs import RateLimited
@@ -144,7 +144,7 @@ def test_a_long_backlog_costs_the_ceiling_the_listing_of_its_names() -> None:
         append(journal, name)
         journal.seal()
     append(journal, "open")
-    scales = Scales(ROOT, files)
+    scales = DiskUsage(ROOT, files)
     scales.bytes_total()
     files.measured.clear()
 

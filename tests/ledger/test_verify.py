@@ -26,7 +26,7 @@ from receiver.query.ledger import Answer, Asked, asked_for, ledger, verified
 from receiver.query.ledger_table import HOURS_END, hours_at_a_time, unknown_epochs
 from receiver.settings import Ledger as Limits
 from receiver.settings import Settings
-from receiver.writer.environment import Surroundings
+from receiver.writer.environment import Environment
 from receiver.writer.progress import Progress
 from receiver.writer.writer import Writer
 from tests.support import engines
@@ -61,7 +61,7 @@ class Site:
             ledger=self.ledger,
             dead=DeadLetters(self.root / "dead"),
             progress=Progress(),
-            around=Surroundings(time.time, lambda _: None, random.random, self.root / "repair", 30),
+            around=Environment(time.time, lambda _: None, random.random, self.root / "repair", 30),
         )
 
     def send(self, project: str, spans: int, *, bad: int = 0, trace_id: str = "") -> None:

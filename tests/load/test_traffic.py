@@ -14,7 +14,7 @@ from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from receiver.load.requests import Feed, Recipe, Request, signed_with
+from receiver.load.requests import Recipe, Request, RequestStream, signed_with
 from receiver.load.template import RETIMED_S, Template
 from receiver.load.traffic import Shape, delivery
 from receiver.load.wire import ENCODINGS
@@ -27,7 +27,7 @@ def recipe(shape: Shape = SMALL, encoding: Literal["protobuf", "json"] = "protob
     return Recipe(shape, b"RUN!", "host:4318", "/v1/traces", encoding=encoding, spans_varied=1, **more)
 
 
-def requests(feed: Feed, count: int) -> list[Request]:
+def requests(feed: RequestStream, count: int) -> list[Request]:
     found = [feed.next() for _ in range(count)]
     return [one for one in found if one is not None]
 
@@ -79,7 +79,7 @@ def test_both_encodings_say_the_same(shape: Shape) -> None:
 
 @pytest.mark.parametrize("encoding", ["protobuf", "json"])
 def test_every_request_has_trace_ids_of_its_own(encoding: Literal["protobuf", "json"]) -> None:
-    many = requests(Feed(recipe(encoding=encoding)), 500)
+    many = requests(RequestStream(recipe(encoding=encoding)), 500)
 
     ids = [{span.trace_id for span in spans(decoded(one.body, encoding))} for one in many[::10]]
     assert len(set().union(*ids)) == sum(map(len, ids))
@@ -87,13 +87,13 @@ def test_every_request_has_trace_ids_of_its_own(encoding: Literal["protobuf", "j
 
 
 def test_a_trace_id_tells_the_run_and_the_request() -> None:
-    last = requests(Feed(recipe()), 300)[-1]
+    last = requests(RequestStream(recipe()), 300)[-1]
 
     assert {span.trace_id[:8] for span in spans(decoded(last.body))} == {b"RUN!\0\0\1\x2b"}
 
 
 def test_a_feed_ends_after_what_was_asked_for() -> None:
-    assert len(requests(Feed(recipe(), 7), 10)) == 7
+    assert len(requests(RequestStream(recipe(), 7), 10)) == 7
 
 
 @pytest.mark.parametrize("encoding", ["protobuf", "json"])
@@ -113,7 +113,7 @@ def test_spans_ended_shortly_before_they_are_sent(encoding: str) -> None:
 def test_a_shape_is_kept_to() -> None:
     shape = Shape(spans=100, attributes=15, events_share=1, projects=2, cardinality=1)
 
-    found = decoded(requests(Feed(recipe(shape)), 1)[0].body)
+    found = decoded(requests(RequestStream(recipe(shape)), 1)[0].body)
 
     assert {len(span.attributes) for span in spans(found)} == {15}
     assert {len(span.events) for span in spans(found)} == {1}
@@ -134,7 +134,7 @@ def test_a_shape_is_kept_to() -> None:
 
 
 def test_a_compressed_request_says_so() -> None:
-    feed = Feed(recipe(compression="gzip"), 5)
+    feed = RequestStream(recipe(compression="gzip"), 5)
 
     ready = feed.prepare(3)
 
@@ -148,7 +148,9 @@ def test_a_compressed_request_says_so() -> None:
 
 @pytest.mark.parametrize("algorithm", ["sha1", "sha256"])
 def test_a_signed_request_carries_the_mac_of_its_body(algorithm: str) -> None:
-    request = requests(Feed(recipe(sign=signed_with(b"secret", "x-vercel-signature", algorithm))), 1)[0]
+    request = requests(
+        RequestStream(recipe(sign=signed_with(b"secret", "x-vercel-signature", algorithm))), 1
+    )[0]
 
     expected = hmac.new(b"secret", request.body, getattr(hashlib, algorithm)).hexdigest()
     assert f"\r\nx-vercel-signature: {expected}\r\n".encode() in request.head

@@ -10,7 +10,7 @@ import pytest
 from receiver.ledger.balance import Balance
 from receiver.ledger.ledger import Sums
 from receiver.metrics import Metrics
-from receiver.store_process.ledger_metrics import EVERY_S, Stocktaking
+from receiver.store_process.ledger_metrics import EVERY_S, LedgerMetrics
 
 
 def no_balance() -> Balance:
@@ -19,7 +19,7 @@ def no_balance() -> Balance:
 
 def test_once_stopped_it_asks_a_closed_pool_for_nothing() -> None:
     pool = ThreadPoolExecutor(1)
-    stocktaking = Stocktaking(pool, Metrics("store"))
+    stocktaking = LedgerMetrics(pool, Metrics("store"))
 
     stocktaking.stop()
     pool.shutdown()
@@ -28,7 +28,7 @@ def test_once_stopped_it_asks_a_closed_pool_for_nothing() -> None:
 
 def test_before_that_it_asks() -> None:
     pool = ThreadPoolExecutor(1)
-    stocktaking = Stocktaking(pool, Metrics("store"))
+    stocktaking = LedgerMetrics(pool, Metrics("store"))
 
     pool.shutdown()
 
@@ -40,7 +40,7 @@ def test_lost_history_is_reported_to_health_and_metrics_until_it_is_acknowledged
     losses: tuple[str, ...] = ("2027-01-15T08:00Z the last 3 of 9 entries are missing", "another")
     metrics, now_s = Metrics("store"), [0.0]
     with ThreadPoolExecutor(1) as pool:
-        stocktaking = Stocktaking(pool, metrics, lambda: now_s[0])
+        stocktaking = LedgerMetrics(pool, metrics, lambda: now_s[0])
 
         for expected in (losses, ()):
             now_s[0] += EVERY_S

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.store_process.watchdog import Pulse, WriterHangs
+from receiver.store_process.watchdog import Watchdog, WriterHangs
 from tests.support.fake_clickhouse import MemoryStore, Rows
 from tests.writer.test_writer import TWO_DAYS, Bench
 
@@ -20,7 +20,7 @@ from tests.writer.test_writer import TWO_DAYS, Bench
 )
 def test_a_writer_that_comes_back_is_left_alone(beats: list[float], now_s: float) -> None:
     clock = iter([*beats, now_s])
-    pulse = Pulse(lambda: next(clock), silence_s_max=420)
+    pulse = Watchdog(lambda: next(clock), silence_s_max=420)
 
     for _ in beats:
         pulse.beat()
@@ -30,7 +30,7 @@ def test_a_writer_that_comes_back_is_left_alone(beats: list[float], now_s: float
 
 def test_a_writer_that_is_done_is_not_expected_back() -> None:
     clock = iter([0.0])
-    pulse = Pulse(lambda: next(clock), silence_s_max=420)
+    pulse = Watchdog(lambda: next(clock), silence_s_max=420)
 
     pulse.beat()
     pulse.stop()
@@ -42,7 +42,7 @@ def test_a_writer_that_hangs_in_an_insert_is_noticed(tmp_path: Path) -> None:
     bench = Bench(tmp_path, MemoryStore())
     bench.file(TWO_DAYS)
     seconds = [0.0]
-    pulse = Pulse(lambda: seconds[0], silence_s_max=420)
+    pulse = Watchdog(lambda: seconds[0], silence_s_max=420)
     bench.alive = pulse.beat
     found: list[str] = []
 

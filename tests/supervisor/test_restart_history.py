@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from receiver.supervisor.restart_history import TOLD_MIN, WITHIN_S, Ends
+from receiver.supervisor.restart_history import TOLD_MIN, WITHIN_S, RestartHistory
 from tests.supervisor.test_supervisor import Supervised, wait_until
 
 
 def test_ends_are_told_when_there_are_many_and_forgotten_in_time() -> None:
     now_s = 0.0
-    ends = Ends(lambda: now_s)
+    ends = RestartHistory(lambda: now_s)
     told = []
     for _ in range(TOLD_MIN):
         now_s += 100.0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from receiver.errors import ReceiverError
 from receiver.intake.committer import Committer
-from receiver.intake.quarantine import Aside
+from receiver.intake.quarantine import Quarantine
 from receiver.journal.appender import Appender
 from receiver.metrics import Metrics
 from receiver.model import ContentKind, Delivery
@@ -30,7 +30,7 @@ async def committing(
     core: CoreDouble, appender: AppenderDouble | Appender, root: Path, *, answer_deadline_s: float = 10
 ) -> AsyncIterator[Committer]:
     committer = Committer(
-        core, appender, Aside(root), Metrics("intake-0"), answer_deadline_s=answer_deadline_s
+        core, appender, Quarantine(root), Metrics("intake-0"), answer_deadline_s=answer_deadline_s
     )
     running = asyncio.create_task(committer.run())
     try:

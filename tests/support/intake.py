@@ -20,10 +20,10 @@ import uvloop
 from receiver.errors import JournalFull
 from receiver.intake.admission import Admission, Budget, Claim, budget
 from receiver.intake.committer import Committer
-from receiver.intake.handler import Reception
+from receiver.intake.handler import DeliveryHandler
 from receiver.intake.listener import caps
-from receiver.intake.load_shedding import Away
-from receiver.intake.quarantine import Aside
+from receiver.intake.load_shedding import LoadShedder
+from receiver.intake.quarantine import Quarantine
 from receiver.intake.routes import Routes
 from receiver.intake.server import IntakeServer
 from receiver.journal.appender import StaleSegment
@@ -227,13 +227,13 @@ class Intake:
 
     server: IntakeServer
     admission: Admission
-    reception: Reception
+    reception: DeliveryHandler
     committer: Committer
     core: CoreDouble
     appender: AppenderDouble
     metrics: Metrics
     port: int
-    away: Away
+    away: LoadShedder
     tls: ssl.SSLContext | None = None
 
     async def connect(self, source: str = "127.0.0.1") -> Connection:
@@ -335,12 +335,12 @@ async def running(
     """Run an intake on loopback, with doubles behind it. `tls`: the receiver's and the sender's context."""
     limits = limits or Limits()
     core, appender, metrics = core or CoreDouble(), appender or AppenderDouble(), Metrics("intake-0")
-    aside = Aside(Path(mkdtemp()))
+    aside = Quarantine(Path(mkdtemp()))
     committer = Committer(core, appender, aside, metrics, answer_deadline_s=limits.answer_deadline_s)
     admission = Admission(budget(limits, drains), committer.require_time)
     routes = Routes(drains or (Drain(name="default"),), limits, post_root=True)
-    reception = Reception(routes, limits, admission, committer, metrics)
-    away = Away(committer.require_time, metrics)
+    reception = DeliveryHandler(routes, limits, admission, committer, metrics)
+    away = LoadShedder(committer.require_time, metrics)
     server = IntakeServer(reception, limits, caps(Settings(limits=limits)), metrics, away=away)
     plug = listening or socket.create_server(("127.0.0.1", 0))
     port = plug.getsockname()[1]

@@ -33,16 +33,16 @@ class Clock:
         return self.now_s
 
 
-def limits(**knobs: int | str) -> settings.Journal:
+def limits(**setting_keys: int | str) -> settings.Journal:
     """Journal settings that never stand in a test's way, except where it says so."""
-    return msgspec.convert({"disk_free_min": 0, **knobs}, settings.Journal)
+    return msgspec.convert({"disk_free_min": 0, **setting_keys}, settings.Journal)
 
 
 def appender(
-    files: Files = DISK, root: Path = ROOT, clock: Clock | None = None, **knobs: int | str
+    files: Files = DISK, root: Path = ROOT, clock: Clock | None = None, **setting_keys: int | str
 ) -> Appender:
     """Start an intake's journal."""
-    return Appender(root, limits(**knobs), now=clock or Clock(), files=files)
+    return Appender(root, limits(**setting_keys), now=clock or Clock(), files=files)
 
 
 def look_after(journal: Appender) -> None:

@@ -25,7 +25,7 @@ from receiver.redelivery.window import Window
 from receiver.settings import Ledger as LedgerLimits
 from receiver.settings import Redelivery, Settings
 from receiver.writer import inserting, outcome, poison, splitting
-from receiver.writer.environment import Stopping, Surroundings
+from receiver.writer.environment import Environment, Stopping
 from receiver.writer.progress import Progress
 from receiver.writer.writer import Writer
 from tests.support.fake_clickhouse import DAY_S, NOW_S, FakeFile, FakeJournal, MemoryStore, Rows
@@ -173,7 +173,7 @@ class Mill:
 
     def start(self, order: Sequence[FakeFile] | None = None, *, held: Sequence[FakeFile] = ()) -> Writer:
         """Begin a new life: nothing is known but what the disk and the store know. `held`: by the journal."""
-        around = Surroundings(
+        around = Environment(
             now=lambda: NOW_S + self.monotonic_s,
             sleep=self.sleep,
             jitter=lambda: 0.0,

@@ -13,7 +13,7 @@ from receiver.dead_letters.letter_files import DeadLetters
 from receiver.engine.store import Store
 from receiver.redelivery.window import Window
 from receiver.settings import Redelivery
-from receiver.writer.environment import Stopping, Surroundings
+from receiver.writer.environment import Environment, Stopping
 from receiver.writer.progress import Progress
 from receiver.writer.writer import Writer
 from tests.support import engines
@@ -46,7 +46,7 @@ class Desk:
 
     def restart_with(self, *files: FakeFile, turns: int = 1) -> None:
         """What a writer does that finds these segments when it starts."""
-        around = Surroundings(
+        around = Environment(
             now=lambda: NOW_S + self.between_turns_s,
             sleep=self.sleep,
             jitter=lambda: 0.0,

@@ -231,7 +231,7 @@ def test_a_trial_the_store_has_no_memory_for_is_tried_in_halves(
 
 def test_what_was_refused_and_not_looked_into_is_bad_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_search, "TRIES_MAX", 3)
-    looked = row_search.Search.among([(0, 8)], reason="refused", code=70)
+    looked = row_search.RowSearch.among([(0, 8)], reason="refused", code=70)
 
     is_over = looked.go_on(lambda rows: any(first in {0, 4} for first, _ in rows), 99)
 

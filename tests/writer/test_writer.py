@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from receiver.dead_letters.letter_files import DeadLetters, Reason
-from receiver.writer.environment import Stopping, Surroundings
+from receiver.writer.environment import Environment, Stopping
 from receiver.writer.progress import Progress
 from receiver.writer.writer import Writer
 from tests.support.fake_clickhouse import (
@@ -57,7 +57,7 @@ class Bench:
 
     @property
     def writer(self) -> Writer:
-        around = Surroundings(
+        around = Environment(
             now=lambda: NOW_S + sum(self.slept) + self.between_turns_s,
             sleep=self.sleep,
             jitter=lambda: 0.0,
