@@ -51,7 +51,7 @@ fn what_is_not_one_json_object_is_malformed_with_a_hint() {
             &[b"\x0a\x7b\x12\x00".as_slice(), &[0x20; 121]].concat(),
             "application/x-protobuf",
         ),
-        ("", b"resourceSpans=1", "something else than JSON"),
+        ("", b"resourceSpans=1", "not JSON"),
     ];
     for (id, body, hint) in cases {
         let refusal = refused(body);

@@ -1,26 +1,26 @@
-//! A decision about one trace, for an operator who asks.
+//! Explains a sampling decision to an operator.
 
 use super::{Mode, Sampler, Subject, threshold, tracestate};
 
-/// A decision, for whoever asks.
+/// An explained decision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explained {
     /// Whether the span would be stored.
     pub keep: bool,
-    /// How many spans it would stand for.
+    /// How many spans it would represent.
     pub weight: Option<f64>,
-    /// The threshold as tracestate spells it.
+    /// The threshold in tracestate syntax.
     pub threshold: Option<String>,
-    /// Short and stable.
+    /// Reason, short and stable.
     pub reason: String,
-    /// Fields of the tracestate that were not understood, and counted as absent.
+    /// Tracestate fields that are malformed and treated as absent.
     pub ignored: Vec<&'static str>,
 }
 
-/// What would be decided about a trace at one rate.
+/// Explains the decision about a trace at one rate.
 ///
 /// # Errors
-/// When the trace id, the mode or the rate make no sense.
+/// If the trace id, the mode or the rate is invalid.
 pub fn explain(
     trace_id_hex: &str,
     mode: &str,

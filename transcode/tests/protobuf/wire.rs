@@ -84,16 +84,18 @@ fn integers_keep_their_low_bits() {
 fn a_varint_without_an_end_is_refused() {
     assert_eq!(
         reason(&[0x10, 0x80]),
-        "body: a number is cut short; its message ends first (byte 1 of the body)"
+        "body: a number is truncated by the end of its message (byte 1 of the body)"
     );
-    assert!(reason(&[&[0x0a][..], &[0x80; 10], &[0]].concat()).contains("at most 10 bytes"));
+    assert!(
+        reason(&[&[0x0a][..], &[0x80; 10], &[0]].concat()).contains("expected at most 10 bytes")
+    );
 }
 
 #[test]
 fn fixed_numbers_that_are_cut_are_refused() {
     for field in [fixed64(900, 1), fixed32(900, 1)] {
         for cut in 2..field.len() {
-            assert!(reason(&field[..cut]).contains("a number is cut short"));
+            assert!(reason(&field[..cut]).contains("a number is truncated"));
         }
     }
 }
@@ -123,7 +125,7 @@ fn field_numbers_and_wire_types_that_do_not_exist_are_refused() {
         &[0x80, 0x00],
         &[0xff, 0xff, 0xff, 0xff, 0x7f],
     ] {
-        assert!(reason(body).contains("number 0"), "{body:?}");
+        assert!(reason(body).contains("field number is 0"), "{body:?}");
     }
     for body in [[0x26, 0x00], [0x27, 0x00]] {
         assert!(reason(&body).contains("wire type 6 or 7"));
@@ -135,15 +137,15 @@ fn a_known_field_of_another_wire_type_is_refused_by_its_name() {
     for (more, field) in [
         (
             int(5, 1),
-            "resource_spans.scope_spans.spans.name: the field has wire type 0; 2 expected",
+            "resource_spans.scope_spans.spans.name: the field has wire type 0; expected 2",
         ),
         (
             len(6, ""),
-            "resource_spans.scope_spans.spans.kind: the field has wire type 2; 0 expected",
+            "resource_spans.scope_spans.spans.kind: the field has wire type 2; expected 0",
         ),
         (
             fixed64(16, 1),
-            "resource_spans.scope_spans.spans.flags: the field has wire type 1; 5 expected",
+            "resource_spans.scope_spans.spans.flags: the field has wire type 1; expected 5",
         ),
         (
             len(13, int(6, 1)),
@@ -178,9 +180,9 @@ fn groups_must_end_as_they_began() {
     let open = varint(900 << 3 | 3);
     let close = varint(901 << 3 | 4);
 
-    assert!(reason(&body_of_span(std::slice::from_ref(&open))).contains("does not end"));
-    assert!(reason(&body_of_span(std::slice::from_ref(&close))).contains("did not begin"));
-    assert!(reason(&body_of_span(&[open, close])).contains("did not begin"));
+    assert!(reason(&body_of_span(std::slice::from_ref(&open))).contains("without an end"));
+    assert!(reason(&body_of_span(std::slice::from_ref(&close))).contains("without a group begin"));
+    assert!(reason(&body_of_span(&[open, close])).contains("without a group begin"));
 }
 
 #[test]
