@@ -1,5 +1,5 @@
-//! Visitor that keeps only counts, a digest and its position, and panics if it is called out of order or after it reported
-//! that a limit is exceeded.
+//! Visitor that keeps only counts, a digest and its position, and panics if it is called out of order or
+//! after it reported that a limit is exceeded.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -46,7 +46,8 @@ impl<'l> CheckingVisitor<'l> {
         }
     }
 
-    /// Checks the state after the decoder returned: an accepted body was reported completely, a refusal was passed on.
+    /// Checks the state after the decoder returned: an accepted body was reported completely, a refusal was
+    /// passed on.
     pub fn assert_finished(&self, is_ok: bool) {
         assert!(
             !(is_ok && self.state.refused),

@@ -1,5 +1,5 @@
-//! Entry points of fuzzing, one per decoder, for the fuzz targets and a short run among the tests. They panic if a
-//! guarantee about hostile bodies is violated.
+//! Entry points of fuzzing, one per decoder, for the fuzz targets and a short run among the tests. They
+//! panic if a guarantee about hostile bodies is violated.
 
 #![allow(dead_code, reason = "each fuzz target calls one of these")]
 

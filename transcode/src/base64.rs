@@ -38,10 +38,11 @@ fn digit(sextet: u8) -> u8 {
         .unwrap_or_default()
 }
 
-/// Calls `sink` with every byte that `text` encodes. Returns false if `text` is not base64; `sink` may then have
-/// received some bytes already.
+/// Calls `sink` with every byte that `text` encodes. Returns false if `text` is not base64; `sink` may then
+/// have received some bytes already.
 ///
-/// Accepts the standard and the URL-safe alphabet, padded or not. Bits after the last whole byte must be zero.
+/// Accepts the standard and the URL-safe alphabet, padded or not. Bits after the last whole byte must be
+/// zero.
 pub fn decode(text: &[u8], mut sink: impl FnMut(u8)) -> bool {
     let (mut bits, mut bit_count) = (0u32, 0u32);
     let digits = unpadded(text);

@@ -121,7 +121,8 @@ fn prefix(out: &mut Vec<u8>, dictionaries: usize) {
     }
 }
 
-/// Returns the parent span id as hex digits; all zero bytes for a root, which `FixedString` stores as the empty text.
+/// Returns the parent span id as hex digits; all zero bytes for a root, which `FixedString` stores as the
+/// empty text.
 fn parent(id: [u8; 8]) -> [u8; 16] {
     if id == [0; 8] { [0; 16] } else { put::hex(&id) }
 }

@@ -6,9 +6,9 @@
 //! | so old that the retention would delete it within the margin | receive time | counted, no warning |
 //! | any other | start time | – |
 //!
-//! Invariant: a replaced time is kept as a span attribute. The duration is the difference of the times as sent and
-//! never negative. It is 0 if either time is unusable: a start of 0 means "no start", and an end beyond
-//! `DateTime64` is not a time.
+//! Invariant: a replaced time is kept as a span attribute. The duration is the difference of the times as
+//! sent and never negative. It is 0 if either time is unusable: a start of 0 means "no start", and an end
+//! beyond `DateTime64` is not a time.
 
 /// 1990-01-01. Times sent in milliseconds or seconds by mistake fall before it.
 const START_UNIX_NANO_MIN: u64 = 631_152_000 * NANOS_PER_S;

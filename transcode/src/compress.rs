@@ -1,4 +1,5 @@
-//! Compression of blocks as LZ4 or zstd frames, which standard tools and `ClickHouse` read without conversion.
+//! Compression of blocks as LZ4 or zstd frames, which standard tools and `ClickHouse` read without
+//! conversion.
 
 use std::io;
 
@@ -31,8 +32,8 @@ impl Codec {
         }
     }
 
-    /// Compresses `raw` as one frame into `buffer`. Previous content of the buffer is overwritten, never read; it only saves
-    /// clearing memory.
+    /// Compresses `raw` as one frame into `buffer`. Previous content of the buffer is overwritten, never
+    /// read; it only saves clearing memory.
     ///
     /// # Panics
     /// If the codec library fails to write into memory. The buffer's content is then unspecified.
@@ -54,8 +55,8 @@ fn zstd_frame(raw: &[u8], buffer: &mut Vec<u8>) -> io::Result<usize> {
     Ok(buffer.len())
 }
 
-/// Magic; version 1, independent blocks, no checksums (the record has one); blocks of up to 4 MiB; checksum of these two
-/// bytes.
+/// Magic; version 1, independent blocks, no checksums (the record has one); blocks of up to 4 MiB; checksum
+/// of these two bytes.
 const LZ4_HEAD: [u8; 7] = [0x04, 0x22, 0x4D, 0x18, 0x60, 0x70, 0x73];
 const LZ4_BLOCK_BYTES_MAX: usize = 4 << 20;
 const LZ4_STORED: u32 = 1 << 31;

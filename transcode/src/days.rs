@@ -1,4 +1,5 @@
-//! Runs of rows by day. A day is a partition of the table, the unit in which the writer repairs an incomplete INSERT.
+//! Runs of rows by day. A day is a partition of the table, the unit in which the writer repairs an
+//! incomplete INSERT.
 
 use crate::compress::decompress;
 use crate::frame::Record;

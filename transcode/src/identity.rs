@@ -1,7 +1,8 @@
 //! Trace and span ids: decoded where the bytes are unambiguous, never guessed.
 //!
-//! A trace id has 16 bytes and a span id 8, not all zero. Other encodings that senders use (hex text in protobuf;
-//! base64 or a dashed UUID in JSON) are distinguished by length alone, accepted, and warned about.
+//! A trace id has 16 bytes and a span id 8, not all zero. Other encodings that senders use (hex text in
+//! protobuf; base64 or a dashed UUID in JSON) are distinguished by length alone, accepted, and warned
+//! about.
 
 use crate::base64;
 use crate::visit::{Rejection, Warning};
@@ -163,8 +164,8 @@ fn from_hex<const N: usize>(text: &[u8]) -> Result<[u8; N], Fault> {
     }
 }
 
-/// Decodes sixteen hex digits at once, without a branch or a table, so that the compiler vectorises the loop. Returns false
-/// if a character is not a hex digit.
+/// Decodes sixteen hex digits at once, without a branch or a table, so that the compiler vectorises the
+/// loop. Returns false if a character is not a hex digit.
 #[inline]
 fn eight_bytes(digits: &[u8; 16], bytes: &mut [u8; 8]) -> bool {
     let (mut values, mut are_hex) = ([0; 16], true);

@@ -21,7 +21,8 @@ pub struct Limits {
     pub events_max: u32,
     /// Links of one span. The rest is dropped, counted and warned about.
     pub links_max: u32,
-    /// Size of one delivery as rows, where every span repeats the attributes of its resource and scope. Over it: too large.
+    /// Size of one delivery as rows, where every span repeats the attributes of its resource and scope.
+    /// Over it: too large.
     pub expanded_bytes_max: usize,
     /// Nesting depth of one attribute value. Deeper values become the text `…`, with a warning.
     pub value_depth_max: u32,
@@ -59,7 +60,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Sets the limit with this name; returns false if there is none. A value that does not fit means "no limit".
+    /// Sets the limit with this name; returns false if there is none. A value that does not fit means "no
+    /// limit".
     pub fn set(&mut self, name: &str, value: usize) -> bool {
         let narrow = u32::try_from(value).unwrap_or(u32::MAX);
         match name {

@@ -1,4 +1,5 @@
-//! Reader of `ClickHouse`'s Native format (see [`crate::put`] for the layout): one block whose columns borrow its bytes.
+//! Reader of `ClickHouse`'s Native format (see [`crate::put`] for the layout): one block whose columns
+//! borrow its bytes.
 //!
 //! Knows only the types that the receiver writes. Never allocates memory by an announced length.
 

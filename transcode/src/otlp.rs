@@ -1,10 +1,11 @@
 //! Protobuf decoder: reports one request body to a [`Visitor`], field by field.
 //!
-//! Works on borrowed bytes; no message is ever built. Repeated occurrences of a singular field are merged as protobuf
-//! requires: the last scalar wins, messages are combined.
+//! Works on borrowed bytes; no message is ever built. Repeated occurrences of a singular field are merged
+//! as protobuf requires: the last scalar wins, messages are combined.
 //!
-//! Invariant: the visitor is asked before memory grows. A resource or scope is reported before its spans, wherever it
-//! stands in the message: each message is read twice, the first time skipping the spans by their lengths.
+//! Invariant: the visitor is asked before memory grows. A resource or scope is reported before its spans,
+//! wherever it stands in the message: each message is read twice, the first time skipping the spans by
+//! their lengths.
 
 mod fields;
 mod hints;

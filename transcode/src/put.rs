@@ -9,8 +9,8 @@
 //! Nullable(T):     rows × u8 (1: null) │ T
 //! ```
 //!
-//! The part before ║ is the prefix: for nested types all prefixes come first. A `LowCardinality` without rows consists of
-//! its prefix alone. All numbers are little endian.
+//! The part before ║ is the prefix: for nested types all prefixes come first. A `LowCardinality` without
+//! rows consists of its prefix alone. All numbers are little endian.
 
 use crate::columns::dictionary::Dictionary;
 use crate::columns::text::Run;
@@ -117,7 +117,8 @@ pub fn indexes(out: &mut Vec<u8>, width: Width, ids: &[u32]) {
     }
 }
 
-/// Appends the head of a `LowCardinality` with the texts of a dictionary, after its prefix; its indexes must follow.
+/// Appends the head of a `LowCardinality` with the texts of a dictionary, after its prefix; its indexes
+/// must follow.
 pub fn known(out: &mut Vec<u8>, known: &Dictionary, rows: usize) -> Width {
     let width = Width::of(known.len());
     number(out, DICTIONARY_FLAGS | width as u64);

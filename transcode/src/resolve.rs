@@ -1,6 +1,7 @@
 //! Resolver of project and deployment: the first attribute of an ordered list that is present and not empty.
 //!
-//! Each key with a meaning has a role. Roles are looked up once per distinct key, so that they cost nothing per span.
+//! Each key with a meaning has a role. Roles are looked up once per distinct key, so that they cost nothing
+//! per span.
 
 use std::collections::HashMap;
 

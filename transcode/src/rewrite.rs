@@ -1,7 +1,9 @@
-//! Rewrites a segment: merges small blocks into few large blocks, leaves rows out, keeps the acknowledged deliveries.
+//! Rewrites a segment: merges small blocks into few large blocks, leaves rows out, keeps the acknowledged
+//! deliveries.
 //!
-//! Invariant: the same input gives the same bytes. Rows stay in order. The first record of the result acknowledges every
-//! delivery. Damaged ranges are left out. The segment's identity changes only on request.
+//! Invariant: the same input gives the same bytes. Rows stay in order. The first record of the result
+//! acknowledges every delivery. Damaged ranges are left out. The segment's identity changes only on
+//! request.
 
 use crate::answers;
 use crate::block::Segment;
@@ -20,8 +22,8 @@ pub struct Anew {
     pub with_answers: bool,
 }
 
-/// Returns a new sealed segment with only the rows in these ranges (first, after the last; ascending), counted over all
-/// complete records.
+/// Returns a new sealed segment with only the rows in these ranges (first, after the last; ascending),
+/// counted over all complete records.
 ///
 /// # Errors
 /// If the ranges are invalid, or a block does not match its record header.

@@ -1,7 +1,8 @@
 //! Visitor that turns the calls of a decoder into rows.
 //!
-//! Attributes, events and links of a span are written to their columns immediately; whether the span is valid and kept is
-//! known only at its end. If it is not, the columns are truncated to their length at its beginning.
+//! Attributes, events and links of a span are written to their columns immediately; whether the span is
+//! valid and kept is known only at its end. If it is not, the columns are truncated to their length at its
+//! beginning.
 
 mod owner;
 mod span;

@@ -1,9 +1,9 @@
 //! Consistent probability sampling: which spans are kept, how many spans each represents, and why.
 //!
-//! A decision is a pure function of trace id, tracestate and rate, without clock, random numbers or state. Every process
-//! decides equally, also after a restart, so a trace is kept completely or dropped completely. A span is kept if its
-//! randomness R reaches the threshold T, which combines the configured rate with the threshold that the span arrived
-//! with. `docs/sampling.md` describes the modes.
+//! A decision is a pure function of trace id, tracestate and rate, without clock, random numbers or state.
+//! Every process decides equally, also after a restart, so a trace is kept completely or dropped
+//! completely. A span is kept if its randomness R reaches the threshold T, which combines the configured
+//! rate with the threshold that the span arrived with. `docs/sampling.md` describes the modes.
 //!
 //! Invariant: a threshold is never lowered, and an unknown weight is not 1.
 
@@ -26,9 +26,9 @@ pub enum Mode {
     Equalizing,
     /// The rate applies in addition to upstream sampling.
     Proportional,
-    /// Decides as the Collector's `probabilistic_sampler` does in that mode. A span that arrives with randomness or a
-    /// threshold, which the Collector refuses, is handled as in `Equalizing`. A fleet of collectors with the same seed in
-    /// front of the receiver keeps exactly the same spans.
+    /// Decides as the Collector's `probabilistic_sampler` does in that mode. A span that arrives with
+    /// randomness or a threshold, which the Collector refuses, is handled as in `Equalizing`. A fleet of
+    /// collectors with the same seed in front of the receiver keeps exactly the same spans.
     HashSeed,
 }
 
@@ -61,8 +61,8 @@ pub struct Subject<'a> {
     pub service: &'a str,
     /// Drain that delivered the span.
     pub drain: &'a str,
-    /// The span attribute `sampling.priority`, if it is a number or the text of a number. Used only by `hash_seed`, as in
-    /// the Collector.
+    /// The span attribute `sampling.priority`, if it is a number or the text of a number. Used only by
+    /// `hash_seed`, as in the Collector.
     pub priority: Option<f64>,
 }
 
@@ -235,7 +235,8 @@ impl Sampler {
             .map_or(&self.otherwise, |(_, rate_plan)| rate_plan)
     }
 
-    /// Combines the configured threshold with the arriving one. Never below the latter: rounding must not lower it.
+    /// Combines the configured threshold with the arriving one. Never below the latter: rounding must not
+    /// lower it.
     fn compose(&self, ours: &Rate, arriving: Option<u64>) -> u64 {
         let Some(arriving) = arriving else {
             return ours.threshold;

@@ -1,8 +1,8 @@
 //! Reads a segment: complete records, a torn tail, or damage.
 //!
-//! A crash leaves a torn tail: bytes after the last complete record that were never acknowledged. That is not an error. If a
-//! complete record of the same segment, or the footer, follows, the bytes before it were acknowledged; if they cannot be
-//! read, they are damage.
+//! A crash leaves a torn tail: bytes after the last complete record that were never acknowledged. That is
+//! not an error. If a complete record of the same segment, or the footer, follows, the bytes before it were
+//! acknowledged; if they cannot be read, they are damage.
 //!
 //! Invariant: never fails and never panics, whatever the bytes. Incomplete records are never returned.
 
@@ -109,8 +109,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Returns whether a record belongs to this segment. Only such records are accepted: a sender who knows the format could put
-    /// bytes into an attribute that look like a record.
+    /// Returns whether a record belongs to this segment. Only such records are accepted: a sender who knows
+    /// the format could put bytes into an attribute that look like a record.
     fn fits(&self, record: &Record<'_>) -> bool {
         self.records.is_empty() || self.segment == record.head.segment
     }

@@ -1,7 +1,7 @@
 //! Columns of `otel_traces`: their names and types in the table, and their types in a block.
 //!
-//! A block carries dictionary codes where that is smaller; the engine converts them on insertion. All columns are always
-//! sent, because readers infer a file's structure from its first block.
+//! A block carries dictionary codes where that is smaller; the engine converts them on insertion. All
+//! columns are always sent, because readers infer a file's structure from its first block.
 
 macro_rules! fields {
     ($($field:ident: $name:literal, $table:literal => $wire:literal;)*) => {

@@ -1,14 +1,15 @@
 //! Stored text of attribute values: one format per type, the same for both decoders.
 //!
-//! Scalars are written bare (`true`, `-5`, `0.1`); arrays and key-value lists as compact JSON in arrival order. Doubles use
-//! the shortest digits that round-trip, formatted as in JavaScript and the OpenTelemetry Collector (`1`, not `1.0`; `1e+21`).
+//! Scalars are written bare (`true`, `-5`, `0.1`); arrays and key-value lists as compact JSON in arrival
+//! order. Doubles use the shortest digits that round-trip, formatted as in JavaScript and the OpenTelemetry
+//! Collector (`1`, not `1.0`; `1e+21`).
 
 use std::io::Write as _;
 
 pub use crate::base64::encode as push_base64;
 
-/// Placeholder in the JSON of an attribute value for an array or list that is nested too deep: with a limit of 64, the one
-/// that would be the 65th open. Scalars in the 64th are kept.
+/// Placeholder in the JSON of an attribute value for an array or list that is nested too deep: with a limit
+/// of 64, the one that would be the 65th open. Scalars in the 64th are kept.
 pub const TOO_DEEP: &[u8] = "\"…\"".as_bytes();
 
 /// A value of fixed size, before it is formatted.
@@ -135,8 +136,8 @@ fn push_escape(out: &mut Vec<u8>, byte: u8) {
     out.extend_from_slice(&[b'\\', short]);
 }
 
-/// Returns a prefix of `raw`, ending between two characters, that is long enough to exceed `bytes_max` of stored text if
-/// `raw` does. Bounds the bytes written by the bytes stored.
+/// Returns a prefix of `raw`, ending between two characters, that is long enough to exceed `bytes_max` of
+/// stored text if `raw` does. Bounds the bytes written by the bytes stored.
 #[must_use]
 pub fn enough_of(raw: &[u8], bytes_max: usize) -> &[u8] {
     const CHARACTER_BYTES_MAX: usize = 4;

@@ -1,4 +1,5 @@
-//! Short run of the fuzz targets: the conformance bodies, then thousands of mutations of them, the same in every run.
+//! Short run of the fuzz targets: the conformance bodies, then thousands of mutations of them, the same in
+//! every run.
 
 #![allow(
     clippy::indexing_slicing,

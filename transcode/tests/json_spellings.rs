@@ -1,5 +1,5 @@
-//! Spelling is irrelevant: random requests have the same result with names in any order, and with blanks and escapes
-//! wherever JSON allows them.
+//! Spelling is irrelevant: random requests have the same result with names in any order, and with blanks
+//! and escapes wherever JSON allows them.
 
 mod recording;
 

@@ -1,7 +1,7 @@
 //! Benchmark of the core alone: `cargo run --release --example bench_core [KIND] [--once]`.
 //!
-//! Prints, per kind of work, spans per second of processor time (median of several rounds, with the slowest and the fastest)
-//! and bytes per span. `--once` processes every body once, for counting instructions:
+//! Prints, per kind of work, spans per second of processor time (median of several rounds, with the slowest
+//! and the fastest) and bytes per span. `--once` processes every body once, for counting instructions:
 //!
 //! ```sh
 //! valgrind --tool=callgrind --toggle-collect='*Kind*pass*' \
@@ -113,7 +113,8 @@ impl Kind {
         self.bodies.len() * SPANS
     }
 
-    /// Processes every body once. Returns the bytes produced. A separate function, so that profilers can select it.
+    /// Processes every body once. Returns the bytes produced. A separate function, so that profilers can
+    /// select it.
     #[inline(never)]
     fn pass(&mut self) -> usize {
         let groups = self.bodies.chunks(self.bodies_at_a_time);

@@ -1,8 +1,8 @@
 //! Deliveries like those of a hosting platform: always the same, so that two builds measure the same work.
 //!
-//! 520 spans per delivery from four services, 11 attributes per span: request handlers, database calls and functions, with
-//! repeated keys and values that repeat (routes, methods) or do not (paths with ids, statements). A tenth of the spans have an
-//! exception event.
+//! 520 spans per delivery from four services, 11 attributes per span: request handlers, database calls and
+//! functions, with repeated keys and values that repeat (routes, methods) or do not (paths with ids,
+//! statements). A tenth of the spans have an exception event.
 
 /// Start time of the first span.
 const STARTED_AT_NS: u64 = 1_780_000_000_000_000_000;

@@ -17,8 +17,8 @@ fn cut(raw: &[u8], bytes_max: usize) -> &[u8] {
     raw.get(..end).unwrap_or_default()
 }
 
-/// Returns the text to store and warns about each change. Called only for texts that are not in the dictionary yet, so
-/// a repeated text costs no second check.
+/// Returns the text to store and warns about each change. Called only for texts that are not in the
+/// dictionary yet, so a repeated text costs no second check.
 #[cold]
 pub fn clean<'a>(raw: &'a [u8], bytes_max: usize, tally: &mut Tally) -> Cow<'a, str> {
     let short = cut(raw, bytes_max);

@@ -5,11 +5,11 @@
 //! entries:  1..4    5..9             the position of each text
 //! ```
 //!
-//! Senders repeat texts: a recently seen text costs one comparison, and only other texts are hashed. A text that is
-//! expected to be new is appended without a lookup; at worst a text then has two numbers.
+//! Senders repeat texts: a recently seen text costs one comparison, and only other texts are hashed. A text
+//! that is expected to be new is appended without a lookup; at worst a text then has two numbers.
 //!
-//! Invariant: every entry is valid UTF-8, checked on insertion. A raw text that is not valid never equals an entry, so it
-//! is checked (and warned about) each time.
+//! Invariant: every entry is valid UTF-8, checked on insertion. A raw text that is not valid never equals
+//! an entry, so it is checked (and warned about) each time.
 //! Never: uses a fixed hash seed, which would let senders choose colliding texts.
 
 use std::hash::{BuildHasher, Hasher};
@@ -91,7 +91,8 @@ impl Dictionary {
         })
     }
 
-    /// Returns the serial number of the text with this number. Numbers are reused after a roll-back, serial numbers are not.
+    /// Returns the serial number of the text with this number. Numbers are reused after a roll-back, serial
+    /// numbers are not.
     #[must_use]
     pub fn birth(&self, id: u32) -> u64 {
         self.entries.get(id as usize).map_or(0, |entry| entry.birth)

@@ -27,7 +27,8 @@ struct KeyState {
 }
 
 impl KeyState {
-    /// Returns whether the next value is probably new as well, as for ids and durations. Regularly returns false to check.
+    /// Returns whether the next value is probably new as well, as for ids and durations. Regularly returns
+    /// false to check.
     #[inline]
     fn expects_new(&self) -> bool {
         self.new_values >= NEW_VALUES_MIN && !self.new_values.is_multiple_of(NEW_VALUES_PER_LOOKUP)
@@ -97,8 +98,8 @@ impl MapColumn {
         self.key_ids.len() - self.start
     }
 
-    /// Puts an attribute into the open map; a duplicate key gets the new value. Returns the length of the value's stored
-    /// text.
+    /// Puts an attribute into the open map; a duplicate key gets the new value. Returns the length of the
+    /// value's stored text.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "one caller, for every attribute")]
     pub fn put(
@@ -142,7 +143,8 @@ impl MapColumn {
         text_bytes
     }
 
-    /// Puts an attribute whose exact bytes were seen before. Returns the length of its texts, `None` if they are unknown.
+    /// Puts an attribute whose exact bytes were seen before. Returns the length of its texts, `None` if
+    /// they are unknown.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "one caller, for every attribute")]
     pub fn put_again(&mut self, spelling: &[u8]) -> Option<usize> {
@@ -152,7 +154,8 @@ impl MapColumn {
         Some(usize::from(meaning.text_bytes))
     }
 
-    /// Remembers the bytes of the attribute put last, if its value is likely to repeat and was stored unchanged.
+    /// Remembers the bytes of the attribute put last, if its value is likely to repeat and was stored
+    /// unchanged.
     #[inline]
     pub fn remember(&mut self, spelling: &[u8], key: &[u8], value: Value<'_>) {
         if (self.last_value as usize) < self.values_before {

@@ -1,5 +1,5 @@
-//! Columns of a block under construction. Every column can report its current end (`mark`) and be truncated to it
-//! (`truncate`), dictionaries included: that removes a span or a whole delivery again.
+//! Columns of a block under construction. Every column can report its current end (`mark`) and be truncated
+//! to it (`truncate`), dictionaries included: that removes a span or a whole delivery again.
 //!
 //! Values of a resource or scope are stored once and repeated per row only when the block is written.
 

@@ -1,4 +1,5 @@
-//! Cache of recent numbers and the dictionary number of their text: a repeated number is neither formatted nor hashed.
+//! Cache of recent numbers and the dictionary number of their text: a repeated number is neither formatted
+//! nor hashed.
 
 use super::dictionary::Dictionary;
 use super::slots::{SLOTS, number_slot};

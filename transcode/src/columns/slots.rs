@@ -1,7 +1,7 @@
 //! Equality of short byte strings, and slots in caches of recent texts and numbers.
 //!
-//! Most compared texts are short. The inline comparison costs a few instructions; a call to the C library's `memcmp`
-//! costs more than that before it reads a byte.
+//! Most compared texts are short. The inline comparison costs a few instructions; a call to the C library's
+//! `memcmp` costs more than that before it reads a byte.
 
 /// Returns whether `a` and `b` are equal.
 #[must_use]
@@ -33,8 +33,8 @@ fn first_and_last_bytes_equal<const BYTES: usize>(a: &[u8], b: &[u8]) -> bool {
 pub const SLOTS: usize = 1 << SLOT_BITS;
 const SLOT_BITS: u32 = 10;
 
-/// Returns the cache slot of a text, computed from its length and its end, which varies more than its beginning.
-/// Equal texts have equal slots; different texts seldom share a slot.
+/// Returns the cache slot of a text, computed from its length and its end, which varies more than its
+/// beginning. Equal texts have equal slots; different texts seldom share a slot.
 #[must_use]
 #[inline]
 pub fn text_slot(text: &[u8]) -> usize {
@@ -48,7 +48,8 @@ pub fn text_slot(text: &[u8]) -> usize {
     number_slot(end ^ (text.len() as u64) << 56)
 }
 
-/// Returns the cache slot of a number. Neighbouring numbers, and numbers that differ in high bits only, are spread out.
+/// Returns the cache slot of a number. Neighbouring numbers, and numbers that differ in high bits only, are
+/// spread out.
 #[must_use]
 #[inline]
 pub fn number_slot(number: u64) -> usize {

@@ -1,4 +1,5 @@
-//! Cache of attributes by their bytes as sent: a repeated attribute is recognised by one comparison, before it is parsed.
+//! Cache of attributes by their bytes as sent: a repeated attribute is recognised by one comparison, before
+//! it is parsed.
 //!
 //! Keeps a log of its writes: a roll-back removes the entries that refer to removed texts.
 
@@ -112,8 +113,8 @@ impl Spellings {
     }
 }
 
-/// Returns the slot of a spelling. The end alone would not distinguish keys of the same length with equal values; in both
-/// formats these eight bytes cover part of the key.
+/// Returns the slot of a spelling. The end alone would not distinguish keys of the same length with equal
+/// values; in both formats these eight bytes cover part of the key.
 #[inline]
 fn spelling_slot(spelling: &[u8]) -> usize {
     let key = spelling.get(8..16).and_then(|key| key.first_chunk());

@@ -1,5 +1,6 @@
-//! Hash table of numbers that are inserted in ascending order and removed in reverse order, as a roll-back does. Removal
-//! simply empties the slot: any number that probed past it was inserted later and is gone already.
+//! Hash table of numbers that are inserted in ascending order and removed in reverse order, as a roll-back
+//! does. Removal simply empties the slot: any number that probed past it was inserted later and is gone
+//! already.
 //!
 //! Invariant: at least half of the slots are free, so every search ends.
 

@@ -1,8 +1,8 @@
 //! Objects in the place of an attribute value.
 //!
-//! An object with at least one member of `AnyValue` is an `AnyValue`, and its last such member counts. Any other object is a
-//! bare map and stored as JSON, unless its only member is named `…Value`: that is a type of value newer than this decoder, and
-//! its value is empty.
+//! An object with at least one member of `AnyValue` is an `AnyValue`, and its last such member counts. Any
+//! other object is a bare map and stored as JSON, unless its only member is named `…Value`: that is a type
+//! of value newer than this decoder, and its value is empty.
 
 use super::cursor::{Quoted, Shape};
 use super::field::Field;

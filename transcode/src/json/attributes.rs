@@ -44,8 +44,8 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         }
     }
 
-    /// Reads the following span attributes whose exact bytes were seen before: those were parsed completely once, so the same
-    /// bytes mean the same again. Returns the first unknown attribute.
+    /// Reads the following span attributes whose exact bytes were seen before: those were parsed completely
+    /// once, so the same bytes mean the same again. Returns the first unknown attribute.
     #[inline]
     fn known_attributes(&mut self, fresh: &mut bool) -> Outcome<Option<&'a [u8]>> {
         while let Some(spelling) = self.cursor.next_compact_attribute(*fresh) {

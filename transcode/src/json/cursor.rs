@@ -134,8 +134,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Returns the next member's name and consumes its colon; `None` after the closing brace. `fresh` is true before the
-    /// first member.
+    /// Returns the next member's name and consumes its colon; `None` after the closing brace. `fresh` is
+    /// true before the first member.
     #[inline]
     pub fn member(&mut self, fresh: &mut bool) -> Outcome<Option<Quoted<'a>>> {
         if !self.separator(b'}', fresh)? {

@@ -1,4 +1,5 @@
-//! Hints for bodies that are not a JSON object: what they probably are, so that the sender knows what to change.
+//! Hints for bodies that are not a JSON object: what they probably are, so that the sender knows what to
+//! change.
 
 use crate::refusal::Refusal;
 
@@ -26,8 +27,8 @@ pub(super) fn not_an_object(body: &[u8], first: Option<u8>) -> Refusal {
     Refusal::malformed("body", reason)
 }
 
-/// Recognises a common mistake by the first bytes. Also used when a body fails later: protobuf begins with a line feed, and
-/// its second byte may be a brace.
+/// Recognises a common mistake by the first bytes. Also used when a body fails later: protobuf begins with
+/// a line feed, and its second byte may be a brace.
 #[cold]
 pub(super) fn known_mistake(body: &[u8]) -> Option<&'static str> {
     Some(match body {
@@ -43,7 +44,8 @@ pub(super) fn known_mistake(body: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// Returns whether the body begins with a field 1 whose length fits the body, and contains a byte that JSON does not allow.
+/// Returns whether the body begins with a field 1 whose length fits the body, and contains a byte that JSON
+/// does not allow.
 fn is_protobuf(body: &[u8]) -> bool {
     let [0x0a, rest @ ..] = body else {
         return false;

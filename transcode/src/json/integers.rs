@@ -133,7 +133,8 @@ impl<V: Visitor> Reader<'_, '_, V> {
         Ok(number.unwrap_or_default())
     }
 
-    /// Returns the number of an enum name in any case, with or without its prefix; consumes nothing if it is not such a name.
+    /// Returns the number of an enum name in any case, with or without its prefix; consumes nothing if it
+    /// is not such a name.
     fn enum_name(&mut self, prefix: &str, names: &[&str]) -> Outcome<Option<i32>> {
         let place = self.cursor.place();
         let quoted = self.cursor.string()?;

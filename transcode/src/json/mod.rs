@@ -11,8 +11,8 @@
 //! hint        what a body that is not JSON probably is
 //! ```
 //!
-//! Invariant: tolerant reading. Input with only one sensible meaning is accepted, with a warning if OTLP requires another
-//! form; only bodies that are not JSON or not a trace request are refused.
+//! Invariant: tolerant reading. Input with only one sensible meaning is accepted, with a warning if OTLP
+//! requires another form; only bodies that are not JSON or not a trace request are refused.
 //! Never: recurses on nesting; converts an integer through a double.
 
 mod any_value;
@@ -80,7 +80,8 @@ struct Options<'l> {
     is_two_pass: bool,
 }
 
-/// Reports the content of a JSON body to `visitor`. With `ndjson` there is one request per line; blank lines are skipped.
+/// Reports the content of a JSON body to `visitor`. With `ndjson` there is one request per line; blank
+/// lines are skipped.
 ///
 /// # Errors
 /// If the body is invalid, or the visitor refuses it. The visitor must then discard what was reported.

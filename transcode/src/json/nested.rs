@@ -114,7 +114,8 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         self.scratch.frames.push(Frame { kind, ..frame });
     }
 
-    /// Writes an opening bracket, or a marker if the nesting limit is reached. Returns whether it wrote a bracket.
+    /// Writes an opening bracket, or a marker if the nesting limit is reached. Returns whether it wrote a
+    /// bracket.
     pub fn open_bracket(&mut self, bracket: u8) -> bool {
         if self.value_depth >= self.value_depth_max {
             self.warn(Warning::ValueTooDeep);

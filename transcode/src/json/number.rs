@@ -1,7 +1,7 @@
 //! Numbers: located in the body and converted exactly, through a double only if they are one.
 
-/// Returns the JSON number at the beginning of `bytes`. It ends at the first byte that cannot continue it; the caller
-/// checks what follows.
+/// Returns the JSON number at the beginning of `bytes`. It ends at the first byte that cannot continue it;
+/// the caller checks what follows.
 #[inline]
 pub(super) fn literal(bytes: &[u8]) -> Option<&[u8]> {
     let sign = usize::from(bytes.first() == Some(&b'-'));
@@ -183,8 +183,8 @@ pub(super) fn nineteen_digits(text: &[u8; SAFE_DIGITS]) -> Option<u64> {
     Some((eight_digits(first)? * 100_000_000 + eight_digits(second)?) * 1000 + last)
 }
 
-/// Converts eight ASCII digits at once, the first in the lowest byte: combines neighbours into pairs, pairs into groups of
-/// four, these into the number.
+/// Converts eight ASCII digits at once, the first in the lowest byte: combines neighbours into pairs, pairs
+/// into groups of four, these into the number.
 #[inline]
 fn eight_digits(word: u64) -> Option<u64> {
     const ZEROS: u64 = u64::from_ne_bytes([b'0'; 8]);

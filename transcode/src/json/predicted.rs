@@ -1,9 +1,9 @@
-//! Fast path: compares the input with the usual output of exporters, a word at a time. Other input is left to the general
-//! reader, from its beginning.
+//! Fast path: compares the input with the usual output of exporters, a word at a time. Other input is left
+//! to the general reader, from its beginning.
 //!
-//! An attribute usually is `{"key":"…","value":{"stringValue":"…"}}`, perhaps with blanks; a count has few digits; ids are
-//! hex digits and times nineteen decimal digits; and a span has the members of the previous spans, in the same order and
-//! spelling, except that some may be missing.
+//! An attribute usually is `{"key":"…","value":{"stringValue":"…"}}`, perhaps with blanks; a count has few
+//! digits; ids are hex digits and times nineteen decimal digits; and a span has the members of the previous
+//! spans, in the same order and spelling, except that some may be missing.
 
 use super::cursor::Cursor;
 use super::field::Field;
@@ -17,7 +17,8 @@ use crate::visit::Visitor;
 /// Longer attributes are not looked up in the cache of spellings.
 const COMPACT_BYTES_MAX: usize = 255;
 
-/// Spelling of the member names of previous spans, from the comma to the colon, indexed by the preceding field.
+/// Spelling of the member names of previous spans, from the comma to the colon, indexed by the preceding
+/// field.
 #[derive(Debug)]
 pub(super) struct Layout<'a> {
     names: [(&'a [u8], Field); Field::Unknown as usize + 1],
@@ -57,7 +58,8 @@ impl<V: Visitor> Reader<'_, '_, V> {
     }
 }
 
-/// Returns a name to remember. A name that needs a warning is not remembered, so that the warning is repeated.
+/// Returns a name to remember. A name that needs a warning is not remembered, so that the warning is
+/// repeated.
 fn remembered(name: &[u8], field: Option<Field>) -> (&[u8], Field) {
     match field {
         Some(field) if !name.contains(&b'_') => (name, field),
@@ -66,8 +68,8 @@ fn remembered(name: &[u8], field: Option<Field>) -> (&[u8], Field) {
 }
 
 impl<'a> Cursor<'a> {
-    /// Returns the bytes of the next element of a list of attributes, if it is spelled without blanks and its value contains no
-    /// brace.
+    /// Returns the bytes of the next element of a list of attributes, if it is spelled without blanks and
+    /// its value contains no brace.
     #[inline]
     pub fn next_compact_attribute(&self, fresh: bool) -> Option<&'a [u8]> {
         let rest = self.rest();
@@ -84,7 +86,8 @@ impl<'a> Cursor<'a> {
         attribute.ends_with(b"}}").then_some(attribute)
     }
 
-    /// Reads key and stored text of an attribute whose value is stored as spelled; otherwise consumes nothing.
+    /// Reads key and stored text of an attribute whose value is stored as spelled; otherwise consumes
+    /// nothing.
     #[inline]
     pub fn predicted_attribute(&mut self) -> Option<(&'a [u8], &'a [u8])> {
         let whole = self.rest();

@@ -1,8 +1,9 @@
 //! Envelopes: a request holds resources, a resource scopes, a scope spans.
 //!
-//! Resource and scope are reported before their spans. In the usual order that takes one pass. If the spans come first, they
-//! are skipped and read in a second pass over the same element. If a resource or scope occurs *again* after its spans were
-//! reported, decoding stops ([`Stop::late_owner`]) and restarts with two passes for each element.
+//! Resource and scope are reported before their spans. In the usual order that takes one pass. If the spans
+//! come first, they are skipped and read in a second pass over the same element. If a resource or scope
+//! occurs *again* after its spans were reported, decoding stops ([`Stop::late_owner`]) and restarts with
+//! two passes for each element.
 
 use super::cursor::Shape;
 use super::field::Field;

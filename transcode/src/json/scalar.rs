@@ -1,4 +1,5 @@
-//! Scalars of an attribute value: interpreted by the name of their member or, with a warning, by their JSON type.
+//! Scalars of an attribute value: interpreted by the name of their member or, with a warning, by their JSON
+//! type.
 
 use super::cursor::Shape;
 use super::field::Field;

@@ -46,8 +46,8 @@ pub(super) fn brace(bytes: &[u8]) -> usize {
     bytes.len() - rest.len() + position.unwrap_or(rest.len())
 }
 
-/// Sets the top bit of the first special byte (in order of significance) and of no byte before it; the bits after it are
-/// undefined.
+/// Sets the top bit of the first special byte (in order of significance) and of no byte before it; the bits
+/// after it are undefined.
 #[inline]
 fn specials(word: u64) -> u64 {
     let quotes = word ^ QUOTES;

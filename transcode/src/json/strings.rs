@@ -1,5 +1,5 @@
-//! Strings with their escapes decoded. A string without escapes is borrowed from the body; others are written to an arena that
-//! lives as long as the span (or resource, or scope) they belong to.
+//! Strings with their escapes decoded. A string without escapes is borrowed from the body; others are
+//! written to an arena that lives as long as the span (or resource, or scope) they belong to.
 
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
 //! Schema: the messages of a trace export request, with the tags of their fields.
 //!
-//! From opentelemetry-proto 1.11. Fields that the decoder ignores are listed too, so that a wrong wire type is detected:
-//! that identifies a logs or metrics request.
+//! From opentelemetry-proto 1.11. Fields that the decoder ignores are listed too, so that a wrong wire type
+//! is detected: that identifies a logs or metrics request.
 
 use crate::wire::Message;
 

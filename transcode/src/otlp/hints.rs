@@ -49,8 +49,8 @@ fn is_grpc_frame(body: &[u8]) -> bool {
 const IS_LOGS: &str = "; is this a logs request? this endpoint takes traces";
 const IS_METRICS: &str = "; is this a metrics request? this endpoint takes traces";
 
-/// Returns a hint if the body is another signal. The signals share their outer messages and differ in a field that has
-/// another type in a span.
+/// Returns a hint if the body is another signal. The signals share their outer messages and differ in a
+/// field that has another type in a span.
 fn signal_hint(flaw: &Flaw) -> Option<&'static str> {
     let Fault::WireType { found, .. } = flaw.fault() else {
         return None;
@@ -66,8 +66,8 @@ fn signal_hint(flaw: &Flaw) -> Option<&'static str> {
     }
 }
 
-/// Counts spans that are probably metrics: in place of the ids they have a name and a description. Every such span is
-/// rejected; if all are, the refusal says so.
+/// Counts spans that are probably metrics: in place of the ids they have a name and a description. Every
+/// such span is rejected; if all are, the refusal says so.
 #[derive(Default)]
 pub(super) struct MetricsDetector {
     span_count: u64,

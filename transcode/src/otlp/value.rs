@@ -1,7 +1,7 @@
 //! Decoder of attributes: a key and a value, whose type decides the stored text.
 //!
-//! If a `oneof` is set several times, the last member counts. Consecutive pieces of an array or key-value list form one
-//! value. So a value is located first and written afterwards.
+//! If a `oneof` is set several times, the last member counts. Consecutive pieces of an array or key-value
+//! list form one value. So a value is located first and written afterwards.
 
 use super::fields::{any_value, key_value, list};
 use super::{Decoder, Stop};
@@ -137,7 +137,8 @@ impl<'a> Merge<'a> {
         Ok(())
     }
 
-    /// Returns the value after one more piece, which continues the value only if it directly follows a piece of it.
+    /// Returns the value after one more piece, which continues the value only if it directly follows a
+    /// piece of it.
     fn piece(&mut self, tag: u32) -> Value<'a> {
         let is_array = tag == any_value::ARRAY_VALUE;
         let seen = if is_array {

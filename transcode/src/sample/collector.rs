@@ -7,8 +7,8 @@ const BUCKETS: u32 = 0x4000;
 /// log2 of the share of one bucket in 56 bits of randomness.
 const BUCKET_BITS: u32 = 42;
 
-/// Returns the threshold of a rate, in the Collector's own 32-bit arithmetic: percent times buckets per percent, truncated.
-/// A rate is quantised to 1/16384; below that nothing is kept.
+/// Returns the threshold of a rate, in the Collector's own 32-bit arithmetic: percent times buckets per
+/// percent, truncated. A rate is quantised to 1/16384; below that nothing is kept.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -43,8 +43,8 @@ impl Hash {
         Self(bytes.iter().fold(self.0, step))
     }
 
-    /// Returns the bucket of a trace as randomness: it reaches the threshold if its bucket is kept. Hash bits that do not
-    /// choose a bucket fill the low bits, so that later stages can use them.
+    /// Returns the bucket of a trace as randomness: it reaches the threshold if its bucket is kept. Hash
+    /// bits that do not choose a bucket fill the low bits, so that later stages can use them.
     pub(super) fn randomness(self, trace_id: &[u8; 16]) -> u64 {
         let Self(hash) = self.over(trace_id);
         let bucket = u64::from(hash & (BUCKETS - 1));

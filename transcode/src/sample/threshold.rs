@@ -60,8 +60,8 @@ pub(super) fn adjusted_count(threshold: u64) -> f64 {
     kept_of(0) / kept_of(threshold)
 }
 
-/// Converts a probability as the specification does: four digits after the leading f's, rounded, so that all components
-/// with the same rate write the same threshold.
+/// Converts a probability as the specification does: four digits after the leading f's, rounded, so that
+/// all components with the same rate write the same threshold.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -120,8 +120,8 @@ fn first_digits(value: u64, length: usize) -> Hex {
     Hex { digits, length }
 }
 
-/// Parses up to fourteen lower-case hex digits, padded with zeros. Random digits defeat branch prediction, so the code has no
-/// branch per digit.
+/// Parses up to fourteen lower-case hex digits, padded with zeros. Random digits defeat branch prediction,
+/// so the code has no branch per digit.
 pub(super) fn from_hex(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > DIGITS as usize {
         return None;

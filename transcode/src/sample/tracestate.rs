@@ -60,8 +60,8 @@ fn randomness(digits: &[u8]) -> Option<u64> {
     from_hex(digits).filter(|_| digits.len() == DIGITS as usize)
 }
 
-/// Writes the tracestate with a new threshold, or without. `new_randomness` is set for a span that arrived without
-/// randomness. The member comes first, as W3C requires of a changed member.
+/// Writes the tracestate with a new threshold, or without. `new_randomness` is set for a span that arrived
+/// without randomness. The member comes first, as W3C requires of a changed member.
 pub(super) fn write(
     trace_state: &[u8],
     threshold: Option<u64>,

@@ -32,7 +32,8 @@ pub(super) fn stream(
     }
 }
 
-/// Returns whether the body begins with a zlib header. A raw stream never begins so, if its encoder pads with zeros.
+/// Returns whether the body begins with a zlib header. A raw stream never begins so, if its encoder pads
+/// with zeros.
 pub(super) fn has_zlib_header(body: &[u8]) -> bool {
     match *body {
         [method, flags, ..] => {

@@ -1,5 +1,5 @@
-//! Decoder of lz4 frames, one after another. Parses the frames itself and decompresses the blocks directly into the output:
-//! the library's own frame reader accepts a body that is cut between two blocks.
+//! Decoder of lz4 frames, one after another. Parses the frames itself and decompresses the blocks directly
+//! into the output: the library's own frame reader accepts a body that is cut between two blocks.
 
 use lz4_flex::block::{DecompressError, decompress_into_with_dict};
 use twox_hash::XxHash32;

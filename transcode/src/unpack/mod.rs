@@ -1,8 +1,8 @@
 //! Decompression of a request body: its content codings are decoded completely or the body is refused.
 //!
-//! End of stream, checksum and length are required if the format has them; bytes after the end are malformed. Output is
-//! limited while it is produced. Framed snappy has no end mark, so a body truncated between two chunks is detected by the
-//! protobuf or JSON decoder, not here.
+//! End of stream, checksum and length are required if the format has them; bytes after the end are
+//! malformed. Output is limited while it is produced. Framed snappy has no end mark, so a body truncated
+//! between two chunks is detected by the protobuf or JSON decoder, not here.
 
 mod gzip;
 mod inflate;
@@ -180,8 +180,8 @@ impl Decoders {
     }
 }
 
-/// Decodes `encodings` (in the order they were applied, without identity). An undeclared gzip body is recognised by its
-/// magic, which is neither protobuf nor JSON.
+/// Decodes `encodings` (in the order they were applied, without identity). An undeclared gzip body is
+/// recognised by its magic, which is neither protobuf nor JSON.
 ///
 /// # Errors
 /// Malformed if a stream is truncated, corrupt, followed by more bytes, or has too many members; too large if the body exceeds

@@ -6,8 +6,8 @@ use crate::refusal::Refusal;
 const FIRST_BYTES: usize = 64 << 10;
 /// A larger buffer is freed before the next body.
 const KEPT_BYTES_MAX: usize = 16 << 20;
-/// An announced length is trusted up to this many times the compressed bytes; telemetry compresses 5 to 30 times. Beyond, the
-/// buffer grows as bytes are produced.
+/// An announced length is trusted up to this many times the compressed bytes; telemetry compresses 5 to 30
+/// times. Beyond, the buffer grows as bytes are produced.
 const RATIO_BELIEVED: usize = 64;
 
 pub(super) fn too_large(body_bytes_max: usize) -> Refusal {
@@ -37,7 +37,8 @@ impl OutputBuffer {
         }
     }
 
-    /// Returns the maximum size of the buffer: one byte past the limit suffices to detect that the limit is exceeded.
+    /// Returns the maximum size of the buffer: one byte past the limit suffices to detect that the limit is
+    /// exceeded.
     fn ceiling(&self) -> usize {
         self.bytes_max.saturating_add(1)
     }

@@ -1,5 +1,5 @@
-//! Decoder of zstd frames, one after another, as RFC 9659 allows them in HTTP: windows up to 8 MiB, no dictionaries. Headers
-//! are parsed here first, so that no memory is allocated for a refused frame.
+//! Decoder of zstd frames, one after another, as RFC 9659 allows them in HTTP: windows up to 8 MiB, no
+//! dictionaries. Headers are parsed here first, so that no memory is allocated for a refused frame.
 
 use zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 

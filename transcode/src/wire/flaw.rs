@@ -37,7 +37,8 @@ pub enum Fault {
     GroupTooDeep,
 }
 
-/// A fault and its position. Boxed, so that the results of the reading functions, nearly always successes, stay small.
+/// A fault and its position. Boxed, so that the results of the reading functions, nearly always successes,
+/// stay small.
 #[derive(Debug)]
 pub struct Flaw(Box<Finding>);
 

@@ -1,5 +1,5 @@
-//! Random deliveries become the rows that a simple model computes, even if other deliveries are rolled back in between and
-//! the segment is rewritten.
+//! Random deliveries become the rows that a simple model computes, even if other deliveries are rolled back
+//! in between and the segment is rewritten.
 
 #![allow(
     clippy::indexing_slicing,
