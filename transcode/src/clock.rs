@@ -172,7 +172,10 @@ mod tests {
     #[test]
     fn duration_is_zero_without_a_start_or_with_an_invalid_end() {
         assert_eq!(stamp(0, NOW).duration, 0);
-        let junk = stamp(NOW, u64::MAX);
-        assert_eq!((junk.duration, junk.end_ignored), (0, Some(u64::MAX)));
+        let without_end = stamp(NOW, u64::MAX);
+        assert_eq!(
+            (without_end.duration, without_end.end_ignored),
+            (0, Some(u64::MAX))
+        );
     }
 }

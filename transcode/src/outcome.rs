@@ -65,7 +65,7 @@ impl Outcome {
             Ok(tally) if tally.received > 0 && tally.rejected == tally.received => {
                 Self::all_rejected(tally)
             }
-            Ok(tally) if strict && tally.first_warning().is_some() => Self::too_lax(tally),
+            Ok(tally) if strict && tally.first_warning().is_some() => Self::strict_refusal(tally),
             Ok(tally) => Self::accepted(tally),
         }
     }
@@ -93,7 +93,7 @@ impl Outcome {
         }
     }
 
-    fn too_lax(tally: &Tally) -> Self {
+    fn strict_refusal(tally: &Tally) -> Self {
         let text = tally
             .first_warning()
             .map_or("", crate::visit::Warning::text);

@@ -91,7 +91,7 @@ pub struct Rows<'a> {
     expanded_bytes: usize,
     begun: columns::Mark,
     first_row: usize,
-    told_before: Option<Warning>,
+    unpacking_warning: Option<Warning>,
     resource: Resource,
     names: Names,
     scope: Scope,
@@ -116,7 +116,7 @@ impl<'a> Rows<'a> {
             received_at_ns,
             begun,
             first_row,
-            told_before: warning,
+            unpacking_warning: warning,
             tally: Tally::default(),
             refusal: None,
             has_content: false,
@@ -141,7 +141,7 @@ impl<'a> Rows<'a> {
         self.refusal = None;
         self.has_content = false;
         (self.nodes, self.resources, self.scopes, self.expanded_bytes) = (0, 0, 0, 0);
-        if let Some(warning) = self.told_before {
+        if let Some(warning) = self.unpacking_warning {
             self.tally.warn(warning);
         }
     }

@@ -122,7 +122,7 @@ fn run_mutations(target: fn(&[u8]), seeds: &[Vec<u8>], seed: u64) {
     }
     let small: Vec<_> = seeds
         .iter()
-        .filter(|it| !it.is_empty() && it.len() <= MUTATED_BYTES_MAX)
+        .filter(|seed_body| !seed_body.is_empty() && seed_body.len() <= MUTATED_BYTES_MAX)
         .collect();
     let mut random = Random(seed);
     for _ in 0..MUTATIONS {

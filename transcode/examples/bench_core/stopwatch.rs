@@ -32,8 +32,8 @@ impl Stopwatch {
 /// Returns the processor time of this thread. The kernel updates it when the thread yields.
 fn on_cpu() -> Option<Duration> {
     thread::yield_now();
-    let books = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    books
+    let schedstat = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    schedstat
         .split_ascii_whitespace()
         .next()?
         .parse()

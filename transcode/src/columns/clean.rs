@@ -29,9 +29,9 @@ pub fn clean<'a>(raw: &'a [u8], bytes_max: usize, tally: &mut Tally) -> Cow<'a, 
         return Cow::Borrowed(text);
     }
     tally.warn(Warning::InvalidUtf8);
-    let mended = String::from_utf8_lossy(short);
-    let fitting = cut(mended.as_bytes(), bytes_max).len();
-    Cow::Owned(mended.get(..fitting).unwrap_or_default().to_owned())
+    let replaced = String::from_utf8_lossy(short);
+    let fitting = cut(replaced.as_bytes(), bytes_max).len();
+    Cow::Owned(replaced.get(..fitting).unwrap_or_default().to_owned())
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ const KEPT_BYTES_MAX: usize = 8 << 20;
 struct Entry {
     start: usize,
     end: usize,
-    birth: u64,
+    serial: u64,
 }
 
 /// A growing set of texts, each with its number.
@@ -40,8 +40,8 @@ pub struct Dictionary {
     entries: Vec<Entry>,
     table: Table,
     /// Number of the text last seen in each cache slot. Always verified, so it may be stale.
-    guesses: Vec<u32>,
-    births: u64,
+    recent_ids: Vec<u32>,
+    last_serial: u64,
     seed: RandomState,
 }
 
@@ -68,10 +68,10 @@ impl Dictionary {
     #[must_use]
     #[inline]
     pub fn bytes(&self, id: u32) -> &[u8] {
-        let lies = |entry: &Entry| self.wire.get(entry.start..entry.end);
+        let stored_bytes = |entry: &Entry| self.wire.get(entry.start..entry.end);
         self.entries
             .get(id as usize)
-            .and_then(lies)
+            .and_then(stored_bytes)
             .unwrap_or_default()
     }
 
@@ -94,31 +94,33 @@ impl Dictionary {
     /// Returns the serial number of the text with this number. Numbers are reused after a roll-back, serial
     /// numbers are not.
     #[must_use]
-    pub fn birth(&self, id: u32) -> u64 {
-        self.entries.get(id as usize).map_or(0, |entry| entry.birth)
+    pub fn serial(&self, id: u32) -> u64 {
+        self.entries
+            .get(id as usize)
+            .map_or(0, |entry| entry.serial)
     }
 
-    /// Returns the length of the text with this number if its serial number is `birth`.
+    /// Returns the length of the text with this number if its serial number is `serial`.
     #[must_use]
     #[inline]
-    pub fn text_bytes(&self, id: u32, birth: u64) -> Option<usize> {
+    pub fn text_bytes(&self, id: u32, serial: u64) -> Option<usize> {
         let entry = self.entries.get(id as usize)?;
-        (entry.birth == birth).then_some(entry.end - entry.start)
+        (entry.serial == serial).then_some(entry.end - entry.start)
     }
 
     /// Returns the number of a raw text, which is sanitised first if it is new.
     #[inline]
     pub fn id_of(&mut self, raw: &[u8], bytes_max: usize, tally: &mut Tally) -> u32 {
         let slot = text_slot(raw);
-        if let Some(&guess) = self.guesses.get(slot)
-            && self.is(guess, raw)
+        if let Some(&recent_id) = self.recent_ids.get(slot)
+            && self.is(recent_id, raw)
         {
-            return guess;
+            return recent_id;
         }
         let id = self.id_of_rare(raw, bytes_max, tally);
-        self.guesses.resize(SLOTS, 0);
-        if let Some(guess) = self.guesses.get_mut(slot) {
-            *guess = id;
+        self.recent_ids.resize(SLOTS, 0);
+        if let Some(recent_id) = self.recent_ids.get_mut(slot) {
+            *recent_id = id;
         }
         id
     }
@@ -165,11 +167,11 @@ impl Dictionary {
         put::varint(&mut self.wire, text.len() as u64);
         let start = self.wire.len();
         self.wire.extend_from_slice(text);
-        self.births += 1;
+        self.last_serial += 1;
         self.entries.push(Entry {
             start,
             end: self.wire.len(),
-            birth: self.births,
+            serial: self.last_serial,
         });
         id
     }
@@ -178,8 +180,8 @@ impl Dictionary {
     pub fn truncate(&mut self, len: usize) {
         for id in (len..self.len()).rev() {
             let id = id_from(id);
-            let gone = hash(&self.seed, self.bytes(id));
-            self.table.take_back(gone, id);
+            let removed_hash = hash(&self.seed, self.bytes(id));
+            self.table.remove_last(removed_hash, id);
         }
         self.entries.truncate(len);
         self.wire
@@ -191,7 +193,7 @@ impl Dictionary {
         let entries_max = KEPT_BYTES_MAX / size_of::<Entry>();
         if self.wire.capacity() > KEPT_BYTES_MAX || self.entries.capacity() > entries_max {
             *self = Self {
-                births: self.births,
+                last_serial: self.last_serial,
                 ..Self::default()
             };
         } else {

@@ -68,9 +68,12 @@ impl TraceIds {
     /// Truncates the column to an earlier mark.
     pub fn truncate(&mut self, (distinct, rows): (usize, usize)) {
         for position in distinct..self.distinct.len() {
-            let gone = self.distinct.get(position).copied().unwrap_or_default();
+            let removed_id = self.distinct.get(position).copied().unwrap_or_default();
             let id = id_from(position);
-            if let Ok(entry) = self.table.find_entry(self.hash(gone), |known| *known == id) {
+            if let Ok(entry) = self
+                .table
+                .find_entry(self.hash(removed_id), |known| *known == id)
+            {
                 entry.remove();
             }
         }

@@ -65,7 +65,7 @@ pub struct MapColumn {
     pub ends: Vec<u64>,
     /// Entries of the open map whose key has a role: role and position.
     pub noted: Vec<(RoleId, usize)>,
-    habits: Vec<KeyState>,
+    key_states: Vec<KeyState>,
     numbers: Numbers,
     spellings: Spellings,
     opened: u64,
@@ -112,8 +112,8 @@ impl MapColumn {
     ) -> usize {
         let key_id = self.key_id(key, roles, bytes_max, tally);
         self.values_before = self.values.len();
-        let habit = self.habits.get(key_id as usize);
-        let is_new = habit.is_some_and(KeyState::expects_new);
+        let state = self.key_states.get(key_id as usize);
+        let is_new = state.is_some_and(KeyState::expects_new);
         let (numbers, values) = (&mut self.numbers, &mut self.values);
         let (value_id, text_bytes) = match value {
             Value::Text(text) => {
@@ -131,12 +131,12 @@ impl MapColumn {
             Value::Number(number) => numbers.id_of(number, values, bytes_max, tally),
         };
         self.last_value = value_id;
-        if let Some(habit) = self.habits.get_mut(key_id as usize) {
+        if let Some(state) = self.key_states.get_mut(key_id as usize) {
             let is_known = (value_id as usize) < self.values_before;
-            habit.new_values = if is_known {
+            state.new_values = if is_known {
                 0
             } else {
-                habit.new_values.saturating_add(1)
+                state.new_values.saturating_add(1)
             };
         }
         self.enter(key_id, value_id);
@@ -187,18 +187,18 @@ impl MapColumn {
 
     #[inline]
     fn enter(&mut self, key_id: u32, value_id: u32) {
-        let Some(habit) = self.habits.get_mut(key_id as usize) else {
+        let Some(state) = self.key_states.get_mut(key_id as usize) else {
             return;
         };
-        if habit.map == self.opened {
-            if let Some(known) = self.value_ids.get_mut(habit.position) {
+        if state.map == self.opened {
+            if let Some(known) = self.value_ids.get_mut(state.position) {
                 *known = value_id;
             }
             return;
         }
-        (habit.map, habit.position) = (self.opened, self.key_ids.len());
-        if habit.role != NO_ROLE {
-            self.noted.push((habit.role, habit.position));
+        (state.map, state.position) = (self.opened, self.key_ids.len());
+        if state.role != NO_ROLE {
+            self.noted.push((state.role, state.position));
         }
         self.key_ids.push(key_id);
         self.value_ids.push(value_id);
@@ -206,11 +206,11 @@ impl MapColumn {
 
     #[inline]
     fn key_id(&mut self, key: &[u8], roles: &Roles, bytes_max: usize, tally: &mut Tally) -> u32 {
-        let before = self.habits.get(self.last_key as usize);
-        let guess = before.map_or(0, |before| before.next_key);
-        let is_it = self.keys.is(guess, key);
-        self.last_key = if is_it {
-            guess
+        let before = self.key_states.get(self.last_key as usize);
+        let predicted = before.map_or(0, |before| before.next_key);
+        let is_predicted = self.keys.is(predicted, key);
+        self.last_key = if is_predicted {
+            predicted
         } else {
             self.key_id_of_unexpected_key(key, roles, bytes_max, tally)
         };
@@ -226,11 +226,11 @@ impl MapColumn {
         tally: &mut Tally,
     ) -> u32 {
         let id = self.keys.id_of(key, bytes_max, tally);
-        if let Some(before) = self.habits.get_mut(self.last_key as usize) {
+        if let Some(before) = self.key_states.get_mut(self.last_key as usize) {
             before.next_key = id;
         }
-        if self.habits.len() < self.keys.len() {
-            self.habits.push(KeyState {
+        if self.key_states.len() < self.keys.len() {
+            self.key_states.push(KeyState {
                 next_key: id,
                 map: 0,
                 position: 0,
@@ -300,7 +300,7 @@ impl MapColumn {
     pub fn truncate(&mut self, mark: MapMark) {
         self.keys.truncate(mark.keys);
         self.values.truncate(mark.values);
-        self.habits.truncate(mark.keys);
+        self.key_states.truncate(mark.keys);
         self.key_ids.truncate(mark.entries);
         self.value_ids.truncate(mark.entries);
         self.ends.truncate(mark.maps);
@@ -311,7 +311,7 @@ impl MapColumn {
     pub fn clear(&mut self) {
         self.keys.clear();
         self.values.clear();
-        self.habits.clear();
+        self.key_states.clear();
         self.spellings.clear();
         self.key_ids.clear();
         self.value_ids.clear();

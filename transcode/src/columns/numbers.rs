@@ -11,7 +11,7 @@ use crate::text::Number;
 struct Known {
     bits: (u8, u64),
     id: u32,
-    birth: u64,
+    text_serial: u64,
 }
 
 /// The cache, direct-mapped by a hash of the number's bits.
@@ -34,7 +34,7 @@ impl Numbers {
         let bits = number.bits();
         if let Some(known) = self.known.get(slot(bits))
             && known.bits == bits
-            && let Some(text_bytes) = dictionary.text_bytes(known.id, known.birth)
+            && let Some(text_bytes) = dictionary.text_bytes(known.id, known.text_serial)
         {
             return (known.id, text_bytes);
         }
@@ -57,7 +57,7 @@ impl Numbers {
                 *known = Known {
                     bits: number.bits(),
                     id,
-                    birth: dictionary.birth(id),
+                    text_serial: dictionary.serial(id),
                 };
             }
         }

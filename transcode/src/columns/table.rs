@@ -88,7 +88,7 @@ impl Table {
     }
 
     /// Removes the number inserted last; does nothing if it is not in the table.
-    pub fn take_back(&mut self, hash: u32, id: u32) {
+    pub fn remove_last(&mut self, hash: u32, id: u32) {
         let mask = self.slots.len().wrapping_sub(1);
         let mut at = hash as usize & mask;
         while let Some(slot) = self.slots.get_mut(at) {
@@ -153,7 +153,7 @@ mod tests {
 
         (70..200)
             .rev()
-            .for_each(|id| table.take_back(hash_of(id), id));
+            .for_each(|id| table.remove_last(hash_of(id), id));
 
         assert!((0..70).all(|id| knows(&table, id)));
         assert!(!(70..200).any(|id| knows(&table, id)));
@@ -168,7 +168,7 @@ mod tests {
 
         (100..300)
             .rev()
-            .for_each(|id| table.take_back(hash_of(id), id));
+            .for_each(|id| table.remove_last(hash_of(id), id));
 
         assert!((0..300).all(|id| knows(&table, id) == (id < 100 && id % 3 == 0)));
     }

@@ -107,22 +107,22 @@ pub(super) fn whole(literal: &[u8]) -> Whole {
     let (mantissa, exponent) = split_at_either(unsigned, *b"eE");
     let (integer, fraction) = split_at_either(mantissa, *b"..");
     let integer_digits = i64::try_from(integer.len()).unwrap_or(i64::MAX);
-    let mut places_left = integer_digits.saturating_add(exponent.map_or(0, exponent_of));
+    let mut integer_digits_left = integer_digits.saturating_add(exponent.map_or(0, exponent_of));
     let (mut magnitude, mut has_fraction) = (0i128, false);
     for digit in integer.iter().chain(fraction.unwrap_or_default()) {
-        if places_left > 0 {
+        if integer_digits_left > 0 {
             magnitude = magnitude * 10 + i128::from(digit - b'0');
         } else {
             has_fraction |= *digit != b'0';
         }
-        places_left = places_left.saturating_sub(1);
+        integer_digits_left = integer_digits_left.saturating_sub(1);
         if magnitude > HUGE {
             return Whole::Huge { negative };
         }
     }
-    while places_left > 0 && magnitude != 0 {
+    while integer_digits_left > 0 && magnitude != 0 {
         magnitude *= 10;
-        places_left -= 1;
+        integer_digits_left -= 1;
         if magnitude > HUGE {
             return Whole::Huge { negative };
         }
@@ -203,12 +203,12 @@ fn eight_digits(word: u64) -> Option<u64> {
 #[inline]
 pub(super) fn is_canonical_int(text: &[u8]) -> bool {
     let unsigned = text.strip_prefix(b"-").unwrap_or(text);
-    let leads_well = match unsigned {
+    let has_no_leading_zero = match unsigned {
         [b'0'] => text.len() == 1,
         [first, ..] => *first != b'0',
         [] => false,
     };
-    leads_well && unsigned.len() < SAFE_DIGITS && digits(unsigned).is_some()
+    has_no_leading_zero && unsigned.len() < SAFE_DIGITS && digits(unsigned).is_some()
 }
 
 /// Returns whether this JSON number is the canonical form of its double. Two decimals of fifteen digits are
@@ -222,8 +222,11 @@ pub(super) fn is_canonical_double(literal: &[u8]) -> bool {
         (integer, None) => integer.len() <= EXACT_DIGITS && integer != b"0" && !has_exponent,
         (integer, Some(fraction)) => {
             let is_tiny = integer == b"0" && fraction.first() == Some(&b'0');
-            let ends_well = fraction.last() != Some(&b'0');
-            integer.len() + fraction.len() <= EXACT_DIGITS && !is_tiny && ends_well && !has_exponent
+            let has_no_trailing_zero = fraction.last() != Some(&b'0');
+            integer.len() + fraction.len() <= EXACT_DIGITS
+                && !is_tiny
+                && has_no_trailing_zero
+                && !has_exponent
         }
     }
 }

@@ -109,7 +109,7 @@ fn parts(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
 fn members(trace_state: &[u8]) -> impl Iterator<Item = &[u8]> {
     parts(trace_state, b',')
         .map(<[u8]>::trim_ascii)
-        .filter(|it| !it.is_empty())
+        .filter(|part| !part.is_empty())
 }
 
 fn ot_value(member: &[u8]) -> Option<&[u8]> {
@@ -133,12 +133,12 @@ fn fields(trace_state: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
 fn key_and_value(field: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = memchr::memchr(b':', field)?;
     let (key, value) = (field.get(..colon)?, field.get(colon + 1..)?);
-    let key_is_sound = key.first()?.is_ascii_lowercase()
+    let is_valid_key = key.first()?.is_ascii_lowercase()
         && key
             .iter()
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-    let value_is_sound = value
+    let is_valid_value = value
         .iter()
         .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'));
-    (key_is_sound && value_is_sound).then_some((key, value))
+    (is_valid_key && is_valid_value).then_some((key, value))
 }

@@ -80,12 +80,12 @@ proptest! {
 
         let result = scan(&sealed);
 
-        let hit = ends.iter().filter(|end| **end <= bit / 8).count() - 1;
-        if hit == payloads.len() {
+        let corrupt_index = ends.iter().filter(|end| **end <= bit / 8).count() - 1;
+        if corrupt_index == payloads.len() {
             prop_assert!(result.footer.is_none());
             prop_assert_eq!((result.records.len(), &result.damage), (payloads.len(), &vec![]));
         } else {
-            let (offset, length) = (ends[hit], ends[hit + 1] - ends[hit]);
+            let (offset, length) = (ends[corrupt_index], ends[corrupt_index + 1] - ends[corrupt_index]);
             prop_assert_eq!(result.records.len(), payloads.len() - 1);
             prop_assert_eq!((result.damage.len(), result.damage[0].offset, result.damage[0].length), (1, offset, length));
         }

@@ -8,7 +8,7 @@ const FIRST_BYTES: usize = 64 << 10;
 const KEPT_BYTES_MAX: usize = 16 << 20;
 /// An announced length is trusted up to this many times the compressed bytes; telemetry compresses 5 to 30
 /// times. Beyond, the buffer grows as bytes are produced.
-const RATIO_BELIEVED: usize = 64;
+const PLAUSIBLE_RATIO: usize = 64;
 
 pub(super) fn too_large(body_bytes_max: usize) -> Refusal {
     Refusal::too_large(
@@ -53,9 +53,9 @@ impl OutputBuffer {
 
     /// Reserves the length a stream announces, as far as it is plausible for its compressed bytes.
     pub(super) fn expect(&mut self, announced_bytes: u64, compressed_bytes: usize) {
-        let believed = compressed_bytes.saturating_mul(RATIO_BELIEVED);
+        let plausible = compressed_bytes.saturating_mul(PLAUSIBLE_RATIO);
         let announced = usize::try_from(announced_bytes).unwrap_or(usize::MAX);
-        self.grow_to(self.filled.saturating_add(announced.min(believed)));
+        self.grow_to(self.filled.saturating_add(announced.min(plausible)));
     }
 
     /// Reserves this many free bytes, as far as the limit allows.

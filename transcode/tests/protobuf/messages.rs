@@ -184,7 +184,7 @@ fn instrumentation_library_spans_are_read_without_scope_spans() {
     );
 
     let alone = decode(&len(1, &old)).unwrap();
-    let beside = decode(&len(1, [old, len(2, "")].concat())).unwrap();
+    let with_both = decode(&len(1, [old, len(2, "")].concat())).unwrap();
 
     assert_eq!(alone.warnings, [Warning::InstrumentationLibrary]);
     let scope = &alone.resources[0].scopes[0];
@@ -193,8 +193,8 @@ fn instrumentation_library_spans_are_read_without_scope_spans() {
         ("lib", "1.0")
     );
     assert_eq!((scope.schema_url.as_str(), scope.spans.len()), ("url", 1));
-    assert_eq!(beside.spans().count(), 0);
-    assert_eq!(beside.warnings, [Warning::InstrumentationLibrary]);
+    assert_eq!(with_both.spans().count(), 0);
+    assert_eq!(with_both.warnings, [Warning::InstrumentationLibrary]);
 }
 
 #[test]

@@ -24,8 +24,8 @@ fn stored(raw: &[u8], limits: &Limits) -> String {
         }
         raw[..end].to_vec()
     };
-    let mended = String::from_utf8_lossy(&cut(raw)).into_owned();
-    String::from_utf8(cut(mended.as_bytes())).unwrap()
+    let replaced = String::from_utf8_lossy(&cut(raw)).into_owned();
+    String::from_utf8(cut(replaced.as_bytes())).unwrap()
 }
 
 /// Returns the map of these attributes, and the number of dropped attributes.
@@ -262,7 +262,9 @@ fn nested(span: &SpanData, limits: &Limits) -> [String; 7] {
 /// Returns the columns from `Drain` to `DroppedLinksCount`.
 fn counts(span: &SpanData, dropped_attributes: u32, limits: &Limits) -> [String; 8] {
     let (epoch, seq) = (SEGMENT.epoch.cast_signed(), SEGMENT.seq.cast_signed());
-    let count = |sent: u32, ours: usize| sent.saturating_add(u32::try_from(ours).unwrap());
+    let count = |sent: u32, dropped_by_limits: usize| {
+        sent.saturating_add(u32::try_from(dropped_by_limits).unwrap())
+    };
     let dropped_events = span.events.len() - kept_events(span, limits);
     let dropped_links = span.links.len() - kept_links(span, limits).len();
     [

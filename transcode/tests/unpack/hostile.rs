@@ -158,9 +158,9 @@ fn zstd_window_over_8_mib_is_malformed_for_small_content_too() {
 #[test]
 fn announced_zstd_length_of_2_to_the_60_allocates_nothing() {
     let length = (1_u64 << 60).to_le_bytes();
-    let windowed = zstd_frame(0xc0, &[&[window_log(20)], &length[..]].concat());
+    let with_window = zstd_frame(0xc0, &[&[window_log(20)], &length[..]].concat());
     let single_segment = zstd_frame(0xe0, &length);
-    for stream in [windowed, single_segment] {
+    for stream in [with_window, single_segment] {
         let mut buffers = Buffers::default();
 
         let refusal = unpack(

@@ -135,10 +135,10 @@ fn written<Sink: Write>(
 /// Returns text that compresses like telemetry and is longer than any window or block.
 pub fn telemetry(bytes: usize) -> Vec<u8> {
     let mut text = Vec::with_capacity(bytes + 64);
-    let mut noise = 1_u32;
+    let mut state = 1_u32;
     while text.len() < bytes {
-        noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        write!(text, "GET /api/users/{:x} 200 iad1;", noise >> 12).unwrap();
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        write!(text, "GET /api/users/{:x} 200 iad1;", state >> 12).unwrap();
     }
     text.truncate(bytes);
     text

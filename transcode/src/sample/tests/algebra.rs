@@ -108,8 +108,8 @@ proptest! {
         mode in modes(), trace_id in any::<u128>(), arriving in 0_u64..1 << 56, rate in 0.0..=1.0,
     ) {
         let trace_state = format!("ot=th:{}", hex(arriving).as_str());
-        let decider = sampler(mode, rate);
-        let (decision, _) = decided(&decider, &subject(trace_id, &trace_state));
+        let tested_sampler = sampler(mode, rate);
+        let (decision, _) = decided(&tested_sampler, &subject(trace_id, &trace_state));
         prop_assert!(decision.threshold.is_none_or(|threshold| threshold >= arriving));
     }
 
