@@ -12,6 +12,7 @@ __all__ = [
     "CoreError",
     "DigestTags",
     "Digests",
+    "ExplainedTrace",
     "Outcome",
     "Policy",
     "Record",
@@ -110,10 +111,12 @@ def commit(
     deliveries: Sequence[tuple[str, bytes, str, tuple[str, ...], int, bool, int]],
     epoch: int,
     seq: int,
+    digest_key: bytes,
 ) -> Commit:
     """Transcode (drain, body, kind, encodings, received_at_ns, strict, body_bytes_max) into one record.
 
     The first delivery is always processed; once the group reaches 128 MiB, the remaining ones are postponed.
+    `digest_key`: 32 bytes.
     """
 
 def footer(segment: bytes) -> bytes:
@@ -178,10 +181,45 @@ def rewrite(
 def day_runs(segment: bytes) -> list[tuple[int, int, int]]:
     """Return runs of rows with the same day: first row, row after the last, day since 1970 (UTC)."""
 
+@final
+class ExplainedTrace:
+    """A sampling decision about one trace, with its inputs. Thresholds have the format of tracestate."""
+
+    @property
+    def keep(self) -> bool: ...
+    @property
+    def weight(self) -> float | None:
+        """How many spans a kept span represents. None: unknown, or not kept."""
+    @property
+    def threshold(self) -> str | None:
+        """None: unknown, or no randomness reaches it."""
+    @property
+    def reason(self) -> str:
+        """As the column `SampleReason`."""
+    @property
+    def ignored(self) -> list[str]:
+        """Fields of the trace state that are malformed, and counted as absent."""
+    @property
+    def rule(self) -> int | None:
+        """Index of the first matching rule."""
+    @property
+    def randomness(self) -> str: ...
+    @property
+    def randomness_from(self) -> str: ...
+    @property
+    def arriving_threshold(self) -> str | None: ...
+
 def explain_sampling(
-    trace_id: str, *, mode: str, rate: float, seed: int, trace_state: str
-) -> tuple[bool, float | None, str | None, str, list[str]]:
-    """Keep, weight, threshold and reason for one trace, and what of its trace state is not understood."""
+    policy: Policy,
+    trace_id: str,
+    *,
+    trace_state: str,
+    project: str,
+    environment: str,
+    service: str,
+    drain: str,
+) -> ExplainedTrace:
+    """Explain what this policy decides about a span of this trace. Raises `CoreError` if it is malformed."""
 
 @final
 class Digests:

@@ -1,7 +1,7 @@
 """The channel between the supervisor and one child: JSON lines over a socket pair.
 
-    supervisor → child   Start  Reload  Stop
-    child → supervisor   Ready  Report (every second)  Stopped
+    supervisor → child   Start  Reload  AcceptFor  Seal  Stop
+    child → supervisor   Ready  Report (every second)  Sealed  Failed  Stopped
 
 Keeps: the channel's end is news too. A child that reads `None` has lost its supervisor and finishes as if
 stopped; a supervisor that reads `None` has lost the child.
@@ -56,6 +56,17 @@ class Reload(msgspec.Struct, frozen=True, tag=True):
     settings: Settings
 
 
+class AcceptFor(msgspec.Struct, frozen=True, tag=True):
+    """To an intake: accept from these sockets too, because the intakes they belong to do not."""
+
+    listen_fds: tuple[int, ...]
+    """Inherited by every intake. The intake stops accepting from those that are no longer listed."""
+
+
+class Seal(msgspec.Struct, frozen=True, tag=True):
+    """To an intake: seal the open segment now, then send `Sealed`, because the store is about to stop."""
+
+
 class Stop(msgspec.Struct, frozen=True, tag=True):
     """Finish what is in flight, then say `Stopped` and end."""
 
@@ -72,12 +83,24 @@ class Report(msgspec.Struct, frozen=True, tag=True):
     """What was checked → `""` when fine, or the reason why not."""
 
 
+class Sealed(msgspec.Struct, frozen=True, tag=True):
+    """What was acknowledged before `Seal` is in sealed segments, unless the disk refuses."""
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True):
+    """The process cannot work and ends. The supervisor logs it: it knows how often that happens."""
+
+    error: str
+    raised_at: tuple[str, ...] = ()
+    """Of an unexpected exception."""
+
+
 class Stopped(msgspec.Struct, frozen=True, tag=True):
     """Everything is finished; the process ends now."""
 
 
-ToChild = Start | Reload | Stop
-ToSupervisor = Ready | Report | Stopped
+ToChild = Start | Reload | AcceptFor | Seal | Stop
+ToSupervisor = Ready | Report | Sealed | Failed | Stopped
 
 Incoming = TypeVar("Incoming")
 Outgoing = TypeVar("Outgoing")

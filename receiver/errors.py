@@ -13,6 +13,7 @@ ReceiverError
 │   ├── Overloaded
 │   ├── CoreCrashed            └── StoreTrouble (never seen by a sender)
 └── OperatorError          a setting, a file or a command is wrong; never seen by a sender
+    └── CommandFailed          the command is right and cannot be done, or found something wrong
 """
 
 from __future__ import annotations
@@ -105,7 +106,8 @@ class StoreTrouble(Unavailable):
     """The store refused, failed or did not answer. `code` is ClickHouse's; `None`: it gave none.
 
     `status`: of an answer that was none of ClickHouse's, as a proxy gives it. `place`: the server's.
-    `cause`: why there was no answer, in words of ours.
+    `cause`: why there was no answer, in words of ours. `advice`: which setting to look at, and what the
+    server said where that holds no value of a row.
     """
 
     def __init__(  # noqa: PLR0913 - each is a part of one verdict
@@ -117,6 +119,7 @@ class StoreTrouble(Unavailable):
         status: int | None = None,
         place: str = "",
         cause: str = "",
+        advice: str = "",
     ) -> None:
         super().__init__(reason)
         self.code = code
@@ -124,10 +127,15 @@ class StoreTrouble(Unavailable):
         self.status = status
         self.place = place
         self.cause = cause
+        self.advice = advice
 
     @property
     def label(self) -> str:
-        """What may be logged and told: ClickHouse's texts can hold values of rows, this cannot."""
+        """The trouble as it may be logged: ClickHouse's texts can hold values of rows, this cannot."""
+        return f"{self._outcome}: {self.advice}" if self.advice else self._outcome
+
+    @property
+    def _outcome(self) -> str:
         if self.code is not None:
             return f"{self.name or 'ERROR'} ({self.code})"
         at = f" at {self.place}" if self.place else ""
@@ -141,6 +149,12 @@ class OperatorError(ReceiverError):
 
     exit_code: ClassVar[int] = 2
     """Of the command that ends with it."""
+
+
+class CommandFailed(OperatorError):  # noqa: N818 - an answer, as its base
+    """What a correct command asks for is not there, not as it should be, or cannot be done now."""
+
+    exit_code: ClassVar[int] = 1
 
 
 def place_and_reason(reason: OSError) -> str:

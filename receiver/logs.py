@@ -17,7 +17,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, TextIO
 
 import structlog
@@ -31,7 +31,11 @@ KEYS_MAX = 1_024
 CAUSES_MAX = 8
 """Causes of one key that are told apart; further ones share one line."""
 REPEAT_S = 10.0
-"""A line with the same key, event and cause is logged once in this time."""
+"""Between the first two lines of one cause; then it grows by `REPEAT_GROWTH`, to `REPEAT_S_MAX`."""
+REPEAT_GROWTH = 6
+REPEAT_S_MAX = 600.0
+QUIET_S = 200.0
+"""A cause that has not occurred for this long is over. The slowest retry, of an INSERT, comes after 180 s."""
 CAUSE_FIELDS = ("error", "path", "why", "reason")
 """The fields that say what caused a line."""
 CAUSE_CHARS_MAX = 512
@@ -91,25 +95,30 @@ def hush_chatters() -> None:
 
 
 @dataclass(slots=True)
-class _Limited:
-    """The state of one rate-limited line: when it was logged, and what was suppressed since."""
+class _Episode:
+    """One cause of a rate-limited line, for as long as it occurs again and again."""
 
+    begun_at_s: float
     logged_at_s: float
+    last_at_s: float
+    level: str
+    fields: Mapping[str, object]
+    """Of the latest occurrence. No exception is kept: its traceback would keep a body alive."""
+    count: int = 1
     suppressed_count: int = 0
-    level: str = ""
-    fields: Mapping[str, object] = field(default_factory=dict)
-    """Of the line that was suppressed last. No exception is kept: its traceback would keep a body alive."""
+    repeat_s: float = REPEAT_S
 
 
 class RateLimited:
-    """Log one line per key, event and cause in `REPEAT_S`, with the count of lines that were suppressed.
+    """Log each cause when it begins, more and more seldom while it lasts, and when it is over.
 
-    A line with another cause is another line, up to `CAUSES_MAX` per key and event; further causes share one.
+    A line with another key, event or cause is another line, up to `CAUSES_MAX` causes per key and event;
+    further causes share one.
     """
 
     def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._limited: dict[tuple[str, str], dict[str, _Limited]] = {}
+        self._episodes: dict[tuple[str, str], dict[str, _Episode]] = {}
         """By key and event, then by cause."""
 
     def info(self, key: str, event: str, **fields: object) -> None:
@@ -125,46 +134,66 @@ class RateLimited:
         self._log("error", key, event, fields)
 
     def flush(self) -> None:
-        """Log the suppressed lines that are due, and forget keys that are quiet. Called every second."""
-        for (key, event), causes in list(self._limited.items()):
-            for cause, line in list(causes.items()):
-                if not self._is_due(line):
-                    continue
-                if line.suppressed_count:
-                    self._write(line, line.level, event, line.fields)
-                else:
+        """Log the suppressed lines that are due, and what is over. Called every second."""
+        now_s = self._now()
+        for (key, event), causes in list(self._episodes.items()):
+            for cause, episode in list(causes.items()):
+                if now_s - episode.last_at_s >= QUIET_S:
                     del causes[cause]
+                    _log_end(event, episode)
+                elif episode.suppressed_count and self._is_due(episode):
+                    self._repeat(event, episode)
             if not causes:
-                del self._limited[key, event]
+                del self._episodes[key, event]
 
     def _log(self, level: str, key: str, event: str, fields: Mapping[str, object]) -> None:
         causes = self._causes_of(key, event)
-        cause = _cause_of(fields)
+        cause, now_s = _cause_of(fields), self._now()
         if cause not in causes and len(causes) >= CAUSES_MAX:
             cause = OTHER
-        line = causes.get(cause)
-        if line is None:
-            line = causes[cause] = _Limited(self._now())
-        elif not self._is_due(line):
-            line.suppressed_count += 1
-            line.level, line.fields = level, _without_exception(fields)
+        episode = causes.get(cause)
+        if episode is not None and now_s - episode.last_at_s >= QUIET_S:
+            _log_end(event, episode)
+            episode = None
+        if episode is None:
+            causes[cause] = _Episode(now_s, now_s, now_s, level, _without_exception(fields))
+            _write(level, event, fields)
             return
-        self._write(line, level, event, fields)
+        episode.level, episode.fields, episode.last_at_s = level, _without_exception(fields), now_s
+        episode.count += 1
+        if self._is_due(episode):
+            self._repeat(event, episode)
+        else:
+            episode.suppressed_count += 1
 
-    def _causes_of(self, key: str, event: str) -> dict[str, _Limited]:
-        if (key, event) not in self._limited and len(self._limited) >= KEYS_MAX:
+    def _causes_of(self, key: str, event: str) -> dict[str, _Episode]:
+        if (key, event) not in self._episodes and len(self._episodes) >= KEYS_MAX:
             self.flush()
-            if len(self._limited) >= KEYS_MAX:
+            if len(self._episodes) >= KEYS_MAX:
                 key, event = OTHER, OTHER
-        return self._limited.setdefault((key, event), {})
+        return self._episodes.setdefault((key, event), {})
 
-    def _is_due(self, line: _Limited) -> bool:
-        return self._now() - line.logged_at_s >= REPEAT_S
+    def _is_due(self, episode: _Episode) -> bool:
+        return self._now() - episode.logged_at_s >= episode.repeat_s
 
-    def _write(self, line: _Limited, level: str, event: str, fields: Mapping[str, object]) -> None:
-        suppressed = {"suppressed": line.suppressed_count} if line.suppressed_count else {}
-        line.logged_at_s, line.suppressed_count, line.fields = self._now(), 0, {}
-        getattr(structlog.get_logger(), level)(event, **fields, **suppressed)
+    def _repeat(self, event: str, episode: _Episode) -> None:
+        suppressed = {"suppressed": episode.suppressed_count} if episode.suppressed_count else {}
+        _write(episode.level, event, {**episode.fields, **suppressed})
+        episode.logged_at_s, episode.suppressed_count = self._now(), 0
+        episode.repeat_s = min(episode.repeat_s * REPEAT_GROWTH, REPEAT_S_MAX)
+
+
+def _log_end(event: str, episode: _Episode) -> None:
+    """Log that a cause is over, unless it occurred once or within a moment."""
+    lasted_s = episode.last_at_s - episode.begun_at_s
+    if lasted_s >= REPEAT_S:
+        causes = {name: episode.fields[name] for name in CAUSE_FIELDS if name in episode.fields}
+        over = {"count": episode.count, "lasted_s": round(lasted_s), "quiet_s": QUIET_S}
+        _write("info", f"over: {event}", {**causes, **over})
+
+
+def _write(level: str, event: str, fields: Mapping[str, object]) -> None:
+    getattr(structlog.get_logger(), level)(event, **fields)
 
 
 def _cause_of(fields: Mapping[str, object]) -> str:
@@ -226,10 +255,14 @@ def _exception_as_text(_logger: WrappedLogger, _method: str, event: EventDict) -
     found = event.pop("exc_info", None)
     error = sys.exc_info()[1] if found is True else found[1] if isinstance(found, tuple) else found
     if isinstance(error, BaseException):
-        frames = traceback.extract_tb(error.__traceback__)[-8:]
-        event["error"] = _error_text(error)
-        event["raised_at"] = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
+        event["error"], event["raised_at"] = _error_text(error), raised_at(error)
     return event
+
+
+def raised_at(error: BaseException) -> list[str]:
+    """Return the last places of the traceback, without any values."""
+    frames = traceback.extract_tb(error.__traceback__)[-8:]
+    return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
 
 
 def _harmless(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

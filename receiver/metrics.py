@@ -20,12 +20,14 @@ MetricName = Literal[
     "backlog_age_seconds",
     "backlog_bytes",
     "backlog_segments",
+    "backlog_stalled_segments",
     "body_bytes",
     "build_info",
     "certificate_expires_in_seconds",
     "commit_deliveries",
     "commit_seconds",
     "connections",
+    "connections_closed",
     "counting_since_seconds",
     "dead_letters",
     "deliveries",
@@ -40,6 +42,7 @@ MetricName = Literal[
     "fsync_seconds",
     "inflight_bytes",
     "ledger_complete_from_seconds",
+    "ledger_losses",
     "ledger_spans",
     "process_ends_recent",
     "process_restarts",
@@ -83,6 +86,10 @@ METRICS: dict[MetricName, Spec] = {
     ),
     "backlog_bytes": Spec("gauge_sum", "Sealed segments that are not stored yet."),
     "backlog_segments": Spec("gauge_sum", "Their number."),
+    "backlog_stalled_segments": Spec(
+        "gauge_sum",
+        "Segments that make no progress though the store accepts others. Worry above 0: `/readyz` names one.",
+    ),
     "body_bytes": Spec("counter", "Bytes of bodies as they came off the wire.", ("drain",)),
     "build_info": Spec("gauge_sum", "Always 1; the labels say what runs.", ("version", "core_profile")),
     "certificate_expires_in_seconds": Spec(
@@ -91,6 +98,12 @@ METRICS: dict[MetricName, Spec] = {
     "commit_deliveries": Spec("counter", "Deliveries in group commits. Over the commits: a group's size."),
     "commit_seconds": Spec("seconds", "One group transcoded, in the core."),
     "connections": Spec("gauge_sum", "Open connections at the drain endpoint."),
+    "connections_closed": Spec(
+        "counter",
+        "Connections of the API and the admin port that the receiver closed: `evicted` (idle for longest, at "
+        "the cap), `full` (503: all were busy), `head_timeout`, `head_too_large`, `write_timeout`.",
+        ("port", "reason"),
+    ),
     "dead_letters": Spec("gauge_sum", "Segments set aside under DATA/dead. Each one needs a human."),
     "counting_since_seconds": Spec(
         "gauge_sum", "Unix time since which the counters of all processes count: the supervisor's start."
@@ -136,6 +149,11 @@ METRICS: dict[MetricName, Spec] = {
     ),
     "ledger_complete_from_seconds": Spec(
         "gauge_sum", "Unix time from which on the ledger misses nothing; 0: nothing ever."
+    ),
+    "ledger_losses": Spec(
+        "gauge_sum",
+        "Losses of ledger history that were found at a start and not acknowledged: the lines of "
+        "DATA/ledger.lost. Worry about any.",
     ),
     "ledger_spans": Spec(
         "gauge_sum",

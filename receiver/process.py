@@ -31,7 +31,20 @@ import structlog
 import uvloop
 
 from receiver import logs
-from receiver.channel import Channel, Ready, Reload, Report, Start, Stopped
+from receiver.channel import (
+    AcceptFor,
+    Channel,
+    Failed,
+    Ready,
+    Reload,
+    Report,
+    Seal,
+    Sealed,
+    Start,
+    Stop,
+    Stopped,
+    ToChild,
+)
 from receiver.errors import OperatorError, ReceiverError
 from receiver.metrics import Metrics
 from receiver.settings import Settings
@@ -52,6 +65,12 @@ class Work(Protocol):
 
     async def reload(self, settings: Settings) -> None:
         """Use these settings, where they can change while running; what cannot be used stays as it was."""
+
+    def accept_for(self, listen_fds: tuple[int, ...]) -> None:
+        """Accept also from these sockets of other processes, and from no others. Sent to intakes only."""
+
+    async def seal(self) -> None:
+        """Make everything acknowledged so far readable by the writer. Sent to intakes only."""
 
     def health(self) -> dict[str, str]:
         """What is checked → `""` when fine, or the reason why not. Also the place to set gauges."""
@@ -84,13 +103,14 @@ async def live(channel_fd: int, begin: Begin) -> int:
     try:
         await _Life(channel, start).run(begin)
     except OperatorError as reason:
-        structlog.get_logger().error("process cannot work", why=str(reason))
+        await channel.send(Failed(str(reason)))
         return EXIT_FAILED
     except Unfinished as reason:
-        structlog.get_logger().warning("process ends before its time", why=str(reason))
+        structlog.get_logger().warning("process ends before its work is finished", error=str(reason))
         return EXIT_FAILED
-    except Exception:  # noqa: BLE001 - whatever it is, the log must have it before the process ends
-        structlog.get_logger().exception("process failed")
+    except Exception as reason:  # noqa: BLE001 - whatever it is, the log must have it
+        error = f"{type(reason).__name__}: {reason}"
+        await channel.send(Failed(error, tuple(logs.raised_at(reason))))
         return EXIT_FAILED
     await channel.send(Stopped())
     await channel.close()
@@ -107,6 +127,7 @@ class _Life:
         self._work: Work | None = None
         self._stop = asyncio.Event()
         self._is_orphan = False
+        self._sealing: asyncio.Task[None] | None = None
 
     async def run(self, begin: Begin) -> None:
         """Work until told to stop. Raises what ends the work before that."""
@@ -139,10 +160,25 @@ class _Life:
             signal.signal(ignored, signal.SIG_IGN)
 
     async def _listen(self, work: Work) -> None:
-        """Do what the supervisor says until it says stop, or is gone."""
-        while isinstance(message := await self._channel.receive(), Reload):
+        """Follow the supervisor's messages until it sends `Stop` or is gone."""
+        while (message := await self._channel.receive()) is not None:
+            if isinstance(message, Stop):
+                return
+            await self._follow(work, message)
+        self._is_orphan = True
+
+    async def _follow(self, work: Work, message: ToChild) -> None:
+        if isinstance(message, Reload):
             await work.reload(message.settings)
-        self._is_orphan = message is None
+        elif isinstance(message, AcceptFor):
+            work.accept_for(message.listen_fds)
+        elif isinstance(message, Seal):
+            self._sealing = asyncio.create_task(self._seal(work))
+
+    async def _seal(self, work: Work) -> None:
+        """Seal beside the messages: a disk that hangs must not hold up `Stop`."""
+        await work.seal()
+        await self._channel.send(Sealed())
 
     async def _report(self) -> None:
         while True:

@@ -36,6 +36,8 @@ FilePath = Annotated[str, Meta(extra={"form": "path"}), Range(0, 4_095)]
 """Relative to the configuration file that names it, else to the working directory."""
 Address = Annotated[str, Range(1, 300)]
 """HOST:PORT."""
+HostName = Annotated[str, Range(1, 253)]
+"""A DNS name, without a port."""
 Header = Annotated[str, Range(0, 256)]
 """Name of an HTTP header."""
 Attribute = Annotated[str, Range(0, 1_024)]
@@ -64,7 +66,7 @@ class Tls(Frozen, frozen=True):
     client_ca_file: FilePath = ""
     """PEM of the authorities whose client certificates are required; empty: none is asked for."""
     self_signed: bool = False
-    """Make a certificate for localhost at start, to try TLS out."""
+    """Make a certificate for localhost at start, to try TLS out. Clients trust `DATA/tls/ca.crt`."""
 
 
 class Store(Frozen, frozen=True):
@@ -182,11 +184,25 @@ class Limits(Frozen, frozen=True):
     inflight_bytes_max: Annotated[Bytes, Range(1 * KIB, 64 * TIB)] = 512 * MIB
     """Bodies being read or decoded, per intake; those of senders not yet known, a quarter. Over it: 503."""
     connections_max: Thousands = 4_096
-    """Open connections, per intake. One that has sent nothing yet makes room for a newcomer."""
+    """Open connections, per intake. At the limit, the longest idle one is closed for a new one."""
     connections_per_address_max: Thousands | None = None
     """Of them, from one IPv4 address or IPv6 /64. None: a quarter; no cap for loopback and behind a proxy."""
+    admin_connections_max: Thousands = 64
+    """Open connections of the admin port. The longest idle one is closed for a newcomer."""
+    api_connections_max: Thousands = 256
+    """Open connections of the API. The longest idle one is closed for a newcomer."""
+    write_timeout_s: Seconds = 60.0
+    """A client of the API or the admin port that reads nothing of its answer for so long is disconnected."""
+    api_spool_bytes_max: Annotated[Bytes, Range(1 * MIB, 64 * TIB)] = 4 * GIB
+    """Disk for answers of the API that clients read more slowly than the store gives them."""
     header_timeout_s: Seconds = 15.0
-    """From connect, or the end of an answer, to the end of the headers."""
+    """From connect, or from the first byte of a further request, to the end of the headers."""
+    keepalive_timeout_s: Seconds = 120.0
+    """From an answer to the first byte of the next request on the connection.
+
+    Longer than clients and proxies keep idle connections (60 to 90 s), as some lose a request that crosses
+    the close.
+    """
     tls_handshake_timeout_s: Seconds = 5.0
     """From connect to the end of the handshake."""
     body_grace_s: Seconds = 5.0
@@ -198,7 +214,7 @@ class Limits(Frozen, frozen=True):
     answer_deadline_s: Seconds = 5.0
     """From the last body byte to the answer; passed: 503."""
     stop_grace_s: Seconds = 20.0
-    """What a stopping receiver gives to work in flight and to handing over."""
+    """What stopping gives the store, to insert what is sealed, and then the intakes, to answer and seal."""
     spans_max: Millions = 100_000
     """Spans in one delivery."""
     attributes_max: Thousands = 1_024
@@ -243,7 +259,7 @@ class Drain(Frozen, frozen=True):
     strict: bool = False
     """Refuse with 400 whatever would be accepted with a warning."""
     acknowledge: Literal["journal", "store"] = "journal"
-    """`store`: the 200 waits until ClickHouse has the spans."""
+    """`store`: the 200 waits until ClickHouse has the spans; what it refuses is a `partial_success`."""
     body_bytes_max: BodyBytes | None = None
     """Body limit of this drain; none: `limits.body_bytes_max`."""
     dedupe: bool = True
@@ -265,6 +281,11 @@ class Settings(Frozen, frozen=True):
     """Health and metrics."""
     api_listen: Address = "127.0.0.1:8318"
     """Queries."""
+    api_hosts: Annotated[tuple[HostName, ...], Range(0, 64)] = ()
+    """DNS names under which clients reach the API and the admin port, as behind a proxy.
+
+    IP addresses, `localhost` and this machine's name need no entry.
+    """
     api_token: Secret = ""
     """Secret (`api_token_file`); required when `api_listen` is beyond loopback."""
     intakes: Annotated[int, Range(1, 256)] = 1

@@ -16,6 +16,7 @@ from receiver._transcode import (  # noqa: TID251 - this is the door
     CoreError,
     Digests,
     DigestTags,
+    ExplainedTrace,
     Outcome,
     Policy,
     Record,
@@ -45,6 +46,7 @@ __all__ = [
     "CoreError",
     "DigestTags",
     "Digests",
+    "ExplainedTrace",
     "Outcome",
     "Policy",
     "Record",
@@ -98,9 +100,9 @@ def policy(settings: Settings) -> Policy:
         raise OperatorError(str(reason)) from reason
 
 
-def commit(policy: Policy, deliveries: Sequence[Delivery], segment: SegmentId) -> Commit:
+def commit(policy: Policy, deliveries: Sequence[Delivery], segment: SegmentId, digest_key: bytes) -> Commit:
     """Transcode deliveries into one record of this segment. Blocks; the GIL is released."""
-    return _commit(policy, deliveries, segment.epoch, segment.seq)
+    return _commit(policy, deliveries, segment.epoch, segment.seq, digest_key)
 
 
 def _preset(resolve: Resolve, what: str) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from receiver.errors import ReceiverError
 from receiver.intake.aside import Aside
 from receiver.intake.committer import Committer
+from receiver.journal.appender import Appender
 from receiver.metrics import Metrics
 from receiver.model import ContentKind, Delivery
 from receiver.settings import MIB, Drain
@@ -26,7 +27,7 @@ def delivery(name: str, *encodings: str) -> Delivery:
 
 @asynccontextmanager
 async def committing(
-    core: CoreDouble, appender: AppenderDouble, root: Path, *, answer_deadline_s: float = 10
+    core: CoreDouble, appender: AppenderDouble | Appender, root: Path, *, answer_deadline_s: float = 10
 ) -> AsyncIterator[Committer]:
     committer = Committer(
         core, appender, Aside(root), Metrics("intake-0"), answer_deadline_s=answer_deadline_s
@@ -36,7 +37,8 @@ async def committing(
         yield committer
     finally:
         core.may_go_on.set()
-        appender.may_go_on.set()
+        if isinstance(appender, AppenderDouble):
+            appender.may_go_on.set()
         await committer.close(running)
 
 

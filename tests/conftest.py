@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.storehouse import Server, clickhouse_server
+from tests.server_process import Server, clickhouse_server
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ from typing import Any, ParamSpec
 
 import uvloop
 
+from receiver.errors import JournalFull
 from receiver.intake.admission import Admission, Budget, Claim, budget
 from receiver.intake.aside import Aside
 from receiver.intake.away import Away
@@ -26,6 +27,7 @@ from receiver.intake.reception import Reception
 from receiver.intake.routes import Routes
 from receiver.intake.server import IntakeServer
 from receiver.journal.appender import StaleSegment
+from receiver.journal.outcomes import SegmentOutcome
 from receiver.metrics import Metrics
 from receiver.model import ContentKind, Delivery, SegmentId
 from receiver.settings import Drain, Limits, Settings
@@ -154,11 +156,15 @@ class AppenderDouble:
     appended: list[tuple[SegmentId, bytes, int]] = field(default_factory=list)
     trouble: list[Exception] = field(default_factory=list)
     full: str | None = None
+    room_bytes: int = 1 << 30
     seq: int = 0
     stored: set[SegmentId] = field(default_factory=set)
+    """Segments that are gone."""
+    outcomes: dict[SegmentId, SegmentOutcome] = field(default_factory=dict)
     may_go_on: threading.Event = field(default_factory=threading.Event)
     running: threading.Event = field(default_factory=threading.Event)
     sealed_count: int = 0
+    seal_count: int = 0
     has_retired: bool = False
     may_seal: threading.Event = field(default_factory=threading.Event)
     closed: bool = False
@@ -173,6 +179,8 @@ class AppenderDouble:
     def append(self, segment: SegmentId, record: bytes, rows: int) -> None:
         self.running.set()
         self.may_go_on.wait(10)
+        if (reason := self.full_reason(len(record))) is not None:
+            raise JournalFull(reason)
         if self.trouble:
             trouble = self.trouble.pop(0)
             self.seq += 1
@@ -185,14 +193,22 @@ class AppenderDouble:
     def hand_over(self) -> None:
         self.may_seal.wait(10)
 
+    def seal(self) -> None:
+        self.seal_count += 1
+
     def close(self) -> None:
         self.closed = True
 
-    def full_reason(self) -> str | None:
+    def full_reason(self, more_bytes: int = 0) -> str | None:
+        if self.full is None and more_bytes > self.room_bytes:
+            return f"journal has room for {self.room_bytes} bytes"
         return self.full
 
     def is_stored(self, segment: SegmentId) -> bool:
         return segment in self.stored
+
+    def outcome_of(self, segment: SegmentId) -> SegmentOutcome | None:
+        return self.outcomes.get(segment)
 
 
 @dataclass
@@ -236,6 +252,10 @@ class Intake:
             return await connection.answer()
         finally:
             await connection.close()
+
+    def held_count(self) -> int:
+        """Return how many deliveries wait for room in the journal."""
+        return len(self.committer._line) + sum(len(one.waiting) for one in self.committer._hold._groups)  # noqa: SLF001
 
     async def post(self, body: bytes = SPAN_BODY, path: str = "/v1/traces", **headers: str) -> Answer:
         """Post a body; header names are written with underscores."""
@@ -317,7 +337,7 @@ async def running(
     core, appender, metrics = core or CoreDouble(), appender or AppenderDouble(), Metrics("intake-0")
     aside = Aside(Path(mkdtemp()))
     committer = Committer(core, appender, aside, metrics, answer_deadline_s=limits.answer_deadline_s)
-    admission = Admission(budget(limits, drains), appender.full_reason, committer.require_time)
+    admission = Admission(budget(limits, drains), committer.require_time)
     routes = Routes(drains or (Drain(name="default"),), limits, post_root=True)
     reception = Reception(routes, limits, admission, committer, metrics)
     away = Away(committer.require_time, metrics)

@@ -18,7 +18,7 @@ from receiver.journal.files import DISK
 from receiver.model import ContentKind, Delivery, SegmentId
 from receiver.settings import Ledger as LedgerLimits
 from receiver.settings import Redelivery, Settings
-from receiver.storage import cuts, dead, inserting, outcome, poison, window
+from receiver.storage import cuts, dead, inserting, outcome, poison, window, window_key
 from receiver.storage.dead import DeadLetters, Letter
 from receiver.storage.ledger import Ledger, Sums, read_sums
 from receiver.storage.ledger_lines import Counts
@@ -26,7 +26,7 @@ from receiver.storage.progress import Progress
 from receiver.storage.surroundings import Stopping, Surroundings
 from receiver.storage.window import Window
 from receiver.storage.writer import Writer
-from tests.segments import day_of
+from tests.segments import DIGEST_KEY, day_of
 from tests.storehouse import DAY_S, NOW_S, FakeFile, FakeJournal, MemoryStore, Rows
 
 P = ParamSpec("P")
@@ -95,7 +95,9 @@ def delivery(number: int, drain: str = "drain") -> Delivery:
 def segment_of(seq: int, *records: Sequence[int], drain: str = "drain") -> bytes:
     """A sealed segment: each record answers for these deliveries."""
     content = b"".join(
-        transcode.commit(POLICY, [delivery(one, drain) for one in record], SegmentId(EPOCH, seq)).record
+        transcode.commit(
+            POLICY, [delivery(one, drain) for one in record], SegmentId(EPOCH, seq), DIGEST_KEY
+        ).record
         for record in records
     )
     return content + transcode.footer(content)
@@ -191,12 +193,24 @@ class Mill:
 
     def drain(self) -> None:
         """Go on until the journal is empty."""
-        current = self._current or self.start()
-        for _ in range(20):
-            current.drain()
+        current = self.current
+        for _ in range(200):
+            if not current.drain():
+                self.sleep(1.0)
             if not any(file.path.exists() for file in self.files):
                 return
         raise AssertionError("the journal is not empty")
+
+    def turns(self, count: int) -> None:
+        """Let the present writer make so many rounds, with time for every rest in between."""
+        for _ in range(count):
+            self.current.drain()
+            self.sleep(60.0)
+
+    @property
+    def current(self) -> Writer:
+        """The writer that lives."""
+        return self._current or self.start()
 
     def kill(self) -> None:
         self._current = None
@@ -263,6 +277,7 @@ def haunt_disk(fate: Fate, monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's
         Ledger: ("book", "_begin"),
         FakeFile: ("replace", "unlink"),
         window: ("write_durably",),
+        window_key: ("write_durably",),
         inserting: ("write_durably",),
         dead: ("write_durably",),
         poison: ("write_durably",),

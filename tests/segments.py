@@ -17,6 +17,7 @@ from receiver.storage.store import Held
 from tests.storehouse import DAY_S, NOW_S, TODAY, FakeRecord, FakeScan, Rows
 
 EPOCH = 0xFEDCBA9876543210
+DIGEST_KEY = bytes(range(32))
 RECEIVED_MS = (NOW_S * 1000, NOW_S * 1000)
 SKIPPABLE = struct.pack("<II", 0x184D2A54, 4) + b"note"
 

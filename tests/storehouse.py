@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
-import urllib.request
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,13 +16,12 @@ from receiver.model import Heading, SegmentId
 from receiver.settings import Ledger as Limits
 from receiver.settings import Redelivery
 from receiver.storage.ledger import Ledger
-from receiver.storage.store import DayRows, Held, Parameters, Version
+from receiver.storage.store import DayRows, Held, Parameters, RowSum, Version
 from receiver.storage.window import Window
 
 ROOT = Path(__file__).parent.parent
 DAY_S = 86_400
 NOW_S = int(datetime.now(UTC).timestamp()) // DAY_S * DAY_S + DAY_S // 2
-"""Noon of today: tests stay clear of midnight."""
 TODAY = NOW_S // DAY_S
 
 
@@ -81,7 +76,6 @@ class FakeCore:
     cannot_rewrite = ""
     cannot_tell_days = ""
     holds: SegmentId | None = None
-    """Whose records it finds in every file; `None`: the file's own."""
 
     def scan(self, segment: bytes, /) -> FakeScan:
         """See `Core`."""
@@ -162,8 +156,6 @@ class FakeFile:
 
 @dataclass
 class FakeJournal:
-    """Whatever still lies there."""
-
     files: list[FakeFile]
     held: Sequence[SegmentId] = ()
 
@@ -190,9 +182,9 @@ class MemoryStore:
         self.looks_until_quiet = 0
         self.probe_refused = False
         self.poisonous_days: set[str] = set()
-        """A row of such a day is refused, and the INSERT it comes in with it."""
         self.rows_max: int | None = None
-        """More in one INSERT are more than there is memory for."""
+        self.partitions_max = 100
+        self.refilled: list[tuple[SegmentId, str]] = []
         self.rows_of = _rows_in_file
 
     def version(self) -> Version:
@@ -207,7 +199,7 @@ class MemoryStore:
         self.tokens.append(token)
         meets = self.script.pop(0) if self.script else "ok"
         rows = self.rows_of(segment)
-        if refusal := self.refusal_of(segment):
+        if refusal := _too_many(rows, self.partitions_max) or self.refusal_of(segment):
             raise refusal
         getattr(self, f"_meets_{meets.partition(':')[0]}")(meets, rows, token, query_id)
         return sum(count for _, count in rows.values())
@@ -298,11 +290,11 @@ class MemoryStore:
                 found.setdefault(segment, Counter())[day] += count
         return dict(found)
 
-    def counts_by_heading(self, held: Held, parts_epoch: int | None = None) -> dict[Heading, int]:
+    def rows_by_heading(self, held: Held, parts_epoch: int | None = None) -> dict[Heading, RowSum]:
         """See `Store`. Who sent a row is not known here: all of them are the same drain's."""
         theirs = (one for one in self.parts if one[0] == held.segment or one[0].epoch == parts_epoch)
         rows = sum(count for _, _, count in theirs)
-        return {Heading("drain", "", NOW_S // 3_600): rows}
+        return {Heading("drain", "", NOW_S // 3_600): RowSum(rows)}
 
     def running(self, prefix: str) -> list[str]:
         """See `Store`."""
@@ -319,9 +311,12 @@ class MemoryStore:
         self.events.append("kill")
         self.in_flight = [query_id for query_id in self.in_flight if not query_id.startswith(prefix)]
 
-    def refill_companion(self, held: Held) -> None:
+    def refill_companion(self, held: Held, days: Sequence[str]) -> None:
         """See `Store`."""
+        if refusal := _too_many(days, self.partitions_max):
+            raise refusal
         self.events.append(f"refill {held.segment.seq}")
+        self.refilled += [(held.segment, day) for day in days]
 
     def probe(self) -> None:
         """See `Store`."""
@@ -354,7 +349,10 @@ class MemoryStore:
 
 
 Rows = dict[str, tuple[SegmentId, int]]
-"""Day → whose rows, how many."""
+
+
+def _too_many(days: Collection[str], days_max: int) -> StoreTrouble | None:
+    return StoreTrouble("Too many partitions", code=252) if len(days) > days_max else None
 
 
 def _rows_in_file(path: Path) -> Rows:
@@ -363,35 +361,3 @@ def _rows_in_file(path: Path) -> Rows:
     days = Counter(day for day in _rows(path.read_bytes()))
     spell = {day: datetime.fromtimestamp(day * DAY_S, UTC).strftime("%Y%m%d") for day in days}
     return {spell[day]: (segment, count) for day, count in days.items()}
-
-
-@dataclass
-class Server:
-    """A running test server."""
-
-    port: int
-    pid: int = 0
-
-    @property
-    def url(self) -> str:
-        """As the setting `store.url` wants it."""
-        return f"http://default@127.0.0.1:{self.port}/otel"
-
-    def meet(self, kind: str, **more: object) -> None:
-        """Let the next INSERTs meet a fault."""
-        body = json.dumps({"kind": kind, **more}).encode()
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/_fault", data=body)
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            assert answer.status == 200
-
-
-@contextmanager
-def clickhouse_server(directory: Path) -> Iterator[Server]:
-    """Run `tests/clickhouse_server.py` until the block ends."""
-    command = [sys.executable, str(ROOT / "tests" / "clickhouse_server.py"), str(directory)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stdin is not None
-        yield Server(int(process.stdout.readline()), process.pid)
-        process.stdin.close()
-        process.wait(20)

@@ -21,6 +21,7 @@ from receiver.storage.surroundings import Stopping
 from receiver.web.api import Api
 from receiver.web.pause import Pause
 from receiver.web.pump import pumped
+from receiver.web.spool import SpoolSpace
 from tests import engines
 from tests.segments import Press, Segment
 from tests.storehouse import NOW_S
@@ -48,6 +49,11 @@ def stored(store: Store, press: Press) -> Segment:
     return segment
 
 
+def no_spool(directory: Path) -> SpoolSpace:
+    """Return a space without disk: answers stay in memory."""
+    return SpoolSpace(directory, 0, lambda: 0)
+
+
 class BrokenStore:
     """A store whose questions fail, at once or after the first rows."""
 
@@ -64,9 +70,9 @@ class BrokenStore:
 
 
 @pytest.fixture
-async def api(store: Store) -> AsyncIterator[Ask]:
+async def api(store: Store, tmp_path: Path) -> AsyncIterator[Ask]:
     clients: list[Client] = []
-    pool = ThreadPoolExecutor(2)
+    pool, stream_pool = ThreadPoolExecutor(2), ThreadPoolExecutor(1)
 
     async def serve(of: Any = store, *, token: str = "") -> Client:  # noqa: ANN401 - also broken ones
         health = {"store": "retry: no answer"} if token else {"store": ""}
@@ -77,6 +83,8 @@ async def api(store: Store) -> AsyncIterator[Ask]:
             schema=lambda: {"applied": []},
             ledger=dict,
             pool=pool,
+            stream_pool=stream_pool,
+            space=no_spool(tmp_path),
         )
         client = TestClient(TestServer(made.application()))
         await client.start_server()
@@ -87,13 +95,21 @@ async def api(store: Store) -> AsyncIterator[Ask]:
     for client in clients:
         await client.close()
     pool.shutdown()
+    stream_pool.shutdown()
 
 
 async def rows_of(client: Client, path: str, **query: str) -> list[dict[str, Any]]:
     answer = await client.get(path, params=query)
     assert answer.status == 200, await answer.text()
     assert answer.headers["Content-Type"] == "application/x-ndjson"
-    return [json.loads(line) for line in (await answer.text()).splitlines()]
+    return rows_before_end(await answer.text())
+
+
+def rows_before_end(text: str) -> list[dict[str, Any]]:
+    """Read an answer in lines, and check the count in its last line."""
+    *rows, end = (json.loads(line) for line in text.splitlines())
+    assert end == {"end": {"count": len(rows)}}
+    return rows
 
 
 async def test_a_trace_comes_with_every_stored_column(api: Ask, stored: Segment) -> None:
@@ -200,7 +216,25 @@ async def test_an_answer_that_breaks_off_is_not_taken_for_whole(api: Ask) -> Non
         await answer.read()
 
 
-async def test_a_reader_who_leaves_ends_the_question() -> None:
+async def test_short_answers_do_not_wait_for_answers_in_lines(api: Ask) -> None:
+    release = threading.Event()
+
+    class SlowStore(BrokenStore):
+        def lines(self, _statement: str, _parameters: object = None) -> Iterator[bytes]:
+            yield b'{"a":1}\n'
+            release.wait(60)
+
+    client = await api(SlowStore())
+    async with client.get("/api/v1/spans") as listed:
+        schema = await client.get("/api/v1/schema")
+        release.set()
+        rows = rows_before_end(await listed.text())
+
+    assert schema.status == 200
+    assert rows == [{"a": 1}]
+
+
+async def test_a_reader_who_leaves_ends_the_question(tmp_path: Path) -> None:
     ended = threading.Event()
 
     def endless() -> Iterator[bytes]:
@@ -211,7 +245,7 @@ async def test_a_reader_who_leaves_ends_the_question() -> None:
             ended.set()
 
     with ThreadPoolExecutor(1) as pool:
-        async with pumped(pool, endless) as pieces:
+        async with pumped(pool, no_spool(tmp_path), endless) as pieces:
             assert await anext(pieces) == b"x"
         assert await asyncio.to_thread(ended.wait, 10)
 
@@ -261,12 +295,12 @@ async def test_spans_are_counted_by_the_beginning_of_their_trace_id(
 ) -> None:
     client = await api()
     listed = await client.get("/api/v1/spans?since=30d")
-    trace_ids = {json.loads(line)["TraceId"] for line in (await listed.text()).splitlines()}
+    trace_ids = {row["TraceId"] for row in rows_before_end(await listed.text())}
     prefix = min(trace_ids)[:2]
 
     answer = await client.get(f"/api/v1/counts?trace_id={prefix}&digits=32&since=30d")
 
-    counted = [json.loads(line) for line in (await answer.text()).splitlines()]
+    counted = rows_before_end(await answer.text())
     expected = sorted(one for one in trace_ids if one.startswith(prefix))
     assert [row["Prefix"] for row in counted] == expected
     assert {(row["Spans"], row["Distinct"]) for row in counted} == {(1, 1)}

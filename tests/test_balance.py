@@ -13,7 +13,7 @@ from receiver.settings import Ledger as Limits
 from receiver.storage import balance as balance_room
 from receiver.storage.balance import Accounts, AccountsAtRest, Backlog, Balance
 from receiver.storage.ledger import Ledger
-from receiver.storage.ledger_lines import Counts
+from receiver.storage.ledger_lines import OUTCOMES, Counts
 from tests.journal_support import append, appender
 
 SEGMENTS = 150
@@ -59,7 +59,7 @@ def test_a_segment_is_in_the_journal_until_it_is_booked(ledger: Ledger, tmp_path
     assert (received(before), received(after)) == (2, 2)
     assert (before.waiting, after.waiting) == ({one.id, two.id}, {two.id})
     assert after.totals()["s"] == {
-        **dict.fromkeys(Counts._fields, 0), "received": 2, "stored": 1, "journal": 1
+        **dict.fromkeys(OUTCOMES, 0), "received": 2, "stored": 1, "journal": 1
     }  # fmt: skip
 
 

@@ -101,7 +101,7 @@ def test_a_sampling_decision_is_explained() -> None:
     shown = json.loads(found.output)
     assert shown["keep"] is True
     assert shown["weight"] == 4
-    assert set(shown) == {"keep", "weight", "threshold", "reason", "ignored"}
+    assert (shown["mode"], shown["rate"], shown["rule"]) == ("hash_seed", 0.25, None)
     assert shown["ignored"] == []
 
 
@@ -122,7 +122,7 @@ def test_a_server_that_is_away_is_told_without_a_traceback(tmp_path: Path) -> No
 
     done = subprocess.run(words, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False)
 
-    assert done.returncode == 2
+    assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert done.stderr == (
         "trace-drain: the store: no answer at 127.0.0.1:1: connection refused; "

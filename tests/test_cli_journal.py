@@ -144,7 +144,7 @@ def test_a_path_to_nothing_is_not_there_whatever_the_data_directory(tmp_path: Pa
 
     done = run(tmp_path / "absent", "inspect", str(path))
 
-    assert done.exit_code == 2
+    assert done.exit_code == 1
     assert f"segment '{path}' is not there; expected a path or a name" in done.output
 
 
@@ -169,7 +169,7 @@ def test_a_file_that_cannot_be_read_is_named_without_a_traceback(tmp_path: Path,
     done = run(tmp_path, "verify")
 
     assert (done.exit_code, done.output) == (
-        2,
+        1,
         f"trace-drain: a file cannot be used: '{path}': Is a directory\n",
     )
 

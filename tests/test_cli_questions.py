@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from click.testing import CliRunner, Result
@@ -65,6 +65,28 @@ def test_spans_as_a_table_are_for_a_human(data_dir: Path, stored: Segment) -> No
     assert f"{stored.held.segment.seq:016x}" in line
 
 
+@pytest.mark.parametrize("form", ["table", "jsonl"])
+def test_spans_notes_on_standard_error_that_more_spans_match(
+    data_dir: Path, stored: Segment, form: str
+) -> None:
+    words = ("spans", "--data", str(data_dir), "--since", "30d", "--format", form)
+
+    cut, whole = run(*words, "--limit", "1"), run(*words, "--limit", "2")
+
+    assert cut.stderr == "the newest 1 span of the last 30d; there are more: --limit N prints up to 1000000\n"
+    assert len(cut.stdout.splitlines()) == len(whole.stdout.splitlines()) - 1
+    assert whole.stderr == ""
+    assert stored.days
+
+
+def test_spans_notes_on_standard_error_that_no_span_matches(data_dir: Path, stored: Segment) -> None:
+    done = run("spans", "--data", str(data_dir), "--project", "absent")
+
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr == "no span of the last 1h matches; --since AGE looks further back\n"
+    assert stored.days
+
+
 def test_a_trace_is_printed_as_tree_and_as_json(data_dir: Path, stored: Segment) -> None:
     trace_id = f"{stored.held.segment.seq:016x}{0:016x}"
 
@@ -76,18 +98,20 @@ def test_a_trace_is_printed_as_tree_and_as_json(data_dir: Path, stored: Segment)
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("words", "code", "why"),
     [
-        pytest.param(["trace", "xyz"], "expected 32 hex digits", id="no trace id"),
-        pytest.param(["trace", "0" * 32], "no span of trace", id="no such trace"),
-        pytest.param(["spans", "--since", "soon"], "like 15m", id="no age"),
-        pytest.param(["spans", "--limit", "many"], "whole number", id="no number"),
+        pytest.param(["trace", "xyz"], 2, "expected 32 hex digits", id="no trace id"),
+        pytest.param(["trace", "0" * 32], 1, "no span of trace", id="no such trace"),
+        pytest.param(["spans", "--since", "soon"], 2, "like 15m", id="no age"),
+        pytest.param(["spans", "--limit", "many"], 2, "whole number", id="no number"),
     ],
 )
-def test_mistakes_are_told_in_one_line(data_dir: Path, stored: Segment, words: list[str], why: str) -> None:
+def test_mistakes_are_told_in_one_line(
+    data_dir: Path, stored: Segment, words: list[str], code: int, why: str
+) -> None:
     result = run(*words, "--data", str(data_dir))
 
-    assert result.exit_code == 2
+    assert result.exit_code == code
     assert why in result.output
     assert result.output.count("\n") == 1
     assert stored.days
@@ -96,7 +120,7 @@ def test_mistakes_are_told_in_one_line(data_dir: Path, stored: Segment, words: l
 def test_without_a_store_the_way_to_get_one_is_told(tmp_path: Path) -> None:
     result = run("spans", "--data", str(tmp_path))
 
-    assert result.exit_code == 2
+    assert result.exit_code == 1
     assert "trace-drain serve --data" in result.output
 
 
@@ -105,7 +129,7 @@ def test_a_store_without_tables_says_how_to_make_them(tmp_path: Path) -> None:
 
     done = run("spans", "--data", str(tmp_path))
 
-    assert done.exit_code == 2
+    assert done.exit_code == 1
     assert done.output == "trace-drain: the store has no tables; expected `trace-drain schema apply`\n"
 
 
@@ -118,13 +142,29 @@ def test_a_store_somebody_else_has_open_says_so(data_dir: Path, stored: Segment)
 
 
 class Handler(BaseHTTPRequestHandler):
-    """A receiver's API that knows one path."""
+    """A receiver's API that knows two paths; answers in chunks have no last chunk."""
+
+    protocol_version = "HTTP/1.1"
+    chunks: ClassVar[Sequence[bytes] | None] = None
+
+    def answer_chunked(self, chunks: Sequence[bytes]) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "application/x-ndjson")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for chunk in chunks:
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
+        self.close_connection = True
 
     def do_GET(self) -> None:
         known = self.path == "/api/v1/spans?limit=1" and self.headers["Authorization"] == "Bearer t"
-        body = b'{"a": 1}\n{"a": 2}\n' if known else b'{"error": "unknown parameter"}'
+        if self.chunks is not None:
+            self.answer_chunked(self.chunks)
+            return
+        body = b'{"a": 1}\n{"a": 2}\n{"end":{"count":2}}\n' if known else b'{"error": "unknown parameter"}'
         refused = 400 if self.headers["Authorization"] == "Bearer t" else 401
         self.send_response(200 if known else refused)
+        self.send_header("Content-Type", "application/x-ndjson")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -162,6 +202,37 @@ def test_a_running_receiver_is_asked_with_its_token(receiver_dir: Path) -> None:
     assert list(answered(settings, state, "/api/v1/spans", {"limit": "1"})) == [{"a": 1}, {"a": 2}]
     with pytest.raises(OperatorError, match="answered 400: unknown parameter"):
         list(answered(settings, state, "/api/v1/spans", {"nonsense": "1"}))
+
+
+@pytest.mark.parametrize(
+    ("chunks", "count"),
+    [
+        pytest.param([], 0, id="nothing"),
+        pytest.param([b'{"a":1}\n', b'{"a":2}\n'], 2, id="no last line"),
+        pytest.param([b'{"a":1}\n', b'{"a":2'], 1, id="half a line"),
+        pytest.param([b'{"a":1}\n', b'{"end":{"count":2}}\n', b"0\r\n\r\n"], 1, id="another count"),
+    ],
+)
+def test_answer_that_breaks_off_ends_the_command_with_1_and_the_number_of_lines(
+    receiver_dir: Path, monkeypatch: pytest.MonkeyPatch, chunks: list[bytes], count: int
+) -> None:
+    monkeypatch.setattr(Handler, "chunks", chunks)
+
+    done = run("spans", "--data", str(receiver_dir), "--format", "jsonl")
+
+    assert done.exit_code == 1
+    assert len(done.output.splitlines()) == count + 1
+    assert f"broke off after {count} line" in done.output
+
+
+def test_answer_without_a_last_chunk_is_whole_if_its_count_is_right(
+    receiver_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Handler, "chunks", [b'{"a":1}\n{"end":{"count":1}}\n'])
+
+    done = run("spans", "--data", str(receiver_dir), "--format", "jsonl")
+
+    assert (done.exit_code, done.output) == (0, '{"a":1}\n')
 
 
 @pytest.mark.parametrize(
@@ -220,6 +291,13 @@ def test_a_tree_puts_children_under_parents_and_marks_orphans_and_errors() -> No
         "    shop: span c",
         "  shop: span e",
         "shop: span d (parent not stored)",
+    ]
+
+
+def test_a_span_without_service_or_name_says_so() -> None:
+    assert list(tree([span("a", "", ServiceName="", SpanName="")])) == [
+        f"trace {'t' * 32}: 1 span of (no service)",
+        "10:00:00.000    1.5 ms  (no service): (no name)",
     ]
 
 

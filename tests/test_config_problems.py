@@ -74,6 +74,7 @@ def desk(tmp_path: Path) -> Desk:
             "'tls.client_ca_file' (file {file}) names '/dev/null', which cannot be read: it is no regular",
             id="no file",
         ),
+        pytest.param("data_dir = 'a?b'", "takes a '?' for the end of the path", id="question mark"),
         pytest.param("data_dir = '/proc/x'", "data_dir '/proc/x' cannot be used: it is on", id="no disk"),
         pytest.param(
             "[[drain]]\nname = 'a'\npath = 'x'", "drain[0] path is 'x'; expected a path that", id="path"
@@ -197,6 +198,7 @@ def test_what_is_no_toml_is_told_by_its_kind_and_place(desk: Desk, toml: str, ex
         pytest.param(
             "[store]\ndatabase = 'a; b'", "store.database is 'a; b'; expected letters", id="database"
         ),
+        pytest.param("api_hosts = ['a.example:443']", "api_hosts names 'a.example:443'; expected", id="port"),
         pytest.param("[tls]\ncert_file = '~nobody-there/x'", "or ~ of a user that is there", id="home"),
         pytest.param("[[drain]]\nname='a'\ntoken_file = \"a\\u0000\"", "holds a control character", id="NUL"),
         pytest.param("data_dir = '/tmp/" + "x" * 300 + "'", "cannot be used: File name too long", id="name"),

@@ -118,15 +118,17 @@ def test_poison_in_a_part_is_dead_though_its_segment_ends_in_another_life(mill: 
     mill.store.poisonous_days = {day_of(1)}
     mill.add([5, 1, 4])
 
-    for _ in range(6):
-        mill.start().drain()
+    for _ in range(10):
+        mill.start()
+        mill.turns(6)
 
     assert mill.booked == Counts(received=13, stored=11, dead=2)
 
 
 def test_rot_in_a_part_is_counted_once(mill: Mill) -> None:
     mill.add([5, 4])
-    mill.start().drain()
+    mill.start()
+    mill.turns(3)
     part = next((mill.directory / "cuts").glob("*/*.native.lz4"))
     lost = rotted(part, record=0)
 
@@ -185,8 +187,8 @@ def test_parts_are_on_the_disk_before_any_is_inserted(
 def test_parts_stay_though_the_journal_does_not_show_what_they_were_cut_from(mill: Mill) -> None:
     mill.add([5, 4])
     writer = mill.start()
-    writer.drain()
-    mill.store.script = ["ok", *["error:117"] * 15]
+    mill.turns(3)
+    mill.store.script = ["ok", *["error:117"] * 3]
     writer.drain()
     assert 0 < sum(mill.copies.values()) < 2
 

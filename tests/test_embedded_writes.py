@@ -57,7 +57,7 @@ class Swallowing(EmbeddedStore):
     def _insert_select(self, _statement: str, _parameters: Parameters | None) -> None:
         if not self.failures:
             self.failures = 1
-            self.refill_companion(HELD)
+            self.refill_companion(HELD, ["20260101"])
             self.parts.append((TABLE, "20260101_1_1_0", False))
 
 
@@ -73,7 +73,7 @@ def test_a_refused_write_is_found_though_another_thread_looked_before_its_part_w
     store = Swallowing()
 
     with pytest.raises(StoreTrouble, match="the disk refused writes of this INSERT"):
-        store.refill_companion(HELD)
+        store.refill_companion(HELD, ["20260101"])
 
     assert store.commands == [f"ALTER TABLE {TABLE} DETACH PART '20260101_1_1_0'"]
 

@@ -14,15 +14,15 @@ from receiver.errors import (
     CoreCrashed,
     DeadlinePassed,
     DiskTrouble,
-    JournalFull,
     MalformedBody,
-    ReceiverError,
     ShuttingDown,
+    StoreTrouble,
 )
 from receiver.intake import committer as committer_room
 from receiver.intake import waiting
 from receiver.intake.aside import Aside
 from receiver.intake.committer import Committer
+from receiver.journal.outcomes import STORED
 from receiver.metrics import Metrics
 from receiver.model import Delivery, SegmentId
 from receiver.settings import Drain
@@ -158,11 +158,9 @@ async def test_a_refused_delivery_does_not_disturb_its_neighbours(tmp_path: Path
     assert b"".join(record for _, record, _ in appender.appended) == b"0:\ngood"
 
 
-@pytest.mark.parametrize("trouble", [JournalFull("journal is full"), DiskTrouble("write: I/O error")])
 @on_uvloop
-async def test_a_journal_that_refuses_is_told_to_all_of_the_group_and_to_no_other(
-    tmp_path: Path, trouble: ReceiverError
-) -> None:
+async def test_disk_error_refuses_all_deliveries_of_the_group_and_no_other(tmp_path: Path) -> None:
+    trouble = DiskTrouble("write: I/O error")
     core, appender = CoreDouble(), AppenderDouble(trouble=[trouble])
     core.may_go_on.clear()
     async with committing(core, appender, tmp_path) as committer:
@@ -228,10 +226,23 @@ async def test_acknowledged_by_the_store_waits_until_the_segment_is_there(tmp_pa
         task = commit(committer, "a", Drain(name="d", acknowledge="store"))
         await commit(committer, "b")
         early = task.done()
+        appender.outcomes[SegmentId(7, 0)] = STORED
         appender.stored.add(SegmentId(7, 0))
         await task
 
     assert not early
+
+
+@on_uvloop
+async def test_delivery_whose_segment_was_deleted_by_hand_is_answered_unavailable(tmp_path: Path) -> None:
+    appender = AppenderDouble()
+    async with committing(CoreDouble(), appender, tmp_path) as committer:
+        task = commit(committer, "a", Drain(name="d", acknowledge="store"))
+        await until(lambda: bool(appender.appended))
+        appender.stored.add(SegmentId(7, 0))
+        reason = await verdict_on(task)
+
+    assert isinstance(reason, StoreTrouble)
 
 
 @on_uvloop

@@ -1,4 +1,4 @@
-"""The door: how many connections, of whom, and who goes first when there is no room."""
+"""Connection limits: how many, of which address, and which is evicted when there is no room."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import errno
 import gc
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from receiver.intake import door, protocol
+from receiver.intake import door, eviction, protocol
 from receiver.intake.door import address_of, caps
 from receiver.intake.protocol import IntakeProtocol
 from receiver.intake.tls import Certificates
@@ -24,6 +25,26 @@ FEW = Limits(connections_max=6, connections_per_address_max=3)
 FLOODER = "127.0.0.2"
 
 
+async def in_request(intake: Intake, source: str) -> Connection:
+    """Open a connection and send all of a delivery but its last byte."""
+    connection = await intake.connect(source)
+    working_count = sum(one.is_working for one in protocols(intake))
+    connection.writer.write(request()[:-1])
+    await until(lambda: sum(one.is_working for one in protocols(intake)) > working_count)
+    return connection
+
+
+async def finish(connection: Connection) -> None:
+    """Send the last byte of a delivery and close the connection after the 200."""
+    connection.writer.write(request()[-1:])
+    assert (await connection.answer()).status == 200
+    await connection.close()
+
+
+def protocols(intake: Intake) -> list[IntakeProtocol]:
+    return [one for one in intake.server.connections if isinstance(one, IntakeProtocol)]
+
+
 async def spoken(intake: Intake, source: str) -> Connection:
     """Open a connection and have one delivery answered on it."""
     connection = await intake.connect(source)
@@ -33,17 +54,15 @@ async def spoken(intake: Intake, source: str) -> Connection:
 
 
 @on_uvloop
-async def test_one_address_over_its_cap_is_told_so_and_others_are_not() -> None:
+async def test_address_at_its_limit_with_requests_under_way_gets_503_and_others_do_not() -> None:
     async with running(limits=FEW) as intake:
-        kept = [await spoken(intake, FLOODER) for _ in range(3)]
+        kept = [await in_request(intake, FLOODER) for _ in range(3)]
         refused = await intake.connect(FLOODER)
         refused.writer.write(request())
         said = await refused.closed()
         other = await intake.post()
         for connection in kept:
-            connection.writer.write(request())
-            assert (await connection.answer()).status == 200
-            await connection.close()
+            await finish(connection)
 
     assert said.startswith(b"HTTP/1.1 503 ")
     assert b"Retry-After: 2\r\n" in said
@@ -88,18 +107,21 @@ async def test_who_is_shown_out_before_being_greeted_leaves_nothing_behind() -> 
         assert (await intake.post()).status == 200
         await until(lambda: not (intake.server.connections or intake.server.connection_count))
 
-    assert intake.counted("refusals", "silent_connection") > 0
+    assert intake.counted("refusals", "idle_connection") > 0
 
 
 @on_uvloop
-async def test_when_all_are_taken_the_one_silent_for_longest_goes_first() -> None:
+async def test_connection_that_never_sent_anything_is_evicted_before_used_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(eviction, "SILENT_S", 0.0)
     async with running(limits=FEW) as intake:
-        busy = [await spoken(intake, f"127.0.0.{place}") for place in (3, 4)]
+        used = [await spoken(intake, f"127.0.0.{place}") for place in (3, 4)]
         silent = [await intake.connect(f"127.0.0.{place}") for place in (5, 6, 7, 8)]
         await until(lambda: intake.server.connection_count == 6)
         newcomer = await spoken(intake, FLOODER)
         gone = await silent[0].closed()
-        for connection in (*busy, newcomer, *silent[1:]):
+        for connection in (*used, newcomer, *silent[1:]):
             connection.writer.write(request())
             assert (await connection.answer()).status == 200
             await connection.close()
@@ -108,12 +130,83 @@ async def test_when_all_are_taken_the_one_silent_for_longest_goes_first() -> Non
 
 
 @on_uvloop
-async def test_when_nobody_is_silent_a_newcomer_is_told_to_come_again() -> None:
+async def test_longest_idle_connection_is_evicted_for_a_new_one() -> None:
+    async with running(limits=Limits(connections_max=3)) as intake:
+        first, second, third = [await spoken(intake, "127.0.0.1") for _ in range(3)]
+        first.writer.write(request())
+        await first.answer()
+        newcomer = await spoken(intake, "127.0.0.1")
+        gone = await second.closed()
+        for connection in (first, third, newcomer):
+            connection.writer.write(request())
+            assert (await connection.answer()).status == 200
+            await connection.close()
+
+    assert gone == b""
+    assert intake.counted("refusals", "idle_connection") == 1
+    assert intake.counted("refusals", "connection") == 0
+
+
+@on_uvloop
+async def test_address_at_its_limit_evicts_its_own_idle_connection_and_no_other() -> None:
+    async with running(limits=FEW) as intake:
+        other = await spoken(intake, "127.0.0.3")
+        own = [await spoken(intake, FLOODER) for _ in range(3)]
+        newcomer = await spoken(intake, FLOODER)
+        gone = await own[0].closed()
+        for connection in (other, newcomer, *own[1:]):
+            connection.writer.write(request())
+            assert (await connection.answer()).status == 200
+            await connection.close()
+
+    assert gone == b""
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(request()[:9], id="part of a head"),
+        pytest.param(request()[:-1], id="part of a body"),
+        pytest.param(request(b"", content_length="", transfer_encoding="chunked"), id="no chunk yet"),
+    ],
+)
+@on_uvloop
+async def test_connection_in_the_middle_of_a_request_is_never_evicted(sent: bytes) -> None:
+    async with running(limits=Limits(connections_max=1)) as intake:
+        kept = await spoken(intake, "127.0.0.1")
+        kept.writer.write(sent)
+        refused = await (await intake.connect()).closed()
+        rest = b"7\r\n" + SPAN_BODY + b"\r\n0\r\n\r\n" if b"chunked" in sent else request()[len(sent) :]
+        kept.writer.write(rest)
+        answer = await kept.answer()
+        await kept.close()
+
+    assert refused.startswith(b"HTTP/1.1 503 ")
+    assert answer.status == 200
+
+
+@on_uvloop
+async def test_request_that_only_the_kernel_has_seen_keeps_its_connection() -> None:
+    async with running(limits=Limits(connections_max=1)) as intake:
+        kept = await spoken(intake, "127.0.0.1")
+        kept.writer.write(request())
+        await kept.writer.drain()
+        evicted = intake.server._door.idle.next_to_evict()  # noqa: SLF001 - before the event loop reads
+        answer = await kept.answer()
+        await until(intake.server._door.idle.next_to_evict)  # noqa: SLF001 - idle again
+        await kept.close()
+
+    assert evicted is None
+    assert answer.status == 200
+
+
+@on_uvloop
+async def test_new_connection_gets_503_when_none_is_idle() -> None:
     async with running(limits=Limits(connections_max=2)) as intake:
-        kept = [await spoken(intake, "127.0.0.1") for _ in range(2)]
+        kept = [await in_request(intake, "127.0.0.1") for _ in range(2)]
         said = await (await intake.connect()).closed()
         for connection in kept:
-            await connection.close()
+            await finish(connection)
 
     assert said.startswith(b"HTTP/1.1 503 ")
 
@@ -122,7 +215,7 @@ async def test_when_nobody_is_silent_a_newcomer_is_told_to_come_again() -> None:
 async def test_who_finds_no_room_is_answered_when_it_has_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "FAREWELL_S", 600)  # and not because time has passed
     async with running(limits=Limits(connections_max=1)) as intake:
-        kept = await spoken(intake, "127.0.0.1")
+        kept = await in_request(intake, "127.0.0.1")
         newcomer = await intake.connect()
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(newcomer.reader.read(1), 0.3)
@@ -163,6 +256,31 @@ async def test_a_handshake_that_fails_is_counted(tmp_path: Path) -> None:
         await until(lambda: not intake.server.connection_count)
 
     assert intake.counted("refusals", "tls_handshake") == 1
+
+
+class OneConnectionOnly(socket.socket):
+    """A listening socket in a process that has descriptors for one connection."""
+
+    count_open: Callable[[], int] = staticmethod(lambda: 0)
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        if self.count_open():
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return super().accept()
+
+
+@on_uvloop
+async def test_idle_connection_is_evicted_when_descriptors_run_out() -> None:
+    listening = OneConnectionOnly()
+    listening.bind(("127.0.0.1", 0))
+    listening.listen()
+    async with running(listening=listening) as intake:
+        kept = await spoken(intake, "127.0.0.1")
+        listening.count_open = lambda: len(intake.server.connections)
+        answer = await intake.post()
+        gone = await kept.closed()
+
+    assert (answer.status, gone) == (200, b"")
 
 
 class ShortOfDescriptors(socket.socket):

@@ -87,17 +87,16 @@ async def test_a_refused_sender_of_a_long_body_sees_its_answer_and_an_orderly_en
 
 
 @on_uvloop
-async def test_a_full_journal_is_503_before_the_body_is_read() -> None:
-    async with running(
-        appender=AppenderDouble(full="journal holds 9 bytes; the ceiling is 9 bytes")
-    ) as intake:
-        answer = await intake.exchange(
-            request(b"", content_length="500000", expect="100-continue", content_type="application/json")
-        )
+async def test_full_journal_answers_503_at_the_deadline_and_keeps_the_connection() -> None:
+    appender = AppenderDouble(full="journal holds 9 bytes; the ceiling is 9 bytes")
+    async with running(appender=appender, limits=Limits(answer_deadline_s=0.2)) as intake:
+        answer = await intake.post(b"{}", content_type="application/json")
 
-    assert (answer.status, answer.headers["retry-after"], answer.headers["connection"]) == (503, "2", "close")
-    assert json.loads(answer.body)["message"] == "journal holds 9 bytes; the ceiling is 9 bytes"
-    assert b"100 Continue" not in answer.raw
+        assert (answer.status, answer.headers["retry-after"]) == (503, "2")
+        assert "connection" not in answer.headers
+        assert json.loads(answer.body)["message"] == "journal holds 9 bytes; the ceiling is 9 bytes"
+        assert intake.counted("refusals", "journal_full") == 1
+        assert intake.admission.bytes_in_flight == 0
 
 
 @pytest.mark.parametrize(
@@ -106,18 +105,88 @@ async def test_a_full_journal_is_503_before_the_body_is_read() -> None:
         pytest.param(b"", id="nothing"),
         pytest.param(b"POST /v1/tra", id="half a request line"),
         pytest.param(request()[:-9], id="half the headers"),
-        pytest.param(request(), id="a whole delivery, then nothing"),
+        pytest.param(request() + request()[:-9], id="a whole delivery and a part of the next one"),
     ],
 )
 @on_uvloop
 async def test_a_head_that_does_not_come_in_time_closes_the_connection(sent: bytes) -> None:
-    async with running(limits=Limits(header_timeout_s=0.2)) as intake:
+    async with running(limits=Limits(header_timeout_s=0.2, keepalive_timeout_s=600)) as intake:
         connection = await intake.connect()
         connection.writer.write(sent)
         said = await connection.closed()
 
     assert b"HTTP/1.1 4" not in said
-    assert said.startswith(b"HTTP/1.1 200") == (sent == request())
+    assert said.count(b"HTTP/1.1 200") == sent.startswith(request())
+
+
+CHUNKED = chunked() + b"1\r\n\n\r\n0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(request(), id="a body of known length"),
+        pytest.param(CHUNKED, id="chunks"),
+        pytest.param(request(x_filler="x" * 3_000, x_more="y" * 3_000), id="a long head"),
+        pytest.param(request(b"", path="/nowhere"), id="refused"),
+        pytest.param(request(b"", method="OPTIONS", content_length="", content_type=""), id="no body"),
+    ],
+)
+@pytest.mark.parametrize("piece_bytes", [1, 100, 1 << 20])
+@on_uvloop
+async def test_idle_connection_waits_for_the_keepalive_timeout(sent: bytes, piece_bytes: int) -> None:
+    async with running(limits=Limits(header_timeout_s=600, keepalive_timeout_s=3_000)) as intake:
+        connection = await intake.connect()
+        for start in range(0, len(sent), piece_bytes):
+            connection.writer.write(sent[start : start + piece_bytes])
+            await asyncio.sleep(0)
+        answer = await connection.answer()
+        (protocol,) = intake.server.connections
+        left_s = protocol._closes_at - asyncio.get_running_loop().time()  # type: ignore[attr-defined]  # noqa: SLF001
+        connection.writer.write(request())
+        second = await connection.answer()
+        await connection.close()
+
+    assert answer.status in {200, 204, 404}
+    assert left_s > 2_000
+    assert second.status == 200
+
+
+@on_uvloop
+async def test_idle_connection_outlives_the_header_timeout() -> None:
+    async with running(limits=Limits(header_timeout_s=0.5, keepalive_timeout_s=600)) as intake:
+        kept = await intake.connect()
+        kept.writer.write(request())
+        await kept.answer()
+        await (await intake.connect()).closed()
+        kept.writer.write(request())
+        answer = await kept.answer()
+        await kept.close()
+
+    assert answer.status == 200
+
+
+@on_uvloop
+async def test_idle_connection_is_closed_after_the_keepalive_timeout() -> None:
+    async with running(limits=Limits(header_timeout_s=600, keepalive_timeout_s=0.2)) as intake:
+        connection = await intake.connect()
+        connection.writer.write(request())
+        said = await connection.closed()
+
+    assert said.startswith(b"HTTP/1.1 200 ")
+
+
+@on_uvloop
+async def test_next_request_that_does_not_end_is_closed_after_the_header_timeout() -> None:
+    async with running(limits=Limits(header_timeout_s=0.2, keepalive_timeout_s=600)) as intake:
+        connection = await intake.connect()
+        for sent in (request(), CHUNKED, request()):
+            connection.writer.write(sent)
+            assert (await connection.answer()).status == 200
+        connection.writer.write(request()[:9])
+        said = await connection.closed()
+
+    assert said == b""
 
 
 @pytest.mark.parametrize(
@@ -190,8 +259,8 @@ async def test_one_connection_too_many_is_told_so_and_closed() -> None:
     async with running(limits=Limits(connections_max=2)) as intake:
         kept = [await intake.connect(), await intake.connect()]
         for connection in kept:
-            connection.writer.write(request())
-            assert (await connection.answer()).status == 200
+            connection.writer.write(request()[:-1])
+        await until(lambda: intake.admission.bytes_in_flight)
         refused = await intake.connect()
         said = await refused.closed()
         for connection in kept:

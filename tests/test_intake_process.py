@@ -16,6 +16,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from receiver.channel import ChildChannel, Ready, Reload, Report, Start, Stop, Stopped
+from receiver.journal.frame import answers_of
 from receiver.journal.segments import Journal
 from receiver.settings import Drain, Settings
 from receiver.settings import Journal as JournalSettings
@@ -143,6 +144,37 @@ async def test_a_journal_that_cannot_be_opened_is_503_until_it_can(
 
     assert (before, after) == (503, 200)
     assert rows_sealed(tmp_path) == 1
+
+
+async def test_intake_without_a_digest_key_answers_503_until_it_can_make_one(
+    tmp_path: Path, plug: socket.socket
+) -> None:
+    (tmp_path / "digest.key").mkdir()
+    async with spawned(tmp_path, plug) as child:
+        before = await child.post(one_span())
+        (tmp_path / "digest.key").rmdir()
+        while (after := await child.post(one_span())) == 503:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.05)
+
+    assert (before, after) == (503, 200)
+
+
+async def test_intakes_of_one_data_directory_give_a_delivery_the_same_digest(
+    tmp_path: Path, plug: socket.socket
+) -> None:
+    for _ in range(2):
+        async with spawned(tmp_path, plug) as child:
+            await child.post(one_span())
+
+    segments = list(Journal(tmp_path / "journal").sealed())
+    digests = [
+        answered.digest
+        for segment in segments
+        for record in segment.scan().records
+        for answered in answers_of(record)
+    ]
+    assert len(segments) == 2
+    assert digests[0] == digests[1]
 
 
 async def test_a_reload_brings_new_tokens_and_keeps_the_old_settings_when_wrong(

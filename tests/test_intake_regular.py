@@ -93,9 +93,9 @@ async def test_what_a_sender_must_be_told_it_is_told_on_the_shortcut_with_the_he
 
 
 @on_uvloop
-async def test_a_full_journal_is_told_to_who_comes_in_a_later_turn() -> None:
+async def test_full_journal_is_noticed_in_the_next_turn_of_the_event_loop() -> None:
     appender = AppenderDouble()
-    async with running(TOKEN, appender=appender) as intake:
+    async with running(TOKEN, appender=appender, limits=Limits(answer_deadline_s=0.5)) as intake:
         connection = await warm(intake, authorization=KNOWN)
         statuses = []
         for full in ("full", None, "full"):

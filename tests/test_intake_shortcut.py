@@ -15,7 +15,6 @@ from receiver.intake.routes import Routes
 from receiver.settings import KIB, MIB, Drain, Limits
 from tests.intake_support import (
     SPAN_BODY,
-    AppenderDouble,
     Connection,
     CoreDouble,
     Intake,
@@ -71,13 +70,12 @@ async def test_a_token_that_is_taken_back_is_refused_on_an_open_connection() -> 
 
 @on_uvloop
 async def test_a_thousand_deliveries_in_one_piece_are_refused_one_by_one() -> None:
-    appender = AppenderDouble()
-    async with running(TOKEN, appender=appender) as intake:
+    async with running(TOKEN) as intake:
         connection = await warm(intake)
-        appender.full = "full"
+        intake.admission.is_closed = True
         connection.writer.write(request(authorization=KNOWN) * 1_000)
         statuses = [(await connection.answer()).status for _ in range(1_000)]
-        appender.full = None
+        intake.admission.is_closed = False
         connection.writer.write(request(authorization=KNOWN))
         statuses.append((await connection.answer()).status)
         await connection.close()
@@ -114,7 +112,9 @@ async def test_a_sender_that_goes_in_the_middle_of_a_body_leaves_nothing() -> No
 @on_uvloop
 async def test_an_answer_that_takes_longer_than_a_head_may_is_waited_for() -> None:
     core = CoreDouble()
-    async with running(TOKEN, limits=Limits(header_timeout_s=0.2), core=core) as intake:
+    async with running(
+        TOKEN, limits=Limits(header_timeout_s=0.2, keepalive_timeout_s=0.2), core=core
+    ) as intake:
         connection = await warm(intake)
         core.may_go_on.clear()
         core.running.clear()

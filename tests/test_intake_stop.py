@@ -11,7 +11,7 @@ import pytest
 from aiohttp import http_parser
 
 from receiver.errors import OperatorError
-from receiver.intake.parser import require_c_parser
+from receiver.http.parser import require_c_parser
 from receiver.intake.tls import Certificates
 from receiver.settings import Limits
 from tests.intake_support import Connection, CoreDouble, Intake, on_uvloop, request, running, until

@@ -11,6 +11,8 @@ from receiver.errors import DeadlinePassed
 from receiver.intake import waiting
 from receiver.intake.admission import Admission, Budget
 from receiver.intake.hand import Hand
+from receiver.intake.store_line import StoreLine
+from receiver.journal.outcomes import STORED
 from receiver.model import ContentKind, Delivery, SegmentId
 from tests.intake_support import OutcomeDouble, claim_of, on_uvloop
 
@@ -188,7 +190,7 @@ async def test_who_is_put_back_stands_first_in_order_and_still_counts() -> None:
 
 
 def test_all_who_wait_for_a_segment_are_told_and_a_segment_nobody_waits_for_is_not_asked_for() -> None:
-    store_line, told = waiting.StoreLine(), list[object]()
+    store_line, told = StoreLine(), list[object]()
     outcomes = [OutcomeDouble(stored=count) for count in range(3)]
     for seq, outcome in zip((1, 1, 2), outcomes, strict=True):
         one = waiting.Waiting(delivery(b"a"), claim_of(1), told.append, 0, until_stored=True)
@@ -196,7 +198,7 @@ def test_all_who_wait_for_a_segment_are_told_and_a_segment_nobody_waits_for_is_n
     one.forget()
 
     asked_for = store_line.segments()
-    store_line.stored(SegmentId(7, 1))
+    store_line.settle(SegmentId(7, 1), STORED)
 
     assert asked_for == [SegmentId(7, 1)]
     assert told == outcomes[:2]

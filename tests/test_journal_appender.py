@@ -335,6 +335,8 @@ def test_the_ceiling_counts_what_other_starts_hold() -> None:
     look_after(ours)
 
     assert before is None
+    assert theirs.full_reason(1 << 40) is not None
+    assert theirs.full_reason() is None
     assert ours.full_reason() == "journal holds 1298 bytes; the ceiling is 1000 bytes"
 
 

@@ -19,6 +19,7 @@ from receiver.journal.segments import Journal, SegmentFile
 from receiver.model import ContentKind, Delivery
 from receiver.settings import Settings
 from tests.journal_support import appender, limits
+from tests.segments import DIGEST_KEY
 
 SPANS_EACH = 30
 IDS = 20
@@ -68,7 +69,7 @@ def sealed(tmp_path: Path, codec: str, *prefixes: str) -> SegmentFile:
         delivery = Delivery(
             "d", body(prefix), ContentKind.PROTOBUF, (), time.time_ns(), strict=False, body_bytes_max=1 << 20
         )
-        done = transcode.commit(policy, [delivery], segment)
+        done = transcode.commit(policy, [delivery], segment, DIGEST_KEY)
         journal.append(segment, done.record, done.rows)
     journal.close()
     [found] = Journal(tmp_path).sealed()

@@ -29,7 +29,7 @@ PLACE = Heading("d", "p", HOUR)
 
 @pytest.fixture(autouse=True)
 def logs_are_written_anew_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_room, "LOG_BYTES_MIN", 100)
+    monkeypatch.setattr(ledger_room, "LOG_BYTES_MIN", 200)
 
 
 @pytest.fixture

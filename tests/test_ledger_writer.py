@@ -18,6 +18,7 @@ from receiver.settings import Ledger as Limits
 from receiver.storage import ledger, sifting
 from receiver.storage.ledger import read_sums
 from receiver.storage.ledger_lines import OTHER, UNKNOWN, Counts
+from receiver.storage.store import RowSum
 from tests.redelivery_support import Fate, Killed, Mill, haunt, rotted
 from tests.segments import day_of
 from tests.storehouse import NOW_S, FakeFile
@@ -76,10 +77,10 @@ def test_what_is_gone_from_the_journal_is_kept_as_a_sum(
 def test_what_is_set_aside_is_booked_though_the_store_is_away_by_then(
     mill: Mill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    divide = mill.store.counts_by_heading
+    divide = mill.store.rows_by_heading
     asked: list[object] = []
 
-    def once(*held: Any) -> dict[Heading, int]:  # noqa: ANN401 - whatever is asked
+    def once(*held: Any) -> dict[Heading, RowSum]:  # noqa: ANN401 - whatever is asked
         if asked:
             raise StoreTrouble("connection refused")
         asked.append(held)
@@ -88,7 +89,7 @@ def test_what_is_set_aside_is_booked_though_the_store_is_away_by_then(
     mill.store.poisonous_days = {day_of(2)}
     mill.add([2, 3])
     mill.store.script = ["ok", "half"]
-    monkeypatch.setattr(mill.store, "counts_by_heading", once)
+    monkeypatch.setattr(mill.store, "rows_by_heading", once)
 
     mill.drain()
 
@@ -244,7 +245,7 @@ def test_what_rotted_is_counted_once_by_the_next_life_too(
 ) -> None:
     monkeypatch.setattr(sifting, "BLOCK_ROWS_MAX", 4)
     file = mill.add([2], [3])
-    mill.store.script = ["error:117"] * 10
+    mill.store.script = ["error:117"] * 2
     mill.start().drain()
     lost = rotted(file.path, record=record)
     mill.start().drain()

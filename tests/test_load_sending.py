@@ -70,6 +70,13 @@ def test_what_is_refused_is_not_sent_again(status: str) -> None:
     assert result.exit_code == 1
 
 
+def test_the_report_of_one_request_and_one_span_has_no_plurals() -> None:
+    with listening("200") as server:
+        result = load(server.url, "--requests", "1", "--spans", "1")
+
+    assert "acknowledged      1 request, 1 span in " in result.stdout
+
+
 def test_a_wait_beyond_its_patience_is_given_up() -> None:
     with listening("503,3600") as server:
         result = load(server.url, "--requests", "1", "--format", "json")

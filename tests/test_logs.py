@@ -216,6 +216,36 @@ def test_causes_of_one_key_are_bounded_and_the_rest_is_counted(sink: Sink) -> No
     assert lines[-1]["suppressed"] == 1_000 - logs.CAUSES_MAX - 1
 
 
+def test_a_lasting_cause_is_logged_more_and_more_seldom_and_once_when_it_is_over(sink: Sink) -> None:
+    clock = Clock()
+    limited = logs.RateLimited(now=clock)
+
+    for _ in range(3_600):
+        limited.error("floor", "disk is full", free="1 MiB")
+        clock.now_s += 1
+        limited.flush()
+    for _ in range(int(logs.QUIET_S) + 10):
+        clock.now_s += 1
+        limited.flush()
+
+    *lines, over = sink.lines()
+    assert [line["event"] for line in lines] == ["disk is full"] * 9
+    assert [line.get("suppressed", 0) for line in lines[:4]] == [0, 9, 60, 360]
+    assert (over["event"], over["level"]) == ("over: disk is full", "info")
+    assert (over["count"], over["lasted_s"]) == (3_600, 3_599)
+
+
+def test_a_cause_that_occurs_again_after_it_was_over_is_logged_at_once(sink: Sink) -> None:
+    clock = Clock()
+    limited = logs.RateLimited(now=clock)
+    limited.error("floor", "disk is full")
+    clock.now_s += logs.QUIET_S
+
+    limited.error("floor", "disk is full")
+
+    assert [(line["event"], line.get("suppressed")) for line in sink.lines()] == [("disk is full", None)] * 2
+
+
 def test_keys_are_bounded(sink: Sink) -> None:
     limited = logs.RateLimited(now=Clock())
 
@@ -231,7 +261,7 @@ def test_quiet_keys_make_room_for_new_ones(sink: Sink) -> None:
     for number in range(logs.KEYS_MAX):
         limited.info(f"key {number}", "event")
 
-    clock.now_s = 10.0
+    clock.now_s = logs.QUIET_S
     for number in range(2):
         limited.info(f"new key {number}", "new event")
 

@@ -11,7 +11,7 @@ import pytest
 from receiver.storage import sifting
 from tests.redelivery_support import Fate, Killed, Mill, haunt, rotted
 
-REFUSED = ["error:117"] * 5
+REFUSED = ["error:117"]
 POISON = "error:70"
 
 
@@ -34,7 +34,7 @@ def test_a_copy_waits_for_a_segment_that_rests_and_others_go_first(mill: Mill) -
     mill.sleep(60.0)
     assert writer.drain() == 1
     mill.sleep(60.0)
-    assert writer.drain() == 2
+    assert [writer.drain(), writer.drain()] == [1, 1]
     assert mill.is_exact
     assert mill.progress.backlog_segments == 0
 
@@ -45,7 +45,8 @@ def test_a_copy_waits_for_a_segment_that_rested_before_a_crash(mill: Mill) -> No
         mill.add(records)
     mill.start().drain()
 
-    mill.start(mill.files[::-1]).drain()
+    mill.start(mill.files[::-1])
+    mill.drain()
 
     assert mill.is_exact
 
@@ -69,7 +70,7 @@ def test_what_rots_between_two_lives_is_stored_when_it_comes_again(
 ) -> None:
     monkeypatch.setattr(sifting, "BLOCK_ROWS_MAX", 4)
     file = mill.add([2], [3])
-    mill.store.script = ["error:117"] * 5 * lives
+    mill.store.script = ["error:117"] * lives
     mill.start().drain()
     rotted(file.path, record=1)
     if not is_noted:
@@ -103,7 +104,7 @@ def test_killed_while_a_segment_is_set_aside_no_copy_is_stored_twice(
         with suppress(Killed):
             mill.start().drain()
         fate.steps_left = -1
-        mill.store.script += [after] * 5
+        mill.store.script += [after]
 
         writer = mill.start(mill.files[::-1] if is_reversed else None)
         for _ in range(4):

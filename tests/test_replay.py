@@ -26,7 +26,7 @@ from receiver.storage.ledger_lines import Counts
 from receiver.storage.replay import Replays
 from receiver.storage.shelf import NotNow, Shelf
 from tests.redelivery_support import POLICY, Fate, Killed, Mill, delivery, haunt, rotted
-from tests.segments import day_of
+from tests.segments import DIGEST_KEY, day_of
 from tests.storehouse import NOW_S
 
 LETTER = "0000000000000007-0000000001.poison"
@@ -56,7 +56,7 @@ class Place:
             journal=self.directory / "journal",
             store=self.mill.store,
             core=transcode,
-            commit=partial(transcode.commit, POLICY),
+            commit=partial(transcode.commit, POLICY, digest_key=DIGEST_KEY),
             footer=transcode.footer,
             body_bytes_max=lambda _drain: 1 << 20,
             now=lambda: NOW_S,
@@ -74,8 +74,9 @@ class Place:
         """Start a writer on the real journal and let it drain that."""
         journal = Journal(self.directory / "journal")
         writer = self.mill.start(journal.sealed())  # type: ignore[arg-type]  # real files for the fakes
-        for _ in range(3):
-            writer.drain()
+        for _ in range(12):
+            if not writer.drain():
+                self.mill.sleep(30.0)
         assert journal.sealed() == []
 
     def keep_body(self, body: Delivery) -> str:

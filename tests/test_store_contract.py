@@ -14,7 +14,8 @@ from receiver.model import Heading, SegmentId
 from receiver.storage.store import Held, Store
 from tests import engines
 from tests.segments import RECEIVED_MS, Press, Segment
-from tests.storehouse import NOW_S, MemoryStore, Server
+from tests.server_process import Server
+from tests.storehouse import NOW_S, MemoryStore
 
 
 @pytest.fixture(scope="module")
@@ -126,17 +127,18 @@ def test_rows_of_parts_are_counted_with_their_segment(engine: Store, press: Pres
     engine.insert(part.path, token=f"{part.held.segment}#p", query_id="trace-drain-p")
     whole = Held(SegmentId(7, 7), RECEIVED_MS)
 
-    assert engine.counts_by_heading(whole) == {}
-    assert sum(engine.counts_by_heading(whole, part.held.segment.epoch).values()) >= 3
+    assert engine.rows_by_heading(whole) == {}
+    found = engine.rows_by_heading(whole, part.held.segment.epoch)
+    assert sum(one.rows for one in found.values()) >= 3
 
 
 def test_rows_are_counted_by_drain_project_and_hour_of_receipt(engine: Store, press: Press) -> None:
     segment = press.make(0, 0, 1)
     engine.insert(segment.path, token=f"{segment.held.segment}#h", query_id="trace-drain-h")
 
-    counted = engine.counts_by_heading(segment.held)
+    found = engine.rows_by_heading(segment.held)
 
-    assert counted == {
+    assert {heading: one.rows for heading, one in found.items()} == {
         Heading("", "prj_0", NOW_S // 3_600): 2,
         Heading("", "prj_1", NOW_S // 3_600): 1,
     }
@@ -178,8 +180,8 @@ def test_the_companion_is_filled_by_the_insert_and_may_be_refilled(engine: Store
     start = {"start": f"{segment.held.segment.seq:016x}"}
 
     assert engine.rows(statement, start) == [(3, 0)]
-    engine.refill_companion(segment.held)
-    engine.refill_companion(segment.held)
+    engine.refill_companion(segment.held, list(segment.days))
+    engine.refill_companion(segment.held, list(segment.days))
 
     assert engine.rows(statement, start)[0][0] == 3
 

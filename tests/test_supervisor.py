@@ -96,6 +96,11 @@ class Supervised:
     def events(self) -> list[str]:
         return (self.directory / "events").read_text().splitlines()
 
+    def starts(self, name: str) -> int:
+        """How often a process was started that came as far as its work."""
+        log = (self.directory / "events").read_text() if (self.directory / "events").exists() else ""
+        return log.count(f"{name} start")
+
     def signal(self, number: signal.Signals) -> None:
         assert self.process
         self.process.send_signal(number)
@@ -138,6 +143,28 @@ def test_receiver_json_says_where_the_receiver_is_and_who_it_is(supervised: Supe
     assert state["urls"]["listen"] == f"http://{state['listen']}"
     assert len(state["pids"]["intake"]) == 2
     assert (supervised.directory / "receiver.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_receiver_json_that_could_not_be_written_is_written_when_that_is_possible(
+    supervised: Supervised,
+) -> None:
+    stale = supervised.directory / "receiver.json"
+    stale.write_text("{}")
+    (supervised.directory / "receiver.json.new").mkdir()
+    supervised.launch()
+    log = supervised.directory / "log"
+    wait_until(lambda: '"ready"' in log.read_text())
+    admin = json.loads(next(line for line in log.read_text().splitlines() if '"ready"' in line))["admin"]
+    wait_until(
+        lambda: "store process: ok" in urllib.request.urlopen(f"{admin}/readyz?verbose").read().decode()
+    )
+    was_removed = not stale.exists()
+
+    (supervised.directory / "receiver.json.new").rmdir()
+
+    wait_until(supervised.is_ready)
+    assert was_removed
+    assert "receiver.json is written again" in log.read_text()
 
 
 def test_the_start_says_how_to_read_back_with_what_the_file_says(supervised: Supervised) -> None:
@@ -187,16 +214,17 @@ def test_what_a_replaced_process_counted_stays_counted(supervised: Supervised) -
     wait_until(lambda: f"{counted} 2.0" in supervised.admin("/metrics")[1])
 
 
-def test_the_first_signal_stops_intakes_then_the_store(supervised: Supervised) -> None:
+def test_the_first_signal_seals_then_stops_the_store_then_the_intakes(supervised: Supervised) -> None:
     supervised.configure("intakes = 2")
     supervised.start()
 
     supervised.signal(signal.SIGTERM)
 
     assert supervised.exit_code() == 0
-    stops = [event for event in supervised.events() if "stop" in event]
-    assert stops[-2:] == ["store stop", "store stopped"]
-    assert sorted(stops[:-2]) == ["intake-0 stop", "intake-0 stopped", "intake-1 stop", "intake-1 stopped"]
+    events = [event for event in supervised.events() if "start" not in event]
+    assert sorted(events[:2]) == ["intake-0 seal", "intake-1 seal"]
+    assert events[2:4] == ["store stop", "store stopped"]
+    assert sorted(events[4:]) == ["intake-0 stop", "intake-0 stopped", "intake-1 stop", "intake-1 stopped"]
     assert not (supervised.directory / "receiver.json").exists()
     assert '"error"' not in (supervised.directory / "log").read_text()
 
@@ -206,7 +234,7 @@ def test_the_second_signal_kills(supervised: Supervised) -> None:
     supervised.start()
     children = supervised.children()
     supervised.signal(signal.SIGTERM)
-    wait_until(lambda: "intake-0 stop" in supervised.events())
+    wait_until(lambda: "store stop" in supervised.events())
 
     supervised.signal(signal.SIGINT)
 

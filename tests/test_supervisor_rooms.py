@@ -6,9 +6,8 @@ import json
 import os
 import shlex
 import socket
-import ssl
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import pytest
 from aiohttp import http_parser
 
 from receiver.errors import OperatorError
+from receiver.metrics import Metrics
 from receiver.settings import Drain, Sampling, Settings, Store, Tls
 from receiver.supervisor import data_dir
 from receiver.supervisor.admin import Admin
@@ -27,7 +27,7 @@ from receiver.supervisor.health import Readiness
 from receiver.supervisor.machine import check_machine
 from receiver.supervisor.notify import notify
 from receiver.supervisor.reload import in_one_line, reloaded
-from receiver.supervisor.self_signed import is_usable
+from receiver.supervisor.run import INTAKE_PAUSE_S_MAX
 from receiver.supervisor.sockets import address_of, bind, bind_shared, open_sockets
 from receiver.supervisor.welcome import first_trace, welcome
 
@@ -132,32 +132,9 @@ def test_a_name_that_does_not_resolve_is_told() -> None:
         bind("api_listen", "nowhere.invalid:1")
 
 
-def test_the_self_signed_certificate_is_made_once_and_trusted_for_this_machine(tmp_path: Path) -> None:
-    asked = Settings(tls=Tls(self_signed=True))
-
-    made = with_certificate(asked, tmp_path)
-    first = Path(made.tls.cert_file).read_bytes()
-    again = with_certificate(asked, tmp_path)
-
-    assert again == made
-    assert Path(made.tls.cert_file).read_bytes() == first
-    assert Path(made.tls.key_file).stat().st_mode & 0o777 == 0o600
-    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(made.tls.cert_file, made.tls.key_file)
-    ssl.create_default_context(cafile=made.tls.cert_file)
-    assert with_certificate(Settings(), tmp_path) == Settings()
-
-
-def test_a_certificate_that_is_about_to_end_is_not_used(tmp_path: Path) -> None:
-    made = with_certificate(Settings(tls=Tls(self_signed=True)), tmp_path)
-    now = datetime.now(UTC)
-
-    assert is_usable(Path(made.tls.cert_file), now=now)
-    assert not is_usable(Path(made.tls.cert_file), now=now + timedelta(days=364, hours=12))
-    assert not is_usable(tmp_path / "none", now=now)
-
-
-def test_pauses_grow_to_ten_seconds_and_the_first_is_none() -> None:
-    assert list(islice(backoff_s(), 9)) == [0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 10.0, 10.0]
+def test_the_first_restart_is_immediate_and_pauses_grow_to_their_limit() -> None:
+    assert list(islice(backoff_s(10.0), 9)) == [0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 10.0, 10.0]
+    assert list(islice(backoff_s(INTAKE_PAUSE_S_MAX), 6)) == [0.0, 0.2, 0.5, 1.0, 1.0, 1.0]
 
 
 PLAIN = Tls()
@@ -254,6 +231,15 @@ def test_the_line_that_reads_back_names_the_file_that_may_say_the_token_of_the_a
     assert "canary" not in told
 
 
+def test_the_start_says_which_file_clients_of_a_self_signed_certificate_trust(tmp_path: Path) -> None:
+    settings = with_certificate(Settings(tls=Tls(self_signed=True), drain=(Drain(name="a"),)), tmp_path)
+
+    told = welcome(settings, STATE)
+
+    assert f"OTEL_EXPORTER_OTLP_CERTIFICATE={tmp_path}/tls/ca.crt" in told
+    assert f"--cacert {tmp_path}/tls/ca.crt" in told
+
+
 def test_drains_that_ask_for_signatures_are_left_to_who_signs() -> None:
     signed = Drain(name="a", signature_header="x-signature", signature_secrets=("s",))
 
@@ -276,7 +262,7 @@ def test_this_machine_can_run_a_receiver() -> None:
 
 async def test_without_the_c_parser_nothing_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aiohttp.http_parser.HttpRequestParser", http_parser.HttpRequestParserPy)
-    admin = Admin(lambda: Readiness(ready=True, checks=()), list)
+    admin = Admin(lambda: Readiness(ready=True, checks=()), list, Settings(), Metrics("supervisor"))
 
     with bind("admin_listen", "127.0.0.1:0") as listening, pytest.raises(OperatorError, match="its C parser"):
         await admin.serve(listening)

@@ -11,6 +11,7 @@ from receiver.errors import OperatorError
 from receiver.journal.frame import answers_of
 from receiver.model import ContentKind, Delivery, SegmentId
 from receiver.settings import Limits, Resolve, Sampling, SamplingRule, Settings, Store
+from tests.segments import DIGEST_KEY
 
 SEGMENT = SegmentId(epoch=2**63 + 1, seq=7)
 RECEIVED_AT_NS = 1_800_000_000_123_456_789
@@ -43,7 +44,7 @@ def span(trace_id: str = "5b8efff798038103d269b633813fc60c", **more: object) -> 
 
 def segment_of(*deliveries: Delivery) -> bytes:
     policy = transcode.policy(Settings())
-    records = b"".join(transcode.commit(policy, [one], SEGMENT).record for one in deliveries)
+    records = b"".join(transcode.commit(policy, [one], SEGMENT, DIGEST_KEY).record for one in deliveries)
     return records + transcode.footer(records)
 
 
@@ -72,7 +73,7 @@ def segment_of(*deliveries: Delivery) -> bytes:
 def test_a_delivery_that_is_answered_200_is_journalled_for_the_ledger_though_it_has_no_rows(
     settings: Settings, sent: list[dict[str, object]], verdict: str, *, is_journalled: bool
 ) -> None:
-    done = transcode.commit(transcode.policy(settings), [delivery(*sent)], SEGMENT)
+    done = transcode.commit(transcode.policy(settings), [delivery(*sent)], SEGMENT, DIGEST_KEY)
 
     answered = [one for record in transcode.scan(done.record).records for one in answers_of(record)]
     assert done.outcomes[0].verdict == verdict
@@ -85,7 +86,7 @@ def test_a_delivery_that_is_answered_200_is_journalled_for_the_ledger_though_it_
 
 def test_a_group_becomes_one_record_and_each_delivery_its_outcome() -> None:
     done = transcode.commit(
-        transcode.policy(Settings()), [delivery(span(), span("")), delivery(span(""))], SEGMENT
+        transcode.policy(Settings()), [delivery(span(), span("")), delivery(span(""))], SEGMENT, DIGEST_KEY
     )
 
     assert done.rows == 1
@@ -143,7 +144,7 @@ def test_the_project_is_found_where_the_settings_say(
 ) -> None:
     policy = transcode.policy(Settings(resolve=resolve))
 
-    done = transcode.commit(policy, [delivery(span(), resource=resource)], SEGMENT)
+    done = transcode.commit(policy, [delivery(span(), resource=resource)], SEGMENT, DIGEST_KEY)
 
     assert done.outcomes[0].unresolved == unresolved
 
@@ -151,7 +152,7 @@ def test_the_project_is_found_where_the_settings_say(
 def test_limits_of_the_settings_reach_the_decoder() -> None:
     policy = transcode.policy(Settings(limits=Limits(spans_max=1)))
 
-    done = transcode.commit(policy, [delivery(span(), span())], SEGMENT)
+    done = transcode.commit(policy, [delivery(span(), span())], SEGMENT, DIGEST_KEY)
 
     assert (done.outcomes[0].verdict, done.record) == ("too_large", b"")
 
@@ -161,7 +162,10 @@ def test_sampled_out_spans_are_no_rejections() -> None:
     policy = transcode.policy(Settings(sampling=nothing_of_p))
 
     done = transcode.commit(
-        policy, [delivery(span(), resource={"platform.projectId": "p"}), delivery(span())], SEGMENT
+        policy,
+        [delivery(span(), resource={"platform.projectId": "p"}), delivery(span())],
+        SEGMENT,
+        DIGEST_KEY,
     )
 
     assert [(one.sampled_out, one.stored, one.rejected) for one in done.outcomes] == [(1, 0, 0), (0, 1, 0)]
@@ -191,7 +195,9 @@ def test_what_was_accepted_is_added_up_by_drain_and_what_needs_no_word_is_marked
     refused = good._replace(body=b"{")
     policy = transcode.policy(Settings())
 
-    done = transcode.commit(policy, [good, partly, good._replace(drain="other"), refused], SEGMENT)
+    done = transcode.commit(
+        policy, [good, partly, good._replace(drain="other"), refused], SEGMENT, DIGEST_KEY
+    )
 
     assert [one.is_plain for one in done.outcomes] == [True, False, True, False]
     assert done.spans == [("drain", 3, 2, 0, 1, 2), ("other", 1, 1, 0, 0, 1)]

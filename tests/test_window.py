@@ -278,7 +278,7 @@ def test_a_generation_that_is_damaged_or_gone_is_told(bench: Bench, kept: str) -
     again = bench.opened()
 
     assert again.shortfall.endswith(
-        "expected 86400 s (what was noted of earlier ones was damaged or gone at a start)"
+        "expected 86400 s (the record of earlier ones was damaged or missing, or the digest key was replaced)"
     )
     assert bench.opened().shortfall == again.shortfall
     assert knows(again, digest(2))

@@ -41,6 +41,8 @@ class Bench:
     core: FakeCore = field(default_factory=FakeCore)
     naps_max: int = 60
     alive: Callable[[], None] = lambda: None
+    between_turns_s: float = 0.0
+    """Time that passed while no segment had a turn."""
 
     def file(self, content: bytes, *, seq: int = 1) -> FakeFile:
         made = FakeFile.make(self.directory, content, seq=seq)
@@ -56,7 +58,7 @@ class Bench:
     @property
     def writer(self) -> Writer:
         around = Surroundings(
-            now=lambda: NOW_S + sum(self.slept),
+            now=lambda: NOW_S + sum(self.slept) + self.between_turns_s,
             sleep=self.sleep,
             jitter=lambda: 0.0,
             repair_dir=self.directory / "repair",
@@ -74,8 +76,14 @@ class Bench:
             around=around,
         )
 
-    def carry(self, *, in_doubt: bool = False) -> None:
-        self.writer.carry(self.files[0], in_doubt=in_doubt)
+    def carry(self, *, in_doubt: bool = False, turns_max: int = 1_000) -> None:
+        """Give the first segment turn after turn until it is deleted; time passes between the turns."""
+        writer = self.writer
+        writer.carry(self.files[0], in_doubt=in_doubt)
+        for _ in range(turns_max):
+            if not self.files[0].path.exists():
+                return
+            self.between_turns_s += 0.0 if writer.drain() else 1.0
 
     @property
     def stored(self) -> dict[str, int]:
@@ -281,81 +289,19 @@ def test_poison_is_no_poison_while_a_row_of_our_own_is_refused_too(bench: Bench)
 @pytest.mark.parametrize(
     ("code", "slept"),
     [
-        pytest.param(210, [0.1, 0.2, 0.4, 0.8], id="passes: soon"),
-        pytest.param(243, [2.0, 4.0, 8.0, 16.0], id="overloaded: later"),
-        pytest.param(60, [2.0, 4.0, 8.0, 16.0], id="no table: a human, later"),
+        pytest.param(210, [0.1, 0.2, 0.4], id="passes: soon"),
+        pytest.param(243, [2.0, 4.0, 8.0], id="overloaded: later"),
     ],
 )
 def test_the_class_of_an_error_says_how_long_to_wait(bench: Bench, code: int, slept: list[float]) -> None:
     bench.file(TWO_DAYS)
-    bench.store.script = [f"error:{code}"] * 4
+    bench.store.script = [f"error:{code}"] * 3
 
     bench.carry()
 
     assert bench.slept == slept
     assert bench.progress.trouble == ""
     assert len(bench.store.parts) == 2
-
-
-def test_too_many_days_for_one_insert_go_in_day_by_day(bench: Bench) -> None:
-    bench.file(TWO_DAYS)
-    bench.store.script = ["error:252 Too many partitions for single INSERT block"]
-
-    bench.carry()
-
-    assert [token[len(ID)] for token in bench.store.tokens] == ["#", "@", "@"]
-    assert sorted(bench.stored.values()) == [200, 300]
-
-
-def test_small_blocks_are_merged_before_the_first_insert_and_never_after(bench: Bench) -> None:
-    file = bench.file(segment_of(*[[TODAY] * 10] * 30))
-    bench.store.script = ["error:210"]
-
-    bench.carry()
-
-    assert file.replaced == 1
-    assert bench.progress.rows == 300
-
-
-def test_large_blocks_stay_as_they_are(bench: Bench) -> None:
-    file = bench.file(segment_of([TODAY] * 200, [TODAY] * 200))
-
-    bench.carry()
-
-    assert file.replaced == 0
-
-
-def test_a_damaged_record_costs_itself_and_a_copy_is_kept(bench: Bench) -> None:
-    content = TWO_DAYS[:-1] + b', "rot"]'
-    bench.file(content)
-
-    bench.carry()
-
-    assert sum(bench.stored.values()) == 500
-    assert [(letter.cause, letter.rows) for letter in bench.letters] == [("damaged", None)]
-    assert (bench.directory / "dead" / f"{ID}.damaged.native.lz4").read_bytes() == content
-
-
-def test_small_blocks_that_cannot_be_merged_go_in_as_they_are(bench: Bench) -> None:
-    file = bench.file(segment_of([TODAY] * 10, [TODAY] * 10))
-    bench.core.cannot_rewrite = "block is strange"
-
-    bench.carry()
-
-    assert file.replaced == 0
-    assert sum(bench.stored.values()) == 20
-
-
-def test_of_damage_that_cannot_be_cut_out_the_copy_is_kept_and_the_queue_goes_on(bench: Bench) -> None:
-    content = TWO_DAYS[:-1] + b', "rot"]'
-    bench.file(content)
-    bench.core.cannot_rewrite = "no whole record"
-
-    bench.carry()
-
-    assert (bench.directory / "dead" / f"{ID}.damaged.native.lz4").read_bytes() == content
-    assert bench.store.tokens == []
-    assert not bench.files[0].path.exists()
 
 
 def test_a_segment_without_rows_is_let_go_of_without_an_insert(bench: Bench) -> None:

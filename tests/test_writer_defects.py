@@ -45,7 +45,8 @@ def test_a_segment_that_cannot_be_read_does_not_keep_the_others_waiting(bench: B
 
     assert [token.partition("#")[0][-1] for token in bench.store.tokens] == ["2"]
     assert bench.progress.alarms == 1
-    assert bench.slept == [2.0]
+    assert "makes no progress" in bench.progress.stall_reason
+    assert bench.slept == []
 
 
 def test_a_segment_the_disk_does_not_let_go_of_is_counted_before_it_is_sent_again(bench: Bench) -> None:
@@ -56,6 +57,7 @@ def test_a_segment_the_disk_does_not_let_go_of_is_counted_before_it_is_sent_agai
     bench.store.script = ["partly"]
 
     writer.drain()
+    bench.between_turns_s += 2.0
     writer.drain()
 
     assert [token.partition(ID)[2][0] for token in bench.store.tokens] == ["#", "@"]
@@ -71,6 +73,7 @@ def test_spans_of_a_segment_the_disk_does_not_let_go_of_are_counted_once(bench: 
 
     for _ in range(4):
         writer.drain()
+        bench.between_turns_s += 60.0
 
     assert not made.path.exists()
     assert bench.progress.rows == 500
@@ -89,6 +92,7 @@ def test_the_store_is_inspected_while_the_writer_waits(
     bench.file(TWO_DAYS)
     bench.naps_max = 500
     bench.store.script = script
+    bench.store.probe_refused = True
     monkeypatch.setattr(bench.store, "kill", lambda _prefix: None)
 
     bench.carry()
@@ -151,7 +155,7 @@ def test_poison_in_one_day_costs_that_day_and_what_is_set_aside_is_what_is_missi
 
 def test_poison_in_one_of_many_days_that_go_in_alone_costs_that_day(bench: Bench) -> None:
     bench.file(segment_of([TODAY - 2] * 100 + [TODAY - 1] * 100 + [TODAY] * 100))
-    bench.store.script = ["error:252 too many partitions", "error:70 cannot convert"]
+    bench.store.script = ["error:252 too many partitions", *["error:70 cannot convert"] * 2]
 
     bench.carry()
 
@@ -179,7 +183,8 @@ def test_a_code_nobody_knows_is_poison_in_the_end(bench: Bench) -> None:
     bench.carry()
 
     assert [(letter.cause, letter.rows) for letter in bench.letters] == [("refused", 500)]
-    assert bench.slept == [2.0, 4.0, 8.0, 16.0]
+    assert bench.between_turns_s >= 2.0 + 4.0 + 8.0 + 16.0
+    assert bench.slept == []
 
 
 def test_a_code_nobody_knows_is_no_poison_while_the_store_refuses_everything(bench: Bench) -> None:
@@ -214,13 +219,13 @@ def test_what_piles_up_behind_a_segment_in_trouble_is_told(
 def test_a_segment_that_alone_is_refused_lets_the_others_go_first(bench: Bench) -> None:
     bench.file(TWO_DAYS)
     bench.file(segment_of([TODAY]), seq=2)
-    bench.store.script = ["error:117"] * 5 + ["ok", "error:117", "ok"]
+    bench.store.script = ["error:117", "ok", "error:117", "ok"]
     writer = bench.writer
 
     drained = [writer.drain(), writer.drain()]
 
     assert drained == [2, 0]
-    assert [token[-3] for token in bench.store.tokens] == ["1"] * 5 + ["2"]
+    assert [token[-3] for token in bench.store.tokens] == ["1", "2"]
     assert bench.progress.backlog_segments == 1
     bench.sleep(60.0)
     assert writer.drain() == 1
@@ -233,7 +238,11 @@ def test_a_segment_that_alone_is_refused_lets_the_others_go_first(bench: Bench) 
 @pytest.mark.parametrize(
     ("probe_refused", "text"),
     [
-        pytest.param(False, f"store refuses segment {ID}: REFUSED (117)", id="this one"),
+        pytest.param(
+            False,
+            f"segment {ID} makes no progress: the store refuses it and accepts other rows: REFUSED (117)",
+            id="this one",
+        ),
         pytest.param(True, "store refuses every segment: REFUSED (117)", id="every one"),
     ],
 )

@@ -18,7 +18,8 @@ from receiver.storage.window import Window
 from receiver.storage.writer import Writer
 from tests import engines
 from tests.segments import Press, Segment, day_of
-from tests.storehouse import NOW_S, FakeFile, FakeJournal, Server, a_ledger
+from tests.server_process import Server
+from tests.storehouse import NOW_S, FakeFile, FakeJournal, a_ledger
 
 NAPS_MAX = 200
 
@@ -31,6 +32,8 @@ class Desk:
     press: Press
     directory: Path
     naps: list[float] = field(default_factory=list)
+    between_turns_s: float = 0.0
+    """Time that passed while no segment had a turn."""
 
     def file(self, *ages_days: int) -> tuple[Segment, FakeFile]:
         segment = self.press.make(*ages_days)
@@ -41,17 +44,17 @@ class Desk:
         if len(self.naps) > NAPS_MAX:
             raise Stopping
 
-    def restart_with(self, file: FakeFile, *, turns: int = 1) -> None:
-        """What a writer does that finds this segment when it starts."""
+    def restart_with(self, *files: FakeFile, turns: int = 1) -> None:
+        """What a writer does that finds these segments when it starts."""
         around = Surroundings(
-            now=lambda: NOW_S,
+            now=lambda: NOW_S + self.between_turns_s,
             sleep=self.sleep,
             jitter=lambda: 0.0,
             repair_dir=self.directory / "repair",
             retention_days=30,
         )
         writer = Writer(
-            FakeJournal([file]),
+            FakeJournal([*files]),
             self.store,
             core=self.press,
             window=Window(self.directory / "redelivery", Redelivery(), time.monotonic),
@@ -61,7 +64,7 @@ class Desk:
             around=around,
         )
         for _ in range(turns):
-            writer.drain()
+            self.between_turns_s += 0.0 if writer.drain() else 60.0
 
     def insert(self, segment: Segment, token: str) -> None:
         name = f"{segment.held.segment}{token}"
@@ -170,6 +173,35 @@ def test_half_a_day_is_kept_for_a_human(desk: Desk) -> None:
     assert [path.suffix for path in sorted((desk.directory / "dead").iterdir())] == [".json", ".lz4"]
 
 
+def test_segment_of_more_than_a_hundred_days_is_stored_and_lets_another_go_first(desk: Desk) -> None:
+    many, many_file = desk.file(*range(0, -120, -1))  # days to come: none of them expires
+    other, other_file = desk.file(0)
+
+    desk.restart_with(many_file, other_file)
+    is_other_first = many_file.path.exists() and not other_file.path.exists()
+    desk.restart_with(many_file, turns=8)
+
+    assert is_other_first
+    assert desk.stored(many) == many.days
+    assert desk.traces(many) == 120
+    assert desk.stored(other) == other.days
+    assert not many_file.path.exists()
+
+
+def test_companion_of_more_than_a_hundred_days_is_filled_again(desk: Desk) -> None:
+    many, many_file = desk.file(*range(0, -120, -1))
+    content = many_file.read()
+    desk.restart_with(many_file, turns=8)
+    desk.store.command("TRUNCATE TABLE otel_traces_trace_id_ts")
+    many_file.path.write_bytes(content)
+
+    desk.restart_with(many_file, turns=8)
+
+    assert desk.stored(many) == many.days
+    assert desk.traces(many) == 120
+    assert not many_file.path.exists()
+
+
 @pytest.mark.parametrize(
     "fault",
     [
@@ -192,7 +224,7 @@ def test_whatever_the_server_does_every_row_is_stored_once(
     segment, file = desk.file(0, 1, 1)
     server.meet(**fault)  # type: ignore[arg-type]  # the table's first value is the kind
 
-    desk.restart_with(file)
+    desk.restart_with(file, turns=4)
 
     assert desk.stored(segment) == segment.days
     assert not file.path.exists()

@@ -25,6 +25,7 @@ VARIED_MAX = 1_000_000
 BYTES_PER_VARIED_SPAN = 2_500
 """Memory of a span that is kept to be sent again under other ids."""
 EPOCH = 0x5EED
+DIGEST_KEY = bytes(32)
 
 
 def varied(spans: int) -> int:
@@ -70,7 +71,9 @@ class Press:
         return identity
 
     def _record(self, times_ns: Sequence[int], segment: SegmentId) -> bytes:
-        done = transcode.commit(self._policy, [self._delivery(at_ns) for at_ns in times_ns], segment)
+        done = transcode.commit(
+            self._policy, [self._delivery(at_ns) for at_ns in times_ns], segment, DIGEST_KEY
+        )
         if done.rows != len(times_ns) * BODY_SPANS:
             raise AssertionError(f"{done.rows} rows of {len(times_ns)} requests; expected all of their spans")
         return done.record

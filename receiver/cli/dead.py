@@ -1,6 +1,6 @@
-"""`trace-drain dead ls | show | replay | drop`: what was set aside, and the way back.
+"""`trace-drain dead ls | show | replay | drop`: dead letters and quarantined bodies.
 
-Looking works beside a receiver and without one; the way back leads through a running one.
+`ls` and `show` also work while no receiver runs; `replay` and `drop` ask the running receiver.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import click
 import msgspec
 
 from receiver.cli.asking import NotDone, NothingFound, answered, running_on
+from receiver.cli.group import Group, examples
 from receiver.cli.options import config_option, data_dir_of, data_option, loaded_with, serving
 from receiver.cli.table import counted, lines_of
-from receiver.errors import OperatorError
+from receiver.errors import CommandFailed, OperatorError
 from receiver.logs import harmless_text
 from receiver.settings import Settings
 from receiver.storage.shelf import Shelf
@@ -27,17 +28,19 @@ format_option = click.option(
 Row = dict[str, Any]
 
 
-@click.group()
+@click.group(cls=Group)
 def dead() -> None:
-    """List, show, replay and drop what was set aside."""
+    """List, show, replay and drop dead letters."""
 
 
-@dead.command()
+@dead.command(
+    epilog=examples("trace-drain dead ls", "trace-drain dead ls --format json --config trace-drain.toml")
+)
 @config_option
 @data_option
 @format_option
 def ls(config: str | None, data: str | None, form: Literal["table", "json"]) -> None:
-    """List dead letters, and bodies the decoder crashed on."""
+    """List dead letters: rows that the store refuses for good, and bodies that crashed the decoder."""
     rows = _listed(loaded_with(config, data).settings)
     for line in _table(rows) if form == "table" else map(json.dumps, rows):
         click.echo(line)
@@ -49,7 +52,7 @@ def ls(config: str | None, data: str | None, form: Literal["table", "json"]) -> 
 @data_option
 @format_option
 def show(name: str, config: str | None, data: str | None, form: Literal["table", "json"]) -> None:
-    """Print why ID was set aside, whose rows it holds, and where its bytes are."""
+    """Print why ID is a dead letter, whose rows it holds, and the path of its bytes."""
     listed = _listed(loaded_with(config, data).settings)
     row = next((one for one in listed if one["id"] == name), None)
     if row is None:
@@ -60,14 +63,17 @@ def show(name: str, config: str | None, data: str | None, form: Literal["table",
 
 @dead.command()
 @click.argument("name", metavar="[ID]", required=False)
-@click.option("--all", "is_all", is_flag=True, help="Every letter.")
+@click.option("--all", "is_all", is_flag=True, help="All dead letters.")
 @config_option
 @data_option
 @format_option
 def replay(
     name: str | None, config: str | None, data: str | None, form: Literal["table", "json"], *, is_all: bool
 ) -> None:
-    """Put ID, or --all, back into the journal. What is still refused is kept. Exits with 1 if any was."""
+    """Move ID, or --all, back into the journal, from where it is stored.
+
+    A dead letter that the store still refuses is kept; then the exit code is 1.
+    """
     settings = loaded_with(config, data).settings
     if is_all == bool(name):
         raise OperatorError("expected an ID or --all, and not both")
@@ -83,17 +89,17 @@ def replay(
 
 @dead.command()
 @click.argument("name", metavar="ID")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @config_option
 @data_option
 def drop(name: str, config: str | None, data: str | None, *, yes: bool) -> None:
-    """Let go of ID for good: its spans are lost."""
+    """Delete ID for good: its spans are lost."""
     settings = loaded_with(config, data).settings
     if not name:
         raise OperatorError("ID is empty; expected one that `dead ls` prints")
     _asked(settings, name, "GET")
     if not yes:
-        click.confirm(f"drop '{harmless_text(name)}' for good", abort=True)
+        click.confirm(f"delete '{harmless_text(name)}' and its spans for good", abort=True)
     _asked(settings, name, "DELETE")
     click.echo(f"{name}: dropped")
 
@@ -106,14 +112,14 @@ def _listed(settings: Settings) -> list[Row]:
     return [msgspec.to_builtins(one) for one in shelf.listed()]
 
 
-def _not_there(name: str) -> OperatorError:
-    return OperatorError(f"nothing set aside is called '{name}'; expected an id that `dead ls` prints")
+def _not_there(name: str) -> CommandFailed:
+    return CommandFailed(f"no dead letter is called '{name}'; expected an id that `dead ls` prints")
 
 
 def _asked(settings: Settings, name: str, method: str, below: str = "") -> list[Row]:
     state = running_on(settings)
     if state is None:
-        raise OperatorError(f"no receiver runs on '{settings.data_dir}'; expected one: `{serving(settings)}`")
+        raise CommandFailed(f"no receiver runs on '{settings.data_dir}'; expected one: `{serving(settings)}`")
     path = f"/api/v1/dead/{quote(name, safe='')}{below}"
     try:
         return list(answered(settings, state, path, {}, method=method))
@@ -133,13 +139,14 @@ def _told(row: Row) -> str:
     if "kept" in row:
         return harmless_text(f"{row['id']}: kept: {row['kept']}")
     if not row["segment"]:
-        return f"{row['id']}: nothing of it was to be stored"
+        return f"{row['id']}: it held no row to store"
     return f"{row['id']}: {counted(row['rows'], 'row')} put into the journal as segment {row['segment']}"
 
 
 def _table(rows: Iterable[Row]) -> Iterator[str]:
-    head = ("id", "cause", "rows", "bytes", "set aside (UTC)", "drain", "project", "why")
-    yield from lines_of(head, [_cells(row) for row in rows])
+    head = ("id", "cause", "rows", "bytes", "kept since (UTC)", "drain", "project", "why")
+    cells = [_cells(row) for row in rows]
+    yield from lines_of(head, cells) if cells else ["no dead letters"]
 
 
 def _cells(row: Row) -> list[str]:
@@ -162,5 +169,6 @@ def _card(row: Row) -> Iterator[str]:
     )
     for one in row["deliveries"]:
         projects = ", ".join(f"'{project}'" for project in one["projects"]) or "not known yet"
-        whose = f"of drain '{one['drain']}', project {projects}, {one['rows'] or '?'} rows"
+        rows = counted(one["rows"], "row") if one["rows"] else "? rows"
+        whose = f"of drain '{one['drain']}', project {projects}, {rows}"
         yield harmless_text(f"delivery   {one['digest']} {whose}")

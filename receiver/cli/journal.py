@@ -1,4 +1,4 @@
-"""`trace-drain journal ls | verify | inspect`: reads a journal, live or dead, and never touches it."""
+"""`trace-drain journal ls | verify | inspect`: reads a journal, in use or not, and never changes it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 import msgspec
 from msgspec.structs import asdict
 
+from receiver.cli.group import Group, examples
 from receiver.cli.options import config_option, data_dir_of, data_option, loaded_with
 from receiver.cli.table import counted
 from receiver.journal.frame import answers_of
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 ROW = "{:<28} {:<10} {:>12} {:>8} {:>10} {:>9}"
 
 
-@click.group()
+@click.group(cls=Group)
 def journal() -> None:
-    """List, verify and inspect what is promised and not yet stored."""
+    """List, verify and inspect the segments that are on disk and not stored yet."""
 
 
 def _root(config: str | None, data: str | None) -> Path:
@@ -39,7 +40,7 @@ def _root(config: str | None, data: str | None) -> Path:
 @config_option
 @data_option
 def ls(config: str | None, data: str | None) -> None:
-    """List every segment: the start and counter it is known by, its state, what it holds."""
+    """List every segment with its state, size, records, rows and age."""
     root = _root(config, data)
     click.echo(ROW.format("SEGMENT", "STATE", "BYTES", "RECORDS", "ROWS", "AGE"))
     for seen in segments_under(root):
@@ -53,7 +54,7 @@ def ls(config: str | None, data: str | None) -> None:
 @config_option
 @data_option
 def verify(config: str | None, data: str | None) -> None:
-    """Check every checksum. Exits with 1 when something that was promised cannot be read, and names it."""
+    """Check every checksum. If an acknowledged record cannot be read, name it and exit with 1."""
     segments = records = lost = 0
     for seen in segments_under(_root(config, data)):
         with suppress(FileNotFoundError):
@@ -69,7 +70,12 @@ def verify(config: str | None, data: str | None) -> None:
         raise SystemExit(1)
 
 
-@journal.command()
+@journal.command(
+    epilog=examples(
+        "trace-drain journal inspect 0c9cd5a2f1a54b3e-0000000000",
+        "trace-drain journal inspect --format json data/journal/0c9cd5a2f1a54b3e/0000000000.native.lz4",
+    )
+)
 @click.argument("segment")
 @config_option
 @data_option
@@ -77,9 +83,9 @@ def verify(config: str | None, data: str | None) -> None:
     "--format", "form", type=click.Choice(["text", "json"]), default="text", help="Form of the listing."
 )
 def inspect(segment: str, config: str | None, data: str | None, form: Literal["text", "json"]) -> None:
-    """Print the records of a SEGMENT (a path, or a name that `ls` prints) and what they answer for.
+    """Print the records of a SEGMENT (a path, or a name that `journal ls` prints) and their deliveries.
 
-    Exits with 1 when something that was promised in it cannot be read.
+    If an acknowledged record in it cannot be read, the exit code is 1.
     """
     seen = segment_called(segment, lambda: _root(config, data))
     scan = seen.read()

@@ -66,10 +66,17 @@ def ledger(  # noqa: PLR0913 - one parameter an option
     else:
         for line in _table(answer, verify=verify):
             click.echo(line)
-    if answer["trouble"] or any(
-        line["difference"] or line["verdict"] == "different" for line in answer["lines"]
-    ):
+    if _is_something_lost(answer):
         raise SystemExit(1)
+
+
+def _is_something_lost(answer: dict[str, Any]) -> bool:
+    lines = answer["lines"]
+    return (
+        bool(answer["trouble"])
+        or any(line["difference"] or line["verdict"] == "different" for line in lines)
+        or any(epoch["is_lost"] for epoch in answer["unknown"])
+    )
 
 
 def _asked(settings: Settings, given: dict[str, str]) -> dict[str, Any]:
@@ -101,9 +108,19 @@ def _table(answer: dict[str, Any], *, verify: bool) -> Iterator[str]:
     if answer["complete_from"] > answer["since"]:
         yield f"complete from {answer['complete_from']} on; before that something may be missing here"
     if answer["trouble"]:
-        yield f"{answer['trouble']}; what was booked in it is not told here"
+        yield f"{answer['trouble']}"
+        yield "once you know why, delete ledger.lost in the data directory; docs/operations.md says more"
+    for epoch in answer["unknown"]:
+        yield _unknown(epoch)
     if verify:
         yield _verdict(lines)
+
+
+def _unknown(epoch: dict[str, Any]) -> str:
+    whose = "the ledger lost them" if epoch["is_lost"] else "another receiver's, or from before the ledger"
+    rows = counted(epoch["rows"], "row")
+    when = f"received {epoch['first']} to {epoch['last']}"
+    return f"{rows} of intake start {epoch['epoch']}, {when}, in no segment of this ledger: {whose}"
 
 
 def _cells(line: dict[str, Any], names: tuple[str, ...], *, verify: bool) -> tuple[str, ...]:
@@ -113,7 +130,7 @@ def _cells(line: dict[str, Any], names: tuple[str, ...], *, verify: bool) -> tup
         line["project"],
         *(str(line[name] or 0) for name in names),
     )
-    return (*cells, line["verdict"]) if verify else cells
+    return (*cells, ": ".join(filter(None, (line["verdict"], line["problem"])))) if verify else cells
 
 
 def _verdict(lines: list[dict[str, Any]]) -> str:

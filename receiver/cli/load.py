@@ -6,14 +6,16 @@ import json
 import math
 import secrets
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import click
 import uvloop
 
 from receiver.cli.asking import TOKEN_FROM, NothingFound, answered_at, running_on
+from receiver.cli.group import examples
 from receiver.cli.options import config_option, loaded_with
-from receiver.errors import OperatorError
+from receiver.cli.readiness import require_store_process
+from receiver.errors import CommandFailed, OperatorError
 from receiver.load.client import Target
 from receiver.load.feed import Feed, Recipe, signed_with
 from receiver.load.order import Url, parse_header, parse_url, secret_in, tls_context
@@ -35,10 +37,8 @@ EXIT_WRONG = 1
 EXIT_INTERRUPTED = 130
 
 
-class Hopeless(OperatorError):  # noqa: N818 - as `Unavailable`
+class Hopeless(CommandFailed):
     """No request can be answered as things are."""
-
-    exit_code: ClassVar[int] = EXIT_WRONG
 
 
 class Positive(click.FloatRange):
@@ -54,46 +54,60 @@ class Positive(click.FloatRange):
 
 _POSITIVE = Positive(min=0, min_open=True)
 _OPTIONS = [
-    click.option("--spans", type=click.IntRange(1, 50_000), default=520, help="Spans of a request."),
-    click.option("--attributes", type=click.IntRange(0, 1_000), default=11, help="Attributes of a span."),
+    click.option("--spans", type=click.IntRange(1, 50_000), default=520, help="Spans per request."),
+    click.option("--attributes", type=click.IntRange(0, 1_000), default=11, help="Attributes per span."),
     click.option(
-        "--events", type=click.FloatRange(0, 1), default=0.1, help="Share of the spans that have an event."
+        "--events", type=click.FloatRange(0, 1), default=0.1, help="Share of spans that have an event."
     ),
-    click.option("--projects", type=click.IntRange(1, 999_999), default=20, help="Projects they come from."),
+    click.option("--projects", type=click.IntRange(1, 999_999), default=20, help="Number of projects."),
     click.option(
-        "--cardinality", type=click.IntRange(1, 10**9), default=10**6, help="Different users, orders, …"
+        "--cardinality",
+        type=click.IntRange(1, 10**9),
+        default=10**6,
+        help="Distinct values of attributes such as user and order ids.",
     ),
-    click.option("--seed", type=int, default=1, help="The same seed: the same spans."),
+    click.option("--seed", type=int, default=1, help="The same seed makes the same spans."),
     click.option("--encoding", type=click.Choice(["protobuf", "json"]), default="protobuf"),
     click.option("--compression", type=click.Choice(["none", "gzip"]), default="none"),
-    click.option("--connections", type=click.IntRange(1, 10_000), default=8, help="Clients at once."),
+    click.option("--connections", type=click.IntRange(1, 10_000), default=8, help="Concurrent connections."),
     click.option("--duration", type=_POSITIVE, metavar="SECONDS", help="[10, unless --requests is given]"),
-    click.option("--requests", type=click.IntRange(1, 2**32), help="Stop after so many."),
+    click.option("--requests", type=click.IntRange(1, 2**32), help="Stop after this many requests."),
     click.option(
-        "--rate", type=_POSITIVE, metavar="SPANS/S", help="Open loop; without it as fast as answers come."
+        "--rate",
+        type=_POSITIVE,
+        metavar="SPANS/S",
+        help="Send at this rate (open loop); without it, as fast as answers arrive.",
     ),
-    click.option("--timeout", type=_POSITIVE, default=10.0, metavar="SECONDS", help="Of one try."),
+    click.option("--timeout", type=_POSITIVE, default=10.0, metavar="SECONDS", help="Timeout of one try."),
     click.option(
-        "--patience", type=_POSITIVE, default=60.0, metavar="SECONDS", help="Of all tries of a request."
+        "--patience",
+        type=_POSITIVE,
+        default=60.0,
+        metavar="SECONDS",
+        help="Timeout of all tries of a request.",
     ),
-    click.option(
-        "--header", multiple=True, metavar="'NAME: VALUE'", help="A header more, as often as needed."
-    ),
+    click.option("--header", multiple=True, metavar="'NAME: VALUE'", help="Add a header; may be repeated."),
     click.option("--token-file", metavar="FILE", help="Bearer token."),
-    click.option("--signature-secret-file", metavar="FILE", help="Sign bodies by HMAC, as a drain does."),
+    click.option("--signature-secret-file", metavar="FILE", help="Sign bodies by HMAC with this secret."),
     click.option("--signature-header", default="x-vercel-signature"),
     click.option("--signature-algorithm", type=click.Choice(["sha1", "sha256"]), default="sha1"),
-    click.option("--ca", metavar="FILE", help="Trust these certificates (PEM) only."),
-    click.option("--insecure", is_flag=True, help="Take any certificate."),
-    click.option("--verify", is_flag=True, help="Afterwards, check what the store holds."),
+    click.option("--ca", metavar="FILE", help="Trust only these certificates (PEM)."),
+    click.option("--insecure", is_flag=True, help="Accept any certificate."),
+    click.option("--verify", is_flag=True, help="Verify afterwards what the store holds."),
     click.option(
-        "--data", metavar="DIR", help="For --verify: data directory of the receiver that runs here."
+        "--data", metavar="DIR", help="For --verify: data directory of a receiver that runs on this machine."
     ),
     config_option,
-    click.option("--api", metavar="URL", help="For --verify: its API, wherever it runs."),
-    click.option("--api-token-file", metavar="FILE", help="For --verify with --api."),
     click.option(
-        "--settle", type=_POSITIVE, default=30.0, metavar="SECONDS", help="For --verify: wait for late spans."
+        "--api", metavar="URL", help="For --verify: URL of the API of a receiver on another machine."
+    ),
+    click.option("--api-token-file", metavar="FILE", help="For --verify with --api: bearer token."),
+    click.option(
+        "--settle",
+        type=_POSITIVE,
+        default=30.0,
+        metavar="SECONDS",
+        help="For --verify: how long to wait for spans that are not stored yet.",
     ),
     click.option("--format", "form", type=click.Choice(["table", "json"]), default="table"),
 ]
@@ -105,16 +119,22 @@ def _with_options(command: Command) -> Command:
     return command
 
 
-@click.command(context_settings={"show_default": True})
+@click.command(
+    context_settings={"show_default": True},
+    epilog=examples(
+        "trace-drain load http://127.0.0.1:4318 --requests 1000 --verify --data data",
+        "trace-drain load https://traces.example:4318/v1/traces --token-file token --rate 50000",
+    ),
+)
 @click.argument("url")
 @_with_options
 @click.pass_context
 def load(ctx: click.Context, /, url: str, **given: Any) -> None:  # noqa: ANN401 - as click has checked them
-    """Send realistic traces to URL, measure the answers, and check that what was acknowledged is kept.
+    """Send realistic traces to URL, measure the answers, and verify that acknowledged spans are stored.
 
-    Ends with 1 if a request was not acknowledged (at once if none can be, as where the certificate is not
-    trusted), or if --verify finds a span missing, stored twice, or not as it was sent. Every request has
-    trace ids of its own. Latency counts from when a request was due.
+    Exits with 1 if a request was not acknowledged (at once if no retry can help, as with a certificate that
+    is not trusted), or if --verify finds a span missing, stored twice, or changed. Every request has its own
+    trace ids. Latency counts from when a request was due.
     """
     target, recipe, plan = orders(parse_url(url), given)
     ask = _api(given) if given["verify"] else None
@@ -131,7 +151,7 @@ def load(ctx: click.Context, /, url: str, **given: Any) -> None:  # noqa: ANN401
     for line in shown(result, findings, form=given["form"]):
         click.echo(line)
     if result.hopeless:
-        raise Hopeless(f"ended, for no retry mends it: {result.hopeless}")
+        raise Hopeless(f"stopped, because no retry can help: {result.hopeless}")
     ctx.exit(exit_code_of(result, findings))
 
 
@@ -196,6 +216,7 @@ def _api(given: Given) -> Ask:
                 f"no receiver runs on '{settings.data_dir}'; --verify expects --data DIR or "
                 "--config FILE of one that does, or --api URL"
             )
+        require_store_process(state)
         url, token = state.urls["api"], settings.api_token
 
     def ask(path: str, query: Mapping[str, str]) -> Iterator[dict[str, Any]]:

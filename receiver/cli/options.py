@@ -1,4 +1,4 @@
-"""Options that several verbs take."""
+"""Options that several commands take."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SERVE_KEYS = {
     "insecure": "insecure",
     "behind_proxy": "behind_proxy",
 }
-"""Flag → the key it says."""
+"""Flag → the setting that it sets."""
 
 config_option = click.option(
     "--config", metavar="FILE", help="Configuration file. [trace-drain.toml if present]"
@@ -36,23 +36,23 @@ data_option = click.option("--data", metavar="DIR", help="Data directory. [data]
 
 
 def settings_options(command: Command) -> Command:
-    """Every flag that says a setting."""
+    """Add every flag that sets a setting."""
     options = [
         config_option,
         data_option,
-        click.option("--listen", metavar="HOST:PORT", help="Drain endpoint; port 0: a free one."),
-        click.option("--admin-listen", metavar="HOST:PORT", help="Health and metrics."),
-        click.option("--api-listen", metavar="HOST:PORT", help="Queries."),
-        click.option("--intakes", metavar="N", help="Intake processes; about one a core."),
-        click.option("--store", metavar="URL", help="embedded, or http(s)://user@host:port/database."),
+        click.option("--listen", metavar="HOST:PORT", help="Drain endpoint; port 0 picks a free port."),
+        click.option("--admin-listen", metavar="HOST:PORT", help="Health checks and metrics."),
+        click.option("--api-listen", metavar="HOST:PORT", help="Query API."),
+        click.option("--intakes", metavar="N", help="Number of intake processes; about one per core."),
+        click.option("--store", metavar="URL", help="Store: embedded, or http(s)://user@host:port/database."),
         click.option("--tls-self-signed", is_flag=True, default=None, help="Make a certificate, to try TLS."),
         click.option(
             "--insecure",
             is_flag=True,
             default=None,
-            help="Listen beyond loopback without credentials or TLS.",
+            help="Allow listening beyond loopback without credentials or TLS.",
         ),
-        click.option("--behind-proxy", is_flag=True, default=None, help="A proxy in front ends TLS."),
+        click.option("--behind-proxy", is_flag=True, default=None, help="A proxy in front terminates TLS."),
     ]
     for option in reversed(options):
         command = option(command)
@@ -60,7 +60,7 @@ def settings_options(command: Command) -> Command:
 
 
 def sources_of(config: str | None, **flags: object) -> Sources:
-    """Where settings come from, with the flags that were given."""
+    """Return where settings come from, with the flags that were given."""
     given = {
         f"--{name.replace('_', '-')}": (SERVE_KEYS[name], value)
         for name, value in flags.items()
@@ -70,12 +70,12 @@ def sources_of(config: str | None, **flags: object) -> Sources:
 
 
 def loaded_with(config: str | None, data: str | None) -> Loaded:
-    """Settings for a command that works beside a receiver."""
+    """Load the settings of a command that works beside a receiver."""
     return sources_of(config, data=data).load()
 
 
 def data_dir_of(settings: Settings) -> Path:
-    """The data directory, for a command that only looks. Raises `OperatorError` if there is none."""
+    """Return the data directory of a command that only reads. Raises `OperatorError` if there is none."""
     directory = Path(settings.data_dir)
     if not directory.is_dir():
         raise OperatorError(
@@ -86,7 +86,7 @@ def data_dir_of(settings: Settings) -> Path:
 
 
 def serving(settings: Settings) -> str:
-    """The command that runs a receiver on this data directory, named as in the command that runs now."""
+    """Return the command that runs a receiver on this data directory, with the options of this command."""
     context = click.get_current_context(silent=True)
     said = context.params if context else {}
     given = [word for name in ("config", "data") if said.get(name) for word in (f"--{name}", said[name])]

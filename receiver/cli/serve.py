@@ -9,16 +9,28 @@ import click
 import structlog
 
 from receiver import logs, transcode
+from receiver.cli.group import examples
 from receiver.cli.options import settings_options, sources_of
 from receiver.supervisor.machine import check_machine, raise_file_limit
 from receiver.supervisor.run import Plan, supervise
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "trace-drain serve --data data",
+        "trace-drain serve --config /etc/trace-drain/trace-drain.toml",
+        "trace-drain serve --listen 0.0.0.0:4318 --tls-self-signed --config trace-drain.toml",
+        "trace-drain serve --store https://ingest@clickhouse.example:8443/otel",
+    )
+)
 @settings_options
 @click.pass_context
 def serve(ctx: click.Context, /, config: str | None, **flags: object) -> None:
-    """Run the receiver until SIGTERM. SIGHUP reads drains, secrets and certificates again."""
+    """Run the receiver until Ctrl-C or SIGTERM. SIGHUP reloads drains, secrets and certificates.
+
+    The stop finishes what is in flight; a second Ctrl-C kills. Every flag is also a setting of the
+    configuration file and an environment variable: see `trace-drain config show`.
+    """
     sources = sources_of(config, **flags)
     loaded = sources.load()
     check_machine(loaded.settings)

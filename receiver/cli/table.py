@@ -1,4 +1,4 @@
-"""Rows as a table for a terminal. What a sender wrote is shown, never obeyed."""
+"""Rows as a table for a terminal. Control characters in a sender's text are escaped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CELL_CHARS_MAX = 48
 def lines_of(
     head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: range = range(0)
 ) -> Iterator[str]:
-    """Columns as wide as what they hold; those of numbers end below each other."""
+    """Yield the lines of a table, with columns as wide as their cells. `numbers`: columns aligned right."""
     shown = [list(head), *([shown_text(cell) for cell in row] for row in rows)]
     widths = [max(len(row[column]) for row in shown) for column in range(len(head))]
     for row in shown:
@@ -24,18 +24,18 @@ def lines_of(
 
 
 def shown_text(text: str) -> str:
-    """Cut, and without anything that moves a cursor."""
+    """Return the text cut to a cell, with control characters escaped."""
     harmless = harmless_text(text)
     return harmless if len(harmless) <= CELL_CHARS_MAX else harmless[: CELL_CHARS_MAX - 1] + "…"
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 span`, `2 spans`."""
+    """Return the count with its noun: `1 span`, `2 spans`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def duration_text(duration_ns: int) -> str:
-    """As a human says it."""
+    """Return the duration in the unit that fits."""
     for unit, size_ns in (("s", 10**9), ("ms", 10**6), ("µs", 10**3)):
         if duration_ns >= size_ns:
             return (

@@ -11,20 +11,26 @@ from typing import Any, Literal
 import click
 
 from receiver.cli.asking import NothingFound, answered, rows_in, running_on, store_of
+from receiver.cli.group import examples
 from receiver.cli.options import config_option, data_option, loaded_with
 from receiver.cli.table import counted, duration_text, shown_text
-from receiver.errors import OperatorError, Refused
+from receiver.errors import CommandFailed, OperatorError, Refused
 from receiver.query import traces as question
 from receiver.settings import Settings
 
 Row = dict[str, Any]
 
 ARRIVAL_S = 3.0
-"""How long a trace is waited for that is not there yet."""
+"""How long a trace that is not stored yet is waited for."""
 POLL_S = 0.25
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "trace-drain trace 5b8efff798038103d269b633813fc60c",
+        "trace-drain trace 5b8efff798038103d269b633813fc60c --format json | jq '.[].SpanName'",
+    )
+)
 @click.argument("trace_id", metavar="ID")
 @config_option
 @data_option
@@ -33,12 +39,15 @@ POLL_S = 0.25
     "form",
     type=click.Choice(["table", "json", "jsonl"]),
     default="table",
-    help="table: a tree; json, jsonl: every stored column.",
+    help="table: a tree; json: one array, jsonl: one object per line, with every stored column.",
 )
 def trace(
     trace_id: str, config: str | None, data: str | None, *, form: Literal["table", "json", "jsonl"]
 ) -> None:
-    """Print the spans of one trace."""
+    """Print the spans of the trace ID, 32 hex digits.
+
+    A trace that was sent just now is waited for: spans are readable a second or two after their 200.
+    """
     settings = loaded_with(config, data).settings
     try:
         plain = question.normalised(trace_id)
@@ -46,7 +55,7 @@ def trace(
         raise OperatorError(str(reason)) from reason
     rows = _rows(settings, plain)
     if not rows:
-        raise OperatorError(f"no span of trace {plain} is stored; it may have expired, or not have arrived")
+        raise CommandFailed(f"no span of trace {plain} is stored; it may have expired, or not have arrived")
     if form == "json":
         click.echo(json.dumps(rows, ensure_ascii=False, indent=2))
         return
@@ -56,7 +65,7 @@ def trace(
 
 
 def _rows(settings: Settings, trace_id: str) -> list[Row]:
-    """All its rows. A trace that was sent just now is readable a second or two later: wait for it."""
+    """Return all its rows, once there are any. Wait only where a receiver runs."""
     running = running_on(settings) is not None
     deadline = time.monotonic() + (ARRIVAL_S if running else 0)
     while True:
@@ -78,26 +87,25 @@ def _found(settings: Settings, trace_id: str) -> Iterator[Row]:
 
 
 def tree(rows: list[Row]) -> Iterator[str]:
-    """A line for each span under its parent. A span whose parent is not there stands at the top, marked.
+    """Yield a line for each span under its parent. A span whose parent is not stored is at the top, marked.
 
-    Senders make cycles, spans that are their own parents, and two spans with one id: each row is told once.
+    Senders make cycles, spans that are their own parents, two spans with one id: each row is printed once.
     """
     ids = {row["SpanId"] for row in rows}
     children: dict[str, list[int]] = defaultdict(list)
     for place, row in enumerate(rows):
         children[row["ParentSpanId"]].append(place)
-    services = sorted({row["ServiceName"] for row in rows})
-    of = ", ".join(map(shown_text, services))
-    yield f"trace {rows[0]['TraceId']}: {counted(len(rows), 'span')} of {of}"
+    services = sorted({service_text(row["ServiceName"]) for row in rows})
+    yield f"trace {rows[0]['TraceId']}: {counted(len(rows), 'span')} of {', '.join(services)}"
     tops = [place for place, row in enumerate(rows) if row["ParentSpanId"] not in ids]
-    told: set[int] = set()
+    printed: set[int] = set()
     for top in [*tops, *range(len(rows))]:
         waiting = [(top, 0)]
         while waiting:
             place, depth = waiting.pop()
-            if place in told:
+            if place in printed:
                 continue
-            told.add(place)
+            printed.add(place)
             yield _line(rows[place], depth, is_orphan=depth == 0 and bool(rows[place]["ParentSpanId"]))
             below = children[rows[place]["SpanId"]]
             waiting.extend((child, depth + 1) for child in reversed(below))
@@ -110,12 +118,19 @@ def _line(row: Row, depth: int, *, is_orphan: bool) -> str:
         "(parent not stored)" if is_orphan else "",
     ]
     indent = "  " * min(depth, DEPTH_SHOWN_MAX)
-    said = " ".join(mark for mark in marks if mark)
+    notes = " ".join(mark for mark in marks if mark)
     return (
         f"{row['Timestamp'][11:23]}  {duration_text(row['Duration']):>8}  "
-        f"{indent}{shown_text(row['ServiceName'])}: {shown_text(row['SpanName'])} {said}"
+        f"{indent}{service_text(row['ServiceName'])}: {shown_text(row['SpanName']) or NO_NAME} {notes}"
     ).rstrip()
+
+
+def service_text(service: str) -> str:
+    """Return the service's name, or that there is none."""
+    return shown_text(service) or NO_SERVICE
 
 
 DEPTH_SHOWN_MAX = 40
 """Deeper spans are not indented further."""
+NO_SERVICE = "(no service)"
+NO_NAME = "(no name)"

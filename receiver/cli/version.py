@@ -15,7 +15,7 @@ from receiver.supervisor.versions import versions
     "--format", "form", type=click.Choice(["text", "json"]), default="text", help="Form of the listing."
 )
 def version(form: Literal["text", "json"]) -> None:
-    """Print what runs: package, core and its build profile, aiohttp, engine."""
+    """Print the versions of the package, the core and its build profile, aiohttp and the engine."""
     found = versions()
     if form == "json":
         click.echo(json.dumps(found))

@@ -31,6 +31,7 @@ _ANSWER_HEADERS = re.compile(
     "accept-encoding|allow|connection|content-.+|date|retry-after|transfer-encoding|www-authenticate"
 )
 _PATH = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")
+_HOST_NAME = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.?")
 _ATTRIBUTE = re.compile(r"(resource|span):.+")
 _ADDRESSES = ("listen", "admin_listen", "api_listen")
 _TLS_FILES = ("cert_file", "key_file", "client_ca_file")
@@ -113,6 +114,8 @@ def _data_dir(settings: Settings) -> Iterator[str]:
         return
     if not disk.f_blocks:
         yield f"{what}: it is on a file system without room, as /proc; expected a directory on a disk"
+    if "?" in settings.data_dir and settings.store.url == "embedded":
+        yield f"{what}: the embedded engine takes a '?' for the end of the path; expected a path without one"
 
 
 def _address(key: str, settings: Settings) -> Iterator[str]:
@@ -152,6 +155,12 @@ def _api(settings: Settings) -> Iterator[str]:
     if is_beyond_loopback(settings.api_listen) and not settings.api_token and not settings.insecure:
         where = f"api_listen = '{settings.api_listen}' is beyond loopback"
         yield f"{where} without a token; expected api_token_file"
+
+
+def _api_hosts(settings: Settings) -> Iterator[str]:
+    for name in settings.api_hosts:
+        if not _HOST_NAME.fullmatch(name):
+            yield f"api_hosts names '{name}'; expected a DNS name without scheme, port or path"
 
 
 def _tls(settings: Settings) -> Iterator[str]:
@@ -346,6 +355,7 @@ _CHECKS: tuple[tuple[Callable[[Settings], Iterator[str]], tuple[str, ...]], ...]
     (_ports, _ADDRESSES),
     (_exposure, ("listen", "insecure", "behind_proxy", "tls", *_TELL_APART)),
     (_api, ("api_listen", "api_token", "insecure")),
+    (_api_hosts, ("api_hosts",)),
     (_tls, ("tls",)),
     (_drain_names, ("drain.name",)),
     (partial(_each_drain, _drain_name), ("drain.name",)),

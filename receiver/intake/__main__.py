@@ -7,10 +7,10 @@ gone is a stop. A committer that ends by itself ends the process, so that it is 
 from __future__ import annotations
 
 import asyncio
-import functools
 import resource
 import socket
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -18,7 +18,7 @@ import msgspec
 from receiver import process, transcode
 from receiver.channel import Pems, Start
 from receiver.clock import NOTE_NAME, Now
-from receiver.errors import OperatorError
+from receiver.errors import OperatorError, place_and_reason
 from receiver.intake.admission import Admission, budget
 from receiver.intake.aside import Aside
 from receiver.intake.away import HELD_MAX, HELD_SHARE, Away, held_max
@@ -31,8 +31,10 @@ from receiver.intake.routes import Routes
 from receiver.intake.server import IntakeServer
 from receiver.intake.tls import Certificates, ending_reason
 from receiver.journal.appender import Appender
+from receiver.journal.digest_key import DigestKey
 from receiver.logs import limited
 from receiver.metrics import Metrics
+from receiver.model import Commit, Delivery, SegmentId
 from receiver.settings import Settings
 
 CERTIFICATES_LOOK_S = 1.0
@@ -50,17 +52,16 @@ class Intake:
         self._metrics = metrics
         limits, data = settings.limits, Path(settings.data_dir)
         self._certificates = _certificates(settings, last_good)
-        self._appender = LateJournal(lambda: Appender(data / "journal", settings.journal))
+        self._digest_key = DigestKey(data)
+        self._appender = LateJournal(self._opened_journal)
         self._committer = Committer(
-            bind(settings),
+            bind(settings, self._digest_key),
             self._appender,
             Aside(data / "aside"),
             metrics,
             answer_deadline_s=limits.answer_deadline_s,
         )
-        self._admission = Admission(
-            budget(limits, settings.drain), self._appender.full_reason, self._committer.require_time
-        )
+        self._admission = Admission(budget(limits, settings.drain), self._committer.require_time)
         routes = Routes(settings.drain, limits, post_root=settings.post_root)
         self._reception = Reception(
             routes,
@@ -91,17 +92,25 @@ class Intake:
         limits = settings.limits
         try:
             routes = Routes(settings.drain, limits, post_root=settings.post_root)
-            transcode_anew = bind(settings)
+            new_transcode = bind(settings, self._digest_key)
         except OperatorError as reason:
             limited.error("reload", "settings are not used; the old ones stay in force", error=str(reason))
             return
         self._reception.use(routes, limits)
-        self._committer.use(transcode_anew, limits.answer_deadline_s)
+        self._committer.use(new_transcode, limits.answer_deadline_s)
         self._admission.budget = budget(limits, settings.drain)
         self._server.use(limits, caps(settings))
         if self._certificates is not None and settings.tls.cert_file:
             self._certificates.reload(settings.tls)
         self._settings = settings
+
+    def accept_for(self, listen_fds: tuple[int, ...]) -> None:
+        """Accept also from the sockets of intakes that are being replaced."""
+        self._server.accept_for(listen_fds)
+
+    async def seal(self) -> None:
+        """Seal the open segment, because the store is about to stop."""
+        await self._committer.seal()
 
     def health(self) -> dict[str, str]:
         """Say what stands in the way of a 200, and set the gauges."""
@@ -135,15 +144,31 @@ class Intake:
         if self._committing is not None:
             await self._committer.close(self._committing)
 
+    def _opened_journal(self) -> Appender:
+        """Open the journal and load the digest key: no record is made without it."""
+        appender = Appender(Path(self._settings.data_dir) / "journal", self._settings.journal)
+        try:
+            self._digest_key.load()
+        except OSError as reason:
+            appender.close()
+            found = place_and_reason(reason)
+            raise OperatorError(f"digest key: {found}; expected a file to read and write") from reason
+        return appender
+
     async def _look_at_certificates(self, certificates: Certificates) -> None:
         while True:
             await asyncio.sleep(CERTIFICATES_LOOK_S)
             certificates.reload_if_changed()
 
 
-def bind(settings: Settings) -> Transcode:
-    """Bind the core to the policy of these settings."""
-    return functools.partial(transcode.commit, transcode.policy(settings))
+def bind(settings: Settings, digest_key: DigestKey) -> Transcode:
+    """Bind the core to the policy of these settings. The key is loaded before the journal is open."""
+    policy = transcode.policy(settings)
+
+    def bound(deliveries: Sequence[Delivery], segment: SegmentId) -> Commit:
+        return transcode.commit(policy, deliveries, segment, digest_key.load().secret)
+
+    return bound
 
 
 def _certificates(settings: Settings, last_good: Pems | None) -> Certificates | None:

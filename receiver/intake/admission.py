@@ -1,4 +1,4 @@
-"""Whether there is room: bytes of bodies in flight, connections, the journal.
+"""Whether there is room in memory for one more body, and time to answer it.
 
 Keeps: bytes are claimed before they are read and given back when nobody holds the body any more, which may be
     after the delivery was answered. Bodies that are not whole yet, from senders that showed no token, share a
@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from receiver.errors import JournalFull, MemoryBudgetSpent, ShuttingDown
+from receiver.errors import MemoryBudgetSpent, ShuttingDown
 from receiver.settings import KIB, MIB, Drain, Limits
 from receiver.sizes import size_text
 
@@ -113,7 +113,6 @@ class Admission:
     def __init__(
         self,
         budget: Budget,
-        full_reason: Callable[[], str | None],
         require_time: Callable[[], None] = lambda: None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -126,16 +125,15 @@ class Admission:
         self.bytes_in_flight = 0
         self.unknown_bytes = 0
         self.is_closed = False
-        self._full_reason = full_reason
         self._require_time = require_time
 
     def admit(self, declared_bytes: int, *, is_known: bool) -> Claim:
-        """Claim room for a body that announces this size, if there is a place for what it carries."""
+        """Claim memory for a body that announces this size. Raises the reason why it is not read now.
+
+        A full journal is no such reason: the committer holds deliveries until there is room (see `Hold`).
+        """
         if self.is_closed:
             raise ShuttingDown("the receiver is stopping; expected to be back in seconds")
-        reason = self._full_reason()
-        if reason is not None:
-            raise JournalFull(reason)
         self._require_time()
         claim = Claim(self, is_known=is_known, begun_at_s=0.0 if is_known else self._now())
         claim.grow_to(min(declared_bytes, announced_bytes_max(is_known=is_known)))

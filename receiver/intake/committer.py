@@ -6,6 +6,7 @@ Keeps: a receipt that promises is given only after `append` returned; records ar
 segments were chosen; a group costs its neighbours nothing but their place in it. Few and small deliveries are
 not worth a group of their own: while one is written, they gather. A small group changes threads once: what
 decodes it appends it. Segments that take no more records are sealed beside all this.
+While the journal is full, deliveries are held until it has room, or until their deadline: then they get 503.
 Never: a delivery without a receipt. What cannot be promised is told within the deadline.
 """
 
@@ -14,18 +15,22 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from receiver.errors import CoreCrashed, DiskTrouble, ReceiverError, ShuttingDown, Unavailable
+import structlog
+
+from receiver.errors import CoreCrashed, DiskTrouble, JournalFull, ReceiverError, ShuttingDown, Unavailable
 from receiver.intake.admission import Claim
 from receiver.intake.aside import Aside
+from receiver.intake.group import Group, SpanCounts, Tried
 from receiver.intake.hand import Hand
 from receiver.intake.outcome import Transcode, refusal
 from receiver.intake.pace import Pace
-from receiver.intake.waiting import Give, Line, StoreLine, Waiting
+from receiver.intake.store_line import StoreLine, digests_in
+from receiver.intake.waiting import GROUP_BYTES_MAX, Give, HeldGroup, Hold, Line, Waiting, refuse
 from receiver.journal.appender import StaleSegment
+from receiver.journal.outcomes import SegmentOutcome
 from receiver.logs import limited
 from receiver.metrics import Metrics
 from receiver.model import Commit, Delivery, Outcome, SegmentId
@@ -38,6 +43,7 @@ TICK_S = 0.05
 """How often deadlines, age and the store are looked at."""
 POSTPONED = "postponed"
 """The verdict on a delivery that belongs to the next group."""
+STOPPING = "the journal is full and the receiver is stopping; expected to be back in seconds"
 STALE_MAX = 3
 """A group meets so many closed segments before the disk is called broken."""
 
@@ -51,6 +57,9 @@ class Appender(Protocol):
     def append(self, segment: SegmentId, record: bytes, rows: int) -> None:
         """Make a record safe, or raise and make sure that it never comes back."""
 
+    def full_reason(self, more_bytes: int = 0) -> str | None:
+        """Return why a record of this size cannot be appended now; none: it probably can."""
+
     @property
     def has_retired(self) -> bool:
         """Whether a segment waits for `hand_over`."""
@@ -61,56 +70,17 @@ class Appender(Protocol):
     def retire_if_due(self) -> None:
         """Take no more records into the open segment if it is old enough."""
 
+    def seal(self) -> None:
+        """Seal the open segment."""
+
     def close(self) -> None:
         """Hand everything over and take no more."""
 
     def is_stored(self, segment: SegmentId) -> bool:
-        """Tell whether a segment is in the store."""
+        """Return whether nothing of a segment is left in the journal."""
 
-
-class Tried(NamedTuple):
-    """An append that was tried."""
-
-    seconds: float
-    refused: StaleSegment | Unavailable | None = None
-
-
-@dataclass(slots=True)
-class Group:
-    """Deliveries that share a record."""
-
-    waiting: Sequence[Waiting]
-    """Those that are part of the record, once it is made; until then all of them."""
-    weight_bytes: int
-    segment: SegmentId
-    done: Commit | None = None
-    outcomes: Sequence[Outcome] = ()
-    """Of those that wait."""
-    tried: Tried | None = None
-    """The append of the record, if it was tried already."""
-
-
-class SpanCounts:
-    """What became of the spans of one drain."""
-
-    __slots__ = ("_add", "_drain", "accepted", "received")
-
-    def __init__(self, metrics: Metrics, drain: str) -> None:
-        self._add = metrics.add
-        self._drain = drain
-        self.received = metrics.count("spans_received", drain=drain)
-        self.accepted = metrics.count("spans_accepted", drain=drain)
-
-    def add(self, received: int, stored: int, sampled_out: int, rejected: int, unresolved: int) -> None:
-        """Count what is safe."""
-        self.received.value += received
-        self.accepted.value += stored
-        if rejected:
-            self._add("spans_rejected", rejected, drain=self._drain)
-        if sampled_out:
-            self._add("spans_sampled_out", sampled_out, drain=self._drain)
-        if unresolved:
-            self._add("spans_unresolved", unresolved, drain=self._drain)
+    def outcome_of(self, segment: SegmentId) -> SegmentOutcome | None:
+        """Return what became of a segment that is gone; `None`: the writer did not delete it."""
 
 
 class Committer:
@@ -131,6 +101,7 @@ class Committer:
         self._aside = aside
         self._metrics = metrics
         self._line = Line()
+        self._hold = Hold()
         self._store_line = StoreLine()
         self._spans: dict[str, SpanCounts] = {}
         self._core = Hand("core")
@@ -183,6 +154,10 @@ class Committer:
             for task in beside:
                 task.cancel()
 
+    async def seal(self) -> None:
+        """Seal the open segment: everything acknowledged so far is the writer's then."""
+        await self._sealer.do(self._appender.seal)
+
     async def close(self, running: asyncio.Future[None]) -> None:
         """Answer everything in line, hand the journal over, let go of the threads."""
         self._closing = True
@@ -197,6 +172,7 @@ class Committer:
         appending.set_result(None)
         while True:
             await self._line.arrival()
+            await self._room()
             is_small = self._line.weight_bytes < EARLY_BYTES_MIN
             if is_small:
                 await appending
@@ -207,8 +183,18 @@ class Committer:
                 appending = asyncio.ensure_future(self._promise(group))
             elif self._closing:
                 await appending
+                self._hold.refuse_all(STOPPING)
                 if not self._line:
                     return
+
+    async def _room(self) -> None:
+        """Wait until the journal takes records, if deliveries wait in line. Refuse them when stopping."""
+        while self._line and (reason := self._appender.full_reason()) is not None:
+            if self._closing:
+                refuse(self._line.take_group(GROUP_BYTES_MAX), JournalFull(reason))
+                continue
+            limited.warning("hold", "journal takes no records; requests are held", error=reason)
+            await asyncio.sleep(TICK_S)
 
     async def _transcoded(self, waiting: Sequence[Waiting], *, with_append: bool) -> Group:
         """Choose the segment and turn the deliveries into one record for it."""
@@ -285,6 +271,8 @@ class Committer:
         """Make the record safe, give the receipts, let go of the bodies."""
         try:
             await self._append_record(group)
+        except JournalFull as reason:
+            self._hold_group(group, reason)
         except Unavailable as reason:
             limited.error("append", "a group could not be written to the journal", error=str(reason))
             _refuse_all(group, reason)
@@ -293,6 +281,14 @@ class Committer:
         finally:
             self._groups_in_flight -= 1
             self._pace.bytes_in_hand -= group.weight_bytes
+
+    def _hold_group(self, group: Group, reason: JournalFull) -> None:
+        """Hold the deliveries of a record that did not fit; they are transcoded again for another segment."""
+        if self._closing or group.done is None:
+            _refuse_all(group, reason)
+            return
+        self._hold.add(HeldGroup(group.waiting, len(group.done.record), str(reason)))
+        group.waiting, group.outcomes, group.done = (), (), None
 
     async def _append_record(self, group: Group) -> None:
         """Append the record; if its segment was closed meanwhile, transcode anew for the next one."""
@@ -319,13 +315,18 @@ class Committer:
             spans = self._spans.get(drain)
             if spans is None:
                 spans = self._spans[drain] = SpanCounts(self._metrics, drain)
+                _log_first(group, drain, span_count=counts[0])
             spans.add(*counts)
         for reason, count in group.done.reasons:
             self._metrics.add("span_notes", count, reason=reason)
-        is_journaled = bool(group.done.record)
-        for waiting, outcome in zip(group.waiting, group.outcomes, strict=True):
-            if waiting.until_stored and is_journaled:
-                self._store_line.join(group.segment, waiting, outcome)
+        record = group.done.record
+        if record and any(waiting.until_stored for waiting in group.waiting):
+            digests = digests_in(record, len(group.waiting))
+        else:
+            digests = [""] * len(group.waiting)
+        for waiting, outcome, digest in zip(group.waiting, group.outcomes, digests, strict=True):
+            if waiting.until_stored and record:
+                self._store_line.join(group.segment, waiting, outcome, digest)
             else:
                 waiting.give(outcome)
             waiting.let_go()
@@ -334,10 +335,12 @@ class Committer:
         """Hold deadlines and look for stored segments."""
         while True:
             await asyncio.sleep(TICK_S)
-            self._line.expire(asyncio.get_running_loop().time())
+            now, full_reason = asyncio.get_running_loop().time(), self._appender.full_reason
+            self._hold.release(full_reason, self._line, now)
+            self._line.expire(now, full_reason())
             for segment in self._store_line.segments():
                 if self._appender.is_stored(segment):
-                    self._store_line.stored(segment)
+                    self._store_line.settle(segment, self._appender.outcome_of(segment))
 
     async def _seal_by_age(self) -> None:
         """Hand over what is old enough while nothing is on its way to the open segment."""
@@ -357,6 +360,18 @@ class Committer:
         self._handing_over = self._sealer.do(self._appender.hand_over)
 
 
+def _log_first(group: Group, drain: str, *, span_count: int) -> None:
+    """Log the first deliveries of a drain since this intake started: those of one group, often one."""
+    kinds = [one.delivery.content_kind.value for one in group.waiting if one.delivery.drain == drain]
+    structlog.get_logger().info(
+        "first delivery accepted",
+        drain=drain,
+        content_type=kinds[0] if kinds else "",
+        deliveries=len(kinds),
+        spans=span_count,
+    )
+
+
 def _fulfil(given: asyncio.Future[Outcome | ReceiverError], receipt: Outcome | ReceiverError) -> None:
     if not given.done():
         given.set_result(receipt)
@@ -364,7 +379,5 @@ def _fulfil(given: asyncio.Future[Outcome | ReceiverError], receipt: Outcome | R
 
 def _refuse_all(group: Group, reason: ReceiverError) -> None:
     """Give all that are left in a group this verdict."""
-    for waiting in group.waiting:
-        waiting.give(reason)
-        waiting.let_go()
+    refuse(group.waiting, reason)
     group.waiting, group.outcomes, group.done = (), (), None

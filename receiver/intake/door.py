@@ -1,9 +1,9 @@
-"""The door: accepts connections up to their caps, and shakes hands where TLS is spoken.
+"""Listener: accepts connections up to their limits, and performs the TLS handshake.
 
-Keeps: a connection that has said nothing yet makes room for a newcomer, the oldest first: of the same address
-    where that is at its cap, of all where all are. Who finds no room is told so. Before the door closes, all
-    whom the kernel has accepted are let in.
-Never: more connections than the caps and a few that are being refused, handshakes included.
+Invariant: an idle connection is closed for a new one (see `eviction.py`): one of the same address if that is
+    at its limit, one of any address if all connections or file descriptors are used up. Only where no
+    connection is idle is the new one answered 503. Before the listener closes, it accepts the backlog.
+Never: more connections than the limits, and `REFUSALS_MAX` that are being refused; handshakes count.
 """
 
 from __future__ import annotations
@@ -12,11 +12,15 @@ import asyncio
 import ipaddress
 import socket
 import ssl
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from receiver.intake import wrong_protocol
 from receiver.intake.away import Away
+from receiver.intake.eviction import UNFINISHED_HEADS_BYTES_MAX, IdleConnections, UnfinishedHeads
+from receiver.intake.wrong_protocol import handshake_cause
 from receiver.logs import limited
 from receiver.metrics import Metrics
 from receiver.settings import Settings
@@ -28,7 +32,9 @@ REFUSALS_MAX = 64
 ADDRESS_SHARE = 4
 """One address may hold one in so many of all connections."""
 REST_S = 0.1
-"""Pause where the system has no descriptor or memory for one more connection."""
+"""Pause of the listener without a descriptor or memory for a connection, and without one to evict."""
+EVICTED_REST_S = 0.01
+"""The same after an eviction: the descriptor is free once the event loop has closed the connection."""
 V6_NETWORK_BITS = 64
 """What one customer gets is one address to us."""
 
@@ -78,25 +84,48 @@ def is_loopback(address: str) -> bool:
 class Guest:
     """One connection, from its acceptance to its end."""
 
-    __slots__ = ("_door", "address", "handshake", "is_out", "is_refused", "plug", "show_out")
+    __slots__ = ("_door", "accepted_at_s", "address", "handshake", "is_out", "is_refused", "plug", "show_out")
 
     def __init__(self, door: Door, plug: socket.socket, address: str, *, is_refused: bool) -> None:
         self._door = door
         self.plug = plug
         self.address = address
+        self.accepted_at_s = time.monotonic()
         self.is_refused = is_refused
         self.is_out = False
-        """Shown out: a greeting that was cancelled may still reach the protocol, and its end may not."""
+        """Evicted or closed. After a cancelled handshake `connection_made` may still be called."""
         self.handshake: asyncio.Task[None] | None = None
         self.show_out: Callable[[], None] | None = None
-        """How to close it, once its protocol has it."""
+        """Closes the connection, once it has a protocol."""
 
-    def speaks(self) -> None:
-        """Have said something: no longer the first to go."""
-        self._door.heard(self)
+    def becomes_active(self) -> None:
+        """Exempt the connection from eviction: a request has begun to arrive."""
+        self._door.idle.discard(self)
+
+    def becomes_idle(self) -> None:
+        """Allow eviction again: every request is answered."""
+        if not self.is_out:
+            self._door.idle.add_used(self)
+
+    def head_grows(self, head_bytes: int) -> None:
+        """Count the bytes of a request head that has not ended yet."""
+        if not self.is_out:
+            self._door.count_head(self, head_bytes)
+
+    def head_ends(self) -> None:
+        """Stop counting the head: it has ended."""
+        self._door.heads.discard(self)
+
+    def has_unread_bytes(self) -> bool:
+        """Return whether the kernel holds bytes that were not read yet."""
+        try:
+            return bool(self.plug.recv(1, socket.MSG_PEEK))
+        except OSError:  # nothing there, or closed
+            return False
 
     def leaves(self) -> None:
-        """Be gone."""
+        """Forget the connection: it is closed."""
+        self.is_out = True
         self.show_out = None  # the protocol, which holds us
         self._door.forget(self)
 
@@ -120,11 +149,14 @@ class Door:
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
         self._listening: socket.socket | None = None
+        self._borrowed: dict[int, socket.socket] = {}
+        """Inherited sockets of intakes that are being replaced."""
         self._tls: ssl.SSLContext | None = None
         self._guests: dict[Guest, None] = {}
         self._refused: set[Guest] = set()
         self._of_address: Counter[str] = Counter()
-        self._silent: dict[Guest, None] = {}
+        self.idle: IdleConnections[Guest] = IdleConnections()
+        self.heads: UnfinishedHeads[Guest] = UnfinishedHeads()
         self._greeting: set[asyncio.Task[None]] = set()
 
     @property
@@ -145,26 +177,58 @@ class Door:
         """Accept connections from now on."""
         listening.setblocking(False)  # noqa: FBT003 - the standard library takes it by position
         self._listening, self._tls = listening, tls
-        self._loop.add_reader(listening, self._accept)
+        self._loop.add_reader(listening, self._accept, listening)
+
+    def accept_for(self, listen_fds: Collection[int]) -> None:
+        """Accept also from these inherited sockets, and no longer from any others but our own."""
+        if self._listening is None:
+            return
+        for fd in self._borrowed.keys() - set(listen_fds):
+            self._give_back(self._borrowed.pop(fd))
+        for fd in set(listen_fds) - self._borrowed.keys():
+            listening = self._borrowed[fd] = socket.socket(fileno=fd)
+            listening.setblocking(False)  # noqa: FBT003 - the standard library takes it by position
+            self._loop.add_reader(listening, self._accept, listening)
+
+    def _give_back(self, borrowed: socket.socket) -> None:
+        """Stop accepting from it; the descriptor stays open for the next time."""
+        self._loop.remove_reader(borrowed)
+        borrowed.detach()
 
     async def close(self, arriving_s: float) -> None:
         """Let in who is there or arrives just now, then accept no more."""
         if self._listening is None:
             return
         await asyncio.sleep(arriving_s)
-        self._loop.remove_reader(self._listening)
-        while self._accept():  # noqa: ASYNC110 - nothing tells that a queue is empty but to try
-            await asyncio.sleep(0)
+        for listening in self._all_listening():
+            self._loop.remove_reader(listening)
+            while self._accept(listening):  # noqa: ASYNC110 - only an accept shows that a queue is empty
+                await asyncio.sleep(0)
         self._listening.close()
         self._listening = None
+        for borrowed in self._borrowed.values():
+            self._give_back(borrowed)
+        self._borrowed.clear()
 
-    def heard(self, guest: Guest) -> None:
-        """Note that a guest has said something."""
-        self._silent.pop(guest, None)
+    def _all_listening(self) -> list[socket.socket]:
+        """Return our own socket and the borrowed ones; none once closed."""
+        return [] if self._listening is None else [self._listening, *self._borrowed.values()]
+
+    def count_head(self, guest: Guest, head_bytes: int) -> None:
+        """Set the size of an unfinished head; close the connections with the oldest ones if need be."""
+        for oldest in self.heads.grow(guest, head_bytes):
+            self._evict(oldest, "unfinished_head")
+            limited.warning(
+                "unfinished_heads",
+                "connection closed: unfinished request heads are too large together, its own is the oldest",
+                peer=oldest.address,
+                bytes_max=UNFINISHED_HEADS_BYTES_MAX,
+            )
 
     def forget(self, guest: Guest) -> None:
-        """Let go of a guest that has left."""
-        self._silent.pop(guest, None)
+        """Forget a connection that is closed."""
+        self.idle.discard(guest)
+        self.heads.discard(guest)
         self._refused.discard(guest)
         if guest in self._guests:
             del self._guests[guest]
@@ -172,13 +236,13 @@ class Door:
             if not self._of_address[guest.address]:
                 del self._of_address[guest.address]
 
-    def _accept(self) -> bool:
-        """Accept who waits, some at a time. True: there may be more."""
+    def _accept(self, listening: socket.socket) -> bool:
+        """Accept up to `ACCEPTS_MAX` waiting connections. True: more may be waiting."""
         for _ in range(ACCEPTS_MAX):
             if self._listening is None:
                 return False
             try:
-                plug, peer = self._listening.accept()
+                plug, peer = listening.accept()
             except BlockingIOError:
                 return False
             except (InterruptedError, ConnectionAbortedError):
@@ -190,16 +254,24 @@ class Door:
         return True
 
     def _rest(self, reason: OSError) -> None:
-        """The system is short of something: make room, and come back in a moment instead of spinning."""
-        limited.error("accept", "connections cannot be accepted", why=reason.strerror)
-        self._show_out_one(self._silent)
+        """Evict an idle connection when descriptors or memory run out, and pause instead of spinning."""
+        is_evicted = self._evict_idle()
+        limited.error(
+            f"accept:{reason.errno}",
+            "connection cannot be accepted",
+            error=reason.strerror,
+            action="an idle connection is closed in its place"
+            if is_evicted
+            else "raise the limit of open files",
+        )
+        for listening in self._all_listening():
+            self._loop.remove_reader(listening)
         if self._listening is not None:
-            self._loop.remove_reader(self._listening)
-            self._loop.call_later(REST_S, self._resume)
+            self._loop.call_later(EVICTED_REST_S if is_evicted else REST_S, self._resume)
 
     def _resume(self) -> None:
-        if self._listening is not None:
-            self._loop.add_reader(self._listening, self._accept)
+        for listening in self._all_listening():
+            self._loop.add_reader(listening, self._accept, listening)
 
     def _welcome(self, plug: socket.socket, address: str) -> None:
         plug.setblocking(False)  # noqa: FBT003 - the standard library takes it by position
@@ -213,23 +285,28 @@ class Door:
                 return
             self._refused.add(guest)
         else:
-            self._guests[guest] = self._silent[guest] = None
+            self._guests[guest] = None
+            self.idle.add_silent(guest)
             self._of_address[address] += 1
         guest.handshake = self._loop.create_task(self._greet(guest))
         self._greeting.add(guest.handshake)
         guest.handshake.add_done_callback(self._greeting.discard)
 
     def _has_room(self, address: str) -> bool:
-        """Tell whether one more fits, if need be in the place of one that has said nothing yet."""
+        """Return whether a connection of this address may be opened, if need be in place of an idle one."""
         if self._of_address[address] >= self._caps.of(address):
-            return self._show_out_one(guest for guest in self._silent if guest.address == address)
-        return len(self._guests) < self._caps.connections_max or self._show_out_one(self._silent)
+            return self._evict_idle(address)
+        return len(self._guests) < self._caps.connections_max or self._evict_idle()
 
-    def _show_out_one(self, silent: Iterable[Guest]) -> bool:
-        """Close the first of these, if there is one."""
-        guest = next(iter(silent), None)
+    def _evict_idle(self, address: str | None = None) -> bool:
+        """Close an idle connection, of this address or of any. Returns False if there is none."""
+        guest = self.idle.next_to_evict(address)
         if guest is None:
             return False
+        self._evict(guest, "idle_connection")
+        return True
+
+    def _evict(self, guest: Guest, metric_reason: str) -> None:
         self.forget(guest)
         guest.is_out = True
         if guest.show_out is not None:
@@ -237,8 +314,7 @@ class Door:
         elif guest.handshake is not None:
             guest.handshake.cancel()
             guest.plug.close()
-        self._metrics.add("refusals", reason="silent_connection")
-        return True
+        self._metrics.add("refusals", reason=metric_reason)
 
     async def _greet(self, guest: Guest) -> None:
         """Shake hands, and hand the connection to its protocol."""
@@ -250,9 +326,6 @@ class Door:
                 ssl_handshake_timeout=self._handshake_s if self._tls else None,
             )
         except OSError as reason:  # ssl.SSLError and TimeoutError are OSErrors
-            self._not_greeted(guest, type(reason).__name__)
-
-    def _not_greeted(self, guest: Guest, why: str) -> None:
-        self.forget(guest)
-        self._metrics.add("refusals", reason="tls_handshake")
-        limited.warning("tls_handshake", "a TLS handshake failed", address=guest.address, why=why)
+            self.forget(guest)
+            self._metrics.add("refusals", reason="tls_handshake")
+            wrong_protocol.warn("TLS handshake failed", handshake_cause(reason), guest.address)

@@ -3,7 +3,7 @@
 A start draws a directory of its own, which a full disk refuses. That is no reason to be away: senders are
 told to wait, as by a journal that is full, and the drawing is tried again until it succeeds.
 
-Keeps: admission asks `full_reason` first, so that until then nothing else is asked.
+Invariant: the committer asks `full_reason` first and until then calls nothing else.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from receiver.errors import JournalFull, OperatorError
 from receiver.journal.appender import Appender
+from receiver.journal.outcomes import SegmentOutcome
 from receiver.logs import limited
 from receiver.model import SegmentId
 
@@ -49,9 +50,9 @@ class LateJournal:
         """What the disk refused lately."""
         return self._refusal if self._drawn is None else self._drawn.trouble
 
-    def full_reason(self) -> str | None:
-        """Why a record could not be appended now; none: it probably could."""
-        return NOT_YET if self._drawn is None else self._drawn.full_reason()
+    def full_reason(self, more_bytes: int = 0) -> str | None:
+        """See `Appender`."""
+        return NOT_YET if self._drawn is None else self._drawn.full_reason(more_bytes)
 
     def choose(self) -> SegmentId:
         """See `Appender`."""
@@ -74,12 +75,21 @@ class LateJournal:
         """See `Appender`."""
         return self._drawn is not None and self._drawn.is_stored(segment)
 
+    def outcome_of(self, segment: SegmentId) -> SegmentOutcome | None:
+        """See `Appender`."""
+        return None if self._drawn is None else self._drawn.outcome_of(segment)
+
     def retire_if_due(self) -> None:
         """See `Appender`. Called all the time: also the moment to try again."""
         if self._drawn is not None:
             self._drawn.retire_if_due()
         elif self._now() - self._tried_at_s >= RETRY_S:
             self._try()
+
+    def seal(self) -> None:
+        """See `Appender`."""
+        if self._drawn is not None:
+            self._drawn.seal()
 
     def close(self) -> None:
         """See `Appender`."""

@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from collections.abc import Collection
 from typing import TYPE_CHECKING, cast
 
 from aiohttp.web_server import Server
 
+from receiver.http import parser
 from receiver.intake import protocol
 from receiver.intake.away import Away, held_max
 from receiver.intake.door import Caps, Door, Guest
-from receiver.intake.parser import require_c_parser
 from receiver.intake.protocol import FAREWELL_S, IntakeProtocol
 from receiver.intake.shortcut import ShortcutProtocol
 
@@ -48,7 +49,7 @@ class IntakeServer(Server):
         away: Away,
         protocol: type[IntakeProtocol] = ShortcutProtocol,
     ) -> None:
-        require_c_parser()
+        parser.require_c_parser()
         super().__init__(cast("_RequestHandler", reception.answer))
         self.reception = reception
         self._protocol = protocol
@@ -65,11 +66,12 @@ class IntakeServer(Server):
         return self._protocol(
             self,
             guest,
+            header_timeout_s=self._limits.header_timeout_s,
+            keepalive_timeout_s=self._limits.keepalive_timeout_s,
             loop=self._loop,
-            keepalive_timeout=self._limits.header_timeout_s,
-            max_line_size=protocol.LINE_BYTES_MAX,
-            max_field_size=protocol.FIELD_BYTES_MAX,
-            max_headers=protocol.HEADERS_MAX,
+            max_line_size=parser.LINE_BYTES_MAX,
+            max_field_size=parser.FIELD_BYTES_MAX,
+            max_headers=parser.HEADERS_MAX,
             read_bufsize=protocol.READ_BUFFER_BYTES,
             lingering_time=0,
             auto_decompress=False,
@@ -100,6 +102,10 @@ class IntakeServer(Server):
     def listen(self, listening: socket.socket, tls: ssl.SSLContext | None) -> None:
         """Accept connections from now on."""
         self._door.open(listening, tls)
+
+    def accept_for(self, listen_fds: Collection[int]) -> None:
+        """Accept also from these inherited sockets, and no longer from any others but our own."""
+        self._door.accept_for(listen_fds)
 
     async def stop(self, grace_s: float) -> None:
         """Let in who waits, finish what is in flight, close the rest when it is quiet."""

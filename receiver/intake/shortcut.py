@@ -1,7 +1,7 @@
 """A shortcut for the common case: a delivery whose head is that of one taken before on the same connection.
 
     known head, body by its length ─▶ Reception.answer_known ─▶ write ─▶ next
-    whatever else ─▶ aiohttp
+    anything else ─▶ aiohttp
 
 aiohttp's parser is at the beginning of a request whenever the shortcut is taken, as its bytes are counted:
 what it was fed is exactly the head and the body of one request. Where that is not so, there is no shortcut.
@@ -15,21 +15,21 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from receiver.http.parser import HEAD_BYTES_MAX
 from receiver.intake.admission import announced_bytes_max
 from receiver.intake.arriving import Arriving
 from receiver.intake.protocol import READ_BUFFER_BYTES, TROUBLE, IntakeProtocol
 from receiver.intake.reception import HEAD
-from receiver.intake.recognition import head_bytes
+from receiver.intake.recognition import HEAD_END, head_bytes
 from receiver.logs import limited
 
 if TYPE_CHECKING:
     from aiohttp.web_request import BaseRequest
-    from aiohttp.web_response import StreamResponse
 
     from receiver.intake.answers import Reply
     from receiver.intake.regular import Known
 
-HEAD_BYTES_MAX = 4 * 1024
+KNOWN_HEAD_BYTES_MAX = 4 * 1024
 """A longer head is not remembered: every connection has its own."""
 
 
@@ -69,14 +69,15 @@ class ShortcutProtocol(IntakeProtocol):
         if self._is_broken or self._is_leaving:
             super().data_received(data)
         elif self._arriving is not None:
-            self._heard()
+            self._note_activity()
             self._hold(self._arriving.feed(data))
         elif self._is_taking:
-            self._heard()
+            self._note_activity()
             self._hold(data)
         elif not self._takes(data):
-            if not self._bytes_fed:
-                self._first = data[:HEAD_BYTES_MAX]
+            if HEAD_END not in self._first:
+                first, end, _ = (self._first + data[:HEAD_BYTES_MAX]).partition(HEAD_END)
+                self._first = (first + end)[:HEAD_BYTES_MAX]
             self._bytes_fed += len(data)
             super().data_received(data)
 
@@ -92,8 +93,8 @@ class ShortcutProtocol(IntakeProtocol):
         end = start + length_bytes
         if length_bytes > known.head.route.body_bytes_max:
             return False
-        if self._is_silent:
-            self._heard()
+        if self._is_idle:
+            self._note_activity()
         self._request_count += 1
         self._is_taking = True
         if end <= len(data) and length_bytes <= known.at_once_bytes_max:
@@ -155,12 +156,13 @@ class ShortcutProtocol(IntakeProtocol):
             self.force_close()
             return
         self._last_heard_at = now = self._loop.time()
-        self._next_keepalive_close_time = now + self._keepalive_timeout
         if self._held:
+            self._closes_at = now + self._header_timeout_s
             # Not from here: a thousand small requests in one piece would be as many calls deep.
             self._loop.call_soon(self._take_held)
         else:
             self._is_taking = False
+            self._become_idle(now)
 
     def _take_held(self) -> None:
         self._is_taking = False
@@ -169,34 +171,24 @@ class ShortcutProtocol(IntakeProtocol):
             self._resume_transport_reading()
             self.data_received(held)
 
-    def _process_keepalive(self) -> None:
-        """Wait for the next head only while none is being answered."""
-        if self._is_taking:
-            self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
-        super()._process_keepalive()
-
     def connection_lost(self, exc: BaseException | None) -> None:
         """Tell the body that was being read that it will not end."""
         if self._arriving is not None and not self._arriving.is_eof():
             self._arriving.set_exception(ConnectionResetError("the connection is lost"))
         super().connection_lost(exc)
 
-    async def finish_response(
-        self, request: BaseRequest, resp: StreamResponse, start_time: float | None
-    ) -> tuple[StreamResponse, bool]:
-        """Send aiohttp's answer, and remember the head it was for."""
-        resp, close = await super().finish_response(request, resp, start_time)
-        if not close:
-            self._remember(request, is_taken=resp.status == 200)  # noqa: PLR2004 - taken is 200
-        return resp, close
+    def _is_between_requests(self) -> bool:
+        """Return whether the parser surely holds no part of a head: by the count of its bytes, too."""
+        return not self._bytes_fed or super()._is_between_requests()
 
     def _remember(self, request: BaseRequest, *, is_taken: bool) -> None:
-        """Remember this head, if the parser was fed this request and nothing else."""
+        """Remember this head if the parser was fed this request and nothing else."""
         body_bytes = int(request.headers.get("Content-Length", "0"))
         pattern = head_bytes(self._first, self._bytes_fed, body_bytes)
         if pattern is None:
             return
+        is_short = self._bytes_fed - body_bytes <= KNOWN_HEAD_BYTES_MAX
         self._bytes_fed, self._first = 0, b""
         head = request.get(HEAD)
-        if is_taken and head is not None and not head.expects_continue:
+        if is_taken and is_short and head is not None and not head.expects_continue:
             self._known = self._reception.regulars.know(head, pattern)

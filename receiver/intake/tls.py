@@ -18,6 +18,7 @@ from receiver.channel import Pems
 from receiver.errors import OperatorError
 from receiver.settings import Tls
 
+H2 = "h2"
 HANDSHAKE_ROUNDS = 3
 DAY_S = 86_400
 ENDING_DAYS = 14
@@ -31,7 +32,8 @@ def build_context(tls: Tls) -> ssl.SSLContext:
     """Build the context for these files. Raises `OperatorError` naming what is wrong with them."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
+    # h2 is chosen only by clients that offer nothing else: they are logged as gRPC and answered 505.
+    context.set_alpn_protocols(["http/1.1", H2])
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     try:
         context.load_cert_chain(tls.cert_file, tls.key_file or None)

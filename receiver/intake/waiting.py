@@ -1,4 +1,4 @@
-"""Deliveries that wait for their receipt: in line for a group, for the store, or past their deadline.
+"""Deliveries that wait for their receipt: in line for a group, for room in the journal, or for the store.
 
 Keeps: a receipt is given once, and whoever waits gets one by the deadline. The claim on a body is shared from
     joining the line until the body is let go, whatever its sender was told meanwhile.
@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-from receiver.errors import DeadlinePassed, ReceiverError
+from receiver.errors import DeadlinePassed, JournalFull, ReceiverError
 from receiver.intake.admission import Claim
-from receiver.model import ContentKind, Delivery, Outcome, SegmentId
+from receiver.model import ContentKind, Delivery, Outcome
 from receiver.settings import MIB
 
 GROUP_BYTES_MAX = 32 * MIB
@@ -28,7 +29,16 @@ Give = Callable[[Outcome | ReceiverError], None]
 class Waiting:
     """One delivery, and the place where its receipt goes."""
 
-    __slots__ = ("_give", "claim", "deadline", "delivery", "is_given", "until_stored", "weight_bytes")
+    __slots__ = (
+        "_give",
+        "claim",
+        "deadline",
+        "delivery",
+        "is_given",
+        "is_in_line",
+        "until_stored",
+        "weight_bytes",
+    )
 
     def __init__(
         self, delivery: Delivery, claim: Claim, give: Give, deadline: float, *, until_stored: bool
@@ -39,6 +49,8 @@ class Waiting:
         self.deadline = deadline
         """Time of the event loop."""
         self.until_stored = until_stored
+        self.is_in_line = False
+        """It belongs to no group yet: it is not on its way to the disk."""
         self.is_given = False
         """Also when nobody waits for it any more."""
         self.weight_bytes = len(delivery.body) * (UNPACKED_FACTOR if delivery.encodings else 1)
@@ -87,6 +99,7 @@ class Line:
     def join(self, waiting: Waiting) -> None:
         """Stand in line."""
         waiting.claim.share()
+        waiting.is_in_line = True
         self._waiting.append(waiting)
         self.weight_bytes += waiting.weight_bytes
         self._by_deadline.append(waiting)
@@ -97,6 +110,7 @@ class Line:
         """Stand at the head of the line again, in the order they had."""
         for waiting in reversed(postponed):
             self._waiting.appendleft(waiting)
+            waiting.is_in_line = True
             self.weight_bytes += waiting.weight_bytes
         if postponed:
             self._arrived.set()
@@ -122,6 +136,7 @@ class Line:
                 if group and group_bytes > bytes_max:
                     break
                 group.append(first)
+                first.is_in_line = False
             else:
                 first.let_go()
             waiting.popleft()
@@ -130,14 +145,17 @@ class Line:
             self._arrived.clear()
         return group
 
-    def expire(self, now: float) -> None:
-        """Tell those whose deadline has passed, wherever they are by now, and let go of those in line."""
+    def expire(self, now: float, full_reason: str | None = None) -> None:
+        """Give a verdict to every delivery whose deadline has passed, and free the bodies of those in line.
+
+        `full_reason`: why nothing is taken from the line now, if that is so.
+        """
         while self._by_deadline:
             first = self._by_deadline[0]
             if not first.is_given:
                 if first.deadline > now:
                     break
-                first.give(DeadlinePassed("the delivery could not be made safe in time; it may still be"))
+                first.give(_late_verdict(first, full_reason))
             self._by_deadline.popleft()
         self._let_go()
 
@@ -149,26 +167,59 @@ class Line:
             first.let_go()
 
 
-class StoreLine:
-    """Deliveries whose promise waits until their segment is in the store."""
+def _late_verdict(waiting: Waiting, full_reason: str | None) -> ReceiverError:
+    if full_reason is not None and waiting.is_in_line:
+        return JournalFull(full_reason)
+    return DeadlinePassed("the delivery could not be made safe in time; it may still be")
+
+
+@dataclass(frozen=True, slots=True)
+class HeldGroup:
+    """Deliveries whose record did not fit into the journal."""
+
+    waiting: Sequence[Waiting]
+    record_bytes: int
+    reason: str
+
+
+class Hold:
+    """Groups held until the journal has room for their record, or their deadlines have passed."""
 
     def __init__(self) -> None:
-        self._by_segment: dict[SegmentId, list[tuple[Waiting, Outcome]]] = {}
+        self._groups: list[HeldGroup] = []
 
-    def join(self, segment: SegmentId, waiting: Waiting, outcome: Outcome) -> None:
-        """Wait for a segment."""
-        self._by_segment.setdefault(segment, []).append((waiting, outcome))
+    def add(self, group: HeldGroup) -> None:
+        """Hold a group. Its bodies stay claimed."""
+        self._groups.append(group)
 
-    def segments(self) -> list[SegmentId]:
-        """List the segments somebody still waits for."""
-        self._by_segment = {
-            segment: still
-            for segment, waiters in self._by_segment.items()
-            if (still := [one for one in waiters if not one[0].is_given])
-        }
-        return list(self._by_segment)
+    def release(self, full_reason: Callable[[int], str | None], line: Line, now: float) -> None:
+        """Return groups to the line that have room now; refuse deliveries past their deadline."""
+        groups, self._groups = self._groups, []
+        for group in groups:
+            refuse([one for one in group.waiting if one.deadline <= now], JournalFull(group.reason))
+            still = _unanswered(group.waiting)
+            if full_reason(group.record_bytes) is None:
+                line.put_back(still)
+            elif still:
+                self._groups.append(replace(group, waiting=still))
 
-    def stored(self, segment: SegmentId) -> None:
-        """Give the receipts that waited for this segment."""
-        for waiting, outcome in self._by_segment.pop(segment, []):
-            waiting.give(outcome)
+    def refuse_all(self, reason: str) -> None:
+        """Refuse what is held: there will be no more room."""
+        groups, self._groups = self._groups, []
+        for group in groups:
+            refuse(group.waiting, JournalFull(reason))
+
+
+def _unanswered(waiting: Sequence[Waiting]) -> list[Waiting]:
+    """Free the bodies that no sender waits for, and return the rest."""
+    for one in waiting:
+        if one.is_given:
+            one.let_go()
+    return [one for one in waiting if not one.is_given]
+
+
+def refuse(waiting: Sequence[Waiting], reason: ReceiverError) -> None:
+    """Give these deliveries a verdict and free their bodies."""
+    for one in waiting:
+        one.give(reason)
+        one.let_go()

@@ -22,6 +22,7 @@ from receiver.errors import DiskTrouble, JournalFull, OperatorError, ShuttingDow
 from receiver.journal.ceiling import Ceiling
 from receiver.journal.files import DISK
 from receiver.journal.names import Kind
+from receiver.journal.outcomes import SegmentOutcomes
 from receiver.journal.segment import Place, Segment
 from receiver.journal.start import Start
 from receiver.logs import limited
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from receiver import settings
     from receiver.journal.files import Files
     from receiver.journal.frame import Sums
+    from receiver.journal.outcomes import SegmentOutcome
 
 TROUBLE_S = 30.0
 """How long the last trouble is told without another try: who is sent elsewhere by it cannot try."""
@@ -84,6 +86,7 @@ class Appender:
         self._sealed_kind = Kind.ZSTD if limits.codec == "zstd" else Kind.LZ4
         self._now = now
         self._files = files
+        self._outcomes = SegmentOutcomes(root.parent / "outcomes")
         self._ceiling = Ceiling(root, limits, files, now)
         self._ceiling.look()
         self._writing = threading.Lock()
@@ -180,11 +183,11 @@ class Appender:
         """What the disk refused lately, if no append succeeded since."""
         return self._trouble if self._now() - self._troubled_at_s < TROUBLE_S else ""
 
-    def full_reason(self) -> str | None:
-        """Why a record could not be appended now; none: it probably could. Asks no disk."""
+    def full_reason(self, more_bytes: int = 0) -> str | None:
+        """Return why a record of this size cannot be appended now; none: it probably can. Asks no disk."""
         if self._tail_at_large():
             return TAIL_AT_LARGE
-        return self._ceiling.reason()
+        return self._ceiling.reason(more_bytes)
 
     def is_stored(self, segment: SegmentId) -> bool:
         """Whether the writer is done with this segment. When the disk does not say, it is not."""
@@ -192,6 +195,10 @@ class Appender:
             return self._place(segment.seq).is_stored() and not self._start.is_gone()
         except OSError:
             return False
+
+    def outcome_of(self, segment: SegmentId) -> SegmentOutcome | None:
+        """Return what became of a segment that is gone; `None`: the writer did not delete it."""
+        return self._outcomes.read(segment)
 
     def _is_due(self, current: Segment) -> bool:
         limits = self._limits

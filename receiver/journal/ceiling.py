@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from receiver.journal.files import Files
 
 MEASURED_FOR_S = 1.0
-
+FULL_MEASURED_FOR_S = 0.2
+"""The same while there is no room: deliveries are held until there is."""
 
 CUTS = "cuts"
 """Beside the journal: parts of segments that are too large for one INSERT. They wait like segments."""
@@ -46,7 +47,8 @@ class Ceiling:
 
     def look(self) -> None:
         """Measure, if the last look is old. Costs a listing of the journal: never on the event loop."""
-        if self._now() - self._measured_at_s < MEASURED_FOR_S:
+        measured_for_s = MEASURED_FOR_S if self.reason() is None else FULL_MEASURED_FOR_S
+        if self._now() - self._measured_at_s < measured_for_s:
             return
         try:
             free_bytes, held_bytes = self._files.free_bytes(self._root), self._scales.bytes_total()

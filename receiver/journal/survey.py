@@ -6,10 +6,10 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from receiver import transcode
-from receiver.errors import OperatorError
+from receiver.errors import CommandFailed
 from receiver.journal.files import DISK
 from receiver.journal.frame import FOOTER_BYTES, Claim, Damage, claim_of, damage_in
 from receiver.journal.names import SEALED, START_NOTE, Kind, epoch_of, understood
@@ -99,12 +99,6 @@ def start_lives(directory: Path) -> bool:
     return any("FLOCK" in fields and fields[5].endswith(f":{inode}") for fields in locks)
 
 
-class NoSegment(OperatorError):  # noqa: N818 - a verdict, as its base
-    """A file that holds nothing of a journal."""
-
-    exit_code: ClassVar[int] = 1
-
-
 def segment_called(name: str, root: Callable[[], Path]) -> Seen:
     """Find a segment by its path, wherever that is, or by its name as `journal ls` prints it.
 
@@ -116,13 +110,13 @@ def segment_called(name: str, root: Callable[[], Path]) -> Seen:
     for seen in () if "/" in name else segments_under(root()):
         if str(seen.id) == name:
             return seen
-    raise OperatorError(f"segment '{name}' is not there; expected a path or a name that `journal ls` prints")
+    raise CommandFailed(f"segment '{name}' is not there; expected a path or a name that `journal ls` prints")
 
 
 def _lying_at(path: Path) -> Seen:
     """A segment anywhere: its records say which it is. What has none must at least have the name of one."""
     scan = transcode.scan(path.read_bytes())
     if not (scan.records or scan.sealed or understood(path.name)):
-        raise NoSegment(f"'{path}' holds no record of a journal; expected a segment")
+        raise CommandFailed(f"'{path}' holds no record of a journal; expected a segment")
     is_sealed = path.name.endswith(SEALED)
     return _seen_as(SegmentId(scan.epoch, scan.seq), path, is_sealed=is_sealed, lives=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from receiver.load.histogram import Histogram
 from receiver.load.run import Result
-from receiver.load.tally import Tally
+from receiver.load.tally import Tally, counted
 from receiver.load.verify import Findings
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
@@ -60,10 +60,8 @@ def quantiles_ms(latency: Histogram) -> dict[str, float | None]:
 def lines(result: Result, findings: Findings | None) -> Iterator[tuple[str, str]]:
     """What and how much, for people."""
     said = document(result, findings)
-    yield (
-        "acknowledged",
-        f"{said['requests']:,} requests, {said['spans']:,} spans in {said['elapsed_s']:.1f} s",
-    )
+    requests, spans = counted(said["requests"], "request"), counted(said["spans"], "span")
+    yield "acknowledged", f"{requests}, {spans} in {said['elapsed_s']:.1f} s"
     yield "rate", f"{said['requests_per_s']:,.0f} requests/s, {said['spans_per_s']:,.0f} spans/s"
     yield "latency", "  ".join(f"{name} {_ms(value, 'g')}" for name, value in said["latency_ms"].items())
     yield "answers", ", ".join(f"{answer}: {count:,}" for answer, count in said["answers"].items()) or "none"

@@ -107,3 +107,8 @@ class Tally:
         if self.recent.count:
             self.trouble = ""
         self.recent = Histogram()
+
+
+def counted(count: int, noun: str) -> str:
+    """Return the count with its noun: `1 span`, `2,000 spans`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

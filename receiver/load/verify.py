@@ -14,7 +14,7 @@ from typing import Any
 from receiver.load.expected import wrong_columns
 from receiver.load.feed import Recipe
 from receiver.load.run import Result
-from receiver.load.tally import Tally
+from receiver.load.tally import Tally, counted
 from receiver.load.traffic import delivery
 
 Row = dict[str, Any]
@@ -64,8 +64,11 @@ class Findings:
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """For people."""
-        counted = f"{self.spans:,} spans acknowledged: {self.missing:,} missing, {self.twice:,} stored twice"
-        yield "verified", f"{counted}; {self.compared:,} compared: {self.wrong:,} wrong"
+        spans = f"{counted(self.spans, 'span')} acknowledged: {self.missing:,} missing"
+        yield (
+            "verified",
+            f"{spans}, {self.twice:,} stored twice; {self.compared:,} compared: {self.wrong:,} wrong",
+        )
         for example in self.examples:
             yield "WRONG", example
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from receiver.errors import MalformedBody
-from receiver.query.limits import COUNTS_MAX, SETTINGS
+from receiver.query.limits import COUNTS_MAX, SETTINGS, within_time
 from receiver.storage.store import TABLE, Store
 
 _HEX = re.compile(r"[0-9a-f]{2,32}")
@@ -49,7 +49,7 @@ def counts(store: Store, counted: Counted, *, now_s: float) -> Iterator[bytes]:
         "digits": counted.digits,
         "from_ns": max(0, int(now_s) - counted.since_s) * 10**9,
     }
-    return store.lines(_COUNTS, parameters)
+    return within_time(store.lines(_COUNTS, parameters))
 
 
 def parse_prefix(text: str) -> str:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
+
+from receiver.errors import StoreTrouble
+
 SPANS_DEFAULT = 100
 SPANS_MAX = 1_000_000
 """Spans of one answer; it is streamed."""
 COUNTS_MAX = 2_000_000
 """Lines of an answer that counts by trace id; it is streamed."""
+VERIFY_ROWS_MAX = 10_000_000
+"""Rows that one statement of `ledger --verify` reads; a single hour may have more."""
 SECONDS_MAX = 60
 """Of the engine's time."""
 MEMORY_BYTES_MAX = 2 << 30
@@ -18,3 +25,17 @@ SETTINGS = (
     f"max_execution_time = {SECONDS_MAX}, max_memory_usage = {MEMORY_BYTES_MAX}"
 )
 """Times are UTC; 64-bit integers are numbers, exact in every reader that does not take them for doubles."""
+
+
+def within_time(pieces: Iterator[bytes], now: Callable[[], float] = time.monotonic) -> Iterator[bytes]:
+    """Yield the pieces; raise instead of ending once the engine's time limit has passed.
+
+    The embedded engine may end a stream at its time limit without an error, rows missing. Its clock starts
+    after ours, so an end before the limit is the end of the rows.
+    """
+    began_s = now()
+    yield from pieces
+    if now() - began_s >= SECONDS_MAX:
+        raise StoreTrouble(
+            f"the answer took over {SECONDS_MAX} s; rows may be missing", code=159, name="TIMEOUT_EXCEEDED"
+        )

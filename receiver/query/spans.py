@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from receiver.errors import MalformedBody
-from receiver.query.limits import SETTINGS, SPANS_DEFAULT, SPANS_MAX
+from receiver.query.limits import SETTINGS, SPANS_DEFAULT, SPANS_MAX, within_time
 from receiver.storage.store import TABLE, Store
 
 _AGE = re.compile(r"([0-9]{1,9})(s|m|h|d)")
@@ -41,7 +41,7 @@ def spans(store: Store, wanted: Wanted, *, now_s: float) -> Iterator[bytes]:
     if wanted.service is not None:
         conditions.append("ServiceName = {service:String}")
         parameters["service"] = wanted.service
-    return store.lines(_statement(conditions), parameters)
+    return within_time(store.lines(_statement(conditions), parameters))
 
 
 def parse_since(text: str) -> int:
@@ -49,7 +49,7 @@ def parse_since(text: str) -> int:
     found = _AGE.fullmatch(text.strip())
     if found is None:
         raise MalformedBody(
-            f"since is {len(text)} characters of another form; expected a number and s, m, h or d, like 15m",
+            "since is not an age; expected a number and s, m, h or d, like 15m",
             field="since",
         )
     return min(int(found[1]) * _SECONDS_OF[found[2]], _AGE_S_MAX)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from receiver.errors import MalformedBody
-from receiver.query.limits import SETTINGS, SPANS_MAX
+from receiver.query.limits import SETTINGS, SPANS_MAX, within_time
 from receiver.storage.store import COMPANION, TABLE, Parameters, Store
 
 _HEX_32 = re.compile(r"[0-9a-f]{32}")
@@ -35,7 +35,7 @@ def trace(store: Store, trace_id: str) -> Iterator[bytes]:
     from_ns, to_ns, found = store.rows(_WHEN, parameters)[0]
     if not found:
         return iter(())
-    return store.lines(_SPANS, {**parameters, "from_ns": from_ns, "to_ns": to_ns})
+    return within_time(store.lines(_SPANS, {**parameters, "from_ns": from_ns, "to_ns": to_ns}))
 
 
 def normalised(trace_id: str) -> str:

@@ -5,28 +5,20 @@ Keeps: nobody lets go of a segment before its letter is on the disk, counted, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from receiver.journal.outcomes import SegmentOutcome
 from receiver.model import SegmentId
-from receiver.storage.case import Case, Core, Reading, SegmentFile, only_rows, runs_of
+from receiver.storage.case import Case, Core, Reading, SegmentFile, SetAside, only_rows, runs_of
 from receiver.storage.dead import Dead, DeadLetters, Reason
 from receiver.storage.decisions import DUPLICATE
 from receiver.storage.progress import Progress
 from receiver.storage.search import RowRange, count_of
-
-
-class SetAside(Exception):  # noqa: N818 - not an error: how a case is closed from any depth
-    """The segment goes to the dead letters."""
-
-    def __init__(self, cause: str, text: str, *, days: Collection[str] = ()) -> None:
-        """`days`: what is not in the store because of this; none: whatever is not."""
-        super().__init__(text)
-        self.cause = cause
-        self.days = days
 
 
 def unreadable(case: Case, reason: ValueError) -> SetAside:
@@ -82,6 +74,19 @@ class Aside:
     def is_as_bad_as_its_copy(self, segment: SegmentId) -> bool:
         """Whether it is kept because of what is in it: another copy of its deliveries helps nobody."""
         return any(letter.reason.is_refused for letter in self.dead.of(segment))
+
+    def outcome_of(self, segment: SegmentId, parts_epoch: int | None) -> SegmentOutcome:
+        """Return what became of a segment that ends now, by its dead letters and those of its parts."""
+        reasons = [letter.reason for letter in self.dead.of(segment)]
+        dead_rows: Counter[str] = Counter()
+        for one in (dead for reason in reasons if reason.is_refused for dead in reason.deliveries):
+            dead_rows[one.digest] += one.rows
+        is_attributed = all(
+            reason.is_refused and sum(one.rows for one in reason.deliveries) == reason.rows
+            for reason in reasons
+        )
+        is_cut_and_dead = parts_epoch is not None and self.dead.has_any_of(parts_epoch)
+        return SegmentOutcome(dict(dead_rows), is_incomplete=not is_attributed or is_cut_and_dead)
 
     def _keep(self, file: SegmentFile, content: bytes, rows: int | None, why: Why) -> None:
         at = datetime.fromtimestamp(self.now(), UTC).isoformat(timespec="seconds")

@@ -22,5 +22,11 @@ class Delays:
     """The two schedules of one segment."""
 
     def __init__(self, jitter: Callable[[], float]) -> None:
+        self._jitter = jitter
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin with the shortest delays again."""
+        jitter = self._jitter
         self.fast: Iterator[float] = backoff_s(jitter, first_s=FIRST_S, ceiling_s=CEILING_S)
         self.slow: Iterator[float] = backoff_s(jitter, first_s=SLOWER_FIRST_S, ceiling_s=SLOWER_CEILING_S)

@@ -8,6 +8,7 @@ one that was not is counted as in the journal. What was appended after the journ
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -23,36 +24,45 @@ from receiver.storage.ledger_lines import received_of
 
 T = TypeVar("T")
 
+_EPOCH = re.compile("[0-9a-f]{16}")
+
 
 class Balance(NamedTuple):
-    """How everything stands."""
+    """Sums and journal at one instant."""
 
     sums: Sums
     journal: Mapping[Heading, int]
     """Spans that wait."""
     waiting: AbstractSet[SegmentId]
     """Segments that are not booked yet. Replayed ones are among them, though their spans are counted."""
+    part_epochs: frozenset[int] = frozenset()
+    """Epochs of the parts of segments that were cut up and are not booked yet."""
 
     def totals(self) -> dict[str, Counter[str]]:
-        """Sum up by drain, outcome by outcome, the journal and what is received but there included."""
+        """Sum up by drain and outcome; spans in the journal count as received."""
         found: dict[str, Counter[str]] = {}
         for heading, counts in self.sums.lines.items():
-            found.setdefault(heading.drain, Counter()).update(counts._asdict())
+            found.setdefault(heading.drain, Counter()).update(counts.spans)
         for heading, spans in self.journal.items():
             found.setdefault(heading.drain, Counter()).update({"journal": spans, "received": spans})
         return found
 
 
 class Backlog:
-    """What waits in the journal, by segment. Read on from where the last look ended; any thread may look."""
+    """Spans in the journal by segment. Each read continues where the last one ended; any thread may read."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._lock = threading.Lock()
         self._known: dict[SegmentId, tuple[Mark, Counter[Heading]]] = {}
 
+    def part_epochs(self) -> frozenset[int]:
+        """Return the epochs that DATA/cuts names: rows of parts are in the store before they are booked."""
+        names = (path.name.rpartition(".")[2] for path in self._root.with_name("cuts").glob("*.*"))
+        return frozenset(int(name, 16) for name in names if _EPOCH.fullmatch(name))
+
     def read(self) -> dict[SegmentId, Counter[Heading]]:
-        """Look."""
+        """Count the spans that wait in the journal."""
         with self._lock:
             found: dict[SegmentId, tuple[Mark, Counter[Heading]]] = {}
             for waiting in waiting_in(self._root):
@@ -78,7 +88,7 @@ class Accounts:
             return self._balance(watch)[0]
 
     def around(self, ask: Callable[[Balance], T]) -> tuple[T, Balance, Watch]:
-        """Ask something after taking stock, take stock again, and tell what was booked in between."""
+        """Call `ask` between two balances; returns its answer, the second and what was booked between."""
         with self.ledger.watching() as watch:
             answer = ask(self._balance(watch)[0])
             return answer, *self._balance(watch)
@@ -86,7 +96,7 @@ class Accounts:
     def _balance(self, watch: Watch) -> tuple[Balance, Watch]:
         waiting = self.backlog.read()
         sums, seen = self.ledger.sums(watch)
-        return _balance(sums, waiting, seen.segments), seen
+        return _balance(sums, waiting, seen.segments, self.backlog.part_epochs()), seen
 
 
 class AccountsAtRest:
@@ -100,7 +110,8 @@ class AccountsAtRest:
         """Take stock."""
         is_first = is_first_on(self._data_dir)
         sums, booked = read_sums(self._data_dir / "ledger", self._limits, is_first=is_first)
-        return _balance(sums, Backlog(self._data_dir / "journal").read(), booked)
+        backlog = Backlog(self._data_dir / "journal")
+        return _balance(sums, backlog.read(), booked, backlog.part_epochs())
 
     def around(self, ask: Callable[[Balance], T]) -> tuple[T, Balance, Watch]:
         """See `Accounts`. Nothing happens in between."""
@@ -108,9 +119,14 @@ class AccountsAtRest:
         return ask(balance), balance, Watch(set())
 
 
-def _balance(sums: Sums, waiting: dict[SegmentId, Counter[Heading]], booked: set[SegmentId]) -> Balance:
+def _balance(
+    sums: Sums,
+    waiting: dict[SegmentId, Counter[Heading]],
+    booked: set[SegmentId],
+    part_epochs: frozenset[int],
+) -> Balance:
     unbooked = waiting.keys() - booked
     journal: Counter[Heading] = Counter()
     for segment in unbooked - sums.replayed:
         journal.update(waiting[segment])
-    return Balance(sums, journal, unbooked)
+    return Balance(sums, journal, unbooked, part_epochs)

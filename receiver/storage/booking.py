@@ -1,21 +1,30 @@
-"""The writer's hand in the ledger: what became of a segment, told when it ends and before its file goes."""
+"""Turns what became of a segment into its ledger entry, when it ends and before its file is deleted."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from receiver.model import Heading
 from receiver.storage.case import Case, Reading
 from receiver.storage.cuts import Cuts
 from receiver.storage.decisions import DUPLICATE
 from receiver.storage.ledger import Ledger
-from receiver.storage.ledger_lines import HOUR_MS, lines_of, replayed, unanswered, with_unanswered
+from receiver.storage.ledger_lines import (
+    HOUR_MS,
+    lines_of,
+    replayed,
+    unanswered,
+    with_checksums,
+    with_unanswered,
+)
 from receiver.storage.store import Store
 from receiver.storage.window import Window
 
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """Turns cases into lines of the ledger."""
+    """Books segments."""
 
     ledger: Ledger
     store: Store
@@ -38,13 +47,23 @@ class Booking:
             lines = lines_of(case.deliveries, case.verdicts, stored=case.stored, rest=case.rest)
         if case.is_rotten and case.deliveries and not is_replay:
             lines = with_unanswered(lines, case.rows, case.stored or {}, hour)
+        lines = with_checksums(lines, self._checksums(case, parts_epoch))
         self.ledger.book(segment, lines, parts_epoch=parts_epoch, window=self.window.extent)
 
     def divide(self, case: Case) -> None:
-        """Find out whose rows are stored, when not all that were accepted are."""
+        """Ask the store whose rows it holds, when not all that were accepted are stored."""
         parts_epoch = self.cuts.epoch_of(case.file.id)
         has_rows = case.rows_stored or parts_epoch is not None
-        case.stored = self.store.counts_by_heading(case.held, parts_epoch) if has_rows else {}
+        found = self.store.rows_by_heading(case.held, parts_epoch) if has_rows else {}
+        case.stored = {heading: one.rows for heading, one in found.items()}
+        case.checksums = {heading: one.checksum for heading, one in found.items()}
+
+    def _checksums(self, case: Case, parts_epoch: int | None) -> Mapping[Heading, int]:
+        """Return the checksums of the rows that were counted."""
+        if case.checksums is not None or not case.rows:
+            return case.checksums or {}
+        found = self.store.rows_by_heading(case.held, parts_epoch)
+        return {heading: one.checksum for heading, one in found.items()}
 
     def damaged(self, reading: Reading) -> None:
         """Book what is lost of a segment, before it is rewritten without that.

@@ -1,12 +1,13 @@
-"""One segment, step by step: a count when there is any doubt, then at most one form of INSERT.
+"""One segment, step by step: a count when there is any doubt, then at most one INSERT.
 
-    look     is it there already?       after any doubt, once nothing about it runs any more
+    look     count its rows             after any doubt, once none of its statements runs any more
     insert   the whole segment          the same token until a plain OK, then the next
-    mend     the days that are missing  each alone, under tokens of its own
+    mend     the days that are missing  in groups, newest first, under tokens of their own
     finish   companion, sync, ledger,   only when every due row was counted
              digests
 
-Keeps: whatever goes wrong in a step, the next one starts with a count.
+Invariant: whatever goes wrong in a step, the next one starts with a count.
+Invariant: a step is bounded work: after one group of days it raises `Resting`, and other segments get a turn.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from receiver.errors import StoreTrouble
 from receiver.logs import limited
 from receiver.model import SegmentId
 from receiver.storage import outcome
-from receiver.storage.aside import SetAside, unreadable
+from receiver.storage.aside import unreadable
 from receiver.storage.backoff import FIRST_S, SLOWER_FIRST_S, Delays, backoff_s
 from receiver.storage.booking import Booking
-from receiver.storage.case import Case, Core, Reading
+from receiver.storage.case import Case, Core, Reading, SetAside
 from receiver.storage.cuts import Cuts
 from receiver.storage.faults import Fault, fault_of
 from receiver.storage.inserting import Inserter, given_up, query_id_of
@@ -28,13 +29,15 @@ from receiver.storage.outcome import Finding, Found
 from receiver.storage.poison import Poison
 from receiver.storage.progress import Progress
 from receiver.storage.sifting import digests_kept
-from receiver.storage.store import Store
+from receiver.storage.store import DayRows, Store
 from receiver.storage.surroundings import Surroundings
 from receiver.storage.weighing import Resting, Scales
 from receiver.storage.window import Window
 
 KILL_AFTER_S = 30.0
 """How long a statement whose answer was lost may run on before it is killed."""
+QUIET_MAX_S = 120.0
+"""How long the writer waits for such a statement to end before other segments get a turn."""
 ODD_LOOKS_MAX = 2
 
 
@@ -54,37 +57,49 @@ class Carrier:
     cuts: Cuts
 
     def is_carried(self, case: Case, delays: Delays) -> bool:
-        """Make one step. Raises `SetAside`, or `Resting` when the others shall go first."""
+        """Make one step. Raises `SetAside`, or `Resting` when other segments should go first."""
         try:
             return self._step(case)
         except StoreTrouble as trouble:
-            case.in_doubt = case.must_look = True
+            case.must_look = True
+            # Too many partitions is refused before a row is written; `_look` notices if it was not so.
+            case.in_doubt = case.in_doubt or fault_of(trouble) is not Fault.BY_DAY
             self.scales.weigh(case, trouble, delays)
             return False
 
     def has_rows(self, reading: Reading) -> bool:
-        """Ask until the store answers whether it holds rows of a segment."""
+        """Return whether the store holds rows of a segment. Raises `Resting` if only others get an answer."""
         delays = Delays(self.around.jitter)
+        failures = 0
         while True:
             try:
                 self.around.alive()
                 self._wait_until_quiet(reading.file.id)
                 return bool(self.store.counts([reading.held]))
             except StoreTrouble as trouble:
+                failures += 1
+                self.progress.met(fault_of(trouble), trouble.label)
                 if fault_of(trouble) is Fault.HOLD:
                     self.progress.alarm(Fault.HOLD, f"store does not answer for a segment: {trouble.label}")
+                self.scales.rest_if_others_pass(reading.file.id, trouble, failures)
                 self.scales.pause(trouble, delays)
 
     def _step(self, case: Case) -> bool:
         self.around.alive()
+        is_counted = case.must_look
         try:
-            finding = self._look(case) if case.must_look else Finding(Found.NOTHING)
+            finding = self._look(case) if case.must_look else _uncounted(case)
             if finding.found is Found.COMPLETE:
                 self._finish(case)
                 return True
             case.must_look = True
+            if case.given_up is not None:
+                raise case.given_up
             self._go_on(case, finding)
-        except SetAside:
+        except SetAside as reason:
+            if not is_counted and case.days_left:
+                return False  # rows were inserted since the last count: count before anything is given up
+            case.given_up = reason
             # The rest goes to the dead letters: what is stored of it is closed as if it were all.
             if case.rows_stored:
                 self._close(case)
@@ -119,8 +134,7 @@ class Carrier:
         """Count, once nothing can change the count any more. In doubt one day may be there for another."""
         if case.in_doubt:
             self._wait_until_quiet(case.file.id)
-        counted = self.store.counts([case.held]).get(case.file.id, {}) if case.rows else {}
-        case.rows_stored = sum(counted.values())
+        counted = self._count(case)
         is_sum_right = case.rows_stored == case.rows
         if case.is_rotten and is_sum_right:
             limited.warning("writer: rot", f"segment {case.file.id} rotted, all its rows were stored before")
@@ -142,14 +156,28 @@ class Carrier:
         answered = set(rows) if case.answered else case.days_answered
         return outcome.judge(rows, counted, due=due, answered=answered)
 
+    def _count(self, case: Case) -> DayRows:
+        """Count its rows in the store, and note what that says."""
+        counted = self.store.counts([case.held]).get(case.file.id, {}) if case.rows else {}
+        case.rows_stored, case.days_stored, case.days_left = sum(counted.values()), tuple(counted), ()
+        if not case.answered and counted.keys() - case.days_answered:
+            case.in_doubt = True  # rows are stored of which no INSERT answered OK
+        return counted
+
     def _wait_until_quiet(self, segment: SegmentId) -> None:
-        """Wait for statements whose answer was lost; kill those that take too long."""
+        """Wait for statements whose answer was lost; kill those that take too long.
+
+        Raises `Resting` if one of them does not end.
+        """
         waited_s = 0.0
         for delay_s in backoff_s(self.around.jitter, first_s=FIRST_S, ceiling_s=1.0):
             if not self.store.running(query_id_of(str(segment))):
                 return
             if waited_s >= KILL_AFTER_S:
                 self.store.kill(query_id_of(str(segment)))
+            if waited_s >= QUIET_MAX_S:
+                self.progress.stall(segment, f"an INSERT of it still runs after {waited_s:.0f} s")
+                raise Resting
             self.around.sleep(delay_s)
             self.scales.inspect_if_due()
             self.around.alive()
@@ -167,10 +195,21 @@ class Carrier:
         self.around.sleep(SLOWER_FIRST_S)
 
     def _close(self, case: Case) -> None:
-        """Fill the companion's possible hole, and see everything onto the store's disk."""
+        """Fill a possible hole in the companion table, and sync everything onto the store's disk."""
         if case.rows and case.in_doubt:
-            self.store.refill_companion(case.held)
+            self._refill(case)
         self.store.sync()
+
+    def _refill(self, case: Case) -> None:
+        """Write the traces of a group of days into the companion. Raises `Resting` if more days are left."""
+        days = sorted(set(case.days_stored) - case.days_refilled, reverse=True)
+        group = days[: case.days_per_statement]
+        if group:
+            self.store.refill_companion(case.held, group)
+            case.failures = 0
+            case.days_refilled.update(group)
+        if len(days) > len(group):
+            raise Resting(is_over_soon=True)
 
     def _finish(self, case: Case) -> None:
         """See everything onto the store's disk, then book it, then know its deliveries."""
@@ -186,3 +225,8 @@ class Carrier:
             self.window.end(case.file.id, {*promised, *digests_kept(case.deliveries, case.verdicts)})
             for one in case.duplicates:
                 self.progress.duplicate(one.drain, sum(tally.received for tally in one.tallies))
+
+
+def _uncounted(case: Case) -> Finding:
+    """Return what is known without a count: nothing was sent, or these days were not sent yet."""
+    return Finding(Found.MISSING, case.days_left) if case.days_left else Finding(Found.NOTHING)

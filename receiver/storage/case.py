@@ -7,6 +7,7 @@ damaged records left out first, in one rewrite that is on the disk before anythi
 from __future__ import annotations
 
 import builtins
+import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ BLOCK_ROWS_MIN = 200
 """Every block costs the engine 0.4 ms; below this average a segment is rewritten first."""
 BLOCK_ROWS_MAX = 65_536
 """Rows of a block after a rewrite."""
+DAYS_MAX = 90
+"""Partitions that one INSERT touches at most: ClickHouse refuses more than 100 by default."""
 ANY_TIME_MS = (0, 9_999_999_999_999)
 """Whatever ReceivedAt is, in this century and the next two."""
 
@@ -138,6 +141,16 @@ class Journal(Protocol):
         """Those that another version wrote and will come back for: what is known of them stays known."""
 
 
+class SetAside(Exception):  # noqa: N818 - not an error: how a case is closed from any depth
+    """What is not stored of a segment goes to the dead letters."""
+
+    def __init__(self, cause: str, text: str, *, days: Collection[str] = ()) -> None:
+        """`days`: the days whose rows are not stored because of this; empty: all rows that are not stored."""
+        super().__init__(text)
+        self.cause = cause
+        self.days = days
+
+
 @dataclass(slots=True)
 class Case:
     """One segment, and how far it has come."""
@@ -155,26 +168,38 @@ class Case:
     answered: bool = False
     """An INSERT of the whole answered plainly OK."""
     days_answered: set[str] = field(default_factory=set)
-    """Days of which an INSERT of their own did."""
+    """Days of which an INSERT of some days did."""
     token: int = 0
     """Of the next INSERT of the whole: it moves on only after a plain OK."""
     day_tokens: Counter[str] = field(default_factory=Counter)
-    """The same, for INSERTs of single days."""
-    day: str = ""
-    """Whose INSERT was sent last; empty: the whole's."""
+    """The same for each day, for INSERTs of some days only."""
+    days_sent: tuple[str, ...] = ()
+    """Days of the last INSERT; empty: it was the whole segment."""
+    days_left: tuple[str, ...] = ()
+    """Missing days that were not sent yet since the last count."""
     days_refused: dict[str, str] = field(default_factory=dict)
     """Days the store will not take alone, and what it says of them."""
     rows_stored: int = 0
     """At the last count."""
+    days_stored: tuple[str, ...] = ()
+    """Partitions that held rows of it at the last count."""
+    days_refilled: set[str] = field(default_factory=set)
+    """Partitions whose traces were written into the companion table once more."""
     odd_looks: int = 0
     refusals: int = 0
-    """How often the store took a row of our own, but not this segment."""
+    """How often the store accepted a probe row, but not this segment."""
+    failures: int = 0
+    """Statements that failed since the last one that brought the segment forward."""
+    given_up: SetAside | None = None
+    """Why the rest goes to the dead letters, while what is stored is being closed."""
     refused_for: StoreTrouble | None = None
     """Why its data may be at fault: looked into after the next count."""
     is_rotten: bool = False
     """It rotted after rows of it were stored: only counted, nothing of it is inserted any more."""
     stored: Mapping[Heading, int] | None = None
     """Whose rows are in the store; `None`: all that were accepted and not left out."""
+    checksums: Mapping[Heading, int] | None = None
+    """Of the rows in the store; `None`: not asked for yet."""
     rest: Rest = "duplicate"
     """What those are that are not."""
     search: Search | None = None
@@ -184,7 +209,9 @@ class Case:
     is_too_large: bool = False
     """The store has neither time nor memory for it again and again: cut up after the next count."""
     by_day: bool = False
-    """Too many partitions for one INSERT: it goes in day by day."""
+    """Too many partitions for one INSERT: it is inserted in groups of days."""
+    days_per_statement: int = DAYS_MAX
+    """How many partitions one INSERT may touch; smaller after the store refused so many."""
 
     @property
     def held(self) -> Held:
@@ -201,14 +228,26 @@ class Case:
         """Name the next INSERT of the whole segment."""
         return f"{self._name}#{self.token}"
 
-    def token_of_day(self, day: str) -> str:
-        """Name the next INSERT of one day: another form of the statement, so never a token of the whole."""
-        return f"{self._name}@{day}#{self.day_tokens[day]}"
+    def token_of_days(self, days: Sequence[str]) -> str:
+        """Return the token of the next INSERT of these days: the same days always give the same name.
+
+        Other days are other content, and must never share a token with it.
+        """
+        number = max(self.day_tokens[day] for day in days)
+        return f"{self._name}@{name_of_days(days)}#{number}"
 
     @property
     def _name(self) -> str:
         """Without the rows that were refused it is another content, which no earlier token may stand for."""
         return f"{self.file.id}{'!' if self.is_searched else ''}"
+
+
+def name_of_days(days: Sequence[str]) -> str:
+    """Name a group of days: a single day by itself, several by their span and a digest of the list."""
+    if len(days) == 1:
+        return days[0]
+    digest = hashlib.blake2b(",".join(days).encode(), digest_size=8).hexdigest()
+    return f"{min(days)}-{max(days)}-{digest}"
 
 
 def runs_of(content: builtins.bytes, days: Collection[str], core: Core) -> list[RowRange]:

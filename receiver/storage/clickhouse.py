@@ -25,6 +25,7 @@ from urllib3 import BaseHTTPResponse, PoolManager, Timeout
 
 from receiver.config.addresses import Address, StoreUrl
 from receiver.errors import StoreTrouble
+from receiver.storage.advice import Login, advice_on
 from receiver.storage.columns import alteration
 from receiver.storage.sql import CODEC_OF, SqlStore, pins
 from receiver.storage.store import TABLE
@@ -57,6 +58,7 @@ class ClickHouseStore(SqlStore):
         self._pool = _pool_to(url)
         self._database = url.database or database
         self._password = url.password or password
+        self._login = Login(url.user or "default", self._password)
         self._insert_timeout_s = insert_timeout_s
 
     def _open(self) -> Client:
@@ -84,7 +86,7 @@ class ClickHouseStore(SqlStore):
             client = self._connect(None)
             client.command(f"CREATE DATABASE IF NOT EXISTS {quote_identifier(self._database)}")
         except ClickHouseError as error:
-            raise trouble_of(error, self._place) from error
+            raise trouble_of(error, self._place, self._login) from error
 
     def insert(self, segment: Path, *, token: str, query_id: str) -> int:
         """See `Store`. Never into columns that are not ours any more."""
@@ -93,7 +95,7 @@ class ClickHouseStore(SqlStore):
 
     def _insert_file(self, table: str, segment: Path, query_id: str, settings: Mapping[str, str]) -> int:
         """See `SqlStore`."""
-        with self._client() as client, segment.open("rb") as body:
+        with segment.open("rb") as body, self._client() as client:
             http = cast("HttpClient", client)
             answer = http.http.request(
                 "POST",
@@ -108,7 +110,7 @@ class ClickHouseStore(SqlStore):
                 timeout=Timeout(connect=CONNECT_TIMEOUT_S, read=self._insert_timeout_s),
                 retries=False,
             )
-            return _read_rows(answer, self._place)
+            return _read_rows(answer, self._place, self._login)
 
     def _parameters(self, client: HttpClient, table: str, query_id: str) -> dict[str, str]:
         return {
@@ -158,17 +160,20 @@ def _pool_to(url: StoreUrl) -> PoolManager:
     return pool
 
 
-def _read_rows(answer: BaseHTTPResponse, place: str) -> int:
-    """Take a plain OK for what it is, and everything else for trouble."""
+def _read_rows(answer: BaseHTTPResponse, place: str, login: Login) -> int:
+    """Return the rows of a plain OK. Raise `StoreTrouble` for everything else."""
     code = answer.headers.get("X-ClickHouse-Exception-Code")
     text = answer.data.decode(errors="replace").strip()
     if answer.status != HTTPStatus.OK or code or text:
+        number = int(code) if code and code.isdigit() else _code_in(text)
+        status = None if answer.status == HTTPStatus.OK else answer.status
         raise StoreTrouble(
             f"the server answered {answer.status}: {text[:_TEXT_CHARS_MAX]}",
-            code=int(code) if code and code.isdigit() else _code_in(text),
+            code=number,
             name=_name_in(text),
-            status=None if answer.status == HTTPStatus.OK else answer.status,
+            status=status,
             place=place,
+            advice=advice_on(number, _name_in(text), status, text[:_TEXT_CHARS_MAX], login),
         )
     return int(json.loads(answer.headers.get("X-ClickHouse-Summary", "{}")).get("read_rows", 0))
 

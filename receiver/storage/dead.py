@@ -114,6 +114,10 @@ class DeadLetters:
         """What was set aside of a segment. Raises `DecodeError`: what was decided is not guessed."""
         return self._called(f"{segment}.*", _reason)
 
+    def has_any_of(self, epoch: int) -> bool:
+        """Return whether there is a dead letter of a segment of this epoch."""
+        return any(self._bytes_of(path) is not None for path in self._root.glob(f"{epoch:016x}-*.json"))
+
     def count(self) -> int:
         """How many letters lie there."""
         return sum(1 for path in self._root.glob("*.json") if self._bytes_of(path) is not None)

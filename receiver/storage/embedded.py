@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -33,6 +33,10 @@ SELECT table, name, min_block_number < max_block_number AS is_merged FROM system
 WHERE database = currentDatabase() AND table IN ('{TABLE}', '{COMPANION}')
   AND active AND modification_time > now() - INTERVAL 1 HOUR
 """  # noqa: S608 - the tables' names are constants
+
+
+PRIVATE_UMASK = 0o077
+"""The engine creates its files as the umask allows, at any time and from threads of its own."""
 
 
 class EngineDamaged(OperatorError):  # noqa: N818 - a verdict, as its base
@@ -61,6 +65,7 @@ class EmbeddedStore(SqlStore):
         `disk_free_min`: with less free space it must not insert; `disk_floor_bytes`: nor even be created.
         """
         super().__init__(receiver="embedded")
+        os.umask(PRIVATE_UMASK)
         self._path = path
         self._database = database
         self._options = {"max_server_memory_usage": str(memory_bytes_max)}
@@ -102,17 +107,20 @@ class EmbeddedStore(SqlStore):
         self._anchor.command(f"CREATE DATABASE IF NOT EXISTS {quote_identifier(self._database)}")
 
     def _insert_file(self, table: str, segment: Path, query_id: str, settings: Mapping[str, str]) -> int:
-        """See `SqlStore`. The engine reads the file itself; every row it reads is one it inserts."""
-        told = "".join(f"{name} = {_quoted(value)}, " for name, value in settings.items())
-        statement = (
-            f"INSERT INTO {table} FROM INFILE {_quoted(str(segment))} "
-            f"COMPRESSION '{CODEC_OF[segment.suffix]}' "
-            f"SETTINGS {told}log_comment = {_quoted(query_id)}, "
-            f"min_free_disk_bytes_to_perform_insert = {self._disk_free_min()} FORMAT Native"
-        )
+        """See `SqlStore`. The engine reads the file itself; every row it reads is one it inserts.
+
+        It takes a path for a pattern (`*`, `{a,b}`) and may read other files: it is given a descriptor.
+        """
+        spelled = "".join(f"{name} = {_quoted(value)}, " for name, value in settings.items())
         self._end_founding()
         failures_before = self._write_failures
-        with self._client() as client:
+        with segment.open("rb") as file, self._client() as client:
+            statement = (
+                f"INSERT INTO {table} FROM INFILE '/proc/self/fd/{file.fileno()}' "
+                f"COMPRESSION '{CODEC_OF[segment.suffix]}' "
+                f"SETTINGS {spelled}log_comment = {_quoted(query_id)}, "
+                f"min_free_disk_bytes_to_perform_insert = {self._disk_free_min()} FORMAT Native"
+            )
             summary = client.query(statement).summary
         self._check_written(failures_before)
         return int(summary["read_rows"])
@@ -127,10 +135,10 @@ class EmbeddedStore(SqlStore):
                 "the disk refused writes while the embedded store was created; it is created anew"
             )
 
-    def refill_companion(self, held: Held) -> None:
-        """See `Store`. The disk may have refused it, too, and the engine not have told."""
+    def refill_companion(self, held: Held, days: Sequence[str]) -> None:
+        """See `Store`. The disk may have refused these writes, and the engine not have reported it."""
         failures_before = self._write_failures
-        super().refill_companion(held)
+        super().refill_companion(held, days)
         self._check_written(failures_before)
 
     def sync(self) -> None:

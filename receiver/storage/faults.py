@@ -23,7 +23,7 @@ class Fault(StrEnum):
     POISON = "poison"
     """The data may be at fault; set it aside if a row of our own is accepted."""
     BY_DAY = "by_day"
-    """Too many partitions for one INSERT: insert it day by day."""
+    """Too many partitions for one INSERT: insert fewer days at once."""
     UNKNOWN = "unknown_outcome"
     """It may have been applied, or still be."""
 
@@ -69,6 +69,8 @@ SLOW = frozenset({Fault.SLOWER, Fault.HOLD, Fault.POISON})
 TOO_MANY_PARTS = 252
 TOO_LARGE = frozenset({159, 241})
 """Time and memory spent: the engine is busy, or this segment is more than it can take."""
+OF_ONE_SEGMENT = TOO_LARGE | {TOO_MANY_PARTS}
+"""What may concern a single segment though the store has nothing against others: its size, or its days."""
 
 
 def fault_of(trouble: StoreTrouble) -> Fault:

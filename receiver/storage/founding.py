@@ -16,10 +16,11 @@ import fcntl
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from receiver.errors import OperatorError
-from receiver.journal.files import DISK, write_durably
+from receiver.journal.files import DIRECTORY_MODE, DISK, write_durably
 from receiver.sizes import size_text
 
 _PART_OF_A_DAY = re.compile(r"\d{8}_\d+_\d+_\d+")
@@ -39,9 +40,11 @@ class Founding:
 
     def begin(self, *, disk_free_min: int) -> None:
         """Make room for a store, unless there is one. Raises `OperatorError` below the floor."""
-        if self._path.exists() and not self.is_under_way:
-            return
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        if self._path.exists():
+            self._path.chmod(DIRECTORY_MODE)  # made readable for others by an earlier version
+            if not self.is_under_way:
+                return
+        self._path.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
         free_bytes = shutil.disk_usage(self._path.parent).free
         if free_bytes < disk_free_min:
             raise OperatorError(
@@ -51,11 +54,11 @@ class Founding:
         write_durably(self._note, b"")
         if not self._is_open_elsewhere() and not self._holds_rows():
             shutil.rmtree(self._path, ignore_errors=True)
-        self._path.mkdir(exist_ok=True)
+        self._path.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
 
     def end(self) -> bool:
         """Let rows come. False: a table's description did not reach the disk, and all must begin anew."""
-        if any(not path.stat().st_size for path in self._path.rglob("*.sql")):
+        if any(not path.stat().st_size for path in self._files() if path.suffix == ".sql"):
             return False
         self._note.unlink(missing_ok=True)
         DISK.sync_directory(self._note.parent)
@@ -63,7 +66,12 @@ class Founding:
 
     def _holds_rows(self) -> bool:
         """Whether there is a part of a day: an older version, which knows no note, may have gone on."""
-        return any(_PART_OF_A_DAY.fullmatch(path.name) for path in self._path.rglob("*_*_*_*"))
+        return any(_PART_OF_A_DAY.fullmatch(Path(root).name) for root, _, _ in os.walk(self._path))
+
+    def _files(self) -> Iterator[Path]:
+        """List every file of the store. Directories may go meanwhile: the engine merges its own tables."""
+        for root, _, names in os.walk(self._path):
+            yield from (Path(root, name) for name in names)
 
     def _is_open_elsewhere(self) -> bool:
         """An engine locks the directory it works in."""

@@ -1,23 +1,24 @@
-"""What is sent: INSERTs of a whole segment or of single days, each under a token of its own.
+"""What is sent: INSERTs of a whole segment or of a group of its days, each under a token of its own.
 
-Keeps: a token moves on only after a plain OK. What answered OK often enough and is not there is given up.
+Invariant: a token moves on only after a plain OK. What answered OK often enough and is not there is given up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from receiver.errors import StoreTrouble
-from receiver.journal.files import write_durably
-from receiver.storage.aside import SetAside, unreadable
-from receiver.storage.case import Case, Core, only_rows, runs_of
+from receiver.journal.files import DIRECTORY_MODE, write_durably
+from receiver.storage.aside import unreadable
+from receiver.storage.case import Case, Core, SetAside, name_of_days, only_rows, runs_of
 from receiver.storage.outcome import Finding, Found
 from receiver.storage.progress import Progress
 from receiver.storage.search import count_of
 from receiver.storage.store import Store
 from receiver.storage.surroundings import Surroundings
+from receiver.storage.weighing import Resting
 
 TRIES_MAX = 2
 """Plain OKs after which the rows must be there, when no token can be spent already."""
@@ -49,24 +50,37 @@ class Inserter:
         if case.token >= self._tries_max(case):
             text = f"rows are missing after {case.token} INSERTs that answered OK; expected {case.rows}"
             raise given_up(finding, "short", text)
-        case.day = ""
+        case.days_sent = ()
         self._insert(case, case.file.path, case.token_of_whole(), case.rows)
         case.token += 1
         case.answered = True
 
     def days(self, case: Case, finding: Finding) -> None:
-        """Insert each missing day alone, out of a segment that holds nothing else."""
-        for day, content, rows in self._cut(case, self._days_to_try(case, finding)):
-            part = self.around.repair_dir / f"{case.file.id}@{day}{''.join(case.file.path.suffixes)}"
-            part.parent.mkdir(parents=True, exist_ok=True)
-            write_durably(part, content)
-            case.day = day
-            try:
-                self._insert(case, part, case.token_of_day(day), rows)
-            finally:
-                part.unlink()
-            case.day_tokens[day] += 1
-            case.days_answered.add(day)
+        """Insert the newest missing days, out of a segment that holds nothing else.
+
+        Raises `Resting` when more days are left, so that other segments get a turn.
+        """
+        days = sorted(self._days_to_try(case, finding), reverse=True)
+        group, left = days[: case.days_per_statement], days[case.days_per_statement :]
+        if group:
+            self._insert_days(case, group)
+        if left:
+            case.days_left, case.must_look = tuple(left), False
+            raise Resting(is_over_soon=True)
+
+    def _insert_days(self, case: Case, days: Sequence[str]) -> None:
+        content, rows = self._cut(case, days)
+        name = f"{case.file.id}@{name_of_days(days)}{''.join(case.file.path.suffixes)}"
+        part = self.around.repair_dir / name
+        part.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        write_durably(part, content)
+        case.days_sent = tuple(days)
+        try:
+            self._insert(case, part, case.token_of_days(days), rows)
+        finally:
+            part.unlink()
+        case.day_tokens.update(days)
+        case.days_answered.update(days)
 
     def _days_to_try(self, case: Case, finding: Finding) -> list[str]:
         """Leave out the days that were given up. When no other is missing, those are set aside."""
@@ -79,13 +93,12 @@ class Inserter:
             raise given_up(finding, "refused" if refused else "short", refused or text)
         return days
 
-    def _cut(self, case: Case, days: Iterable[str]) -> Iterator[tuple[str, bytes, int]]:
-        """Cut single days out of a segment: the day, its content, its rows."""
+    def _cut(self, case: Case, days: Sequence[str]) -> tuple[bytes, int]:
+        """Return a segment of these days only, and its number of rows."""
         content = case.file.read()
         try:
-            for day in days:
-                rows = runs_of(content, [day], self.core)
-                yield day, only_rows(content, rows, self.core, case.file.codec), count_of(rows)
+            rows = runs_of(content, days, self.core)
+            return only_rows(content, rows, self.core, case.file.codec), count_of(rows)
         except ValueError as reason:
             raise unreadable(case, reason) from reason
 
@@ -97,6 +110,7 @@ class Inserter:
         self.around.alive()
         if read != rows:
             raise StoreTrouble(f"the store read {read} rows of segment {case.file.id}; expected {rows}")
+        case.failures = 0
 
     @staticmethod
     def _tries_max(case: Case) -> int:

@@ -21,6 +21,8 @@ OTHER = "(other)"
 """The project of spans whose project is not counted by name any more."""
 UNKNOWN = "(unknown)"
 """The drain of spans that were lost with the note of who sent them. No drain can have this name."""
+CHECKSUMS = 1 << 64
+"""Checksums are less than this."""
 HOUR_NS = 3_600 * 10**9
 HOUR_MS = 3_600 * 10**3
 
@@ -37,22 +39,33 @@ class Counts(NamedTuple):
     rejected: int = 0
     duplicate: int = 0
     dead: int = 0
+    checksum: int = 0
+    """Of the stored rows, as the store computes it (`ROW_CHECKSUM`): modulo 2^64, so it can be added up."""
 
     def plus(self, other: Counts) -> Counts:
-        """Add up."""
-        return Counts(*(mine + its for mine, its in zip(self, other, strict=True)))
+        """Add."""
+        total = Counts(*(mine + its for mine, its in zip(self, other, strict=True)))
+        return total._replace(checksum=total.checksum % CHECKSUMS)
 
     def minus(self, other: Counts) -> Counts:
-        """Take away."""
-        return Counts(*(mine - its for mine, its in zip(self, other, strict=True)))
+        """Subtract."""
+        rest = Counts(*(mine - its for mine, its in zip(self, other, strict=True)))
+        return rest._replace(checksum=rest.checksum % CHECKSUMS)
+
+    @property
+    def spans(self) -> dict[str, int]:
+        """Return the spans by outcome."""
+        return dict(zip(OUTCOMES, self, strict=False))
 
     @property
     def unaccounted(self) -> int:
-        """What was received and is nowhere."""
-        return self.received - sum(self[1:])
+        """Spans that were received and are nowhere."""
+        return self.received - self.stored - self.sampled_out - self.rejected - self.duplicate - self.dead
 
 
-_RECEIVED, _STORED, _SAMPLED_OUT, _REJECTED, _DUPLICATE, _DEAD = range(len(Counts._fields))
+OUTCOMES = Counts._fields[:-1]
+"""What is counted: every field but the checksum."""
+_RECEIVED, _STORED, _SAMPLED_OUT, _REJECTED, _DUPLICATE, _DEAD = range(len(OUTCOMES))
 
 Lines = Mapping[Heading, Counts]
 
@@ -77,7 +90,7 @@ def lines_of(
 
     `stored`: what the store holds of it; `None`: all it should hold. Whatever is missing there is `rest`.
     """
-    sums: defaultdict[tuple[str, str, int], list[int]] = defaultdict(lambda: [0] * len(Counts._fields))
+    sums: defaultdict[tuple[str, str, int], list[int]] = defaultdict(lambda: [0] * len(OUTCOMES))
     for one, verdict in zip(deliveries, verdicts, strict=True):
         drain, hour = one.drain, one.received_at_ns // HOUR_NS
         for tally in one.tallies:
@@ -126,6 +139,14 @@ def replayed(
             heading = _heading(one, tally.project)
             alive[heading] = alive.get(heading, Counts()).plus(Counts(duplicate=tally.stored))
     return {heading: one._replace(dead=-one.stored - one.duplicate) for heading, one in alive.items()}
+
+
+def with_checksums(lines: Lines, checksums: Mapping[Heading, int]) -> dict[Heading, Counts]:
+    """Add the checksums of the stored rows to a segment's lines."""
+    return {
+        heading: lines.get(heading, Counts())._replace(checksum=checksums.get(heading, 0))
+        for heading in {*lines, *checksums}
+    }
 
 
 def _heading(delivery: Answered, project: str) -> Heading:

@@ -1,14 +1,17 @@
 """The ledger's log: how everything stood when it was begun, then one entry for each segment. Pure bytes.
 
     magic:   "TDLG", framed as `receiver/storage/framing.py` says
-    body:    msgpack: `Begun`, `Settled` as often as needed, then `Booked` …
+    body:    msgpack: [number, digest of the entry before, entry]
+    entry:   `Begun`, `Settled` as often as needed, then `Booked` …
 
-A later `Booked` of the same segment and part takes the place of an earlier one: what is done twice after a
-crash is counted once.
+Entries are numbered from 1 and the numbers go on when the log is rewritten, so a missing entry shows as a gap
+and a missing end shows against the head (`ledger_witness.py`). A later `Booked` of the same segment and part
+replaces the earlier one: what is done twice after a crash is counted once.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -20,6 +23,7 @@ from receiver.storage.framing import Log, framed, unframed
 from receiver.storage.ledger_lines import Counts, Lines
 
 LINES_OF_ENTRY = 10_000
+DIGEST_BYTES = 16
 DAMAGE = "damage"
 """What the disk gave back damaged of a segment."""
 REPLAY = "replay"
@@ -75,17 +79,47 @@ class Key(NamedTuple):
 
 Entry = Begun | Settled | Booked
 
-_DECODER = msgspec.msgpack.Decoder(Entry)
+
+class Position(NamedTuple):
+    """A place in the chain: the number of the last entry before it, and that entry's digest."""
+
+    number: int = 0
+    digest: bytes = b""
 
 
-def written(entries: Iterable[Entry]) -> bytes:
-    """Lay entries out as they are appended."""
-    return framed(_MAGIC, map(msgspec.msgpack.encode, entries))
+START = Position()
 
 
-def read(content: bytes) -> Log[Entry]:
-    """Read a log: a torn tail is left out silently, rot is told."""
-    return unframed(_MAGIC, content, _DECODER.decode)
+class Linked(NamedTuple):
+    """An entry and its place in the chain."""
+
+    before: Position
+    entry: Entry
+    after: Position
+
+
+class _Body(msgspec.Struct, frozen=True, array_like=True):
+    number: int
+    digest_before: bytes
+    entry: Entry
+
+
+_DECODER = msgspec.msgpack.Decoder(_Body)
+
+
+def written(entries: Iterable[Entry], after: Position = START) -> tuple[bytes, Position]:
+    """Encode entries that follow `after`. Returns the bytes to append and the position behind them."""
+    bodies: list[bytes] = []
+    for entry in entries:
+        body = msgspec.msgpack.encode(_Body(after.number + 1, after.digest, entry))
+        after = Position(after.number + 1, _digest(body))
+        bodies.append(body)
+    return framed(_MAGIC, bodies), after
+
+
+def read(content: bytes) -> Log[Linked]:
+    """Decode a log. A torn tail is left out silently, damage before the tail sets `is_rotten`."""
+    return unframed(_MAGIC, content, _linked)
 
 
 def booked(key: Key, lines: Lines, parts_epoch: int | None = None, window: Extent = NO_EXTENT) -> Booked:
@@ -94,7 +128,7 @@ def booked(key: Key, lines: Lines, parts_epoch: int | None = None, window: Exten
 
 
 def key_of(entry: Booked) -> Key:
-    """Tell what an entry is about."""
+    """Return what an entry is about."""
     return Key(SegmentId(entry.epoch, entry.seq), entry.part)
 
 
@@ -103,3 +137,14 @@ def settled(lines: Lines) -> Iterator[Settled]:
     rows = tuple(lines.items())
     for at in range(0, len(rows), LINES_OF_ENTRY):
         yield Settled(rows[at : at + LINES_OF_ENTRY])
+
+
+def _linked(body: bytes) -> Linked:
+    found = _DECODER.decode(body)
+    before = Position(found.number - 1, found.digest_before)
+    return Linked(before, found.entry, Position(found.number, _digest(body)))
+
+
+def _digest(body: bytes) -> bytes:
+    """Chain an entry to all before it: the body holds the digest of its predecessor."""
+    return hashlib.blake2b(body, digest_size=DIGEST_BYTES).digest()

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from receiver.clock import NOTE_NAME
 from receiver.config.addresses import parse_store_url
-from receiver.errors import OperatorError
+from receiver.errors import CommandFailed
 from receiver.settings import Settings
 from receiver.storage.clickhouse import ClickHouseStore
 from receiver.storage.clock import Clock
@@ -68,7 +68,7 @@ def claimed(data_dir: Path) -> Iterator[None]:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError as error:
-        raise OperatorError(
+        raise CommandFailed(
             f"the store of '{data_dir}' is in use by another process; expected it to be free"
         ) from error
     finally:

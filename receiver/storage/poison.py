@@ -72,7 +72,7 @@ class Poison:
     @staticmethod
     def _failed(finding: Finding, search: Search, trouble: StoreTrouble) -> None:
         """Count what will not pass; after that, all that is not stored is at fault as a whole."""
-        search.failures += fault_of(trouble) is Fault.HOLD
+        search.failures += fault_of(trouble) in {Fault.HOLD, Fault.POISON}
         if search.failures >= FAILURES_MAX:
             text = f"{search.reason}; its rows could not be tried one by one: {trouble.label}"
             raise given_up(finding, "refused", text) from trouble
@@ -110,11 +110,15 @@ class Poison:
         finally:
             trial.unlink()
         self.around.alive()
-        if refusal is None:
-            return False
-        is_too_large = refusal.code in TOO_LARGE and count_of(rows) > 1
-        if refusal.code == search.code or fault_of(refusal) is Fault.POISON or is_too_large:
-            return True
+        is_too_large = refusal is not None and refusal.code in TOO_LARGE and count_of(rows) > 1
+        if (
+            refusal is None
+            or refusal.code == search.code
+            or fault_of(refusal) is Fault.POISON
+            or is_too_large
+        ):
+            case.failures = 0
+            return refusal is not None
         raise refusal
 
     def _conclude(self, case: Case, finding: Finding, search: Search) -> None:
@@ -133,9 +137,11 @@ class Poison:
 
     @staticmethod
     def _blame_all(case: Case, finding: Finding, text: str) -> None:
-        """No row alone is at fault: the day that was sent is, or all."""
-        if case.day:
-            case.days_refused[case.day] = text
+        """Blame the day that was sent, or all rows; of several days send fewer, to find the one at fault."""
+        if len(case.days_sent) > 1:
+            case.days_per_statement = len(case.days_sent) // 2
+        elif case.days_sent:
+            case.days_refused[case.days_sent[0]] = text
         elif finding.found is Found.NOTHING:
             raise given_up(finding, "refused", text)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from receiver.logs import limited
+from receiver.model import SegmentId
 from receiver.storage.case import SegmentFile
 from receiver.storage.faults import Fault
 
@@ -36,11 +37,14 @@ class Progress:
     """Why redeliveries are recognised for less long than they should be."""
     backlog_segments: int = 0
     backlog_bytes: int = 0
-    oldest_age_s: float = 0.0
+    oldest_since_s: float | None = None
+    """When the oldest segment that is not stored yet was sealed, seconds since 1970; `None`: none waits."""
     freshness_s: deque[float] = field(default_factory=lambda: deque(maxlen=FRESHNESS_KEPT))
     """From a segment's first receipt to its rows being stored; taken out by whoever reports."""
     trouble: str = ""
     """Why the oldest segment is not stored yet; empty: nothing is in the way."""
+    stalled: dict[SegmentId, str] = field(default_factory=dict)
+    """Segments that make no progress though the store accepts others, and why."""
 
     def backlog(self, segments: Sequence[SegmentFile], now_s: float) -> None:
         """Note what still waits."""
@@ -50,7 +54,26 @@ class Progress:
     def waits(self, oldest: SegmentFile | None, segments: int, bytes_waiting: int, now_s: float) -> None:
         """Note the same, counted by whoever knows."""
         self.backlog_segments, self.backlog_bytes = segments, bytes_waiting
-        self.oldest_age_s = 0.0 if oldest is None else max(0.0, now_s - _modified_s(oldest))
+        self.oldest_since_s = None if oldest is None else _modified_s(oldest, now_s)
+
+    def oldest_age_s(self, now_s: float) -> float:
+        """Return how long the oldest segment has waited until now, also while it is being inserted."""
+        return 0.0 if self.oldest_since_s is None else max(0.0, now_s - self.oldest_since_s)
+
+    def stall(self, segment: SegmentId, why: str) -> None:
+        """Note a segment that makes no progress, and raise an alarm."""
+        self.stalled[segment] = why
+        self.alarm("stalled", f"segment {segment} makes no progress: {why}")
+
+    @property
+    def stall_reason(self) -> str:
+        """Describe the segments that make no progress; empty: there is none."""
+        stalled = dict(self.stalled)
+        if not stalled:
+            return ""
+        segment, why = next(iter(stalled.items()))
+        more = f", and {len(stalled) - 1} more" if len(stalled) > 1 else ""
+        return f"segment {segment}{more} makes no progress while others do: {why}"
 
     def met(self, fault: Fault, label: str) -> None:
         """Note trouble with the store."""
@@ -84,8 +107,8 @@ class Progress:
         limited.error(f"writer: {reason}", text)
 
 
-def _modified_s(segment: SegmentFile) -> float:
+def _modified_s(segment: SegmentFile, now_s: float) -> float:
     try:
         return segment.path.stat().st_mtime
     except FileNotFoundError:
-        return 0.0
+        return now_s

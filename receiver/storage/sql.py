@@ -21,7 +21,18 @@ from urllib3.exceptions import HTTPError
 
 from receiver.errors import StoreTrouble
 from receiver.model import Heading, SegmentId
-from receiver.storage.store import COMPANION, TABLE, TRIAL, DayRows, Held, Parameters, Version
+from receiver.storage.advice import Login
+from receiver.storage.store import (
+    COMPANION,
+    ROW_CHECKSUM,
+    TABLE,
+    TRIAL,
+    DayRows,
+    Held,
+    Parameters,
+    RowSum,
+    Version,
+)
 from receiver.storage.trouble import trouble_of
 from receiver.transcode import COLUMNS
 
@@ -70,12 +81,12 @@ FROM
 SETTINGS max_threads = 1
 """  # noqa: S608 - the table's name is a constant
 
-_COUNT_BY_HEADING = f"""
-SELECT groupArray((Drain, ProjectId, hour, spans))
+_ROWS_BY_HEADING = f"""
+SELECT groupArray((Drain, ProjectId, hour, spans, checksum))
 FROM
 (
     SELECT Drain, ProjectId, toUInt32(intDiv(toUnixTimestamp64Milli(ReceivedAt), 3600000)) AS hour,
-           count() AS spans
+           count() AS spans, {ROW_CHECKSUM} AS checksum
     FROM {TABLE}
     WHERE (SegmentSeq = {{seq:UInt64}} AND SegmentEpoch = {{epoch:UInt64}}
            OR SegmentEpoch IN {{parts_epochs:Array(UInt64)}})
@@ -92,6 +103,7 @@ FROM {TABLE}
 WHERE SegmentSeq = {{seq:UInt64}} AND SegmentEpoch = {{epoch:UInt64}}
   AND ReceivedAt BETWEEN fromUnixTimestamp64Milli({{from_ms:Int64}}, 'UTC')
                      AND fromUnixTimestamp64Milli({{to_ms:Int64}}, 'UTC')
+  AND _partition_id IN {{days:Array(String)}}
   AND TraceId != ''
 GROUP BY TraceId
 """  # noqa: S608 - as above
@@ -110,9 +122,10 @@ SELECT
 """
 """A row with a value in every column, in the order of `COLUMNS`."""
 
-_TRIAL_ENGINE = "ENGINE = MergeTree PARTITION BY toDate(Timestamp, 'UTC') ORDER BY tuple()"
-"""Computes what can refuse a row: constraints, defaults, indexes, projections. Nothing expires in it."""
-_TRIAL_SETTINGS = {"max_partitions_per_insert_block": "0", "insert_deduplication_token": ""}
+_TRIAL_ENGINE = "ENGINE = MergeTree ORDER BY tuple()"
+"""Computes what can refuse a row: constraints, defaults, indexes, projections. Nothing expires in it, and it
+has one partition: a trial of thousands of days is one part."""
+_TRIAL_SETTINGS = {"insert_deduplication_token": ""}
 
 _LOCAL = r"""
 WITH extractGroups(engine_full, '^Distributed\(\'[^\']*\', \'([^\']*)\', \'([^\']*)\'') AS place
@@ -138,6 +151,7 @@ class SqlStore(ABC):
     embedded: bool
     _place = ""
     """Of the server; empty: in this process."""
+    _login = Login()
     _running_id: str
     """Where `system.processes` holds the id that an INSERT was given."""
 
@@ -171,7 +185,7 @@ class SqlStore(ABC):
             yield self._mine.client
         except (ClickHouseError, HTTPError, OSError) as error:
             self._forget_client()
-            raise trouble_of(error, self._place) from error
+            raise trouble_of(error, self._place, self._login) from error
 
     def version(self) -> Version:
         """See `Store`."""
@@ -225,11 +239,11 @@ class SqlStore(ABC):
                 found.setdefault(segment, {})[day] = rows
         return dict(found)
 
-    def counts_by_heading(self, held: Held, parts_epoch: int | None = None) -> dict[Heading, int]:
+    def rows_by_heading(self, held: Held, parts_epoch: int | None = None) -> dict[Heading, RowSum]:
         """See `Store`."""
         parameters = {**_parameters_of(held), "parts_epochs": [] if parts_epoch is None else [parts_epoch]}
-        found = self._listed(_COUNT_BY_HEADING, parameters)
-        return {Heading(drain, project, hour): rows for drain, project, hour, rows in found}
+        found = self._listed(_ROWS_BY_HEADING, parameters)
+        return {Heading(drain, project, hour): RowSum(*rows) for drain, project, hour, *rows in found}
 
     def running(self, prefix: str) -> list[str]:
         """See `Store`."""
@@ -252,9 +266,9 @@ class SqlStore(ABC):
             f"KILL QUERY WHERE startsWith({self._running_id}, {{prefix:String}}) ASYNC", {"prefix": prefix}
         )
 
-    def refill_companion(self, held: Held) -> None:
+    def refill_companion(self, held: Held, days: Sequence[str]) -> None:
         """See `Store`."""
-        self._insert_select(_REFILL, _parameters_of(held))
+        self._insert_select(_REFILL, {**_parameters_of(held), "days": list(days)})
 
     def probe(self) -> None:
         """See `Store`. It is born expired, so it leaves no trace while there is a retention."""

@@ -18,7 +18,10 @@ COMPANION = "otel_traces_trace_id_ts"
 TRIAL = "trace_drain_trial_"
 """How the names of our empty clones begin."""
 
-Parameters = Mapping[str, str | int | Sequence[int]]
+ROW_CHECKSUM = "sum(cityHash64(SegmentEpoch, SegmentSeq, Timestamp, TraceId, SpanId))"
+"""Of any set of rows, in any order: a UInt64 that wraps. Rows that are exchanged for others change it."""
+
+Parameters = Mapping[str, str | int | Sequence[int] | Sequence[str]]
 """Bound by the engine as `{name:Type}`; never put into the text of a statement."""
 
 DayRows = Mapping[str, int]
@@ -33,6 +36,13 @@ class Version(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.major}.{self.minor}"
+
+
+class RowSum(NamedTuple):
+    """How many rows there are, and their checksum: see `ROW_CHECKSUM`."""
+
+    rows: int = 0
+    checksum: int = 0
 
 
 class Held(NamedTuple):
@@ -74,8 +84,8 @@ class Store(Protocol):
     def counts(self, held: Sequence[Held]) -> dict[SegmentId, DayRows]:
         """Count the rows of each segment by day, where the INSERT went. One without rows is left out."""
 
-    def counts_by_heading(self, held: Held, parts_epoch: int | None = None) -> dict[Heading, int]:
-        """Count the rows of a segment, and of its parts, by drain, project and hour of receipt."""
+    def rows_by_heading(self, held: Held, parts_epoch: int | None = None) -> dict[Heading, RowSum]:
+        """Sum up the rows of a segment, and of its parts, by drain, project and hour of receipt."""
 
     def running(self, prefix: str) -> list[str]:
         """Name the statements in flight whose query id begins so."""
@@ -83,8 +93,8 @@ class Store(Protocol):
     def kill(self, prefix: str) -> None:
         """Ask the engine to end them; it may take a while."""
 
-    def refill_companion(self, held: Held) -> None:
-        """Write the segment's traces into the companion once more. Idempotent."""
+    def refill_companion(self, held: Held, days: Sequence[str]) -> None:
+        """Write the segment's traces of these days into the companion table once more. Idempotent."""
 
     def probe(self) -> None:
         """Insert a row of our own. Raises what the engine has against it: then no data is at fault."""

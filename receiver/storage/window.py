@@ -3,6 +3,8 @@
     DATA/redelivery/0000000012.log       the newest generation: decisions, appended and synced
     DATA/redelivery/0000000011.table     older ones: their digests alone, mapped, never written again
 
+    DATA/redelivery.begun                which digest key they were made with: see `window_key`
+
     decided    before a segment's first INSERT: nobody else may store what it keeps until it ended
     ended      after the count, before the unlink: its digests are known from now on
 
@@ -29,6 +31,7 @@ from receiver.storage import decisions
 from receiver.storage.appended import NO_EXTENT, AppendedLog, Extent
 from receiver.storage.decisions import Decided, Ended, Entry, Ticked
 from receiver.storage.digests import DIGEST_BYTES, Fresh, Frozen, NotATable
+from receiver.storage.window_key import WindowKey
 
 GENERATIONS = 12
 """In one window: an entry stays for the window and at most a twelfth of it longer."""
@@ -75,6 +78,7 @@ class Window:
         self._frozen: dict[int, Frozen] = {}
         self._number = 0
         self._log = AppendedLog(root, 0)
+        self._key = WindowKey(root)
         self._load(extent_min)
 
     def __len__(self) -> int:
@@ -104,7 +108,7 @@ class Window:
         if self.reach_s >= self._limits.window_s:
             return ""
         why = (
-            "what was noted of earlier ones was damaged or gone at a start"
+            "the record of earlier ones was damaged or missing, or the digest key was replaced"
             if self._is_rot
             else f"redelivery.entries_max is {self._limits.entries_max}, {len(self)} are held"
         )
@@ -168,11 +172,16 @@ class Window:
             limited.warning("redelivery: disk", "redelivery log cannot be written", why=reason.strerror)
 
     def put_back(self) -> bool:
-        """Write everything anew, out of memory, if somebody took some of it away. Whether that was so."""
+        """Write files again from memory if some were removed. Returns whether any had been."""
         gone = [number for number in self._frozen if not self._path(number, "table").exists()]
-        if self._log.is_there and not gone:
-            return False
-        self._make_root()
+        is_removed = bool(gone) or not self._log.is_there
+        if is_removed:
+            self._make_root()
+        is_key_changed, is_key_replaced = self._key.restore()
+        if is_key_replaced:
+            self._lose(self.observed_s, is_rot=True)
+        if not (is_removed or is_key_replaced):
+            return is_key_changed
         for number in gone:
             self._frozen[number].write(self._path(number, "table"))
         self._rotate(self.observed_s)
@@ -261,17 +270,31 @@ class Window:
         if logs:
             is_sound = self._replay(logs[-1]) and is_sound
         is_sound = self._reaches(extent_min) and is_sound
+        is_sound = self._is_of_this_key(has_files=bool(logs or tables)) and is_sound
         self._observed_s = max([self._observed_s, *(table.told.last_s for table in self._frozen.values())])
         if not is_sound:
             self._lose(self._observed_s, is_rot=True)
         if not (logs and is_sound):
             self._rotate_from(max([extent_min.number, *logs, *tables]))
+        self._key.begin()
 
     def _reaches(self, extent_min: Extent) -> bool:
         if self.extent >= extent_min:
             return True
         limited.error("redelivery: cut", "redelivery log is shorter than it was on the disk before")
         return False
+
+    def _is_of_this_key(self, *, has_files: bool) -> bool:
+        loss = self._key.loss(has_files=has_files, is_empty=not (len(self) or self._standing))
+        if loss:
+            limited.error(
+                "redelivery: lost",
+                "redelivery window begins anew",
+                path=str(self._root),
+                error=loss,
+                action="copies of deliveries accepted before are stored again",
+            )
+        return not loss
 
     def _numbers(self, suffix: str) -> list[int]:
         return sorted(int(path.stem) for path in self._root.glob(f"*.{suffix}") if path.stem.isdigit())

@@ -1,25 +1,33 @@
-"""The writer: carries sealed segments from the journal into the store, oldest first, one INSERT at a time.
+"""Background writer: inserts sealed journal segments into the store, oldest first, one INSERT at a time.
 
-    settle   which deliveries are new   noted durably, the others left out: from then on its content is final
-    carry    look, insert, mend         step by step until every due row was counted, or it is set aside
-    unlink                              or let it rest while others go first
+    settle   which deliveries are new   written down durably; from then on the segment's content is final
+    carry    count, insert, mend        step by step until every due row was counted, or is a dead letter
+    unlink                              or wait for another turn while other segments go first
 
-Keeps: a segment is let go of when all its rows were counted in the store, or lie in the dead letters with the
-reason. Never: gives up on the store. While it is away the journal grows, and it is the journal's ceiling, not
-the writer's patience, that makes senders wait.
+A round gives every segment that was not tried yet its turn, then one of those that need many turns or were
+refused: however many of these there are, a new segment waits for one turn of them at most.
+
+Invariant: a segment is deleted when all its rows were counted in the store, or lie in the dead letters with
+the reason. Never: gives up on the store. While it is away the journal grows, and senders get 503 when the
+journal reaches its ceiling, not when the writer runs out of retries.
 """
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass
 
+import msgspec
+
+from receiver.journal.outcomes import SegmentOutcomes
 from receiver.logs import limited
 from receiver.model import SegmentId
-from receiver.storage.aside import Aside, SetAside
-from receiver.storage.backoff import SLOWER_FIRST_S, Delays
+from receiver.storage.aside import Aside
+from receiver.storage.backoff import Delays
 from receiver.storage.booking import Booking
 from receiver.storage.carrying import Carrier
-from receiver.storage.case import Case, Core, Journal, Reading, SegmentFile
+from receiver.storage.case import Case, Core, Journal, Reading, SegmentFile, SetAside
 from receiver.storage.cuts import Cuts
 from receiver.storage.dead import DeadLetters
 from receiver.storage.inserting import Inserter
@@ -34,6 +42,17 @@ from receiver.storage.window import Window
 
 IDLE_S = 0.1
 """Between two looks at an empty journal."""
+
+
+@dataclass(slots=True)
+class Turn:
+    """A segment that waits for its next turn."""
+
+    delays: Delays
+    case: Case | None = None
+    """`None`: it could not be read yet, and is counted before anything of it is sent."""
+    due_s: float = 0.0
+    """Not before this time, seconds since 1970."""
 
 
 class Writer:
@@ -57,13 +76,14 @@ class Writer:
         self._progress = progress
         self._ledger = ledger
         self._aside = Aside(dead, core, progress, around.now)
+        self._outcomes = SegmentOutcomes(around.repair_dir.parent / "outcomes")
         self._cuts = Cuts(around.repair_dir.parent / "cuts", core)
         self._poison = Poison(store, core, self._aside, around)
         self._booking = Booking(ledger, store, self._cuts, window)
         self._around = around
         self._in_doubt: set[SegmentId] | None = None
-        self._resting: dict[SegmentId, tuple[Case, Delays, float]] = {}
-        """Segments the store takes no more, though it takes others, and until when they wait."""
+        self._turns: dict[SegmentId, Turn] = {}
+        """Segments that had a turn and are not stored: the one whose turn was longest ago comes first."""
         self._postponed: dict[SegmentId, SegmentId] = {}
         """Segments that hold a delivery of another one, and which they wait for."""
         self._scales = Scales(journal, store, progress, around)
@@ -93,26 +113,41 @@ class Writer:
             return
 
     def drain(self) -> int:
-        """Carry every segment that is sealed now and not resting. How many had their turn."""
+        """Give every sealed segment its turn, and one of those that wait for another. How many had one."""
         whole = list(self._journal.sealed())
         sealed = list(self._cuts.in_place(whole))
         if self._in_doubt is None:
             self._in_doubt = {segment.id for segment in sealed}
             self._begin(self._in_doubt | {segment.id for segment in whole} | {*self._journal.held})
-        segments = [segment for segment in sealed if not self._rests(segment.id)]
-        # What was begun comes first: others may have to wait for it.
-        segments.sort(key=lambda segment: self._window.standing(segment.id) is None)
-        carried, bytes_waiting = 0, sum(segment.bytes for segment in segments)
-        for index, segment in enumerate(segments):
+        self._forget_deleted({segment.id for segment in [*whole, *sealed]})
+        backlog = Backlog(sealed, self._progress)
+        carried = 0
+        for segment in self._in_turn(sealed):
             self._around.sleep(0)
             self.look_after()
-            self._progress.waits(segment, len(segments) - index, bytes_waiting, self._around.now())
-            bytes_waiting -= segment.bytes
+            backlog.report(self._around.now())
             carried += self._carry_if_readable(segment, self._in_doubt)
+            if segment.id not in self._turns and segment.id not in self._postponed:
+                backlog.remove(segment)
         self.look_after()
-        waiting = [one for one in sealed if one.id in self._resting or one.id in self._postponed]
-        self._progress.backlog(waiting, self._around.now())
+        backlog.report(self._around.now())
         return carried
+
+    def _forget_deleted(self, present: Container[SegmentId]) -> None:
+        """Forget the turns of segments that somebody else deleted."""
+        for segment in [one for one in self._turns if one not in present]:
+            del self._turns[segment]
+            self._progress.stalled.pop(segment, None)
+
+    def _in_turn(self, sealed: Iterable[SegmentFile]) -> list[SegmentFile]:
+        """Choose the segments of one round, in order: first those never tried, begun ones before others.
+
+        What was begun in an earlier life comes first, because others may have to wait for it.
+        """
+        due = {segment.id: segment for segment in sealed if not self._rests(segment.id)}
+        fresh = [segment for segment in due.values() if segment.id not in self._turns]
+        fresh.sort(key=lambda segment: self._window.standing(segment.id) is None)
+        return [*fresh, *[due[tried] for tried in self._turns if tried in due][:1]]
 
     def look_after(self) -> None:
         """See to what is due between two segments, and while the store has no tables to carry any into."""
@@ -141,14 +176,14 @@ class Writer:
                 limited.error("writer: gone", self._progress.trouble)
 
     def _rests(self, segment: SegmentId) -> bool:
-        """Whether it, or the one it waits for, has to let others go first."""
-        one = self._postponed.get(segment, segment)
-        return one in self._resting and self._around.now() < self._resting[one][2]
+        """Whether it, or the segment it waits for, has to let others go first."""
+        turn = self._turns.get(self._postponed.get(segment, segment))
+        return turn is not None and self._around.now() < turn.due_s
 
     def _carry_if_readable(self, segment: SegmentFile, in_doubt: set[SegmentId]) -> bool:
-        """Our own disk's trouble with one segment must not keep the others waiting. False: it had no turn.
+        """Give a segment its turn; one that our own disk cannot read lets others go first. False: no turn.
 
-        What was known of it is gone with its case, so the next try counts before it sends anything.
+        What was known of it is dropped with its case, so the next try counts before it sends anything.
         """
         self._postponed.pop(segment.id, None)
         try:
@@ -156,40 +191,59 @@ class Writer:
         except Postponed as reason:
             self._postponed[segment.id] = reason.by
             return False
-        except OSError as error:
+        except (OSError, msgspec.DecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "the reason of its dead letter is damaged"
+            self._progress.trouble = f"segment {segment.id}: {why}"
+            self._progress.stall(segment.id, f"the disk does not let it be read or deleted: {why}")
+            turn = self._turns.pop(segment.id)
+            turn.case = None
+            self._rest(segment.id, turn, next(turn.delays.slow))
+        if segment.id in self._turns and self._turns[segment.id].case is None:
             in_doubt.add(segment.id)
-            self._progress.trouble = f"segment {segment.id}: {error.strerror}"
-            self._progress.alarm(
-                "disk", f"segment {segment.id} cannot be read or let go of: {error.strerror}"
-            )
-            self._around.sleep(SLOWER_FIRST_S)
-            return False
-        in_doubt.discard(segment.id)
+        else:
+            in_doubt.discard(segment.id)
         return True
 
-    def carry(self, segment: SegmentFile, *, in_doubt: bool) -> None:
-        """Bring one segment to its end: stored, or set aside. Or let it rest while others go first.
+    def _rest(self, segment: SegmentId, turn: Turn, delay_s: float) -> None:
+        """Have a segment wait for its next turn, behind the others that do."""
+        turn.due_s = self._around.now() + delay_s
+        self._turns.pop(segment, None)
+        self._turns[segment] = turn
 
-        Raises `Postponed` before anything of it is decided: another one comes first.
+    def carry(self, segment: SegmentFile, *, in_doubt: bool) -> None:
+        """Give a segment its turn: it is stored, becomes a dead letter, or waits for another turn.
+
+        Raises `Postponed` before anything of it is decided: another segment comes first.
         """
+        turn = self._turns.setdefault(segment.id, Turn(Delays(self._around.jitter)))
+        try:
+            self._carry(segment, turn, in_doubt=in_doubt)
+        except Resting as reason:
+            self._rest(segment.id, turn, 0.0 if reason.is_over_soon else next(turn.delays.slow))
+        except Postponed:
+            del self._turns[segment.id]
+            raise
+        else:
+            del self._turns[segment.id]
+
+    def _carry(self, segment: SegmentFile, turn: Turn, *, in_doubt: bool) -> None:
         if self._aside.is_done_with(segment.id):
             self._let_go(segment)
             return
-        case, delays = self._begun(segment, in_doubt=in_doubt)
+        if turn.case is None:
+            turn.case = self._begun(segment, in_doubt=in_doubt)
+        case = turn.case
         try:
-            while not self._carrier.is_carried(case, delays):
+            while not self._carrier.is_carried(case, turn.delays):
                 pass
             self._let_go(segment)
             self._progress.stored(case.rows, case.received_ms, self._around.now())
         except SetAside as reason:
-            # Booked before its letter is there: with the letter it is done with.
+            # Recorded in the ledger before its dead letter is there: with the letter it is done with.
             self._booking.ended(case)
             self._aside.keep(case, reason)
             self._let_go(segment)
             self._progress.rows += case.rows_stored
-        except Resting as reason:
-            delay_s = 0.0 if reason.is_over_soon else next(delays.slow)
-            self._resting[segment.id] = (case, delays, self._around.now() + delay_s)
 
     def _let_go(self, segment: SegmentFile) -> None:
         """Its rows are in the store, in its parts' care, or in a letter.
@@ -198,16 +252,24 @@ class Writer:
         """
         if self._aside.is_as_bad_as_its_copy(segment.id):
             self._window.keep_word(segment.id)
+        self._publish(segment.id)
         segment.unlink()
         self._cuts.forget(segment.id)
         self._window.forget(segment.id)
         self._ledger.settle(segment.id)
+        self._progress.stalled.pop(segment.id, None)
         self._progress.trouble = ""
 
-    def _begun(self, segment: SegmentFile, *, in_doubt: bool) -> tuple[Case, Delays]:
-        if segment.id in self._resting:
-            case, delays, _ = self._resting.pop(segment.id)
-            return case, delays
+    def _publish(self, segment: SegmentId) -> None:
+        """Let intakes know what becomes of a segment whose file is about to go."""
+        try:
+            outcome = self._aside.outcome_of(segment, self._cuts.epoch_of(segment))
+            self._outcomes.write(segment, outcome)
+        except OSError as reason:
+            limited.warning("writer: outcome", "outcome cannot be written", why=reason.strerror)
+
+    def _begun(self, segment: SegmentFile, *, in_doubt: bool) -> Case:
+        """Read a segment and decide what of it is stored. Raises `Postponed`, `Resting`."""
         case = opened(
             segment,
             self._core,
@@ -221,9 +283,27 @@ class Writer:
             case.rows, case.rest, case.must_look = 0, "dead", True
         else:
             self._poison.recall(case)
-        return case, Delays(self._around.jitter)
+        return case
 
     def _on_damage(self, reading: Reading, rows_given_up: int) -> None:
         """Keep a copy of what the disk gave back damaged, and book what is lost."""
         self._booking.damaged(reading)
         self._aside.keep_damaged(reading, rows_given_up)
+
+
+class Backlog:
+    """The sealed segments of one round that are not stored yet, oldest first."""
+
+    def __init__(self, sealed: Sequence[SegmentFile], progress: Progress) -> None:
+        self._waiting = {segment.id: (segment, segment.bytes) for segment in sealed}
+        self._bytes = sum(size_bytes for _, size_bytes in self._waiting.values())
+        self._progress = progress
+
+    def remove(self, segment: SegmentFile) -> None:
+        """Count a segment no longer: it was deleted."""
+        self._bytes -= self._waiting.pop(segment.id)[1]
+
+    def report(self, now_s: float) -> None:
+        """Report how much waits, and since when."""
+        oldest = next(iter(self._waiting.values()), (None, 0))[0]
+        self._progress.waits(oldest, len(self._waiting), self._bytes, now_s)

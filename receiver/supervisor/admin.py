@@ -1,6 +1,7 @@
 """The admin port: `/livez`, `/readyz`, `/metrics`, `/version` for all processes, nothing else.
 
-Served by the supervisor, because it is the one that is never busy.
+The supervisor serves it, because that process is never busy. Connections are capped, so that they cannot use
+up the descriptors that the supervisor needs to start a process.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from socket import socket
 import msgspec
 from aiohttp import web
 
-from receiver.intake.parser import require_c_parser
-from receiver.metrics import Snapshot
+from receiver.http.listener import Listener
+from receiver.http.origin import OriginCheck
+from receiver.http.protocol import Limits
+from receiver.metrics import Metrics, Snapshot
+from receiver.settings import Settings
 from receiver.supervisor.exposition import render
 from receiver.supervisor.health import Readiness
 from receiver.supervisor.versions import versions
@@ -28,12 +32,14 @@ class Admin:
 
     readiness: Callable[[], Readiness]
     counts: Callable[[], Iterable[Snapshot]]
+    settings: Settings
+    metrics: Metrics
     version: Mapping[str, str] = field(default_factory=versions)
 
-    async def serve(self, listening: socket) -> web.AppRunner:
-        """Answer on this socket until the runner is cleaned up. Raises `OperatorError` without a C parser."""
-        require_c_parser()
-        app = web.Application()
+    async def serve(self, listening: socket) -> Listener:
+        """Answer on this socket until the listener is closed. Raises `OperatorError` without a C parser."""
+        check = OriginCheck("admin", self.settings.api_hosts, allows_short_names=True)
+        app = web.Application(middlewares=[check.middleware])
         app.add_routes(
             [
                 web.get("/livez", self._livez),
@@ -42,10 +48,13 @@ class Admin:
                 web.get("/version", self._version),
             ]
         )
-        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
-        await runner.setup()
-        await web.SockSite(runner, listening).start()
-        return runner
+        limits = self.settings.limits
+        listener = Listener(
+            Limits("admin", limits.admin_connections_max, limits.header_timeout_s, limits.write_timeout_s),
+            self.metrics,
+        )
+        await listener.open(app, listening)
+        return listener
 
     async def _livez(self, _request: web.Request) -> web.Response:
         return web.Response(text="ok\n", headers=HEADERS)

@@ -1,6 +1,6 @@
-"""Certificates, as far as they are the supervisor's: the self-signed one, and the last good one.
+"""Certificates in the supervisor: the self-signed one, and the last one that could be loaded.
 
-Keeps: the last good one is remembered in memory, for an intake that starts while the files are broken.
+Invariant: the last good certificate is kept in memory, for an intake that starts while the files are broken.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from receiver.errors import OperatorError
 from receiver.intake.tls import Stamp, as_files, build_context, stamp_of
 from receiver.settings import Settings, Tls
 from receiver.supervisor.late import self_signed
+
+CA_NAME = "ca.crt"
+"""Beside the self-signed certificate: the authority that signed it, for clients to trust."""
 
 
 class LastGood:
@@ -43,7 +46,7 @@ def _content(file: str) -> bytes:
 
 
 def with_certificate(settings: Settings, data_dir: Path) -> Settings:
-    """Settings that name a certificate, made if `tls.self_signed` asks for one."""
+    """Return settings that name a certificate; make one if `tls.self_signed` asks for it."""
     if not settings.tls.self_signed:
         return settings
     cert_file, key_file = self_signed(data_dir / "tls")

@@ -1,6 +1,6 @@
-"""One process of the receiver: spawned, watched, replaced when it ends or hangs, until it is told to stop.
+"""One process of the receiver: started, watched, and replaced when it ends or hangs, until it is stopped.
 
-Keeps: a process is replaced only once the old one is known dead, so that two never work on the same thing.
+Invariant: a process is replaced only once the old one has been reaped: two never work on the same data.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import asyncio
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
-from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,10 +20,24 @@ from itertools import chain, count, repeat
 import msgspec
 import structlog
 
-from receiver.channel import ChildChannel, Pems, Ready, Reload, Report, Start, Stop
+from receiver.channel import (
+    AcceptFor,
+    ChildChannel,
+    Failed,
+    Pems,
+    Ready,
+    Reload,
+    Report,
+    Seal,
+    Sealed,
+    Start,
+    Stop,
+)
+from receiver.logs import limited
 from receiver.metrics import Metrics, Snapshot, carried_over
 from receiver.settings import MIB, Settings
-from receiver.supervisor.ends import Ends
+from receiver.supervisor.descriptors import DescriptorReserve
+from receiver.supervisor.ends import TOLD_MIN, Ends
 
 KEPT_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": str(32 * MIB),
@@ -47,6 +61,10 @@ class Patience:
     """From its last word to its end."""
     steady_s: float = 60.0
     """A process that lived so long is replaced at once again."""
+    quiet_s: float = 3.0
+    """Without a report, until the other intakes also accept the connections of this one."""
+    seal_s: float = 2.0
+    """Until an intake has sealed its open segment, before the store is stopped."""
 
 
 @dataclass(frozen=True)
@@ -63,24 +81,35 @@ class Role:
     last_good: Callable[[], Pems | None] = lambda: None
     """What it is handed for the case that its certificate is broken when it starts."""
     environ: Mapping[str, str] = field(default_factory=dict)
-    """What it is told, whatever we were."""
+    """Environment variables set for it, whatever the supervisor's own are."""
+    sibling_fds: tuple[int, ...] = ()
+    """Inherited too: the listening sockets of all intakes, for `AcceptFor`."""
+    pause_s_max: float = 10.0
+    """Longest pause before it is started again."""
 
 
-def backoff_s() -> Iterator[float]:
-    """Pauses before a process is started again: none the first time, 10 s at most."""
-    return chain([0.0, 0.2, 0.5, 1.0, 2.0, 5.0], repeat(10.0))
+POLL_S = 0.01
+"""Between two looks whether a process that has closed its channel has ended."""
+
+
+def backoff_s(pause_s_max: float) -> Iterator[float]:
+    """Yield the pauses before a process is started again: none the first time."""
+    steps_s = chain([0.0, 0.2, 0.5, 1.0, 2.0, 5.0], repeat(10.0))
+    return (min(step_s, pause_s_max) for step_s in steps_s)
 
 
 class Child:
-    """One process and whoever replaces it."""
+    """One process and those that replace it."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what all processes of a supervisor share
         self,
         role: Role,
         settings: Settings,
         metrics: Metrics,
         on_change: Callable[[], None],
         patience: Patience | None = None,
+        *,
+        reserve: DescriptorReserve | None = None,
     ) -> None:
         self.name = role.name
         self.pid = 0
@@ -90,20 +119,38 @@ class Child:
         self._metrics = metrics
         self._on_change = on_change
         self._patience = patience or Patience()
-        self._process: Process | None = None
+        self._reserve = reserve or DescriptorReserve()
+        self._process: subprocess.Popen[bytes] | None = None
         self._channel: ChildChannel | None = None
         self._health: dict[str, str] = {}
         self._reported: Snapshot | None = None
         self._retired: Snapshot | None = None
+        self._failed: Failed | None = None
         self.ends = Ends(time.monotonic)
         self._stopping = asyncio.Event()
+        self._sealed = asyncio.Event()
+        self._heard_at_s = 0.0
+        self._accepts_for: frozenset[int] = frozenset()
         self._running: asyncio.Task[None] | None = None
 
     @property
     def health(self) -> dict[str, str]:
         """What it last said, and whether it runs at all."""
         running = "" if self.is_ready else "starting" if self._process else "not running"
-        return {"process": running, "ends": self.ends.reason, **self._health}
+        ends = self.ends.reason
+        if ends and self._failed and not self._failed.raised_at:  # an exception may quote a sender
+            ends += f": {self._failed.error}"
+        return {"process": running, "ends": ends, **self._health}
+
+    @property
+    def listen_fd(self) -> int:
+        """The listening socket it accepts from."""
+        return self._role.listen_fd
+
+    @property
+    def is_accepting(self) -> bool:
+        """Whether it accepts connections now, by its last report."""
+        return self.is_ready and time.monotonic() - self._heard_at_s < self._patience.quiet_s
 
     @property
     def snapshots(self) -> list[Snapshot]:
@@ -121,8 +168,24 @@ class Child:
         if self._channel:
             await self._channel.send(Reload(settings))
 
+    async def accept_for(self, listen_fds: frozenset[int]) -> None:
+        """Have it accept also from these sockets, and from no others but its own."""
+        if self._channel and self.is_ready and listen_fds != self._accepts_for:
+            self._accepts_for = listen_fds
+            await self._channel.send(AcceptFor(tuple(sorted(listen_fds))))
+
+    async def seal(self) -> None:
+        """Have it seal its open segment; do not wait for long."""
+        if not self._channel or not self.is_ready:
+            return
+        self._sealed.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._patience.seal_s):
+                await self._channel.send(Seal())
+                await self._sealed.wait()
+
     async def stop(self, grace_s: float) -> None:
-        """Let it finish; what takes longer is killed."""
+        """Stop it; kill it if that takes longer than this."""
         self._stopping.set()
         if self._running is None:
             return
@@ -130,7 +193,13 @@ class Child:
             await self._channel.send(Stop())
         done, _ = await asyncio.wait({self._running}, timeout=grace_s)
         if not done:
-            structlog.get_logger().warning("process does not stop; killed", name=self.name, grace_s=grace_s)
+            structlog.get_logger().warning(
+                "process does not stop in time",
+                name=self.name,
+                pid=self.pid,
+                grace_s=grace_s,
+                action="killed; the journal keeps the rest",
+            )
             self._kill()
             await asyncio.wait({self._running})
 
@@ -140,19 +209,19 @@ class Child:
         self._kill()
 
     def _kill(self) -> None:
-        """With whatever it started."""
-        if self._process and self._process.returncode is None:
+        """Kill it, with the processes that it started."""
+        if self._process and self._process.poll() is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     async def _run(self) -> None:
-        """One process after the other, until stopped."""
-        pauses_s = backoff_s()
+        """Run one process after the other, until stopped."""
+        pauses_s = backoff_s(self._role.pause_s_max)
         for ordinal in count():
             began_s = time.monotonic()
             await self._live(ordinal)
             if time.monotonic() - began_s > self._patience.steady_s:
-                pauses_s = backoff_s()
+                pauses_s = backoff_s(self._role.pause_s_max)
             if not self._stopping.is_set():
                 self._note_end()
                 await self._pause(next(pauses_s))
@@ -162,8 +231,6 @@ class Child:
     def _note_end(self) -> None:
         self._metrics.add("process_restarts", process=self.name)
         self.ends.note()
-        if self.ends.reason:
-            structlog.get_logger().error("process ends again and again", name=self.name, how=self.ends.reason)
 
     async def _pause(self, pause_s: float) -> None:
         with suppress(TimeoutError):
@@ -171,57 +238,83 @@ class Child:
                 await self._stopping.wait()
 
     async def _live(self, ordinal: int) -> None:
-        """The life of one process, from its start until it is known dead."""
-        log = structlog.get_logger()
+        """Run one process, from its start until it has been reaped."""
         try:
             process, channel = await self._spawn(ordinal)
         except OSError as reason:
-            log.error("process cannot be started", name=self.name, why=reason.strerror)
+            limited.error(
+                f"{self.name} start", "process cannot be started", name=self.name, error=reason.strerror
+            )
             return
         self._process, self._channel, self.pid = process, channel, process.pid
+        self._failed = None
         self._on_change()
         if self._stopping.is_set():
             await channel.send(Stop())
         await self._watch(channel)
         status = await self._until_dead(process)
         await channel.close()
+        self._reserve.refill()
         self._forget()
-        tell = log.info if self._stopping.is_set() and status == 0 else log.warning
-        tell("process ended", name=self.name, pid=self.pid, how=_how(status))
+        self._report_end(status)
 
-    async def _spawn(self, ordinal: int) -> tuple[Process, ChildChannel]:
-        """Its own process group: what a terminal's Ctrl-C means is the supervisor's to decide."""
-        ours, theirs = socket.socketpair()
-        with theirs:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                self._role.module,
-                "--channel-fd",
-                str(theirs.fileno()),
-                stdin=DEVNULL,
-                pass_fds=(theirs.fileno(), self._role.listen_fd, self._role.lock_fd),
-                process_group=0,
-                env={**environment(os.environ), **self._role.environ},
-            )
-        channel = await ChildChannel.from_socket(ours)
+    def _report_end(self, status: int) -> None:
+        """Log how it ended; if that happens again and again, as one condition that lasts."""
+        if self._stopping.is_set() and status == 0:
+            structlog.get_logger().info("process stopped", name=self.name, pid=self.pid)
+            return
+        action = "none" if self._stopping.is_set() else "replaced"
+        fields = {"name": self.name, "pid": self.pid, "how": _how(status), "action": action}
+        if self._failed:
+            fields |= {"error": self._failed.error, "raised_at": self._failed.raised_at}
+        if self.ends.count < TOLD_MIN - 1:
+            structlog.get_logger().warning("process ended by itself", **fields)
+        else:
+            limited.error(f"{self.name} ends", "process ends again and again", **fields)
+
+    async def _spawn(self, ordinal: int) -> tuple[subprocess.Popen[bytes], ChildChannel]:
+        """Start a process in its own process group: the supervisor decides what a terminal's Ctrl-C means."""
         role = self._role
+        with self._reserve.lent():
+            ours, theirs = socket.socketpair()
+            with theirs:
+                try:
+                    process = self._popen(theirs.fileno())
+                except BaseException:
+                    ours.close()
+                    raise
+        channel = await ChildChannel.from_socket(ours)
         await channel.send(Start(self.name, self._settings, role.listen_fd, ordinal, role.last_good()))
         return process, channel
 
+    def _popen(self, channel_fd: int) -> subprocess.Popen[bytes]:
+        role = self._role
+        command = [sys.executable, "-m", role.module, "--channel-fd", str(channel_fd)]
+        return subprocess.Popen(  # noqa: S603 - our own program
+            command,
+            stdin=subprocess.DEVNULL,
+            pass_fds=(channel_fd, role.listen_fd, role.lock_fd, *role.sibling_fds),
+            process_group=0,
+            env={**environment(os.environ), **role.environ},
+        )
+
     async def _watch(self, channel: ChildChannel) -> None:
-        """Hear what it says until it is silent for good, or for too long."""
+        """Follow its messages until it closes the channel, or is silent for too long."""
         while True:
             patience_s = self._patience.silence_s if self.is_ready else self._patience.start_s
             try:
                 async with asyncio.timeout(patience_s):
                     message = await channel.receive()
             except TimeoutError:
-                structlog.get_logger().error("process hangs; killed", name=self.name, silent_s=patience_s)
+                structlog.get_logger().error(
+                    "process hangs", name=self.name, silent_s=patience_s, action="killed"
+                )
                 self._kill()
                 return
             except msgspec.DecodeError:
-                structlog.get_logger().error("process does not speak our language; killed", name=self.name)
+                structlog.get_logger().error(
+                    "process sent an unreadable message", name=self.name, action="killed"
+                )
                 self._kill()
                 return
             if message is None:
@@ -229,28 +322,38 @@ class Child:
             self._heard(message)
 
     def _heard(self, message: object) -> None:
+        self._heard_at_s = time.monotonic()
         if isinstance(message, Ready):
             self.is_ready = True
             self._on_change()
+        elif isinstance(message, Sealed):
+            self._sealed.set()
+        elif isinstance(message, Failed):
+            self._failed = message
         elif isinstance(message, Report):
             self._health, self._reported = message.health, message.metrics
 
-    async def _until_dead(self, process: Process) -> int:
-        """Its exit status. Known dead: `wait` has reaped it."""
-        try:
-            async with asyncio.timeout(self._patience.exit_s):
-                return await process.wait()
-        except TimeoutError:
-            self._kill()
-            return await process.wait()
+    async def _until_dead(self, process: subprocess.Popen[bytes]) -> int:
+        """Reap it; kill it first if it does not end. Return its exit status.
+
+        Polled, because it has closed its channel and so is about to end, and a look costs no descriptor.
+        """
+        deadline_s = time.monotonic() + self._patience.exit_s
+        while (status := process.poll()) is None:
+            if time.monotonic() > deadline_s:
+                self._kill()
+            await asyncio.sleep(POLL_S)
+        return status
 
     def _forget(self) -> None:
-        """Keep what it counted, forget what it said."""
+        """Keep what it counted, drop what it reported."""
         if self._reported:
             self._retired = carried_over(self._reported, self._retired)
         self._process = self._channel = self._reported = None
         self._health = {}
         self.is_ready = False
+        self._accepts_for = frozenset()
+        self._sealed.set()
         self._on_change()
 
 

@@ -15,22 +15,20 @@ import errno
 import fcntl
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
-from typing import ClassVar
 
 import msgspec
 
-from receiver.errors import OperatorError
+from receiver.errors import CommandFailed, OperatorError
 
 STATE_NAME = "receiver.json"
 CHILDREN_WAIT_S = 10.0
 POLL_S = 0.05
 
 
-class DirectoryTaken(OperatorError):  # noqa: N818 - a verdict, as its base
+class DirectoryTaken(CommandFailed):
     """Another receiver works on this data directory."""
-
-    exit_code: ClassVar[int] = 1
 
 
 class Pids(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,11 +58,11 @@ def read_state(directory: Path) -> State:
     try:
         return msgspec.json.decode((directory / STATE_NAME).read_bytes(), type=State)
     except FileNotFoundError as reason:
-        raise OperatorError(
+        raise CommandFailed(
             f"no receiver runs on '{directory}'; expected `trace-drain serve --data {directory}`"
         ) from reason
     except (OSError, msgspec.DecodeError) as reason:
-        raise OperatorError(
+        raise CommandFailed(
             f"'{directory / STATE_NAME}' cannot be read; expected a receiver's state"
         ) from reason
 
@@ -93,6 +91,8 @@ class DataDir:
         os.write(self._lock_fd, f"{os.getpid()}\n".encode())
         if not await self._children_have_ended():
             raise self._taken("processes of an earlier receiver do not end", "children.lock")
+        with suppress(OSError):
+            self.remove_state()  # of a receiver that was killed: its addresses are wrong now
 
     async def _children_have_ended(self) -> bool:
         deadline_s = time.monotonic() + self._children_wait_s

@@ -16,7 +16,7 @@ DECIDING = frozenset({"process", "journal"})
 """The checks of an intake that decide: whether it runs, and whether its journal takes more."""
 
 
-ALWAYS_TOLD = frozenset({"ends"})
+ALWAYS_TOLD = frozenset({"ends", "writer"})
 """What is told in a few words too, though nothing depends on it: nobody looks further while all is `ok`."""
 
 

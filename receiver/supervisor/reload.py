@@ -18,6 +18,7 @@ AT_START_ONLY = (
     "listen",
     "admin_listen",
     "api_listen",
+    "api_hosts",
     "intakes",
     "log_format",
     "store",

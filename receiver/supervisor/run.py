@@ -1,10 +1,12 @@
-"""All of it, in order: take the directory, bind, start, watch, reload, stop.
+"""The supervisor's life, in order: take the directory, bind, start, watch, reload, stop.
 
-The intakes come first, and alone: the admin port's rooms and the store process take as long to load as they
-do. Who asks there meanwhile waits in the socket's queue.
+The intakes start first, and alone: the admin port and the store process take as long to load as they do.
+Requests to the admin port meanwhile wait in the socket's queue.
 
-SIGTERM and SIGINT: the intakes finish what is in flight, then the store hands over what was sealed, then we
-exit; a second one kills. SIGHUP: read the configuration again; a broken one leaves the old one in force.
+SIGTERM and SIGINT: the intakes seal what they have, the store inserts what is sealed and stops, and the
+intakes stop last: they accept until then, so a store that hangs costs no sender anything. What they
+acknowledge after the store has stopped stays in the journal for the next start. A second signal kills.
+SIGHUP: read the configuration again; a broken one leaves the old one in force.
 """
 
 from __future__ import annotations
@@ -34,18 +36,23 @@ from receiver.supervisor.budget import MARK_S, FailureBudget
 from receiver.supervisor.certificate import LastGood, with_certificate
 from receiver.supervisor.child import Child, Patience, Role
 from receiver.supervisor.data_dir import DataDir, Pids, State
+from receiver.supervisor.descriptors import DescriptorReserve
 from receiver.supervisor.health import Readiness, readiness
 from receiver.supervisor.late import admin_room
 from receiver.supervisor.notify import notify, reloading
 from receiver.supervisor.reload import in_one_line, reloaded
 from receiver.supervisor.sockets import Sockets, address_of, open_sockets
+from receiver.supervisor.summary import Summary
 from receiver.supervisor.welcome import welcome
 
 KILL_MARGIN_S = 2.0
 """What a process gets on top of its own grace before it is killed."""
 TRUSTS_NOBODY = {"SSL_CERT_FILE": os.devnull, "SSL_CERT_DIR": os.devnull}
 """An intake asks no other server anything, and aiohttp reads all the authorities it could trust, twice."""
-CERTIFICATE_LOOK_S = 1.0
+TICK_S = 1.0
+"""Between two looks at the certificate, at intakes that do not report, and at what could not be written."""
+INTAKE_PAUSE_S_MAX = 1.0
+"""Before an intake is started again, however often it ends: it starts fast, and its connections wait."""
 EXIT_KILLED = 1
 
 
@@ -101,26 +108,33 @@ class Supervisor:
         self._sockets = sockets
         self._metrics = Metrics("supervisor")
         self._budget = FailureBudget(time.monotonic)
+        self._summary = Summary()
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
         self._stop = asyncio.Event()
         self._is_past_head_start = asyncio.Event()
         self._hangup = asyncio.Event()
+        self._is_changed = asyncio.Event()
+        self._reserve = DescriptorReserve()
+        self._is_state_written = True
         self._is_killed = False
         self._is_announced = False
         self._last_good = LastGood(settings.tls)
         lock_fd = directory.children_lock_fd
+        listen_fds = tuple(listening.fileno() for listening in sockets.drain)
         self._intakes = [
             self._child(
                 Role(
                     f"intake-{place}",
                     plan.intake_module,
-                    listening.fileno(),
+                    listen_fd,
                     lock_fd,
                     lambda: self._last_good.pems,
                     TRUSTS_NOBODY,
+                    listen_fds,
+                    INTAKE_PAUSE_S_MAX,
                 )
             )
-            for place, listening in enumerate(sockets.drain)
+            for place, listen_fd in enumerate(listen_fds)
         ]
         self._store = self._child(Role("store", plan.store_module, sockets.api.fileno(), lock_fd))
 
@@ -140,7 +154,8 @@ class Supervisor:
                 asyncio.create_task(self._stop.wait()),
                 asyncio.create_task(self._reload_when_told()),
                 asyncio.create_task(self._mark_answers()),
-                asyncio.create_task(self._look_at_certificate()),
+                asyncio.create_task(self._tick()),
+                asyncio.create_task(self._cover_intakes()),
                 rest,
                 *intakes,
             )
@@ -149,6 +164,7 @@ class Supervisor:
             self._end()
             rest.cancel()
             await asyncio.wait({rest})
+            self._reserve.close()
         self._directory.remove_state()
         return EXIT_KILLED if self._is_killed else 0
 
@@ -161,18 +177,21 @@ class Supervisor:
             return
         storing = self._store.start()
         admin = await asyncio.to_thread(admin_room)
-        runner = await admin(self._readiness, self._counts).serve(self._sockets.admin)
+        served = admin(self._readiness, self._counts, self._settings, self._metrics)
+        listener = await served.serve(self._sockets.admin)
         try:
             await storing
         finally:
-            await runner.cleanup()
+            await listener.close()
 
     @property
     def _children(self) -> list[Child]:
         return [*self._intakes, self._store]
 
     def _child(self, role: Role) -> Child:
-        return Child(role, self._settings, self._metrics, self._changed, self._plan.patience)
+        return Child(
+            role, self._settings, self._metrics, self._changed, self._plan.patience, reserve=self._reserve
+        )
 
     def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -192,14 +211,16 @@ class Supervisor:
             child.end()
 
     async def _finish(self) -> None:
-        """Intakes first, so that the store sees all they sealed."""
+        """Stop the store first and the intakes last: the port is served until there is nothing left to do."""
         notify(self._plan.environ, "STOPPING=1")
         structlog.get_logger().info("stopping")
-        self._sockets.take_no_more()
         grace_s = self._settings.limits.stop_grace_s + KILL_MARGIN_S
-        await asyncio.gather(*(intake.stop(grace_s) for intake in self._intakes))
-        self._sockets.close_drain()
+        await asyncio.gather(*(intake.seal() for intake in self._intakes))
         await self._store.stop(grace_s)
+        self._sockets.api.close()  # refuse questions at once: nobody will answer them
+        self._sockets.take_no_more()
+        await asyncio.gather(*(intake.stop(grace_s) for intake in self._intakes))
+        self._summary.log(self._counted())
         structlog.get_logger().info("stopped")
 
     async def _reload_when_told(self) -> None:
@@ -237,17 +258,27 @@ class Supervisor:
         return msgspec.structs.replace(with_certificate(new, self._directory.path), **bound)
 
     def _changed(self) -> None:
-        """A process began, is ready, or ended."""
-        if all(child.pid for child in self._children):
-            try:
-                self._directory.write_state(self._state())
-            except OSError as reason:
-                logs.limited.error("state", "receiver.json cannot be written", why=reason.strerror)
+        """Note that a process began, is ready, or ended."""
+        self._is_changed.set()
+        self._write_state()
         if not self._is_announced and self._readiness().ready:
             self._is_announced = True
             self._is_past_head_start.set()
             notify(self._plan.environ, "READY=1")
-            structlog.get_logger().info("ready", listen=self._settings.listen)
+            structlog.get_logger().info("ready", **self._ready_fields())
+
+    def _ready_fields(self) -> dict[str, object]:
+        """Return what an operator wants to know of a receiver that has just started."""
+        settings, file = self._settings, self._plan.sources.file()
+        return {
+            "version": __version__,
+            **self._state().urls,
+            "intakes": settings.intakes,
+            "store": settings.store.url,
+            "data_dir": str(self._directory.path.absolute()),
+            "config": str(file.absolute()) if file else "none",
+            "drains": [f"{drain.name} {drain.path}" for drain in settings.drain],
+        }
 
     def _state(self) -> State:
         addresses = {
@@ -274,15 +305,45 @@ class Supervisor:
     def _readiness(self) -> Readiness:
         return readiness(self._intakes, self._store, is_stopping=self._stop.is_set())
 
-    async def _look_at_certificate(self) -> None:
+    def _write_state(self) -> None:
+        """Write receiver.json; if that fails, `_tick` tries again."""
+        if not all(child.pid for child in self._children):
+            return
+        try:
+            with self._reserve.lent():
+                self._directory.write_state(self._state())
+        except OSError as reason:
+            self._is_state_written = False
+            logs.limited.error("state", "receiver.json cannot be written", error=reason.strerror)
+            return
+        if not self._is_state_written:
+            self._is_state_written = True
+            structlog.get_logger().info("receiver.json is written again")
+
+    async def _tick(self) -> None:
         while True:
-            await asyncio.sleep(CERTIFICATE_LOOK_S)
+            await asyncio.sleep(TICK_S)
             self._last_good.look(self._settings.tls)
+            self._reserve.refill()
+            if not self._is_state_written:
+                self._write_state()
+            self._is_changed.set()
+            logs.limited.flush()
+
+    async def _cover_intakes(self) -> None:
+        """Have the intakes that accept also accept for those that do not, and only as long as they do not."""
+        while True:
+            await self._is_changed.wait()
+            self._is_changed.clear()
+            accepting = [intake for intake in self._intakes if intake.is_accepting]
+            down = {intake.listen_fd for intake in self._intakes} - {one.listen_fd for one in accepting}
+            await asyncio.gather(*(intake.accept_for(frozenset(down)) for intake in accepting))
 
     async def _mark_answers(self) -> None:
         while True:
             await asyncio.sleep(MARK_S)
             self._budget.mark(self._counted())
+            self._summary.log(self._counted())
 
     def _counted(self) -> list[Snapshot]:
         return [snapshot for child in self._children for snapshot in child.snapshots]

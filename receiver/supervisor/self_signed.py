@@ -1,6 +1,13 @@
-"""The certificate of `--tls-self-signed`.
+"""The certificate of `--tls-self-signed`: a server certificate, and the local authority that signed it.
 
-Keeps: it is made once, then used again, so that clients can trust it.
+    ca.crt     the authority; clients trust this file
+    cert.pem   the server certificate, then the authority
+    key.pem    the key of the server certificate
+
+The server certificate is no authority (`CA:FALSE`), because rustls refuses a server that shows one.
+
+Invariant: files that fit together are kept until a day before they expire, so clients can keep trusting them.
+Never: the key of the authority on disk. It signs one certificate and is dropped.
 """
 
 from __future__ import annotations
@@ -12,68 +19,124 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from receiver.supervisor.certificate import CA_NAME
 
 VALID_DAYS = 365
 
 
 def self_signed(directory: Path) -> tuple[Path, Path]:
-    """Certificate and key, made if they are not there or about to end."""
+    """Return the paths of certificate and key; make them if they are missing, unfit or about to expire."""
     cert_file, key_file = directory / "cert.pem", directory / "key.pem"
-    if not is_usable(cert_file, now=datetime.now(UTC)) or not key_file.is_file():
-        _make(cert_file, key_file)
+    if not is_usable(directory, now=datetime.now(UTC)):
+        _make(directory / CA_NAME, cert_file, key_file)
     return cert_file, key_file
 
 
-def is_usable(cert_file: Path, *, now: datetime) -> bool:
-    """Whether there is one that does not end within a day."""
+def is_usable(directory: Path, *, now: datetime) -> bool:
+    """Return whether the three files fit together and do not expire within a day."""
     try:
-        found = x509.load_pem_x509_certificate(cert_file.read_bytes())
-    except (OSError, ValueError):
+        authority = x509.load_pem_x509_certificate((directory / CA_NAME).read_bytes())
+        server = x509.load_pem_x509_certificate((directory / "cert.pem").read_bytes())
+        key = serialization.load_pem_private_key((directory / "key.pem").read_bytes(), password=None)
+        server.verify_directly_issued_by(authority)
+    except (OSError, ValueError, TypeError, InvalidSignature):
         return False
-    return found.not_valid_after_utc > now + timedelta(days=1)
+    return key.public_key() == server.public_key() and server.not_valid_after_utc > now + timedelta(days=1)
 
 
-def _make(cert_file: Path, key_file: Path) -> None:
-    cert_file.parent.mkdir(mode=0o700, exist_ok=True)
-    key = ec.generate_private_key(ec.SECP256R1())
+def _make(ca_file: Path, cert_file: Path, key_file: Path) -> None:
+    ca_file.parent.mkdir(mode=0o700, exist_ok=True)
+    ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    authority = _authority(ca_key)
+    server = _server_certificate(key.public_key(), authority, ca_key)
     key_bytes = key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
+    ca_bytes = authority.public_bytes(serialization.Encoding.PEM)
     _write(key_file, key_bytes)
-    _write(cert_file, _certificate(key).public_bytes(serialization.Encoding.PEM))
+    _write(ca_file, ca_bytes)
+    _write(cert_file, server.public_bytes(serialization.Encoding.PEM) + ca_bytes)
 
 
-def _certificate(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "trace-drain self-signed")])
-    now = datetime.now(UTC)
-    alternatives: list[x509.GeneralName] = [
-        x509.DNSName("localhost"),
-        x509.DNSName(socket.gethostname()),
-        x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
-        x509.IPAddress(ipaddress.ip_address("::1")),
-    ]
+def _authority(ca_key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
+    name = _name(f"trace-drain local authority {os.urandom(4).hex()}")
+    key_id = x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key())
     return (
-        x509.CertificateBuilder()
+        _valid(x509.CertificateBuilder())
         .subject_name(name)
         .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(days=VALID_DAYS))
-        .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+        .public_key(ca_key.public_key())
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .sign(key, hashes.SHA256())
+        .add_extension(_key_usage(signs_certificates=True), critical=True)
+        .add_extension(key_id, critical=False)
+        .sign(ca_key, hashes.SHA256())
     )
 
 
+def _server_certificate(
+    key: ec.EllipticCurvePublicKey, authority: x509.Certificate, ca_key: ec.EllipticCurvePrivateKey
+) -> x509.Certificate:
+    ca_key_id = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
+    return (
+        _valid(x509.CertificateBuilder())
+        .subject_name(_name("trace-drain self-signed"))
+        .issuer_name(authority.subject)
+        .public_key(key)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(_addresses()), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        .add_extension(ca_key_id, critical=False)
+        .sign(ca_key, hashes.SHA256())
+    )
+
+
+def _name(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _valid(builder: x509.CertificateBuilder) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        builder.serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(days=VALID_DAYS))
+    )
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _addresses() -> list[x509.GeneralName]:
+    names = {"localhost": None, socket.gethostname(): None}
+    return [
+        *(x509.DNSName(name) for name in names),
+        x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
+        x509.IPAddress(ipaddress.ip_address("::1")),
+    ]
+
+
 def _write(file: Path, content: bytes) -> None:
-    """Private from its first byte, and whole or not there."""
+    """Write a file that is private from its first byte, and whole or missing."""
     beside = file.with_suffix(".new")
     beside.unlink(missing_ok=True)
     fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -3,8 +3,9 @@
 One `SO_REUSEPORT` socket per intake, or systemd's: `listen`, `admin` and `api` by `FileDescriptorName=`, a
 socket with another name belongs to the drain endpoint.
 
-A stop without systemd: the sockets take no new connection, the intakes let in who waits in their queues, and
-only then the last descriptor is closed. Of a socket that is closed the kernel resets the whole queue.
+The sockets are closed when the supervisor exits, after everything else. When a socket is closed, the kernel
+resets the connections in its queue. So without systemd, shortly before the exit, the sockets take no new
+connections and the intakes accept all that are waiting; systemd's sockets stay open, for the next start.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from receiver.config.addresses import Address, parse_address
-from receiver.errors import OperatorError
+from receiver.errors import CommandFailed, OperatorError
 from receiver.settings import Settings
 
 BACKLOG = 4_096
@@ -51,21 +52,15 @@ class Sockets:
     """Not systemd's, which keeps listening when we are gone."""
 
     def take_no_more(self) -> None:
-        """Let nobody new into the queues of the drain endpoint. Who asks is not heard, and asks again."""
+        """Ignore requests for new connections to the drain endpoint; the clients' kernels repeat them."""
         if self.drain_is_ours:
             for one in self.drain:
                 _ignore_new(one)
 
-    def close_drain(self) -> None:
-        """Let go of the drain endpoint: when the intakes do too, the port is closed."""
-        for one in self.drain:
-            one.close()
-
     def close(self) -> None:
-        """Let go of all."""
-        self.close_drain()
-        self.admin.close()
-        self.api.close()
+        """Close all of them."""
+        for listening in (*self.drain, self.admin, self.api):
+            listening.close()
 
 
 def open_sockets(settings: Settings, environ: Mapping[str, str]) -> Sockets:
@@ -86,7 +81,7 @@ def open_sockets(settings: Settings, environ: Mapping[str, str]) -> Sockets:
     if problems:
         for one in chain(*opened):
             one.close()
-        raise OperatorError("\n".join(problems))
+        raise CommandFailed("\n".join(problems))
     drain, (admin,), (api,) = opened
     return Sockets(
         tuple(drain[place % len(drain)] for place in range(settings.intakes)),
@@ -117,6 +112,11 @@ def bind(key: str, listen: str, *, is_shared: bool = False) -> socket.socket:
     if is_shared and address.port:
         _bound(key, address, is_shared=False, is_listening=False).close()
     return _bound(key, address, is_shared=is_shared)
+
+
+def require_free(key: str, listen: str) -> None:
+    """Raise `OperatorError` unless this address can be bound now. Nothing listens on it meanwhile."""
+    _bound(key, parse_address(listen), is_shared=False, is_listening=False).close()
 
 
 def address_of(listening: socket.socket) -> Address:

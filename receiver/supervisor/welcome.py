@@ -1,6 +1,6 @@
-"""What is printed at the start: where the receiver is, how to send a first trace, how to read it back.
+"""The text printed at the start: addresses, how to send a first trace, how to read it back.
 
-Never: a secret. Where a token is asked for, the line reads it from the shell.
+Never: a secret. Where a token is required, the line reads it from the shell.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from receiver.settings import Drain, Settings
+from receiver.supervisor.certificate import CA_NAME
 from receiver.supervisor.data_dir import State
 
 
@@ -22,7 +23,8 @@ def welcome(settings: Settings, state: State, config: Path | None = None) -> str
     lines = [
         f"endpoint   {state.urls['listen']}{drain.path}   (drain {drain.name})" for drain in settings.drain
     ]
-    lines += [f"admin      {state.urls['admin']}/readyz?verbose", f"API        {state.urls['api']}", ""]
+    lines += [f"admin      {state.urls['admin']}/readyz?verbose", f"API        {state.urls['api']}"]
+    lines += [*_trust_note(settings), ""]
     drain = next((one for one in settings.drain if not one.signature_header), None)
     if drain is None:
         lines += [
@@ -58,8 +60,19 @@ def _credentials(drain: Drain) -> list[str]:
     return ["-H", f'"{drain.header}: {bearer}$TOKEN"']
 
 
+def _trust_note(settings: Settings) -> list[str]:
+    """Return the lines that say how exporters trust the self-signed certificate."""
+    if not settings.tls.self_signed:
+        return []
+    return [f"trust      OTEL_EXPORTER_OTLP_CERTIFICATE={shlex.quote(_ca_file(settings))}"]
+
+
 def _trust(settings: Settings) -> list[str]:
-    return ["--cacert", shlex.quote(settings.tls.cert_file)] if settings.tls.self_signed else []
+    return ["--cacert", shlex.quote(_ca_file(settings))] if settings.tls.self_signed else []
+
+
+def _ca_file(settings: Settings) -> str:
+    return str(Path(settings.tls.cert_file).with_name(CA_NAME).absolute())
 
 
 def _command() -> list[str]:

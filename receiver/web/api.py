@@ -8,8 +8,9 @@
     GET /api/v1/health                                        how the store and the writer are
     /api/v1/dead                                              what was set aside: see `letters`
 
-Keeps: what a client chose reaches the store as a parameter only; an unknown parameter is refused. An answer
-that cannot be finished ends without its last chunk, so that it is not taken for whole.
+Invariant: what a client chose reaches the store as a parameter only; an unknown parameter is refused. The
+    last line of an answer in lines says how many there are: an answer that breaks off has no such line, and
+    no last chunk.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -27,6 +28,7 @@ import msgspec
 from aiohttp import web
 
 from receiver.errors import ANSWER_OF, ReceiverError, StoreTrouble
+from receiver.http.origin import OriginCheck
 from receiver.logs import limited
 from receiver.query.counts import Counted, counts, parse_digits, parse_prefix
 from receiver.query.spans import Wanted, parse_limit, parse_since, spans
@@ -35,12 +37,13 @@ from receiver.storage.dead import NoSuchLetter
 from receiver.storage.shelf import NotNow
 from receiver.storage.store import Store
 from receiver.web.letters import Letters
+from receiver.web.lines import JSON_LINES, end_line
 from receiver.web.parameters import refuse_unknown
 from receiver.web.pump import pumped
+from receiver.web.spool import ClientTooSlow, SpoolSpace
 
 QUESTIONS_MAX = 4
-"""Questions that are answered at once; others wait. Each costs the engine a thread and memory."""
-JSON_LINES = "application/x-ndjson"
+"""Questions of each kind, short and in lines, that run at once. Each takes a thread and memory."""
 HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'",
@@ -66,6 +69,7 @@ STATUS_OF: Mapping[type[ReceiverError], int] = {
     NoSuchTrace: HTTPStatus.NOT_FOUND,
     NoSuchLetter: HTTPStatus.NOT_FOUND,
     NotNow: HTTPStatus.CONFLICT,
+    ClientTooSlow: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 
 
@@ -81,10 +85,17 @@ class Api:
     ledger: Callable[[Mapping[str, str]], object]
     """Answers with these filters; blocks."""
     pool: ThreadPoolExecutor
+    """For short answers."""
+    stream_pool: ThreadPoolExecutor
+    """For answers in lines, which may take the store a minute."""
+    space: SpoolSpace
+    hosts: Collection[str] = ()
+    """DNS names under which clients may ask."""
 
     def application(self, letters: Letters | None = None) -> web.Application:
         """Put the routes together."""
-        application = web.Application(middlewares=[_answered, self._admitted])
+        origin = OriginCheck("api", self.hosts)
+        application = web.Application(middlewares=[origin.middleware, _answered, self._admitted])
         application.router.add_get("/api/v1/traces/{id}", self._trace)
         application.router.add_get("/api/v1/spans", self._spans)
         application.router.add_get("/api/v1/ledger", self._ledger)
@@ -108,7 +119,7 @@ class Api:
     async def _trace(self, request: web.Request) -> web.StreamResponse:
         refuse_unknown(request.query)
         trace_id = request.match_info["id"]
-        async with pumped(self.pool, lambda: trace(self.store, trace_id)) as pieces:
+        async with pumped(self.stream_pool, self.space, lambda: trace(self.store, trace_id)) as pieces:
             first = await anext(pieces, None)
             if first is None:
                 raise NoSuchTrace("no span of this trace is stored; it may have expired, or not have arrived")
@@ -123,7 +134,7 @@ class Api:
         return await self._lines(request, lambda: counts(self.store, counted, now_s=time.time()))
 
     async def _lines(self, request: web.Request, ask: Callable[[], Iterator[bytes]]) -> web.StreamResponse:
-        async with pumped(self.pool, ask) as pieces:
+        async with pumped(self.stream_pool, self.space, ask) as pieces:
             first = await anext(pieces, b"")
             return await _streamed(request, first, pieces)
 
@@ -189,20 +200,30 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
 
 
 async def _streamed(request: web.Request, first: bytes, pieces: AsyncIterator[bytes]) -> web.StreamResponse:
-    """Send lines as they come. Trouble after the first byte cuts the answer off."""
+    """Send lines as they come, then their count. A failure after the first byte breaks the answer off."""
     response = web.StreamResponse(headers={"Content-Type": JSON_LINES})
     await response.prepare(request)
-    await response.write(first)
+    count = first.count(b"\n")
     try:
+        await response.write(first)
         async for piece in pieces:
             await response.write(piece)
-    except StoreTrouble as trouble:
-        limited.warning(f"api: {trouble.label}", "answer broken off", why=trouble.label)
+            count += piece.count(b"\n")
+    except ConnectionError:
+        raise  # the client is gone, or was disconnected and counted
+    except Exception as reason:  # noqa: BLE001 - whatever it is, the answer is not whole
+        error = reason.label if isinstance(reason, StoreTrouble) else _text_of(reason)
+        limited.warning(f"api: {error}", "answer broken off", error=error, lines=count)
         if request.transport is not None:
             request.transport.abort()
         return response
-    await response.write_eof()
+    await response.write_eof(end_line(count))
     return response
+
+
+def _text_of(reason: Exception) -> str:
+    """Return our own text; that of others may hold values of rows."""
+    return str(reason) if isinstance(reason, ReceiverError) else type(reason).__name__
 
 
 def _json(status: int, body: Any, more: Mapping[str, str] | None = None) -> web.Response:  # noqa: ANN401 - any JSON

@@ -1,9 +1,9 @@
 """The API's routes for what was set aside.
 
-    GET    /api/v1/dead                every letter, one object a line
-    GET    /api/v1/dead/{id}           one
+    GET    /api/v1/dead                every dead letter, one object a line
+    GET    /api/v1/dead/{id}           one dead letter
     POST   /api/v1/dead/{id}/replay    back into the journal; 409 says why not
-    DELETE /api/v1/dead/{id}           let go of it for good; 409 while its segment is on its way
+    DELETE /api/v1/dead/{id}           delete it for good; 409 while its segment is being replayed
 
 Keeps: what changes something asks for a content type that no page of another site may send unasked.
 """
@@ -22,6 +22,7 @@ from aiohttp import web
 from receiver.errors import UnsupportedMedia
 from receiver.storage.replay import Replays
 from receiver.storage.shelf import shown
+from receiver.web.lines import JSON_LINES, end_line
 from receiver.web.parameters import refuse_unknown
 
 JSON = "application/json"
@@ -45,7 +46,8 @@ class Letters:
     async def _listed(self, request: web.Request) -> web.Response:
         refuse_unknown(request.query)
         listed = await self._asked(self.replays.shelf.listed)
-        return _answer(*listed)
+        lines = b"".join(map(_line, listed)) + end_line(len(listed))
+        return web.Response(body=lines, headers={"Content-Type": JSON_LINES})
 
     async def _shown(self, request: web.Request) -> web.Response:
         name = _named(request)
@@ -76,6 +78,9 @@ def _refuse_pages(request: web.Request) -> None:
         raise UnsupportedMedia(f"content type is not '{JSON}'; expected it, with any body")
 
 
-def _answer(*objects: object) -> web.Response:
-    lines = b"".join(msgspec.json.encode(one) + b"\n" for one in objects)
-    return web.Response(body=lines, headers={"Content-Type": "application/x-ndjson"})
+def _answer(found: object) -> web.Response:
+    return web.Response(body=_line(found), headers={"Content-Type": JSON})
+
+
+def _line(found: object) -> bytes:
+    return msgspec.json.encode(found) + b"\n"

@@ -1,68 +1,63 @@
-"""From a blocking iterator in a thread to the event loop, at the reader's pace.
+"""From a blocking iterator in a thread to the event loop, without holding the thread at the reader's pace.
 
-Keeps: one question lives in one thread from its first row to its last; a reader who leaves ends it.
+Invariant: one question lives in one thread from its first row to its last; a reader who leaves ends it. What
+    goes wrong in the thread is raised after the pieces that came before it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
-PIECES_AHEAD = 4
-"""Pieces that are read before the reader takes them."""
-
-_Item = bytes | Exception | None
+from receiver.web.spool import Spool, SpoolSpace
 
 
 @asynccontextmanager
 async def pumped(
-    pool: ThreadPoolExecutor, ask: Callable[[], Iterator[bytes]]
+    pool: ThreadPoolExecutor, space: SpoolSpace, ask: Callable[[], Iterator[bytes]]
 ) -> AsyncIterator[AsyncIterator[bytes]]:
-    """Ask in a thread of the pool; give the pieces here. What goes wrong there is raised here."""
+    """Ask in a thread of the pool; give the pieces here."""
     loop = asyncio.get_running_loop()
-    queue: asyncio.Queue[_Item] = asyncio.Queue(PIECES_AHEAD)
-    gone = threading.Event()
+    arrived = asyncio.Event()
 
-    def put(item: _Item) -> None:
-        asyncio.run_coroutine_threadsafe(queue.put(item), loop).result()
+    def finished(asking: asyncio.Future[None]) -> None:
+        arrived.set()
+        if not asking.cancelled():
+            asking.exception()  # also where nobody waits for it any more
 
-    asking = loop.run_in_executor(pool, _run, ask, put, gone)
-    try:
-        yield _pieces(queue)
-    finally:
-        gone.set()
-        while not asking.done():
-            _empty(queue)
-            await asyncio.wait({asking}, timeout=0.01)
+    with Spool(space) as spool:
+        asking = loop.run_in_executor(pool, _run, ask, spool, lambda: loop.call_soon_threadsafe(arrived.set))
+        asking.add_done_callback(finished)
+        try:
+            yield _pieces(spool, arrived, asking)
+        finally:
+            asking.cancel()
 
 
-def _run(ask: Callable[[], Iterator[bytes]], put: Callable[[_Item], None], gone: threading.Event) -> None:
+def _run(ask: Callable[[], Iterator[bytes]], spool: Spool, notify: Callable[[], object]) -> None:
     lines: Iterator[bytes] = iter(())
     try:
         lines = ask()
         for piece in lines:
-            if gone.is_set():
+            if not spool.append(piece):
                 return
-            put(piece)
-    except Exception as error:  # noqa: BLE001 - it is raised again where the answer is made
-        put(error)
-    else:
-        put(None)
+            notify()
     finally:
         if isinstance(lines, Generator):
             lines.close()
 
 
-async def _pieces(queue: asyncio.Queue[_Item]) -> AsyncIterator[bytes]:
-    while (item := await queue.get()) is not None:
-        if isinstance(item, Exception):
-            raise item
-        yield item
-
-
-def _empty(queue: asyncio.Queue[_Item]) -> None:
-    while not queue.empty():
-        queue.get_nowait()
+async def _pieces(spool: Spool, arrived: asyncio.Event, asking: asyncio.Future[None]) -> AsyncIterator[bytes]:
+    while True:
+        arrived.clear()
+        is_over = asking.done()
+        piece = await asyncio.to_thread(spool.take)
+        if piece is not None:
+            yield piece
+        elif is_over:
+            asking.result()
+            return
+        else:
+            await arrived.wait()

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import time
+
 from receiver.metrics import Metrics
 from receiver.storage.dead import DeadLetters
 from receiver.storage.progress import Progress
 
 
 def report(progress: Progress, dead: DeadLetters, metrics: Metrics) -> None:
-    """Say how it stands."""
+    """Set every metric of the writer to its present value."""
     metrics.set("backlog_segments", progress.backlog_segments)
     metrics.set("backlog_bytes", progress.backlog_bytes)
-    metrics.set("backlog_age_seconds", progress.oldest_age_s)
+    metrics.set("backlog_age_seconds", progress.oldest_age_s(time.time()))
+    metrics.set("backlog_stalled_segments", len(progress.stalled))
     metrics.set("dead_letters", dead.count())
     metrics.set("store_inserts", progress.inserts)
     metrics.set("store_spans", progress.rows)

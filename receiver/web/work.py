@@ -19,12 +19,13 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from aiohttp import web
-
 from receiver import transcode
 from receiver.channel import Start
 from receiver.clock import NOTE_NAME
 from receiver.errors import DiskTrouble, OperatorError, StoreTrouble, place_and_reason
+from receiver.http.listener import Listener
+from receiver.http.protocol import Limits
+from receiver.journal.digest_key import DigestKey
 from receiver.journal.segments import Journal
 from receiver.logs import limited
 from receiver.metrics import Metrics
@@ -50,6 +51,7 @@ from receiver.web.letters import Letters
 from receiver.web.pause import Pause
 from receiver.web.pulse import MARGIN_S, Pulse
 from receiver.web.reporting import report
+from receiver.web.spool import SpoolSpace
 from receiver.web.stocktaking import Stocktaking
 
 T = TypeVar("T")
@@ -98,9 +100,10 @@ class StoreWork:
         held.callback(self._store.close)
         self._expiry = Expiry(self._store, self._clock)
         self._pool = ThreadPoolExecutor(QUESTIONS_MAX, thread_name_prefix="question")
+        self._stream_pool = ThreadPoolExecutor(QUESTIONS_MAX, thread_name_prefix="answer")
         self._stocktaking = Stocktaking(self._pool, metrics)
         self._thread = threading.Thread(target=self._write, name="writer", daemon=True)
-        self._runner: web.AppRunner | None = None
+        self._listener: Listener | None = None
 
     async def serve(self, listen_fd: int) -> None:
         """Start the writer and answer questions on the inherited socket."""
@@ -111,12 +114,23 @@ class StoreWork:
             ledger=self._ledger_answer,
             schema=lambda: schema.status(self._store, transcode.SCHEMAS, self._settings.store.retention_days),
             pool=self._pool,
+            stream_pool=self._stream_pool,
+            space=self._spool_space(),
+            hosts=self._settings.api_hosts,
         )
         letters = Letters(self._replays(), self._pool)
-        self._runner = web.AppRunner(api.application(letters), access_log=None, shutdown_timeout=1.0)
-        await self._runner.setup()
-        await web.SockSite(self._runner, socket.socket(fileno=listen_fd)).start()
+        limits = self._settings.limits
+        self._listener = Listener(
+            Limits("api", limits.api_connections_max, limits.header_timeout_s, limits.write_timeout_s),
+            self._metrics,
+        )
+        await self._listener.open(api.application(letters), socket.socket(fileno=listen_fd))
         self._thread.start()
+
+    def _spool_space(self) -> SpoolSpace:
+        return SpoolSpace(
+            Path(self._settings.data_dir), self._settings.limits.api_spool_bytes_max, self._disk_free_min
+        )
 
     async def reload(self, settings: Settings) -> None:
         """Take the new token and each drain's `dedupe`; a new store, retention or window needs a restart."""
@@ -124,6 +138,12 @@ class StoreWork:
         self._apart = _apart(settings)
         if self._window is not None:
             self._window.apart = self._apart
+
+    def accept_for(self, listen_fds: tuple[int, ...]) -> None:
+        """Do nothing: the API has one process."""
+
+    async def seal(self) -> None:
+        """Do nothing: the store process has no open segment."""
 
     def health(self) -> dict[str, str]:
         """How the store and the writer are. Raises what the writer died of, or that it hangs."""
@@ -135,7 +155,9 @@ class StoreWork:
             self._stocktaking.tick(self._accounts.balance)
         return {
             "store": self._progress.trouble,
+            "writer": self._progress.stall_reason,
             "redelivery": self._progress.window_trouble,
+            "ledger": self._stocktaking.trouble,
             "clock": self._expiry.warning,
             "journal": _held_back(len(self._journal.held)),
         }
@@ -154,14 +176,15 @@ class StoreWork:
 
     async def stop(self) -> None:
         """Answer no more, hand over what is sealed, let go of the engine."""
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self._listener is not None:
+            await self._listener.close()
         self._stocktaking.stop()
         grace_s = max(1.0, self._settings.limits.stop_grace_s - CLOSE_S)
         self._pause.stop(grace_s)
         await asyncio.to_thread(self._thread.join, grace_s)
         await asyncio.to_thread(self._held.close)
         self._pool.shutdown(wait=False)
+        self._stream_pool.shutdown(wait=False)
 
     def _write(self) -> None:
         """Live as the writer's thread."""
@@ -256,14 +279,17 @@ class StoreWork:
 
     def _replays(self) -> Replays:
         """What goes back into the journal; bodies are decoded by the policy of the start."""
-        policy = transcode.policy(self._settings)
+        policy, data_dir = transcode.policy(self._settings), Path(self._settings.data_dir)
+        digest_key = DigestKey(data_dir)
         limits = {drain.name: drain.body_bytes_max for drain in self._settings.drain}
         return Replays(
             shelf=self._shelf,
-            journal=Path(self._settings.data_dir) / "journal",
+            journal=data_dir / "journal",
             store=self._store,
             core=transcode,
-            commit=partial(transcode.commit, policy),
+            commit=lambda deliveries, segment: transcode.commit(
+                policy, deliveries, segment, digest_key.load().secret
+            ),
             footer=transcode.footer,
             body_bytes_max=lambda drain: limits.get(drain) or self._settings.limits.body_bytes_max,
             now=time.time,

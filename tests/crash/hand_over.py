@@ -32,6 +32,7 @@ from receiver.storage.window import Window
 from receiver.storage.writer import Writer
 from tests.journal_support import limits, look_after
 from tests.redelivery_support import POLICY, delivery, rows_in
+from tests.segments import DIGEST_KEY
 from tests.storehouse import NOW_S, MemoryStore, Rows
 
 Say = Callable[[str], None]
@@ -72,7 +73,7 @@ def take_in(journal: Appender, say: Say, *numbers: int) -> None:
         say(f"issued {number}")
     for _ in range(TRIES):
         segment = journal.choose()
-        done = transcode.commit(POLICY, [delivery(number) for number in numbers], segment)
+        done = transcode.commit(POLICY, [delivery(number) for number in numbers], segment, DIGEST_KEY)
         with suppress(Unavailable):
             journal.append(segment, done.record, done.rows)
             for number in numbers:

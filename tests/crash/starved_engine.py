@@ -58,11 +58,11 @@ def of_a_refill(store: EmbeddedStore, press: Press) -> dict[str, object]:
     told = None
     try:
         with starved(FILE_BYTES_MAX // 20):
-            store.refill_companion(segment.held)
+            store.refill_companion(segment.held, list(segment.days))
     except StoreTrouble as trouble:
         told = trouble.code
     store.inspect()
-    store.refill_companion(segment.held)
+    store.refill_companion(segment.held, list(segment.days))
     counted = store.rows("SELECT uniqExact(TraceId) FROM otel_traces_trace_id_ts")[0][0]
     return {"code": told, "traces": counted}
 

@@ -1,7 +1,8 @@
-"""A child process that does little: answers every connection with its pid, and does what it is told.
+"""A child process that does little: answers every connection with its pid, and follows orders.
 
 A line on a connection is an order: `who` (answer), `hang` (block the loop), `crash`. What happens is noted in
-`DATA/events`.
+`DATA/events`. Files in `DATA` change its behaviour: `slow`, `stubborn`, `journal-is-full`, and
+`NAME-crashes`, with which the process NAME ends as soon as it starts, with the reason that the file holds.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from receiver import process
 from receiver.channel import Start
+from receiver.errors import OperatorError
 from receiver.metrics import Metrics
 from receiver.settings import Settings
 
@@ -26,6 +28,7 @@ class FakeWork:
         self._directory = Path(start.settings.data_dir)
         self._metrics = metrics
         self._server: asyncio.Server | None = None
+        self._borrowed: dict[int, asyncio.Task[asyncio.Server]] = {}
         self.note(f"start {start.start_ordinal}")
 
     def note(self, event: str) -> None:
@@ -54,6 +57,17 @@ class FakeWork:
     async def reload(self, settings: Settings) -> None:
         self.note(f"reload {settings.post_root}")
 
+    def accept_for(self, listen_fds: tuple[int, ...]) -> None:
+        for fd in self._borrowed.keys() - set(listen_fds):
+            self._borrowed.pop(fd).add_done_callback(lambda serving: serving.result().close())
+        for fd in set(listen_fds) - self._borrowed.keys():
+            listening = socket.socket(fileno=os.dup(fd))
+            serving = asyncio.start_server(self._answer, sock=listening, backlog=1024)
+            self._borrowed[fd] = asyncio.create_task(serving)
+
+    async def seal(self) -> None:
+        self.note("seal")
+
     def health(self) -> dict[str, str]:
         full = self._directory / "journal-is-full"
         return {"journal": "8 GiB are full" if full.exists() else "", "spare": ""}
@@ -69,6 +83,11 @@ class FakeWork:
 
 async def begin(start: Start, metrics: Metrics) -> FakeWork:
     work = FakeWork(start, metrics)
+    crashes = Path(start.settings.data_dir) / f"{start.name}-crashes"
+    if crashes.exists():
+        if reason := crashes.read_text():
+            raise OperatorError(reason)
+        os._exit(3)
     while work.is_slow():  # noqa: ASYNC110 - another process says so, by a file
         await asyncio.sleep(0.02)
     await work.serve(start.listen_fd)

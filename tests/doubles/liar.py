@@ -115,7 +115,9 @@ class Handler(BaseHTTPRequestHandler):
             self._lines([row for row in self.server.rows if row["TraceId"] == trace_id])
 
     def _lines(self, rows: list[Row]) -> None:
-        self._send(200, b"".join(json.dumps(row).encode() + b"\n" for row in rows), {})
+        lines = [*rows, {"end": {"count": len(rows)}}]
+        body = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+        self._send(200, body, {"Content-Type": "application/x-ndjson"})
 
     def _send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
         self.send_response(status)

@@ -134,6 +134,10 @@ class Running:
     def metrics(self) -> str:
         return self._get(self.state()["admin"], "/metrics").body.decode()
 
+    def checks(self) -> str:
+        """Every check of `/readyz`."""
+        return self._get(self.state()["admin"], "/readyz?verbose").body.decode()
+
     def command(self, *words: str) -> str:
         """What a `trace-drain` command prints."""
         done = self.run_command(*words)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import time
 from collections import Counter
 from pathlib import Path
@@ -127,3 +128,38 @@ def test_the_ledger_says_what_the_sender_knows_whatever_is_killed(fresh_dir: Pat
         assert least <= told["duplicate"] <= least + sender.in_doubt[project]
         assert told["received"] == sure["all"] + told["duplicate"]
     assert 'trace_drain_ledger_spans{drain="default",outcome="stored"}' in metrics
+
+
+@pytest.mark.fault("DATA/ledger and DATA/redelivery are removed while the receiver is stopped")
+@pytest.mark.timeout(180)
+def test_removed_ledger_and_redelivery_window_are_reported_until_acknowledged(fresh_dir: Path) -> None:
+    body, _ = body_of(1, random.Random(SEED))
+    running = Running(fresh_dir)
+    with running:
+        assert running.post(body).status == 200
+        running.spans_once_stored(1)
+    for name in ("ledger", "redelivery"):
+        shutil.rmtree(fresh_dir / name)
+    at_rest = running.run_command("ledger", "--verify")
+
+    with running:
+        wait_for_metric(running, "trace_drain_ledger_losses 1")
+        started = running.run_command("ledger", "--verify")
+        checks = running.checks().splitlines()
+        (fresh_dir / "ledger.lost").unlink()
+        acknowledged = running.run_command("ledger", "--verify")
+
+    assert (at_rest.returncode, started.returncode) == (1, 1)
+    for text in (at_rest.stdout, started.stdout):
+        assert "no entry of its log can be read" in text
+        assert "in no segment of this ledger" in text
+    marks = {line.split()[2]: line.split()[0] for line in checks if " store " in line}
+    assert (marks["ledger:"], marks["redelivery:"], checks[-1]) == ("[-]", "[-]", "ok")
+    assert acknowledged.returncode == 0, acknowledged.stdout
+
+
+def wait_for_metric(running: Running, line: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while line not in running.metrics():
+        assert time.monotonic() < deadline, running.metrics()
+        time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""`--tls-self-signed`: one flag, and an exporter that trusts the certificate is served over HTTPS."""
+"""`--tls-self-signed`: one flag, and an exporter that trusts the authority is served over HTTPS."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield running
 
 
-def certificate(running: Running) -> Path:
-    return running.data / "tls" / "cert.pem"
+def authority(running: Running) -> Path:
+    return running.data / "tls" / "ca.crt"
 
 
 def test_a_self_signed_certificate_is_made_and_used(secured: Running) -> None:
-    trusted = ssl.create_default_context(cafile=str(certificate(secured)))
+    trusted = ssl.create_default_context(cafile=str(authority(secured)))
     request = urllib.request.Request(
         f"https://localhost:{secured.address[1]}/v1/traces", b"{}", {"content-type": "application/json"}
     )
@@ -37,7 +37,7 @@ def test_a_self_signed_certificate_is_made_and_used(secured: Running) -> None:
 def test_the_load_harness_speaks_tls_with_whom_it_trusts(secured: Running) -> None:
     url, sent = f"https://localhost:{secured.address[1]}", ("--spans", "10", "--requests", "20", "--verify")
 
-    trusting = secured.command("load", url, *sent, "--ca", str(certificate(secured)))
+    trusting = secured.command("load", url, *sent, "--ca", str(authority(secured)))
     with pytest.raises(AssertionError):
         secured.command("load", url, *sent, "--patience", "0.1")
 

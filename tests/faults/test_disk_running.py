@@ -18,7 +18,7 @@ import pytest
 
 from tests.e2e.running import Running
 from tests.faults.small_disk import CONFIG, DISK_BYTES, Site, mount, unmount
-from tests.storehouse import Server
+from tests.server_process import Server
 
 POSTS = 5
 KIB = 1024

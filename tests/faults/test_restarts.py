@@ -17,7 +17,8 @@ from tests import engines
 from tests.faults.desk import Desk
 from tests.faults.proxy import Exchange, Proxy
 from tests.segments import Press
-from tests.storehouse import clickhouse_server, schema_sources
+from tests.server_process import clickhouse_server
+from tests.storehouse import schema_sources
 
 DEATHS_S = (0.0, 0.02, 0.1)
 """After the INSERT was sent."""

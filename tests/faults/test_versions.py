@@ -21,6 +21,7 @@ from tests.e2e.test_kill import pid_of
 from tests.faults.bodies import trace_body
 from tests.faults.versions import as_version, segments
 from tests.faults.wire import post
+from tests.segments import DIGEST_KEY
 from tests.torture.site import processes
 
 KEPT = Path(__file__).with_name("segment_v1.native.lz4")
@@ -118,7 +119,7 @@ def test_what_expired_while_the_store_was_away_is_let_go_without_an_alarm(tmp_pa
     then_ns = time.time_ns() - 40 * DAY_S * 10**9
     segment = SegmentId(0xABCD, 0)
     old = Delivery("default", trace_body(1, then_ns), ContentKind.JSON, (), then_ns, False, MIB)  # noqa: FBT003
-    made = transcode.commit(transcode.policy(Settings()), [old], segment)
+    made = transcode.commit(transcode.policy(Settings()), [old], segment, DIGEST_KEY)
     start = tmp_path / "journal" / f"{segment.epoch:016x}"
     start.mkdir(parents=True)
     sealed = made.record + (transcode.footer(made.record) if kind != "open" else b"")

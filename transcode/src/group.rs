@@ -5,11 +5,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use twox_hash::XxHash3_128;
-
 use crate::answers;
 use crate::block::{self, Segment};
 use crate::columns::Columns;
+use crate::digest::DigestKey;
 use crate::frame::{self, Head};
 use crate::json;
 use crate::otlp;
@@ -128,14 +127,15 @@ const GROUP_BYTES_MAX: usize = 128 << 20;
 /// no room for is postponed.
 pub fn commit(
     policy: &Policy,
+    key: &DigestKey,
     deliveries: &[Delivery<'_>],
     segment: Segment,
     workspace: &mut Workspace,
 ) -> Commit {
     let whole = caught(workspace, |workspace| {
-        transcode(policy, deliveries, segment, workspace)
+        transcode(policy, key, deliveries, segment, workspace)
     });
-    whole.unwrap_or_else(|Panicked| one_by_one(policy, deliveries, segment, workspace))
+    whole.unwrap_or_else(|Panicked| one_by_one(policy, key, deliveries, segment, workspace))
 }
 
 /// Something below panicked; what it worked on is gone.
@@ -155,6 +155,7 @@ fn caught<T>(
 /// Finds those that make us panic, and commits the others.
 fn one_by_one(
     policy: &Policy,
+    key: &DigestKey,
     deliveries: &[Delivery<'_>],
     segment: Segment,
     workspace: &mut Workspace,
@@ -162,7 +163,7 @@ fn one_by_one(
     let survives = |delivery: &Delivery<'_>| {
         let alone = std::slice::from_ref(delivery);
         caught(&mut Workspace::default(), |fresh| {
-            transcode(policy, alone, segment, fresh)
+            transcode(policy, key, alone, segment, fresh)
         })
         .is_ok()
     };
@@ -173,7 +174,7 @@ fn one_by_one(
         .filter(|(_, innocent)| **innocent);
     let chosen: Vec<Delivery<'_>> = chosen.map(|(delivery, _)| delivery.clone()).collect();
     let done = caught(workspace, |workspace| {
-        transcode(policy, &chosen, segment, workspace)
+        transcode(policy, key, &chosen, segment, workspace)
     });
     // Should they panic only together, each of them is told to come again.
     let Commit {
@@ -197,6 +198,7 @@ fn one_by_one(
 
 fn transcode(
     policy: &Policy,
+    key: &DigestKey,
     deliveries: &[Delivery<'_>],
     segment: Segment,
     workspace: &mut Workspace,
@@ -209,7 +211,7 @@ fn transcode(
             if workspace.spent_bytes >= GROUP_BYTES_MAX {
                 return Outcome::postponed();
             }
-            take_in(policy, delivery, workspace, &mut answered)
+            take_in(policy, key, delivery, workspace, &mut answered)
         })
         .collect();
     let rows = u32::try_from(workspace.columns.rows()).unwrap_or(u32::MAX);
@@ -244,13 +246,14 @@ impl Answered {
 /// Takes one delivery into the columns, or takes nothing of it.
 fn take_in(
     policy: &Policy,
+    key: &DigestKey,
     delivery: &Delivery<'_>,
     workspace: &mut Workspace,
     answered: &mut Answered,
 ) -> Outcome {
     let mark = workspace.columns.mark();
     let (first_row, answers_start) = (workspace.columns.rows(), workspace.answers.len());
-    let told = decode(policy, delivery, workspace);
+    let told = decode(policy, key, delivery, workspace);
     let outcome = Outcome::of(told.as_ref().map(|(_, tally)| tally), delivery.strict);
     match told {
         Ok((digest, tally)) if outcome.verdict == Verdict::Accepted => {
@@ -282,6 +285,7 @@ fn take_in(
 
 fn decode(
     policy: &Policy,
+    key: &DigestKey,
     delivery: &Delivery<'_>,
     workspace: &mut Workspace,
 ) -> Result<(u128, Tally), Refusal> {
@@ -308,7 +312,7 @@ fn decode(
         "a test asked for it"
     );
     // First, because it reads the body front to back: the decoder, which leaps, then finds it in the cache.
-    let digest = digest(delivery, unpacked.body);
+    let digest = key.digest(delivery.drain, delivery.kind.name(), unpacked.body);
     let (drain, received_at_ns) = (delivery.drain, delivery.received_at_ns);
     let mut rows = Rows::new(policy, columns, drain, received_at_ns, unpacked.warning);
     match delivery.kind {
@@ -319,21 +323,6 @@ fn decode(
     let tally = rows.finish()?;
     *spent_bytes = spent_bytes.saturating_add(tally.expanded_bytes);
     Ok((digest, tally))
-}
-
-/// What makes two deliveries the same delivery.
-fn digest(delivery: &Delivery<'_>, body: &[u8]) -> u128 {
-    let mut hasher = XxHash3_128::new();
-    for part in [
-        delivery.drain.as_bytes(),
-        &[0],
-        delivery.kind.name().as_bytes(),
-        &[0],
-        body,
-    ] {
-        hasher.write(part);
-    }
-    hasher.finish_128()
 }
 
 fn answer(

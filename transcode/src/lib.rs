@@ -9,10 +9,10 @@
 //! * [`wire`] and [`otlp`] read protobuf, [`json`] reads JSON
 //! * [`text`] values as stored text, [`identity`] ids, [`base64`]: what both decoders share
 //! * [`policy`] what the operator wants: [`resolve`] whose span, [`clock`] which times, [`sample`] which spans
-//! * [`rows`] listens to a decoder and fills the [`columns`]; [`tally`] counts what happened
+//! * [`rows`] listens to a decoder and fills the [`columns`]; [`key`] bounds names; [`tally`] counts what happened
 //! * [`schema`] names the columns, [`put`] writes them, [`block`] puts them together, [`compress`] shrinks them
 //! * [`frame`] one record, [`answers`] what it answers for, [`scan`] a segment of them
-//! * [`digests`] what was accepted before: the one room that remembers anything between two calls
+//! * [`digest`] when two deliveries are the same one; [`digests`] what was accepted before: the one room that remembers anything between two calls
 //! * [`days`] its rows by day; [`rewrite`] a segment anew: blocks read back by [`native`], put together by [`merge`]
 
 pub mod answers;
@@ -22,11 +22,13 @@ pub mod clock;
 pub mod columns;
 pub mod compress;
 pub mod days;
+pub mod digest;
 pub mod digests;
 pub mod frame;
 pub mod group;
 pub mod identity;
 pub mod json;
+pub mod key;
 pub mod limits;
 pub mod merge;
 pub mod native;

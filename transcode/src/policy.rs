@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::clock::Window;
 use crate::compress::Codec;
+use crate::key;
 use crate::limits::Limits;
 use crate::resolve::{Place, Resolver, Rule};
 use crate::sample::{Match, Mode, Sampler};
@@ -115,6 +116,10 @@ fn matching(when: &HashMap<String, String>) -> Result<Match, String> {
         };
         *field = Some(value.clone());
     }
+    // Spans are compared by the key that is stored.
+    matching.project = matching
+        .project
+        .map(|name| key::bounded(&name).into_owned());
     Ok(matching)
 }
 

@@ -6,6 +6,7 @@
 )]
 
 mod digests;
+mod sampling;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -21,7 +22,6 @@ use crate::compress::Codec;
 use crate::group::{self, Delivery, Kind, Workspace};
 use crate::policy::{self, Wishes};
 use crate::rewrite::Anew;
-use crate::sample::{self, Explained};
 use crate::sums::{self, Spans};
 use crate::unpack::Encoding;
 use crate::{outcome, schema};
@@ -209,14 +209,22 @@ fn commit(
     deliveries: Vec<PyDelivery>,
     epoch: u64,
     seq: u64,
+    digest_key: &[u8],
 ) -> PyResult<Commit> {
+    let key = digests::key(digest_key)?;
     let deliveries = deliveries
         .iter()
         .map(delivery)
         .collect::<PyResult<Vec<_>>>()?;
     let done = py.detach(|| {
         WORKSPACE.with_borrow_mut(|workspace| {
-            group::commit(&policy.0, &deliveries, Segment { epoch, seq }, workspace)
+            group::commit(
+                &policy.0,
+                &key,
+                &deliveries,
+                Segment { epoch, seq },
+                workspace,
+            )
         })
     });
     let sums = sums::of(&deliveries, &done.outcomes);
@@ -341,30 +349,6 @@ fn day_runs(py: Python<'_>, segment: PyBackedBytes) -> PyResult<Vec<(usize, usiz
         .collect())
 }
 
-/// Keep, weight, threshold, reason, and what of the trace state was ignored.
-type ExplainedTrace = (bool, Option<f64>, Option<String>, String, Vec<&'static str>);
-
-/// The decision on one trace.
-#[pyfunction]
-#[pyo3(signature = (trace_id, *, mode, rate, seed, trace_state))]
-fn explain_sampling(
-    trace_id: &str,
-    mode: &str,
-    rate: f64,
-    seed: u32,
-    trace_state: &str,
-) -> PyResult<ExplainedTrace> {
-    let explained = sample::explain(trace_id, mode, rate, seed, trace_state).map_err(core_error)?;
-    let Explained {
-        keep,
-        weight,
-        threshold,
-        reason,
-        ignored,
-    } = explained;
-    Ok((keep, weight, threshold, reason, ignored))
-}
-
 #[pymodule]
 fn _transcode(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let columns = schema::Field::ALL
@@ -396,5 +380,6 @@ fn _transcode(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(scan, module)?)?;
     module.add_function(wrap_pyfunction!(rewrite_segment, module)?)?;
     module.add_function(wrap_pyfunction!(day_runs, module)?)?;
-    module.add_function(wrap_pyfunction!(explain_sampling, module)?)
+    module.add_class::<sampling::ExplainedTrace>()?;
+    module.add_function(wrap_pyfunction!(sampling::explain_sampling, module)?)
 }

@@ -197,12 +197,8 @@ impl Sampler {
             return by_priority(keep, &arrival, subject, trace_state);
         }
         let rate_plan = self.rate_plan(subject);
-        let hashed = self.mode == Mode::HashSeed && arrival.is_unmarked();
-        let randomness = match arrival.randomness {
-            Some(randomness) => randomness,
-            None if hashed => self.seeded.randomness(&subject.trace_id),
-            None => randomness_of(&subject.trace_id),
-        };
+        let hashed = self.is_hashed(&arrival);
+        let randomness = self.randomness(&arrival, subject);
         if arrival
             .threshold
             .is_some_and(|threshold| randomness < threshold)
@@ -228,10 +224,33 @@ impl Sampler {
         decision
     }
 
-    fn rate_plan(&self, subject: &Subject<'_>) -> &RatePlan {
+    /// Returns whether the randomness is the Collector's hash of the trace id.
+    #[inline]
+    fn is_hashed(&self, arrival: &Arrival) -> bool {
+        self.mode == Mode::HashSeed && arrival.is_unmarked()
+    }
+
+    /// Returns the randomness that a span arrived with, or derives it from its trace id.
+    #[inline]
+    fn randomness(&self, arrival: &Arrival, subject: &Subject<'_>) -> u64 {
+        match arrival.randomness {
+            Some(randomness) => randomness,
+            None if self.is_hashed(arrival) => self.seeded.randomness(&subject.trace_id),
+            None => randomness_of(&subject.trace_id),
+        }
+    }
+
+    /// Returns the index of the first matching rule.
+    #[inline]
+    fn rule_of(&self, subject: &Subject<'_>) -> Option<usize> {
         self.rules
             .iter()
-            .find(|(when, _)| when.holds_for(subject))
+            .position(|(when, _)| when.holds_for(subject))
+    }
+
+    fn rate_plan(&self, subject: &Subject<'_>) -> &RatePlan {
+        self.rule_of(subject)
+            .and_then(|at| self.rules.get(at))
             .map_or(&self.otherwise, |(_, rate_plan)| rate_plan)
     }
 

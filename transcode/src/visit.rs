@@ -293,5 +293,7 @@ reasons! {
         TextCut => "text_cut", "text longer than the limit; cut";
         /// An attribute key longer than we keep.
         KeyTooLong => "key_too_long", "attribute key longer than the limit; attribute dropped";
+        /// A project, deployment or service name longer than a key may be.
+        NameShortened => "name_shortened", "project, deployment or service name longer than 256 bytes; shortened with a hash in its column, whole in the attributes";
     }
 }

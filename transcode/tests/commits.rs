@@ -7,10 +7,12 @@
 )]
 
 use std::collections::HashMap;
-use std::io::Write;
+use std::io::{Read, Write};
 
 use _transcode::block::Segment;
+use _transcode::digest::DigestKey;
 use _transcode::group::{Commit, Delivery, Kind, Workspace, commit};
+use _transcode::key;
 use _transcode::outcome::Verdict;
 use _transcode::policy::{Policy, Wishes};
 use _transcode::scan;
@@ -18,6 +20,7 @@ use _transcode::unpack::Encoding;
 
 const NOW_NS: i64 = 1_800_000_000_000_000_000;
 const SEGMENT: Segment = Segment { epoch: 1, seq: 2 };
+const KEY: DigestKey = DigestKey::from_words([1, 2, 3, 4]);
 const KEPT: &str = "5b8efff798038103d280000000000000";
 const DROPPED: &str = "5b8efff798038103d27fffffffffffff";
 
@@ -87,6 +90,7 @@ fn delivery(body: &[u8]) -> Delivery<'_> {
 fn committed(policy: &Policy, body: &[u8]) -> Commit {
     commit(
         policy,
+        &KEY,
         &[delivery(body)],
         SEGMENT,
         &mut Workspace::default(),
@@ -216,7 +220,7 @@ fn a_workspace_that_was_used_before_shows_nothing_of_it() {
     let mut workspace = Workspace::default();
 
     for body in bodies.iter().chain(bodies.iter().rev()) {
-        let done = commit(&off, &[delivery(body)], SEGMENT, &mut workspace);
+        let done = commit(&off, &KEY, &[delivery(body)], SEGMENT, &mut workspace);
         let fresh = committed(&off, body);
 
         assert_eq!(done.record, fresh.record);
@@ -301,7 +305,7 @@ fn a_body_has_one_digest_however_it_was_packed() {
     };
 
     let off = policy(|_| {});
-    let done = commit(&off, &[packed], SEGMENT, &mut Workspace::default());
+    let done = commit(&off, &KEY, &[packed], SEGMENT, &mut Workspace::default());
 
     assert_eq!(done.record, committed(&off, &plain).record);
 }
@@ -316,6 +320,7 @@ fn a_delivery_from_before_1970_is_received_then() {
 
     let done = commit(
         &policy(|_| {}),
+        &KEY,
         &[early],
         SEGMENT,
         &mut Workspace::default(),
@@ -325,4 +330,66 @@ fn a_delivery_from_before_1970_is_received_then() {
         scan::scan(&done.record).records[0].head.received_ms,
         (-1, -1)
     );
+}
+
+#[test]
+fn names_over_256_bytes_are_shortened_in_their_columns_and_whole_in_the_attributes() {
+    let long = |end: &str| "n".repeat(4_000) + end;
+    let named = policy(|wishes| {
+        wishes.deployment = vec![("resource".to_owned(), "d".to_owned())];
+    });
+    let attributes = [
+        text("p", &long("project")),
+        text("d", &long("deployment")),
+        text("service.name", &long("service")),
+    ];
+    let spans = [
+        span(KEPT, &[], ""),
+        span(KEPT, &[text("p", &long("of the span"))], ""),
+    ];
+    let scope = format!(r#"{{"spans":[{}]}}"#, spans.join(","));
+    let body = body(&[resource(&attributes, &scope)]);
+
+    let done = committed(&named, &body);
+
+    let mut block = Vec::new();
+    let compressed = payload(&done);
+    let mut decoder = lz4_flex::frame::FrameDecoder::new(compressed.as_slice());
+    decoder.read_to_end(&mut block).unwrap();
+    let stored = [block, answers(&done)];
+    let projects = ["project", "of the span"].map(|end| key::bounded(&long(end)).into_owned());
+    assert!(
+        projects
+            .iter()
+            .all(|name| stored.iter().all(|bytes| holds(bytes, name.as_bytes())))
+    );
+    assert!(holds(&stored[0], long("project").as_bytes()));
+    assert!(stored[1].len() < 1_000, "{} bytes", stored[1].len());
+    assert_eq!(done.outcomes[0].reasons, [("name_shortened", 4)]);
+    assert!(done.outcomes[0].message.contains("longer than 256 bytes"));
+
+    let strict = Delivery {
+        strict: true,
+        ..delivery(&body)
+    };
+    let done = commit(&named, &KEY, &[strict], SEGMENT, &mut Workspace::default());
+    assert_eq!(done.outcomes[0].verdict, Verdict::Malformed);
+}
+
+#[test]
+fn a_sampling_rule_may_name_a_project_of_any_length() {
+    let long = "n".repeat(1_000);
+    let nothing_of_it = policy(|wishes| {
+        "equalizing".clone_into(&mut wishes.sampling_mode);
+        let when = HashMap::from([("project".to_owned(), long.clone())]);
+        wishes.sampling_rules = vec![(when, 0.0)];
+    });
+    let scope = format!(r#"{{"spans":[{}]}}"#, span(KEPT, &[], ""));
+
+    let done = committed(
+        &nothing_of_it,
+        &body(&[resource(&[text("p", &long)], &scope)]),
+    );
+
+    assert_eq!(done.outcomes[0].sampled_out, 1);
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use _transcode::block::Segment;
+use _transcode::digest::DigestKey;
 use _transcode::group::{self, Delivery, Kind, Workspace};
 use _transcode::json::{self, Scratch};
 use _transcode::limits::Limits;
@@ -46,6 +47,7 @@ pub fn decode_json() -> Work {
 /// Commits several deliveries. Returns the bytes of the records.
 pub fn commit(kind: Kind) -> Work {
     let policy = Policy::new(&wishes()).expect("the default settings");
+    let digest_key = DigestKey::from_bytes(&[7; DigestKey::BYTES]).expect("a key's length");
     let mut workspace = Workspace::default();
     Box::new(move |bodies| {
         let delivery = |body| Delivery {
@@ -60,6 +62,7 @@ pub fn commit(kind: Kind) -> Work {
         let deliveries: Vec<_> = bodies.iter().map(|body| delivery(body)).collect();
         let done = group::commit(
             &policy,
+            &digest_key,
             &deliveries,
             Segment { epoch: 1, seq: 1 },
             &mut workspace,

@@ -13,6 +13,7 @@ const RECEIVED_AT_NS: i64 = 1_800_000_000_123_456_789;
 const START: &str = "1800000000000000000";
 const TRACE: &str = "5b8efff798038103d269b633813fc60c";
 const SEGMENT: Segment = Segment { epoch: 1, seq: 2 };
+const KEY: DigestKey = DigestKey::from_words([1, 2, 3, 4]);
 
 fn policy_of(change: impl Fn(&mut Wishes)) -> Policy {
     let mut wishes = Wishes {
@@ -63,9 +64,13 @@ fn delivery(body: &[u8]) -> Delivery<'_> {
     }
 }
 
+fn committed_group(policy: &Policy, group: &[Delivery<'_>]) -> Commit {
+    commit(policy, &KEY, group, SEGMENT, &mut Workspace::default())
+}
+
 fn committed(policy: &Policy, bodies: &[&[u8]]) -> Commit {
     let deliveries: Vec<_> = bodies.iter().map(|body| delivery(body)).collect();
-    commit(policy, &deliveries, SEGMENT, &mut Workspace::default())
+    committed_group(policy, &deliveries)
 }
 
 fn only(policy: &Policy, body: &[u8]) -> Outcome {
@@ -77,9 +82,7 @@ fn strict(body: &[u8]) -> Outcome {
         strict: true,
         ..delivery(body)
     };
-    commit(&policy(), &[strict], SEGMENT, &mut Workspace::default())
-        .outcomes
-        .remove(0)
+    committed_group(&policy(), &[strict]).outcomes.remove(0)
 }
 
 fn verdicts(done: &Commit) -> Vec<Verdict> {
@@ -134,8 +137,7 @@ fn what_was_refused_for_its_size_counts_for_its_group() {
     });
     let [bomb, first, last] = deliveries;
 
-    let group = [first, bomb.clone(), bomb, last];
-    let done = commit(&policy, &group, SEGMENT, &mut Workspace::default());
+    let done = committed_group(&policy, &[first, bomb.clone(), bomb, last]);
 
     assert_eq!(
         verdicts(&done),
@@ -186,14 +188,10 @@ fn a_panic_costs_its_delivery_only() {
 #[test]
 fn a_workspace_that_saw_a_panic_works_on() {
     let (good, mut workspace) = (good(), Workspace::default());
-    commit(
-        &policy(),
-        &[delivery(PANICKING_BODY)],
-        SEGMENT,
-        &mut workspace,
-    );
+    let panicking = [delivery(PANICKING_BODY)];
+    commit(&policy(), &KEY, &panicking, SEGMENT, &mut workspace);
 
-    let after = commit(&policy(), &[delivery(&good)], SEGMENT, &mut workspace);
+    let after = commit(&policy(), &KEY, &[delivery(&good)], SEGMENT, &mut workspace);
 
     assert_eq!(after.record, committed(&policy(), &[&good]).record);
 }
@@ -241,7 +239,7 @@ fn an_answer_names_drain_digest_time_rows_and_projects() {
 fn the_digest_is_of_drain_kind_and_unpacked_body() {
     let good = good();
     let digest_of = |delivery: Delivery<'_>| {
-        let done = commit(&policy(), &[delivery], SEGMENT, &mut Workspace::default());
+        let done = committed_group(&policy(), &[delivery]);
         let answers = scan::scan(&done.record).records[0].answers.to_vec();
         answers[answers
             .windows(2)

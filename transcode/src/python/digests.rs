@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::core_error;
+use crate::digest::DigestKey;
 use crate::digests::{self, DIGEST_BYTES, Layout};
 
 fn salted(salt: &[u8]) -> PyResult<[u8; DIGEST_BYTES]> {
@@ -14,6 +15,18 @@ fn salted(salt: &[u8]) -> PyResult<[u8; DIGEST_BYTES]> {
         ))
     };
     salt.try_into().map_err(|_| wanted())
+}
+
+/// Reads the key of this installation.
+pub fn key(bytes: &[u8]) -> PyResult<DigestKey> {
+    let wanted = || {
+        core_error(format!(
+            "digest key has {} bytes; expected {}",
+            bytes.len(),
+            DigestKey::BYTES
+        ))
+    };
+    DigestKey::from_bytes(bytes).ok_or_else(wanted)
 }
 
 /// A set of digests that grows.

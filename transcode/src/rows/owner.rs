@@ -1,10 +1,14 @@
 //! Resources, scopes, events and links: everything that owns attributes but is not a span.
 
+use std::borrow::Cow;
+
 use super::{ATTRIBUTE_BYTES, Found, Resource, Rows, Scope, rows_since};
 use crate::clock;
 use crate::columns::map::MapColumn;
 use crate::columns::text::RunColumn;
+use crate::key;
 use crate::resolve::Best;
+use crate::tally::Tally;
 use crate::visit::{Owner, Value, Warning};
 
 impl Rows<'_> {
@@ -86,11 +90,17 @@ impl Rows<'_> {
                 self.resource.service = Some(position);
             }
         }
-        self.resource.project = found(project, maps, &mut self.columns.projects);
-        self.resource.deployment = found(deployment, maps, &mut self.columns.deployments);
+        let columns = (&mut self.columns.projects, &mut self.columns.deployments);
+        self.resource.project = found(project, maps, columns.0, &mut self.tally);
+        self.resource.deployment = found(deployment, maps, columns.1, &mut self.tally);
         let text_at = |position: Option<usize>| position.map_or("", |at| maps.value_at(at));
         let names = &mut self.names;
-        replace(&mut names.project, text_at(position_of(project)));
+        let project = self
+            .columns
+            .projects
+            .dictionary
+            .text(self.resource.project.id);
+        replace(&mut names.project, project);
         replace(
             &mut names.environment,
             text_at(position_of(self.resource.environment)),
@@ -113,7 +123,7 @@ impl Rows<'_> {
             .resource
             .service
             .map_or("", |position| columns.resources.maps.value_at(position));
-        let service = columns.services.dictionary.id_of_text(service);
+        let service = id_of_name(service, &mut columns.services, &mut self.tally);
         columns.services.runs.push(service, rows);
         let bytes_max = self.policy.limits.text_bytes_max;
         let url = columns
@@ -247,10 +257,19 @@ fn map_bytes(maps: &MapColumn) -> usize {
 }
 
 /// The best attribute's value as a number of its column; the empty text if there is none.
-fn found(best: Best, maps: &MapColumn, column: &mut RunColumn) -> Found {
+fn found(best: Best, maps: &MapColumn, column: &mut RunColumn, tally: &mut Tally) -> Found {
     let value = best.0.map_or("", |(_, position)| maps.value_at(position));
     Found {
         rank: best.0.map(|(rank, _)| rank),
-        id: column.dictionary.id_of_text(value),
+        id: id_of_name(value, column, tally),
     }
+}
+
+/// Returns the number of a name in its column. A long name is shortened, with a warning.
+pub(super) fn id_of_name(name: &str, column: &mut RunColumn, tally: &mut Tally) -> u32 {
+    let key = key::bounded(name);
+    if matches!(key, Cow::Owned(_)) {
+        tally.warn(Warning::NameShortened);
+    }
+    column.dictionary.id_of_text(&key)
 }

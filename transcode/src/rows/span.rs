@@ -1,5 +1,6 @@
 //! The end of a span: rejected, sampled out, or a row.
 
+use super::owner::id_of_name;
 use super::{Found, Open, ROW_BYTES, Rows};
 use crate::clock::Stamp;
 use crate::columns::map::MapColumn;
@@ -7,7 +8,7 @@ use crate::columns::text::RunColumn;
 use crate::refusal::Refusal;
 use crate::resolve::Best;
 use crate::sample::{Decision, Subject};
-use crate::tally::Fate;
+use crate::tally::{Fate, Tally};
 use crate::visit::{Span, Value, Warning};
 
 /// `SPAN_KIND_…` run from 0 to 5.
@@ -106,12 +107,14 @@ impl<'a> Rows<'a> {
             project,
             attributes,
             &mut self.columns.projects,
+            &mut self.tally,
         );
         better(
             &mut resolved.deployment,
             deployment,
             attributes,
             &mut self.columns.deployments,
+            &mut self.tally,
         );
     }
 
@@ -297,14 +300,20 @@ impl<'a> Rows<'a> {
 }
 
 /// Takes the span's attribute if it ranks before the resource's.
-fn better(found: &mut Found, best: Best, attributes: &MapColumn, column: &mut RunColumn) {
+fn better(
+    found: &mut Found,
+    best: Best,
+    attributes: &MapColumn,
+    column: &mut RunColumn,
+    tally: &mut Tally,
+) {
     if !best.beats(found.rank) {
         return;
     }
     if let Some((rank, position)) = best.0 {
         *found = Found {
             rank: Some(rank),
-            id: column.dictionary.id_of_text(attributes.value_at(position)),
+            id: id_of_name(attributes.value_at(position), column, tally),
         };
     }
 }

@@ -1,56 +1,74 @@
-//! Explains a sampling decision to an operator.
+//! Explains a sampling decision to an operator: the decision about one trace, with its inputs.
 
-use super::{Mode, Sampler, Subject, threshold, tracestate};
+use super::threshold::{hex, hex_in_full};
+use super::tracestate::{Arrival, unread};
+use super::{Sampler, Subject};
 
-/// An explained decision.
+/// A decision and its inputs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explained {
     /// Whether the span would be stored.
     pub keep: bool,
     /// How many spans it would represent.
     pub weight: Option<f64>,
-    /// The threshold in tracestate syntax.
+    /// The effective threshold in tracestate syntax.
     pub threshold: Option<String>,
-    /// Reason, short and stable.
+    /// Reason, short and stable: the column `SampleReason`.
     pub reason: String,
     /// Tracestate fields that are malformed and treated as absent.
     pub ignored: Vec<&'static str>,
+    /// Index of the first matching rule; `None` if no rule matches.
+    pub rule: Option<usize>,
+    /// Fourteen hex digits, compared with the threshold.
+    pub randomness: String,
+    /// Source of the randomness.
+    pub randomness_from: &'static str,
+    /// The threshold that the span arrived with, in tracestate syntax.
+    pub arriving_threshold: Option<String>,
 }
 
-/// Explains the decision about a trace at one rate.
+/// Explains what this sampler decides about a span of this trace.
 ///
 /// # Errors
-/// If the trace id, the mode or the rate is invalid.
+/// If the trace id is invalid.
 pub fn explain(
+    sampler: &Sampler,
     trace_id_hex: &str,
-    mode: &str,
-    rate: f64,
-    seed: u32,
-    trace_state: &str,
+    subject: &Subject<'_>,
 ) -> Result<Explained, String> {
-    let mode = Mode::from_name(mode).ok_or_else(|| {
-        format!("sampling mode '{mode}'; expected off, equalizing, proportional or hash_seed")
-    })?;
     let subject = Subject {
         trace_id: trace_id_from_hex(trace_id_hex)?,
-        trace_state: trace_state.as_bytes(),
-        project: "",
-        environment: "",
-        service: "",
-        drain: "",
-        priority: None,
+        ..*subject
     };
-    let sampler = Sampler::new(mode, rate, seed, Vec::new())?;
     let decision = sampler.decide(&subject, &mut Vec::new());
+    let arrival = Arrival::read(subject.trace_state);
+    let (randomness, randomness_from) = randomness(sampler, &arrival, &subject);
     Ok(Explained {
         keep: decision.keep,
         weight: decision.weight,
-        threshold: decision
-            .threshold
-            .map(|threshold| threshold::hex(threshold).as_str().to_owned()),
+        threshold: decision.threshold.map(spelled),
         reason: decision.reason.to_owned(),
-        ignored: tracestate::unread(subject.trace_state),
+        ignored: unread(subject.trace_state),
+        rule: sampler.rule_of(&subject),
+        randomness: hex_in_full(randomness).as_str().to_owned(),
+        randomness_from,
+        arriving_threshold: arrival.threshold.map(spelled),
     })
+}
+
+fn randomness(sampler: &Sampler, arrival: &Arrival, subject: &Subject<'_>) -> (u64, &'static str) {
+    let source = if arrival.randomness.is_some() {
+        "rv of the trace state"
+    } else if sampler.is_hashed(arrival) {
+        "hash of the trace id and the seed"
+    } else {
+        "last 7 bytes of the trace id"
+    };
+    (sampler.randomness(arrival, subject), source)
+}
+
+fn spelled(threshold: u64) -> String {
+    hex(threshold).as_str().to_owned()
 }
 
 fn trace_id_from_hex(text: &str) -> Result<[u8; 16], String> {

@@ -3,7 +3,7 @@
 mod algebra;
 mod vectors;
 
-use super::{Decision, Match, Mode, Sampler, Subject, explain};
+use super::{Decision, Explained, Match, Mode, Sampler, Subject, explain};
 
 /// A trace id whose randomness is 0.81 of the maximum.
 const HIGH: u128 = 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736;
@@ -243,25 +243,78 @@ fn malformed_tracestate_fields_are_listed() {
         ("ot=th:;rv:12", &["th", "rv"]),
         ("ot=p:8,x=th:zz", &[]),
     ] {
-        let explained = explain(id, "equalizing", 0.5, 0, trace_state).unwrap();
+        let explanation = explained(id, "equalizing", 0.5, 0, trace_state).unwrap();
 
-        assert_eq!(explained.ignored, ignored, "{trace_state}");
+        assert_eq!(explanation.ignored, ignored, "{trace_state}");
     }
 }
 
 #[test]
-fn invalid_arguments_are_errors() {
+fn invalid_trace_id_or_rate_is_an_error() {
     let id = "4bf92f3577b34da6a3ce929d0e0e4736";
-    for (trace_id, mode, rate) in [
-        ("4bf9", "off", 1.0),
-        (&id.replace('4', "+"), "off", 1.0),
-        (id, "tail", 1.0),
-        (id, "equalizing", 1.1),
+    for (trace_id, rate) in [
+        ("4bf9", 1.0),
+        (&id.replace('4', "+"), 1.0),
+        (id, 1.1),
+        (id, f64::NAN),
     ] {
-        let refusal = explain(trace_id, mode, rate, 0, "").unwrap_err();
+        let refusal = explained(trace_id, "equalizing", rate, 0, "").unwrap_err();
 
         assert!(refusal.contains("; expected "), "{refusal}");
     }
-    assert!(explain(id, "equalizing", f64::NAN, 0, "").is_err());
-    assert!(explain(&id.to_uppercase(), "off", 1.0, 0, "").unwrap().keep);
+    let upper = id.to_uppercase();
+    assert!(explained(&upper, "off", 1.0, 0, "").unwrap().keep);
+}
+
+#[test]
+fn an_explanation_names_the_rule_the_randomness_and_the_thresholds() {
+    let rules = vec![
+        (
+            Match {
+                project: Some("p".to_owned()),
+                ..Match::default()
+            },
+            0.5,
+        ),
+        (
+            Match {
+                service: Some("s".to_owned()),
+                ..Match::default()
+            },
+            0.25,
+        ),
+    ];
+    let sampler = Sampler::new(Mode::Equalizing, 1.0, 0, rules).unwrap();
+    let id = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let asked = Subject {
+        service: "s",
+        trace_state: b"ot=th:8",
+        ..subject(1, "")
+    };
+
+    let found = explain(&sampler, id, &asked).unwrap();
+    let other = explain(&sampler, id, &subject(1, "ot=rv:ffffffffffffff")).unwrap();
+
+    assert_eq!((found.rule, found.keep), (Some(1), true));
+    assert_eq!(found.threshold.as_deref(), Some("c"));
+    assert_eq!(found.arriving_threshold.as_deref(), Some("8"));
+    assert_eq!(found.randomness, "ce929d0e0e4736");
+    assert_eq!(found.randomness_from, "last 7 bytes of the trace id");
+    assert_eq!(
+        (other.rule, other.randomness_from),
+        (None, "rv of the trace state")
+    );
+}
+
+/// The decision about a trace at one rate.
+fn explained(
+    id: &str,
+    mode: &str,
+    rate: f64,
+    seed: u32,
+    trace_state: &str,
+) -> Result<Explained, String> {
+    let mode = Mode::from_name(mode).unwrap();
+    let sampler = Sampler::new(mode, rate, seed, Vec::new())?;
+    explain(&sampler, id, &subject(0, trace_state))
 }

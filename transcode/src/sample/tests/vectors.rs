@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::super::{collector, explain, threshold};
+use super::super::{collector, threshold};
+use super::explained;
 
 const VECTORS: &str = include_str!("../../../../tests/conformance/sampling.json");
 
@@ -23,10 +24,11 @@ fn every_vector_is_decided_as_expected() {
         let seed = u32::try_from(seed).unwrap();
         let (trace_id, mode) = (text(&vector, "trace_id"), text(&vector, "mode"));
 
-        let explained = explain(trace_id, mode, rate, seed, text(&vector, "tracestate")).unwrap();
+        let explanation =
+            explained(trace_id, mode, rate, seed, text(&vector, "tracestate")).unwrap();
 
         assert_eq!(
-            explained.keep,
+            explanation.keep,
             vector["keep"].as_bool().unwrap_or(true),
             "{vector}"
         );
@@ -36,12 +38,12 @@ fn every_vector_is_decided_as_expected() {
             "threshold_out"
         };
         assert_eq!(
-            explained.threshold.as_deref(),
+            explanation.threshold.as_deref(),
             vector[key].as_str(),
             "{vector}"
         );
         if let Some(weight) = vector.get("weight") {
-            assert_eq!(explained.weight, weight.as_f64(), "{vector}");
+            assert_eq!(explanation.weight, weight.as_f64(), "{vector}");
         }
     }
 }

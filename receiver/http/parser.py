@@ -1,6 +1,6 @@
-"""aiohttp's compiled HTTP parser, without which nothing is served.
+"""aiohttp's compiled HTTP parser, which every port requires, and the sizes of a request head it accepts.
 
-Never: the one in pure Python. Four request smuggling bugs were in it alone.
+Never: the parser in pure Python. Four request smuggling bugs were in it alone.
 """
 
 from __future__ import annotations
@@ -8,6 +8,14 @@ from __future__ import annotations
 from aiohttp import http_parser
 
 from receiver.errors import OperatorError
+
+LINE_BYTES_MAX = 8_190
+"""Request line."""
+FIELD_BYTES_MAX = 4_096
+"""One header."""
+HEADERS_MAX = 64
+HEAD_BYTES_MAX = 16 * 1024
+"""Request line and headers together."""
 
 
 def require_c_parser() -> None:

@@ -1,0 +1,40 @@
+"""Command groups: whole help texts and a suggestion for a mistyped command; examples below the options."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+import click
+
+HELP_CHARS_MAX = 1_000
+"""Longer than any help text here: click cuts the first sentence at 45 characters otherwise."""
+
+
+class Group(click.Group):
+    """A group of commands, which lists each command with the whole first sentence of its help."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or suggest the name that was probably meant."""
+        names = self.list_commands(ctx)
+        if args[0] not in names and not args[0].startswith("-") and not ctx.resilient_parsing:
+            close = get_close_matches(args[0], names, n=1)
+            meant = f"did you mean '{close[0]}'?" if close else f"expected {', '.join(names)}"
+            ctx.fail(f"no such command '{args[0]}'; {meant}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl(self.listed(ctx))
+
+    def listed(self, ctx: click.Context) -> list[tuple[str, str]]:
+        """Return the name of each command and what it does."""
+        found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        return [(name, command.get_short_help_str(HELP_CHARS_MAX)) for name, command in found if command]
+
+
+def examples(*lines: str) -> str:
+    """Return the epilog of a command: examples as they are typed, which click does not wrap."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)

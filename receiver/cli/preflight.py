@@ -1,0 +1,106 @@
+"""What `config check` looks at beyond the settings: certificates, ports and the disk of this machine.
+
+Never: a listening socket, or a change on the disk.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+
+from receiver.cli.asking import running_on
+from receiver.config.addresses import parse_address
+from receiver.errors import OperatorError
+from receiver.settings import Settings, Tls
+from receiver.sizes import size_text
+from receiver.supervisor.data_dir import State
+from receiver.supervisor.sockets import require_free
+
+EXPIRES_SOON = timedelta(days=14)
+"""A certificate that expires sooner should have been renewed by now; the intakes warn from then on, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was found: a problem, a warning or a note."""
+
+    level: str
+    text: str
+
+    @property
+    def is_problem(self) -> bool:
+        """Whether `serve` cannot do its work like this."""
+        return self.level == "problem"
+
+
+def inspect_machine(settings: Settings, now: datetime) -> Iterator[Finding]:
+    """Yield what stands in the way of `serve` with these settings on this machine at this time."""
+    yield from _certificates(settings.tls, now)
+    yield from _ports(settings)
+    yield from _disk(settings)
+
+
+def _certificates(tls: Tls, now: datetime) -> Iterator[Finding]:
+    for key, file, level in (
+        ("tls.cert_file", tls.cert_file, "problem"),
+        ("tls.client_ca_file", tls.client_ca_file, "warning"),
+    ):
+        for place, certificate in enumerate(_certificates_in(file)):
+            which = f"certificate {place + 1} of {key} '{file}'" if place else f"{key} '{file}'"
+            yield from _validity(which, certificate, level, now)
+
+
+def _certificates_in(file: str) -> list[x509.Certificate]:
+    """Return what the file holds. That OpenSSL can load it was checked with the settings."""
+    try:
+        return x509.load_pem_x509_certificates(Path(file).read_bytes()) if file else []
+    except ValueError:
+        return []
+
+
+def _validity(which: str, certificate: x509.Certificate, level: str, now: datetime) -> Iterator[Finding]:
+    begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if now > ends:
+        yield Finding(level, f"{which} expired on {ends:%Y-%m-%d %H:%M} UTC; expected a renewed certificate")
+    elif now < begins:
+        yield Finding(
+            level, f"{which} is not valid before {begins:%Y-%m-%d %H:%M} UTC; the clock says {now:%F %R}"
+        )
+    elif ends - now < EXPIRES_SOON:
+        yield Finding("warning", f"{which} expires on {ends:%Y-%m-%d %H:%M} UTC, in {(ends - now).days} days")
+
+
+def _ports(settings: Settings) -> Iterator[Finding]:
+    """Bind every address for a moment. A port of the receiver that runs on this data directory is fine."""
+    running = running_on(settings)
+    for key, name in (("listen", "listen"), ("admin_listen", "admin"), ("api_listen", "api")):
+        try:
+            require_free(key, getattr(settings, key))
+        except OperatorError as reason:
+            if running and _is_port_of(running, name, getattr(settings, key)):
+                owner = f"the receiver that runs on this data directory (process {running.pids.supervisor})"
+                yield Finding("note", f"{key} = '{getattr(settings, key)}' is in use by {owner}")
+            else:
+                yield Finding("problem", str(reason))
+
+
+def _is_port_of(running: State, name: str, listen: str) -> bool:
+    """Whether the running receiver listens on the port of this address."""
+    return parse_address(getattr(running, name)).port == parse_address(listen).port
+
+
+def _disk(settings: Settings) -> Iterator[Finding]:
+    data = Path(settings.data_dir).absolute()
+    existing = next(path for path in (data, *data.parents) if path.is_dir())
+    free_bytes, free_bytes_min = shutil.disk_usage(existing).free, settings.journal.disk_free_min
+    if free_bytes < free_bytes_min:
+        yield Finding(
+            "problem",
+            f"the disk under data_dir '{settings.data_dir}' has {size_text(free_bytes)} free; expected at "
+            f"least journal.disk_free_min = {size_text(free_bytes_min)}: below it senders are answered 503",
+        )

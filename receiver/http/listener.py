@@ -1,0 +1,142 @@
+"""The listener of the API or the admin port: accepts connections up to a cap.
+
+Invariant: at the cap a newcomer takes the place of the connection that has been idle for longest; where every
+    connection is being answered, the newcomer gets 503. Without descriptors the listener pauses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import suppress
+from http import HTTPStatus
+
+from aiohttp import web
+from aiohttp.web_server import Server
+
+from receiver.http.parser import require_c_parser
+from receiver.http.protocol import HttpConnection, Limits, raw_error
+from receiver.logs import limited
+from receiver.metrics import Metrics
+
+ACCEPTS_MAX = 64
+"""Connections accepted before other work of the event loop has its turn."""
+PAUSE_S = 0.1
+"""Pause after the system refused a connection, as without descriptors: no spinning."""
+SHUTDOWN_S = 1.0
+"""A stop gives running requests so long."""
+READ_BYTES = 64 * 1024
+FULL = raw_error(HTTPStatus.SERVICE_UNAVAILABLE, "all connections are busy; expected a free one")
+
+
+class Listener:
+    """One listening socket, its connections, and the application that answers them."""
+
+    def __init__(self, limits: Limits, metrics: Metrics) -> None:
+        self._limits = limits
+        self._metrics = metrics
+        self._loop = asyncio.get_running_loop()
+        self._listening: socket.socket | None = None
+        self._runner: web.AppRunner | None = None
+        self._server: Server | None = None
+        self._connections: set[HttpConnection] = set()
+        self._handovers: set[asyncio.Task[None]] = set()
+
+    @property
+    def connection_count(self) -> int:
+        """Return the number of open connections."""
+        return len(self._connections)
+
+    async def open(self, application: web.Application, listening: socket.socket) -> None:
+        """Accept connections from now on. Raises `OperatorError` without the C parser."""
+        require_c_parser()
+        self._runner = web.AppRunner(
+            application, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_S
+        )
+        await self._runner.setup()
+        self._server = self._runner.server
+        listening.setblocking(False)  # noqa: FBT003 - the standard library takes it by position
+        self._listening = listening
+        self._loop.add_reader(listening, self._accept)
+
+    async def close(self) -> None:
+        """Accept no more, let running requests finish, close every connection."""
+        if self._listening is not None:
+            self._loop.remove_reader(self._listening)
+            self._listening.close()
+            self._listening = None
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def _accept(self) -> None:
+        for accepted_count in range(ACCEPTS_MAX):
+            if self._listening is None:
+                return
+            try:
+                plug, _ = self._listening.accept()
+            except BlockingIOError:
+                return
+            except (InterruptedError, ConnectionAbortedError):
+                continue
+            except OSError as reason:
+                # Without a free descriptor the kernel refuses even where no connection waits.
+                if not accepted_count:
+                    self._pause(reason)
+                return
+            self._take(plug)
+
+    def _pause(self, reason: OSError) -> None:
+        """Free a descriptor and accept again in a moment."""
+        port = self._limits.port
+        limited.error(f"{port}: accept", "connections cannot be accepted", port=port, error=reason.strerror)
+        self._evict_idle()
+        if self._listening is not None:
+            self._loop.remove_reader(self._listening)
+            self._loop.call_later(PAUSE_S, self._resume)
+
+    def _resume(self) -> None:
+        if self._listening is not None:
+            self._loop.add_reader(self._listening, self._accept)
+
+    def _take(self, plug: socket.socket) -> None:
+        plug.setblocking(False)  # noqa: FBT003 - as above
+        if self.connection_count >= self._limits.connections_max and not self._evict_idle():
+            self._refuse(plug)
+            return
+        assert self._server is not None, "set by open()"  # noqa: S101 - tells the type checker
+        connection = HttpConnection(
+            self._server, self._limits, on_lost=self._connections.discard, on_close=self._count
+        )
+        self._connections.add(connection)
+        handover = self._loop.create_task(self._hand_over(plug, connection))
+        self._handovers.add(handover)
+        handover.add_done_callback(self._handovers.discard)
+
+    async def _hand_over(self, plug: socket.socket, connection: HttpConnection) -> None:
+        try:
+            await self._loop.connect_accepted_socket(lambda: connection, plug)
+        except OSError:  # the client is gone already
+            self._connections.discard(connection)
+
+    def _evict_idle(self) -> bool:
+        """Close the connection that has been idle for longest. False: every one is being answered."""
+        idle = [connection for connection in self._connections if not connection.is_working]
+        if not idle:
+            return False
+        longest = min(idle, key=lambda connection: connection.idle_since_s)
+        self._connections.discard(longest)
+        longest.disconnect("evicted")
+        return True
+
+    def _refuse(self, plug: socket.socket) -> None:
+        """Answer 503 without waiting for the request; unread bytes would turn the close into a reset."""
+        self._count("full")
+        with plug, suppress(OSError):
+            with suppress(BlockingIOError):
+                plug.recv(READ_BYTES)
+            plug.send(FULL)
+
+    def _count(self, reason: str) -> None:
+        port = self._limits.port
+        self._metrics.add("connections_closed", port=port, reason=reason)
+        limited.warning(f"{port}: {reason}", "connection closed", port=port)

@@ -1,0 +1,124 @@
+"""Eviction: which connection is closed when there is no room for a new one, or for more unfinished heads.
+
+Connections are evicted in this order:
+
+1. that have sent nothing since they were accepted `SILENT_S` ago, or earlier: oldest first;
+2. that wait between two requests: longest idle first;
+3. that were accepted a moment ago and have sent nothing yet: oldest first.
+
+Invariant: a connection is never evicted while bytes of a request have arrived that is not answered yet, not
+even bytes that only the kernel has seen. The one exception is a head that does not end while unfinished
+heads are at their limit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from itertools import chain, islice, takewhile
+from typing import Generic, Protocol, TypeVar
+
+from receiver.settings import MIB
+
+SILENT_S = 1.0
+"""After this time a connection that has sent nothing is evicted before any that has been used."""
+CANDIDATES_MAX = 16
+"""Connections that are looked at to find one to evict: each costs a system call."""
+UNFINISHED_HEADS_BYTES_MAX = 16 * MIB
+"""Bytes received of all request heads that have not ended, per intake. Parsed they take thrice that."""
+
+
+class Evictable(Protocol):
+    """A connection, as eviction sees it."""
+
+    address: str
+    """IPv4 address or IPv6 network of the peer."""
+    accepted_at_s: float
+
+    def has_unread_bytes(self) -> bool:
+        """Return whether the kernel holds bytes that were not read yet."""
+
+
+C = TypeVar("C", bound=Evictable)
+
+
+class _Queue(Generic[C]):
+    """Connections in the order in which they were added, of all peers and of each."""
+
+    def __init__(self) -> None:
+        self._all: dict[C, None] = {}
+        self._of_address: dict[str, dict[C, None]] = {}
+
+    def add(self, connection: C) -> None:
+        self._all[connection] = None
+        self._of_address.setdefault(connection.address, {})[connection] = None
+
+    def discard(self, connection: C) -> None:
+        if connection not in self._all:
+            return
+        del self._all[connection]
+        same = self._of_address[connection.address]
+        del same[connection]
+        if not same:
+            del self._of_address[connection.address]
+
+    def of(self, address: str | None) -> Iterator[C]:
+        """Iterate over the connections of one address, or over all."""
+        return iter(self._all if address is None else self._of_address.get(address, {}))
+
+
+class IdleConnections(Generic[C]):
+    """The connections that may be evicted."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._silent: _Queue[C] = _Queue()
+        self._used: _Queue[C] = _Queue()
+
+    def add_silent(self, connection: C) -> None:
+        """Add a connection that was just accepted."""
+        self._silent.add(connection)
+
+    def add_used(self, connection: C) -> None:
+        """Add a connection whose last request is answered."""
+        self._used.add(connection)
+
+    def discard(self, connection: C) -> None:
+        """Remove a connection that has sent something, or is gone."""
+        self._silent.discard(connection)
+        self._used.discard(connection)
+
+    def next_to_evict(self, address: str | None = None) -> C | None:
+        """Return the connection to evict, of one address or of all; none if no connection is idle."""
+        silent_before_s = self._now() - SILENT_S
+        in_order = chain(
+            takewhile(lambda one: one.accepted_at_s <= silent_before_s, self._silent.of(address)),
+            self._used.of(address),
+            self._silent.of(address),
+        )
+        candidates = islice(in_order, CANDIDATES_MAX)
+        return next((one for one in candidates if not one.has_unread_bytes()), None)
+
+
+class UnfinishedHeads(Generic[C]):
+    """The bytes of request heads that have not ended, by connection, oldest head first."""
+
+    def __init__(self) -> None:
+        self._bytes: dict[C, int] = {}
+        self.bytes_total = 0
+
+    def grow(self, connection: C, head_bytes: int) -> list[C]:
+        """Set the size of a head. Return the connections to evict if all heads together are too large."""
+        self.bytes_total += head_bytes - self._bytes.get(connection, 0)
+        self._bytes[connection] = head_bytes
+        evicted, bytes_left = [], self.bytes_total
+        for oldest, size_bytes in self._bytes.items():
+            if bytes_left <= UNFINISHED_HEADS_BYTES_MAX:
+                break
+            evicted.append(oldest)
+            bytes_left -= size_bytes
+        return evicted
+
+    def discard(self, connection: C) -> None:
+        """Forget the head of a connection: it has ended, or the connection is gone."""
+        self.bytes_total -= self._bytes.pop(connection, 0)

@@ -1,0 +1,123 @@
+"""The key of the digests by which deliveries are compared: random, one per data directory.
+
+    DATA/digest.key    key 32 bytes │ its id, the first 16 bytes of the key's SHA-256
+
+Whoever needs the key first makes it: an intake or the store process, at the same time perhaps. All take the
+file's lock before they read it, so that all get the same key.
+
+Invariant: a key that was returned is on the disk. Never: in a log, in an answer.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import secrets
+import time
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from receiver.journal.files import DISK, Files, write_all, write_durably
+from receiver.logs import limited
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+KEY_BYTES = 32
+ID_BYTES = 16
+NAME = "digest.key"
+LOCK_TRIES_MAX = 500
+LOCK_DELAY_S = 0.01
+"""Another process holds the lock for as long as two syncs take."""
+
+
+class Key(NamedTuple):
+    """A key and what may be noted of it."""
+
+    secret: bytes
+    id: bytes
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the id belongs to the secret."""
+        return len(self.secret) == KEY_BYTES and self.id == _id_of(self.secret)
+
+    def __repr__(self) -> str:
+        """Show the id only."""
+        return f"Key(id={self.id.hex()})"
+
+
+class DigestKey:
+    """The key of this data directory. It is read or made when it is first needed, and then kept in memory."""
+
+    def __init__(self, data_dir: Path, files: Files = DISK) -> None:
+        self.path = data_dir / NAME
+        self._files = files
+        self._key: Key | None = None
+
+    def load(self) -> Key:
+        """Return the key; make one if there is none. The directory must exist. Raises `OSError`."""
+        if self._key is None:
+            with self._locked() as fd:
+                key = self.read() or self._made(fd)
+                self._files.sync_directory(self.path.parent)
+            self._key = key
+        return self._key
+
+    def read(self) -> Key | None:
+        """Return the key that is in the file now. None: there is no whole one."""
+        try:
+            content = self._files.read(self.path)
+        except FileNotFoundError:
+            return None
+        key = Key(content[:KEY_BYTES], content[KEY_BYTES:])
+        return key if key.is_whole else None
+
+    def restore(self) -> None:
+        """Write the key in memory into the file."""
+        key = self.load()
+        write_durably(self.path, key.secret, key.id, files=self._files)
+
+    def _made(self, fd: int) -> Key:
+        if self._files.size_bytes(self.path):
+            limited.error(
+                "digest key",
+                "digest key is damaged or incomplete",
+                path=str(self.path),
+                action="a new key is made",
+            )
+        secret = secrets.token_bytes(KEY_BYTES)
+        key = Key(secret, _id_of(secret))
+        try:
+            self._files.truncate(fd, 0)
+            write_all(self._files, fd, key.secret + key.id, 0)
+            self._files.sync(fd)
+        except OSError:
+            # The next process must not find a key that a power cut could take away.
+            with suppress(OSError):
+                self._files.unlink(self.path)
+            raise
+        return key
+
+    @contextmanager
+    def _locked(self) -> Iterator[int]:
+        """Open the file and hold its lock. The file is made if it is missing."""
+        for _ in range(LOCK_TRIES_MAX):
+            with ExitStack() as held:
+                fd = self._opened()
+                held.callback(self._files.close, fd)
+                if self._files.lock(fd) and self._files.is_at(fd, self.path):
+                    yield fd
+                    return
+            time.sleep(LOCK_DELAY_S)
+        raise OSError(errno.EAGAIN, "another process keeps the digest key locked")
+
+    def _opened(self) -> int:
+        with suppress(FileExistsError):
+            return self._files.create(self.path)
+        return self._files.open(self.path)
+
+
+def _id_of(secret: bytes) -> bytes:
+    return hashlib.sha256(secret).digest()[:ID_BYTES]

@@ -1,0 +1,53 @@
+"""File descriptors kept in reserve, so that a process can be replaced when all others are in use.
+
+Invariant: between taking from the reserve and refilling it nothing is awaited, so nothing else gets the
+descriptors.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from receiver.logs import limited
+
+RESERVED = 32
+"""Starting a process takes 6 and keeps one: enough for many starts before others free any."""
+
+
+class DescriptorReserve:
+    """Descriptors that are held open on /dev/null until they are needed."""
+
+    def __init__(self) -> None:
+        self._held: list[int] = []
+        self.refill()
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """Free the reserve for the calls inside, which must not await, and refill it afterwards."""
+        self.close()
+        try:
+            yield
+        finally:
+            self.refill()
+
+    def refill(self) -> None:
+        """Take descriptors until the reserve is full, or none is left: then report it."""
+        try:
+            while len(self._held) < RESERVED:
+                self._held.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+        except OSError as reason:
+            limited.error(
+                "descriptors",
+                "the supervisor has no file descriptors left",
+                error=reason.strerror,
+                action="processes are replaced from a reserve; raise LimitNOFILE",
+                reserve=len(self._held),
+            )
+
+    def close(self) -> None:
+        """Free the reserve."""
+        while self._held:
+            with suppress(OSError):
+                os.close(self._held.pop())

@@ -1,0 +1,67 @@
+"""The line that is logged once a minute: what came in, what was stored, what waits.
+
+Never: a line when nothing has changed since the last one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import structlog
+
+from receiver.metrics import METRICS, Snapshot
+
+COUNTED = {
+    "spans_accepted": "spans_accepted",
+    "spans_rejected": "spans_rejected",
+    "spans_sampled_out": "spans_sampled_out",
+    "spans_duplicate": "spans_duplicate",
+    "spans_dead_lettered": "spans_dead_lettered",
+    "store_spans": "spans_stored",
+}
+"""Counters, and the names of their fields in the line."""
+WAITING = ("backlog_segments", "backlog_bytes")
+STATUS_LABEL = METRICS["deliveries"].labels.index("status")
+
+
+class Summary:
+    """Compares the merged counts with those of the line before."""
+
+    def __init__(self) -> None:
+        self._counted: Counter[str] = Counter()
+        self._answers: Counter[str] = Counter()
+        self._waiting: Counter[str] = Counter()
+        """Empty when no store process runs."""
+
+    def log(self, snapshots: Iterable[Snapshot]) -> None:
+        """Log what changed since the last call, if anything did."""
+        counted, answers, waiting = _totals(snapshots)
+        new, new_answers = counted - self._counted, answers - self._answers
+        if new or new_answers or (waiting and waiting != self._waiting):
+            structlog.get_logger().info(
+                "summary",
+                deliveries=new_answers.total(),
+                answers=dict(sorted(new_answers.items())),
+                **{field: new[field] for field in COUNTED.values()},
+                **waiting,
+            )
+        self._counted, self._answers, self._waiting = counted, answers, waiting
+
+
+def _totals(snapshots: Iterable[Snapshot]) -> tuple[Counter[str], Counter[str], Counter[str]]:
+    """Add up spans by what became of them, answers by class of status, and what waits if the store says."""
+    counted, answers, waiting = Counter[str](), Counter[str](), Counter[str]()
+    for snapshot in snapshots:
+        for series in snapshot.series:
+            if series.name in COUNTED:
+                counted[COUNTED[series.name]] += int(series.value)
+            elif series.name in WAITING:
+                waiting[series.name] += int(series.value)
+            elif series.name == "deliveries":
+                answers[_class_of(series.labels[STATUS_LABEL])] += int(series.value)
+    return counted, answers, waiting
+
+
+def _class_of(status: str) -> str:
+    return f"{status[0]}xx" if status.isdigit() else status

@@ -1,0 +1,196 @@
+"""What the store has answered and the client has not read yet: a little in memory, the rest on disk.
+
+The store must not wait for a client: a statement that waits holds the engine's memory, one of its few threads
+and its time limit. So the statement runs at its own pace, and the client reads from here.
+
+Invariant: unread bytes in memory and on disk are bounded. Where the disk is short, the statement waits for
+    the client, and fails once the client has read nothing for `STALL_S`.
+Never: a file with a name. A crash leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from receiver.errors import DiskTrouble, Unavailable
+
+MEMORY_BYTES_MAX = 512 * 1024
+"""Of one answer in memory."""
+FILE_BYTES_MAX = 32 << 20
+"""After so many bytes another file is begun: a file that was read frees its disk."""
+STALL_S = 10.0
+"""A statement that must wait for its client waits so long for the next read."""
+
+
+class ClientTooSlow(Unavailable):
+    """The answer does not fit on the disk, and its client does not read it."""
+
+
+class SpoolSpace:
+    """Disk that all answers share."""
+
+    def __init__(self, directory: Path, bytes_max: int, disk_free_min: Callable[[], int]) -> None:
+        """`disk_free_min`: free disk that must be left for the journal."""
+        self.directory = directory
+        self._bytes_max = bytes_max
+        self._disk_free_min = disk_free_min
+        self._lock = threading.Lock()
+        self._used_bytes = 0
+
+    @property
+    def used_bytes(self) -> int:
+        """Return the bytes that all files may grow to."""
+        return self._used_bytes
+
+    def reserve_file(self) -> bool:
+        """Take the space of one file. False: there is not as much."""
+        disk = os.statvfs(self.directory)
+        free_bytes = disk.f_bavail * disk.f_frsize - FILE_BYTES_MAX
+        if free_bytes < self._disk_free_min():
+            return False
+        with self._lock:
+            if self._used_bytes + FILE_BYTES_MAX > self._bytes_max:
+                return False
+            self._used_bytes += FILE_BYTES_MAX
+            return True
+
+    def release_file(self) -> None:
+        """Give the space of one file back."""
+        with self._lock:
+            self._used_bytes -= FILE_BYTES_MAX
+
+
+class _File:
+    """An unnamed file: written to its end, then read to its end."""
+
+    def __init__(self, space: SpoolSpace) -> None:
+        self._space = space
+        self._file = tempfile.TemporaryFile(dir=space.directory)  # noqa: SIM115 - closed when it was read
+        self.size_bytes = 0
+        self.unread_count = 0
+
+    def append(self, piece: bytes) -> int:
+        """Write a piece; return its offset."""
+        offset, left = self.size_bytes, memoryview(piece)
+        self.size_bytes += len(piece)
+        self.unread_count += 1
+        while left:
+            left = left[os.pwrite(self._file.fileno(), left, self.size_bytes - len(left)) :]
+        return offset
+
+    def read(self, offset: int, count_bytes: int) -> bytes:
+        """Read a piece back."""
+        self.unread_count -= 1
+        return os.pread(self._file.fileno(), count_bytes, offset)
+
+    def close(self) -> None:
+        """Free the disk."""
+        self._file.close()
+        self._space.release_file()
+
+
+@dataclass(frozen=True, slots=True)
+class _Extent:
+    """Where a piece lies on disk."""
+
+    file: _File
+    offset: int
+    size_bytes: int
+
+
+class Spool:
+    """The unread pieces of one answer. One thread appends, another one takes."""
+
+    def __init__(self, space: SpoolSpace) -> None:
+        self._space = space
+        self._changed = threading.Condition()
+        self._pieces: deque[bytes | _Extent] = deque()
+        self._memory_bytes = 0
+        self._files: list[_File] = []
+        self._taken_count = 0
+        self._is_closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        reason: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Forget what was not read. A thread that still appends is told so."""
+        with self._changed:
+            self._is_closed = True
+            self._pieces.clear()
+            for file in self._files:
+                file.close()
+            self._files.clear()
+            self._changed.notify_all()
+
+    def append(self, piece: bytes) -> bool:
+        """Keep a piece. False: the reader has gone. Raises `ClientTooSlow`."""
+        with self._changed:
+            while not self._is_closed:
+                if self._memory_bytes + len(piece) <= MEMORY_BYTES_MAX or not self._pieces:
+                    self._pieces.append(piece)
+                    self._memory_bytes += len(piece)
+                    return True
+                if self._has_room_on_disk(len(piece)):
+                    self._pieces.append(self._written(piece))
+                    return True
+                self._wait_for_reader()
+            return False
+
+    def take(self) -> bytes | None:
+        """Return the oldest piece; none: there is none yet. May read the disk."""
+        with self._changed:
+            if not self._pieces:
+                return None
+            piece = self._pieces.popleft()
+            self._taken_count += 1
+            self._changed.notify_all()
+            if isinstance(piece, bytes):
+                self._memory_bytes -= len(piece)
+                return piece
+            content = piece.file.read(piece.offset, piece.size_bytes)
+            if not piece.file.unread_count:
+                self._files.remove(piece.file)
+                piece.file.close()
+            return content
+
+    def _has_room_on_disk(self, count_bytes: int) -> bool:
+        """Return whether the newest file takes this much; begin another one if it does not."""
+        if self._files and self._files[-1].size_bytes + count_bytes <= FILE_BYTES_MAX:
+            return True
+        if count_bytes > FILE_BYTES_MAX or not self._space.reserve_file():
+            return False
+        try:
+            self._files.append(_File(self._space))
+        except OSError as reason:
+            self._space.release_file()
+            raise DiskTrouble(f"answer cannot be kept on disk: {reason.strerror}") from reason
+        return True
+
+    def _written(self, piece: bytes) -> _Extent:
+        file = self._files[-1]
+        try:
+            return _Extent(file, file.append(piece), len(piece))
+        except OSError as reason:
+            raise DiskTrouble(f"answer cannot be kept on disk: {reason.strerror}") from reason
+
+    def _wait_for_reader(self) -> None:
+        before = self._taken_count
+        if not self._changed.wait_for(lambda: self._is_closed or self._taken_count > before, STALL_S):
+            raise ClientTooSlow(
+                f"the answer is larger than the disk that answers may take, and its client read nothing for "
+                f"{STALL_S:.0f} s; expected a faster client, or a question for less"
+            )

@@ -1,0 +1,46 @@
+"""The ClickHouse stand-in over chDB as a process of its own, for tests that talk to a server over HTTP."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+@dataclass
+class Server:
+    """A running test server."""
+
+    port: int
+    pid: int = 0
+
+    @property
+    def url(self) -> str:
+        """As the setting `store.url` wants it."""
+        return f"http://default@127.0.0.1:{self.port}/otel"
+
+    def meet(self, kind: str, **more: object) -> None:
+        """Let the next INSERTs meet a fault."""
+        body = json.dumps({"kind": kind, **more}).encode()
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/_fault", data=body)
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            assert answer.status == 200
+
+
+@contextmanager
+def clickhouse_server(directory: Path) -> Iterator[Server]:
+    """Run `tests/clickhouse_server.py` until the block ends."""
+    command = [sys.executable, str(ROOT / "tests" / "clickhouse_server.py"), str(directory)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        yield Server(int(process.stdout.readline()), process.pid)
+        process.stdin.close()
+        process.wait(20)

@@ -1,0 +1,129 @@
+"""What a sender is answered whose drain waits for the store: a 200 means that its rows are stored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from receiver import transcode
+from receiver.errors import ReceiverError, StoreTrouble
+from receiver.intake.store_line import PartlyStored, StoreLine, digests_in
+from receiver.intake.waiting import Waiting
+from receiver.journal.outcomes import STORED, SegmentOutcome, SegmentOutcomes
+from receiver.model import Outcome, SegmentId
+from tests.intake_support import OutcomeDouble, claim_of
+from tests.redelivery_support import EPOCH, POLICY, Mill, delivery
+from tests.segments import DIGEST_KEY, day_of
+
+SEGMENT = SegmentId(EPOCH, 1)
+
+
+@pytest.fixture
+def mill(tmp_path: Path) -> Mill:
+    return Mill(tmp_path)
+
+
+def outcome_in(mill: Mill, segment: SegmentId = SEGMENT) -> SegmentOutcome | None:
+    """What an intake would read."""
+    return SegmentOutcomes(mill.directory / "outcomes").read(segment)
+
+
+def digest_of(number: int) -> str:
+    (digest,) = digests_in(transcode.commit(POLICY, [delivery(number)], SEGMENT, DIGEST_KEY).record, 1)
+    return digest
+
+
+def answered(became: SegmentOutcome | None, *digests: str) -> list[Outcome | ReceiverError]:
+    """The answers to deliveries of four spans each that waited for one segment."""
+    line, given = StoreLine(), list[Outcome | ReceiverError]()
+    for number, digest in enumerate(digests):
+        waiting = Waiting(delivery(number), claim_of(1), given.append, 0, until_stored=True)
+        line.join(SEGMENT, waiting, OutcomeDouble(received=4, stored=4), digest)
+    line.settle(SEGMENT, became)
+    return given
+
+
+def test_segment_that_is_stored_is_published_as_stored(mill: Mill) -> None:
+    mill.add([1, 2])
+
+    mill.drain()
+
+    assert outcome_in(mill) == STORED
+
+
+def test_rows_that_became_dead_letters_are_published_by_delivery(mill: Mill) -> None:
+    mill.store.poisonous_days = {day_of(2)}
+    mill.add([1, 2, 3])
+
+    mill.drain()
+
+    assert outcome_in(mill) == SegmentOutcome({digest_of(2): 3})
+
+
+def test_segment_of_nothing_but_dead_letters_is_published_as_dead(mill: Mill) -> None:
+    mill.store.poisonous_days = {day_of(2)}
+    mill.add([2])
+
+    mill.drain()
+
+    assert outcome_in(mill) == SegmentOutcome({digest_of(2): 3})
+
+
+def test_rows_that_vanished_are_published_as_incomplete(mill: Mill) -> None:
+    mill.store.script = ["eaten"] * 9
+    mill.add([1, 2])
+
+    mill.drain()
+
+    found = outcome_in(mill)
+    assert found is not None
+    assert found.is_incomplete
+
+
+def test_dead_letters_of_the_parts_of_a_segment_make_it_incomplete(mill: Mill) -> None:
+    mill.store.rows_max = 3
+    mill.store.poisonous_days = {day_of(1)}
+    mill.add([5, 1, 4])
+
+    mill.drain()
+
+    found = outcome_in(mill)
+    assert found is not None
+    assert found.is_incomplete
+
+
+def test_only_the_newest_outcomes_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("receiver.journal.outcomes.OUTCOMES_MAX", 3)
+    outcomes = SegmentOutcomes(tmp_path / "outcomes")
+    for seq in range(1, 6):
+        outcomes.write(SegmentId(EPOCH, seq), STORED)
+
+    SegmentOutcomes(tmp_path / "outcomes").write(SegmentId(EPOCH, 6), STORED)
+
+    assert [path.name[-1] for path in sorted((tmp_path / "outcomes").iterdir())] == ["4", "5", "6"]
+
+
+def test_sender_of_dead_rows_is_answered_with_partial_success_and_others_are_not() -> None:
+    dead, stored = answered(SegmentOutcome({"aa": 3}), "aa", "bb")
+
+    assert isinstance(dead, PartlyStored)
+    assert (dead.stored, dead.rejected, dead.is_plain) == (1, 3, False)
+    assert dead.message.startswith("3 spans that ClickHouse refuses")
+    assert isinstance(stored, OutcomeDouble)
+
+
+@pytest.mark.parametrize(
+    ("became", "digest"),
+    [
+        pytest.param(None, "aa", id="the segment was deleted by hand"),
+        pytest.param(SegmentOutcome(is_incomplete=True), "aa", id="nobody knows whose rows are missing"),
+        pytest.param(SegmentOutcome({"bb": 1}), "", id="the digest of the delivery is unknown"),
+    ],
+)
+def test_sender_whose_rows_may_not_be_stored_is_asked_to_send_them_again(
+    became: SegmentOutcome | None, digest: str
+) -> None:
+    (answer,) = answered(became, digest)
+
+    assert isinstance(answer, StoreTrouble)

@@ -1,0 +1,118 @@
+"""Claims about help texts, exit codes and completion of the command line."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from receiver.cli import EXIT_INTERRUPTED, VERBS, main
+from receiver.errors import CommandFailed, OperatorError
+
+ROOT = Path(__file__).parents[1]
+
+
+def run(*words: str, **environ: str) -> Result:
+    return CliRunner().invoke(main, list(words), env=environ, prog_name="trace-drain")
+
+
+def test_the_documented_exit_codes_are_those_of_the_program() -> None:
+    page = (ROOT / "docs/operations.md").read_text()
+    table = page.partition("## Exit codes")[2].partition("\n## ")[0]
+
+    codes = [int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)]
+
+    assert codes == [0, CommandFailed.exit_code, OperatorError.exit_code, EXIT_INTERRUPTED]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        pytest.param("--version", 0, id="done"),
+        pytest.param("config check --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0", 0, id="fine"),
+        pytest.param("spans --data .", 1, id="no store"),
+        pytest.param("dead show x --data .", 1, id="no such dead letter"),
+        pytest.param("dead drop x --data .", 1, id="no receiver runs"),
+        pytest.param("journal inspect 0000000000000001-0000000001 --data .", 1, id="no such segment"),
+        pytest.param("schema status --store http://127.0.0.1:1", 1, id="store does not answer"),
+        pytest.param("config check --config absent.toml", 2, id="no such configuration file"),
+        pytest.param("config show --intakes many", 2, id="setting of the wrong type"),
+        pytest.param("spans --data absent", 2, id="no such data directory"),
+        pytest.param("spans --limit 0 --data .", 2, id="option out of range"),
+        pytest.param("spans --lmit 5", 2, id="unknown option"),
+        pytest.param("shcema", 2, id="unknown command"),
+        pytest.param("trace", 2, id="missing argument"),
+    ],
+)
+def test_a_command_exits_with_the_documented_code(
+    words: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    environ = {"TRACE_DRAIN_STORE__URL": "http://127.0.0.1:1"} if "--store" in words else {}
+
+    done = run(*words.replace(" --store http://127.0.0.1:1", "").split(), **environ)
+
+    assert done.exit_code == code, done.output
+
+
+GROUPS = ["config", "dead", "journal", "sampling", "schema"]
+
+
+@pytest.mark.parametrize("group", ["", *GROUPS])
+def test_the_help_of_a_group_is_not_cut(group: str) -> None:
+    assert "..." not in run(*group.split(), "--help").output.replace("[ARGS]...", "")
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_mistyped_command_of_a_group_is_answered_with_those_that_exist(group: str) -> None:
+    done = run(group, "zzz")
+
+    assert done.exit_code == 2
+    assert "no such command 'zzz'; expected " in done.output
+
+
+@pytest.mark.parametrize("command", sorted({*VERBS} - {*GROUPS, "ledger", "version"}))
+def test_the_help_of_a_command_has_examples(command: str) -> None:
+    assert "Examples:\n    " in run(command, "--help").output
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script_that_asks_the_program(shell: str) -> None:
+    done = run("completion", shell)
+
+    assert done.exit_code == 0, done.output
+    assert f"_TRACE_DRAIN_COMPLETE={shell}_complete" in done.output
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("trace-drain sp", ["spans"]),
+        ("trace-drain dead re", ["replay"]),
+        ("trace-drain spans --li", ["--limit"]),
+    ],
+)
+def test_commands_and_options_are_completed(typed: str, expected: list[str]) -> None:
+    words = {"COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+
+    done = run(_TRACE_DRAIN_COMPLETE="bash_complete", **words)
+
+    assert [line.partition(",")[2] for line in done.output.splitlines()] == expected
+
+
+def test_a_command_name_is_completed_without_loading_the_commands() -> None:
+    code = (
+        "import sys; from receiver.cli import main\n"
+        "try: main(['spans'], prog_name='trace-drain', complete_var='C')\n"
+        "except SystemExit: pass\n"
+        "sys.exit(sum(name.startswith('receiver.storage') for name in sys.modules))"
+    )
+    environ = {"C": "bash_complete", "COMP_WORDS": "trace-drain s", "COMP_CWORD": "1"}
+
+    done = subprocess.run([sys.executable, "-c", code], env=environ, cwd=ROOT, check=False)
+
+    assert done.returncode == 0

@@ -1,0 +1,176 @@
+"""Claims about commands that ask a receiver whose store process is down."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import ClassVar
+
+import pytest
+from click.testing import CliRunner
+
+from receiver.cli import EXIT_INTERRUPTED, main
+from receiver.cli.readiness import STORE_START_S, note_when_slow, require_store_process
+from receiver.errors import CommandFailed
+from receiver.supervisor.data_dir import STATE_NAME, State, read_state
+
+
+class Admin(BaseHTTPRequestHandler):
+    """The admin port: answers with the next state of the store process, the last one repeatedly."""
+
+    processes: ClassVar[list[str]]
+    ends = ""
+
+    def do_GET(self) -> None:
+        process = self.processes.pop(0) if len(self.processes) > 1 else self.processes[0]
+        reasons = {"process": process, "ends": self.ends}
+        checks = [
+            {"process": "store", "name": name, "reason": reason, "decides": False}
+            for name, reason in reasons.items()
+        ]
+        body = json.dumps({"ready": True, "checks": checks}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the standard library's name
+        """Log nothing."""
+
+
+class Clock:
+    """Time that passes while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def now(self) -> float:
+        return self.now_s
+
+    def sleep(self, delay_s: float) -> None:
+        self.now_s += delay_s
+
+
+@pytest.fixture
+def admin() -> Iterator[str]:
+    Admin.processes, Admin.ends = [""], ""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Admin)
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def state(admin: str, tmp_path: Path) -> State:
+    """The state of a receiver, this process, whose API takes connections and never answers."""
+    written = {
+        "listen": "",
+        "admin": "",
+        "api": "",
+        "version": "",
+        "started_at": "",
+        "urls": {"api": "http://127.0.0.1:1", "admin": admin},
+        "pids": {"supervisor": os.getpid(), "intake": [], "store": 0},
+    }
+    (tmp_path / STATE_NAME).write_text(json.dumps(written))
+    return read_state(tmp_path)
+
+
+def test_a_store_process_that_ended_again_and_again_is_not_waited_for(state: State) -> None:
+    Admin.processes, Admin.ends = ["not running"], "ended 3 times in the last 10 minutes"
+    clock = Clock()
+
+    with pytest.raises(CommandFailed) as caught:
+        require_store_process(state, now=clock.now, sleep=clock.sleep)
+
+    assert clock.now_s == 0
+    assert str(caught.value) == (
+        f"the receiver runs (process {os.getpid()}), but its store process is not running "
+        f"(ended 3 times in the last 10 minutes); its log says why; "
+        f"{state.urls['admin']}/readyz?verbose has its state"
+    )
+
+
+def test_a_store_process_that_starts_is_waited_for(state: State) -> None:
+    Admin.processes = ["not running", "starting", "starting", ""]
+    clock = Clock()
+
+    require_store_process(state, now=clock.now, sleep=clock.sleep)
+
+    assert 0 < clock.now_s < STORE_START_S
+
+
+def test_a_store_process_that_does_not_start_is_waited_for_no_longer_than_the_limit(state: State) -> None:
+    Admin.processes = ["starting"]
+    clock = Clock()
+
+    with pytest.raises(CommandFailed, match="its store process is starting; its log"):
+        require_store_process(state, now=clock.now, sleep=clock.sleep)
+
+    assert clock.now_s == STORE_START_S
+
+
+def test_a_question_is_sent_where_the_admin_port_does_not_answer(state: State) -> None:
+    state.urls["admin"] = "http://127.0.0.1:1"
+
+    require_store_process(state)
+
+
+@pytest.mark.parametrize("command", ["spans", f"trace {'1' * 32}", "ledger", "dead ls", "schema status"])
+def test_every_command_that_asks_says_which_process_is_down(
+    command: str, state: State, tmp_path: Path
+) -> None:
+    Admin.processes, Admin.ends = ["not running"], "ended 9 times in the last 10 minutes"
+
+    done = CliRunner().invoke(main, [*command.split(), "--data", str(tmp_path)])
+
+    assert done.exit_code == 1
+    assert "its store process is not running (ended 9 times" in done.output
+    assert state.pids.store == 0
+
+
+def test_a_command_that_waits_says_what_readyz_reports(
+    state: State, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Admin.processes = ["starting"]
+
+    with note_when_slow(state, after_s=0) as note:
+        note.join()
+
+    assert capsys.readouterr().err == "no answer yet, still waiting; /readyz reports process: starting\n"
+
+
+def test_a_command_that_is_answered_in_time_prints_no_note(
+    state: State, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with note_when_slow(state, after_s=3_600) as note:
+        pass
+    note.join()
+
+    assert capsys.readouterr().err == ""
+
+
+def test_ctrl_c_ends_a_command_that_waits_for_an_answer_with_130(state: State, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as api:
+        urls = {**state.urls, "api": f"http://127.0.0.1:{api.getsockname()[1]}"}
+        written = json.loads((tmp_path / STATE_NAME).read_text()) | {"urls": urls}
+        (tmp_path / STATE_NAME).write_text(json.dumps(written))
+        command = [sys.executable, "-m", "receiver.cli", "spans", "--data", str(tmp_path)]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+            asked, _ = api.accept()
+            with asked:
+                asked.recv(65_536)
+                process.send_signal(signal.SIGINT)
+                _, printed = process.communicate(timeout=60)
+
+    assert process.returncode == EXIT_INTERRUPTED
+    assert "Traceback" not in printed

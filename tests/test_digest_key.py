@@ -1,0 +1,215 @@
+"""The digest key: made once, on the disk before it is used, the same for all, and missed when it is lost."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from receiver import transcode
+from receiver.journal.digest_key import KEY_BYTES, DigestKey, Key
+from receiver.journal.files import FILE_MODE
+from receiver.model import SegmentId
+from receiver.settings import Redelivery
+from receiver.storage.window import Window
+from tests.memory_disk import MemoryDisk
+from tests.redelivery_support import POLICY, Mill, delivery
+
+DATA = Path("/data")
+
+
+def loaded(data_dir: Path) -> Key:
+    return DigestKey(data_dir).load()
+
+
+def memory_disk() -> MemoryDisk:
+    disk = MemoryDisk()
+    disk.make_directory(DATA)
+    disk.sync_directory(Path("/"))
+    return disk
+
+
+def test_key_is_random_and_stays_the_same(tmp_path: Path) -> None:
+    other_dir = tmp_path / "other"
+    other_dir.mkdir()
+
+    key = loaded(tmp_path)
+
+    assert loaded(tmp_path) == key
+    assert loaded(other_dir) != key
+    assert len(key.secret) == KEY_BYTES
+    assert key.secret.hex() not in repr(key)
+    assert (tmp_path / "digest.key").stat().st_mode & 0o777 == FILE_MODE
+
+
+def test_processes_that_start_at_once_get_the_same_key(tmp_path: Path) -> None:
+    found: list[Key] = []
+    starting = threading.Barrier(8)
+
+    def start() -> None:
+        starting.wait()
+        found.append(loaded(tmp_path))
+
+    threads = [threading.Thread(target=start) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(found) == 8
+    assert set(found) == {loaded(tmp_path)}
+
+
+def test_key_that_was_returned_survives_a_power_cut() -> None:
+    disk = memory_disk()
+    key = DigestKey(DATA, disk).load()
+
+    disk.cut_power(lambda _: 0)
+
+    assert DigestKey(DATA, disk).load() == key
+
+
+@pytest.mark.parametrize("call", ["create", "write", "sync", "sync_directory"])
+def test_key_whose_making_failed_is_never_used(call: str) -> None:
+    disk = memory_disk()
+    disk.fail(call)
+    key = DigestKey(DATA, disk)
+    with pytest.raises(OSError, match=r"."):
+        key.load()
+    disk.heal()
+
+    made = key.load()
+    disk.cut_power(lambda _: 0)
+
+    assert DigestKey(DATA, disk).load() == made
+    assert not disk.descriptor_count
+
+
+@pytest.mark.parametrize("damage", [b"", b"short", bytes(48)], ids=["empty", "short", "zeros"])
+def test_damaged_key_is_replaced(tmp_path: Path, damage: bytes) -> None:
+    key = loaded(tmp_path)
+    (tmp_path / "digest.key").write_bytes(damage)
+
+    replaced = loaded(tmp_path)
+
+    assert replaced != key
+    assert loaded(tmp_path) == replaced
+
+
+def test_digest_depends_on_the_key() -> None:
+    def digest(key: bytes) -> bytes:
+        record = transcode.commit(POLICY, [delivery(1)], SegmentId(1, 1), key).record
+        return transcode.scan(record).records[0].answers
+
+    assert digest(bytes(32)) == digest(bytes(32))
+    assert digest(bytes(32)) != digest(bytes([1]) * 32)
+    with pytest.raises(transcode.CoreError, match="digest key has 31 bytes; expected 32"):
+        digest(bytes(31))
+
+
+def worked(directory: Path) -> Mill:
+    """Return a data directory in which one delivery was stored by a writer that has ended."""
+    mill = Mill(directory)
+    mill.add([1])
+    mill.drain()
+    assert mill.progress.window_trouble == ""
+    mill.kill()
+    return mill
+
+
+@pytest.mark.fault("DATA/redelivery, its note or the digest key removed or replaced while nothing ran")
+@pytest.mark.parametrize(
+    "removed",
+    [
+        ("redelivery",),
+        ("redelivery", "ledger"),
+        ("redelivery.begun",),
+        ("digest.key",),
+        ("redelivery", "ledger", "digest.key"),
+    ],
+    ids="+".join,
+)
+def test_window_that_is_removed_while_stopped_is_reported(tmp_path: Path, removed: tuple[str, ...]) -> None:
+    mill = worked(tmp_path)
+    for name in removed:
+        path = tmp_path / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+    mill.drain()
+    trouble = mill.progress.window_trouble
+    mill.kill()
+    mill.add([1])
+    mill.drain()
+
+    assert "expected 86400 s (the record of earlier ones was damaged or missing" in trouble
+    assert mill.progress.window_reach_s < mill.limits.window_s
+    assert mill.progress.window_trouble == trouble
+
+
+def test_window_that_was_begun_with_another_key_is_reported_once(tmp_path: Path) -> None:
+    mill = worked(tmp_path)
+    (tmp_path / "digest.key").unlink()
+    mill.drain()
+    mill.kill()
+    window = mill.opened_window(mill.opened_ledger())
+    mill.monotonic_s += mill.limits.window_s + 1
+    window.tick()
+    assert window.shortfall == ""
+    window.close()
+
+    assert mill.opened_window(mill.opened_ledger()).shortfall == ""
+
+
+@pytest.mark.parametrize("name", ["digest.key", "redelivery.begun"])
+def test_key_that_is_removed_from_a_running_receiver_is_restored(tmp_path: Path, name: str) -> None:
+    mill = Mill(tmp_path)
+    mill.add([1])
+    mill.drain()
+    content = (tmp_path / name).read_bytes()
+    (tmp_path / name).unlink()
+
+    mill.drain()
+
+    assert (tmp_path / name).read_bytes() == content
+    assert mill.progress.alarms == 1
+    mill.kill()
+    mill.drain()
+    assert mill.progress.window_trouble == ""
+
+
+def test_data_directory_that_is_removed_from_a_running_receiver_is_made_again(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    window = Window(data / "redelivery", Redelivery(), lambda: 0.0)
+    key = loaded(data)
+    shutil.rmtree(data)
+
+    assert window.put_back()
+
+    assert loaded(data) == key
+    assert Window(data / "redelivery", Redelivery(), lambda: 0.0).shortfall == ""
+
+
+def test_key_that_is_replaced_under_a_running_receiver_is_restored_and_shortens_the_window(
+    tmp_path: Path,
+) -> None:
+    mill = Mill(tmp_path)
+    mill.add([1])
+    mill.drain()
+    content = (tmp_path / "digest.key").read_bytes()
+    (tmp_path / "digest.key").unlink()
+    DigestKey(tmp_path).load()
+
+    mill.drain()
+
+    assert (tmp_path / "digest.key").read_bytes() == content
+    assert mill.progress.alarms == 1
+    assert "the digest key was replaced" in mill.progress.window_trouble
+    mill.kill()
+    mill.drain()
+    assert mill.progress.window_trouble != ""

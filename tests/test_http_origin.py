@@ -1,0 +1,135 @@
+"""Host and Origin: what a page of another site can make a browser send is refused by both ports."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from receiver.http.origin import OriginCheck
+from receiver.metrics import Metrics
+from receiver.settings import Settings
+from receiver.supervisor.admin import Admin
+from receiver.supervisor.health import Readiness
+from receiver.web.api import Api
+from receiver.web.spool import SpoolSpace
+from tests.storehouse import MemoryStore
+
+WAIT_S = 20.0
+
+
+@asynccontextmanager
+async def api_client(directory: Path) -> AsyncIterator[TestClient]:  # type: ignore[type-arg]  # of a test
+    with ThreadPoolExecutor(1) as pool:
+        api = Api(
+            store=MemoryStore(),
+            token=lambda: "",
+            health=dict,
+            schema=list,
+            ledger=dict,
+            pool=pool,
+            stream_pool=pool,
+            space=SpoolSpace(directory, 0, lambda: 0),
+            hosts=["Traces.Example."],
+        )
+        async with TestClient(TestServer(api.application())) as client:
+            yield client
+
+
+@pytest.mark.parametrize(
+    ("host", "is_allowed"),
+    [
+        ("127.0.0.1:8318", True),
+        ("10.1.2.3", True),
+        ("[::1]:8318", True),
+        ("localhost:8318", True),
+        ("LOCALHOST.", True),
+        (f"{socket.gethostname()}:8318", True),
+        ("traces.example:443", True),
+        ("evil.example:8318", False),
+        ("127.0.0.1.evil.example", False),
+        ("traces.example.evil.example", False),
+        ("localhost@evil.example", False),
+        ("[::1]evil.example", False),
+        ("receiver:8318", False),
+        ("", False),
+        ("::1", False),
+    ],
+)
+async def test_api_answers_only_to_names_of_its_own(tmp_path: Path, host: str, *, is_allowed: bool) -> None:
+    async with api_client(tmp_path) as client:
+        answer = await client.get("/api/v1/health", headers={"Host": host})
+        body = await answer.json()
+
+    assert answer.status == (200 if is_allowed else 403)
+    assert is_allowed or "api_hosts" in body["error"]
+    assert is_allowed or "evil" not in body["error"]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS"])
+@pytest.mark.parametrize(
+    ("headers", "is_allowed"),
+    [
+        pytest.param({}, True, id="no browser"),
+        pytest.param({"Origin": "http://localhost:8318"}, True, id="own page"),
+        pytest.param({"Origin": "http://localhost:3000"}, False, id="another port"),
+        pytest.param({"Origin": "https://evil.example"}, False, id="another site"),
+        pytest.param({"Origin": "null"}, False, id="sandboxed page"),
+        pytest.param({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, False, id="image"),
+        pytest.param({"Sec-Fetch-Site": "same-origin"}, True, id="fetch of an own page"),
+    ],
+)
+async def test_api_refuses_every_method_from_another_origin(
+    tmp_path: Path, headers: dict[str, str], method: str, *, is_allowed: bool
+) -> None:
+    async with api_client(tmp_path) as client:
+        answer = await client.request(method, "/api/v1/health", headers={"Host": "localhost:8318", **headers})
+
+    assert (answer.status != 403) == is_allowed
+
+
+async def test_a_link_from_another_site_may_be_followed(tmp_path: Path) -> None:
+    headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    async with api_client(tmp_path) as client:
+        followed = await client.get("/api/v1/health", headers=headers)
+        posted = await client.post("/api/v1/health", headers=headers)
+
+    assert (followed.status, posted.status) == (200, 403)
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        pytest.param("10.1.2.3:9464", b"200", id="probe by the address of a pod"),
+        pytest.param("receiver:9464", b"200", id="short name of a container"),
+        pytest.param(None, b"200", id="HTTP/1.0 without a host"),
+        pytest.param("evil.example:9464", b"403", id="rebound name"),
+    ],
+)
+async def test_admin_port_answers_probes_and_refuses_rebound_names(host: str | None, status: bytes) -> None:
+    settings = msgspec.structs.replace(Settings(), api_hosts=())
+    listening = socket.create_server(("127.0.0.1", 0))
+    address = listening.getsockname()
+    admin = Admin(lambda: Readiness(ready=True, checks=()), list, settings, Metrics("supervisor"))
+    listener = await admin.serve(listening)
+    reader, writer = await asyncio.open_connection(*address)
+    line = b"" if host is None else f"Host: {host}\r\n".encode()
+
+    writer.write(b"GET /livez HTTP/1." + (b"0" if host is None else b"1") + b"\r\n" + line + b"\r\n")
+    answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), WAIT_S)
+
+    assert answer.split()[1] == status
+    writer.close()
+    await listener.close()
+
+
+def test_short_names_are_allowed_only_where_asked_for() -> None:
+    assert not OriginCheck("api", []).is_allowed_host("receiver:1")
+    assert OriginCheck("admin", [], allows_short_names=True).is_allowed_host("receiver:1")

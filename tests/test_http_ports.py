@@ -1,0 +1,290 @@
+"""The listener that the API and the admin port share: caps, timeouts and sizes, over raw sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import closing, suppress
+
+import pytest
+from aiohttp import web
+
+from receiver.http.listener import Listener
+from receiver.http.parser import HEAD_BYTES_MAX
+from receiver.http.protocol import Limits
+from receiver.metrics import Metrics
+
+GET = b"GET /small HTTP/1.1\r\nHost: localhost\r\n\r\n"
+GET_LARGE = b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n"
+GET_HELD = b"GET /held HTTP/1.1\r\nHost: localhost\r\n\r\n"
+LARGE_BYTES = 64 << 20
+SENT_BYTES_MAX = 256 << 20
+WAIT_S = 20.0
+
+
+class Port:
+    """A port with three paths: `/small`, `/large`, and `/held`, which is answered when `release` is set."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.metrics = Metrics("test")
+        self.listener = Listener(limits, self.metrics)
+        self.listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
+        self.address = self.listening.getsockname()
+        self.release = asyncio.Event()
+        self.held_count = 0
+        self.writers: list[asyncio.StreamWriter] = []
+
+    async def open(self) -> None:
+        application = web.Application()
+        application.router.add_get("/small", self._small)
+        application.router.add_get("/large", self._large)
+        application.router.add_get("/held", self._held)
+        await self.listener.open(application, self.listening)
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection(*self.address)
+        self.writers.append(writer)
+        return reader, writer
+
+    async def close(self) -> None:
+        self.release.set()
+        for writer in self.writers:
+            writer.close()
+        await self.listener.close()
+
+    async def ask(self, request: bytes = GET) -> bytes:
+        reader, writer = await self.connect()
+        writer.write(request)
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), WAIT_S)
+        writer.close()
+        return head
+
+    def closed(self, reason: str) -> float:
+        return sum(
+            one.value
+            for one in self.metrics.snapshot().series
+            if one.name == "connections_closed" and one.labels[1] == reason
+        )
+
+    async def _small(self, _request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def _large(self, _request: web.Request) -> web.Response:
+        return web.Response(body=bytes(LARGE_BYTES))
+
+    async def _held(self, _request: web.Request) -> web.Response:
+        self.held_count += 1
+        await self.release.wait()
+        return web.Response(text="ok\n")
+
+
+Serve = Callable[..., Awaitable[Port]]
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Serve]:
+    ports: list[Port] = []
+
+    async def opened(
+        connections_max: int = 8, header_timeout_s: float = 60.0, write_timeout_s: float = 60.0
+    ) -> Port:
+        port = Port(Limits("api", connections_max, header_timeout_s, write_timeout_s))
+        ports.append(port)
+        await port.open()
+        return port
+
+    yield opened
+    for port in ports:
+        await port.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not condition():  # noqa: ASYNC110 - sockets change without an event of ours
+            await asyncio.sleep(0.01)
+
+
+async def test_silent_connections_never_exceed_the_cap_and_do_not_block_a_request(serve: Serve) -> None:
+    port = await serve(connections_max=8)
+    silent = [socket.create_connection(port.address) for _ in range(300)]
+    await until(lambda: port.closed("evicted") == 300 - 8)
+
+    head = await port.ask()
+
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert port.listener.connection_count <= 8
+    for one in silent:
+        one.close()
+
+
+async def test_longest_idle_connection_is_evicted_first(serve: Serve) -> None:
+    port = await serve(connections_max=2)
+    first, first_writer = await port.connect()
+    first_writer.write(GET)
+    await asyncio.wait_for(first.readuntil(b"ok\n"), WAIT_S)
+    second, second_writer = await port.connect()
+    second_writer.write(GET)
+    await asyncio.wait_for(second.readuntil(b"ok\n"), WAIT_S)
+
+    assert (await port.ask()).startswith(b"HTTP/1.1 200 ")
+
+    with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+        await asyncio.wait_for(first.readexactly(1), WAIT_S)
+    second_writer.write(GET)
+    assert (await asyncio.wait_for(second.readuntil(b"\r\n\r\n"), WAIT_S)).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_newcomer_gets_503_while_every_connection_is_being_answered(serve: Serve) -> None:
+    port = await serve(connections_max=2)
+    busy = [asyncio.create_task(port.ask(GET_HELD)) for _ in range(2)]
+    await until(lambda: port.held_count == 2)
+
+    reader, _ = await port.connect()
+    answer = await asyncio.wait_for(reader.read(), WAIT_S)
+    port.release.set()
+
+    assert answer.startswith(b"HTTP/1.1 503 ")
+    assert answer.endswith(b'"status":503}\n')
+    assert [head.startswith(b"HTTP/1.1 200 ") for head in await asyncio.gather(*busy)] == [True, True]
+
+
+@pytest.mark.parametrize("start", [b"", b"GET /small HTTP/1.1\r\nHost: loc"], ids=["nothing", "half a head"])
+async def test_request_head_that_is_not_complete_in_time_closes_the_connection(
+    serve: Serve, start: bytes
+) -> None:
+    port = await serve(header_timeout_s=0.2)
+    reader, writer = await port.connect()
+    writer.write(start)
+
+    with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+        await asyncio.wait_for(reader.readexactly(1), WAIT_S)
+
+    assert port.closed("head_timeout") == 1
+
+
+async def test_second_request_head_has_a_time_limit_of_its_own(serve: Serve) -> None:
+    port = await serve(header_timeout_s=0.2)
+    reader, writer = await port.connect()
+    writer.write(GET)
+    await asyncio.wait_for(reader.readuntil(b"ok\n"), WAIT_S)
+
+    writer.write(GET[:10])
+    with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+        await asyncio.wait_for(reader.readexactly(1), WAIT_S)
+
+    assert port.closed("head_timeout") == 1
+
+
+async def test_idle_connection_outlives_the_head_timeout(serve: Serve) -> None:
+    port = await serve(header_timeout_s=0.1)
+    reader, writer = await port.connect()
+    writer.write(GET)
+    await asyncio.wait_for(reader.readuntil(b"ok\n"), WAIT_S)
+    late_reader, late_writer = await port.connect()
+    late_writer.write(GET[:10])
+
+    await asyncio.wait_for(late_reader.read(), WAIT_S)  # its head timeout has passed
+    writer.write(GET)
+
+    assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), WAIT_S)).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        pytest.param(GET[:-2] + b"X: " + b"a" * 5_000 + b"\r\n\r\n", b"431", id="long header"),
+        pytest.param(GET[:-2] + b"X: a\r\n" * 100 + b"\r\n", b"431", id="many headers"),
+        pytest.param(GET[:-2] + (b"X: " + b"a" * 4_000 + b"\r\n") * 20, b"431", id="many long headers"),
+        pytest.param(b"GET /secret\x00 HTTP/1.1\r\n\r\n", b"400", id="not HTTP"),
+        pytest.param(b"\x16\x03\x01\x02\x00secret\r\n\r\n", b"400", id="TLS"),
+    ],
+)
+async def test_malformed_or_oversize_head_is_refused_without_an_echo(
+    serve: Serve, head: bytes, status: bytes
+) -> None:
+    port = await serve()
+    reader, writer = await port.connect()
+    writer.write(head)
+
+    answer = await asyncio.wait_for(reader.readuntil(b"}\n"), WAIT_S)
+
+    assert answer.split()[1] == status
+    assert b"secret" not in answer
+    assert b"aaaa" not in answer
+
+
+async def test_unfinished_head_holds_no_more_than_its_limit(serve: Serve) -> None:
+    port = await serve()
+    reader, writer = await port.connect()
+    writer.write(GET[:-2])
+    for _ in range(HEAD_BYTES_MAX // 1_000 + 1):
+        writer.write(b"X: " + b"a" * 1_000 + b"\r\n")
+
+    answer = await asyncio.wait_for(reader.readuntil(b"}\n"), WAIT_S)
+
+    assert answer.startswith(b"HTTP/1.1 431 ")
+    assert port.closed("head_too_large") == 1
+
+
+async def test_client_that_does_not_read_is_disconnected_and_others_are_answered(serve: Serve) -> None:
+    port = await serve(write_timeout_s=0.3)
+    deaf = [socket.create_connection(port.address) for _ in range(4)]
+    for one in deaf:
+        one.sendall(GET_LARGE)
+
+    assert (await port.ask()).startswith(b"HTTP/1.1 200 ")
+
+    await until(lambda: port.closed("write_timeout") == 4)
+    await until(lambda: port.listener.connection_count == 0)
+    for one in deaf:
+        one.close()
+
+
+async def test_pipelined_requests_wait_in_the_kernel_while_one_is_answered(serve: Serve) -> None:
+    port = await serve()
+    with closing(socket.create_connection(port.address)) as one:
+        one.sendall(GET_HELD)
+        await until(lambda: port.held_count == 1)
+        one.settimeout(0)
+        sent_bytes = 0
+        with suppress(BlockingIOError):
+            while sent_bytes < SENT_BYTES_MAX:
+                sent_bytes += one.send(GET * 1_000)
+                await asyncio.sleep(0)
+
+    assert sent_bytes < SENT_BYTES_MAX
+
+
+async def test_listener_pauses_without_descriptors_and_recovers(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    port = await serve()
+    reader, writer = await port.connect()
+    writer.write(GET)
+    await asyncio.wait_for(reader.readuntil(b"ok\n"), WAIT_S)
+    loop, waiting = asyncio.get_running_loop(), socket.socket()
+    waiting.settimeout(0)
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(name) for name in os.listdir("/proc/self/fd"))  # noqa: PTH208 - names, not paths
+    fillers: list[int] = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 8, limit[1]))
+    try:
+        with suppress(OSError):
+            while True:
+                fillers.append(os.dup(waiting.fileno()))
+        await loop.sock_connect(waiting, port.address)
+        await until(lambda: port.closed("evicted") == 1)
+        await until(lambda: port.listener.connection_count == 1)
+        await loop.sock_sendall(waiting, GET)
+        answer = await asyncio.wait_for(loop.sock_recv(waiting, 1_000), WAIT_S)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+        for fd in fillers:
+            os.close(fd)
+        waiting.close()
+
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert len(caplog.records) <= 1

@@ -1,0 +1,213 @@
+"""Eviction: which connection is closed for a new one, and how much unfinished request heads may take."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+
+from receiver.http.parser import HEAD_BYTES_MAX
+from receiver.intake import eviction, parse_errors
+from receiver.intake.eviction import CANDIDATES_MAX, SILENT_S, IdleConnections, UnfinishedHeads
+from receiver.settings import Limits
+from tests.intake_support import Intake, on_uvloop, request, running, until
+
+NOW_S = 100.0
+
+
+@dataclass(eq=False)
+class Idle:
+    """A connection, as eviction sees it."""
+
+    address: str = "192.0.2.1"
+    accepted_at_s: float = NOW_S
+    is_unread: bool = False
+
+    def has_unread_bytes(self) -> bool:
+        return self.is_unread
+
+
+def idle_connections() -> IdleConnections[Idle]:
+    return IdleConnections(lambda: NOW_S)
+
+
+def order_of(idle: IdleConnections[Idle], address: str | None = None) -> list[Idle]:
+    """Evict until there is no idle connection left."""
+    found = []
+    while (one := idle.next_to_evict(address)) is not None:
+        idle.discard(one)
+        found.append(one)
+    return found
+
+
+def test_eviction_takes_long_silent_then_longest_idle_then_newly_accepted_connections() -> None:
+    idle = idle_connections()
+    silent, used, new = Idle(accepted_at_s=NOW_S - SILENT_S), [Idle(), Idle()], Idle()
+    for one in used:
+        idle.add_used(one)
+    idle.add_silent(silent)
+    idle.add_silent(new)
+
+    assert order_of(idle) == [silent, *used, new]
+
+
+def test_eviction_of_one_address_leaves_the_others() -> None:
+    idle = idle_connections()
+    first, second = Idle("192.0.2.1"), Idle("192.0.2.2")
+    idle.add_used(first)
+    idle.add_used(second)
+
+    assert order_of(idle, "192.0.2.2") == [second]
+    assert order_of(idle) == [first]
+
+
+def test_connection_with_unread_bytes_is_passed_over_and_the_search_is_bounded() -> None:
+    idle = idle_connections()
+    unread = [Idle(is_unread=True) for _ in range(CANDIDATES_MAX)]
+    for one in [*unread, Idle()]:
+        idle.add_used(one)
+    found_none = idle.next_to_evict()
+    idle.discard(unread[0])
+
+    assert found_none is None
+    assert idle.next_to_evict() not in (None, *unread)
+
+
+def test_oldest_unfinished_heads_are_evicted_when_all_are_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eviction, "UNFINISHED_HEADS_BYTES_MAX", 100)
+    heads: UnfinishedHeads[Idle] = UnfinishedHeads()
+    first, second, third = Idle(), Idle(), Idle()
+
+    assert heads.grow(first, 40) == heads.grow(second, 40) == heads.grow(first, 60) == []
+    assert heads.grow(third, 50) == [first]
+
+    for one in (first, second, third):
+        heads.discard(one)
+    assert heads.bytes_total == 0
+
+
+def unfinished_bytes(intake: Intake) -> int:
+    return intake.server._door.heads.bytes_total  # noqa: SLF001 - what must be bounded
+
+
+@on_uvloop
+async def test_unfinished_heads_of_many_connections_stay_within_their_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(eviction, "UNFINISHED_HEADS_BYTES_MAX", 10_000)
+    part = request(x_filler="x" * 3_000)[:2_000]
+    async with running() as intake:
+        flood = [await intake.connect() for _ in range(40)]
+        totals = []
+        for connection in flood:
+            connection.writer.write(part)
+            await connection.writer.drain()
+            totals.append(unfinished_bytes(intake))
+        await until(lambda: intake.counted("refusals", "unfinished_head") == 35)
+        gone = [await connection.closed() for connection in flood[:35]]
+        served = await intake.post()
+        left_bytes = unfinished_bytes(intake)
+        for connection in flood[35:]:
+            connection.writer.write(request(x_filler="x" * 3_000)[2_000:])
+            assert (await connection.answer()).status == 200
+        after_bytes = unfinished_bytes(intake)
+        for connection in flood[35:]:
+            await connection.close()
+
+    assert max(totals) <= 10_000
+    assert set(gone) <= {b"", b"reset"}
+    assert served.status == 200
+    assert (left_bytes, after_bytes) == (5 * len(part), 0)
+
+
+@on_uvloop
+async def test_part_of_a_head_behind_a_whole_request_counts_too() -> None:
+    async with running() as intake:
+        connection = await intake.connect()
+        connection.writer.write(request() + request()[:20])
+        await connection.answer()
+        held_bytes = unfinished_bytes(intake)
+        connection.writer.write(request()[20:])
+        second = await connection.answer()
+        connection.writer.write(request()[:-5])
+        await connection.close()
+        await until(lambda: not intake.server.connection_count)
+        left_bytes = unfinished_bytes(intake)
+
+    assert held_bytes >= 20
+    assert second.status == 200
+    assert left_bytes == 0
+
+
+LARGE = request().replace(b"host: x\r\n", b"host: x\r\n" + b"x-filler: %s\r\n" % (b"x" * 4_000) * 5)
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        pytest.param(LARGE, 431, id="whole"),
+        pytest.param(LARGE[:-50], 431, id="unfinished"),
+        pytest.param(request() + LARGE, 200, id="behind another request: that one is answered"),
+    ],
+)
+@on_uvloop
+async def test_head_over_the_limit_closes_the_connection_and_its_memory_is_freed(
+    sent: bytes, status: int
+) -> None:
+    async with running() as intake:
+        connection = await intake.connect()
+        connection.writer.write(sent)
+        answer = await connection.answer()
+        parsers = [one._parser for one in intake.server.connections]  # noqa: SLF001 - holds the head
+        said = await connection.closed()
+
+    assert len(LARGE) > HEAD_BYTES_MAX
+    assert (answer.status, answer.headers["connection"]) == (status, "close")
+    assert said == b""
+    assert parsers in ([], [None])
+
+
+@on_uvloop
+async def test_heads_of_pipelined_requests_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parse_errors, "WAITING_HEADS_BYTES_MAX", 10_000)
+    async with running() as intake:
+        connection = await intake.connect()
+        connection.writer.write(request(x_filler="x" * 4_000) * 20)
+        said = await connection.closed()
+
+    assert said.startswith(b"HTTP/1.1 200 ")
+    assert said.count(b"HTTP/1.1 200") < 3
+
+
+@on_uvloop
+async def test_answer_that_ends_after_its_connection_leaves_nothing_to_evict() -> None:
+    async with running() as intake:
+        connection = await intake.connect()
+        connection.writer.write(request())
+        await connection.answer()
+        (open_one,) = intake.server.connections
+        await connection.close()
+        await until(lambda: not intake.server.connection_count)
+        open_one._await_next_request()  # type: ignore[attr-defined]  # noqa: SLF001 - as after a slow write
+        left = intake.server._door.idle.next_to_evict()  # noqa: SLF001 - what must not grow
+
+    assert left is None
+
+
+@on_uvloop
+async def test_connections_with_unfinished_heads_are_not_evicted_for_new_ones() -> None:
+    async with running(limits=Limits(connections_max=2)) as intake:
+        kept = [await intake.connect() for _ in range(2)]
+        for connection in kept:
+            connection.writer.write(request()[:9])
+        await until(lambda: unfinished_bytes(intake) == 18)
+        refused = await intake.exchange(request())
+        for connection in kept:
+            connection.writer.write(request()[9:])
+        answers = await asyncio.gather(*(connection.answer() for connection in kept))
+        for connection in kept:
+            await connection.close()
+
+    assert refused.status == 503
+    assert {answer.status for answer in answers} == {200}

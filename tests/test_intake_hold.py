@@ -1,0 +1,128 @@
+"""A full journal: requests are held until there is room, within the memory budget and the deadline."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from receiver.errors import JournalFull
+from receiver.journal.appender import Appender
+from receiver.settings import KIB, Drain, Journal, Limits
+from tests.committer_support import commit, committing, verdict_on
+from tests.intake_support import SPAN_BODY, AppenderDouble, CoreDouble, on_uvloop, request, running, until
+
+FULL = "journal holds 9 bytes; the ceiling is 9 bytes"
+NEVER = Limits(answer_deadline_s=600)
+"""A held request that is answered was answered because of the room."""
+
+
+@pytest.mark.parametrize(
+    "appender",
+    [
+        pytest.param(AppenderDouble(full=FULL), id="full"),
+        pytest.param(AppenderDouble(room_bytes=1), id="no room for this record"),
+    ],
+)
+@on_uvloop
+async def test_held_request_gets_200_once_there_is_room(appender: AppenderDouble) -> None:
+    async with running(appender=appender, limits=NEVER) as intake:
+        posting = [asyncio.create_task(intake.post()) for _ in range(5)]
+        await until(lambda: intake.held_count() == 5)
+        held_bytes = intake.admission.bytes_in_flight
+        appender.full, appender.room_bytes = None, 1_000
+        statuses = [(await one).status for one in posting]
+
+        assert statuses == [200] * 5
+        assert held_bytes == 5 * len(SPAN_BODY)
+        assert b"".join(record for _, record, _ in appender.appended).count(SPAN_BODY) == 5
+        assert intake.admission.bytes_in_flight == 0
+
+
+@on_uvloop
+async def test_held_request_on_a_known_connection_gets_200_once_there_is_room() -> None:
+    appender = AppenderDouble()
+    async with running(Drain(name="d", tokens=("t",)), appender=appender, limits=NEVER) as intake:
+        connection = await intake.connect()
+        connection.writer.write(request(authorization="Bearer t"))
+        await connection.answer()
+        appender.full = FULL
+        connection.writer.write(request(authorization="Bearer t"))
+        await until(lambda: intake.held_count() == 1)
+        appender.full = None
+        answer = await connection.answer()
+        await connection.close()
+
+    assert answer.status == 200
+
+
+@on_uvloop
+async def test_many_senders_at_a_full_journal_stay_within_the_memory_budget() -> None:
+    appender = AppenderDouble(full=FULL)
+    limits = Limits(answer_deadline_s=600, inflight_bytes_max=10 * len(SPAN_BODY))
+    async with running(appender=appender, limits=limits) as intake:
+        posting = [asyncio.create_task(intake.post()) for _ in range(30)]
+        done, held = await asyncio.wait(posting, return_when=asyncio.FIRST_COMPLETED)
+        while len(held) > 10:
+            done, held = await asyncio.wait(posting, timeout=0.01)
+        held_bytes = intake.admission.bytes_in_flight
+        appender.full = None
+        later = [(await one).status for one in held]
+        refused = {one.result().status for one in done}
+        newcomer = await intake.post()
+
+    assert held_bytes == 10 * len(SPAN_BODY)
+    assert later == [200] * 10
+    assert refused == {503}
+    assert newcomer.status == 200
+    assert intake.counted("refusals", "memory_budget_spent") == 20
+
+
+@on_uvloop
+async def test_record_that_does_not_fit_is_refused_at_the_deadline_and_delays_no_smaller_one(
+    tmp_path: Path,
+) -> None:
+    core, appender = CoreDouble(), AppenderDouble(room_bytes=20)
+    async with committing(core, appender, tmp_path, answer_deadline_s=1) as committer:
+        large = commit(committer, "large" * 20)
+        await until(lambda: committer._hold._groups)  # noqa: SLF001 - it was tried
+        await commit(committer, "small")
+        still_held = not large.done()
+        reason = await verdict_on(large)
+
+    assert still_held
+    assert isinstance(reason, JournalFull)
+    assert len(core.groups) == 2
+
+
+@on_uvloop
+async def test_stopping_receiver_answers_what_it_holds(tmp_path: Path) -> None:
+    held = []
+    appender = AppenderDouble(room_bytes=20)
+    async with committing(CoreDouble(), appender, tmp_path, answer_deadline_s=600) as committer:
+        held.append(commit(committer, "large" * 20))
+        await until(lambda: committer._hold._groups)  # noqa: SLF001 - it was tried
+        appender.full = FULL
+        held.append(commit(committer, "small"))
+        await asyncio.sleep(0)
+    reasons = [await verdict_on(one) for one in held]
+
+    assert [type(reason) for reason in reasons] == [JournalFull, JournalFull]
+    assert appender.appended == []
+
+
+@on_uvloop
+async def test_held_request_is_committed_when_the_journal_on_disk_shrinks(tmp_path: Path) -> None:
+    appender = Appender(tmp_path / "journal", Journal(bytes_max=256 * KIB, disk_free_min=0))
+    (start,) = (tmp_path / "journal").iterdir()
+    filler = start / "filler"
+    filler.write_bytes(bytes(300 * KIB))
+    async with committing(CoreDouble(), appender, tmp_path / "aside", answer_deadline_s=600) as committer:
+        await until(appender.full_reason)
+        held = [commit(committer, name) for name in "abc"]
+        await until(lambda: len(committer._line) == 3)  # noqa: SLF001 - what is held
+        filler.unlink()
+        receipts = await asyncio.gather(*held)
+
+    assert len(receipts) == 3

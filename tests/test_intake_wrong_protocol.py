@@ -1,0 +1,210 @@
+"""Peers that speak something else than OTLP over HTTP: each leaves one warning that names what arrived."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from structlog.testing import capture_logs
+
+from receiver.intake import parse_errors, wrong_protocol
+from receiver.intake.tls import Certificates
+from receiver.intake.wrong_protocol import handshake_cause
+from receiver.logs import RateLimited
+from receiver.settings import Limits
+from tests.intake_support import Intake, on_uvloop, request, running, until
+from tests.test_intake_tls import NO_WARNINGS, sender, written
+
+H2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"
+
+
+@pytest.fixture(autouse=True)
+def _no_earlier_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests have used up the line that each cause may log in ten seconds."""
+    limited = RateLimited()
+    monkeypatch.setattr(wrong_protocol, "limited", limited)
+    monkeypatch.setattr(parse_errors, "limited", limited)
+
+
+def client_hello() -> bytes:
+    hello = ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        sender().wrap_bio(ssl.MemoryBIO(), hello, server_hostname="localhost").do_handshake()
+    return hello.read()
+
+
+@pytest.mark.parametrize(
+    ("sent", "key", "words", "status"),
+    [
+        pytest.param(H2_PREFACE, "grpc", "gRPC", 505, id="gRPC"),
+        pytest.param(client_hello(), "tls_on_plain_port", "speaks TLS", 400, id="TLS"),
+        pytest.param(b"\0\1secret\r\n\r\n", "not_http", "does not speak HTTP", 400, id="binary"),
+        pytest.param(b"POST / HTTP/1.1\r\nsecret\r\n\r\n", "http_400", "well-formed", 400, id="bad header"),
+    ],
+)
+@on_uvloop
+async def test_plain_port_names_what_it_was_sent(sent: bytes, key: str, words: str, status: int) -> None:
+    with capture_logs() as logs:
+        async with running() as intake:
+            answers = [await intake.exchange(sent) for _ in range(3)]
+
+    assert [answer.status for answer in answers] == [status] * 3
+    (line,) = logs
+    assert (line["log_level"], line["reason"], line["peer"]) == ("warning", key, "127.0.0.1")
+    assert words in line["error"]
+    assert "secret" not in str(line)
+
+
+def speak_plain(sent: bytes) -> Callable[[int], None]:
+    """Return a client that sends these bytes to the TLS port and waits for the end."""
+
+    def run(port: int) -> None:
+        with socket.create_connection(("127.0.0.1", port)) as plug:
+            plug.sendall(sent)
+            plug.shutdown(socket.SHUT_WR)
+            plug.recv(1)
+
+    return run
+
+
+def wait_in_silence(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port)) as plug:
+        plug.recv(1)
+
+
+def shake_hands(make: Callable[[], ssl.SSLContext], name: str = "localhost") -> Callable[[int], None]:
+    """Return a client with this context; blocking, as only so OpenSSL sends its alerts."""
+
+    def run(port: int) -> None:
+        with (
+            socket.create_connection(("127.0.0.1", port)) as plug,
+            make().wrap_socket(plug, server_hostname=name) as secured,
+        ):
+            secured.sendall(request())
+            secured.recv(1)
+
+    return run
+
+
+def stranger() -> ssl.SSLContext:
+    context = sender()
+    trustme.CA().issue_cert("sender").configure_cert(context)
+    return context
+
+
+def limited_to(ciphers: str, version: ssl.TLSVersion) -> ssl.SSLContext:
+    context = sender()
+    context.set_ciphers(f"{ciphers}:@SECLEVEL=0")
+    context.minimum_version = context.maximum_version = version
+    return context
+
+
+def only_h2() -> ssl.SSLContext:
+    context = sender()
+    context.set_alpn_protocols(["h2"])
+    return context
+
+
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1:DeprecationWarning")
+@pytest.mark.parametrize(
+    ("client_ca", "client", "key", "words"),
+    [
+        pytest.param(
+            False, speak_plain(request()), "plain_http_on_tls_port", "speaks plain HTTP", id="plain HTTP"
+        ),
+        pytest.param(False, speak_plain(H2_PREFACE), "not_tls", "plain-text gRPC", id="plain-text gRPC"),
+        pytest.param(False, speak_plain(b""), "handshake_closed", "client closed", id="closed"),
+        pytest.param(False, wait_in_silence, "handshake_timeout", "not complete within", id="timed out"),
+        pytest.param(False, shake_hands(only_h2), "grpc", "gRPC", id="only h2 by ALPN"),
+        pytest.param(
+            False,
+            shake_hands(ssl.create_default_context),
+            "certificate_not_trusted",
+            "does not trust the authority",
+            id="unknown CA",
+        ),
+        pytest.param(
+            False,
+            shake_hands(sender, "elsewhere"),
+            "certificate_rejected",
+            "rejects the receiver's certificate",
+            id="wrong host name",
+        ),
+        pytest.param(
+            False,
+            shake_hands(lambda: limited_to("ALL", ssl.TLSVersion.TLSv1_1)),
+            "tls_version",
+            "no shared TLS version",
+            id="TLS 1.1",
+        ),
+        pytest.param(
+            False,
+            shake_hands(lambda: limited_to("AES128-SHA", ssl.TLSVersion.TLSv1_2)),
+            "tls_cipher",
+            "no shared cipher",
+            id="no shared cipher",
+        ),
+        pytest.param(
+            True,
+            shake_hands(sender),
+            "client_certificate_missing",
+            "sent no certificate",
+            id="none",
+        ),
+        pytest.param(
+            True,
+            shake_hands(stranger),
+            "client_certificate_invalid",
+            "local issuer",
+            id="unknown",
+        ),
+    ],
+)
+@on_uvloop
+async def test_tls_port_names_why_the_connection_failed(
+    tmp_path: Path,
+    client_ca: bool,  # noqa: FBT001 - pytest passes it by name
+    client: Callable[[int], None],
+    key: str,
+    words: str,
+) -> None:
+    certificates = Certificates(written(tmp_path, client_ca=client_ca), NO_WARNINGS.append)
+    limits = Limits(tls_handshake_timeout_s=0.3 if client is wait_in_silence else 600)
+    with capture_logs() as logs:
+        async with running(tls=(certificates.context, sender()), limits=limits) as intake:
+            await used(intake, client)
+            await until(lambda: logs)
+
+    line: Any = logs[0]
+    assert (line["log_level"], line["reason"], line["peer"]) == ("warning", key, "127.0.0.1")
+    assert words in line["error"]
+    assert "_ssl.c" not in str(line)
+    assert line["action"]
+
+
+async def used(intake: Intake, client: Callable[[int], None]) -> None:
+    """Run a blocking client to its end, whatever that is."""
+    try:
+        await asyncio.to_thread(client, intake.port)
+    except OSError:
+        return
+
+
+def test_unknown_tls_error_is_named_without_the_text_of_the_library() -> None:
+    error = ssl.SSLError(1, "[SSL: SOME_NEW_REASON] some new reason (_ssl.c:1006)")
+    error.reason = "SOME_NEW_REASON"
+
+    assert handshake_cause(error).error == "TLS error: some new reason"
+    assert handshake_cause(error).key == "tls:SOME_NEW_REASON"
+
+
+def test_keys_of_causes_are_distinct() -> None:
+    causes = [one for one in vars(wrong_protocol).values() if isinstance(one, wrong_protocol.Cause)]
+
+    assert len({one.key for one in causes}) == len(causes)

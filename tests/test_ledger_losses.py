@@ -1,0 +1,374 @@
+"""Lost history of the ledger is reported until it is acknowledged, and no crash is taken for a loss."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from receiver.model import Heading, SegmentId
+from receiver.settings import Ledger as Limits
+from receiver.storage import ledger as ledger_room
+from receiver.storage import ledger_log, ledger_witness
+from receiver.storage.appended import Extent
+from receiver.storage.framing import framed
+from receiver.storage.ledger import Ledger, Watch, read_sums
+from receiver.storage.ledger_lines import Counts, Lines
+from tests.memory_disk import Killed, MemoryDisk
+
+ROOT = Path("/data/ledger")
+HEAD, LOST = ROOT.with_name("ledger.head"), ROOT.with_name("ledger.lost")
+HOUR = 500_000
+WINDOW = Extent(1, 10)
+LINES: Lines = {Heading("d", "p", HOUR): Counts(received=1, stored=1)}
+
+
+def a_disk() -> MemoryDisk:
+    disk = MemoryDisk()
+    disk.make_directory(ROOT.parent)
+    disk.sync_directory(Path("/"))
+    return disk
+
+
+def opened(disk: MemoryDisk, *, is_first: bool = True, hour: int = HOUR) -> Ledger:
+    return Ledger(ROOT, Limits(), lambda: hour * 3_600.0, is_first=is_first, files=disk)
+
+
+def book(ledger: Ledger, count: int) -> None:
+    for seq in range(count):
+        ledger.book(SegmentId(7, seq), LINES, window=WINDOW)
+
+
+def losses(disk: MemoryDisk, *, is_first: bool = True) -> tuple[str, ...]:
+    """What is reported while nothing runs."""
+    return read_sums(ROOT, Limits(), disk, is_first=is_first)[0].losses
+
+
+def losses_after_start(disk: MemoryDisk) -> tuple[str, ...]:
+    return opened(disk, is_first=False).sums(Watch(set()))[0].losses
+
+
+def log_of(disk: MemoryDisk) -> Path:
+    return ROOT / max(disk.names(ROOT))
+
+
+def overwrite(disk: MemoryDisk, path: Path, content: bytes) -> None:
+    if disk.size_bytes(path) is not None:
+        disk.unlink(path)
+    fd = disk.create(path)
+    disk.write(fd, memoryview(content), 0)
+    disk.close(fd)
+
+
+def without(disk: MemoryDisk, *directories: Path) -> None:
+    for directory in directories:
+        for name in disk.names(directory):
+            disk.unlink(directory / name)
+        disk.remove_directory(directory)
+
+
+def entry_ends(content: bytes) -> list[int]:
+    """Where each entry of a log ends."""
+    heads = [at for at in range(len(content)) if content.startswith(b"TDLG", at)]
+    return [*heads[1:], len(content)]
+
+
+@pytest.fixture
+def disk() -> MemoryDisk:
+    """A ledger of five entries behind its beginning, and nothing running."""
+    disk = a_disk()
+    book(opened(disk), 5)
+    disk.kill()
+    assert losses(disk) == ()
+    return disk
+
+
+@pytest.mark.fault("the ledger's log cut at each of its entries while nothing ran")
+@pytest.mark.parametrize("entries_left", [0, 1, 2, 3, 4, 5])
+def test_log_cut_at_an_entry_boundary_is_reported(disk: MemoryDisk, entries_left: int) -> None:
+    content = disk.read(log_of(disk))
+    ends = [0, *entry_ends(content)]
+    assert len(ends) == 7
+
+    overwrite(disk, log_of(disk), content[: ends[entries_left]])
+
+    [loss] = losses(disk)
+    missing = "no entry of its log" if not entries_left else f"last {6 - entries_left} of 6 entries"
+    assert missing in loss
+    [loss] = losses_after_start(disk)
+    assert missing in loss
+
+
+@pytest.mark.parametrize("entry", range(6))
+def test_flipped_byte_in_any_entry_is_reported(disk: MemoryDisk, entry: int) -> None:
+    content = bytearray(disk.read(log_of(disk)))
+    content[entry_ends(bytes(content))[entry] - 1] ^= 1
+    overwrite(disk, log_of(disk), bytes(content))
+
+    assert len(losses(disk)) == 1
+    assert len(losses_after_start(disk)) == 1
+
+
+@pytest.mark.parametrize("entry", range(6))
+def test_removed_entry_is_reported(disk: MemoryDisk, entry: int) -> None:
+    content = disk.read(log_of(disk))
+    ends = [0, *entry_ends(content)]
+    overwrite(disk, log_of(disk), content[: ends[entry]] + content[ends[entry + 1] :])
+
+    assert len(losses(disk)) == 1
+    assert len(losses_after_start(disk)) == 1
+
+
+@pytest.mark.fault("an older copy of the ledger put back while nothing ran")
+def test_older_copy_of_the_log_is_reported(disk: MemoryDisk) -> None:
+    path, content = log_of(disk), disk.read(log_of(disk))
+    opened(disk).book(SegmentId(7, 9), LINES)
+    disk.kill()
+
+    overwrite(disk, path, content)
+
+    [loss] = losses_after_start(disk)
+    assert "last 1 of 7 entries are missing" in loss
+    assert "older copy" in loss
+
+
+def test_older_copy_of_a_log_that_was_rewritten_since_is_reported(
+    disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, content = log_of(disk), disk.read(log_of(disk))
+    monkeypatch.setattr(ledger_room, "LOG_BYTES_MIN", 1)
+    book(opened(disk), 9)
+    disk.kill()
+    without(disk, ROOT)
+    disk.make_directory(ROOT)
+
+    overwrite(disk, path, content)
+
+    [loss] = losses_after_start(disk)
+    assert "entries are missing" in loss
+
+
+def test_log_of_another_ledger_with_as_many_entries_is_reported(disk: MemoryDisk) -> None:
+    other = a_disk()
+    ledger = opened(other)
+    for seq in range(5):
+        ledger.book(SegmentId(8, seq), LINES)
+
+    overwrite(disk, log_of(disk), other.read(log_of(other)))
+
+    [loss] = losses_after_start(disk)
+    assert "entry 6 is another one than was written" in loss
+
+
+def test_bytes_between_entries_are_reported(disk: MemoryDisk) -> None:
+    content = disk.read(log_of(disk))
+    end = entry_ends(content)[2]
+    overwrite(disk, log_of(disk), content[:end] + b"garbage" + content[end:])
+
+    [loss] = losses_after_start(disk)
+
+    assert "bytes that are no entry" in loss
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["redelivery removed too", "redelivery is there"])
+def test_removed_ledger_is_reported(disk: MemoryDisk, *, is_first: bool) -> None:
+    without(disk, ROOT)
+
+    [loss] = losses(disk, is_first=is_first)
+    assert "no entry of its log can be read" in loss
+    ledger = opened(disk, is_first=is_first)
+    sums = ledger.sums(Watch(set()))[0]
+
+    assert "no entry of its log can be read" in sums.losses[0]
+    assert sums.complete_from_hour == HOUR + 1
+    assert ledger.window == WINDOW
+    disk.kill()
+    assert opened(disk).window == WINDOW
+
+
+def test_removed_head_is_reported(disk: MemoryDisk) -> None:
+    disk.unlink(HEAD)
+
+    [loss] = losses_after_start(disk)
+
+    assert "ledger.head is missing" in loss
+
+
+def test_removed_ledger_and_head_are_reported_while_the_redelivery_window_is_there(disk: MemoryDisk) -> None:
+    without(disk, ROOT)
+    disk.unlink(HEAD)
+
+    assert len(losses_after_start(disk)) == 1
+
+
+def test_log_of_another_version_is_lost_history(disk: MemoryDisk) -> None:
+    overwrite(disk, log_of(disk), framed(b"TDLG", [b"an entry of another version"]))
+
+    [loss] = losses_after_start(disk)
+
+    assert "of another version" in loss
+
+
+def test_receiver_goes_on_after_a_loss_with_what_is_left(disk: MemoryDisk) -> None:
+    content = disk.read(log_of(disk))
+    overwrite(disk, log_of(disk), content[: entry_ends(content)[2]])
+
+    ledger = opened(disk)
+    ledger.book(SegmentId(7, 9), LINES)
+
+    sums = read_sums(ROOT, Limits(), disk)[0]
+    assert sum(counts.stored for counts in sums.lines.values()) == 2 + 1
+    assert sums.complete_from_hour == HOUR + 1
+
+
+def test_loss_is_reported_until_the_operator_deletes_the_report(disk: MemoryDisk) -> None:
+    content = disk.read(log_of(disk))
+    overwrite(disk, log_of(disk), content[: entry_ends(content)[2]])
+    first = losses_after_start(disk)
+    disk.kill()
+    assert losses_after_start(disk) == first == losses(disk)
+
+    ledger = opened(disk)
+    disk.unlink(LOST)
+
+    assert ledger.sums(Watch(set()))[0].losses == ()
+    disk.kill()
+    assert losses_after_start(disk) == () == losses(disk)
+
+
+def test_second_loss_is_added_to_the_first(disk: MemoryDisk) -> None:
+    without(disk, ROOT)
+    losses_after_start(disk)
+    disk.kill()
+    disk.unlink(HEAD)
+
+    found = losses_after_start(disk)
+
+    assert [loss.partition(" ")[0] for loss in found] == ["2027-01-15T08:00Z"] * 2
+
+
+def test_booking_that_a_crash_left_without_a_head_is_witnessed_when_it_is_booked_again(
+    disk: MemoryDisk,
+) -> None:
+    ledger = opened(disk)
+    ledger.book(SegmentId(7, 8), LINES)
+    head = disk.read(HEAD)
+    ledger.book(SegmentId(7, 9), LINES)
+    disk.kill()
+    overwrite(disk, HEAD, head)
+
+    opened(disk).book(SegmentId(7, 9), LINES)
+    disk.kill()
+    content = disk.read(log_of(disk))
+    overwrite(disk, log_of(disk), content[: entry_ends(content)[-2]])
+
+    [loss] = losses(disk)
+    assert "last 1 of 8 entries" in loss
+
+
+def test_head_file_is_replaced_when_it_has_grown(disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_witness, "HEAD_BYTES_MAX", 200)
+    ledger = opened(disk)
+    for seq in range(50):
+        ledger.book(SegmentId(9, seq), LINES)
+        assert (disk.size_bytes(HEAD) or 0) < 400
+    disk.kill()
+
+    assert losses(disk) == ()
+
+
+@pytest.mark.parametrize("path", [HEAD, ROOT / "0000000001.log"], ids=["head", "log"])
+def test_what_is_removed_while_the_receiver_runs_is_written_again(disk: MemoryDisk, path: Path) -> None:
+    ledger = opened(disk)
+    disk.unlink(path)
+
+    assert ledger.put_back()
+
+    assert not ledger.put_back()
+    ledger.book(SegmentId(7, 9), LINES)
+    disk.kill()
+    assert losses(disk) == ()
+    assert sum(counts.stored for counts in read_sums(ROOT, Limits(), disk)[0].lines.values()) == 6
+
+
+def live(disk: MemoryDisk, steps: list[tuple[int, int]]) -> None:
+    """One life of the writer."""
+    ledger = opened(disk)
+    ledger.retain({SegmentId(7, seq) for seq in range(3)})
+    for seq, stored in steps:
+        ledger.book(SegmentId(7, seq), {Heading("d", "p", HOUR): Counts(stored, stored)}, window=WINDOW)
+        if seq > 2:
+            ledger.settle(SegmentId(7, seq))
+
+
+def crash(disk: MemoryDisk, random: Random) -> None:
+    """End the machine: a process killed, waiting writes kept in order, or in no order at all."""
+    kind = random.randint(0, 2)
+    if kind == 0:
+        disk.kill()
+    elif kind == 1:
+        disk.cut_power(lambda count: random.randint(0, count))
+    else:
+        disk.scatter(lambda: random.random() < 0.5)
+
+
+@pytest.mark.fault("the ledger killed, or its power cut, at every call of several lives: no loss is claimed")
+@pytest.mark.parametrize("seed", range(10))
+def test_crash_at_any_call_of_any_life_is_never_reported_as_a_loss(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    random = Random(seed)
+    monkeypatch.setattr(ledger_room, "LOG_BYTES_MIN", 300)
+    monkeypatch.setattr(ledger_witness, "HEAD_BYTES_MAX", 200)
+    steps = [(random.randint(0, 4), random.randint(0, 5)) for _ in range(random.randint(2, 8))]
+    whole = a_disk()
+    before = len(whole.calls)
+    live(whole, steps)
+    for at in range(1, len(whole.calls) - before + 1):
+        disk = a_disk()
+        for life in range(4):
+            disk.fail_nth(random.randint(1, at) if life else at, Killed)
+            try:
+                live(disk, steps)
+            except Killed:
+                crash(disk, random)
+            disk.kill()
+            assert losses(disk) == (), f"crashed at call {at} of life {life}"
+
+
+@pytest.mark.parametrize("harm", ["log cut", "ledger removed", "head removed"])
+def test_crash_while_a_loss_is_handled_does_not_hide_it(harm: str) -> None:
+    random = Random(20_261_122)
+    for at in range(1, 40):
+        disk = a_disk()
+        book(opened(disk), 5)
+        content = disk.read(log_of(disk))
+        disk.scatter(lambda: True)
+        if harm == "log cut":
+            overwrite(disk, log_of(disk), content[: entry_ends(content)[2]])
+        elif harm == "ledger removed":
+            without(disk, ROOT)
+        else:
+            disk.unlink(HEAD)
+        disk.scatter(lambda: True)
+        disk.fail_nth(at, Killed)
+        try:
+            opened(disk, is_first=False)
+        except Killed:
+            crash(disk, random)
+        disk.kill()
+
+        sums = opened(disk, is_first=False).sums(Watch(set()))[0]
+
+        assert sums.losses, f"crashed at call {at}"
+        assert sums.complete_from_hour == HOUR + 1, f"crashed at call {at}"
+
+
+def test_chain_continues_over_a_rewritten_log(disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    end = ledger_log.read(disk.read(log_of(disk))).entries[-1].after
+    monkeypatch.setattr(ledger_room, "LOG_BYTES_MIN", 1)
+
+    opened(disk).book(SegmentId(7, 9), LINES)
+
+    assert ledger_log.read(disk.read(log_of(disk))).entries[0].before.number == end.number + 1

@@ -1,0 +1,304 @@
+"""`ledger --verify` on a real engine: the harm to the table that it finds, and what is no harm."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from receiver import transcode
+from receiver.journal.appender import Appender
+from receiver.journal.segments import Journal
+from receiver.model import ContentKind, Delivery
+from receiver.query import ledger_table
+from receiver.query.ledger import Answer, Asked, asked_for, ledger, verified
+from receiver.query.ledger_table import HOURS_END, hours_at_a_time, unknown_epochs
+from receiver.settings import Ledger as Limits
+from receiver.settings import Settings
+from receiver.storage.balance import Accounts, AccountsAtRest, Backlog
+from receiver.storage.dead import DeadLetters
+from receiver.storage.embedded import EmbeddedStore
+from receiver.storage.progress import Progress
+from receiver.storage.store import Parameters
+from receiver.storage.surroundings import Surroundings
+from receiver.storage.writer import Writer
+from tests import engines
+from tests.journal_support import limits
+from tests.segments import DIGEST_KEY
+from tests.storehouse import a_ledger, a_window
+
+HOUR = 500_000
+NOW = Asked(since_hour=HOUR - 100, now_s=HOUR * 3_600.0)
+
+HOUR = 500_000
+POLICY = transcode.policy(Settings())
+
+
+@dataclass
+class Site:
+    """A journal, a writer and an engine, with real segments."""
+
+    root: Path
+    store: EmbeddedStore
+
+    def __post_init__(self) -> None:
+        self.appender = Appender(self.root / "journal", limits())
+        self.ledger = a_ledger(self.root)
+        self.accounts = Accounts(self.ledger, Backlog(self.root / "journal"))
+        self.now_s = time.time()
+        self.writer = Writer(
+            Journal(self.root / "journal"),
+            self.store,
+            core=transcode,
+            window=a_window(self.root),
+            ledger=self.ledger,
+            dead=DeadLetters(self.root / "dead"),
+            progress=Progress(),
+            around=Surroundings(time.time, lambda _: None, random.random, self.root / "repair", 30),
+        )
+
+    def send(self, project: str, spans: int, *, bad: int = 0, trace_id: str = "") -> None:
+        """Accept a delivery, in a segment of its own. Spans of one trace id are all the same span."""
+        segment = self.appender.choose()
+        done = transcode.commit(POLICY, [self._delivery(project, spans, bad, trace_id)], segment, DIGEST_KEY)
+        self.appender.append(segment, done.record, done.rows)
+        self.appender.seal()
+
+    def _delivery(self, project: str, spans: int, bad: int, trace_id: str) -> Delivery:
+        made = [
+            {"traceId": trace_id or (f"{random.getrandbits(127) + 1:032x}" if n >= bad else ""),
+             "spanId": f"{1 if trace_id else n + 1:016x}",
+             "startTimeUnixNano": str(int(self.now_s * 10**9))}
+            for n in range(spans + bad)
+        ]  # fmt: skip
+        resource = {"attributes": [{"key": "platform.projectId", "value": {"stringValue": project}}]}
+        body = json.dumps({"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": made}]}]})
+        received_at_ns = int(self.now_s * 10**9)
+        return Delivery(
+            "d", body.encode(), ContentKind.JSON, (), received_at_ns, strict=False, body_bytes_max=1 << 20
+        )
+
+    def asked(self, **more: str) -> Answer:
+        asked = asked_for({"since": "2h", "verify": "1", **more}, now_s=time.time(), lives_hours=72)
+        return ledger(self.accounts, lambda: self.store, asked)
+
+
+@pytest.fixture
+def site(tmp_path: Path, engine_dir: Path) -> Iterator[Site]:
+    with engines.embedded(engine_dir) as store:
+        yield Site(tmp_path, store)
+
+
+def by_project(answer: Answer) -> dict[str, tuple[int, int, int, int, int | None, str]]:
+    return {
+        one.project: (one.received, one.stored, one.rejected, one.journal, one.table, one.verdict)
+        for one in answer.lines
+    }
+
+
+def test_what_is_stored_agrees_and_what_waits_is_in_the_journal(site: Site) -> None:
+    site.send("a", 3)
+    site.send("b", 2, bad=1)
+    site.writer.drain()
+    site.send("a", 4)
+
+    answer = site.asked()
+
+    assert by_project(answer) == {"a": (7, 3, 0, 4, 3, "same"), "b": (3, 2, 1, 0, 2, "same")}
+    assert all(one.difference == 0 for one in answer.lines)
+    assert {one.project for one in site.asked(project="a").lines} == {"a"}
+    assert site.asked(drain="other").lines == []
+
+
+def test_rows_of_others_are_not_ours(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "replica").mkdir()
+    other = Site(tmp_path / "replica", site.store)
+    for one in (site, other):
+        one.send("a", 3)
+        one.writer.drain()
+    foreign = "(Timestamp, ProjectId, ReceivedAt) VALUES (now64(9), 'a', now64(3))"
+    site.store.command(f"INSERT INTO otel_traces {foreign}")
+
+    assert by_project(site.asked()) == {"a": (3, 3, 0, 0, 3, "same")}
+    assert by_project(other.asked()) == {"a": (3, 3, 0, 0, 3, "same")}
+
+
+@pytest.mark.parametrize(
+    ("harm", "table"),
+    [
+        pytest.param("ALTER TABLE otel_traces DELETE WHERE", 0, id="lost"),
+        pytest.param("INSERT INTO otel_traces SELECT * FROM otel_traces WHERE", 6, id="doubled"),
+    ],
+)
+def test_harm_done_to_the_table_is_reported(site: Site, harm: str, table: int) -> None:
+    site.send("a", 3)
+    site.send("b", 2)
+    site.writer.drain()
+    site.store.command(f"{harm} ProjectId = 'a' SETTINGS mutations_sync = 2")
+
+    assert by_project(site.asked()) == {"a": (3, 3, 0, 0, table, "different"), "b": (2, 2, 0, 0, 2, "same")}
+
+
+def test_rows_exchanged_for_others_of_the_same_number_are_reported(site: Site) -> None:
+    site.send("a", 16)
+    site.writer.drain()
+    some = "SpanId <= '0000000000000008'"
+    site.store.command(f"ALTER TABLE otel_traces DELETE WHERE {some} SETTINGS mutations_sync = 2")
+    site.store.command("INSERT INTO otel_traces SELECT * FROM otel_traces")
+
+    [line] = site.asked().lines
+
+    assert (line.stored, line.table, line.verdict) == (16, 16, "different")
+    assert line.problem == "as many rows as were stored, but not the same ones"
+
+
+def test_spans_that_a_sender_repeats_in_one_delivery_are_no_difference(site: Site) -> None:
+    site.send("a", 1)
+    site.send("a", 3, trace_id="5a" * 16)
+    site.writer.drain()
+
+    assert by_project(site.asked()) == {"a": (4, 4, 0, 0, 4, "same")}
+
+
+def test_traces_that_the_companion_lost_are_reported(site: Site) -> None:
+    site.send("a", 3)
+    site.send("b", 2)
+    site.writer.drain()
+    site.store.command("TRUNCATE TABLE otel_traces_trace_id_ts")
+    site.send("c", 4)
+    site.writer.drain()
+
+    found = {line.project: (line.table, line.verdict, line.problem) for line in site.asked().lines}
+
+    assert found == {
+        "a": (3, "different", "3 rows are not found by trace id"),
+        "b": (2, "different", "2 rows are not found by trace id"),
+        "c": (4, "same", ""),
+    }
+
+
+def test_spans_outside_the_time_that_the_companion_knows_are_reported(site: Site) -> None:
+    site.send("a", 1, trace_id="5a" * 16)
+    site.writer.drain()
+    site.now_s += 5
+    site.send("a", 2, trace_id="5a" * 16)
+    site.writer.drain()
+    site.store.command("TRUNCATE TABLE otel_traces_trace_id_ts")
+    site.store.command(
+        "INSERT INTO otel_traces_trace_id_ts SELECT TraceId, max(Timestamp), max(Timestamp) "
+        "FROM otel_traces GROUP BY TraceId"
+    )
+
+    assert [line.problem for line in site.asked().lines] == ["1 row is not found by trace id"]
+
+
+def test_rows_of_an_epoch_that_the_ledger_lost_are_counted_and_named(site: Site) -> None:
+    site.send("a", 3)
+    site.writer.drain()
+    site.ledger.close()
+    shutil.rmtree(site.root / "ledger")
+    (site.root / "ledger.head").unlink()
+    epoch = f"{site.appender.choose().epoch:016x}"
+
+    site.ledger = a_ledger(site.root)
+    site.accounts = Accounts(site.ledger, Backlog(site.root / "journal"))
+    [unknown] = site.asked().unknown
+
+    assert (unknown.epoch, unknown.rows, unknown.is_lost) == (epoch, 3, True)
+
+
+def test_rows_of_an_unknown_epoch_on_a_server_may_be_another_receivers(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "replica").mkdir()
+    other = Site(tmp_path / "replica", site.store)
+    for one in (site, other):
+        one.send("a", 3)
+        one.writer.drain()
+
+    class Server:
+        """The same rows in a store that others may write to."""
+
+        embedded = False
+
+        def rows(self, statement: str, parameters: Parameters) -> list[tuple[object, ...]]:
+            return site.store.rows(statement, parameters)
+
+    asked = asked_for({"since": "2h", "verify": "1"}, now_s=time.time(), lives_hours=72)
+    [unknown] = ledger(site.accounts, Server, asked).unknown  # type: ignore[arg-type]
+
+    assert (unknown.rows, unknown.is_lost) == (3, False)
+
+
+def test_rows_of_parts_that_are_not_booked_yet_are_no_unknown_epoch(tmp_path: Path) -> None:
+    cut = tmp_path / "cuts" / "0000000000000007-0000000001.00000000000000ff"
+    cut.mkdir(parents=True)
+    (tmp_path / "cuts" / "something.else").mkdir()
+
+    balance = AccountsAtRest(tmp_path, Limits()).balance()
+
+    assert balance.part_epochs == {255}
+    assert unknown_epochs({255: Counter({HOUR: 1})}, balance) == []
+
+
+def test_few_rows_are_read_in_one_statement_and_many_hour_by_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_table, "VERIFY_ROWS_MAX", 10)
+
+    assert list(hours_at_a_time({}, 5)) == [(5, HOURS_END)]
+    assert list(hours_at_a_time({5: 3, 7: 7}, 5)) == [(5, HOURS_END)]
+    assert list(hours_at_a_time({5: 3, 6: 8, 7: 2, 9: 50}, 4)) == [(4, 6), (6, 9), (9, HOURS_END)]
+
+
+def test_hours_that_are_read_one_by_one_give_the_same_answer(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for ago in (2, 1, 0):
+        site.now_s = time.time() - ago * 3_600
+        site.send("a", 3)
+    site.writer.drain()
+    whole = site.asked(since="5h").lines
+    monkeypatch.setattr(ledger_table, "VERIFY_ROWS_MAX", 1)
+
+    assert site.asked(since="5h").lines == whole
+    assert [(line.table, line.verdict) for line in whole] == [(3, "same")] * 3
+
+
+@pytest.mark.parametrize("when", ["before the count", "after the count"])
+def test_what_is_carried_while_the_table_is_counted_is_left_out_on_both_sides(site: Site, when: str) -> None:
+    site.send("a", 3)
+    site.writer.drain()
+    site.send("a", 4)
+    counts = []
+
+    class Interrupted:
+        """The engine, while the writer works."""
+
+        def rows(self, statement: str, parameters: object) -> list[tuple[object, ...]]:
+            counts.append(1)
+            if when == "before the count":
+                site.writer.drain()
+            found = site.store.rows(statement, parameters)  # type: ignore[arg-type]
+            if when == "after the count":
+                site.writer.drain()
+            return found
+
+    asked = asked_for({"since": "2h"}, now_s=time.time(), lives_hours=72)
+    balance, compared, unknown = verified(site.accounts, Interrupted(), asked)  # type: ignore[arg-type]
+
+    assert len(counts) == len(("epochs", "rows"))
+    assert unknown == []
+    assert [one.verdict for one in compared.values()] == ["same"]
+    assert sum(counts.stored for counts in balance.sums.lines.values()) == 7
+
+
+def test_a_segment_inserted_but_not_booked_is_in_the_journal_only(site: Site) -> None:
+    site.send("a", 3)
+    [segment] = Journal(site.root / "journal").sealed()
+    site.store.insert(segment.path, token="x", query_id="trace-drain-x")
+
+    assert by_project(site.asked()) == {"a": (3, 0, 0, 3, None, "")}

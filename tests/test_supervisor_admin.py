@@ -1,0 +1,63 @@
+"""A crowd on the admin port costs the supervisor neither its memory nor the descriptors it starts with."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.test_supervisor import Supervised, is_alive, wait_until
+
+CONNECTIONS = 300
+DESCRIPTORS_MAX = 128
+UNFINISHED_HEAD = b"GET / HTTP/1.1\r\nHost: localhost\r\n" + (b"X: " + b"a" * 4_000 + b"\r\n") * 7
+GROWTH_KIB_MAX = 64 * 1024
+LOG_BYTES_MAX = 64 * 1024
+
+
+@pytest.fixture
+def supervised(tmp_path: Path) -> Iterator[Supervised]:
+    found = Supervised(tmp_path)
+    yield found
+    found.clean_up()
+
+
+def resident_kib(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+
+
+def test_crowd_on_the_admin_port_does_not_keep_a_killed_intake_from_being_replaced(
+    supervised: Supervised,
+) -> None:
+    supervised.start()
+    state = supervised.state()
+    supervisor, (killed,) = state["pids"]["supervisor"], state["pids"]["intake"]
+    resource.prlimit(supervisor, resource.RLIMIT_NOFILE, (DESCRIPTORS_MAX, DESCRIPTORS_MAX))
+    before_kib = resident_kib(supervisor)
+    with ExitStack() as crowd:
+        for _ in range(CONNECTIONS):
+            connection = crowd.enter_context(supervised.connected("admin"))
+            _send(connection)
+        os.kill(killed, signal.SIGKILL)
+        wait_until(lambda: not is_alive(killed))
+
+        wait_until(lambda: supervised.state()["pids"]["intake"] != [killed])
+        assert supervised.admin("/livez") == (200, "ok\n")
+        assert resident_kib(supervisor) - before_kib < GROWTH_KIB_MAX
+
+    assert (supervised.directory / "log").stat().st_size < LOG_BYTES_MAX
+
+
+def _send(connection: socket.socket) -> None:
+    """Send most of a head; the supervisor may have closed the connection already."""
+    try:
+        connection.sendall(UNFINISHED_HEAD)
+    except OSError:
+        return

@@ -1,0 +1,106 @@
+"""The log while all is well: what runs, that the first delivery arrived, and how much was done since."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from receiver import __version__
+from receiver.metrics import Metrics
+from receiver.supervisor.summary import Summary
+from tests.test_supervisor import Supervised, wait_until
+from tests.test_supervisor_intakes import post
+
+
+@pytest.fixture
+def supervised(tmp_path: Path) -> Iterator[Supervised]:
+    found = Supervised(tmp_path)
+    found.configure(
+        "[journal]\ndisk_free_min = '4MiB'\n[[drain]]\nname = 'shop'\n[[drain]]\nname='b'\npath='/b'"
+    )
+    yield found
+    found.clean_up()
+
+
+def events(supervised: Supervised, event: str) -> list[dict[str, Any]]:
+    """The fields of all log lines with this event."""
+    lines = (supervised.directory / "log").read_text().splitlines()
+    found: list[dict[str, Any]] = [json.loads(line) for line in lines if line.startswith("{")]
+    return [fields for fields in found if fields["event"] == event]
+
+
+def test_the_ready_line_says_what_runs_and_where(supervised: Supervised) -> None:
+    supervised.start()
+
+    wait_until(lambda: bool(events(supervised, "ready")))
+
+    (ready,) = events(supervised, "ready")
+    assert {name: ready[name] for name in ("listen", "admin", "api")} == supervised.state()["urls"]
+    assert ready["version"] == __version__
+    assert ready["store"] == "embedded"
+    assert ready["data_dir"] == str(supervised.directory)
+    assert ready["config"] == str(supervised.directory / "trace-drain.toml")
+    assert ready["drains"] == ["shop /v1/traces", "b /b"]
+
+
+def test_the_first_delivery_of_a_drain_is_logged_and_the_stop_sums_up(supervised: Supervised) -> None:
+    supervised.start(INTAKE="receiver.intake")
+
+    assert [post(supervised), post(supervised)] == [b"200", b"200"]
+    supervised.signal(signal.SIGTERM)
+
+    assert supervised.exit_code() == 0
+    (first,) = events(supervised, "first delivery accepted")
+    assert (first["drain"], first["content_type"], first["spans"]) == ("shop", "protobuf", 1)
+    (summary,) = events(supervised, "summary")
+    assert (summary["deliveries"], summary["answers"], summary["spans_accepted"]) == (2, {"2xx": 2}, 2)
+
+
+def test_the_summary_has_what_changed_since_the_last_one() -> None:
+    intake, store, summary = Metrics("intake-0"), Metrics("store"), Summary()
+    intake.add("deliveries", 9, drain="a", status="200")
+    summary_of = [intake, store]
+    summary.log(metrics.snapshot() for metrics in summary_of)
+    intake.add("deliveries", 3, drain="a", status="200")
+    intake.add("deliveries", 2, drain="b", status="503")
+    intake.add("deliveries", drain="b", status="closed")
+    intake.add("spans_accepted", 30, drain="a")
+    store.set("store_spans", 20)
+    store.set("backlog_segments", 1)
+
+    with capture_logs() as logged:
+        summary.log(metrics.snapshot() for metrics in summary_of)
+
+    assert logged == [
+        {
+            "event": "summary",
+            "log_level": "info",
+            "deliveries": 6,
+            "answers": {"2xx": 3, "5xx": 2, "closed": 1},
+            "spans_accepted": 30,
+            "spans_rejected": 0,
+            "spans_sampled_out": 0,
+            "spans_duplicate": 0,
+            "spans_dead_lettered": 0,
+            "spans_stored": 20,
+            "backlog_segments": 1,
+        }
+    ]
+
+
+def test_nothing_is_logged_when_nothing_has_changed() -> None:
+    intake, summary = Metrics("intake-0"), Summary()
+    intake.add("deliveries", drain="a", status="200")
+    intake.set("backlog_segments", 3)
+    summary.log([intake.snapshot()])
+
+    with capture_logs() as logged:
+        summary.log([intake.snapshot()])
+
+    assert logged == []
