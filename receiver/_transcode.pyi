@@ -1,4 +1,4 @@
-"""The compiled core, as Python sees it. Proved against the module by `mypy.stubtest`."""
+"""Type stub of the compiled core. `mypy.stubtest` compares it with the module."""
 
 from collections.abc import Callable, Sequence
 from typing import Final, final
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 BUILD_PROFILE: Final[str]
-"""`release` or `debug`: a debug core in production is a silent tenfold slowdown."""
+"""`release` or `debug`: a debug build in production is ten times slower."""
 VERSION: Final[str]
 COLUMNS: Final[list[tuple[str, str]]]
 """Name and table type of every stored column, in order."""
@@ -35,11 +35,11 @@ SCHEMAS: Final[list[tuple[str, str]]]
 """File name and text of every numbered SQL statement, in order."""
 
 class CoreError(ValueError):
-    """Arguments that make no sense, or a segment that is not what it says."""
+    """Invalid arguments, or a segment whose content contradicts its headers."""
 
 @final
 class Policy:
-    """What is kept, cut, sampled and resolved: built once from the settings."""
+    """Rules for limits, sampling and project resolution, built once from the settings."""
 
     def __new__(
         cls,
@@ -59,14 +59,14 @@ class Policy:
 
 @final
 class Outcome:
-    """What became of one delivery."""
+    """Outcome of one delivery."""
 
     @property
     def verdict(self) -> str:
-        """`accepted`, `malformed`, `too_large`, `crashed`; `postponed`: its group had no room for it."""
+        """`accepted`, `malformed`, `too_large`, `crashed`, or `postponed` if its group was full."""
     @property
     def is_plain(self) -> bool:
-        """Accepted in full, and nothing to tell its sender."""
+        """Whether it was accepted in full and its sender needs no message."""
     @property
     def received(self) -> int: ...
     @property
@@ -77,34 +77,34 @@ class Outcome:
     def rejected(self) -> int: ...
     @property
     def unresolved(self) -> int:
-        """Stored spans for which no project was found."""
+        """Stored spans without a project."""
     @property
     def message(self) -> str:
-        """For `partial_success` (empty: nothing to say), or why the delivery is refused."""
+        """Text for `partial_success` (empty: nothing to report), or the reason of a refusal."""
     @property
     def field(self) -> str:
-        """The field at fault when refused."""
+        """The field that caused a refusal."""
     @property
     def reasons(self) -> list[tuple[str, int]]:
         """Warnings and rejections by their stable key, with their counts."""
 
 @final
 class Commit:
-    """One record, ready to append, and what became of each delivery."""
+    """One record, ready to append, and the outcome of each delivery."""
 
     @property
     def record(self) -> bytes:
-        """Empty if there is nothing to journal."""
+        """Bytes to append; empty if there is nothing to journal."""
     @property
     def rows(self) -> int: ...
     @property
     def outcomes(self) -> list[Outcome]: ...
     @property
     def spans(self) -> list[tuple[str, int, int, int, int, int]]:
-        """Of what was accepted, by drain: received, stored, sampled out, rejected, unresolved."""
+        """Accepted deliveries' spans by drain: received, stored, sampled out, rejected, unresolved."""
     @property
     def reasons(self) -> list[tuple[str, int]]:
-        """Warnings and rejections of what was accepted, by their stable key."""
+        """Warnings and rejections of accepted deliveries, by their stable key."""
 
 def commit(
     policy: Policy,
@@ -115,15 +115,15 @@ def commit(
 ) -> Commit:
     """Transcode (drain, body, kind, encodings, received_at_ns, strict, body_bytes_max) into one record.
 
-    The first is always taken; once the group has come to 128 MiB, the others are postponed.
+    The first delivery is always processed; once the group reaches 128 MiB, the remaining ones are postponed.
     `digest_key`: 32 bytes.
     """
 
 def footer(segment: bytes) -> bytes:
-    """The footer that seals these records. Raises `CoreError` when one of them is not whole."""
+    """Return the footer that seals these records. Raises `CoreError` if a record is incomplete."""
 
 def footer_for(checksums: bytes, rows: int, bytes_before: int) -> bytes:
-    """The footer that seals records of which only this is known: their checksums, 8 bytes each, in order."""
+    """Return the footer for records with these checksums (8 bytes each, in order), rows and bytes."""
 
 @final
 class Record:
@@ -137,14 +137,14 @@ class Record:
     def rows(self) -> int: ...
     @property
     def answers(self) -> bytes:
-        """What the record answers for, as msgpack."""
+        """The deliveries that the record acknowledges, as msgpack."""
     @property
     def received_ms(self) -> tuple[int, int]:
         """Earliest and latest ReceivedAt of its rows, milliseconds since 1970."""
 
 @final
 class Scan:
-    """A segment, read: whole records only."""
+    """Content of a segment: complete records only."""
 
     @property
     def epoch(self) -> int: ...
@@ -154,16 +154,16 @@ class Scan:
     def records(self) -> list[Record]: ...
     @property
     def good_bytes(self) -> int:
-        """Where the last whole record ends: a torn tail is cut here."""
+        """End of the last complete record: a torn tail is truncated here."""
     @property
     def sealed(self) -> bool:
-        """A whole footer closes the segment."""
+        """Whether the segment ends with a complete footer."""
     @property
     def damage(self) -> list[tuple[int, int, str]]:
-        """Offset, length and description of every stretch that was promised and cannot be read."""
+        """Offset, length and description of every acknowledged range that cannot be read."""
 
 def scan(segment: bytes) -> Scan:
-    """Read a segment: a torn tail is an ordinary answer, rot in a promised record is damage."""
+    """Read a segment. A torn tail is not an error; corruption of an acknowledged record is damage."""
 
 def rewrite(
     segment: bytes,
@@ -174,21 +174,22 @@ def rewrite(
 ) -> bytes:
     """Merge the blocks of a segment, keeping only these row ranges, into a new sealed segment.
 
-    The same one, or that of `anew`: epoch, seq, and whether it answers for the deliveries.
+    The identity stays the same unless `anew` is given: epoch, seq, and whether the new segment
+    acknowledges the deliveries.
     """
 
 def day_runs(segment: bytes) -> list[tuple[int, int, int]]:
-    """First row, row after the last, day since 1970 (UTC): rows that follow each other and share a day."""
+    """Return runs of rows with the same day: first row, row after the last, day since 1970 (UTC)."""
 
 @final
 class ExplainedTrace:
-    """A sampling decision about one trace, and what it rests on. Thresholds are spelled as in tracestate."""
+    """A sampling decision about one trace, with its inputs. Thresholds have the format of tracestate."""
 
     @property
     def keep(self) -> bool: ...
     @property
     def weight(self) -> float | None:
-        """How many spans one that is kept stands for. None: unknown, or not kept."""
+        """How many spans a kept span represents. None: unknown, or not kept."""
     @property
     def threshold(self) -> str | None:
         """None: unknown, or no randomness reaches it."""
@@ -200,7 +201,7 @@ class ExplainedTrace:
         """Fields of the trace state that are malformed, and counted as absent."""
     @property
     def rule(self) -> int | None:
-        """The rule that holds for the span, counted from zero."""
+        """Index of the first matching rule."""
     @property
     def randomness(self) -> str: ...
     @property
@@ -222,24 +223,24 @@ def explain_sampling(
 
 @final
 class Digests:
-    """A set of digests that grows, 16 bytes each. Given and asked for one behind the other."""
+    """A growing set of 16-byte digests. Arguments are concatenated digests."""
 
     def __new__(cls, salt: bytes) -> Digests: ...
     def __len__(self) -> int: ...
     def add(self, digests: bytes) -> None:
-        """Put these in; twice is once."""
+        """Add these digests; known digests are ignored."""
     def known(self, digests: bytes) -> list[int]:
-        """Which of these are in it, by number."""
+        """Return the indices of the given digests that are known."""
     def slots(self) -> bytes:
-        """All of it, as it lies in a file: 16 bytes a slot."""
+        """Return the hash table in its on-disk format: 16 bytes per slot."""
 
 @final
 class DigestTags:
-    """What is kept in memory of such a set that lies in a file: a byte a slot."""
+    """In-memory index of a set of digests on disk: one byte per slot."""
 
     def __new__(cls, salt: bytes, *, mixed_once: bool) -> DigestTags:
-        """`mixed_once`: digests lie where the first version put them."""
+        """`mixed_once`: the file has the slot order of format version 1."""
     def extend(self, slots: bytes) -> None:
-        """Note the next slots, as `Digests.slots` gave them."""
+        """Add the next slots, in the format of `Digests.slots`."""
     def known(self, digests: bytes, lies_at: Callable[[int, bytes], bool]) -> list[int]:
-        """Which of these are in it, by number. `lies_at` tells whether a slot holds these bytes."""
+        """Return the indices of known digests. `lies_at` compares a slot of the file with a digest."""

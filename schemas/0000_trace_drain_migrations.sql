@@ -1,4 +1,4 @@
--- What has been applied to this database: one row per numbered statement.
+-- Applied migrations: one row per numbered statement.
 CREATE TABLE IF NOT EXISTS trace_drain_migrations
 (
     Number UInt32,

@@ -1,4 +1,5 @@
--- The spans: the OpenTelemetry ClickHouse exporter's columns, names and types, then ours.
+-- Spans: the columns of the OpenTelemetry ClickHouse exporter, with its names and types, then the
+-- receiver's own columns.
 CREATE TABLE IF NOT EXISTS otel_traces
 (
     Timestamp DateTime64(9) CODEC(Delta(8), ZSTD(1)),
@@ -47,34 +48,34 @@ CREATE TABLE IF NOT EXISTS otel_traces
     SampleThreshold Nullable(UInt64) CODEC(ZSTD(1)),
     SampleReason LowCardinality(String) CODEC(ZSTD(1)),
 
-    -- a trace is asked for by its id alone; 0.1 % of granules are read in vain
+    -- traces are looked up by id alone; 0.1 % false positives
     INDEX idx_trace_id TraceId TYPE bloom_filter(0.001) GRANULARITY 1,
-    -- rare attribute values in milliseconds; keys are in nearly every granule, so they get no filter
+    -- finds rare attribute values in milliseconds; keys occur in nearly every granule, so they have no index
     INDEX idx_span_attr_value mapValues(SpanAttributes) TYPE bloom_filter(0.01) GRANULARITY 1,
-    -- the slowest spans of a day
+    -- finds the slowest spans of a day
     INDEX idx_duration Duration TYPE minmax GRANULARITY 1,
-    -- the writer counts a segment's rows before it lets go of the file: 5 to 20 ms with these two
+    -- the writer counts a segment's rows before it deletes the file: 5 to 20 ms with these two indexes
     INDEX idx_segment SegmentSeq TYPE minmax GRANULARITY 1,
     INDEX idx_received_at ReceivedAt TYPE minmax GRANULARITY 1
 )
 ENGINE = MergeTree
--- a day is dropped as files, and is the unit in which the writer repairs a half-done INSERT
+-- a day is dropped as files, and is the unit in which the writer repairs an incomplete INSERT
 PARTITION BY toDate(Timestamp, 'UTC')
--- nearly every question names a project and a time; a trace's spans lie together
+-- nearly every query names a project and a time range; spans of a trace are adjacent
 ORDER BY (ProjectId, toStartOfFiveMinutes(Timestamp), TraceId)
 TTL toDateTime(Timestamp, 'UTC') + INTERVAL {retention_days} DAY -- if retention
 SETTINGS
-    -- parts, not INSERTs: 300 segments of 33 days each
+    -- counts parts, not INSERTs: 300 segments of 33 days each
     non_replicated_deduplication_window = 10000,
-    -- expired rows leave with their whole part: nothing is rewritten
+    -- expired rows are deleted as whole parts, without rewriting
     ttl_only_drop_parts = 1,
-    -- one attribute is read without the others, from the first merge on
+    -- a query for one attribute reads only its bucket, from the first merge on
     map_serialization_version = 'with_buckets', -- if map_buckets
     map_serialization_version_for_zero_level_parts = 'basic', -- if map_buckets
     map_buckets_strategy = 'constant', -- if map_buckets
     max_buckets_in_map = 6, -- if map_buckets
     map_buckets_min_avg_size = 0, -- if map_buckets
-    -- the segment file is deleted after the INSERT: parts and merges must be on the disk by then
+    -- the segment file is deleted after the INSERT, so parts and merges must be durable by then
     fsync_after_insert = 1, -- if embedded
     fsync_part_directory = 1, -- if embedded
     min_rows_to_fsync_after_merge = 1, -- if embedded

@@ -1,12 +1,12 @@
--- When each trace was: Grafana and our own trace by id look here first, so it must not forget a trace
--- before the spans do.
+-- Time range of each trace: Grafana and the receiver's own trace lookup read it first, so its rows must not
+-- expire before the spans do.
 CREATE TABLE IF NOT EXISTS otel_traces_trace_id_ts
 (
     TraceId String CODEC(ZSTD(1)),
     Start SimpleAggregateFunction(min, DateTime64(9)) CODEC(Delta(8), ZSTD(1)),
     End SimpleAggregateFunction(max, DateTime64(9)) CODEC(Delta(8), ZSTD(1)),
 
-    -- parts whose range of ids covers the one asked for, but that do not hold it
+    -- skips parts whose range of ids covers the requested id but that do not contain it
     INDEX idx_trace_id TraceId TYPE bloom_filter(0.01) GRANULARITY 1
 )
 ENGINE = AggregatingMergeTree

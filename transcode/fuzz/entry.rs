@@ -1,10 +1,10 @@
-//! What a hostile body may not do, as one function per decoder. Whoever calls them (the fuzz targets,
-//! and a short run among the tests) only brings the bytes; a broken promise panics.
+//! Entry points of fuzzing, one per decoder, for the fuzz targets and a short run among the tests. They
+//! panic if a guarantee about hostile bodies is violated.
 
 #![allow(dead_code, reason = "each fuzz target calls one of these")]
 
-#[path = "listener.rs"]
-mod listener;
+#[path = "checking_visitor.rs"]
+mod checking_visitor;
 
 use std::cell::RefCell;
 
@@ -13,13 +13,13 @@ use _transcode::refusal::Refusal;
 use _transcode::unpack::{Buffers, Encoding, Expect, unpack as unpack_body};
 use _transcode::visit::Warning;
 use _transcode::{json as json_decoder, otlp};
-use listener::Listener;
+use checking_visitor::CheckingVisitor;
 
 const BODY_BYTES_MAX: usize = 1 << 20;
-/// Two bodies, what one lz4 block may take beyond, and a zstd context for windows of 8 MiB.
+/// Two bodies, the excess of one lz4 block, and a zstd context for windows of 8 MiB.
 const HELD_BYTES_MAX: usize = 2 * BODY_BYTES_MAX + (12 << 20);
-/// A stored text may be longer than what was sent: escapes, base64, the shortest form of a double.
-const TOLD_PER_BYTE_MAX: usize = 32;
+/// A stored text may be longer than its input: escapes, base64, the shortest form of a double.
+const REPORTED_PER_BYTE_MAX: usize = 32;
 
 const CODINGS: [&[Encoding]; 9] = [
     &[],
@@ -38,7 +38,7 @@ thread_local! {
     static SCRATCH: RefCell<json_decoder::Scratch> = RefCell::default();
 }
 
-/// Small enough that a fuzzer finds the edges.
+/// Limits small enough that a fuzzer reaches them.
 fn limits() -> Limits {
     Limits {
         body_bytes_max: BODY_BYTES_MAX,
@@ -57,7 +57,7 @@ fn limits() -> Limits {
     }
 }
 
-/// The first byte chooses the codings and what is expected; the rest is the body.
+/// Decompresses a body. The first byte chooses the codings and the expected type; the rest is the body.
 pub fn unpack(input: &[u8]) {
     let Some((&choice, body)) = input.split_first() else {
         return;
@@ -70,8 +70,8 @@ pub fn unpack(input: &[u8]) {
     };
     BUFFERS.with_borrow_mut(|buffers| {
         let first = unpacked(body, encodings, expect, buffers);
-        let again = unpacked(body, encodings, expect, buffers);
-        assert_eq!(first, again, "what the buffers held before changes nothing");
+        let second = unpacked(body, encodings, expect, buffers);
+        assert_eq!(first, second, "reused buffers change the result");
         assert!(
             buffers.held_bytes() <= HELD_BYTES_MAX,
             "{} bytes held",
@@ -86,36 +86,39 @@ fn unpacked(
     expect: Expect,
     buffers: &mut Buffers,
 ) -> Result<(Vec<u8>, Option<Warning>), Refusal> {
-    let found = unpack_body(body, encodings, expect, &limits(), buffers)?;
-    assert!(found.body.len() <= BODY_BYTES_MAX, "over the limit");
-    Ok((found.body.to_vec(), found.warning))
+    let result = unpack_body(body, encodings, expect, &limits(), buffers)?;
+    assert!(
+        result.body.len() <= BODY_BYTES_MAX,
+        "output exceeds the limit"
+    );
+    Ok((result.body.to_vec(), result.warning))
 }
 
-/// The input is the body.
+/// Decodes a protobuf body.
 pub fn protobuf(input: &[u8]) {
     let limits = limits();
-    let mut listener = Listener::within(&limits);
-    let outcome = otlp::decode(input, &limits, &mut listener);
-    listener.ended(outcome.is_ok());
-    assert!(listener.told_bytes() <= TOLD_PER_BYTE_MAX * input.len());
+    let mut visitor = CheckingVisitor::within(&limits);
+    let outcome = otlp::decode(input, &limits, &mut visitor);
+    visitor.assert_finished(outcome.is_ok());
+    assert!(visitor.reported_bytes() <= REPORTED_PER_BYTE_MAX * input.len());
 }
 
-/// The input is the body, read as one request and as one a line.
+/// Decodes a JSON body, as one request and as one request per line.
 pub fn json(input: &[u8]) {
     for ndjson in [false, true] {
         let mut fresh = json_decoder::Scratch::default();
-        let first = json_story(input, ndjson, &mut fresh);
-        let again = SCRATCH.with_borrow_mut(|used| json_story(input, ndjson, used));
-        assert_eq!(first, again, "a used scratch changes nothing");
+        let first = decode_json(input, ndjson, &mut fresh);
+        let second = SCRATCH.with_borrow_mut(|used| decode_json(input, ndjson, used));
+        assert_eq!(first, second, "a reused scratch changes the result");
     }
 }
 
-/// Whether the body was read, and a digest of what was told.
-fn json_story(input: &[u8], ndjson: bool, scratch: &mut json_decoder::Scratch) -> (bool, u64) {
+/// Returns whether the body was accepted, and a digest of the visitor calls.
+fn decode_json(input: &[u8], ndjson: bool, scratch: &mut json_decoder::Scratch) -> (bool, u64) {
     let limits = limits();
-    let mut listener = Listener::within(&limits);
-    let outcome = json_decoder::decode(input, &limits, ndjson, scratch, &mut listener);
-    listener.ended(outcome.is_ok());
-    assert!(listener.told_bytes() <= TOLD_PER_BYTE_MAX * input.len());
-    (outcome.is_ok(), listener.digest())
+    let mut visitor = CheckingVisitor::within(&limits);
+    let outcome = json_decoder::decode(input, &limits, ndjson, scratch, &mut visitor);
+    visitor.assert_finished(outcome.is_ok());
+    assert!(visitor.reported_bytes() <= REPORTED_PER_BYTE_MAX * input.len());
+    (outcome.is_ok(), visitor.digest())
 }

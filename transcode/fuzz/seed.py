@@ -1,6 +1,6 @@
-"""Writes the seed corpus of the fuzz targets from the conformance cases.
+"""Seed corpus of the fuzz targets, generated from the conformance cases.
 
-Keeps: a corpus is made, not committed; what a fuzzer adds to it stays.
+Invariant: the corpus is not committed, and inputs that a fuzzer added to it are kept.
 """  # noqa: INP001 - a script, not a module of a package
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ FUZZ = Path(__file__).resolve().parent
 CASES = FUZZ.parent.parent / "tests" / "conformance"
 SEED_BYTES_MAX = 64 << 10
 CODING_OF = {"gzip": 1, "x-gzip": 1, "deflate": 2, "zstd": 3, "snappy": 4, "lz4": 6}
-"""What the first byte of an `unpack` input means; see `CODINGS` in entry.rs."""
+"""First byte of an `unpack` input by coding; see `CODINGS` in entry.rs."""
 
 
 def cases(name: str) -> list[dict[str, dict[str, str]]]:
-    """Read the cases of one file, a JSON object a line."""
+    """Read the cases of one file, one JSON object per line."""
     return [json.loads(line) for line in (CASES / name).read_text().splitlines() if line]
 
 
 def bytes_of(packed: dict[str, str]) -> bytes:
-    """Unpack the bytes of a body or a request."""
+    """Decode the bytes of a body or a request."""
     if "base64" in packed:
         return base64.b64decode(packed["base64"])
     return zlib.decompress(base64.b64decode(packed["zlib_base64"]))
 
 
 def coded_body_of(case: dict[str, dict[str, str]]) -> bytes:
-    """Put the body of a raw request behind the byte that names its coding."""
+    """Prefix the body of a raw request with the byte that selects its coding."""
     head, _, body = bytes_of(case["request"]).partition(b"\r\n\r\n")
     coding = 0
     for line in head.decode("latin-1").lower().split("\r\n"):
@@ -43,7 +43,7 @@ def coded_body_of(case: dict[str, dict[str, str]]) -> bytes:
 
 
 def write(target: str, seed: bytes) -> None:
-    """Add one seed, named after its content as libFuzzer names its own."""
+    """Add one seed, named by its digest as libFuzzer does."""
     if len(seed) <= SEED_BYTES_MAX:
         corpus = FUZZ / "corpus" / target
         corpus.mkdir(parents=True, exist_ok=True)

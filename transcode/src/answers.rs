@@ -1,10 +1,10 @@
-//! What a record answers for, as msgpack: one entry for each delivery.
+//! The deliveries that a record acknowledges, as msgpack: one entry per delivery.
 //!
 //! ```text
 //! [ [drain, digest (16 bytes), received at ns, rows, [ [project, received, stored, sampled out, rejected] … ]] … ]
 //! ```
 
-/// Appends the head of an array.
+/// Appends the header of an array.
 pub fn array(out: &mut Vec<u8>, entries: usize) {
     if let Ok(entries) = u8::try_from(entries)
         && entries < 16
@@ -16,7 +16,7 @@ pub fn array(out: &mut Vec<u8>, entries: usize) {
     }
 }
 
-/// Appends a text.
+/// Appends a string.
 pub fn text(out: &mut Vec<u8>, text: &str) {
     if let Ok(bytes) = u8::try_from(text.len())
         && bytes < 32
@@ -29,13 +29,13 @@ pub fn text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Appends 16 bytes.
+/// Appends 16 bytes, as a msgpack bin value.
 pub fn digest(out: &mut Vec<u8>, digest: u128) {
     out.extend_from_slice(&[0xC4, 16]);
     out.extend_from_slice(&digest.to_be_bytes());
 }
 
-/// Appends a whole number.
+/// Appends an integer.
 pub fn integer(out: &mut Vec<u8>, value: i64) {
     match u8::try_from(value) {
         Ok(small) if small < 0x80 => out.push(small),
@@ -46,7 +46,7 @@ pub fn integer(out: &mut Vec<u8>, value: i64) {
     }
 }
 
-/// How many entries an array announces, and where they begin; none if it is no array.
+/// Splits an array into its entry count and the bytes of its entries; `None` if the bytes are no array.
 #[must_use]
 pub fn split(answers: &[u8]) -> Option<(usize, &[u8])> {
     match answers {
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_and_long_arrays_are_split_again() {
+    fn short_and_long_arrays_are_split() {
         for entries in [0, 15, 16, 70_000] {
             let mut out = Vec::new();
             array(&mut out, entries);

@@ -1,8 +1,8 @@
-//! base64 both ways: written in the standard alphabet with padding, read in either alphabet with or without.
+//! base64: encodes in the standard alphabet with padding, decodes either alphabet with or without padding.
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Appends `raw` in the standard alphabet, padded.
+/// Appends the base64 of `raw`, in the standard alphabet with padding.
 pub fn encode(out: &mut Vec<u8>, raw: &[u8]) {
     out.reserve(raw.len().div_ceil(3) * 4);
     let (triples, rest) = raw.as_chunks::<3>();
@@ -38,9 +38,11 @@ fn digit(sextet: u8) -> u8 {
         .unwrap_or_default()
 }
 
-/// Tells `sink` every byte that `text` stands for; false if it is not base64, however much was told by then.
+/// Calls `sink` with every byte that `text` encodes. Returns false if `text` is not base64; `sink` may then
+/// have received some bytes already.
 ///
-/// Standard or URL-safe alphabet, padded or not; bits beyond the last whole byte must be zero.
+/// Accepts the standard and the URL-safe alphabet, padded or not. Bits after the last whole byte must be
+/// zero.
 pub fn decode(text: &[u8], mut sink: impl FnMut(u8)) -> bool {
     let (mut bits, mut bit_count) = (0u32, 0u32);
     let digits = unpadded(text);
@@ -94,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_vectors_of_rfc_4648_hold() {
+    fn rfc_4648_vectors_are_encoded_and_decoded() {
         for (raw, text) in [
             ("", ""),
             ("f", "Zg=="),
@@ -110,13 +112,13 @@ mod tests {
     }
 
     #[test]
-    fn the_url_safe_alphabet_and_missing_padding_are_read() {
+    fn url_safe_alphabet_and_missing_padding_are_accepted() {
         assert_eq!(decoded("-_8").unwrap(), [0xfb, 0xff]);
         assert_eq!(decoded("+/8=").unwrap(), [0xfb, 0xff]);
     }
 
     #[test]
-    fn what_is_not_base64_is_said_to_be_so() {
+    fn invalid_base64_is_rejected() {
         for text in [
             "A", "AAAAA", "Zg=", "Zg===", "Z===", "=", "Zh==", "Zm9=", "Z m8", "Zg==Zg==", "é",
         ] {
@@ -126,7 +128,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bytes_come_back_as_they_were(raw: Vec<u8>) {
+        fn random_bytes_round_trip(raw: Vec<u8>) {
             let text = encoded(&raw);
 
             prop_assert_eq!(decoded(&text).unwrap(), raw.clone());

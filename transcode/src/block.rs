@@ -1,6 +1,6 @@
-//! The grown columns as one Native block (see [`crate::put`] for the format).
+//! Serialises the collected columns as one Native block (see [`crate::put`] for the format).
 //!
-//! Keeps: the columns of [`crate::schema`], all of them, in that order.
+//! Invariant: a block has all columns of [`crate::schema`], in that order.
 
 use crate::columns::Columns;
 use crate::columns::ids::TraceIds;
@@ -10,16 +10,16 @@ use crate::columns::text::{RunColumn, Sparse, TextColumn};
 use crate::put;
 use crate::schema::{Field, KINDS, STATUSES};
 
-/// Who a segment is: it goes into every row.
+/// Identity of a segment, stored in every row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
-    /// The random bits of an intake start.
+    /// Random id of the intake epoch.
     pub epoch: u64,
-    /// Its counter.
+    /// Number of the segment within the epoch.
     pub seq: u64,
 }
 
-/// Appends the columns, of one row at least, as one block.
+/// Appends the columns as one block. They hold at least one row.
 pub fn write(out: &mut Vec<u8>, columns: &Columns, segment: Segment) {
     let rows = columns.rows();
     put::varint(out, Field::ALL.len() as u64);
@@ -75,12 +75,12 @@ fn data(out: &mut Vec<u8>, field: Field, columns: &Columns, segment: Segment) {
         }
         Field::LinksTraceState => text_lists(out, &links.ends, &links.trace_states),
         Field::LinksAttributes => maps(out, Some(&links.ends), &links.attributes),
-        _ => our_data(out, field, columns, segment),
+        _ => receiver_data(out, field, columns, segment),
     }
 }
 
-/// The columns that only this receiver writes.
-fn our_data(out: &mut Vec<u8>, field: Field, columns: &Columns, segment: Segment) {
+/// Appends a column that the OpenTelemetry exporter's table does not have.
+fn receiver_data(out: &mut Vec<u8>, field: Field, columns: &Columns, segment: Segment) {
     let rows = columns.rows();
     match field {
         Field::ProjectId => runs(out, &columns.projects),
@@ -121,7 +121,8 @@ fn prefix(out: &mut Vec<u8>, dictionaries: usize) {
     }
 }
 
-/// A parent id; a root has none, and a `FixedString` of zeros becomes the empty text.
+/// Returns the parent span id as hex digits; all zero bytes for a root, which `FixedString` stores as the
+/// empty text.
 fn parent(id: [u8; 8]) -> [u8; 16] {
     if id == [0; 8] { [0; 16] } else { put::hex(&id) }
 }

@@ -1,50 +1,50 @@
-//! The time guard: no start time may create partitions of its own or be deleted on arrival.
+//! Clock guard: keeps implausible start times from creating partitions or being deleted on arrival.
 //!
-//! | start time | stored under | said |
+//! | start time | stored timestamp | reported |
 //! |---|---|---|
-//! | absent (0), before 1990, too far ahead, beyond `DateTime64` | receive time | warning |
-//! | so old that retention would delete it within the margin | receive time | counted, no warning |
-//! | anything else | itself | – |
+//! | absent (0), before 1990, too far in the future, beyond `DateTime64` | receive time | warning |
+//! | so old that the retention would delete it within the margin | receive time | counted, no warning |
+//! | any other | start time | – |
 //!
-//! Keeps: a time that was replaced survives as a span attribute, and the duration is the difference of
-//! the times as sent, never negative. It is 0 where one of the two says nothing: a start of 0 is an
-//! absent start, and an end beyond `DateTime64` is junk.
+//! Invariant: a replaced time is kept as a span attribute. The duration is the difference of the times as
+//! sent and never negative. It is 0 if either time is unusable: a start of 0 means "no start", and an end
+//! beyond `DateTime64` is not a time.
 
-/// 1990-01-01: milliseconds and seconds taken for nanoseconds fall before it.
+/// 1990-01-01. Times sent in milliseconds or seconds by mistake fall before it.
 const START_UNIX_NANO_MIN: u64 = 631_152_000 * NANOS_PER_S;
 /// `DateTime64(9)` ends on 2262-04-11.
 const UNIX_NANO_MAX: u64 = i64::MAX as u64;
 const NANOS_PER_S: u64 = 1_000_000_000;
 const S_PER_DAY: u64 = 86_400;
 
-/// Which start times are taken at their word.
+/// Range of start times that are stored as sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
-    /// Days until spans are deleted; 0: for ever.
+    /// Days until spans are deleted; 0 means never.
     pub retention_days: u32,
-    /// Spans that would be deleted within so many days are late.
+    /// A span is late if it would be deleted within this many days.
     pub late_margin_days: u32,
-    /// How far ahead of the receive time a start may be.
+    /// How far a start time may lie after the receive time.
     pub ahead_s_max: u32,
 }
 
-/// What is stored of a span's times.
+/// Stored times of one span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
     /// Nanoseconds since 1970.
     pub timestamp: i64,
     /// Nanoseconds.
     pub duration: u64,
-    /// The start as sent, if it was replaced.
+    /// The start time as sent, if it was replaced.
     pub start_replaced: Option<u64>,
-    /// It was replaced because it is old, not because it is wrong.
+    /// Whether the start time was replaced because it is old, not because it is wrong.
     pub late: bool,
-    /// The end as sent, if it cannot be true.
+    /// The end time as sent, if it is implausible.
     pub end_ignored: Option<u64>,
 }
 
 impl Window {
-    /// What is stored of a span that came at `received_at_ns`.
+    /// Returns the times to store for a span received at `received_at_ns`.
     #[must_use]
     #[inline]
     pub fn stamp(&self, start: u64, end: u64, received_at_ns: i64) -> Stamp {
@@ -81,7 +81,7 @@ impl Window {
     }
 }
 
-/// A time of no consequence (an event's), held inside `DateTime64`.
+/// Clamps a time that needs no guard (of an event) to the range of `DateTime64`.
 #[must_use]
 #[inline]
 pub fn saturated(unix_nano: u64) -> i64 {
@@ -105,16 +105,16 @@ mod tests {
     }
 
     fn assert_replaced(start: u64, late: bool) {
-        let found = stamp(start, start);
-        assert_eq!(found.timestamp, saturated(NOW), "start {start}");
-        assert_eq!(found.start_replaced, Some(start), "start {start}");
-        assert_eq!(found.late, late, "start {start}");
+        let stamp = stamp(start, start);
+        assert_eq!(stamp.timestamp, saturated(NOW), "start {start}");
+        assert_eq!(stamp.start_replaced, Some(start), "start {start}");
+        assert_eq!(stamp.late, late, "start {start}");
     }
 
     fn assert_kept(start: u64) {
-        let found = stamp(start, start.saturating_add(5));
+        let stamp = stamp(start, start.saturating_add(5));
         assert_eq!(
-            found,
+            stamp,
             Stamp {
                 timestamp: saturated(start),
                 duration: 5,
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn start_times_that_cannot_be_true_are_replaced() {
+    fn implausible_start_times_are_replaced() {
         for start in [
             0,
             1,
@@ -139,20 +139,20 @@ mod tests {
     }
 
     #[test]
-    fn start_times_that_are_about_to_expire_are_late_not_wrong() {
+    fn start_times_about_to_expire_are_late_without_a_warning() {
         assert_replaced(NOW - 27 * DAY - 1, true);
         assert_replaced(START_UNIX_NANO_MIN, true);
     }
 
     #[test]
-    fn everything_between_is_taken_at_its_word() {
+    fn plausible_start_times_are_stored_as_sent() {
         for start in [NOW - 27 * DAY, NOW, NOW + 3_600 * NANOS_PER_S] {
             assert_kept(start);
         }
     }
 
     #[test]
-    fn nothing_is_late_when_spans_are_kept_for_ever() {
+    fn nothing_is_late_without_a_retention() {
         let window = Window {
             retention_days: 0,
             late_margin_days: 3,
@@ -163,16 +163,19 @@ mod tests {
     }
 
     #[test]
-    fn a_duration_comes_from_the_times_as_sent_and_is_never_negative() {
+    fn duration_uses_the_times_as_sent_and_is_never_negative() {
         assert_eq!(stamp(1_000, 1_500).duration, 500);
         assert_eq!(stamp(NOW, NOW - 1).duration, 0);
         assert_eq!(stamp(NOW - 40 * DAY, NOW).duration, 40 * DAY);
     }
 
     #[test]
-    fn an_absent_start_or_a_junk_end_says_nothing_about_the_duration() {
+    fn duration_is_zero_without_a_start_or_with_an_invalid_end() {
         assert_eq!(stamp(0, NOW).duration, 0);
-        let junk = stamp(NOW, u64::MAX);
-        assert_eq!((junk.duration, junk.end_ignored), (0, Some(u64::MAX)));
+        let without_end = stamp(NOW, u64::MAX);
+        assert_eq!(
+            (without_end.duration, without_end.end_ignored),
+            (0, Some(u64::MAX))
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Blocks as LZ4 or zstd frames: what stock tools and the engine read by themselves.
+//! Compression of blocks as LZ4 or zstd frames, which standard tools and `ClickHouse` read without
+//! conversion.
 
 use std::io;
 
@@ -6,22 +7,22 @@ use crate::limits::Limits;
 use crate::refusal::Refusal;
 use crate::unpack::{Buffers, Encoding, Expect, unpack};
 
-/// How blocks are compressed.
+/// Compression codec of the blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Codec {
-    /// Cheap here.
+    /// Costs the least processor time here.
     #[default]
     Lz4,
-    /// Smaller on the wire to the server.
+    /// Makes less traffic to the server.
     Zstd,
 }
 
-/// Level of zstd: the cheapest.
+/// zstd compression level: the cheapest.
 const ZSTD_LEVEL: i32 = 1;
 const ZSTD_MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
 
 impl Codec {
-    /// The codec with this name.
+    /// Returns the codec with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
@@ -31,74 +32,76 @@ impl Codec {
         }
     }
 
-    /// `raw` as one frame, written into `room`. What lies there already is of no interest, except that
-    /// as much as there is need not be made again.
+    /// Compresses `raw` as one frame into `buffer`. Previous content of the buffer is overwritten, never
+    /// read; it only saves clearing memory.
     ///
     /// # Panics
-    /// When the codec's library fails to write into memory; nothing is promised then.
-    pub fn compress<'a>(self, raw: &[u8], room: &'a mut Vec<u8>) -> &'a [u8] {
+    /// If the codec library fails to write into memory. The buffer's content is then unspecified.
+    pub fn compress<'a>(self, raw: &[u8], buffer: &'a mut Vec<u8>) -> &'a [u8] {
         let written = match self {
-            Self::Lz4 => lz4_frame(raw, room),
-            Self::Zstd => zstd_frame(raw, room),
+            Self::Lz4 => lz4_frame(raw, buffer),
+            Self::Zstd => zstd_frame(raw, buffer),
         };
         assert!(written.is_ok(), "compressing into memory");
-        room.get(..written.unwrap_or_default()).unwrap_or_default()
+        buffer
+            .get(..written.unwrap_or_default())
+            .unwrap_or_default()
     }
 }
 
-fn zstd_frame(raw: &[u8], room: &mut Vec<u8>) -> io::Result<usize> {
-    room.clear();
-    zstd::stream::copy_encode(raw, &mut *room, ZSTD_LEVEL)?;
-    Ok(room.len())
+fn zstd_frame(raw: &[u8], buffer: &mut Vec<u8>) -> io::Result<usize> {
+    buffer.clear();
+    zstd::stream::copy_encode(raw, &mut *buffer, ZSTD_LEVEL)?;
+    Ok(buffer.len())
 }
 
-/// Magic; version 1, independent blocks, no checksums (the record has one); blocks of up to 4 MiB;
-/// checksum of these two.
+/// Magic; version 1, independent blocks, no checksums (the record has one); blocks of up to 4 MiB; checksum
+/// of these two bytes.
 const LZ4_HEAD: [u8; 7] = [0x04, 0x22, 0x4D, 0x18, 0x60, 0x70, 0x73];
 const LZ4_BLOCK_BYTES_MAX: usize = 4 << 20;
 const LZ4_STORED: u32 = 1 << 31;
 const LZ4_END: [u8; 4] = [0; 4];
 
-fn lz4_frame(raw: &[u8], room: &mut Vec<u8>) -> io::Result<usize> {
+fn lz4_frame(raw: &[u8], buffer: &mut Vec<u8>) -> io::Result<usize> {
     let mut end = LZ4_HEAD.len();
-    lay(room, 0, &LZ4_HEAD);
+    write_at(buffer, 0, &LZ4_HEAD);
     for block in raw.chunks(LZ4_BLOCK_BYTES_MAX) {
         let (size_at, start) = (end, end + 4);
-        let (bytes, flag) = lz4_block(block, room, start)?;
+        let (bytes, flag) = lz4_block(block, buffer, start)?;
         let size = u32::try_from(bytes).unwrap_or(u32::MAX) | flag;
-        lay(room, size_at, &size.to_le_bytes());
+        write_at(buffer, size_at, &size.to_le_bytes());
         end = start + bytes;
     }
-    lay(room, end, &LZ4_END);
+    write_at(buffer, end, &LZ4_END);
     Ok(end + LZ4_END.len())
 }
 
-/// Writes one block from `start` on: how long it is, and whether it is stored as it was.
-fn lz4_block(block: &[u8], room: &mut Vec<u8>, start: usize) -> io::Result<(usize, u32)> {
+/// Writes one block at `start`. Returns its length and the flag that it is stored uncompressed.
+fn lz4_block(block: &[u8], buffer: &mut Vec<u8>, start: usize) -> io::Result<(usize, u32)> {
     let bytes_max = lz4::block::compress_bound(block.len())?;
-    let target = part(room, start, bytes_max);
+    let target = slice_mut(buffer, start, bytes_max);
     let bytes = lz4::block::compress_to_buffer(block, None, false, target)?;
     if bytes < block.len() {
         return Ok((bytes, 0));
     }
-    lay(room, start, block);
+    write_at(buffer, start, block);
     Ok((block.len(), LZ4_STORED))
 }
 
-/// So many bytes of the room, which grows if it has to.
-fn part(room: &mut Vec<u8>, start: usize, bytes: usize) -> &mut [u8] {
-    room.resize(room.len().max(start + bytes), 0);
-    room.get_mut(start..start + bytes).unwrap_or_default()
+/// Returns `bytes` bytes of the buffer, which grows if needed.
+fn slice_mut(buffer: &mut Vec<u8>, start: usize, bytes: usize) -> &mut [u8] {
+    buffer.resize(buffer.len().max(start + bytes), 0);
+    buffer.get_mut(start..start + bytes).unwrap_or_default()
 }
 
-fn lay(room: &mut Vec<u8>, start: usize, bytes: &[u8]) {
-    part(room, start, bytes.len()).copy_from_slice(bytes);
+fn write_at(buffer: &mut Vec<u8>, start: usize, bytes: &[u8]) {
+    slice_mut(buffer, start, bytes.len()).copy_from_slice(bytes);
 }
 
-/// What a frame of either codec holds.
+/// Decompresses a frame of either codec.
 ///
 /// # Errors
-/// When it is not one whole frame.
+/// If the bytes are not exactly one complete frame.
 pub fn decompress(frame: &[u8]) -> Result<Vec<u8>, Refusal> {
     let encoding = if frame.starts_with(&ZSTD_MAGIC) {
         Encoding::Zstd
@@ -134,12 +137,12 @@ mod tests {
     }
 
     #[test]
-    fn every_frame_is_read_back() {
+    fn frames_round_trip() {
         let long = [noise(9 << 20), vec![7; 5 << 20]].concat();
-        let mut room = Vec::new();
+        let mut buffer = Vec::new();
         for codec in [Codec::Lz4, Codec::Zstd, Codec::Lz4] {
             for raw in [&b""[..], b"a", &vec![0; 100_000], &noise(1_000), &long] {
-                let frame = codec.compress(raw, &mut room);
+                let frame = codec.compress(raw, &mut buffer);
                 assert_eq!(
                     decompress(frame).unwrap(),
                     raw,
@@ -151,10 +154,10 @@ mod tests {
     }
 
     #[test]
-    fn stock_lz4_reads_our_frames() {
+    fn standard_lz4_library_reads_the_frames() {
         let raw = [noise(5 << 20), vec![7; 5 << 20]].concat();
-        let mut room = Vec::new();
-        let frame = Codec::Lz4.compress(&raw, &mut room);
+        let mut buffer = Vec::new();
+        let frame = Codec::Lz4.compress(&raw, &mut buffer);
 
         let mut read = Vec::new();
         io::copy(&mut lz4::Decoder::new(frame).unwrap(), &mut read).unwrap();

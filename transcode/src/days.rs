@@ -1,5 +1,5 @@
-//! Which rows of a segment belong to which day: a day is a partition of the table, and what a half-done
-//! INSERT is repaired by.
+//! Runs of rows by day. A day is a partition of the table, the unit in which the writer repairs an
+//! incomplete INSERT.
 
 use crate::compress::decompress;
 use crate::frame::Record;
@@ -7,24 +7,24 @@ use crate::native::{self, Data};
 use crate::scan::scan;
 use crate::schema::Field;
 
-/// Nanoseconds of a day.
+/// Nanoseconds per day.
 const DAY_NS: i64 = 86_400_000_000_000;
 
-/// Rows that follow each other and started on the same day.
+/// Consecutive rows that start on the same day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DayRun {
-    /// The first row, counted over the whole segment.
+    /// The first row, counted from the start of the segment.
     pub first: usize,
-    /// The row after the last.
+    /// The row after the last row.
     pub end: usize,
     /// Days since 1970, UTC.
     pub day: i64,
 }
 
-/// The runs of a segment, in its order.
+/// Returns the runs of a segment, in order.
 ///
 /// # Errors
-/// When a block is not what its record says.
+/// If a block does not match its record header.
 pub fn day_runs(segment: &[u8]) -> Result<Vec<DayRun>, String> {
     let mut runs: Vec<DayRun> = Vec::new();
     let mut row = 0;
@@ -45,7 +45,7 @@ pub fn day_runs(segment: &[u8]) -> Result<Vec<DayRun>, String> {
     Ok(runs)
 }
 
-/// The start times of a record's rows.
+/// Returns the start times of a record's rows.
 fn times(record: &Record<'_>) -> Result<Vec<i64>, String> {
     if record.head.rows == 0 {
         return Ok(Vec::new());
@@ -62,7 +62,7 @@ fn times(record: &Record<'_>) -> Result<Vec<i64>, String> {
             Ok(values.iter().copied().map(i64::from_le_bytes).collect())
         }
         _ => Err(format!(
-            "block of {} rows at byte {}; its record says {}, with start times",
+            "block at byte {1} has {0} rows; its record header says {2}, with start times",
             block.rows, record.offset, record.head.rows
         )),
     }
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_is_not_what_its_record_says_is_told() {
+    fn block_that_does_not_match_its_record_header_is_an_error() {
         let whole = block_of(&[1, 2, 3]);
         for raw in [&whole[..20], &whole[..40], b"", &[0xff; 32]] {
             assert!(day_runs(&record(raw, 3, Codec::Lz4)).is_err());

@@ -1,4 +1,4 @@
-//! A record and the footer, as they lie in a segment. Pure bytes; no files here.
+//! Records and the footer, as stored in a segment. Pure bytes; no files here.
 //!
 //! ```text
 //! record:  skippable frame: 184D2A54 u32 │ bytes that follow u32 │ "TDRJ" │ version u16 │ 0 u16
@@ -29,45 +29,45 @@ pub const FOOTER_BYTES: usize = 52;
 const RECORD_TAG: [u8; 4] = *b"TDRJ";
 const FOOTER_TAG: [u8; 4] = *b"TDRF";
 const VERSION: u16 = 1;
-/// What a skippable frame's own head takes: magic and size.
+/// Size of a skippable frame's own header: magic and length.
 const SKIPPABLE_BYTES: usize = 8;
 
-/// What a record says of itself.
+/// Header of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head {
-    /// The segment it belongs to.
+    /// The segment that the record belongs to.
     pub segment: Segment,
-    /// Rows of its block.
+    /// Number of rows in its block.
     pub rows: u32,
     /// Earliest and latest `ReceivedAt` of its rows, milliseconds since 1970.
     pub received_ms: (i64, i64),
 }
 
-/// One whole record, found in a segment.
+/// A complete record in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// Where it begins.
+    /// Position of the record in the segment.
     pub offset: usize,
-    /// Bytes of all of it.
+    /// Length of the whole record.
     pub length: usize,
-    /// What it says of itself.
+    /// The header.
     pub head: Head,
-    /// What it answers for, as msgpack.
+    /// The deliveries that it acknowledges, as msgpack.
     pub answers: &'a [u8],
     /// The compressed block; empty if there are no rows.
     pub payload: &'a [u8],
-    /// Its checksum.
+    /// Checksum of the record.
     pub checksum: u64,
 }
 
-/// What a footer says.
+/// Content of a footer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footer {
-    /// Records before it.
+    /// Number of records in the segment.
     pub records: u32,
-    /// Rows before it.
+    /// Number of rows in the segment.
     pub rows: u64,
-    /// Bytes before it.
+    /// Number of bytes before the footer.
     pub bytes_before: u64,
     /// [`digest`] of the records' checksums.
     pub digest: u64,
@@ -104,7 +104,7 @@ fn record_checksum(head: &[u8], answers: &[u8], payload: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// The whole record that begins at `offset`, if there is one.
+/// Returns the complete record that begins at `offset`, if there is one.
 #[must_use]
 pub fn record_at(segment: &[u8], offset: usize) -> Option<Record<'_>> {
     let bytes = segment.get(offset..)?;
@@ -164,7 +164,7 @@ pub fn push_footer(out: &mut Vec<u8>, footer: &Footer) {
     out.extend_from_slice(&checksum.to_le_bytes());
 }
 
-/// The whole footer that begins at `offset` and knows it, if there is one.
+/// Returns the complete footer that begins at `offset` and records that offset, if there is one.
 #[must_use]
 pub fn footer_at(segment: &[u8], offset: usize) -> Option<Footer> {
     let bytes = segment.get(offset..)?;
@@ -182,13 +182,13 @@ pub fn footer_at(segment: &[u8], offset: usize) -> Option<Footer> {
     (footer.bytes_before == offset as u64).then_some(footer)
 }
 
-/// [`digest`] of checksums that lie as they do on the disk.
+/// [`digest`] of checksums in their on-disk format.
 #[must_use]
 pub fn digest_of(checksums: &[u8]) -> u64 {
     XxHash3_64::oneshot(checksums)
 }
 
-/// One number for the checksums of all records, in order.
+/// Returns one digest for the checksums of all records, in order.
 #[must_use]
 pub fn digest(checksums: impl Iterator<Item = u64>) -> u64 {
     let mut hasher = XxHash3_64::new();
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_read_back_as_it_was_written() {
+    fn record_round_trips() {
         let mut out = b"before".to_vec();
         push_record(&mut out, &head(), b"answers", b"payload");
 
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_and_every_cut_is_noticed() {
+    fn flipped_bits_and_truncation_are_detected() {
         let mut out = Vec::new();
         push_record(&mut out, &head(), b"answers", b"payload");
 
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_footer_knows_where_it_lies() {
+    fn footer_is_valid_only_at_its_own_offset() {
         let footer = Footer {
             records: 2,
             rows: 5,

@@ -1,12 +1,13 @@
-//! Ids: decoded where the bytes say one thing only, never guessed.
+//! Trace and span ids: decoded where the bytes are unambiguous, never guessed.
 //!
-//! A trace id is 16 bytes and a span id 8, neither all zero; what else it was sent as (hex text in
-//! protobuf; base64 or a dashed UUID in JSON) is told apart by length alone, read, and warned about.
+//! A trace id has 16 bytes and a span id 8, not all zero. Other encodings that senders use (hex text in
+//! protobuf; base64 or a dashed UUID in JSON) are distinguished by length alone, accepted, and warned
+//! about.
 
 use crate::base64;
 use crate::visit::{Rejection, Warning};
 
-/// Why an id of `N` bytes is none.
+/// The reason why bytes are not a valid id of `N` bytes.
 #[derive(Clone, Copy)]
 enum Fault {
     Missing,
@@ -32,10 +33,10 @@ impl Fault {
     }
 }
 
-/// A protobuf trace id.
+/// Decodes a protobuf trace id.
 ///
 /// # Errors
-/// Absent, of another length, or all zero.
+/// If it is absent, has another length, or is all zero.
 #[inline]
 pub fn trace_id_from_bytes(
     raw: &[u8],
@@ -44,10 +45,10 @@ pub fn trace_id_from_bytes(
     from_bytes(raw, warn).map_err(Fault::of_trace_id)
 }
 
-/// A protobuf span id.
+/// Decodes a protobuf span id.
 ///
 /// # Errors
-/// Absent, of another length, or all zero.
+/// If it is absent, has another length, or is all zero.
 #[inline]
 pub fn span_id_from_bytes(
     raw: &[u8],
@@ -56,16 +57,16 @@ pub fn span_id_from_bytes(
     from_bytes(raw, warn).map_err(Fault::of_span_id)
 }
 
-/// A protobuf parent id: `None` for a root, and, with a warning, for what is no id.
+/// Decodes a protobuf parent id. Returns `None` for a root span and, with a warning, for an invalid id.
 #[inline]
 pub fn parent_from_bytes(raw: &[u8], warn: &mut impl FnMut(Warning)) -> Option<[u8; 8]> {
     parent(from_bytes(raw, warn), warn)
 }
 
-/// A JSON trace id.
+/// Decodes a JSON trace id.
 ///
 /// # Errors
-/// Absent, neither hex, base64 nor UUID, or all zero.
+/// If it is absent, neither hex, base64 nor UUID, or all zero.
 #[inline]
 pub fn trace_id_from_text(
     text: &[u8],
@@ -80,10 +81,10 @@ pub fn trace_id_from_text(
     .map_err(Fault::of_trace_id)
 }
 
-/// A JSON span id.
+/// Decodes a JSON span id.
 ///
 /// # Errors
-/// Absent, neither hex nor base64, or all zero.
+/// If it is absent, neither hex nor base64, or all zero.
 #[inline]
 pub fn span_id_from_text(
     text: &[u8],
@@ -92,7 +93,7 @@ pub fn span_id_from_text(
     from_text(text, warn).map_err(Fault::of_span_id)
 }
 
-/// A JSON parent id: `None` for a root, and, with a warning, for what is no id.
+/// Decodes a JSON parent id. Returns `None` for a root span and, with a warning, for an invalid id.
 #[inline]
 pub fn parent_from_text(text: &[u8], warn: &mut impl FnMut(Warning)) -> Option<[u8; 8]> {
     parent(from_text(text, warn), warn)
@@ -163,8 +164,8 @@ fn from_hex<const N: usize>(text: &[u8]) -> Result<[u8; N], Fault> {
     }
 }
 
-/// Sixteen hex digits at once, without a branch or a table, so that the compiler does all of them in parallel;
-/// false if one is none.
+/// Decodes sixteen hex digits at once, without a branch or a table, so that the compiler vectorises the
+/// loop. Returns false if a character is not a hex digit.
 #[inline]
 fn eight_bytes(digits: &[u8; 16], bytes: &mut [u8; 8]) -> bool {
     let (mut values, mut are_hex) = ([0; 16], true);
@@ -185,7 +186,7 @@ fn eight_bytes(digits: &[u8; 16], bytes: &mut [u8; 8]) -> bool {
     are_hex
 }
 
-/// The id that a text of the right length spells in hex, unless it is all zeros.
+/// Decodes an id from hex text of the right length; `None` if it is invalid or all zero.
 #[inline]
 pub fn plain<const DIGITS: usize, const BYTES: usize>(text: &[u8; DIGITS]) -> Option<[u8; BYTES]> {
     from_hex(text).and_then(non_zero).ok()
@@ -213,7 +214,7 @@ fn from_base64<const N: usize>(text: &[u8]) -> Result<[u8; N], Fault> {
     }
 }
 
-/// The 32 digits of `8-4-4-4-12`, if that is how the text looks.
+/// Returns the 32 digits of a UUID in the form `8-4-4-4-12`.
 fn undashed(text: &[u8]) -> Option<[u8; 32]> {
     const DASHES: [usize; 4] = [8, 13, 18, 23];
     if text.len() != 36 || !DASHES.iter().all(|&at| text.get(at) == Some(&b'-')) {
@@ -238,45 +239,49 @@ mod tests {
     const TRACE: [u8; 16] = 0x5b8e_fff7_9803_8103_d269_b633_813f_c60c_u128.to_be_bytes();
     const SPAN: [u8; 8] = 0xeee1_9b7e_c3c1_b174_u64.to_be_bytes();
 
-    type Told<T> = (T, Vec<Warning>);
+    type WithWarnings<T> = (T, Vec<Warning>);
 
-    fn told<T>(read: impl FnOnce(&mut Vec<Warning>) -> T) -> Told<T> {
+    fn with_warnings<T>(read: impl FnOnce(&mut Vec<Warning>) -> T) -> WithWarnings<T> {
         let mut warnings = Vec::new();
         (read(&mut warnings), warnings)
     }
 
-    fn trace_bytes(raw: &[u8]) -> Told<Result<[u8; 16], Rejection>> {
-        told(|warnings| trace_id_from_bytes(raw, &mut |warning| warnings.push(warning)))
+    fn trace_bytes(raw: &[u8]) -> WithWarnings<Result<[u8; 16], Rejection>> {
+        with_warnings(|warnings| trace_id_from_bytes(raw, &mut |warning| warnings.push(warning)))
     }
 
-    fn trace_text(text: &str) -> Told<Result<[u8; 16], Rejection>> {
-        told(|warnings| trace_id_from_text(text.as_bytes(), &mut |warning| warnings.push(warning)))
+    fn trace_text(text: &str) -> WithWarnings<Result<[u8; 16], Rejection>> {
+        with_warnings(|warnings| {
+            trace_id_from_text(text.as_bytes(), &mut |warning| warnings.push(warning))
+        })
     }
 
-    fn span_text(text: &str) -> Told<Result<[u8; 8], Rejection>> {
-        told(|warnings| span_id_from_text(text.as_bytes(), &mut |warning| warnings.push(warning)))
+    fn span_text(text: &str) -> WithWarnings<Result<[u8; 8], Rejection>> {
+        with_warnings(|warnings| {
+            span_id_from_text(text.as_bytes(), &mut |warning| warnings.push(warning))
+        })
     }
 
-    fn span_bytes(raw: &[u8]) -> Told<Result<[u8; 8], Rejection>> {
-        told(|warnings| span_id_from_bytes(raw, &mut |warning| warnings.push(warning)))
+    fn span_bytes(raw: &[u8]) -> WithWarnings<Result<[u8; 8], Rejection>> {
+        with_warnings(|warnings| span_id_from_bytes(raw, &mut |warning| warnings.push(warning)))
     }
 
-    fn parents(raw: &[u8]) -> [Told<Option<[u8; 8]>>; 2] {
+    fn parents(raw: &[u8]) -> [WithWarnings<Option<[u8; 8]>>; 2] {
         [
-            told(|warnings| parent_from_bytes(raw, &mut |warning| warnings.push(warning))),
-            told(|warnings| parent_from_text(raw, &mut |warning| warnings.push(warning))),
+            with_warnings(|warnings| parent_from_bytes(raw, &mut |warning| warnings.push(warning))),
+            with_warnings(|warnings| parent_from_text(raw, &mut |warning| warnings.push(warning))),
         ]
     }
 
     #[test]
-    fn raw_bytes_are_ids_as_they_are() {
+    fn raw_bytes_are_accepted_as_ids() {
         assert_eq!(trace_bytes(&TRACE), (Ok(TRACE), vec![]));
         assert_eq!(span_bytes(&SPAN), (Ok(SPAN), vec![]));
         assert_eq!(parents(&SPAN)[0], (Some(SPAN), vec![]));
     }
 
     #[test]
-    fn hex_text_in_protobuf_is_read_and_warned_about() {
+    fn hex_text_in_protobuf_is_decoded_with_a_warning() {
         assert_eq!(
             trace_bytes(b"5b8efff798038103d269b633813fc60c"),
             (Ok(TRACE), vec![IdAsciiHex])
@@ -292,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn hex_in_json_is_an_id_in_any_case() {
+    fn hex_in_json_is_accepted_in_upper_and_lower_case() {
         assert_eq!(
             trace_text("5B8EFFF798038103d269b633813fc60c"),
             (Ok(TRACE), vec![])
@@ -302,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn base64_in_json_is_read_and_warned_about() {
+    fn base64_in_json_is_decoded_with_a_warning() {
         for text in [
             "W47/95gDgQPSabYzgT/GDA==",
             "W47/95gDgQPSabYzgT/GDA",
@@ -315,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dashed_uuid_is_read_as_trace_id_and_warned_about() {
+    fn dashed_uuid_is_decoded_as_a_trace_id_with_a_warning() {
         assert_eq!(
             trace_text("5b8efff7-9803-8103-d269-b633813fc60c"),
             (Ok(TRACE), vec![IdUuid])
@@ -323,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_id_is_missing_and_an_absent_parent_makes_a_root() {
+    fn absent_id_is_missing_and_absent_parent_means_root() {
         assert_eq!(trace_bytes(b""), (Err(Rejection::TraceIdMissing), vec![]));
         assert_eq!(trace_text(""), (Err(Rejection::TraceIdMissing), vec![]));
         assert_eq!(span_bytes(b""), (Err(Rejection::SpanIdMissing), vec![]));
@@ -332,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_are_no_identity_and_a_zero_parent_makes_a_root() {
+    fn zero_id_is_rejected_and_zero_parent_means_root() {
         assert_eq!(trace_bytes(&[0; 16]), (Err(Rejection::TraceIdZero), vec![]));
         assert_eq!(
             trace_text(&"0".repeat(32)),
@@ -348,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_malformed_without_a_guess() {
+    fn other_bytes_are_malformed() {
         for raw in [
             &TRACE[..15],
             &[7; 17],

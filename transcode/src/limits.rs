@@ -1,9 +1,9 @@
-//! Every ceiling on what one delivery may ask of us, by name, with its default.
+//! Limits on one delivery, by name, with their defaults.
 
-/// What one delivery may hold. Checked while decoding, before anything is materialised.
+/// Limits on one delivery, checked while decoding, before memory is allocated.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of a body once unpacked. Over it: too large.
+    /// Bytes of a body after decompression. Over it: too large.
     pub body_bytes_max: usize,
     /// Compressed members or frames in one body. Over it: malformed.
     pub members_max: usize,
@@ -13,7 +13,7 @@ pub struct Limits {
     pub scopes_max: u32,
     /// Spans in one delivery. Over it: too large.
     pub spans_max: u32,
-    /// `AnyValue` nodes in one delivery, each attribute and each nested element being one. Over it: too large.
+    /// `AnyValue` nodes in one delivery: every attribute and every nested element. Over it: too large.
     pub nodes_max: u32,
     /// Attributes of one span, resource, scope, event or link. The rest is dropped, counted and warned about.
     pub attributes_max: u32,
@@ -21,12 +21,12 @@ pub struct Limits {
     pub events_max: u32,
     /// Links of one span. The rest is dropped, counted and warned about.
     pub links_max: u32,
-    /// Bytes of one delivery as rows, where every span repeats the attributes of its resource and scope.
+    /// Size of one delivery as rows, where every span repeats the attributes of its resource and scope.
     /// Over it: too large.
     pub expanded_bytes_max: usize,
-    /// Nesting of one attribute value. What lies deeper becomes the text `…`, with a warning.
+    /// Nesting depth of one attribute value. Deeper values become the text `…`, with a warning.
     pub value_depth_max: u32,
-    /// Nesting of a JSON document. Over it: malformed.
+    /// Nesting depth of a JSON document. Over it: malformed.
     pub json_depth_max: u32,
     /// Bytes of a JSON key or an attribute key. An attribute with a longer key is dropped with a
     /// warning; a longer JSON object key is malformed.
@@ -60,7 +60,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Sets the limit with this name; false if there is none. What does not fit means "no limit".
+    /// Sets the limit with this name; returns false if there is none. A value that does not fit means "no
+    /// limit".
     pub fn set(&mut self, name: &str, value: usize) -> bool {
         let narrow = u32::try_from(value).unwrap_or(u32::MAX);
         match name {

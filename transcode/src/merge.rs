@@ -1,4 +1,4 @@
-//! Rows of several blocks as one block: fixed columns are copied, dictionaries merged.
+//! Merges rows of several blocks into one block: fixed-width columns are copied, dictionaries merged.
 
 use crate::block::Segment;
 use crate::columns::dictionary::Dictionary;
@@ -6,30 +6,30 @@ use crate::native::{Block, Column, Data};
 use crate::put;
 use crate::schema::Field;
 
-/// A growing column.
-enum Grown {
+/// Data of a column of the merged block.
+enum MergedData {
     Fixed(Vec<u8>),
     Dictionary(Dictionary, Vec<u32>),
-    Nullable(Vec<u8>, Box<Grown>),
-    Lists(Vec<u64>, Vec<Grown>),
+    Nullable(Vec<u8>, Box<MergedData>),
+    Lists(Vec<u64>, Vec<MergedData>),
 }
 
-/// A growing block of the columns of the first block that came.
+/// A block under construction, with the columns of the first block.
 pub struct Merged {
-    /// How many so far.
+    /// Number of rows so far.
     pub rows: usize,
-    columns: Vec<(String, String, Grown)>,
+    columns: Vec<(String, String, MergedData)>,
 }
 
 impl Merged {
-    /// An empty block with the columns of this one.
+    /// Returns an empty block with the columns of `block`.
     #[must_use]
     pub fn like(block: &Block<'_>) -> Self {
         let column = |column: &Column<'_>| {
             (
                 column.name.to_owned(),
                 column.type_name.to_owned(),
-                Grown::like(&column.data),
+                MergedData::like(&column.data),
             )
         };
         Self {
@@ -38,20 +38,21 @@ impl Merged {
         }
     }
 
-    /// Whether the block has the same columns.
+    /// Returns whether the block has the same columns.
     #[must_use]
     pub fn fits(&self, block: &Block<'_>) -> bool {
-        let same = |((name, type_name, _), column): (&(String, String, Grown), &Column<'_>)| {
-            name == column.name && type_name == column.type_name
-        };
+        let same =
+            |((name, type_name, _), column): (&(String, String, MergedData), &Column<'_>)| {
+                name == column.name && type_name == column.type_name
+            };
         self.columns.len() == block.columns.len()
             && self.columns.iter().zip(&block.columns).all(same)
     }
 
-    /// Adds the rows from `start` up to `end` of a block that fits.
+    /// Appends the rows from `start` up to `end` of a block with the same columns.
     ///
     /// # Errors
-    /// When the block is not what it says.
+    /// If the block's data does not match its types or row count.
     pub fn append(&mut self, block: &Block<'_>, start: usize, end: usize) -> Result<(), String> {
         for ((_, _, grown), column) in self.columns.iter_mut().zip(&block.columns) {
             grown.append(&column.data, start, end)?;
@@ -60,21 +61,21 @@ impl Merged {
         Ok(())
     }
 
-    /// Gives every row the identity of this segment.
+    /// Overwrites the segment identity in every row.
     pub fn identify(&mut self, segment: Segment) {
         let own = [
             (Field::SegmentEpoch, segment.epoch),
             (Field::SegmentSeq, segment.seq),
         ];
         for (field, value) in own {
-            let same = |(name, _, _): &&mut (String, String, Grown)| name == field.name();
-            if let Some((_, _, Grown::Fixed(bytes))) = self.columns.iter_mut().find(same) {
+            let same = |(name, _, _): &&mut (String, String, MergedData)| name == field.name();
+            if let Some((_, _, MergedData::Fixed(bytes))) = self.columns.iter_mut().find(same) {
                 *bytes = value.to_le_bytes().repeat(self.rows);
             }
         }
     }
 
-    /// Appends the block to `out`.
+    /// Appends the serialised block to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         put::varint(out, self.columns.len() as u64);
         put::varint(out, self.rows as u64);
@@ -87,7 +88,7 @@ impl Merged {
     }
 }
 
-impl Grown {
+impl MergedData {
     fn like(data: &Data<'_>) -> Self {
         match data {
             Data::Fixed(..) => Self::Fixed(Vec::new()),
@@ -117,7 +118,7 @@ impl Grown {
                     grown.append(field, first, last)?;
                 }
             }
-            _ => return Err("column is of another kind than its type says".to_owned()),
+            _ => return Err("column data does not match the column type".to_owned()),
         }
         Ok(())
     }
@@ -151,10 +152,10 @@ impl Grown {
 
 fn part<T>(all: &[T], start: usize, end: usize) -> Result<&[T], String> {
     all.get(start..end)
-        .ok_or_else(|| "block has fewer rows than it says".to_owned())
+        .ok_or_else(|| "block has fewer rows than it announces".to_owned())
 }
 
-/// Adds rows of another dictionary; only the texts they use.
+/// Appends rows of another dictionary column, adding only the texts that they use.
 fn append_texts(
     dictionary: &mut Dictionary,
     out: &mut Vec<u32>,
@@ -178,7 +179,7 @@ fn append_texts(
     Ok(())
 }
 
-/// Adds the ends of some lists; returns which entries are theirs.
+/// Appends the ends of some lists. Returns the range of their elements.
 fn append_ends(
     out: &mut Vec<u64>,
     ends: &[usize],

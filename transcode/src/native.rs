@@ -1,21 +1,21 @@
-//! `ClickHouse`'s Native format, as it is read back (see [`crate::put`] for the layout): one block, its
-//! columns borrowed from the bytes.
+//! Reader of `ClickHouse`'s Native format (see [`crate::put`] for the layout): one block whose columns
+//! borrow its bytes.
 //!
-//! Knows the types that blocks of ours are made of. Never allocates by an announced length.
+//! Knows only the types that the receiver writes. Never allocates memory by an announced length.
 
-/// A type, as deep as ours are.
+/// Deepest nesting of a type that the receiver writes.
 const DEPTH_MAX: usize = 4;
 
-/// What a column is made of.
+/// Structure of a column type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Type {
-    /// So many bytes a row.
+    /// A fixed number of bytes per row.
     Fixed(usize),
-    /// A dictionary of texts and a number a row.
+    /// A dictionary of texts and one index per row.
     Dictionary,
-    /// A byte a row (1: null), and the values.
+    /// One byte per row (1: null), and the values.
     Nullable(Box<Type>),
-    /// Lists (one field) or maps (two).
+    /// Lists (one field) or maps (two fields).
     Lists(Vec<Type>),
 }
 
@@ -24,36 +24,36 @@ pub enum Type {
 pub enum Data<'a> {
     /// Width, and the bytes of all rows.
     Fixed(usize, &'a [u8]),
-    /// Texts, and each row's number.
+    /// Texts, and the index of each row.
     Dictionary(Vec<&'a [u8]>, Vec<u32>),
     /// Nulls and values.
     Nullable(&'a [u8], Box<Data<'a>>),
-    /// Where each row's list ends, and the fields of all lists.
+    /// The end of each row's list, and the fields of all lists.
     Lists(Vec<usize>, Vec<Data<'a>>),
 }
 
 /// One column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column<'a> {
-    /// Its name.
+    /// Column name.
     pub name: &'a str,
-    /// Its type's name.
+    /// Name of the column type.
     pub type_name: &'a str,
-    /// Its data.
+    /// Column data.
     pub data: Data<'a>,
 }
 
 /// One block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block<'a> {
-    /// How many.
+    /// Number of rows.
     pub rows: usize,
-    /// In the order they came.
+    /// The columns, in the order of the block.
     pub columns: Vec<Column<'a>>,
 }
 
 impl Type {
-    /// The type of this name; none if it is not one of ours.
+    /// Parses a type name; `None` if the receiver does not write this type.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         Self::parse_within(name, DEPTH_MAX)
@@ -87,10 +87,10 @@ impl Type {
     }
 }
 
-/// Reads the one block that `bytes` hold.
+/// Reads the single block in `bytes`.
 ///
 /// # Errors
-/// When they hold anything else.
+/// If `bytes` are not exactly one block.
 pub fn read(bytes: &[u8]) -> Result<Block<'_>, String> {
     let mut reader = Reader { rest: bytes };
     let columns = reader.varint()?;
@@ -103,7 +103,7 @@ pub fn read(bytes: &[u8]) -> Result<Block<'_>, String> {
     for _ in 0..columns {
         let (name, type_name) = (reader.name()?, reader.name()?);
         let kind = Type::parse(type_name).ok_or_else(|| {
-            format!("column {name} has type {type_name}; expected one this build writes")
+            format!("column {name} has type {type_name}; expected a type that this build writes")
         })?;
         reader.prefixes(&kind)?;
         let data = reader.data(&kind, rows)?;
@@ -227,7 +227,11 @@ impl<'a> Reader<'a> {
             Some(0) => 1,
             Some(1) => 2,
             Some(2) => 4,
-            _ => return Err(format!("dictionary flags {flags:#x} are not ours")),
+            _ => {
+                return Err(format!(
+                    "dictionary has flags {flags:#x}, which this build does not write"
+                ));
+            }
         };
         let mut texts = Vec::new();
         for _ in 0..self.count()? {
@@ -269,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn types_that_are_not_ours_are_unknown() {
+    fn other_types_are_unknown() {
         for name in [
             "String",
             "Array(Array(Array(Array(UInt64))))",
@@ -282,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_block_are_told_so() {
+    fn bytes_that_are_not_a_block_are_an_error() {
         for bytes in [
             &b""[..],
             b"\x01",

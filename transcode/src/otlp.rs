@@ -1,10 +1,11 @@
-//! The protobuf decoder: one request body, told to a [`Visitor`] field by field.
+//! Protobuf decoder: reports one request body to a [`Visitor`], field by field.
 //!
-//! Borrowed bytes all the way: no message is ever built. A field that is repeated where the schema has
-//! one is merged as protobuf wants: the last scalar wins, messages add up.
+//! Works on borrowed bytes; no message is ever built. Repeated occurrences of a singular field are merged
+//! as protobuf requires: the last scalar wins, messages are combined.
 //!
-//! Keeps: the listener is asked before anything grows; a resource or scope is told before its spans,
-//! wherever it stands (its message is walked twice, over the spans by their lengths).
+//! Invariant: the visitor is asked before memory grows. A resource or scope is reported before its spans,
+//! wherever it stands in the message: each message is read twice, the first time skipping the spans by
+//! their lengths.
 
 mod fields;
 mod hints;
@@ -15,32 +16,32 @@ use crate::limits::Limits;
 use crate::refusal::Refusal;
 use crate::visit::{Owner, Visitor, Warning};
 use crate::wire::{Cursor, Flaw};
-use hints::Misdirected;
+use hints::MetricsDetector;
 use value::Writer;
 
-/// Reads one `ExportTraceServiceRequest`.
+/// Decodes one `ExportTraceServiceRequest`.
 ///
 /// # Errors
-/// When the body is not one, or the listener has had enough.
+/// If the body is not such a request, or the visitor refuses it.
 pub fn decode<V: Visitor>(body: &[u8], limits: &Limits, visitor: &mut V) -> Result<(), Refusal> {
     let mut decoder = Decoder {
         limits,
         visitor,
         writer: Writer::default(),
-        misdirected: Misdirected::default(),
+        metrics: MetricsDetector::default(),
     };
     match decoder.request(body) {
-        Ok(()) => decoder.misdirected.verdict(),
+        Ok(()) => decoder.metrics.verdict(),
         Err(Stop::Malformed(flaw)) => Err(hints::refusal(&flaw, body)),
         Err(Stop::Refused(refusal)) => Err(*refusal),
     }
 }
 
-/// Why decoding ends early.
+/// The reason why decoding ends early.
 enum Stop {
-    /// The bytes are not what they should be.
+    /// The bytes are not valid protobuf, or not the expected message.
     Malformed(Flaw),
-    /// The listener said so.
+    /// The visitor refused the delivery.
     Refused(Box<Refusal>),
 }
 
@@ -61,10 +62,10 @@ struct Decoder<'a, 'v, V> {
     limits: &'v Limits,
     visitor: &'v mut V,
     writer: Writer<'a>,
-    misdirected: Misdirected,
+    metrics: MetricsDetector,
 }
 
-/// What a walk over a resource or scope and its spans finds out before the spans are read.
+/// Result of the first pass over a resource or scope, before its spans are read.
 #[derive(Default)]
 struct Head<'a> {
     name: &'a [u8],
@@ -108,7 +109,7 @@ impl<'a, V: Visitor> Decoder<'a, '_, V> {
         Ok(())
     }
 
-    /// Everything of a resource's message but its spans.
+    /// Reads everything of a resource message but its spans.
     fn resource_head(&mut self, message: &'a [u8]) -> Result<Head<'a>, Stop> {
         use fields::resource_spans as field;
         let mut head = Head::default();
@@ -128,7 +129,7 @@ impl<'a, V: Visitor> Decoder<'a, '_, V> {
                 _ => self.skip(&mut fields, tag)?,
             }
             if head.child_count > self.limits.scopes_max {
-                // The listener is about to refuse the scopes: what comes after them never matters.
+                // The visitor will refuse the scopes, so the rest is not needed.
                 break;
             }
         }
@@ -160,7 +161,7 @@ impl<'a, V: Visitor> Decoder<'a, '_, V> {
         Ok(())
     }
 
-    /// Everything of a scope's message but its spans.
+    /// Reads everything of a scope message but its spans.
     fn scope_head(&mut self, message: &'a [u8]) -> Result<Head<'a>, Stop> {
         use fields::scope_spans as field;
         let mut head = Head::default();
@@ -171,7 +172,7 @@ impl<'a, V: Visitor> Decoder<'a, '_, V> {
                     fields.bytes()?;
                     head.child_count += 1;
                     if head.child_count > self.limits.spans_max {
-                        // The listener is about to refuse the spans: what comes after them never matters.
+                        // The visitor will refuse the spans, so the rest is not needed.
                         break;
                     }
                 }
@@ -197,7 +198,7 @@ impl<'a, V: Visitor> Decoder<'a, '_, V> {
         Ok(())
     }
 
-    /// Passes over a field outside spans, and says so if the schema does not have it.
+    /// Skips a field outside spans, and reports it if the schema does not have it.
     #[cold]
     fn skip(&mut self, fields: &mut Cursor<'a>, tag: u32) -> Result<(), Stop> {
         if !fields.skip(tag)? {

@@ -1,26 +1,26 @@
-//! What became of one delivery, and what its sender is told.
+//! Outcome of one delivery, and the message for its sender.
 
 use crate::refusal::{self, Refusal};
 use crate::tally::Tally;
 
-/// How a delivery ended.
+/// Verdict on a delivery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verdict {
-    /// Everything valid in it is stored or was sampled out.
+    /// Every valid span in it is stored or was sampled out.
     #[default]
     Accepted,
-    /// Not what it says it is: 400.
+    /// Not what its content type declares: 400.
     Malformed,
-    /// More than a limit allows: 413.
+    /// Exceeds a limit: 413.
     TooLarge,
-    /// We panicked on it: 503.
+    /// The decoder panicked on it: 503.
     Crashed,
-    /// Not looked at, because its group is full: it belongs to the next one.
+    /// Not decoded, because its group is full; it belongs to the next group.
     Postponed,
 }
 
 impl Verdict {
-    /// The verdict's name.
+    /// Returns the verdict's name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -33,39 +33,39 @@ impl Verdict {
     }
 }
 
-/// What became of one delivery.
+/// Outcome of one delivery.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// How it ended.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Spans begun.
+    /// Spans received.
     pub received: u32,
-    /// Spans that became rows.
+    /// Spans stored as rows.
     pub stored: u32,
-    /// Spans the policy dropped.
+    /// Spans dropped by the sampling policy.
     pub sampled_out: u32,
-    /// Spans that are not valid.
+    /// Invalid spans.
     pub rejected: u32,
     /// Stored spans without a project.
     pub unresolved: u32,
-    /// For `partial_success`, or why it is refused; empty: nothing to say.
+    /// Text for `partial_success`, or the reason of a refusal; empty if there is nothing to report.
     pub message: String,
-    /// The field at fault when refused.
+    /// The field that caused a refusal.
     pub field: &'static str,
     /// Warnings and rejections by their stable key.
     pub reasons: Vec<(&'static str, u32)>,
 }
 
 impl Outcome {
-    /// What a decoder's result means for the sender.
+    /// Converts a decoder's result to an outcome.
     #[must_use]
-    pub fn of(told: Result<&Tally, &Refusal>, strict: bool) -> Self {
-        match told {
+    pub fn of(result: Result<&Tally, &Refusal>, strict: bool) -> Self {
+        match result {
             Err(refusal) => Self::refused(refusal),
             Ok(tally) if tally.received > 0 && tally.rejected == tally.received => {
                 Self::all_rejected(tally)
             }
-            Ok(tally) if strict && tally.first_warning().is_some() => Self::too_lax(tally),
+            Ok(tally) if strict && tally.first_warning().is_some() => Self::strict_refusal(tally),
             Ok(tally) => Self::accepted(tally),
         }
     }
@@ -93,7 +93,7 @@ impl Outcome {
         }
     }
 
-    fn too_lax(tally: &Tally) -> Self {
+    fn strict_refusal(tally: &Tally) -> Self {
         let text = tally
             .first_warning()
             .map_or("", crate::visit::Warning::text);
@@ -119,13 +119,13 @@ impl Outcome {
         }
     }
 
-    /// Accepted in full, and nothing to tell its sender.
+    /// Returns whether the delivery was accepted in full and its sender needs no message.
     #[must_use]
     pub const fn is_plain(&self) -> bool {
         matches!(self.verdict, Verdict::Accepted) && self.rejected == 0 && self.message.is_empty()
     }
 
-    /// It was not looked at.
+    /// Outcome of a delivery that was not decoded.
     #[must_use]
     pub fn postponed() -> Self {
         Self {
@@ -134,10 +134,12 @@ impl Outcome {
         }
     }
 
-    /// We panicked on it.
+    /// Outcome of a delivery whose decoder panicked.
     #[must_use]
     pub fn crashed() -> Self {
-        let message = "the receiver failed on this body; it is kept aside for a human".to_owned();
+        let message =
+            "the receiver failed to decode this body; it is kept in quarantine for inspection"
+                .to_owned();
         Self {
             verdict: Verdict::Crashed,
             message,

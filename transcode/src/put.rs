@@ -1,4 +1,4 @@
-//! `ClickHouse`'s Native format, as it is written.
+//! Writer of `ClickHouse`'s Native format.
 //!
 //! ```text
 //! block:           columns varint │ rows varint │ per column: name │ type │ data
@@ -9,18 +9,18 @@
 //! Nullable(T):     rows × u8 (1: null) │ T
 //! ```
 //!
-//! What stands before ║ is the prefix: for nested types all prefixes come first. A `LowCardinality`
-//! without rows is its prefix alone. All numbers are little endian.
+//! The part before ║ is the prefix: for nested types all prefixes come first. A `LowCardinality` without
+//! rows consists of its prefix alone. All numbers are little endian.
 
 use crate::columns::dictionary::Dictionary;
 use crate::columns::text::Run;
 
-/// Version of `LowCardinality` serialisation: a dictionary in each block.
+/// Version of the `LowCardinality` serialisation with a dictionary in each block.
 pub const DICTIONARY_VERSION: u64 = 1;
-/// The block brings its own keys, and they replace what was there.
+/// Flags of a block that carries its own keys, which replace earlier keys.
 pub const DICTIONARY_FLAGS: u64 = 0x600;
 
-/// How many bytes an index takes.
+/// Size of a dictionary index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Width {
@@ -33,7 +33,7 @@ pub enum Width {
 }
 
 impl Width {
-    /// The narrowest that tells so many texts apart.
+    /// Returns the narrowest index for this many texts.
     #[must_use]
     pub fn of(texts: usize) -> Self {
         match texts {
@@ -81,7 +81,7 @@ pub fn fixed<const WIDTH: usize>(
     }
 }
 
-/// Appends where each list ends.
+/// Appends the end of each list.
 pub fn ends(out: &mut Vec<u8>, ends: &[u64]) {
     fixed(out, ends.iter().map(|end| end.to_le_bytes()));
 }
@@ -117,7 +117,8 @@ pub fn indexes(out: &mut Vec<u8>, width: Width, ids: &[u32]) {
     }
 }
 
-/// Appends the head of a `LowCardinality` after its prefix; its indexes must follow.
+/// Appends the head of a `LowCardinality` with the texts of a dictionary, after its prefix; its indexes
+/// must follow.
 pub fn known(out: &mut Vec<u8>, known: &Dictionary, rows: usize) -> Width {
     let width = Width::of(known.len());
     number(out, DICTIONARY_FLAGS | width as u64);
@@ -127,7 +128,7 @@ pub fn known(out: &mut Vec<u8>, known: &Dictionary, rows: usize) -> Width {
     width
 }
 
-/// Appends a whole `LowCardinality` after its prefix.
+/// Appends a complete `LowCardinality` after its prefix.
 pub fn codes(out: &mut Vec<u8>, dictionary: &Dictionary, ids: &[u32]) {
     if !ids.is_empty() {
         let width = known(out, dictionary, ids.len());
@@ -135,7 +136,7 @@ pub fn codes(out: &mut Vec<u8>, dictionary: &Dictionary, ids: &[u32]) {
     }
 }
 
-/// Appends what lies in `out` from `start` on so often that it is there `times` times.
+/// Repeats the bytes of `out` from `start` on, so that they occur `times` times.
 pub fn repeat_from(out: &mut Vec<u8>, start: usize, times: u32) {
     let period = out.len() - start;
     let wanted = start + period * times as usize;
@@ -146,7 +147,7 @@ pub fn repeat_from(out: &mut Vec<u8>, start: usize, times: u32) {
     }
 }
 
-/// Appends the indexes of runs.
+/// Appends the index of every row of the runs.
 pub fn run_indexes(out: &mut Vec<u8>, width: Width, runs: &[Run]) {
     for run in runs {
         let start = out.len();
@@ -155,7 +156,7 @@ pub fn run_indexes(out: &mut Vec<u8>, width: Width, runs: &[Run]) {
     }
 }
 
-/// Lower-case hex digits of an id.
+/// Returns the lower-case hex digits of an id.
 #[must_use]
 #[inline]
 pub fn hex<const BYTES: usize, const DIGITS: usize>(id: &[u8; BYTES]) -> [u8; DIGITS] {
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_spelled_out() {
+    fn run_indexes_are_repeated_per_row() {
         let mut out = vec![9];
 
         run_indexes(

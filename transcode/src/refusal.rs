@@ -1,30 +1,30 @@
-//! Every way a whole delivery is turned away. Texts are ours: never a byte of the input.
+//! Refusals of whole deliveries. Messages are fixed texts and never contain bytes of the input.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// Which verdict the sender gets.
+/// Verdict for the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Not one well-formed document of the declared type: 400.
     Malformed,
-    /// More than a limit allows: 413.
+    /// Exceeds a limit: 413.
     TooLarge,
 }
 
-/// Why a delivery is refused whole. Nothing of it is stored.
+/// The reason why a whole delivery is refused. Nothing of it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The verdict, and so the status.
+    /// The verdict, which decides the HTTP status.
     pub verdict: Verdict,
-    /// The field at fault, as OTLP spells its path (`resource_spans.scope_spans.spans.trace_id`), or `body`.
+    /// The field that caused it, as an OTLP path (`resource_spans.scope_spans.spans.trace_id`), or `body`.
     pub field: &'static str,
-    /// What was found; what was expected; a hint if the mistake is a known one.
+    /// What was found; what was expected; a hint for known mistakes.
     pub reason: Cow<'static, str>,
 }
 
 impl Refusal {
-    /// The body is not what it says it is.
+    /// Refuses a body that is not what its content type declares.
     pub fn malformed(field: &'static str, reason: impl Into<Cow<'static, str>>) -> Self {
         Self {
             verdict: Verdict::Malformed,
@@ -33,7 +33,7 @@ impl Refusal {
         }
     }
 
-    /// The body asks for more than a limit allows.
+    /// Refuses a body that exceeds a limit.
     pub fn too_large(field: &'static str, reason: impl Into<Cow<'static, str>>) -> Self {
         Self {
             verdict: Verdict::TooLarge,

@@ -1,17 +1,17 @@
-//! Whose span it is: the first attribute of an ordered list that is there and not empty wins.
+//! Resolver of project and deployment: the first attribute of an ordered list that is present and not empty.
 //!
-//! Each key that means something to us has a role. Roles are looked up once per distinct key, so
-//! that spans pay nothing for them.
+//! Each key with a meaning has a role. Roles are looked up once per distinct key, so that they cost nothing
+//! per span.
 
 use std::collections::HashMap;
 
 /// Index of a [`Role`].
 pub type RoleId = u8;
-/// The key means nothing to us.
+/// The key has no role.
 pub const NO_ROLE: RoleId = 0;
-/// Most rules in one list: a rank is one byte, and one value of it means "none".
+/// Maximum number of rules in a list: a rank is one byte, and one value means "none".
 pub const RULES_MAX: usize = 100;
-/// In order: the deployment environment, for sampling rules.
+/// Attributes that name the deployment environment for sampling rules, in order of preference.
 const ENVIRONMENT_KEYS: [&str; 4] = [
     "deployment.environment.name",
     "deployment.environment",
@@ -19,7 +19,7 @@ const ENVIRONMENT_KEYS: [&str; 4] = [
     "vercel.environment",
 ];
 
-/// Where an attribute is looked for.
+/// Where an attribute is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// On the resource.
@@ -28,16 +28,16 @@ pub enum Place {
     Span,
 }
 
-/// One line of an ordered list.
+/// One entry of an ordered list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Where to look.
+    /// Where to look it up.
     pub place: Place,
-    /// For which attribute.
+    /// Key of the attribute.
     pub key: String,
 }
 
-/// What one key means to us, as ranks in the lists that name it.
+/// Meaning of a key, as its rank in each list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Role {
     /// Rank in the list of project attributes.
@@ -46,13 +46,13 @@ pub struct Role {
     pub deployment: Option<u8>,
     /// Rank in the list of environment attributes.
     pub environment: Option<u8>,
-    /// It is the service's name.
+    /// Whether it is the service name.
     pub service: bool,
-    /// It is `sampling.priority`.
+    /// Whether it is `sampling.priority`.
     pub priority: bool,
 }
 
-/// What keys mean in one place.
+/// Roles of the keys in one place.
 #[derive(Clone, Debug, Default)]
 pub struct Roles {
     by_key: HashMap<String, RoleId>,
@@ -60,7 +60,7 @@ pub struct Roles {
 }
 
 impl Roles {
-    /// The role of a key.
+    /// Returns the role of a key.
     #[must_use]
     pub fn of(&self, key: &str) -> RoleId {
         if self.by_key.is_empty() {
@@ -69,7 +69,7 @@ impl Roles {
         self.by_key.get(key).copied().unwrap_or(NO_ROLE)
     }
 
-    /// What a role says.
+    /// Returns the role with this index.
     #[must_use]
     pub fn get(&self, id: RoleId) -> Role {
         usize::from(id)
@@ -89,33 +89,33 @@ impl Roles {
     }
 }
 
-/// The lists, turned into roles.
+/// Roles derived from the configured lists.
 #[derive(Clone, Debug, Default)]
 pub struct Resolver {
-    /// Of resource attributes.
+    /// Roles of resource attributes.
     pub resource: Roles,
-    /// Of span attributes.
+    /// Roles of span attributes.
     pub span: Roles,
-    /// Of all others: none.
+    /// Roles of all other attributes: none.
     pub elsewhere: Roles,
 }
 
 impl Resolver {
-    /// The lists in order.
+    /// Builds the roles from the ordered lists.
     ///
     /// # Errors
-    /// When a list is longer than [`RULES_MAX`] or names an empty key.
+    /// If a list is longer than [`RULES_MAX`] or has an empty key.
     pub fn new(project: &[Rule], deployment: &[Rule]) -> Result<Self, String> {
         for (name, rules) in [("project", project), ("deployment", deployment)] {
             if rules.len() > RULES_MAX {
                 return Err(format!(
-                    "{name} names {} attributes; at most {RULES_MAX} are expected",
+                    "{name} has {} attributes; expected at most {RULES_MAX}",
                     rules.len()
                 ));
             }
             if rules.iter().any(|rule| rule.key.is_empty()) {
                 return Err(format!(
-                    "{name} names an attribute with an empty key; expected a key"
+                    "{name} has an attribute with an empty key; expected a key"
                 ));
             }
         }
@@ -150,7 +150,7 @@ impl Resolver {
     }
 }
 
-/// The best attribute so far: its rank and where its value lies.
+/// The best attribute so far: its rank and the position of its value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Best(pub Option<(u8, usize)>);
 
@@ -165,7 +165,7 @@ impl Best {
         }
     }
 
-    /// Whether this one ranks before the other.
+    /// Returns whether this attribute ranks before `other_rank`.
     #[must_use]
     pub fn beats(self, other_rank: Option<u8>) -> bool {
         match (self.0, other_rank) {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_follow_the_list_across_resource_and_span() {
+    fn ranks_follow_the_list_across_resource_and_span_attributes() {
         let list = [
             rule(Place::Span, "a"),
             rule(Place::Resource, "b"),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn one_key_may_play_several_parts() {
+    fn one_key_may_have_several_roles() {
         let list = [rule(Place::Resource, "service.name")];
         let resolver = Resolver::new(&list, &list).unwrap();
 
@@ -218,13 +218,13 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_cannot_be_meant_is_turned_down() {
+    fn invalid_lists_are_refused() {
         assert!(Resolver::new(&[rule(Place::Span, "")], &[]).is_err());
         assert!(Resolver::new(&vec![rule(Place::Span, "x"); RULES_MAX + 1], &[]).is_err());
     }
 
     #[test]
-    fn an_empty_value_does_not_win() {
+    fn empty_values_are_skipped() {
         let mut best = Best::default();
 
         best.offer(Some(0), 1, "");

@@ -1,7 +1,9 @@
-//! A segment anew: its small blocks merged into few big ones, rows left out, what it answers for kept.
+//! Rewrites a segment: merges small blocks into few large blocks, leaves rows out, keeps the acknowledged
+//! deliveries.
 //!
-//! Keeps: the same input gives the same bytes; rows stay in order; every answer is carried over, by the
-//! first record. Damaged stretches are left out. Under another identity only if that is asked for.
+//! Invariant: the same input gives the same bytes. Rows stay in order. The first record of the result
+//! acknowledges every delivery. Damaged ranges are left out. The segment's identity changes only on
+//! request.
 
 use crate::answers;
 use crate::block::Segment;
@@ -11,20 +13,20 @@ use crate::merge::Merged;
 use crate::native::{self, Block};
 use crate::scan;
 
-/// Who the new segment is, when it is not the old one.
+/// New identity for the rewritten segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Anew {
-    /// Goes into every record and every row.
+    /// Stored in every record and every row.
     pub segment: Segment,
-    /// Whether it answers for the deliveries, too.
+    /// Whether the new segment also acknowledges the deliveries.
     pub with_answers: bool,
 }
 
-/// A new sealed segment with only the rows in these ranges (first, behind the last; ascending), counted
-/// over all whole records.
+/// Returns a new sealed segment with only the rows in these ranges (first, after the last; ascending),
+/// counted over all complete records.
 ///
 /// # Errors
-/// When the ranges make no sense, or a block is not what its record says.
+/// If the ranges are invalid, or a block does not match its record header.
 pub fn rewrite(
     segment: &[u8],
     keep: &[(usize, usize)],
@@ -32,25 +34,25 @@ pub fn rewrite(
     block_rows_max: usize,
     anew: Option<Anew>,
 ) -> Result<Vec<u8>, String> {
-    let found = scan::scan(segment);
-    if found.records.is_empty() {
-        return Err("segment has no whole record; expected at least one".to_owned());
+    let scanned = scan::scan(segment);
+    if scanned.records.is_empty() {
+        return Err("segment has no complete record; expected at least one".to_owned());
     }
-    let rows = found
+    let rows = scanned
         .records
         .iter()
         .map(|record| record.head.rows as usize)
         .sum();
     check(keep, rows)?;
     let answers = if anew.is_none_or(|anew| anew.with_answers) {
-        merged_answers(&found.records)?
+        merged_answers(&scanned.records)?
     } else {
         merged_answers(&[])?
     };
     let identity = anew.map(|anew| anew.segment);
-    let mut writer = Writer::new(found.segment, identity, codec, block_rows_max, answers);
+    let mut writer = Writer::new(scanned.segment, identity, codec, block_rows_max, answers);
     let mut first_row = 0;
-    for record in found.records.iter().filter(|record| record.head.rows > 0) {
+    for record in scanned.records.iter().filter(|record| record.head.rows > 0) {
         let behind = first_row + record.head.rows as usize;
         let wanted = within(keep, first_row, behind);
         if !wanted.is_empty() {
@@ -58,7 +60,7 @@ pub fn rewrite(
             let block = native::read(&raw)?;
             if block.rows != record.head.rows as usize {
                 return Err(format!(
-                    "block of {} rows; its record says {}",
+                    "block has {} rows; its record header says {}",
                     block.rows, record.head.rows
                 ));
             }
@@ -76,7 +78,7 @@ fn check(keep: &[(usize, usize)], rows: usize) -> Result<(), String> {
     for &(start, end) in keep {
         if start < behind || end < start || end > rows {
             return Err(format!(
-                "rows {start} to {end} of {rows}; expected ascending ranges inside"
+                "rows {start} to {end} of {rows}; expected ascending ranges within the segment"
             ));
         }
         behind = end;
@@ -84,7 +86,7 @@ fn check(keep: &[(usize, usize)], rows: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// The parts of the ranges that lie between two rows, counted from the first.
+/// Returns the parts of the ranges within rows `first` to `behind`, relative to `first`.
 fn within(keep: &[(usize, usize)], first: usize, behind: usize) -> Vec<(usize, usize)> {
     keep.iter()
         .map(|&(start, end)| (start.max(first), end.min(behind)))
@@ -96,7 +98,8 @@ fn within(keep: &[(usize, usize)], first: usize, behind: usize) -> Vec<(usize, u
 fn merged_answers(records: &[frame::Record<'_>]) -> Result<Vec<u8>, String> {
     let (mut count, mut entries) = (0, Vec::new());
     for record in records {
-        let (more, bytes) = answers::split(record.answers).ok_or("answers are no array")?;
+        let (more, bytes) = answers::split(record.answers)
+            .ok_or("acknowledged deliveries are not a msgpack array")?;
         count += more;
         entries.extend_from_slice(bytes);
     }
@@ -108,7 +111,7 @@ fn merged_answers(records: &[frame::Record<'_>]) -> Result<Vec<u8>, String> {
 
 struct Writer {
     segment: Segment,
-    /// Goes into the rows, when they carry another one.
+    /// Overwrites the identity in the rows, if set.
     identity: Option<Segment>,
     codec: Codec,
     block_rows_max: usize,

@@ -1,8 +1,8 @@
-//! The listener that turns a decoder's story into rows.
+//! Visitor that turns the calls of a decoder into rows.
 //!
-//! A span's attributes, events and links go straight into their columns as they are told; only at the
-//! end is it known whether the span is valid and kept. If it is not, the columns go back to where
-//! they stood when it began.
+//! Attributes, events and links of a span are written to their columns immediately; whether the span is
+//! valid and kept is known only at its end. If it is not, the columns are truncated to their length at its
+//! beginning.
 
 mod owner;
 mod span;
@@ -17,19 +17,19 @@ use crate::tally::Tally;
 use crate::text::Number;
 use crate::visit::{Owner, Span, Value, Visitor, Warning};
 
-/// What a row costs beyond its texts, for [`crate::limits::Limits::expanded_bytes_max`].
+/// Size of a row besides its texts, for [`crate::limits::Limits::expanded_bytes_max`].
 const ROW_BYTES: usize = 256;
-/// What an attribute costs beyond its texts.
+/// Size of an attribute besides its texts.
 const ATTRIBUTE_BYTES: usize = 8;
 
-/// A found project or deployment: its rank in the list and its number in the column's dictionary.
+/// A resolved project or deployment: its rank in the list and its number in the column's dictionary.
 #[derive(Clone, Copy, Default)]
 struct Found {
     rank: Option<u8>,
     id: u32,
 }
 
-/// The resource whose spans are being told.
+/// The current resource.
 #[derive(Default)]
 struct Resource {
     first_row: usize,
@@ -41,7 +41,7 @@ struct Resource {
     environment: Best,
 }
 
-/// What sampling asks of a resource, as text: spelled out once, not for every span.
+/// Values of the resource that sampling rules compare, looked up once per resource.
 #[derive(Default)]
 struct Names {
     project: String,
@@ -49,7 +49,7 @@ struct Names {
     service: String,
 }
 
-/// The scope whose spans are being told.
+/// The current scope.
 #[derive(Default)]
 struct Scope {
     first_row: usize,
@@ -59,7 +59,7 @@ struct Scope {
     version: u32,
 }
 
-/// The span being told: what limits made us drop, and where the columns stood.
+/// The current span: how much was dropped because of limits, and the columns' ends at its beginning.
 #[derive(Default)]
 struct Open {
     dropped_attributes: u32,
@@ -69,14 +69,14 @@ struct Open {
     link_is_dropped: bool,
     expanded_bytes: usize,
     attributes: MapMark,
-    /// Only of a span that has events.
+    /// Set only for a span with events.
     events: Option<EventsMark>,
-    /// Only of a span that has links.
+    /// Set only for a span with links.
     links: Option<LinksMark>,
     link_attributes: MapMark,
 }
 
-/// Writes one delivery's spans into the columns.
+/// Writes the spans of one delivery into the columns.
 pub struct Rows<'a> {
     policy: &'a Policy,
     columns: &'a mut Columns,
@@ -91,7 +91,7 @@ pub struct Rows<'a> {
     expanded_bytes: usize,
     begun: columns::Mark,
     first_row: usize,
-    told_before: Option<Warning>,
+    unpacking_warning: Option<Warning>,
     resource: Resource,
     names: Names,
     scope: Scope,
@@ -100,7 +100,7 @@ pub struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Ready for the first word of a delivery. `warning` is what unpacking had to say.
+    /// Prepares for a delivery. `warning` is the warning from decompression.
     pub fn new(
         policy: &'a Policy,
         columns: &'a mut Columns,
@@ -116,7 +116,7 @@ impl<'a> Rows<'a> {
             received_at_ns,
             begun,
             first_row,
-            told_before: warning,
+            unpacking_warning: warning,
             tally: Tally::default(),
             refusal: None,
             has_content: false,
@@ -134,22 +134,22 @@ impl<'a> Rows<'a> {
         rows
     }
 
-    /// From the first word on, also when the decoder begins anew.
+    /// Resets to the beginning of the delivery, also when the decoder restarts.
     fn begin(&mut self) {
         self.columns.truncate(self.begun);
         self.tally = Tally::default();
         self.refusal = None;
         self.has_content = false;
         (self.nodes, self.resources, self.scopes, self.expanded_bytes) = (0, 0, 0, 0);
-        if let Some(warning) = self.told_before {
+        if let Some(warning) = self.unpacking_warning {
             self.tally.warn(warning);
         }
     }
 
-    /// The delivery is over: fills what holds for all of it.
+    /// Completes the delivery: fills the columns that have one value per delivery.
     ///
     /// # Errors
-    /// When the last span crossed a limit.
+    /// If the last span exceeded a limit.
     pub fn finish(mut self) -> Result<Tally, Refusal> {
         if let Some(refusal) = self.refusal.take() {
             return Err(refusal);
@@ -174,7 +174,7 @@ fn rows_since(first_row: usize, columns: &Columns) -> u32 {
     u32::try_from(columns.rows() - first_row).unwrap_or(u32::MAX)
 }
 
-/// Pays for `count` more of something that has a limit.
+/// Adds `count` to a counter that has a limit.
 #[inline]
 fn spend(
     spent: &mut u32,

@@ -1,11 +1,11 @@
-//! Consistent probability sampling: which spans are kept, what each then stands for, and why.
+//! Consistent probability sampling: which spans are kept, how many spans each represents, and why.
 //!
-//! A decision is a pure function of trace id, tracestate and rate: no clock, no dice, no memory.
-//! Every process and every restart decides alike, so a trace is kept whole or not at all. A span is
-//! kept when its randomness R reaches the threshold T; T is what we ask, composed with what the
-//! span arrived with. `docs/sampling.md` has the modes.
+//! A decision is a pure function of trace id, tracestate and rate, without clock, random numbers or state.
+//! Every process decides equally, also after a restart, so a trace is kept completely or dropped
+//! completely. A span is kept if its randomness R reaches the threshold T, which combines the configured
+//! rate with the threshold that the span arrived with. `docs/sampling.md` describes the modes.
 //!
-//! Keeps: a threshold is never lowered, and a weight that is not known is not 1.
+//! Invariant: a threshold is never lowered, and an unknown weight is not 1.
 
 mod collector;
 mod explain;
@@ -16,24 +16,24 @@ pub use explain::{Explained, explain};
 use threshold::{NEVER, Rate, adjusted_count, randomness_of};
 use tracestate::Arrival;
 
-/// How our rate meets what upstream did.
+/// How the configured rate is combined with upstream sampling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Everything is kept, and weighed by what upstream says.
+    /// Everything is kept, weighted by the upstream threshold.
     #[default]
     Off,
-    /// Everything ends at the rate; what upstream made rarer passes unchanged.
+    /// Every span ends at the rate; spans that upstream sampled at a lower rate pass unchanged.
     Equalizing,
-    /// Traffic is cut by the rate, on top of upstream.
+    /// The rate applies in addition to upstream sampling.
     Proportional,
-    /// As the Collector's `probabilistic_sampler` decides in that mode. A span that arrives with
-    /// randomness or a threshold of its own, which the Collector refuses, is equalized: a fleet
-    /// with the same seed in front of us then keeps exactly what we keep.
+    /// Decides as the Collector's `probabilistic_sampler` does in that mode. A span that arrives with
+    /// randomness or a threshold, which the Collector refuses, is handled as in `Equalizing`. A fleet of
+    /// collectors with the same seed in front of the receiver keeps exactly the same spans.
     HashSeed,
 }
 
 impl Mode {
-    /// The mode of this name, as the settings spell it.
+    /// Returns the mode with this name in the settings.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
@@ -46,51 +46,51 @@ impl Mode {
     }
 }
 
-/// What a decision may look at.
+/// Input of a decision.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
     /// Sixteen bytes.
     pub trace_id: [u8; 16],
-    /// As sent.
+    /// Tracestate as sent.
     pub trace_state: &'a [u8],
-    /// Whose span it is.
+    /// Project of the span.
     pub project: &'a str,
-    /// Of the deployment.
+    /// Environment of the deployment.
     pub environment: &'a str,
     /// `service.name`.
     pub service: &'a str,
-    /// Who sent it.
+    /// Drain that delivered the span.
     pub drain: &'a str,
-    /// The span attribute `sampling.priority`, if it is a number or spells one; only `hash_seed`
-    /// looks at it, as the Collector does.
+    /// The span attribute `sampling.priority`, if it is a number or the text of a number. Used only by
+    /// `hash_seed`, as in the Collector.
     pub priority: Option<f64>,
 }
 
-/// Keep or drop, and why.
+/// Decision on one span, with its reason.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Decision<'a> {
     /// Whether the span is stored.
     pub keep: bool,
-    /// How many spans it stands for; none: unknown, or not kept.
+    /// Number of spans it represents; `None` if unknown or dropped.
     pub weight: Option<f64>,
-    /// The threshold in force; none: unknown, or nothing reaches it.
+    /// Effective threshold; `None` if unknown or if no randomness reaches it.
     pub threshold: Option<u64>,
-    /// Short and stable: one of a few texts per rule, made once.
+    /// Short and stable: one of a few texts per rule, allocated once.
     pub reason: &'a str,
-    /// Whether the tracestate to store is the one written, which may be empty, and not the one sent.
+    /// Whether the tracestate to store is the rewritten one, which may be empty, and not the one sent.
     pub rewritten: bool,
 }
 
-/// What a trace must be for a rule to hold; what is absent matches everything.
+/// Conditions of a sampling rule; an absent condition matches everything.
 #[derive(Clone, Debug, Default)]
 pub struct Match {
-    /// Exactly this project.
+    /// Matches only this project.
     pub project: Option<String>,
-    /// Exactly this environment.
+    /// Matches only this environment.
     pub environment: Option<String>,
-    /// Exactly this service.
+    /// Matches only this service.
     pub service: Option<String>,
-    /// Exactly this drain.
+    /// Matches only this drain.
     pub drain: Option<String>,
 }
 
@@ -110,27 +110,27 @@ impl Match {
     }
 }
 
-/// Decides span by span. Made once from the settings; the default keeps everything.
+/// Decides span by span. Built once from the settings; the default keeps everything.
 #[derive(Clone, Debug, Default)]
 pub struct Sampler {
     mode: Mode,
     seeded: collector::Hash,
-    rules: Vec<(Match, Course)>,
-    otherwise: Course,
+    rules: Vec<(Match, RatePlan)>,
+    otherwise: RatePlan,
 }
 
 /// A rate and the texts of its decisions.
 #[derive(Clone, Debug, Default)]
-struct Course {
+struct RatePlan {
     rate: Rate,
     within: String,
     outside: String,
     rarer: String,
-    /// The tracestate of a span that arrived with none.
+    /// Tracestate for a span that arrived without.
     trace_state: Vec<u8>,
 }
 
-impl Course {
+impl RatePlan {
     fn new(name: &str, mode: Mode, rate: f64) -> Result<Self, String> {
         if !(0.0..=1.0).contains(&rate) {
             return Err(format!("sampling rate {rate}; expected 0 to 1"));
@@ -152,10 +152,10 @@ impl Course {
 }
 
 impl Sampler {
-    /// One rate, or the rate of the first rule that holds.
+    /// Builds a sampler with a default rate and rules, of which the first match decides the rate.
     ///
     /// # Errors
-    /// When a rate is not between 0 and 1.
+    /// If a rate is not between 0 and 1.
     pub fn new(mode: Mode, rate: f64, seed: u32, rules: Vec<(Match, f64)>) -> Result<Self, String> {
         let rules = rules
             .into_iter()
@@ -163,7 +163,7 @@ impl Sampler {
             .map(|(at, (when, rate))| {
                 Ok((
                     when,
-                    Course::new(&format!("rule {}: ", at + 1), mode, rate)?,
+                    RatePlan::new(&format!("rule {}: ", at + 1), mode, rate)?,
                 ))
             })
             .collect::<Result<_, String>>()?;
@@ -171,16 +171,16 @@ impl Sampler {
             mode,
             seeded: collector::Hash::seeded(seed),
             rules,
-            otherwise: Course::new("", mode, rate)?,
+            otherwise: RatePlan::new("", mode, rate)?,
         })
     }
 
-    /// The decision. `trace_state` receives the tracestate to store if it is not the one sent.
+    /// Decides on a span. Writes the tracestate to `trace_state` if it differs from the one sent.
     #[must_use]
     #[inline]
     pub fn decide<'a>(&'a self, subject: &Subject<'_>, trace_state: &mut Vec<u8>) -> Decision<'a> {
         if self.mode == Mode::Off {
-            return as_it_came(subject);
+            return undecided(subject);
         }
         self.decide_by_rate(subject, trace_state)
     }
@@ -196,7 +196,7 @@ impl Sampler {
         {
             return by_priority(keep, &arrival, subject, trace_state);
         }
-        let course = self.course(subject);
+        let rate_plan = self.rate_plan(subject);
         let hashed = self.is_hashed(&arrival);
         let randomness = self.randomness(&arrival, subject);
         if arrival
@@ -205,13 +205,13 @@ impl Sampler {
         {
             return inconsistent(&arrival, subject, trace_state);
         }
-        let threshold = self.compose(&course.rate, arrival.threshold);
-        let mut decision = course.decision(randomness, threshold, arrival.threshold);
+        let threshold = self.compose(&rate_plan.rate, arrival.threshold);
+        let mut decision = rate_plan.decision(randomness, threshold, arrival.threshold);
         if decision.keep && arrival.threshold != Some(threshold) {
             decision.rewritten = true;
             let new_randomness = hashed.then_some(randomness);
             if subject.trace_state.is_empty() && !hashed {
-                trace_state.clone_from(&course.trace_state);
+                trace_state.clone_from(&rate_plan.trace_state);
             } else {
                 tracestate::write(
                     subject.trace_state,
@@ -224,13 +224,13 @@ impl Sampler {
         decision
     }
 
-    /// Whether the randomness is the Collector's hash of the trace id.
+    /// Returns whether the randomness is the Collector's hash of the trace id.
     #[inline]
     fn is_hashed(&self, arrival: &Arrival) -> bool {
         self.mode == Mode::HashSeed && arrival.is_unmarked()
     }
 
-    /// The randomness of a span: what it arrived with, or what its trace id gives.
+    /// Returns the randomness that a span arrived with, or derives it from its trace id.
     #[inline]
     fn randomness(&self, arrival: &Arrival, subject: &Subject<'_>) -> u64 {
         match arrival.randomness {
@@ -240,7 +240,7 @@ impl Sampler {
         }
     }
 
-    /// The first rule that holds, counted from zero.
+    /// Returns the index of the first matching rule.
     #[inline]
     fn rule_of(&self, subject: &Subject<'_>) -> Option<usize> {
         self.rules
@@ -248,13 +248,14 @@ impl Sampler {
             .position(|(when, _)| when.holds_for(subject))
     }
 
-    fn course(&self, subject: &Subject<'_>) -> &Course {
+    fn rate_plan(&self, subject: &Subject<'_>) -> &RatePlan {
         self.rule_of(subject)
             .and_then(|at| self.rules.get(at))
-            .map_or(&self.otherwise, |(_, course)| course)
+            .map_or(&self.otherwise, |(_, rate_plan)| rate_plan)
     }
 
-    /// Our threshold on top of the arriving one. Never below it: rounding must not lower it.
+    /// Combines the configured threshold with the arriving one. Never below the latter: rounding must not
+    /// lower it.
     fn compose(&self, ours: &Rate, arriving: Option<u64>) -> u64 {
         let Some(arriving) = arriving else {
             return ours.threshold;
@@ -267,7 +268,7 @@ impl Sampler {
     }
 }
 
-impl Course {
+impl RatePlan {
     fn decision(&self, randomness: u64, threshold: u64, arriving: Option<u64>) -> Decision<'_> {
         let keep = randomness >= threshold;
         let rarer = arriving == Some(threshold) && threshold > self.rate.threshold;
@@ -286,8 +287,8 @@ impl Course {
     }
 }
 
-/// Nothing is decided; the weight is what upstream's threshold says, if it says anything.
-fn as_it_came(subject: &Subject<'_>) -> Decision<'static> {
+/// Keeps a span without a decision; its weight follows from the upstream threshold, if there is one.
+fn undecided(subject: &Subject<'_>) -> Decision<'static> {
     let mut threshold = None;
     if !subject.trace_state.is_empty() {
         let arrival = Arrival::read(subject.trace_state);
@@ -307,7 +308,7 @@ fn as_it_came(subject: &Subject<'_>) -> Decision<'static> {
     }
 }
 
-/// Kept, but not by chance: what it stands for is unknown, so no threshold may go on saying it.
+/// Keeps a span for a reason other than chance: its weight is unknown, so its threshold is removed.
 fn unweighed(
     reason: &'static str,
     arrival: &Arrival,
@@ -327,7 +328,7 @@ fn unweighed(
     }
 }
 
-/// Upstream could not have kept this span at the threshold it names.
+/// Keeps a span that upstream could not have kept at the threshold it carries.
 #[cold]
 fn inconsistent(
     arrival: &Arrival,

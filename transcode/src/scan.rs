@@ -1,48 +1,48 @@
-//! A segment, read: whole records, a torn tail, or damage.
+//! Reads a segment: complete records, a torn tail, or damage.
 //!
-//! A crash leaves a torn tail: bytes after the last whole record that nothing vouches for. That is an
-//! ordinary answer. When something whole follows (a record of the same segment, or the footer), the
-//! bytes before it were promised, and if they cannot be read they are damage.
+//! A crash leaves a torn tail: bytes after the last complete record that were never acknowledged. That is
+//! not an error. If a complete record of the same segment, or the footer, follows, the bytes before it were
+//! acknowledged; if they cannot be read, they are damage.
 //!
-//! Keeps: never fails and never panics, whatever the bytes; a record is whole or it is not there.
+//! Invariant: never fails and never panics, whatever the bytes. Incomplete records are never returned.
 
 use memchr::memmem;
 
 use crate::block::Segment;
 use crate::frame::{self, FOOTER_BYTES, FOOTER_MAGIC, Footer, RECORD_MAGIC, Record};
 
-/// A stretch that was promised and cannot be read.
+/// An acknowledged range that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Where it begins.
+    /// Position of the range in the segment.
     pub offset: usize,
-    /// How long it is.
+    /// Length of the range.
     pub length: usize,
-    /// What is wrong.
+    /// Description of the damage.
     pub reason: &'static str,
 }
 
-/// What a segment holds.
+/// Content of a segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scan<'a> {
-    /// Whose segment it is, as its first whole record says.
+    /// Identity of the segment, from its first complete record.
     pub segment: Segment,
-    /// The whole records, in order.
+    /// The complete records, in order.
     pub records: Vec<Record<'a>>,
-    /// Where the last whole record (or the footer) ends.
+    /// End of the last complete record (or of the footer).
     pub good_bytes: usize,
     /// The footer, if the segment was sealed.
     pub footer: Option<Footer>,
-    /// What was promised and cannot be read.
+    /// Acknowledged ranges that cannot be read.
     pub damage: Vec<Damage>,
 }
 
-enum Whole<'a> {
+enum Item<'a> {
     Record(Record<'a>),
     Footer(Footer),
 }
 
-impl Whole<'_> {
+impl Item<'_> {
     fn length(&self) -> usize {
         match self {
             Self::Record(record) => record.length,
@@ -54,38 +54,38 @@ impl Whole<'_> {
 /// Reads a segment.
 #[must_use]
 pub fn scan(bytes: &[u8]) -> Scan<'_> {
-    let mut found = Scan::default();
+    let mut result = Scan::default();
     let mut offset = 0;
     while offset < bytes.len() {
-        let Some((at, whole)) = next_whole(bytes, offset, &found) else {
+        let Some((at, item)) = next_item(bytes, offset, &result) else {
             break;
         };
         if at > offset {
-            found.damage.push(Damage {
+            result.damage.push(Damage {
                 offset,
                 length: at - offset,
-                reason: "bytes that are no whole record",
+                reason: "bytes are not a complete record",
             });
         }
-        offset = at + whole.length();
-        found.good_bytes = offset;
-        match whole {
-            Whole::Record(record) => found.add(record),
-            Whole::Footer(footer) => {
-                found.seal(footer, at);
+        offset = at + item.length();
+        result.good_bytes = offset;
+        match item {
+            Item::Record(record) => result.add(record),
+            Item::Footer(footer) => {
+                result.seal(footer, at);
                 break;
             }
         }
     }
-    if found.footer.is_some() && offset < bytes.len() {
-        let (length, reason) = (bytes.len() - offset, "bytes after the footer");
-        found.damage.push(Damage {
+    if result.footer.is_some() && offset < bytes.len() {
+        let (length, reason) = (bytes.len() - offset, "bytes follow the footer");
+        result.damage.push(Damage {
             offset,
             length,
             reason,
         });
     }
-    found
+    result
 }
 
 impl<'a> Scan<'a> {
@@ -100,7 +100,7 @@ impl<'a> Scan<'a> {
         self.footer = Some(footer);
         let digest = frame::digest(self.records.iter().map(|record| record.checksum));
         if self.damage.is_empty() && digest != footer.digest {
-            let reason = "records are not those that the footer names";
+            let reason = "records do not match the footer";
             self.damage.push(Damage {
                 offset,
                 length: 0,
@@ -109,17 +109,17 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// A record may follow only records of its own segment: what a sender wrote into an attribute, he
-    /// cannot make look like one.
+    /// Returns whether a record belongs to this segment. Only such records are accepted: a sender who knows
+    /// the format could put bytes into an attribute that look like a record.
     fn fits(&self, record: &Record<'_>) -> bool {
         self.records.is_empty() || self.segment == record.head.segment
     }
 }
 
-/// The first whole record or footer at or after `offset`.
-fn next_whole<'a>(bytes: &'a [u8], offset: usize, found: &Scan<'a>) -> Option<(usize, Whole<'a>)> {
-    if let Some(whole) = whole_at(bytes, offset, found) {
-        return Some((offset, whole));
+/// Returns the first complete record or footer at or after `offset`.
+fn next_item<'a>(bytes: &'a [u8], offset: usize, result: &Scan<'a>) -> Option<(usize, Item<'a>)> {
+    if let Some(item) = item_at(bytes, offset, result) {
+        return Some((offset, item));
     }
     // Both magics share their last three bytes.
     let shared = RECORD_MAGIC.get(1..).unwrap_or_default();
@@ -127,41 +127,41 @@ fn next_whole<'a>(bytes: &'a [u8], offset: usize, found: &Scan<'a>) -> Option<(u
     memmem::find_iter(rest, shared)
         .filter_map(|position| (offset + position).checked_sub(1))
         .filter(|at| *at > offset)
-        .find_map(|at| whole_at(bytes, at, found).map(|whole| (at, whole)))
+        .find_map(|at| item_at(bytes, at, result).map(|item| (at, item)))
 }
 
-fn whole_at<'a>(bytes: &'a [u8], offset: usize, found: &Scan<'a>) -> Option<Whole<'a>> {
+fn item_at<'a>(bytes: &'a [u8], offset: usize, result: &Scan<'a>) -> Option<Item<'a>> {
     let magic = bytes.get(offset..)?.first_chunk::<4>()?;
     if *magic == FOOTER_MAGIC {
-        return frame::footer_at(bytes, offset).map(Whole::Footer);
+        return frame::footer_at(bytes, offset).map(Item::Footer);
     }
     frame::record_at(bytes, offset)
-        .filter(|record| found.fits(record))
-        .map(Whole::Record)
+        .filter(|record| result.fits(record))
+        .map(Item::Record)
 }
 
-/// The footer that seals these records.
+/// Returns the footer that seals these records.
 ///
 /// # Errors
-/// When the segment is sealed already, torn or damaged.
+/// If the segment is sealed already, torn or damaged.
 pub fn footer(segment: &[u8]) -> Result<Vec<u8>, String> {
-    let found = scan(segment);
-    if found.footer.is_some() {
-        return Err("segment has a footer; expected an open one".to_owned());
+    let result = scan(segment);
+    if result.footer.is_some() {
+        return Err("segment has a footer; expected an open segment".to_owned());
     }
-    if !found.damage.is_empty() || found.good_bytes != segment.len() {
+    if !result.damage.is_empty() || result.good_bytes != segment.len() {
         return Err(format!(
-            "segment has {} bytes, {} of them whole; cut it first",
+            "segment has {} bytes, {} of them in complete records; truncate it first",
             segment.len(),
-            found.good_bytes
+            result.good_bytes
         ));
     }
     let mut out = Vec::new();
-    frame::push_footer(&mut out, &footer_of(&found.records, segment.len()));
+    frame::push_footer(&mut out, &footer_of(&result.records, segment.len()));
     Ok(out)
 }
 
-/// The footer that seals records of which only this is known: their checksums, 8 bytes each, in order.
+/// Returns the footer of records of which only the checksums (8 bytes each, in order) and totals are known.
 #[must_use]
 pub fn footer_for(checksums: &[u8], rows: u64, bytes_before: u64) -> Vec<u8> {
     let mut out = Vec::new();
@@ -175,7 +175,7 @@ pub fn footer_for(checksums: &[u8], rows: u64, bytes_before: u64) -> Vec<u8> {
     out
 }
 
-/// What the footer of these records says.
+/// Returns the content of the footer for these records.
 #[must_use]
 pub fn footer_of(records: &[Record<'_>], bytes_before: usize) -> Footer {
     Footer {

@@ -1,7 +1,7 @@
-//! The columns of `otel_traces`: what the table calls them, and what a block sends.
+//! Columns of `otel_traces`: their names and types in the table, and their types in a block.
 //!
-//! A block sends dictionary codes where that is smaller; the engine converts on insertion. All columns
-//! are always sent: readers infer a file's structure from its first block.
+//! A block carries dictionary codes where that is smaller; the engine converts them on insertion. All
+//! columns are always sent, because readers infer a file's structure from its first block.
 
 macro_rules! fields {
     ($($field:ident: $name:literal, $table:literal => $wire:literal;)*) => {
@@ -14,19 +14,19 @@ macro_rules! fields {
             /// All columns, in the table's order.
             pub const ALL: &'static [Self] = &[$(Self::$field,)*];
 
-            /// The column's name.
+            /// Returns the column's name.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$field => $name,)* }
             }
 
-            /// Its type in the table.
+            /// Returns the column's type in the table.
             #[must_use]
             pub const fn table_type(self) -> &'static str {
                 match self { $(Self::$field => $table,)* }
             }
 
-            /// Its type in a block.
+            /// Returns the column's type in a block.
             #[must_use]
             pub const fn wire_type(self) -> &'static str {
                 match self { $(Self::$field => $wire,)* }
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_statement_of_the_folder_is_in_the_list_in_order() {
+    fn every_schema_file_is_listed_in_order() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../schemas");
         let names = std::fs::read_dir(folder)
             .unwrap()

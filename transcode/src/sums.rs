@@ -1,18 +1,18 @@
-//! What became of the spans of a group, added up: what is counted once its record is safe.
+//! Sums of span outcomes over a group: counted once its record is durable.
 
 use crate::group::Delivery;
 use crate::outcome::{Outcome, Verdict};
 
-/// What became of the spans that one drain sent.
+/// Outcomes of the spans that one drain sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spans {
-    /// Spans begun.
+    /// Spans received.
     pub received: u64,
-    /// Spans that became rows.
+    /// Spans stored as rows.
     pub stored: u64,
-    /// Spans the policy dropped.
+    /// Spans dropped by the sampling policy.
     pub sampled_out: u64,
-    /// Spans that are not valid.
+    /// Invalid spans.
     pub rejected: u64,
     /// Stored spans without a project.
     pub unresolved: u64,
@@ -31,7 +31,7 @@ impl Spans {
 /// The sums of a group, over the deliveries that were accepted.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Sums<'a> {
-    /// One for each drain, in the order they came.
+    /// One entry per drain, in order of first appearance.
     pub spans: Vec<(&'a str, Spans)>,
     /// Warnings and rejections by their stable key.
     pub reasons: Vec<(&'static str, u32)>,
@@ -54,7 +54,7 @@ pub fn of<'a>(deliveries: &[Delivery<'a>], outcomes: &[Outcome]) -> Sums<'a> {
     sums
 }
 
-/// Changes the value of a key. There are few keys, and mostly it is the last one's.
+/// Updates the value of a key. There are few keys, and mostly the last one is updated again.
 fn change<'k, T: Default>(sums: &mut Vec<(&'k str, T)>, key: &'k str, add: impl FnOnce(&mut T)) {
     if let Some((_, value)) = sums.iter_mut().rfind(|(known, _)| *known == key) {
         add(value);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn accepted_deliveries_are_added_up_by_drain_and_the_others_are_not() {
+    fn only_accepted_deliveries_are_summed_by_drain() {
         let deliveries = [delivery("a"), delivery("b"), delivery("a"), delivery("a")];
         let outcomes = [
             outcome(Verdict::Accepted, 10, vec![("one", 1)]),

@@ -1,15 +1,15 @@
-//! What happened to one delivery: counts, and what its sender is told.
+//! Tally of one delivery: counts, and the warnings for its sender.
 //!
-//! Never: a byte of the input in a message.
+//! Never: puts bytes of the input into a message.
 
 use std::fmt::Write;
 
 use crate::visit::{Rejection, Warning};
 
-/// A message stays under this; senders and proxies cut long ones.
+/// Longest message; senders and proxies truncate longer messages.
 const MESSAGE_BYTES_MAX: usize = 4_000;
 
-/// How often something was seen, and in which span first.
+/// How often a reason occurred, and in which span first.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     count: u32,
@@ -30,45 +30,45 @@ impl Seen {
 pub struct ProjectTally {
     /// The project's number in its column's dictionary.
     pub project: u32,
-    /// All spans.
+    /// Spans received.
     pub received: u32,
-    /// Spans that became rows.
+    /// Spans stored as rows.
     pub stored: u32,
-    /// Spans the policy dropped.
+    /// Spans dropped by the sampling policy.
     pub sampled_out: u32,
-    /// Spans that are not valid.
+    /// Invalid spans.
     pub rejected: u32,
 }
 
-/// What became of a span.
+/// Result for one span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It became a row.
+    /// Stored as a row.
     Stored,
-    /// The policy dropped it.
+    /// Dropped by the sampling policy.
     SampledOut,
-    /// It is not valid.
+    /// Invalid.
     Rejected(Rejection),
 }
 
-/// What happened to one delivery.
+/// Tally of one delivery.
 #[derive(Clone)]
 pub struct Tally {
-    /// Spans begun.
+    /// Spans received.
     pub received: u32,
-    /// Spans that became rows.
+    /// Spans stored as rows.
     pub stored: u32,
-    /// Spans the policy dropped.
+    /// Spans dropped by the sampling policy.
     pub sampled_out: u32,
-    /// Spans that are not valid.
+    /// Invalid spans.
     pub rejected: u32,
     /// Stored spans without a project.
     pub unresolved: u32,
-    /// Spans stored under the receive time because retention would delete them at once.
+    /// Spans stored under the receive time because the retention would delete them at once.
     pub late: u32,
-    /// Bytes as rows, where every span repeats the attributes of its resource and scope.
+    /// Size as rows, where every span repeats the attributes of its resource and scope.
     pub expanded_bytes: usize,
-    /// The same by project, in order of first appearance.
+    /// The counts by project, in order of first appearance.
     pub projects: Vec<ProjectTally>,
     slots: Vec<Option<u32>>,
     in_span: bool,
@@ -96,14 +96,14 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// A span begins; warnings until its end are its own.
+    /// Begins a span; warnings until its end belong to it.
     #[inline]
     pub fn span_begin(&mut self) {
         self.received += 1;
         self.in_span = true;
     }
 
-    /// Notes one occurrence.
+    /// Counts one occurrence of a warning.
     #[cold]
     pub fn warn(&mut self, warning: Warning) {
         let span = self.in_span.then(|| self.received.saturating_sub(1));
@@ -112,7 +112,7 @@ impl Tally {
         }
     }
 
-    /// The span begun last is done.
+    /// Ends the current span.
     #[inline]
     pub fn span_end(&mut self, project: u32, fate: Fate) {
         self.in_span = false;
@@ -145,7 +145,7 @@ impl Tally {
         }
     }
 
-    /// Where a project's entry lies: looked up by number, so that many projects cost no search.
+    /// Returns the index of a project's entry, looked up by number so that many projects cost no search.
     #[inline]
     fn project_slot(&mut self, project: u32) -> usize {
         let known = self.slots.get(project as usize).copied().flatten();
@@ -166,7 +166,7 @@ impl Tally {
         slot
     }
 
-    /// The first warning that was given, by the list's order.
+    /// Returns the first warning that occurred, in the order of the list of warnings.
     #[must_use]
     pub fn first_warning(&self) -> Option<Warning> {
         Warning::ALL
@@ -176,7 +176,7 @@ impl Tally {
             .map(|(warning, _)| *warning)
     }
 
-    /// Warnings and rejections by their stable key, with their counts.
+    /// Returns warnings and rejections by their stable key, with their counts.
     #[must_use]
     pub fn reasons(&self) -> Vec<(&'static str, u32)> {
         let rejections = Rejection::ALL
@@ -195,7 +195,7 @@ impl Tally {
             .collect()
     }
 
-    /// One sentence for each reason; empty if there is nothing to say.
+    /// Returns one sentence per reason; empty if there is nothing to report.
     #[must_use]
     pub fn message(&self) -> String {
         let rejections = Rejection::ALL
@@ -206,10 +206,10 @@ impl Tally {
             .iter()
             .zip(&self.warnings)
             .map(|(warning, seen)| (warning.text(), seen, "warning"));
-        let said = rejections
+        let reasons = rejections
             .chain(warnings)
             .filter(|(_, seen, _)| seen.count > 0);
-        joined(said.map(|(text, seen, what)| sentence(what, text, seen)))
+        joined(reasons.map(|(text, seen, what)| sentence(what, text, seen)))
     }
 }
 
@@ -222,7 +222,7 @@ fn sentence(what: &str, text: &str, seen: &Seen) -> String {
     out
 }
 
-/// One of our texts for an answer that must be plain ASCII.
+/// Converts a message to plain ASCII.
 #[must_use]
 pub fn ascii(text: &str) -> String {
     text.replace('…', "...")
@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_ascii_and_below_4_kib_whatever_is_wrong() {
+    fn message_is_ascii_and_below_4_kib() {
         let mut tally = Tally::default();
         for warning in Warning::ALL {
             tally.warn(*warning);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_would_grow_too_long_says_how_much_is_left_out() {
+    fn shortened_message_counts_the_omitted_reasons() {
         let message = joined((0..50).map(|_| "x".repeat(100)));
 
         assert!(message.len() < 4_096);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn warnings_know_the_first_span_they_were_given_in() {
+    fn warnings_name_the_first_affected_span() {
         let mut tally = Tally::default();
         tally.warn(Warning::GzipUndeclared);
         tally.span_begin();
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn projects_are_counted_apart_in_order_of_appearance() {
+    fn projects_are_counted_separately_in_order_of_appearance() {
         let mut tally = Tally::default();
         for (project, fate) in [
             (7, Fate::Stored),

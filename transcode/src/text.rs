@@ -1,18 +1,18 @@
-//! Values as stored text: one spelling for every type, whichever decoder met it.
+//! Stored text of attribute values: one format per type, the same for both decoders.
 //!
-//! Scalars are written bare (`true`, `-5`, `0.1`); arrays and key-value lists as compact JSON in
-//! arrival order. Doubles use the shortest digits that read back the same, in the layout that
-//! JavaScript and the OpenTelemetry Collector use (`1`, not `1.0`; `1e+21`).
+//! Scalars are written bare (`true`, `-5`, `0.1`); arrays and key-value lists as compact JSON in arrival
+//! order. Doubles use the shortest digits that round-trip, formatted as in JavaScript and the OpenTelemetry
+//! Collector (`1`, not `1.0`; `1e+21`).
 
 use std::io::Write as _;
 
 pub use crate::base64::encode as push_base64;
 
-/// What stands in the JSON of an attribute value for an array or list that is nested too deep: with a
-/// limit of 64, the one that would be the 65th open. Scalars in the 64th are kept.
+/// Placeholder in the JSON of an attribute value for an array or list that is nested too deep: with a limit
+/// of 64, the one that would be the 65th open. Scalars in the 64th are kept.
 pub const TOO_DEEP: &[u8] = "\"…\"".as_bytes();
 
-/// A value of fixed size, before it is text.
+/// A value of fixed size, before it is formatted.
 #[derive(Clone, Copy, Debug)]
 pub enum Number {
     /// `boolValue`.
@@ -33,7 +33,7 @@ impl Number {
         }
     }
 
-    /// The kind and the bits: what is equal in them has the same text.
+    /// Returns the kind and the bits: numbers that are equal in them have the same text.
     #[must_use]
     #[inline]
     pub const fn bits(self) -> (u8, u64) {
@@ -45,7 +45,7 @@ impl Number {
     }
 }
 
-/// `true` or `false`.
+/// Returns `true` or `false`.
 #[must_use]
 pub const fn of_bool(value: bool) -> &'static [u8] {
     if value { b"true" } else { b"false" }
@@ -61,7 +61,7 @@ pub fn push_int(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
-/// Appends the shortest digits that read back the same; `NaN`, `Infinity`, `-Infinity`, `-0`.
+/// Appends the shortest digits that round-trip; `NaN`, `Infinity`, `-Infinity`, `-0`.
 pub fn push_double(out: &mut Vec<u8>, value: f64) {
     let magnitude = value.abs();
     if !value.is_finite() {
@@ -76,7 +76,7 @@ pub fn push_double(out: &mut Vec<u8>, value: f64) {
     }
 }
 
-/// Appends a double as a JSON element: a number where JSON has one, else its name in quotes.
+/// Appends a double as a JSON element: a number if JSON has one, else its name in quotes.
 pub fn push_json_double(out: &mut Vec<u8>, value: f64) {
     if value.is_finite() {
         push_double(out, value);
@@ -95,7 +95,7 @@ fn name_of_non_finite(value: f64) -> &'static str {
     }
 }
 
-/// Appends a JSON string. Bytes that are not UTF-8 stay as they are: whoever keeps the text mends it.
+/// Appends a JSON string. Bytes that are not UTF-8 stay unchanged; the column sanitises them.
 pub fn push_json_string(out: &mut Vec<u8>, raw: &[u8]) {
     out.push(b'"');
     let mut rest = raw;
@@ -136,8 +136,8 @@ fn push_escape(out: &mut Vec<u8>, byte: u8) {
     out.extend_from_slice(&[b'\\', short]);
 }
 
-/// The beginning of `raw` that is enough to fill `bytes_max` of stored text and still be seen to
-/// exceed it, ending between two characters: so that what is written is bounded by what is kept.
+/// Returns a prefix of `raw`, ending between two characters, that is long enough to exceed `bytes_max` of
+/// stored text if `raw` does. Bounds the bytes written by the bytes stored.
 #[must_use]
 pub fn enough_of(raw: &[u8], bytes_max: usize) -> &[u8] {
     const CHARACTER_BYTES_MAX: usize = 4;
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn doubles_are_spelled_as_javascript_does_but_minus_zero() {
+    fn doubles_are_formatted_as_in_javascript_except_minus_zero() {
         for (value, text) in [
             (0.0, "0"),
             (-0.0, "-0"),
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_double_without_a_json_number_is_quoted_inside_json() {
+    fn non_finite_double_is_quoted_inside_json() {
         assert_eq!(written(|out| push_json_double(out, f64::NAN)), "\"NaN\"");
         assert_eq!(
             written(|out| push_json_double(out, f64::NEG_INFINITY)),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_and_booleans_are_spelled_bare() {
+    fn integers_and_booleans_are_written_bare() {
         assert_eq!(
             written(|out| push_int(out, i64::MIN)),
             "-9223372036854775808"
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_are_escaped_as_json_wants_and_no_more() {
+    fn strings_get_only_the_escapes_that_json_requires() {
         let text = written(|out| {
             push_json_string(out, "a\"b\\c/\n\r\t\u{8}\u{c}\0\u{1f}\u{7f}é<".as_bytes());
         });
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_stay_for_whoever_keeps_them() {
+    fn invalid_utf8_is_not_changed_by_escaping() {
         let mut out = Vec::new();
         push_json_string(&mut out, b"\xff\"");
 
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn enough_of_a_long_text_ends_between_characters_and_past_the_limit() {
+    fn prefix_of_a_long_text_ends_between_characters_past_the_limit() {
         let text = "aé€😀".repeat(9);
         for bytes_max in 0..text.len() + 2 {
             let enough = enough_of(text.as_bytes(), bytes_max);
@@ -239,7 +239,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_double_reads_back_the_same(bits: u64) {
+        fn double_round_trips(bits: u64) {
             let value = f64::from_bits(bits);
             prop_assume!(!value.is_nan());
 

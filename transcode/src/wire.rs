@@ -1,30 +1,30 @@
-//! Protobuf's wire format: a cursor over the borrowed bytes of one message.
+//! Protobuf wire format: a cursor over the borrowed bytes of one message.
 //!
 //! ```text
 //! message: field*          field: tag varint (number << 3 | wire type) │ content by wire type
 //! 0 varint   1 eight bytes   2 length varint, bytes   3 group begins   4 group ends   5 four bytes
 //! ```
 //!
-//! Keeps: a length is only ever compared, never allocated by; groups are skipped without recursion.
+//! Invariant: memory is never allocated by an announced length; groups are skipped without recursion.
 
 mod flaw;
 
 pub use flaw::{Fault, Flaw};
 
-/// Levels of groups inside groups, all of them unknown to us. Over it: malformed.
+/// Maximum nesting of groups, which OTLP does not use. Over it: malformed.
 pub const GROUP_DEPTH_MAX: usize = 100;
-/// Bytes of the longest varint.
+/// Length of the longest varint.
 const VARINT_BYTES_MAX: usize = 10;
-/// Bytes of the longest field: protobuf's own limit.
+/// Length of the longest field: protobuf's own limit.
 const FIELD_BYTES_MAX: u64 = 0x7fff_ffff;
 
-/// The wire types, as they stand in the low three bits of a tag.
+/// The wire types, as stored in the low three bits of a tag.
 pub mod wire_type {
     /// A variable-length integer.
     pub const VARINT: u32 = 0;
     /// Eight bytes.
     pub const I64: u32 = 1;
-    /// A length and so many bytes.
+    /// A length, then that many bytes.
     pub const LEN: u32 = 2;
     /// A group begins.
     pub const GROUP_BEGIN: u32 = 3;
@@ -34,26 +34,26 @@ pub mod wire_type {
     pub const I32: u32 = 5;
 }
 
-/// A message type: what its fields are called and what their tags are.
+/// A message type: the names and tags of its fields.
 #[derive(Debug)]
 pub struct Message {
-    /// Where it stands in a request, as refusals spell it.
+    /// Path of the message in a request, for refusals.
     pub path: &'static str,
-    /// The tag and the path of every field that the schema has.
+    /// Tag and path of every field in the schema.
     pub fields: &'static [(u32, &'static str)],
 }
 
 impl Message {
-    /// The tag that the schema has for this field number, and the field's path.
+    /// Returns the schema's tag for this field number, and the field's path.
     fn known(&self, number: u32) -> Option<&'static (u32, &'static str)> {
         self.fields.iter().find(|(tag, _)| tag >> 3 == number)
     }
 }
 
-/// What was read, and what is left of the message after it.
+/// A value, and the rest of the message after it.
 type Stepped<'a, T> = Result<(T, &'a [u8]), Flaw>;
 
-/// Reads one message, front to back.
+/// Reads one message front to back.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'a> {
     rest: &'a [u8],
@@ -61,7 +61,7 @@ pub struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// A cursor before the first field.
+    /// Returns a cursor before the first field.
     #[must_use]
     #[inline]
     pub const fn new(bytes: &'a [u8], message: &'static Message) -> Self {
@@ -81,10 +81,10 @@ impl<'a> Cursor<'a> {
         Flaw::new(fault, field, self.rest)
     }
 
-    /// The next field's tag; `None` at the end of the message.
+    /// Returns the next field's tag; `None` at the end of the message.
     ///
     /// # Errors
-    /// When it is no tag.
+    /// If the bytes are not a valid tag.
     #[inline]
     pub fn tag(&mut self) -> Result<Option<u32>, Flaw> {
         match self.rest {
@@ -97,7 +97,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes a step out of line on a copy, so that the cursor itself can live in registers.
+    /// Runs a step out of line on a copy, so that the cursor itself can stay in registers.
     #[inline]
     fn step<T>(&mut self, step: fn(Self) -> Stepped<'a, T>) -> Result<T, Flaw> {
         let (value, rest) = step(*self)?;
@@ -114,10 +114,10 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A variable-length integer. Longer encodings than needed are legal.
+    /// Reads a variable-length integer. Longer encodings than necessary are valid.
     ///
     /// # Errors
-    /// When it is cut or longer than ten bytes.
+    /// If it is truncated or longer than ten bytes.
     #[inline]
     pub fn varint(&mut self) -> Result<u64, Flaw> {
         match self.rest {
@@ -149,7 +149,7 @@ impl<'a> Cursor<'a> {
         Err(self.flaw(Fault::VarintTooLong))
     }
 
-    /// A 64-bit integer that may be negative.
+    /// Reads a 64-bit integer that may be negative.
     ///
     /// # Errors
     /// As [`Self::varint`].
@@ -158,7 +158,7 @@ impl<'a> Cursor<'a> {
         self.varint().map(u64::cast_signed)
     }
 
-    /// The low 32 bits of a varint, as protobuf reads `uint32`.
+    /// Reads the low 32 bits of a varint, as protobuf does for `uint32`.
     ///
     /// # Errors
     /// As [`Self::varint`].
@@ -168,7 +168,7 @@ impl<'a> Cursor<'a> {
         Ok(u32::from_le_bytes([a, b, c, d]))
     }
 
-    /// The low 32 bits of a varint, as protobuf reads `int32` and enums.
+    /// Reads the low 32 bits of a varint, as protobuf does for `int32` and enums.
     ///
     /// # Errors
     /// As [`Self::varint`].
@@ -177,19 +177,19 @@ impl<'a> Cursor<'a> {
         self.uint32().map(u32::cast_signed)
     }
 
-    /// Eight bytes, as an integer.
+    /// Reads eight bytes as an integer.
     ///
     /// # Errors
-    /// When they are cut.
+    /// If they are truncated.
     #[inline]
     pub fn fixed64(&mut self) -> Result<u64, Flaw> {
         self.fixed().map(u64::from_le_bytes)
     }
 
-    /// Four bytes, as an integer.
+    /// Reads four bytes as an integer.
     ///
     /// # Errors
-    /// When they are cut.
+    /// If they are truncated.
     #[inline]
     pub fn fixed32(&mut self) -> Result<u32, Flaw> {
         self.fixed().map(u32::from_le_bytes)
@@ -204,10 +204,10 @@ impl<'a> Cursor<'a> {
         Ok(*bytes)
     }
 
-    /// A length and so many bytes.
+    /// Reads a length and that many bytes.
     ///
     /// # Errors
-    /// When the message ends before them.
+    /// If the message ends before them.
     #[inline]
     pub fn bytes(&mut self) -> Result<&'a [u8], Flaw> {
         let before = *self;
@@ -225,7 +225,7 @@ impl<'a> Cursor<'a> {
         }))
     }
 
-    /// The bytes of the next field, if this is its tag and they are few: how most small fields are read.
+    /// Fast path for most small fields: returns the bytes of the next field if it has this tag and is short.
     #[inline]
     #[must_use]
     pub fn short(&mut self, wanted: u32) -> Option<&'a [u8]> {
@@ -239,17 +239,17 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Whether the message has been read to its end.
+    /// Returns whether the message was read to its end.
     #[inline]
     #[must_use]
     pub const fn is_at_end(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// The bytes of the next field with this tag, over whatever lies between.
+    /// Returns the bytes of the next field with this tag, skipping the fields before it.
     ///
     /// # Errors
-    /// When something between is malformed.
+    /// If a skipped field is malformed.
     #[inline]
     pub fn find(&mut self, wanted: u32) -> Result<Option<&'a [u8]>, Flaw> {
         while let Some(tag) = self.tag()? {
@@ -261,10 +261,10 @@ impl<'a> Cursor<'a> {
         Ok(None)
     }
 
-    /// Passes over the content of a field that nobody reads; false if the schema does not have it.
+    /// Skips the content of a field; returns false if the schema does not have the field.
     ///
     /// # Errors
-    /// When the schema has another wire type for it, or it is malformed.
+    /// If the field has another wire type than in the schema, or is malformed.
     #[inline]
     pub fn skip(&mut self, tag: u32) -> Result<bool, Flaw> {
         let (is_known, rest) = self.skipped(tag)?;

@@ -1,10 +1,10 @@
-//! A short run of the fuzz targets: the conformance bodies, then thousands of mutations of them, the
-//! same ones each time.
+//! Short run of the fuzz targets: the conformance bodies, then thousands of mutations of them, the same in
+//! every run.
 
 #![allow(
     clippy::indexing_slicing,
     clippy::unwrap_used,
-    reason = "a panic in a test is the point, also in its helpers"
+    reason = "a panic fails the test, also in its helpers"
 )]
 
 #[path = "../fuzz/entry.rs"]
@@ -18,9 +18,9 @@ use serde_json::Value;
 const BODIES: &str = include_str!("../../tests/conformance/bodies.jsonl");
 const REQUESTS: &str = include_str!("../../tests/conformance/http.jsonl");
 const MUTATIONS: u32 = 100_000;
-/// Larger seeds are tried as they are; their mutations would teach little for their time.
+/// Larger seeds are tried unchanged; mutating them finds little for the time it takes.
 const MUTATED_BYTES_MAX: usize = 8 << 10;
-/// One request is 30 MB of nothing.
+/// Excludes a request of 30 MB of filler.
 const CODED_BYTES_MAX: usize = 64 << 10;
 const PEAK_BYTES_MAX: u64 = 128 << 20;
 
@@ -30,7 +30,7 @@ fn decoded(text: &str) -> Vec<u8> {
     raw
 }
 
-/// Bytes of a case, packed or not.
+/// Returns the bytes of a case, compressed or not.
 fn bytes_of(bytes: &Value) -> Vec<u8> {
     if let Some(plain) = bytes["base64"].as_str() {
         return decoded(plain);
@@ -49,7 +49,7 @@ fn cases(lines: &str) -> impl Iterator<Item = Value> {
         .map(|line| serde_json::from_str(line).unwrap())
 }
 
-/// Bodies whose content type names `kind`.
+/// Returns the bodies whose content type contains `kind`.
 fn bodies(kind: &str) -> Vec<Vec<u8>> {
     let is_of_kind = |case: &Value| case["content_type"].as_str().unwrap().contains(kind);
     cases(BODIES)
@@ -58,7 +58,7 @@ fn bodies(kind: &str) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Bodies of the raw requests, behind every byte that names a coding.
+/// Returns the bodies of the raw requests, each after every byte that selects a coding.
 fn coded_bodies() -> Vec<Vec<u8>> {
     let body = |case: Value| {
         let request = bytes_of(&case["request"]);
@@ -78,10 +78,10 @@ fn coded_bodies() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Numbers without surprises: the same in every run.
-struct Dice(u64);
+/// Deterministic pseudo-random numbers.
+struct Random(u64);
 
-impl Dice {
+impl Random {
     fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -90,19 +90,19 @@ impl Dice {
     }
 }
 
-/// Changes a body in one of the ways in which bodies break.
-fn mutate(body: &mut Vec<u8>, other: &[u8], dice: &mut Dice) {
-    let (at, end) = (dice.below(body.len()), dice.below(body.len()));
+/// Damages a body in one of the common ways.
+fn mutate(body: &mut Vec<u8>, other: &[u8], random: &mut Random) {
+    let (at, end) = (random.below(body.len()), random.below(body.len()));
     let range = at.min(end)..at.max(end);
-    match dice.below(7) {
+    match random.below(7) {
         _ if body.is_empty() => body.extend_from_slice(other),
-        0 => body[at] ^= 1 << dice.below(8),
-        1 => body[at] = [0x00, 0x7f, 0x80, 0xff, b'"', b'{'][dice.below(6)],
+        0 => body[at] ^= 1 << random.below(8),
+        1 => body[at] = [0x00, 0x7f, 0x80, 0xff, b'"', b'{'][random.below(6)],
         2 => body.truncate(at),
         3 => drop(body.drain(range)),
         4 => body.extend_from_within(range),
         5 => drop(body.splice(range, other.iter().copied())),
-        _ => body.insert(at, other[dice.below(other.len())]),
+        _ => body.insert(at, other[random.below(other.len())]),
     }
 }
 
@@ -115,21 +115,21 @@ fn peak_bytes() -> u64 {
     peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
-/// Tries the seeds, then mutations of mutations of them.
-fn survives(target: fn(&[u8]), seeds: &[Vec<u8>], seed: u64) {
+/// Runs the seeds, then repeated mutations of them.
+fn run_mutations(target: fn(&[u8]), seeds: &[Vec<u8>], seed: u64) {
     for seed in seeds {
         target(seed);
     }
     let small: Vec<_> = seeds
         .iter()
-        .filter(|it| !it.is_empty() && it.len() <= MUTATED_BYTES_MAX)
+        .filter(|seed_body| !seed_body.is_empty() && seed_body.len() <= MUTATED_BYTES_MAX)
         .collect();
-    let mut dice = Dice(seed);
+    let mut random = Random(seed);
     for _ in 0..MUTATIONS {
-        let mut body = small[dice.below(small.len())].clone();
-        for _ in 0..=dice.below(4) {
-            let other = small[dice.below(small.len())];
-            mutate(&mut body, other, &mut dice);
+        let mut body = small[random.below(small.len())].clone();
+        for _ in 0..=random.below(4) {
+            let other = small[random.below(small.len())];
+            mutate(&mut body, other, &mut random);
         }
         target(&body);
     }
@@ -141,16 +141,16 @@ fn survives(target: fn(&[u8]), seeds: &[Vec<u8>], seed: u64) {
 }
 
 #[test]
-fn unpacking_survives_mutated_bodies() {
-    survives(entry::unpack, &coded_bodies(), 0x5eed_0001);
+fn unpacking_mutated_bodies_keeps_its_guarantees() {
+    run_mutations(entry::unpack, &coded_bodies(), 0x5eed_0001);
 }
 
 #[test]
-fn the_protobuf_decoder_survives_mutated_bodies() {
-    survives(entry::protobuf, &bodies("protobuf"), 0x5eed_0002);
+fn protobuf_decoding_of_mutated_bodies_keeps_its_guarantees() {
+    run_mutations(entry::protobuf, &bodies("protobuf"), 0x5eed_0002);
 }
 
 #[test]
-fn the_json_decoder_survives_mutated_bodies() {
-    survives(entry::json, &bodies("json"), 0x5eed_0003);
+fn json_decoding_of_mutated_bodies_keeps_its_guarantees() {
+    run_mutations(entry::json, &bodies("json"), 0x5eed_0003);
 }

@@ -1,13 +1,13 @@
-//! The JSON cases of the conformance sample, as far as the decoder alone decides them.
+//! JSON cases of the conformance suite, as far as the decoder alone decides them.
 
-mod story;
+mod recording;
 
 use std::fs;
 
 use _transcode::base64;
-use story::told;
+use recording::decode;
 
-/// The text or number behind a name, in a line that holds each name once.
+/// Returns the text or number of a member, in a line that contains each name once.
 fn member<'l>(line: &'l str, name: &str) -> Option<&'l str> {
     let (_, rest) = line.split_once(&format!("\"{name}\": "))?;
     match rest.strip_prefix('"') {
@@ -17,7 +17,7 @@ fn member<'l>(line: &'l str, name: &str) -> Option<&'l str> {
 }
 
 #[test]
-fn every_case_of_the_sample_is_answered_as_it_should_be() {
+fn conformance_cases_have_the_expected_result() {
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../tests/conformance/bodies.jsonl"
@@ -30,36 +30,40 @@ fn every_case_of_the_sample_is_answered_as_it_should_be() {
     {
         let id = member(line, "id").unwrap();
         let Some(encoded) = member(line, "base64") else {
-            continue; // compressed ones are built by hand in json_neighbours.rs
+            continue; // compressed bodies are tested in tests/unpack
         };
         let mut body = Vec::new();
         assert!(base64::decode(encoded.as_bytes(), |byte| body.push(byte)));
         let expected = |name| member(line, name).unwrap().to_owned();
 
-        let told = told(&body);
+        let result = decode(&body);
 
-        let (is_refused, stored, rejected, has_warning) = match &told {
+        let (is_refused, stored, rejected, has_warning) = match &result {
             Err(_) => (true, 0, 0, false),
-            Ok(story) => (
+            Ok(recording) => (
                 false,
-                story.stored,
-                story.rejected,
-                !story.warnings.is_empty(),
+                recording.stored,
+                recording.rejected,
+                !recording.warnings.is_empty(),
             ),
         };
         let all_rejected = stored == 0 && rejected > 0;
         assert_eq!(
             is_refused || all_rejected,
             expected("status") == "400",
-            "{id}: {told:?}"
+            "{id}: {result:?}"
         );
-        assert_eq!(stored.to_string(), expected("stored"), "{id}: {told:?}");
-        assert_eq!(rejected.to_string(), expected("rejected"), "{id}: {told:?}");
+        assert_eq!(stored.to_string(), expected("stored"), "{id}: {result:?}");
+        assert_eq!(
+            rejected.to_string(),
+            expected("rejected"),
+            "{id}: {result:?}"
+        );
         let is_partly_rejected = stored > 0 && rejected > 0;
         assert_eq!(
             (has_warning || is_partly_rejected).to_string(),
             expected("warning"),
-            "{id}: {told:?}"
+            "{id}: {result:?}"
         );
         case_count += 1;
     }

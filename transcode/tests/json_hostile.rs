@@ -1,28 +1,31 @@
-//! Bodies that are not JSON, not a trace request, or built to hurt.
+//! Bodies that are not JSON, not a trace request, or hostile.
 
-mod story;
+mod recording;
 
 use _transcode::limits::Limits;
 use _transcode::refusal::Verdict;
 use _transcode::visit::Warning::NullElement;
 use proptest::prelude::*;
-use story::{IDS, attribute_with, refused, request, span_with, told, told_within};
+use recording::{IDS, attribute_with, decode, decode_within, refusal_of, request, span_with};
 
-fn sound() -> String {
+fn valid_body() -> String {
     span_with(
         r#""attributes":[{"key":"k","value":{"arrayValue":{"values":[{"intValue":"1"},{"doubleValue":-1.5e3}]}}}],"events":[{"name":"\u00e9","timeUnixNano":5}],"status":{"code":"STATUS_CODE_OK"},"zzz":[true,false,null,{}]"#,
     )
 }
 
 #[test]
-fn what_is_not_one_json_object_is_malformed_with_a_hint() {
-    let utf_16: Vec<u8> = sound().encode_utf16().flat_map(u16::to_le_bytes).collect();
+fn body_other_than_one_json_object_is_malformed_with_a_hint() {
+    let utf_16: Vec<u8> = valid_body()
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
     let utf_16_be: Vec<u8> = [0xfeff]
         .into_iter()
-        .chain(sound().encode_utf16())
+        .chain(valid_body().encode_utf16())
         .flat_map(u16::to_be_bytes)
         .collect();
-    let utf_32: Vec<u8> = sound()
+    let utf_32: Vec<u8> = valid_body()
         .chars()
         .flat_map(|letter| u32::from(letter).to_be_bytes())
         .collect();
@@ -37,7 +40,7 @@ fn what_is_not_one_json_object_is_malformed_with_a_hint() {
         ("J09", &utf_32, "UTF-16 or UTF-32"),
         (
             "J37",
-            &[sound(), sound()].join("\n").into_bytes(),
+            &[valid_body(), valid_body()].join("\n").into_bytes(),
             "application/x-ndjson",
         ),
         ("J37", b"{}{}", "application/x-ndjson"),
@@ -51,10 +54,10 @@ fn what_is_not_one_json_object_is_malformed_with_a_hint() {
             &[b"\x0a\x7b\x12\x00".as_slice(), &[0x20; 121]].concat(),
             "application/x-protobuf",
         ),
-        ("", b"resourceSpans=1", "something else than JSON"),
+        ("", b"resourceSpans=1", "not JSON"),
     ];
     for (id, body, hint) in cases {
-        let refusal = refused(body);
+        let refusal = refusal_of(body);
 
         assert_eq!(
             (refusal.verdict, refusal.field),
@@ -65,12 +68,12 @@ fn what_is_not_one_json_object_is_malformed_with_a_hint() {
     }
 }
 
-/// Body, the field that is blamed, and part of the hint.
-type Blamed = (&'static str, &'static str, &'static str);
+/// Body, the field named in the refusal, and part of the hint.
+type RefusedBody = (&'static str, &'static str, &'static str);
 
-fn assert_malformed(cases: &[Blamed]) {
+fn assert_malformed(cases: &[RefusedBody]) {
     for &(body, field, hint) in cases {
-        let refusal = refused(body);
+        let refusal = refusal_of(body);
 
         assert_eq!(
             (refusal.verdict, refusal.field),
@@ -82,7 +85,7 @@ fn assert_malformed(cases: &[Blamed]) {
 }
 
 #[test]
-fn other_signals_are_malformed_and_named() {
+fn requests_of_other_signals_are_malformed_and_named() {
     assert_malformed(&[
         (r#"{"resourceLogs":[]}"#, "resource_logs", "traces only"),
         (
@@ -99,7 +102,7 @@ fn other_signals_are_malformed_and_named() {
 }
 
 #[test]
-fn broken_envelopes_are_malformed_and_named() {
+fn envelopes_of_the_wrong_type_are_malformed_and_named() {
     assert_malformed(&[
         (
             r#"{"resourceSpans":5}"#,
@@ -144,8 +147,8 @@ fn broken_envelopes_are_malformed_and_named() {
     ]);
 }
 
-/// What looks like a value to some and is none in JSON.
-const NO_VALUES: &[&str] = &[
+/// Tokens that other parsers accept and JSON does not.
+const INVALID_TOKENS: &[&str] = &[
     "NaN",
     "Infinity",
     "-Infinity",
@@ -188,8 +191,8 @@ const NO_VALUES: &[&str] = &[
 ];
 
 #[test]
-fn what_json_does_not_know_is_malformed_wherever_it_stands() {
-    for value in NO_VALUES {
+fn invalid_tokens_are_malformed_at_every_position() {
+    for value in INVALID_TOKENS {
         for body in [
             attribute_with(&format!(r#"{{"stringValue":{value}}}"#)),
             attribute_with(value),
@@ -198,7 +201,7 @@ fn what_json_does_not_know_is_malformed_wherever_it_stands() {
             span_with(&format!(r#""flags":{value}"#)),
             format!(r#"{{"zzz":{value}}}"#),
         ] {
-            let refusal = refused(&body);
+            let refusal = refusal_of(&body);
 
             assert_eq!(
                 (refusal.verdict, refusal.field),
@@ -211,33 +214,36 @@ fn what_json_does_not_know_is_malformed_wherever_it_stands() {
 }
 
 #[test]
-fn bytes_that_are_no_utf_8_pass_inside_strings_and_nowhere_else() {
+fn invalid_utf8_is_accepted_only_inside_strings() {
     let mut body = attribute_with(r#"{"stringValue":"x?y"}"#).into_bytes();
     let place = body.iter().position(|&byte| byte == b'?').unwrap();
     body[place] = 0xff;
 
-    assert!(told(&body).unwrap().text().contains("Span.k=x\u{fffd}y"));
+    assert!(decode(&body).unwrap().text().contains("Span.k=x\u{fffd}y"));
     assert_eq!(
-        refused([sound().as_bytes(), b"\xff"].concat()).verdict,
+        refusal_of([valid_body().as_bytes(), b"\xff"].concat()).verdict,
         Verdict::Malformed
     );
-    assert_eq!(refused(b"{\xff}").verdict, Verdict::Malformed);
+    assert_eq!(refusal_of(b"{\xff}").verdict, Verdict::Malformed);
 }
 
 #[test]
-fn a_byte_order_mark_and_white_space_are_passed_over() {
-    let plain = told(sound()).unwrap();
+fn byte_order_mark_and_white_space_are_skipped() {
+    let plain = decode(valid_body()).unwrap();
 
-    assert_eq!(told(format!("\u{feff}{}", sound())).unwrap(), plain);
-    assert_eq!(told(format!(" \r\n\t{}\r\n ", sound())).unwrap(), plain);
+    assert_eq!(decode(format!("\u{feff}{}", valid_body())).unwrap(), plain);
+    assert_eq!(
+        decode(format!(" \r\n\t{}\r\n ", valid_body())).unwrap(),
+        plain
+    );
 }
 
 #[test]
-fn a_body_cut_anywhere_is_malformed() {
-    let body = sound();
+fn truncated_body_is_malformed() {
+    let body = valid_body();
     for end in 0..body.len() {
         assert_eq!(
-            refused(&body[..end]).verdict,
+            refusal_of(&body[..end]).verdict,
             Verdict::Malformed,
             "cut at {end}"
         );
@@ -245,16 +251,16 @@ fn a_body_cut_anywhere_is_malformed() {
 }
 
 #[test]
-fn a_span_that_is_no_object_is_rejected_and_null_passed_over() {
-    let story = told(request(&format!(r#"5,"x",[{{}}],true,null,{{{IDS}}}"#))).unwrap();
+fn span_that_is_not_an_object_is_rejected_and_null_is_skipped() {
+    let recording = decode(request(&format!(r#"5,"x",[{{}}],true,null,{{{IDS}}}"#))).unwrap();
 
-    assert_eq!((story.stored, story.rejected), (1, 4));
-    assert_eq!(story.text().matches("!span_not_object").count(), 4);
-    assert_eq!(story.warnings, [NullElement]);
+    assert_eq!((recording.stored, recording.rejected), (1, 4));
+    assert_eq!(recording.text().matches("!span_not_object").count(), 4);
+    assert_eq!(recording.warnings, [NullElement]);
 }
 
 #[test]
-fn empty_requests_are_told_as_nothing_and_unknown_content_is_noted() {
+fn empty_requests_report_nothing_and_unknown_content_is_counted() {
     for (body, unknown) in [
         ("{}", 0),
         (r#"{"resourceSpans":null}"#, 0),
@@ -272,17 +278,21 @@ fn empty_requests_are_told_as_nothing_and_unknown_content_is_noted() {
             5,
         ),
     ] {
-        let story = told(body).unwrap();
+        let recording = decode(body).unwrap();
 
-        assert_eq!((story.stored, story.unknown), (0, unknown), "{body}");
-        assert_eq!(story.warnings, [], "{body}");
+        assert_eq!(
+            (recording.stored, recording.unknown),
+            (0, unknown),
+            "{body}"
+        );
+        assert_eq!(recording.warnings, [], "{body}");
     }
 }
 
 #[test]
-fn ndjson_is_one_request_a_line_and_all_or_nothing() {
-    let ndjson = |body: &str| told_within(body, &Limits::default(), true);
-    let line = sound();
+fn ndjson_is_one_request_per_line_all_or_nothing() {
+    let ndjson = |body: &str| decode_within(body, &Limits::default(), true);
+    let line = valid_body();
 
     assert_eq!(
         ndjson(&format!("{line}\n{line}\r\n\n \r\n{line}"))
@@ -306,37 +316,37 @@ fn ndjson_is_one_request_a_line_and_all_or_nothing() {
 proptest! {
     #[test]
     fn random_bytes_never_panic(body: Vec<u8>, ndjson: bool) {
-        let _ = told_within(&body, &Limits::default(), ndjson);
+        let _ = decode_within(&body, &Limits::default(), ndjson);
     }
 
     #[test]
     fn random_json_like_text_never_panics(body in "[\\[\\]{}:,\"\\\\ntf0-9eE.+a-]{0,200}") {
-        let _ = told(format!(r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{{"attributes":[{body}"#));
+        let _ = decode(format!(r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{{"attributes":[{body}"#));
     }
 
     #[test]
-    fn a_sound_body_with_some_bytes_changed_never_panics(
+    fn valid_body_with_changed_bytes_never_panics(
         changes in prop::collection::vec((0usize..1000, any::<u8>()), 1..8),
     ) {
-        let mut body = sound().into_bytes();
+        let mut body = valid_body().into_bytes();
         let body_bytes = body.len();
         for (place, byte) in changes {
             body[place % body_bytes] = byte;
         }
 
-        let _ = told(&body);
+        let _ = decode(&body);
     }
 
     #[test]
-    fn a_sound_body_with_a_part_repeated_or_left_out_never_panics(
+    fn valid_body_with_a_part_repeated_or_removed_never_panics(
         from in 0usize..1000, bytes in 0usize..200, to in 0usize..1000,
     ) {
-        let body = sound().into_bytes();
+        let body = valid_body().into_bytes();
         let from = from % body.len();
         let part = &body[from..(from + bytes).min(body.len())];
         let to = to % body.len();
 
-        let _ = told([&body[..to], part, &body[to..]].concat());
-        let _ = told([&body[..from], &body[from + part.len()..]].concat());
+        let _ = decode([&body[..to], part, &body[to..]].concat());
+        let _ = decode([&body[..from], &body[from + part.len()..]].concat());
     }
 }

@@ -1,11 +1,11 @@
-//! Bodies built to hurt: nested, long, or many; and what each limit does about them.
+//! Hostile bodies: nested, long, or many elements; the effect of each limit.
 
-mod story;
+mod recording;
 
 use _transcode::limits::Limits;
 use _transcode::refusal::Verdict;
 use _transcode::visit::Warning::{self, DoubleRange, IntAsDouble, ValueBare, ValueTooDeep};
-use story::{attribute_with, refused, span_with, told};
+use recording::{attribute_with, decode, refusal_of, span_with};
 
 fn nested_arrays(levels: usize) -> String {
     attribute_with(&format!(
@@ -16,7 +16,7 @@ fn nested_arrays(levels: usize) -> String {
 }
 
 #[test]
-fn a_value_nested_too_deep_is_cut_by_a_marker_and_costs_nothing_else() {
+fn value_nested_too_deep_is_replaced_by_a_marker() {
     let brackets =
         |open: usize, inner: &str| format!("{}{inner}{}", "[".repeat(open), "]".repeat(open));
     let bare_maps = |levels: usize| format!("{}1{}", r#"{"a":"#.repeat(levels), "}".repeat(levels));
@@ -49,23 +49,25 @@ fn a_value_nested_too_deep_is_cut_by_a_marker_and_costs_nothing_else() {
         ),
     ];
     for (id, body, stored, warnings) in cases {
-        let story = told(&body).unwrap();
+        let recording = decode(&body).unwrap();
 
         assert!(
-            story.text().contains(&format!("Span.k={stored}⏎}}span")),
+            recording
+                .text()
+                .contains(&format!("Span.k={stored}⏎}}span")),
             "{id}"
         );
-        assert_eq!(story.warnings, *warnings, "{id}");
+        assert_eq!(recording.warnings, *warnings, "{id}");
     }
 }
 
 #[test]
-fn a_document_nested_too_deep_is_malformed_whatever_it_nests() {
+fn document_nested_too_deep_is_malformed() {
     let levels = Limits::default().json_depth_max as usize;
     let inside = |nested: String| format!(r#"{{"zzz":{nested}}}"#);
 
     assert_eq!(
-        told(inside(format!(
+        decode(inside(format!(
             "{}{}",
             "[".repeat(levels - 1),
             "]".repeat(levels - 1)
@@ -83,69 +85,76 @@ fn a_document_nested_too_deep_is_malformed_whatever_it_nests() {
         attribute_with(&r#"{"kvlistValue":{"values":[{"value":"#.repeat(1_000_000)),
         nested_arrays(100_000),
     ] {
-        let refusal = refused(&body);
+        let refusal = refusal_of(&body);
 
         assert!(refusal.reason.contains("nests deeper"), "{refusal}");
     }
-    assert_eq!(refused("[".repeat(1_000_000)).verdict, Verdict::Malformed);
+    assert_eq!(
+        refusal_of("[".repeat(1_000_000)).verdict,
+        Verdict::Malformed
+    );
 }
 
 #[test]
-fn long_numbers_and_names_are_malformed_at_their_limits() {
+fn long_numbers_and_names_are_malformed_beyond_their_limits() {
     let nines = |count: usize| attribute_with(&format!(r#"{{"intValue":{}}}"#, "9".repeat(count)));
     let name = |count: usize| span_with(&format!(r#""{}":1"#, "x".repeat(count)));
 
     assert_eq!(
-        told(nines(400)).unwrap().warnings,
+        decode(nines(400)).unwrap().warnings,
         [IntAsDouble, DoubleRange]
     );
     assert!(
-        refused(nines(401))
+        refusal_of(nines(401))
             .reason
-            .contains("number literal is longer")
+            .contains("number literal longer")
     );
-    assert_eq!(told(name(64 << 10)).unwrap().stored, 1);
-    assert!(refused(name((64 << 10) + 1)).reason.contains("longer name"));
+    assert_eq!(decode(name(64 << 10)).unwrap().stored, 1);
+    assert!(
+        refusal_of(name((64 << 10) + 1))
+            .reason
+            .contains("name longer")
+    );
 }
 
 #[test]
-fn sixty_four_mebibytes_of_one_thing_are_read_once_and_refused() {
+fn body_of_64_mib_of_one_token_is_refused_in_one_pass() {
     let much = 64 << 20;
     for body in [
         [b"{\"a\":".as_slice(), &vec![b'9'; much]].concat(),
         [b"{\"a\":\"".as_slice(), &vec![b'x'; much]].concat(),
         [b"{\"a\":\"".as_slice(), &vec![b'\\'; much]].concat(),
     ] {
-        assert_eq!(refused(&body).verdict, Verdict::Malformed);
+        assert_eq!(refusal_of(&body).verdict, Verdict::Malformed);
     }
 }
 
 #[test]
-fn nested_elements_are_paid_for_one_by_one() {
+fn nested_elements_count_against_the_node_limit() {
     let body = attribute_with(
         r#"{"arrayValue":{"values":[{"intValue":1},{"kvlistValue":{"values":[{"key":"a"}]}}]}}"#,
     );
 
     // Two attributes, two elements, one pair.
-    assert_eq!(told(&body).unwrap().nodes, 5);
+    assert_eq!(decode(&body).unwrap().nodes, 5);
 }
 
 #[test]
-fn a_listener_that_has_had_enough_ends_the_reading() {
-    let mut story = story::Story {
+fn refusal_of_the_visitor_ends_decoding() {
+    let mut recording = recording::Recording {
         nodes_max: Some(3),
         ..Default::default()
     };
     let body = attribute_with(&format!("[{}1]", "1,".repeat(1000)));
 
-    let told = _transcode::json::decode(
+    let result = _transcode::json::decode(
         body.as_bytes(),
         &Limits::default(),
         false,
         &mut _transcode::json::Scratch::default(),
-        &mut story,
+        &mut recording,
     );
 
-    assert_eq!(told.unwrap_err().verdict, Verdict::TooLarge);
-    assert_eq!(story.nodes, 4);
+    assert_eq!(result.unwrap_err().verdict, Verdict::TooLarge);
+    assert_eq!(recording.nodes, 4);
 }

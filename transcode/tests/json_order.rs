@@ -1,9 +1,9 @@
-//! Order means nothing: resources and scopes are told before their spans, however late they come.
+//! Member order is irrelevant: resources and scopes are reported before their spans, wherever they occur.
 
-mod story;
+mod recording;
 
 use _transcode::visit::Warning::{self, InstrumentationLibrary};
-use story::{IDS, story_of};
+use recording::{IDS, recording_of};
 
 const RESOURCE: &str = r#""resource":{"attributes":[{"key":"r","value":{"intValue":1}}]}"#;
 const RESOURCE_2: &str = r#""resource":{"attributes":[{"key":"s","value":{"intValue":2}}]}"#;
@@ -23,9 +23,9 @@ fn scope_spans(members: &[&str]) -> String {
 }
 
 #[test]
-fn a_late_resource_or_scope_is_told_before_the_spans() {
+fn late_resource_or_scope_is_reported_before_the_spans() {
     let spans = spans();
-    let usual = story_of(&element(&[
+    let usual = recording_of(&element(&[
         RESOURCE,
         &scope_spans(&[SCOPE, &spans, r#""schemaUrl":"y""#]),
         r#""schemaUrl":"z""#,
@@ -49,15 +49,15 @@ fn a_late_resource_or_scope_is_told_before_the_spans() {
             r#""schemaUrl":"z""#,
         ]),
     ] {
-        assert_eq!(story_of(&body), usual, "{body}");
+        assert_eq!(recording_of(&body), usual, "{body}");
     }
     assert_eq!(usual.restarts, 0);
 }
 
 #[test]
-fn one_that_comes_again_after_its_spans_is_merged_into_the_first() {
+fn repeated_resource_or_scope_after_its_spans_is_merged() {
     let spans = spans();
-    let usual = story_of(&element(&[
+    let usual = recording_of(&element(&[
         RESOURCE,
         RESOURCE_2,
         &scope_spans(&[SCOPE, SCOPE_2, &spans]),
@@ -80,9 +80,13 @@ fn one_that_comes_again_after_its_spans_is_merged_into_the_first() {
             RESOURCE_2,
         ]),
     ] {
-        let story = story_of(&body);
+        let recording = recording_of(&body);
 
-        assert_eq!((&story.lines, story.restarts), (&usual.lines, 1), "{body}");
+        assert_eq!(
+            (&recording.lines, recording.restarts),
+            (&usual.lines, 1),
+            "{body}"
+        );
     }
     assert!(
         usual
@@ -92,18 +96,18 @@ fn one_that_comes_again_after_its_spans_is_merged_into_the_first() {
 }
 
 #[test]
-fn lists_of_the_same_name_are_one_list() {
+fn lists_of_the_same_name_are_concatenated() {
     let spans = spans();
     let scopes = scope_spans(&[SCOPE, &spans, &spans]);
     let list = element(&[RESOURCE, &scopes, &scopes]);
     let twice = format!("{},{}", &list[..list.len() - 1], &list[1..]);
 
-    assert_eq!(story_of(&twice).stored, 8);
-    assert_eq!(story_of(&twice).text().matches("resource{").count(), 2);
+    assert_eq!(recording_of(&twice).stored, 8);
+    assert_eq!(recording_of(&twice).text().matches("resource{").count(), 2);
 }
 
 #[test]
-fn libraries_of_before_2022_are_scopes_unless_there_are_scopes() {
+fn instrumentation_libraries_are_scopes_unless_there_are_scopes() {
     let spans = spans();
     let old = format!(
         r#""instrumentationLibrarySpans":[{{{spans},"instrumentationLibrary":{{"name":"n"}}}}]"#
@@ -127,10 +131,10 @@ fn libraries_of_before_2022_are_scopes_unless_there_are_scopes() {
         ),
     ];
     for (body, stored, warnings) in cases {
-        let story = story_of(&body);
+        let recording = recording_of(&body);
 
-        assert_eq!(story.stored, stored, "{body}");
-        assert_eq!(story.warnings, warnings, "{body}");
-        assert_eq!(story.text().contains("scope n@:"), stored < 3, "{body}");
+        assert_eq!(recording.stored, stored, "{body}");
+        assert_eq!(recording.warnings, warnings, "{body}");
+        assert_eq!(recording.text().contains("scope n@:"), stored < 3, "{body}");
     }
 }

@@ -1,25 +1,24 @@
-//! Fields of a span as real senders spell them: what is stored, and what is said about it.
+//! Fields of a span as SDKs write them: the stored value and the warnings.
 //!
-//! A row: the conformance case it is a neighbour of | members of the span | a part of its story | the
-//! warnings.
+//! Table columns: related conformance case | members of the span | part of the recorded calls | warnings.
 
-mod story;
+mod recording;
 
-use story::{cells, span_with, story_of};
+use recording::{cells, recording_of, span_with};
 
 fn check_spans(table: &str) {
     for [id, members, part, warnings] in cells(table) {
-        let story = story_of(&span_with(&members));
+        let recording = recording_of(&span_with(&members));
 
-        let text = story.text();
+        let text = recording.text();
         assert!(text.contains(&part), "{id} {members}: {text}");
-        assert_eq!(story.warning_keys(), warnings, "{id} {members}");
-        assert_eq!(story.stored + story.rejected, 1, "{id} {members}");
+        assert_eq!(recording.warning_keys(), warnings, "{id} {members}");
+        assert_eq!(recording.stored + recording.rejected, 1, "{id} {members}");
     }
 }
 
 #[test]
-fn ids_are_decoded_where_they_say_one_thing_only() {
+fn unambiguous_ids_are_decoded() {
     check_spans(
         r#"
 J13  | "traceId":"5B8EFFF798038103D269B633813FC60C" | }span 5b8efff798038103d269b633813fc60c/ |
@@ -74,7 +73,7 @@ J31  | "status":[] | status=0:  | field_type enum_unreadable
 }
 
 #[test]
-fn times_are_exact_nanoseconds_in_any_spelling() {
+fn times_are_exact_nanoseconds_in_every_spelling() {
     check_spans(
         r#"
 J20a   | "startTimeUnixNano":1544712660300000001 |  1544712660300000001.. |
@@ -119,7 +118,7 @@ J33  | "flags":true | flags=0  | field_type
 }
 
 #[test]
-fn a_field_of_another_type_never_costs_the_span() {
+fn field_of_the_wrong_type_does_not_reject_the_span() {
     check_spans(
         r#"
 - | "name":5 | name=5  | field_type
@@ -138,7 +137,7 @@ fn a_field_of_another_type_never_costs_the_span() {
 }
 
 #[test]
-fn attributes_come_in_any_shape() {
+fn attributes_are_read_in_every_shape() {
     check_spans(
         r#"
 J29  | "attributes":{"k":"v","n":{"intValue":"1"},"m":{"a":1}} | Span.k=v⏎Span.n=1⏎Span.m={"a":1}⏎ | attributes_as_map
@@ -161,7 +160,7 @@ J44  | "unknown":[{"a":{"b":[null,true,false,"x\u0041",-1.5e+3]}}] | name=a  |
 }
 
 #[test]
-fn events_and_links_carry_their_own() {
+fn events_and_links_have_their_own_fields() {
     check_spans(
         r#"
 -   | "events":[{"name":"e\n","timeUnixNano":"5","attributes":[{"key":"k","value":{"intValue":1}}],"droppedAttributesCount":1},{}] | event{⏎Event.k=1⏎}event 5 e␊⏎event{⏎}event 0 ⏎ |

@@ -1,20 +1,20 @@
-//! Spelling means nothing: random requests tell the same story with their names in any order, and blanks
+//! Spelling is irrelevant: random requests have the same result with names in any order, and with blanks
 //! and escapes wherever JSON allows them.
 
-mod story;
+mod recording;
 
 use std::fmt::Write as _;
 
 use proptest::prelude::*;
-use story::{Story, request, story_of};
+use recording::{Recording, recording_of, request};
 
 #[test]
-fn a_span_is_read_by_its_own_names_whatever_those_before_it_had() {
-    let story = story_of(&request(
+fn span_is_decoded_by_its_own_names_whatever_previous_spans_had() {
+    let recording = recording_of(&request(
         r#"{"name":"a","kind":1},{"name":"b","kind":2},{"kind":3,"name":"c"},{ "name":"d"},{},{"n\u0061me":"e","trace_state":"x"},{"name":"f","trace_state":"y"}"#,
     ));
 
-    let spans: Vec<_> = story
+    let spans: Vec<_> = recording
         .lines
         .iter()
         .filter(|line| line.starts_with("}span"))
@@ -30,15 +30,15 @@ fn a_span_is_read_by_its_own_names_whatever_those_before_it_had() {
     ]) {
         assert!(span.contains(part), "{part}: {span}");
     }
-    assert_eq!(story.warning_keys(), "snake_case_keys snake_case_keys");
+    assert_eq!(recording.warning_keys(), "snake_case_keys snake_case_keys");
 }
 
 #[test]
-fn escaped_snake_case_names_are_read_as_unescaped_ones() {
+fn escaped_snake_case_names_equal_unescaped_names() {
     let plain = r#"{"resource_spans":[{"scope_spans":[{"schema_url":"u","spans":[{"trace_id":"5b8efff798038103d269b633813fc60c","span_id":"eee19b7ec3c1b174","parent_span_id":"eee19b7ec3c1b173","trace_state":"s","start_time_unix_nano":5,"dropped_links_count":1}]}]}]}"#;
     let escaped = plain.replace('_', r"\u005f");
 
-    let (plain, escaped) = (story_of(plain), story_of(&escaped));
+    let (plain, escaped) = (recording_of(plain), recording_of(&escaped));
 
     assert!(plain.lines.iter().any(|line| line.starts_with("}span")));
     assert_eq!(escaped.lines, plain.lines);
@@ -46,7 +46,7 @@ fn escaped_snake_case_names_are_read_as_unescaped_ones() {
     assert!(escaped.warning_keys().contains("snake_case_keys"));
 }
 
-/// A document, to be spelled in more than one way.
+/// A document that can be spelled in several ways.
 #[derive(Clone, Debug)]
 enum Json {
     Literal(String),
@@ -66,7 +66,7 @@ fn object(members: Vec<(&str, Json)>) -> Json {
     )
 }
 
-/// Chooses, from random bytes, how a document is spelled. Out of bytes it spells it the usual way.
+/// Chooses the spelling of a document from random bytes; the usual spelling once they are used up.
 struct Spelling<'c> {
     choices: std::slice::Iter<'c, u8>,
 }
@@ -255,11 +255,11 @@ fn requests() -> impl Strategy<Value = Json> {
         .prop_map(|resources| object(vec![("resourceSpans", List(resources))]))
 }
 
-/// The story with each span's attributes before its events before its links.
-fn settled(mut story: Story) -> Story {
+/// Orders each span's attributes before its events before its links.
+fn normalised(mut recording: Recording) -> Recording {
     let mut parts = Vec::new();
     let (mut span, mut part) = (0, 0);
-    for line in &story.lines {
+    for line in &recording.lines {
         match line.split(['{', '.', ' ']).next() {
             Some("span") => span += 1,
             Some("event") => part = 1,
@@ -275,19 +275,19 @@ fn settled(mut story: Story) -> Story {
             part = 0;
         }
     }
-    let mut lines: Vec<_> = parts.into_iter().zip(story.lines).collect();
+    let mut lines: Vec<_> = parts.into_iter().zip(recording.lines).collect();
     lines.sort_by_key(|(part, _)| *part);
-    story.lines = lines.into_iter().map(|(_, line)| line).collect();
-    story
+    recording.lines = lines.into_iter().map(|(_, line)| line).collect();
+    recording
 }
 
 proptest! {
     #[test]
-    fn a_request_tells_the_same_story_however_it_is_spelled(
+    fn decoding_does_not_depend_on_the_spelling(
         request in requests(), choices in prop::collection::vec(any::<u8>(), 0..4000),
     ) {
-        let usual = settled(story_of(&spelled(&request, &[])));
-        let unusual = settled(story_of(&spelled(&request, &choices)));
+        let usual = normalised(recording_of(&spelled(&request, &[])));
+        let unusual = normalised(recording_of(&spelled(&request, &choices)));
 
         prop_assert_eq!(usual, unusual);
     }

@@ -1,27 +1,31 @@
-//! Attribute values as real senders spell them: what is stored, and what is said about it.
+//! Attribute values as SDKs write them: the stored text and the warnings.
 //!
-//! A row: the conformance case it is a neighbour of | the value | its stored text | the warnings.
+//! Table columns: related conformance case | value | stored text | warnings.
 
-mod story;
+mod recording;
 
-use story::{attribute_with, cells, story_of};
+use recording::{attribute_with, cells, recording_of};
 
 fn check_values(table: &str) {
     for [id, value, stored, warnings] in cells(table) {
-        let story = story_of(&attribute_with(&value));
+        let recording = recording_of(&attribute_with(&value));
 
-        let text = story.text();
+        let text = recording.text();
         assert!(
             text.contains(&format!("⏎Span.k={stored}⏎}}span")),
             "{id} {value}: {text}"
         );
-        assert_eq!(story.warning_keys(), warnings, "{id} {value}");
-        assert_eq!((story.stored, story.rejected), (1, 0), "{id} {value}");
+        assert_eq!(recording.warning_keys(), warnings, "{id} {value}");
+        assert_eq!(
+            (recording.stored, recording.rejected),
+            (1, 0),
+            "{id} {value}"
+        );
     }
 }
 
 #[test]
-fn integers_are_kept_exactly_or_as_what_they_are() {
+fn integers_are_stored_exactly_or_as_their_json_type() {
     check_values(
         r#"
 J21a  | {"intValue":"5"} | 5 |
@@ -55,7 +59,7 @@ row 9 | {"intValue":[1, 2]} | [1,2] | value_type
 }
 
 #[test]
-fn doubles_are_kept_as_their_shortest_spelling() {
+fn doubles_are_stored_in_their_shortest_form() {
     check_values(
         r#"
 J22a | {"doubleValue":1.5} | 1.5 |
@@ -83,7 +87,7 @@ J22  | {"doubleValue":1e-400} | 0 |
 }
 
 #[test]
-fn booleans_texts_and_bytes_are_read_as_their_key_says_if_they_can_be() {
+fn booleans_texts_and_bytes_are_read_as_their_member_declares() {
     check_values(
         r#"
 J23a | {"boolValue":false} | false |
@@ -116,7 +120,7 @@ J25  | {"stringValue":{"a": [1, "b"]}} | {"a":[1,"b"]} | value_type
 }
 
 #[test]
-fn a_value_is_the_last_of_its_members_and_unknown_ones_mean_nothing() {
+fn last_member_of_a_value_counts_and_unknown_members_are_ignored() {
     check_values(
         r#"
 J26c | {"intValue":"1","stringValue":"a"} | a | value_ambiguous
@@ -138,7 +142,7 @@ J42  | {"\u0073tringValue":"a"} | a |
 }
 
 #[test]
-fn lists_and_maps_are_compact_json_in_arrival_order() {
+fn lists_and_maps_are_stored_as_compact_json_in_arrival_order() {
     check_values(
         r#"
 J27b | {"arrayValue":{"values":[]}} | [] |
@@ -163,7 +167,7 @@ J28  | {"kvlistValue":{"values":[5,{"key":"x","value":5}]}} | {"x":5} | attribut
 }
 
 #[test]
-fn bare_values_are_kept_as_what_they_are() {
+fn bare_values_are_stored_by_their_json_type() {
     check_values(
         r#"
 row 21 | "x" | x | value_bare

@@ -1,6 +1,6 @@
-//! Compression: LZ4 frames as segments are made of, and the server's own blocks.
+//! Decompression: LZ4 frames, as in segments, and the compressed blocks of ClickHouse's own protocols.
 //!
-//!     server's block:  checksum 16 bytes │ method u8 │ size with these 9 bytes u32 │ size unpacked u32 │ data
+//!     ClickHouse block:  checksum 16 bytes │ method u8 │ size with these 9 bytes u32 │ uncompressed size u32 │ data
 
 use crate::cursor::{Cursor, Flaw};
 
@@ -9,10 +9,10 @@ const SKIPPABLE: std::ops::RangeInclusive<u32> = 0x184D_2A50..=0x184D_2A5F;
 const LZ4: u8 = 0x82;
 const PLAIN: u8 = 0x02;
 const HEAD_BYTES: usize = 9;
-/// Of the checksum and the head of a server's block.
+/// Size of the checksum and the header of a ClickHouse block.
 pub const LEAD_BYTES: usize = 16 + HEAD_BYTES;
 
-/// Unpacks LZ4 frames, skipping the skippable ones.
+/// Decompresses LZ4 frames and skips skippable frames.
 pub fn unpack_frames(bytes: &[u8]) -> Result<Vec<u8>, Flaw> {
     let (mut cursor, mut out) = (Cursor { rest: bytes }, Vec::with_capacity(bytes.len() * 4));
     while !cursor.rest.is_empty() {
@@ -23,7 +23,7 @@ pub fn unpack_frames(bytes: &[u8]) -> Result<Vec<u8>, Flaw> {
         } else if magic == FRAME {
             unpack_frame(&mut cursor, &mut out)?;
         } else {
-            return Err(Flaw::Wrong(format!("a frame that begins with {magic:x}")));
+            return Err(Flaw::Invalid(format!("unknown frame magic {magic:x}")));
         }
     }
     Ok(out)
@@ -52,28 +52,28 @@ fn unpack_frame(cursor: &mut Cursor, out: &mut Vec<u8>) -> Result<(), Flaw> {
     Ok(())
 }
 
-/// Blocks of a frame may refer to the blocks before.
+/// Decompresses a block of a frame. It may refer to the previous blocks.
 fn unpack_block(packed: &[u8], out: &mut Vec<u8>, start: usize, max: usize) -> Result<(), Flaw> {
     let (end, before) = (out.len(), start.max(out.len().saturating_sub(1 << 16)));
     out.resize(end + max, 0);
-    let (known, room) = out.split_at_mut(end);
-    let count = lz4_flex::block::decompress_into_with_dict(packed, room, &known[before..])
-        .map_err(|reason| Flaw::Wrong(reason.to_string()))?;
+    let (written, output) = out.split_at_mut(end);
+    let count = lz4_flex::block::decompress_into_with_dict(packed, output, &written[before..])
+        .map_err(|reason| Flaw::Invalid(reason.to_string()))?;
     out.truncate(end + count);
     Ok(())
 }
 
-/// How many bytes follow the lead of a server's block.
+/// Returns the number of bytes after the header of a ClickHouse block.
 pub fn packed_size(lead: &[u8]) -> Result<usize, Flaw> {
     let mut cursor = Cursor { rest: lead };
     cursor.take(17)?;
     (cursor.u32()? as usize)
         .checked_sub(HEAD_BYTES)
-        .ok_or_else(|| Flaw::Wrong("a block shorter than its head".into()))
+        .ok_or_else(|| Flaw::Invalid("block is shorter than its header".into()))
 }
 
-/// Unpacks one of the server's blocks.
-pub fn unpack_one(lead: &[u8], packed: &[u8], out: &mut Vec<u8>) -> Result<(), Flaw> {
+/// Decompresses one ClickHouse block.
+pub fn unpack_server_block(lead: &[u8], packed: &[u8], out: &mut Vec<u8>) -> Result<(), Flaw> {
     let mut cursor = Cursor { rest: lead };
     cursor.take(16)?;
     let method = cursor.byte()?;
@@ -84,26 +84,30 @@ pub fn unpack_one(lead: &[u8], packed: &[u8], out: &mut Vec<u8>) -> Result<(), F
             let end = out.len();
             out.resize(end + size, 0);
             lz4_flex::block::decompress_into(packed, &mut out[end..])
-                .map_err(|reason| Flaw::Wrong(reason.to_string()))?;
+                .map_err(|reason| Flaw::Invalid(reason.to_string()))?;
         }
         PLAIN => out.extend_from_slice(packed),
-        _ => return Err(Flaw::Wrong(format!("a block packed by method {method:x}"))),
+        _ => {
+            return Err(Flaw::Invalid(format!(
+                "unknown compression method {method:x}"
+            )));
+        }
     }
     Ok(())
 }
 
-/// Unpacks the server's blocks until the bytes end.
-pub fn unpack_all(bytes: &[u8]) -> Result<Vec<u8>, Flaw> {
+/// Decompresses all ClickHouse blocks in the bytes.
+pub fn unpack_server_blocks(bytes: &[u8]) -> Result<Vec<u8>, Flaw> {
     let (mut cursor, mut out) = (Cursor { rest: bytes }, Vec::with_capacity(bytes.len() * 4));
     while !cursor.rest.is_empty() {
         let lead = cursor.take(LEAD_BYTES)?;
         let packed = cursor.take(packed_size(lead)?)?;
-        unpack_one(lead, packed, &mut out)?;
+        unpack_server_block(lead, packed, &mut out)?;
     }
     Ok(out)
 }
 
-/// Wraps bytes as one of the server's blocks, not packed.
+/// Wraps bytes as a ClickHouse block without compression.
 pub fn wrapped(bytes: &[u8]) -> Vec<u8> {
     let mut block = vec![PLAIN];
     let size = u32::try_from(bytes.len()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What was taken: rows and INSERTs in all, and rows by segment and day, as the writer asks for them.
+//! Counts of inserted data: total rows and INSERTs, and rows by segment and day, which the writer queries.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -16,7 +16,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Rows that belong to no segment.
+    /// Returns rows that belong to no segment.
     pub fn plain(count: usize) -> Self {
         Self {
             count,
@@ -24,7 +24,7 @@ impl Rows {
         }
     }
 
-    /// Rows of a block; its three columns, if it has them.
+    /// Adds the rows of a block, with its three key columns if it has them.
     pub fn add(&mut self, count: usize, epochs: &[u8], seqs: &[u8], times: &[u8]) {
         self.count += count;
         if epochs.is_empty() {
@@ -46,41 +46,41 @@ impl Rows {
 }
 
 #[derive(Default)]
-struct Taken {
+struct Totals {
     rows: u64,
     inserts: u64,
     bytes: u64,
     by_segment: BySegment,
 }
 
-static TAKEN: LazyLock<Mutex<Taken>> = LazyLock::new(Mutex::default);
+static TOTALS: LazyLock<Mutex<Totals>> = LazyLock::new(Mutex::default);
 
-/// Keeps the count of an INSERT.
-pub fn take(rows: Rows, bytes: usize) {
-    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
-    taken.rows += rows.count as u64;
-    taken.inserts += 1;
-    taken.bytes += bytes as u64;
+/// Adds an INSERT to the totals.
+pub fn record(rows: Rows, bytes: usize) {
+    let mut totals = TOTALS.lock().unwrap_or_else(PoisonError::into_inner);
+    totals.rows += rows.count as u64;
+    totals.inserts += 1;
+    totals.bytes += bytes as u64;
     for (key, count) in rows.by_segment {
-        *taken.by_segment.entry(key).or_default() += count;
+        *totals.by_segment.entry(key).or_default() += count;
     }
 }
 
-/// All rows, INSERTs and bytes, as JSON.
+/// Returns all rows, INSERTs and bytes, as JSON.
 pub fn json() -> String {
-    let taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let totals = TOTALS.lock().unwrap_or_else(PoisonError::into_inner);
     format!(
         "{{\"rows\": {}, \"inserts\": {}, \"bytes\": {}}}\n",
-        taken.rows, taken.inserts, taken.bytes
+        totals.rows, totals.inserts, totals.bytes
     )
 }
 
-/// Rows of these segments: epoch, number, day, rows.
+/// Returns the rows of these segments as (epoch, sequence number, day, rows).
 pub fn of(epochs: &[u64], seqs: &[u64]) -> Vec<(u64, u64, u64, u64)> {
-    let taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let totals = TOTALS.lock().unwrap_or_else(PoisonError::into_inner);
     let is_wanted =
         |(epoch, seq, _): &(u64, u64, u64)| epochs.contains(epoch) && seqs.contains(seq);
-    taken
+    totals
         .by_segment
         .iter()
         .filter(|(key, _)| is_wanted(key))

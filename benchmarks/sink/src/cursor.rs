@@ -1,10 +1,10 @@
-//! A place in bytes, and what can be read from there.
+//! Cursor over bytes, and the values it can read.
 
-/// The bytes end before what they announce, or are not what they should be.
+/// The bytes are truncated, or invalid.
 #[derive(Debug)]
 pub enum Flaw {
-    Short,
-    Wrong(String),
+    Truncated,
+    Invalid(String),
 }
 
 impl From<Flaw> for std::io::Error {
@@ -19,7 +19,7 @@ pub struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     pub fn take(&mut self, count: usize) -> Result<&'a [u8], Flaw> {
-        let (taken, rest) = self.rest.split_at_checked(count).ok_or(Flaw::Short)?;
+        let (taken, rest) = self.rest.split_at_checked(count).ok_or(Flaw::Truncated)?;
         self.rest = rest;
         Ok(taken)
     }
@@ -38,9 +38,10 @@ impl<'a> Cursor<'a> {
             .map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap_or_default()))
     }
 
-    /// A number of things: small enough to be counted.
+    /// Reads an element count.
     pub fn size(&mut self) -> Result<usize, Flaw> {
-        usize::try_from(self.u64()?).map_err(|_| Flaw::Wrong("a size beyond 64 bits".into()))
+        usize::try_from(self.u64()?)
+            .map_err(|_| Flaw::Invalid("size exceeds the address space".into()))
     }
 
     pub fn varint(&mut self) -> Result<usize, Flaw> {
@@ -52,13 +53,13 @@ impl<'a> Cursor<'a> {
                 return Ok(value);
             }
         }
-        Err(Flaw::Wrong("a varint of more than nine bytes".into()))
+        Err(Flaw::Invalid("varint has more than nine bytes".into()))
     }
 
     pub fn text(&mut self) -> Result<&'a str, Flaw> {
         let length = self.varint()?;
         let bytes = self.take(length)?;
-        std::str::from_utf8(bytes).map_err(|_| Flaw::Wrong("text that is not UTF-8".into()))
+        std::str::from_utf8(bytes).map_err(|_| Flaw::Invalid("text is not UTF-8".into()))
     }
 
     pub fn skip_text(&mut self) -> Result<(), Flaw> {

@@ -1,9 +1,9 @@
-//! HTTP/1.1, one thread a connection.
+//! HTTP/1.1 server, one thread per connection.
 
 use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result, Write};
 use std::net::TcpStream;
 
-use crate::questions::{self, Parameters};
+use crate::queries::{self, Parameters};
 use crate::{blocks, counts, native, rowbinary};
 
 struct Request {
@@ -15,12 +15,12 @@ struct Request {
 
 impl Request {
     fn parameter(&self, name: &str) -> Option<&str> {
-        let found = self.parameters.iter().find(|(key, _)| key == name);
-        found.map(|(_, value)| value.as_str())
+        let parameter = self.parameters.iter().find(|(key, _)| key == name);
+        parameter.map(|(_, value)| value.as_str())
     }
 }
 
-/// Answers until the client leaves.
+/// Answers requests until the client closes the connection.
 pub fn serve(connection: TcpStream) -> Result<()> {
     connection.set_nodelay(true)?;
     let (mut reader, mut writer) = (BufReader::new(connection.try_clone()?), connection);
@@ -47,14 +47,14 @@ fn answer(request: &Request) -> Result<(Vec<u8>, usize)> {
     let sql = if query.is_empty() { &text } else { query };
     let wants_native =
         sql.contains("FORMAT Native") || request.parameter("default_format") == Some("Native");
-    Ok((questions::answer(sql, &request.parameters, wants_native), 0))
+    Ok((queries::answer(sql, &request.parameters, wants_native), 0))
 }
 
 fn insert(request: &Request, query: &str) -> Result<(Vec<u8>, usize)> {
     let bytes = if request.is_lz4 {
         blocks::unpack_frames(&request.body)?
     } else if request.parameter("decompress") == Some("1") {
-        blocks::unpack_all(&request.body)?
+        blocks::unpack_server_blocks(&request.body)?
     } else {
         request.body.clone()
     };
@@ -64,7 +64,7 @@ fn insert(request: &Request, query: &str) -> Result<(Vec<u8>, usize)> {
         native::blocks(&bytes)?
     };
     let count = rows.count;
-    counts::take(rows, request.body.len());
+    counts::record(rows, request.body.len());
     Ok((Vec::new(), count))
 }
 

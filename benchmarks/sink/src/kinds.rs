@@ -1,4 +1,4 @@
-//! Column types, as far as tables of spans have them.
+//! Column types that occur in tables of spans.
 
 use crate::cursor::Flaw;
 
@@ -12,7 +12,7 @@ pub enum Kind {
     Map(Box<Kind>, Box<Kind>),
 }
 
-/// Reads a type as ClickHouse spells it.
+/// Parses a ClickHouse type name.
 pub fn parse(text: &str) -> Result<Kind, Flaw> {
     let (name, inner) = match text.split_once('(') {
         Some((name, rest)) => (name, rest.strip_suffix(')').unwrap_or(rest)),
@@ -28,15 +28,15 @@ pub fn parse(text: &str) -> Result<Kind, Flaw> {
         "Nullable" => Kind::Nullable(Box::new(parse(inner)?)),
         "Array" => Kind::Array(Box::new(parse(inner)?)),
         "Map" => {
-            let (key, value) = halves(inner)?;
+            let (key, value) = split_pair(inner)?;
             Kind::Map(Box::new(parse(key)?), Box::new(parse(value)?))
         }
-        _ => return Err(Flaw::Wrong(format!("a column of type {text}"))),
+        _ => return Err(Flaw::Invalid(format!("unsupported column type {text}"))),
     })
 }
 
-/// Cuts at the comma that is inside no parenthesis.
-fn halves(text: &str) -> Result<(&str, &str), Flaw> {
+/// Splits at the comma outside of parentheses.
+fn split_pair(text: &str) -> Result<(&str, &str), Flaw> {
     let mut depth = 0;
     for (at, letter) in text.char_indices() {
         match letter {
@@ -46,5 +46,7 @@ fn halves(text: &str) -> Result<(&str, &str), Flaw> {
             _ => {}
         }
     }
-    Err(Flaw::Wrong(format!("a map of {text}")))
+    Err(Flaw::Invalid(format!(
+        "map type without two arguments: {text}"
+    )))
 }

@@ -1,7 +1,8 @@
-//! A ClickHouse that forgets: it takes what receivers insert, decodes every row, and keeps counts only.
+//! Benchmark sink: accepts ClickHouse INSERTs, decodes every row, and stores only counts.
 //!
-//! Speaks HTTP (Native as LZ4 frames, `RowBinary` in the server's own compression) and the native protocol.
-//! Prints its two ports, serves until its standard input ends. `GET /_counts` over HTTP tells what it took.
+//! Speaks HTTP (Native as LZ4 frames, `RowBinary` in ClickHouse's own compression) and the native protocol.
+//! Prints its two ports and serves until its standard input ends. `GET /_counts` over HTTP returns the
+//! counts.
 
 mod blocks;
 mod counts;
@@ -9,7 +10,7 @@ mod cursor;
 mod http;
 mod kinds;
 mod native;
-mod questions;
+mod queries;
 mod rowbinary;
 mod tcp;
 
@@ -17,7 +18,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 
-/// What connections are handed to.
+/// Handler of a connection.
 type Serve = fn(TcpStream) -> std::io::Result<()>;
 
 fn main() -> std::io::Result<()> {

@@ -1,10 +1,10 @@
-//! Native blocks: columns one after another, every value looked at.
+//! Decoder of Native blocks: column after column, every value checked.
 
 use crate::counts::Rows;
 use crate::cursor::{Cursor, Flaw};
 use crate::kinds::{self, Kind};
 
-/// Decodes blocks until the bytes end.
+/// Decodes all blocks in the bytes.
 pub fn blocks(bytes: &[u8]) -> Result<Rows, Flaw> {
     let (mut cursor, mut rows) = (Cursor { rest: bytes }, Rows::default());
     while !cursor.rest.is_empty() {
@@ -13,7 +13,7 @@ pub fn blocks(bytes: &[u8]) -> Result<Rows, Flaw> {
     Ok(rows)
 }
 
-/// Decodes one block; how many rows it has.
+/// Decodes one block. Returns its row count.
 pub fn block(cursor: &mut Cursor, rows: &mut Rows) -> Result<usize, Flaw> {
     let (columns, count) = (cursor.varint()?, cursor.varint()?);
     let (mut epochs, mut seqs, mut times): (&[u8], &[u8], &[u8]) = (&[], &[], &[]);
@@ -69,13 +69,13 @@ fn values(cursor: &mut Cursor, kind: &Kind, count: usize) -> Result<(), Flaw> {
     }
 }
 
-/// Where the last of so many arrays ends; each must end where or after its predecessor does.
+/// Reads the ends of `count` arrays and returns the last. Each must be at least the previous end.
 fn last_offset(cursor: &mut Cursor, count: usize) -> Result<usize, Flaw> {
     let mut last = 0;
     for _ in 0..count {
         let offset = cursor.size()?;
         if offset < last {
-            return Err(Flaw::Wrong("an array that ends before it begins".into()));
+            return Err(Flaw::Invalid("array ends before it begins".into()));
         }
         last = offset;
     }
@@ -91,7 +91,9 @@ fn low_cardinality(cursor: &mut Cursor, inner: &Kind, count: usize) -> Result<()
     values(cursor, inner, keys)?;
     let indexes = cursor.size()?;
     if indexes != count {
-        return Err(Flaw::Wrong(format!("{indexes} indexes for {count} values")));
+        return Err(Flaw::Invalid(format!(
+            "{indexes} indexes for {count} values"
+        )));
     }
     let bytes = cursor.take(width * indexes)?;
     let is_known = |index: &[u8]| {
@@ -104,6 +106,6 @@ fn low_cardinality(cursor: &mut Cursor, inner: &Kind, count: usize) -> Result<()
     if bytes.chunks_exact(width).all(is_known) {
         Ok(())
     } else {
-        Err(Flaw::Wrong("an index beyond its dictionary".into()))
+        Err(Flaw::Invalid("dictionary index out of range".into()))
     }
 }

@@ -1,4 +1,4 @@
-//! `RowBinary`: row after row of the exporter's table, every value looked at.
+//! Decoder of `RowBinary`: row after row of the exporter's table, every value checked.
 
 use crate::counts::Rows;
 use crate::cursor::{Cursor, Flaw};
@@ -36,7 +36,7 @@ pub const COLUMNS: [(&str, &str); 22] = [
     ),
 ];
 
-/// Decodes rows until the bytes end.
+/// Decodes all rows in the bytes.
 pub fn rows(bytes: &[u8]) -> Result<Rows, Flaw> {
     let kinds: Vec<Kind> = COLUMNS
         .iter()

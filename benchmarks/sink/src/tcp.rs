@@ -1,4 +1,5 @@
-//! The native protocol, at a revision before most of its options were invented, one thread a connection.
+//! Server of the native protocol, one thread per connection, at an old protocol revision with few optional
+//! fields.
 
 use std::io::{BufReader, ErrorKind, Read, Result, Write};
 use std::net::TcpStream;
@@ -12,7 +13,7 @@ const REVISION: usize = 54_440;
 const DATA: u8 = 1;
 const PONG: u8 = 4;
 const END_OF_STREAM: u8 = 5;
-/// What comes before the columns of a block: two numbered fields and an end.
+/// Block info before the columns of a block: two numbered fields and an end marker.
 const BLOCK_INFO: [u8; 8] = [1, 0, 2, 0xff, 0xff, 0xff, 0xff, 0];
 
 struct Client {
@@ -22,7 +23,7 @@ struct Client {
     bytes: usize,
 }
 
-/// Answers until the client leaves.
+/// Answers requests until the client closes the connection.
 pub fn serve(connection: TcpStream) -> Result<()> {
     connection.set_nodelay(true)?;
     let mut client = Client {
@@ -45,7 +46,7 @@ impl Client {
                 1 => self.query()?,
                 4 => self.writer.write_all(&[PONG])?,
                 3 => {}
-                other => return Err(Flaw::Wrong(format!("packet {other}")).into()),
+                other => return Err(Flaw::Invalid(format!("unknown packet type {other}")).into()),
             }
         }
     }
@@ -102,7 +103,7 @@ impl Client {
         self.varint().map(|_| ())
     }
 
-    /// Shows the columns, then takes blocks until an empty one.
+    /// Sends the column names, then receives blocks until an empty block.
     fn insert(&mut self) -> Result<()> {
         let mut block = BLOCK_INFO.to_vec();
         put_varint(&mut block, COLUMNS.len());
@@ -111,44 +112,44 @@ impl Client {
             put_text(&mut block, name);
             put_text(&mut block, kind);
         }
-        let shown = if self.is_packed {
+        let header = if self.is_packed {
             blocks::wrapped(&block)
         } else {
             block
         };
         self.writer
-            .write_all(&[&[DATA, 0], shown.as_slice()].concat())?;
+            .write_all(&[&[DATA, 0], header.as_slice()].concat())?;
         let mut rows = Rows::default();
         self.bytes = 0;
         while self.data(&mut rows)? > 0 {}
-        counts::take(rows, self.bytes);
+        counts::record(rows, self.bytes);
         Ok(())
     }
 
-    /// Takes one packet of data; how many rows it has.
+    /// Receives one data packet. Returns its row count.
     fn data(&mut self, rows: &mut Rows) -> Result<usize> {
         let packet = self.byte()?;
         if packet != 2 {
-            return Err(Flaw::Wrong(format!("packet {packet} instead of data")).into());
+            return Err(Flaw::Invalid(format!("packet type {packet} instead of data")).into());
         }
         self.text()?;
         let mut bytes = Vec::new();
         loop {
-            self.more(&mut bytes)?;
+            self.read_more(&mut bytes)?;
             let mut cursor = Cursor { rest: &bytes };
             let decoded = cursor
                 .take(BLOCK_INFO.len())
                 .and_then(|_| native::block(&mut cursor, rows));
             match decoded {
                 Ok(count) => return Ok(count),
-                Err(Flaw::Short) => {}
+                Err(Flaw::Truncated) => {}
                 Err(flaw) => return Err(flaw.into()),
             }
         }
     }
 
-    /// Reads one of the server's blocks. Blocks that are not packed have no length: they come byte by byte.
-    fn more(&mut self, bytes: &mut Vec<u8>) -> Result<()> {
+    /// Reads one compressed block. Uncompressed blocks have no length, so they are read byte by byte.
+    fn read_more(&mut self, bytes: &mut Vec<u8>) -> Result<()> {
         if !self.is_packed {
             bytes.push(self.byte()?);
             return Ok(());
@@ -158,7 +159,7 @@ impl Client {
         let mut packed = vec![0; blocks::packed_size(&lead)?];
         self.reader.read_exact(&mut packed)?;
         self.bytes += packed.len();
-        Ok(blocks::unpack_one(&lead, &packed, bytes)?)
+        Ok(blocks::unpack_server_block(&lead, &packed, bytes)?)
     }
 
     fn byte(&mut self) -> Result<u8> {

@@ -1,10 +1,10 @@
-//! A delivery as `application/json`, spelled as SDKs spell it.
+//! A delivery as `application/json`, formatted as SDKs format it.
 
 use std::fmt::Write as _;
 
 use crate::payload::{Attributes, Resource, Span, Value};
 
-/// The request body.
+/// Returns the request body.
 pub fn body(delivery: &[Resource]) -> Vec<u8> {
     format!(
         "{{\"resourceSpans\":[{}]}}",

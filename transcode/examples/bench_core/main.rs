@@ -1,7 +1,7 @@
-//! How fast the core is by itself: `cargo run --release --example bench_core [KIND] [--once]`.
+//! Benchmark of the core alone: `cargo run --release --example bench_core [KIND] [--once]`.
 //!
-//! Prints, per kind of work, spans a second of processor time (median of several rounds, with the slowest
-//! and the fastest) and bytes a span. `--once` does every body once instead, for counting instructions:
+//! Prints, per kind of work, spans per second of processor time (median of several rounds, with the slowest
+//! and the fastest) and bytes per span. `--once` processes every body once, for counting instructions:
 //!
 //! ```sh
 //! valgrind --tool=callgrind --toggle-collect='*Kind*pass*' \
@@ -11,15 +11,15 @@
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
-    reason = "reads only what it wrote itself"
+    reason = "reads only data that it wrote itself"
 )]
 
 #[path = "../../tests/support/encode.rs"]
 mod encode;
 mod json;
+mod null_visitor;
 mod payload;
 mod protobuf;
-mod silence;
 mod stopwatch;
 mod work;
 
@@ -27,7 +27,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use _transcode::group;
-use payload::{Dice, SPANS};
+use payload::{Random, SPANS};
 use stopwatch::Stopwatch;
 use work::Work;
 
@@ -35,7 +35,7 @@ const DELIVERIES: usize = 16;
 const ROUNDS: usize = 15;
 const ROUND_MIN: Duration = Duration::from_millis(100);
 
-/// One kind of work: what is done with so many bodies at a time; the bytes it makes.
+/// One kind of work: the function to measure, its input bodies, and the bytes that it produces.
 struct Kind {
     name: &'static str,
     bodies: Vec<Vec<u8>>,
@@ -65,9 +65,9 @@ fn main() {
 }
 
 fn kinds() -> Vec<Kind> {
-    let mut dice = Dice(1);
+    let mut random = Random(1);
     let deliveries: Vec<_> = (0..DELIVERIES)
-        .map(|_| payload::delivery(&mut dice))
+        .map(|_| payload::delivery(&mut random))
         .collect();
     let protobuf: Vec<_> = deliveries
         .iter()
@@ -113,7 +113,8 @@ impl Kind {
         self.bodies.len() * SPANS
     }
 
-    /// Every body once; the bytes made of them. A function of its own for whoever counts instructions.
+    /// Processes every body once. Returns the bytes produced. A separate function, so that profilers can
+    /// select it.
     #[inline(never)]
     fn pass(&mut self) -> usize {
         let groups = self.bodies.chunks(self.bodies_at_a_time);
@@ -144,7 +145,7 @@ impl Kind {
 
     #[expect(
         clippy::cast_precision_loss,
-        reason = "a measurement is no more precise"
+        reason = "measurements are less precise than f64"
     )]
     fn round(&mut self) -> f64 {
         let (stopwatch, mut passes) = (Stopwatch::start(), 0);

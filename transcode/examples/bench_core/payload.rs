@@ -1,12 +1,12 @@
-//! Deliveries as a platform sends them: always the same ones, so that two builds measure the same work.
+//! Deliveries like those of a hosting platform: always the same, so that two builds measure the same work.
 //!
-//! 520 spans a delivery from four services, 11 attributes a span: request handlers, database calls and
-//! functions, with keys that repeat and values that do (routes, methods) or do not (paths with ids,
-//! statements), a tenth of the spans with an exception event.
+//! 520 spans per delivery from four services, 11 attributes per span: request handlers, database calls and
+//! functions, with repeated keys and values that repeat (routes, methods) or do not (paths with ids,
+//! statements). A tenth of the spans have an exception event.
 
-/// When the spans begin.
+/// Start time of the first span.
 const STARTED_AT_NS: u64 = 1_780_000_000_000_000_000;
-/// Spans of one delivery.
+/// Spans per delivery.
 pub const SPANS: usize = 520;
 const SERVICES: [&str; 4] = [
     "storefront-web",
@@ -36,7 +36,7 @@ const AGENTS: [&str; 3] = [
     "curl/8.11.0",
 ];
 
-/// An attribute's value.
+/// Value of an attribute.
 pub enum Value {
     Text(String),
     Int(i64),
@@ -59,7 +59,7 @@ pub struct Resource {
     pub spans: Vec<Span>,
 }
 
-#[expect(clippy::struct_field_names, reason = "as OTLP spells it")]
+#[expect(clippy::struct_field_names, reason = "named as in OTLP")]
 pub struct Span {
     pub trace_id: [u8; 16],
     pub span_id: [u8; 8],
@@ -73,10 +73,10 @@ pub struct Span {
     pub status_code: i64,
 }
 
-/// Numbers that look random and are not (`SplitMix64`).
-pub struct Dice(pub u64);
+/// Deterministic pseudo-random numbers (`SplitMix64`).
+pub struct Random(pub u64);
 
-impl Dice {
+impl Random {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -99,91 +99,91 @@ impl Dice {
     }
 }
 
-/// One delivery.
-pub fn delivery(dice: &mut Dice) -> Vec<Resource> {
-    let mut clock = STARTED_AT_NS + u64::from(dice.below(1_000_000_000));
+/// Returns one delivery.
+pub fn delivery(random: &mut Random) -> Vec<Resource> {
+    let mut clock = STARTED_AT_NS + u64::from(random.below(1_000_000_000));
     let service = |(ordinal, name): (usize, &&'static str)| Resource {
-        attributes: resource_attributes(name, dice),
+        attributes: resource_attributes(name, random),
         scope: [
             ("next.js", "15.3.1"),
             ("@opentelemetry/instrumentation-pg", "0.51.0"),
         ][ordinal % 2],
-        spans: spans(dice, &mut clock, SPANS / SERVICES.len()),
+        spans: spans(random, &mut clock, SPANS / SERVICES.len()),
     };
     SERVICES.iter().enumerate().map(service).collect()
 }
 
-fn resource_attributes(service: &'static str, dice: &mut Dice) -> Attributes {
+fn resource_attributes(service: &'static str, random: &mut Random) -> Attributes {
     vec![
         ("service.name", service.into()),
         ("platform.projectId", Value::Text(format!("prj_{service}"))),
         (
             "platform.deploymentId",
-            Value::Text(format!("dpl_{:08x}", dice.below(9))),
+            Value::Text(format!("dpl_{:08x}", random.below(9))),
         ),
         (
             "deployment.environment.name",
-            dice.one_of(&["production", "preview"]).into(),
+            random.one_of(&["production", "preview"]).into(),
         ),
-        ("cloud.region", dice.one_of(&REGIONS).into()),
+        ("cloud.region", random.one_of(&REGIONS).into()),
         ("telemetry.sdk.language", "nodejs".into()),
     ]
 }
 
-/// Traces of about ten spans: a request, and what it calls.
-fn spans(dice: &mut Dice, clock: &mut u64, count: usize) -> Vec<Span> {
+/// Returns spans of traces with about ten spans each: a request and the calls it makes.
+fn spans(random: &mut Random, clock: &mut u64, count: usize) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::with_capacity(count);
     let mut trace_id = [0; 16];
     let mut root = None;
     for ordinal in 0..count {
         if ordinal % 10 == 0 {
-            trace_id = u128::from(dice.next())
+            trace_id = u128::from(random.next())
                 .rotate_left(61)
                 .wrapping_mul(3)
                 .max(1)
                 .to_be_bytes();
             root = None;
         }
-        let span = span(dice, clock, trace_id, root);
+        let span = span(random, clock, trace_id, root);
         root = root.or(Some(span.span_id));
         spans.push(span);
     }
     spans
 }
 
-fn span(dice: &mut Dice, clock: &mut u64, trace_id: [u8; 16], root: Option<[u8; 8]>) -> Span {
-    let (name, kind, attributes) = match (root, dice.below(3)) {
-        (None, _) => request(dice),
-        (_, 0) => function(dice),
-        _ => statement(dice),
+fn span(random: &mut Random, clock: &mut u64, trace_id: [u8; 16], root: Option<[u8; 8]>) -> Span {
+    let (name, kind, attributes) = match (root, random.below(3)) {
+        (None, _) => request(random),
+        (_, 0) => function(random),
+        _ => statement(random),
     };
-    *clock += u64::from(dice.below(400_000));
-    let has_failed = dice.below(10) == 0;
+    *clock += u64::from(random.below(400_000));
+    let has_failed = random.below(10) == 0;
     Span {
         trace_id,
-        span_id: dice.id(),
+        span_id: random.id(),
         parent_span_id: root,
         name,
         kind,
         start_unix_nano: *clock,
-        end_unix_nano: *clock + u64::from(dice.below(80_000_000)),
+        end_unix_nano: *clock + u64::from(random.below(80_000_000)),
         attributes,
-        exception: has_failed.then(|| exception(dice)),
+        exception: has_failed.then(|| exception(random)),
         status_code: if has_failed {
             2
         } else {
-            i64::from(dice.below(2))
+            i64::from(random.below(2))
         },
     }
 }
 
-fn request(dice: &mut Dice) -> (String, i64, Attributes) {
+fn request(random: &mut Random) -> (String, i64, Attributes) {
     let (method, route) = (
-        dice.one_of(&["GET", "GET", "GET", "POST"]),
-        dice.one_of(&ROUTES),
+        random.one_of(&["GET", "GET", "GET", "POST"]),
+        random.one_of(&ROUTES),
     );
     let path = route
-        .replace("[id]", &format!("{:x}", dice.next() >> 24))
+        .replace("[id]", &format!("{:x}", random.next() >> 24))
         .replace("[step]", "address");
     let attributes = vec![
         ("http.request.method", method.into()),
@@ -194,26 +194,26 @@ fn request(dice: &mut Dice) -> (String, i64, Attributes) {
         ("server.port", Value::Int(443)),
         (
             "http.response.status_code",
-            Value::Int(dice.one_of(&[200, 200, 304, 404])),
+            Value::Int(random.one_of(&[200, 200, 304, 404])),
         ),
-        ("user_agent.original", dice.one_of(&AGENTS).into()),
+        ("user_agent.original", random.one_of(&AGENTS).into()),
         (
             "client.address",
-            Value::Text(format!("203.0.{}.{}", dice.below(114), dice.below(256))),
+            Value::Text(format!("203.0.{}.{}", random.below(114), random.below(256))),
         ),
         (
             "http.response.body.size",
-            Value::Int(i64::from(dice.below(90_000))),
+            Value::Int(i64::from(random.below(90_000))),
         ),
-        ("platform.cache.hit", Value::Bool(dice.below(2) == 0)),
+        ("platform.cache.hit", Value::Bool(random.below(2) == 0)),
     ];
     (format!("{method} {route}"), 2, attributes)
 }
 
-fn statement(dice: &mut Dice) -> (String, i64, Attributes) {
-    let table = dice.one_of(&TABLES);
-    let operation = dice.one_of(&["SELECT", "SELECT", "INSERT", "UPDATE"]);
-    let id = dice.below(5_000_000);
+fn statement(random: &mut Random) -> (String, i64, Attributes) {
+    let table = random.one_of(&TABLES);
+    let operation = random.one_of(&["SELECT", "SELECT", "INSERT", "UPDATE"]);
+    let id = random.below(5_000_000);
     let query = match operation {
         "SELECT" => format!(
             "SELECT id, name, price_cents, updated_at FROM {table} WHERE id = {id} LIMIT 50"
@@ -236,20 +236,20 @@ fn statement(dice: &mut Dice) -> (String, i64, Attributes) {
         ("server.port", Value::Int(5432)),
         (
             "db.response.returned_rows",
-            Value::Int(i64::from(dice.below(50))),
+            Value::Int(i64::from(random.below(50))),
         ),
         (
             "db.client.wait_ms",
-            Value::Double(f64::from(dice.below(100_000)) / 1000.0),
+            Value::Double(f64::from(random.below(100_000)) / 1000.0),
         ),
         ("db.client.pooled", Value::Bool(true)),
-        ("thread.id", Value::Int(i64::from(dice.below(16)))),
+        ("thread.id", Value::Int(i64::from(random.below(16)))),
     ];
     (format!("{operation} {table}"), 3, attributes)
 }
 
-fn function(dice: &mut Dice) -> (String, i64, Attributes) {
-    let name = dice.one_of(&[
+fn function(random: &mut Random) -> (String, i64, Attributes) {
+    let name = random.one_of(&[
         "renderPage",
         "loadCart",
         "priceItems",
@@ -262,40 +262,40 @@ fn function(dice: &mut Dice) -> (String, i64, Attributes) {
             "code.file.path",
             Value::Text(format!("/var/task/.next/server/chunks/{name}.js")),
         ),
-        ("code.line.number", Value::Int(i64::from(dice.below(900)))),
+        ("code.line.number", Value::Int(i64::from(random.below(900)))),
         (
             "app.user.id",
-            Value::Text(format!("usr_{:012x}", dice.next() >> 16)),
+            Value::Text(format!("usr_{:012x}", random.next() >> 16)),
         ),
         (
             "app.tenant",
-            dice.one_of(&["acme", "globex", "initech"]).into(),
+            random.one_of(&["acme", "globex", "initech"]).into(),
         ),
-        ("app.flag.new_checkout", Value::Bool(dice.below(2) == 0)),
+        ("app.flag.new_checkout", Value::Bool(random.below(2) == 0)),
         (
             "process.memory.used_mb",
-            Value::Double(f64::from(dice.below(4_000)) / 8.0),
+            Value::Double(f64::from(random.below(4_000)) / 8.0),
         ),
         (
             "process.cpu.utilization",
-            Value::Double(f64::from(dice.below(1_000_000)) / 1_000_000.0),
+            Value::Double(f64::from(random.below(1_000_000)) / 1_000_000.0),
         ),
-        ("faas.coldstart", Value::Bool(dice.below(20) == 0)),
+        ("faas.coldstart", Value::Bool(random.below(20) == 0)),
         (
             "faas.invocation_id",
-            Value::Text(format!("{:016x}", dice.next())),
+            Value::Text(format!("{:016x}", random.next())),
         ),
         ("next.span_type", "AppRender.getBodyResult".into()),
     ];
     (name.to_owned(), 1, attributes)
 }
 
-fn exception(dice: &mut Dice) -> Attributes {
-    let line = dice.below(400);
+fn exception(random: &mut Random) -> Attributes {
+    let line = random.below(400);
     vec![
         (
             "exception.type",
-            dice.one_of(&["TypeError", "TimeoutError"]).into(),
+            random.one_of(&["TypeError", "TimeoutError"]).into(),
         ),
         (
             "exception.message",

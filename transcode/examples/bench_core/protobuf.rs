@@ -1,9 +1,9 @@
-//! A delivery as `application/x-protobuf`, fields in the order in which SDKs write them.
+//! A delivery as `application/x-protobuf`, fields in the order of SDKs.
 
 use crate::encode::{double, fixed32, fixed64, int, len};
 use crate::payload::{Attributes, Resource, Span, Value};
 
-/// The request body.
+/// Returns the request body.
 pub fn body(delivery: &[Resource]) -> Vec<u8> {
     delivery
         .iter()
@@ -17,7 +17,7 @@ fn resource_spans(resource: &Resource) -> Vec<u8> {
     let spans = resource
         .spans
         .iter()
-        .flat_map(|one| len(2, span(one)))
+        .flat_map(|item| len(2, span(item)))
         .collect();
     [
         len(1, attributes(1, &resource.attributes)),

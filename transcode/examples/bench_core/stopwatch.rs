@@ -1,17 +1,17 @@
-//! Processor time of this thread: what the work costs, however busy the machine is with something else.
+//! Processor time of this thread: the cost of the work, independent of other load on the machine.
 
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Measures from its start.
+/// Measures processor time from its start.
 pub struct Stopwatch {
     on_cpu: Option<Duration>,
     wall: Instant,
 }
 
 impl Stopwatch {
-    /// Starts.
+    /// Starts the stopwatch.
     pub fn start() -> Self {
         Self {
             on_cpu: on_cpu(),
@@ -19,7 +19,7 @@ impl Stopwatch {
         }
     }
 
-    /// Processor time since the start; wall time where the kernel does not tell.
+    /// Returns the processor time since the start, or wall time if the kernel does not provide it.
     pub fn elapsed(&self) -> Duration {
         let on_cpu = self.on_cpu.zip(on_cpu());
         let elapsed = on_cpu.map(|(start, now)| now.saturating_sub(start));
@@ -29,11 +29,11 @@ impl Stopwatch {
     }
 }
 
-/// The kernel brings its books up to date when a thread gives way.
+/// Returns the processor time of this thread. The kernel updates it when the thread yields.
 fn on_cpu() -> Option<Duration> {
     thread::yield_now();
-    let books = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    books
+    let schedstat = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    schedstat
         .split_ascii_whitespace()
         .next()?
         .parse()

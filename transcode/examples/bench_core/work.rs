@@ -1,4 +1,4 @@
-//! What is measured: decoding alone, and whole commits, as the receiver does them.
+//! Measured work: decoding alone, and whole commits as the receiver runs them.
 
 use std::collections::HashMap;
 
@@ -11,40 +11,40 @@ use _transcode::otlp;
 use _transcode::outcome::Verdict;
 use _transcode::policy::{Policy, Wishes};
 
+use crate::null_visitor::NullVisitor;
 use crate::payload::SPANS;
-use crate::silence::Silence;
 
-/// Shortly after the spans of the deliveries.
+/// Receive time, shortly after the spans of the deliveries.
 const RECEIVED_AT_NS: i64 = 1_780_000_100_000_000_000;
 
-/// Does its work on these bodies; the bytes it makes of them.
+/// Processes these bodies. Returns the number of bytes produced.
 pub type Work = Box<dyn FnMut(&[Vec<u8>]) -> usize>;
 
-/// The protobuf decoder alone: nobody keeps what it tells.
+/// Runs the protobuf decoder alone, with a visitor that stores nothing.
 pub fn decode_protobuf(bodies: &[Vec<u8>]) -> usize {
-    let mut silence = Silence::default();
+    let mut visitor = NullVisitor::default();
     for body in bodies {
-        otlp::decode(body, &Limits::default(), &mut silence).expect("a valid body");
+        otlp::decode(body, &Limits::default(), &mut visitor).expect("a valid body");
     }
-    assert_eq!(silence.span_count, bodies.len() * SPANS);
-    silence.heard_bytes
+    assert_eq!(visitor.span_count, bodies.len() * SPANS);
+    visitor.input_bytes
 }
 
-/// The JSON decoder alone.
+/// Runs the JSON decoder alone.
 pub fn decode_json() -> Work {
     let mut scratch = Scratch::default();
     Box::new(move |bodies| {
-        let mut silence = Silence::default();
+        let mut visitor = NullVisitor::default();
         for body in bodies {
-            json::decode(body, &Limits::default(), false, &mut scratch, &mut silence)
+            json::decode(body, &Limits::default(), false, &mut scratch, &mut visitor)
                 .expect("a valid body");
         }
-        assert_eq!(silence.span_count, bodies.len() * SPANS);
-        silence.heard_bytes
+        assert_eq!(visitor.span_count, bodies.len() * SPANS);
+        visitor.input_bytes
     })
 }
 
-/// Commits of several deliveries; the bytes of their records.
+/// Commits several deliveries. Returns the bytes of the records.
 pub fn commit(kind: Kind) -> Work {
     let policy = Policy::new(&wishes()).expect("the default settings");
     let digest_key = DigestKey::from_bytes(&[7; DigestKey::BYTES]).expect("a key's length");

@@ -1,4 +1,4 @@
-//! JSON requests, one or one a line: read or refused, told in order.
+//! Fuzz target: JSON requests, single or one per line, are decoded or refused; visitor calls are in order.
 #![no_main]
 
 #[path = "../entry.rs"]

@@ -1,4 +1,4 @@
-//! Protobuf requests: read or refused, told in order.
+//! Fuzz target: protobuf requests are decoded or refused; visitor calls are in order.
 #![no_main]
 
 #[path = "../entry.rs"]

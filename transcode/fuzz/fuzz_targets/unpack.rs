@@ -1,4 +1,4 @@
-//! Bodies in every coding: whole or refused, never over the limit.
+//! Fuzz target: bodies in every coding are decompressed completely or refused, never over the limit.
 #![no_main]
 
 #[path = "../entry.rs"]

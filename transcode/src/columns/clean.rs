@@ -1,11 +1,11 @@
-//! Texts as they may be stored: valid UTF-8, and no longer than the limit.
+//! Sanitises texts for storage: valid UTF-8, at most the allowed length.
 
 use std::borrow::Cow;
 
 use crate::tally::Tally;
 use crate::visit::Warning;
 
-/// The longest prefix of `raw` that has at most `bytes_max` bytes and does not split a character.
+/// Returns the longest prefix of `raw` that has at most `bytes_max` bytes and does not split a character.
 fn cut(raw: &[u8], bytes_max: usize) -> &[u8] {
     let is_continuation = |at: usize| raw.get(at).is_some_and(|byte| byte & 0xC0 == 0x80);
     let mut end = bytes_max.min(raw.len());
@@ -17,8 +17,8 @@ fn cut(raw: &[u8], bytes_max: usize) -> &[u8] {
     raw.get(..end).unwrap_or_default()
 }
 
-/// A text as it may be stored, with a warning for what had to be changed. Called only for texts that
-/// are not stored yet, so neither a clean nor a repeated text pays for it twice.
+/// Returns the text to store and warns about each change. Called only for texts that are not in the
+/// dictionary yet, so a repeated text costs no second check.
 #[cold]
 pub fn clean<'a>(raw: &'a [u8], bytes_max: usize, tally: &mut Tally) -> Cow<'a, str> {
     let short = cut(raw, bytes_max);
@@ -29,9 +29,9 @@ pub fn clean<'a>(raw: &'a [u8], bytes_max: usize, tally: &mut Tally) -> Cow<'a, 
         return Cow::Borrowed(text);
     }
     tally.warn(Warning::InvalidUtf8);
-    let mended = String::from_utf8_lossy(short);
-    let fitting = cut(mended.as_bytes(), bytes_max).len();
-    Cow::Owned(mended.get(..fitting).unwrap_or_default().to_owned())
+    let replaced = String::from_utf8_lossy(short);
+    let fitting = cut(replaced.as_bytes(), bytes_max).len();
+    Cow::Owned(replaced.get(..fitting).unwrap_or_default().to_owned())
 }
 
 #[cfg(test)]
@@ -45,12 +45,12 @@ mod tests {
     }
 
     #[test]
-    fn a_valid_text_is_kept_as_it_is() {
+    fn valid_text_is_unchanged() {
         assert_eq!(cleaned("grün".as_bytes(), 10), ("grün".to_owned(), vec![]));
     }
 
     #[test]
-    fn a_long_text_is_cut_between_characters() {
+    fn long_text_is_cut_between_characters() {
         assert_eq!(
             cleaned("grün".as_bytes(), 3),
             ("gr".to_owned(), vec![("text_cut", 1)])
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_not_utf8_become_replacement_characters() {
+    fn invalid_utf8_becomes_replacement_characters() {
         assert_eq!(
             cleaned(b"a\xFFb", 9),
             ("a\u{FFFD}b".to_owned(), vec![("invalid_utf8", 1)])
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mended_text_stays_within_the_limit() {
+    fn text_with_replacement_characters_stays_within_the_limit() {
         let (text, reasons) = cleaned(b"a\xFF\xFF\xFF", 4);
 
         assert_eq!(text, "a\u{FFFD}");

@@ -1,36 +1,36 @@
-//! Distinct texts and their numbers, in order of first appearance.
+//! Dictionary of distinct texts, numbered in order of first appearance.
 //!
 //! ```text
-//! wire:     3 G E T 4 P O S T …      one arena, as a block sends it: length varint, text
-//! entries:  1..4    5..9             where each text lies
+//! wire:     3 G E T 4 P O S T …      one arena in the format of a block: length varint, text
+//! entries:  1..4    5..9             the position of each text
 //! ```
 //!
-//! Senders repeat themselves: a text that was met lately is one comparison. Only what differs is hashed.
-//! What is expected to be new is not even looked for: at worst a text has two numbers.
+//! Senders repeat texts: a recently seen text costs one comparison, and only other texts are hashed. A text
+//! that is expected to be new is appended without a lookup; at worst a text then has two numbers.
 //!
-//! Keeps: every entry is valid UTF-8, checked when it came in; a raw text that is not valid never
-//! equals an entry, so it is looked at (and warned about) each time it comes.
-//! Never: a fixed hash seed, or senders could choose texts that collide.
+//! Invariant: every entry is valid UTF-8, checked on insertion. A raw text that is not valid never equals
+//! an entry, so it is checked (and warned about) each time.
+//! Never: uses a fixed hash seed, which would let senders choose colliding texts.
 
 use std::hash::{BuildHasher, Hasher};
 
 use foldhash::fast::RandomState;
 
-use super::alike::{PLACES, alike, place};
 use super::clean::clean;
+use super::slots::{SLOTS, bytes_equal, text_slot};
 use super::table::{Found, Table};
 use crate::put;
 use crate::tally::Tally;
 
-/// An arena beyond this is given back between commits.
+/// A larger arena is freed between commits.
 const KEPT_BYTES_MAX: usize = 8 << 20;
 
-/// Where a text lies, and which one it is of all that there ever were in this dictionary.
+/// Position of a text, and its serial number among all texts that this dictionary ever held.
 #[derive(Clone, Copy)]
 struct Entry {
     start: usize,
     end: usize,
-    birth: u64,
+    serial: u64,
 }
 
 /// A growing set of texts, each with its number.
@@ -39,91 +39,93 @@ pub struct Dictionary {
     wire: Vec<u8>,
     entries: Vec<Entry>,
     table: Table,
-    /// Numbers of texts met lately, each in its text's place. Never trusted, so they may be stale.
-    guesses: Vec<u32>,
-    births: u64,
+    /// Number of the text last seen in each cache slot. Always verified, so it may be stale.
+    recent_ids: Vec<u32>,
+    last_serial: u64,
     seed: RandomState,
 }
 
 impl Dictionary {
-    /// How many texts there are.
+    /// Returns the number of texts.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no texts.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All texts as a block sends them, each behind its length.
+    /// Returns all texts in the format of a block, each preceded by its length.
     #[must_use]
     pub fn wire(&self) -> &[u8] {
         &self.wire
     }
 
-    /// The text with this number; empty if there is none.
+    /// Returns the text with this number; empty if there is none.
     #[must_use]
     #[inline]
     pub fn bytes(&self, id: u32) -> &[u8] {
-        let lies = |entry: &Entry| self.wire.get(entry.start..entry.end);
+        let stored_bytes = |entry: &Entry| self.wire.get(entry.start..entry.end);
         self.entries
             .get(id as usize)
-            .and_then(lies)
+            .and_then(stored_bytes)
             .unwrap_or_default()
     }
 
-    /// The text with this number; empty if there is none.
+    /// Returns the text with this number; empty if there is none.
     #[must_use]
     pub fn text(&self, id: u32) -> &str {
         std::str::from_utf8(self.bytes(id)).unwrap_or_default()
     }
 
-    /// Whether the text with this number is exactly `raw`; false if there is none.
+    /// Returns whether the text with this number equals `raw`; false if there is none.
     #[must_use]
     #[inline]
     pub fn is(&self, id: u32, raw: &[u8]) -> bool {
         self.entries.get(id as usize).is_some_and(|entry| {
             let known = self.wire.get(entry.start..entry.end);
-            known.is_some_and(|known| alike(known, raw))
+            known.is_some_and(|known| bytes_equal(known, raw))
         })
     }
 
-    /// What tells the text with this number from all others that had or will have it: numbers are given
-    /// again after a roll-back, births never.
+    /// Returns the serial number of the text with this number. Numbers are reused after a roll-back, serial
+    /// numbers are not.
     #[must_use]
-    pub fn birth(&self, id: u32) -> u64 {
-        self.entries.get(id as usize).map_or(0, |entry| entry.birth)
+    pub fn serial(&self, id: u32) -> u64 {
+        self.entries
+            .get(id as usize)
+            .map_or(0, |entry| entry.serial)
     }
 
-    /// How long the text with this number is, if it is still the one with this birth.
+    /// Returns the length of the text with this number if its serial number is `serial`.
     #[must_use]
     #[inline]
-    pub fn text_bytes(&self, id: u32, birth: u64) -> Option<usize> {
+    pub fn text_bytes(&self, id: u32, serial: u64) -> Option<usize> {
         let entry = self.entries.get(id as usize)?;
-        (entry.birth == birth).then_some(entry.end - entry.start)
+        (entry.serial == serial).then_some(entry.end - entry.start)
     }
 
-    /// The number of a text as it came off the wire, cleaned first if it is new.
+    /// Returns the number of a raw text, which is sanitised first if it is new.
     #[inline]
     pub fn id_of(&mut self, raw: &[u8], bytes_max: usize, tally: &mut Tally) -> u32 {
-        let place = place(raw);
-        if let Some(&guess) = self.guesses.get(place)
-            && self.is(guess, raw)
+        let slot = text_slot(raw);
+        if let Some(&recent_id) = self.recent_ids.get(slot)
+            && self.is(recent_id, raw)
         {
-            return guess;
+            return recent_id;
         }
         let id = self.id_of_rare(raw, bytes_max, tally);
-        self.guesses.resize(PLACES, 0);
-        if let Some(guess) = self.guesses.get_mut(place) {
-            *guess = id;
+        self.recent_ids.resize(SLOTS, 0);
+        if let Some(recent_id) = self.recent_ids.get_mut(slot) {
+            *recent_id = id;
         }
         id
     }
 
-    /// The same for a text that was hardly met lately.
+    /// Like [`Self::id_of`], for a text that is probably not in the cache of recent texts.
     #[inline(never)]
     pub fn id_of_rare(&mut self, raw: &[u8], bytes_max: usize, tally: &mut Tally) -> u32 {
         let hash = hash(&self.seed, raw);
@@ -134,7 +136,7 @@ impl Dictionary {
         }
     }
 
-    /// A number for a text that is expected to be new: it is not looked for, now or later.
+    /// Appends a text that is expected to be new, without a lookup. Later lookups do not find it either.
     #[inline]
     pub fn id_of_new(&mut self, raw: &[u8], bytes_max: usize, tally: &mut Tally) -> u32 {
         if raw.len() <= bytes_max && is_utf8(raw) {
@@ -144,7 +146,7 @@ impl Dictionary {
         }
     }
 
-    /// The number of a text that is known to be clean.
+    /// Returns the number of a text that is known to be clean.
     pub fn id_of_text(&mut self, text: &str) -> u32 {
         let raw = text.as_bytes();
         let hash = hash(&self.seed, raw);
@@ -165,33 +167,33 @@ impl Dictionary {
         put::varint(&mut self.wire, text.len() as u64);
         let start = self.wire.len();
         self.wire.extend_from_slice(text);
-        self.births += 1;
+        self.last_serial += 1;
         self.entries.push(Entry {
             start,
             end: self.wire.len(),
-            birth: self.births,
+            serial: self.last_serial,
         });
         id
     }
 
-    /// Forgets all texts from number `len` on.
+    /// Removes all texts with numbers from `len` on.
     pub fn truncate(&mut self, len: usize) {
         for id in (len..self.len()).rev() {
             let id = id_from(id);
-            let gone = hash(&self.seed, self.bytes(id));
-            self.table.take_back(gone, id);
+            let removed_hash = hash(&self.seed, self.bytes(id));
+            self.table.remove_last(removed_hash, id);
         }
         self.entries.truncate(len);
         self.wire
             .truncate(self.entries.last().map_or(0, |last| last.end));
     }
 
-    /// Forgets everything; keeps the memory unless it is out of proportion.
+    /// Removes all texts. Keeps the memory unless it is too large.
     pub fn clear(&mut self) {
         let entries_max = KEPT_BYTES_MAX / size_of::<Entry>();
         if self.wire.capacity() > KEPT_BYTES_MAX || self.entries.capacity() > entries_max {
             *self = Self {
-                births: self.births,
+                last_serial: self.last_serial,
                 ..Self::default()
             };
         } else {
@@ -202,7 +204,7 @@ impl Dictionary {
     }
 }
 
-/// Most texts are ASCII, which is seen faster than anything else.
+/// Returns whether the bytes are UTF-8. Most texts are ASCII, which is checked first because it is fastest.
 #[inline]
 fn is_utf8(raw: &[u8]) -> bool {
     raw.is_ascii() || simdutf8::basic::from_utf8(raw).is_ok()
@@ -219,7 +221,7 @@ fn hash(seed: &RandomState, raw: &[u8]) -> u32 {
     hasher.finish() as u32
 }
 
-/// A position as a number; there are never as many as four thousand million.
+/// Converts a position to a number; there are never 2^32 of them.
 #[must_use]
 #[inline]
 pub fn id_from(position: usize) -> u32 {
@@ -228,7 +230,7 @@ pub fn id_from(position: usize) -> u32 {
 
 #[cfg(test)]
 impl Dictionary {
-    /// All texts, in the order of their numbers.
+    /// Iterates over all texts in the order of their numbers.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         (0..self.len()).map(|id| self.text(id_from(id)))
     }
@@ -248,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_keeps_its_number() {
+    fn text_keeps_its_number() {
         let mut dictionary = Dictionary::default();
 
         let (numbers, _) = ids(&mut dictionary, &[b"GET", b"", b"GET", b"POST", b""]);
@@ -258,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_not_utf8_is_warned_about_each_time_it_comes() {
+    fn every_occurrence_of_invalid_utf8_is_warned_about() {
         let mut dictionary = Dictionary::default();
 
         let (numbers, reasons) = ids(&mut dictionary, &[b"\xFF", b"\xFF", "\u{FFFD}".as_bytes()]);
@@ -268,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_expected_to_be_new_is_stored_whether_it_is_new_or_not() {
+    fn text_expected_to_be_new_is_stored_even_if_it_is_known() {
         let (mut dictionary, mut tally) = (Dictionary::default(), Tally::default());
         ids(&mut dictionary, &[b"known"]);
 
@@ -285,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_expected_to_be_new_are_rolled_back_like_others() {
+    fn texts_appended_without_a_lookup_are_rolled_back() {
         let (mut dictionary, mut tally) = (Dictionary::default(), Tally::default());
         ids(&mut dictionary, &[b"a"]);
         dictionary.id_of_new(b"new", 9, &mut tally);
@@ -298,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_truncated_is_forgotten_and_its_numbers_are_given_again() {
+    fn truncated_texts_are_removed_and_their_numbers_reused() {
         let mut dictionary = Dictionary::default();
         ids(&mut dictionary, &[b"a", b"b", b"c"]);
 
@@ -308,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cleared_dictionary_starts_anew() {
+    fn cleared_dictionary_numbers_from_zero() {
         let mut dictionary = Dictionary::default();
         ids(&mut dictionary, &[b"a", &[b'x'; 99]]);
 

@@ -1,4 +1,4 @@
-//! Trace ids: spans of a trace come together, so each distinct id is kept once.
+//! Column of trace ids: spans of a trace arrive together, so each distinct id is stored once.
 
 use std::hash::BuildHasher;
 
@@ -7,12 +7,12 @@ use hashbrown::HashTable;
 
 use super::dictionary::id_from;
 
-/// One trace id a row.
+/// One trace id per row.
 #[derive(Default)]
 pub struct TraceIds {
     /// The distinct ids, in order of first appearance.
     pub distinct: Vec<[u8; 16]>,
-    /// The number of each row's id.
+    /// The number of each row's id in `distinct`.
     pub ids: Vec<u32>,
     table: HashTable<u32>,
     seed: RandomState,
@@ -37,10 +37,10 @@ impl TraceIds {
 
     fn id_of(&mut self, trace_id: [u8; 16]) -> u32 {
         let hash = self.hash(trace_id);
-        let found = self.table.find(hash, |id| {
+        let known_id = self.table.find(hash, |id| {
             self.distinct.get(*id as usize) == Some(&trace_id)
         });
-        if let Some(id) = found {
+        if let Some(id) = known_id {
             return *id;
         }
         let id = id_from(self.distinct.len());
@@ -59,18 +59,21 @@ impl TraceIds {
         id
     }
 
-    /// Where the column stands: distinct ids and rows.
+    /// Returns the current end of the column: distinct ids and rows.
     #[must_use]
     pub fn mark(&self) -> (usize, usize) {
         (self.distinct.len(), self.ids.len())
     }
 
-    /// Back to where the column stood.
+    /// Truncates the column to an earlier mark.
     pub fn truncate(&mut self, (distinct, rows): (usize, usize)) {
         for position in distinct..self.distinct.len() {
-            let gone = self.distinct.get(position).copied().unwrap_or_default();
+            let removed_id = self.distinct.get(position).copied().unwrap_or_default();
             let id = id_from(position);
-            if let Ok(entry) = self.table.find_entry(self.hash(gone), |known| *known == id) {
+            if let Ok(entry) = self
+                .table
+                .find_entry(self.hash(removed_id), |known| *known == id)
+            {
                 entry.remove();
             }
         }
@@ -78,7 +81,7 @@ impl TraceIds {
         self.ids.truncate(rows);
     }
 
-    /// Forgets everything.
+    /// Removes all rows.
     pub fn clear(&mut self) {
         self.distinct.clear();
         self.ids.clear();
@@ -91,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trace_that_comes_again_later_keeps_its_number() {
+    fn repeated_trace_id_keeps_its_number() {
         let mut column = TraceIds::default();
 
         for byte in [1, 1, 2, 1, 3, 2] {
@@ -102,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn truncated_ids_are_forgotten() {
+    fn truncated_ids_are_removed() {
         let mut column = TraceIds::default();
         column.push([1; 16]);
         let mark = column.mark();

@@ -1,10 +1,9 @@
-//! Attribute maps: two dictionaries and, per map, a stretch of (key, value) numbers.
+//! Column of attribute maps: two dictionaries and, per map, a range of (key, value) numbers.
 //!
 //! ```text
 //! keys:    http.method  url.path …        values:  GET  /a  /b …
 //! key_ids:   0 1 │ 0 1 │ …                value_ids: 0 1 │ 0 2 │ …       ends: 2 4 …
 //! ```
-//!
 use super::dictionary::Dictionary;
 use super::numbers::Numbers;
 use super::spellings::{Meaning, Spellings};
@@ -12,35 +11,36 @@ use crate::resolve::{NO_ROLE, RoleId, Roles};
 use crate::tally::Tally;
 use crate::visit::Value;
 
-/// What is remembered of a key.
+/// State kept per distinct key.
 #[derive(Clone, Copy)]
-struct Habit {
-    /// The key that came after it last time.
-    follower: u32,
-    /// The map that has it already.
+struct KeyState {
+    /// The key that followed this key last time.
+    next_key: u32,
+    /// The last map that has this key.
     map: u64,
-    /// Where in that map it lies.
+    /// The entry's position in that map.
     position: usize,
-    /// What it means to us.
+    /// The role of the key.
     role: RoleId,
-    /// How many of its values were new, one after the other.
+    /// Number of consecutive new values.
     new_values: u32,
 }
 
-impl Habit {
-    /// Whether the next value will be new as well: an id, a duration. Now and then that is found out anew.
+impl KeyState {
+    /// Returns whether the next value is probably new as well, as for ids and durations. Regularly returns
+    /// false to check.
     #[inline]
     fn expects_new(&self) -> bool {
-        self.new_values >= NEW_VALUES_MIN && !self.new_values.is_multiple_of(NEW_VALUES_UNSEEN)
+        self.new_values >= NEW_VALUES_MIN && !self.new_values.is_multiple_of(NEW_VALUES_PER_LOOKUP)
     }
 }
 
-/// A key whose values were new so many times is expected to go on so.
+/// A key with this many consecutive new values is expected to continue so.
 const NEW_VALUES_MIN: u32 = 8;
-/// One in so many values is looked for all the same.
-const NEW_VALUES_UNSEEN: u32 = 16;
+/// One in this many values is looked up all the same.
+const NEW_VALUES_PER_LOOKUP: u32 = 16;
 
-/// Where a map column stands.
+/// A position in a map column, to roll back to.
 #[derive(Clone, Copy, Default)]
 pub struct MapMark {
     keys: usize,
@@ -50,34 +50,34 @@ pub struct MapMark {
     spellings: usize,
 }
 
-/// One attribute map a row (or a resource, scope, event, link).
+/// One attribute map per row (or per resource, scope, event, link).
 #[derive(Default)]
 pub struct MapColumn {
     /// The distinct keys.
     pub keys: Dictionary,
     /// The distinct values.
     pub values: Dictionary,
-    /// The key numbers of all maps, one after the other.
+    /// The key numbers of all maps, concatenated.
     pub key_ids: Vec<u32>,
-    /// The value numbers of all maps, one after the other.
+    /// The value numbers of all maps, concatenated.
     pub value_ids: Vec<u32>,
-    /// Where each map ends.
+    /// The end of each map in `key_ids` and `value_ids`.
     pub ends: Vec<u64>,
-    /// Entries of the open map whose key has a role: the role and the entry's position.
+    /// Entries of the open map whose key has a role: role and position.
     pub noted: Vec<(RoleId, usize)>,
-    habits: Vec<Habit>,
+    key_states: Vec<KeyState>,
     numbers: Numbers,
     spellings: Spellings,
     opened: u64,
     start: usize,
     last_key: u32,
     last_value: u32,
-    /// How many values there were before the last one was put.
+    /// Number of values before the last `put`.
     values_before: usize,
 }
 
 impl MapColumn {
-    /// Begins a map.
+    /// Opens a map.
     #[inline]
     pub fn open(&mut self) {
         self.opened += 1;
@@ -85,21 +85,21 @@ impl MapColumn {
         self.noted.clear();
     }
 
-    /// Ends the map.
+    /// Closes the open map.
     #[inline]
     pub fn close(&mut self) {
         self.ends.push(self.key_ids.len() as u64);
     }
 
-    /// Entries of the open map.
+    /// Returns the number of entries in the open map.
     #[must_use]
     #[inline]
     pub fn open_len(&self) -> usize {
         self.key_ids.len() - self.start
     }
 
-    /// Puts an attribute into the open map; a key that is there already gets the new value. Returns how
-    /// long the value's text is.
+    /// Puts an attribute into the open map; a duplicate key gets the new value. Returns the length of the
+    /// value's stored text.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "one caller, for every attribute")]
     pub fn put(
@@ -112,8 +112,8 @@ impl MapColumn {
     ) -> usize {
         let key_id = self.key_id(key, roles, bytes_max, tally);
         self.values_before = self.values.len();
-        let habit = self.habits.get(key_id as usize);
-        let is_new = habit.is_some_and(Habit::expects_new);
+        let state = self.key_states.get(key_id as usize);
+        let is_new = state.is_some_and(KeyState::expects_new);
         let (numbers, values) = (&mut self.numbers, &mut self.values);
         let (value_id, text_bytes) = match value {
             Value::Text(text) => {
@@ -131,19 +131,20 @@ impl MapColumn {
             Value::Number(number) => numbers.id_of(number, values, bytes_max, tally),
         };
         self.last_value = value_id;
-        if let Some(habit) = self.habits.get_mut(key_id as usize) {
+        if let Some(state) = self.key_states.get_mut(key_id as usize) {
             let is_known = (value_id as usize) < self.values_before;
-            habit.new_values = if is_known {
+            state.new_values = if is_known {
                 0
             } else {
-                habit.new_values.saturating_add(1)
+                state.new_values.saturating_add(1)
             };
         }
         self.enter(key_id, value_id);
         text_bytes
     }
 
-    /// Puts an attribute that was told before in the very same spelling; returns how long its texts are.
+    /// Puts an attribute whose exact bytes were seen before. Returns the length of its texts, `None` if
+    /// they are unknown.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "one caller, for every attribute")]
     pub fn put_again(&mut self, spelling: &[u8]) -> Option<usize> {
@@ -153,8 +154,8 @@ impl MapColumn {
         Some(usize::from(meaning.text_bytes))
     }
 
-    /// Remembers how the attribute put last was spelled, if its value is one of those that come again and
-    /// nothing of it had to be changed.
+    /// Remembers the bytes of the attribute put last, if its value is likely to repeat and was stored
+    /// unchanged.
     #[inline]
     pub fn remember(&mut self, spelling: &[u8], key: &[u8], value: Value<'_>) {
         if (self.last_value as usize) < self.values_before {
@@ -166,7 +167,7 @@ impl MapColumn {
     fn remember_known(&mut self, spelling: &[u8], key: &[u8], value: Value<'_>) {
         let (key_id, value_id) = (self.last_key, self.last_value);
         let value_bytes = self.values.bytes(value_id).len();
-        // What was put last may be another attribute: one that has no room is dropped.
+        // The attribute put last may be another one: an attribute over the limit is dropped.
         let is_unchanged = match value {
             Value::Text(text) => self.values.is(value_id, text),
             Value::Number(number) => self.values.is(value_id, self.numbers.spell(number)),
@@ -186,18 +187,18 @@ impl MapColumn {
 
     #[inline]
     fn enter(&mut self, key_id: u32, value_id: u32) {
-        let Some(habit) = self.habits.get_mut(key_id as usize) else {
+        let Some(state) = self.key_states.get_mut(key_id as usize) else {
             return;
         };
-        if habit.map == self.opened {
-            if let Some(known) = self.value_ids.get_mut(habit.position) {
+        if state.map == self.opened {
+            if let Some(known) = self.value_ids.get_mut(state.position) {
                 *known = value_id;
             }
             return;
         }
-        (habit.map, habit.position) = (self.opened, self.key_ids.len());
-        if habit.role != NO_ROLE {
-            self.noted.push((habit.role, habit.position));
+        (state.map, state.position) = (self.opened, self.key_ids.len());
+        if state.role != NO_ROLE {
+            self.noted.push((state.role, state.position));
         }
         self.key_ids.push(key_id);
         self.value_ids.push(value_id);
@@ -205,19 +206,19 @@ impl MapColumn {
 
     #[inline]
     fn key_id(&mut self, key: &[u8], roles: &Roles, bytes_max: usize, tally: &mut Tally) -> u32 {
-        let before = self.habits.get(self.last_key as usize);
-        let guess = before.map_or(0, |before| before.follower);
-        let is_it = self.keys.is(guess, key);
-        self.last_key = if is_it {
-            guess
+        let before = self.key_states.get(self.last_key as usize);
+        let predicted = before.map_or(0, |before| before.next_key);
+        let is_predicted = self.keys.is(predicted, key);
+        self.last_key = if is_predicted {
+            predicted
         } else {
-            self.key_id_of_another(key, roles, bytes_max, tally)
+            self.key_id_of_unexpected_key(key, roles, bytes_max, tally)
         };
         self.last_key
     }
 
     #[inline(never)]
-    fn key_id_of_another(
+    fn key_id_of_unexpected_key(
         &mut self,
         key: &[u8],
         roles: &Roles,
@@ -225,12 +226,12 @@ impl MapColumn {
         tally: &mut Tally,
     ) -> u32 {
         let id = self.keys.id_of(key, bytes_max, tally);
-        if let Some(before) = self.habits.get_mut(self.last_key as usize) {
-            before.follower = id;
+        if let Some(before) = self.key_states.get_mut(self.last_key as usize) {
+            before.next_key = id;
         }
-        if self.habits.len() < self.keys.len() {
-            self.habits.push(Habit {
-                follower: id,
+        if self.key_states.len() < self.keys.len() {
+            self.key_states.push(KeyState {
+                next_key: id,
                 map: 0,
                 position: 0,
                 role: roles.of(self.keys.text(id)),
@@ -240,7 +241,7 @@ impl MapColumn {
         id
     }
 
-    /// The value at a position, as text.
+    /// Returns the value at a position, as text.
     #[must_use]
     pub fn value_at(&self, position: usize) -> &str {
         self.value_ids
@@ -248,7 +249,7 @@ impl MapColumn {
             .map_or("", |id| self.values.text(*id))
     }
 
-    /// Bytes of all texts of the open map, as often as they occur.
+    /// Returns the text bytes of the open map; repeated texts count each time.
     #[must_use]
     pub fn open_text_bytes(&self) -> usize {
         let keys = self
@@ -266,7 +267,7 @@ impl MapColumn {
         keys.chain(values).sum()
     }
 
-    /// The entries of one map: key numbers and value numbers.
+    /// Returns the entries of one map: key numbers and value numbers.
     #[must_use]
     pub fn entries(&self, map: u32) -> (&[u32], &[u32]) {
         let end_of = |map: usize| {
@@ -282,7 +283,7 @@ impl MapColumn {
         )
     }
 
-    /// Where the column stands.
+    /// Returns the current end of the column.
     #[must_use]
     #[inline]
     pub fn mark(&self) -> MapMark {
@@ -295,22 +296,22 @@ impl MapColumn {
         }
     }
 
-    /// Back to where the column stood.
+    /// Truncates the column to an earlier mark.
     pub fn truncate(&mut self, mark: MapMark) {
         self.keys.truncate(mark.keys);
         self.values.truncate(mark.values);
-        self.habits.truncate(mark.keys);
+        self.key_states.truncate(mark.keys);
         self.key_ids.truncate(mark.entries);
         self.value_ids.truncate(mark.entries);
         self.ends.truncate(mark.maps);
         self.spellings.truncate(mark.spellings);
     }
 
-    /// Forgets everything.
+    /// Removes all maps.
     pub fn clear(&mut self) {
         self.keys.clear();
         self.values.clear();
-        self.habits.clear();
+        self.key_states.clear();
         self.spellings.clear();
         self.key_ids.clear();
         self.value_ids.clear();

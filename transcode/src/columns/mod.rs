@@ -1,9 +1,8 @@
-//! The columns of a block while it grows. Every column knows where it stands (`mark`) and goes back
-//! there (`truncate`): that is how a span or a whole delivery is taken out again, dictionaries included.
+//! Columns of a block under construction. Every column can report its current end (`mark`) and be truncated
+//! to it (`truncate`), dictionaries included: that removes a span or a whole delivery again.
 //!
-//! What a resource or scope says once is kept once and spelled out when the block is written.
+//! Values of a resource or scope are stored once and repeated per row only when the block is written.
 
-pub mod alike;
 pub mod clean;
 pub mod dictionary;
 pub mod ids;
@@ -11,6 +10,7 @@ pub mod map;
 pub mod map_runs;
 pub mod nested;
 mod numbers;
+pub mod slots;
 mod spellings;
 mod table;
 pub mod text;
@@ -21,7 +21,7 @@ use map_runs::MapRuns;
 use nested::{Events, EventsMark, Links, LinksMark};
 use text::{RunColumn, Runs, Sparse, TextColumn};
 
-/// A plain column as the others: marked, truncated, cleared.
+/// A plain column with the interface of the others: mark, truncate, clear.
 trait Rewind {
     type Mark: Copy;
     fn mark(&self) -> Self::Mark;
@@ -69,27 +69,27 @@ impl<T> Rewind for Vec<T> {
 
 macro_rules! columns {
     ($($(#[$doc:meta])* $name:ident: $type:ty,)*) => {
-        /// All columns of the growing block.
+        /// All columns of the block under construction.
         #[derive(Default)]
         pub struct Columns { $($(#[$doc])* pub $name: $type,)* }
 
-        /// Where all columns stand.
+        /// The end of every column at one point in time.
         #[derive(Clone, Copy)]
         pub struct Mark { $($name: <$type as Rewind>::Mark,)* }
 
         impl Columns {
-            /// Where all columns stand.
+            /// Returns the current end of all columns.
             #[must_use]
             pub fn mark(&self) -> Mark {
                 Mark { $($name: Rewind::mark(&self.$name),)* }
             }
 
-            /// Back to where all columns stood.
+            /// Truncates all columns to an earlier mark.
             pub fn truncate(&mut self, mark: Mark) {
                 $(Rewind::truncate(&mut self.$name, mark.$name);)*
             }
 
-            /// Forgets everything; memory is kept for the next block.
+            /// Removes all rows; keeps the memory for the next block.
             pub fn clear(&mut self) {
                 $(Rewind::clear(&mut self.$name);)*
             }
@@ -98,19 +98,19 @@ macro_rules! columns {
 }
 
 columns! {
-    /// Start, nanoseconds since 1970: one for each row, so this column counts the rows.
+    /// Start, nanoseconds since 1970. Its length is the number of rows.
     timestamps: Vec<i64>,
     /// Sixteen bytes.
     trace_ids: TraceIds,
     /// Eight bytes.
     span_ids: Vec<[u8; 8]>,
-    /// Eight bytes; all zero: a root.
+    /// Eight bytes; all zero for a root span.
     parent_span_ids: Vec<[u8; 8]>,
     /// W3C tracestate.
     trace_states: TextColumn,
-    /// What the span did.
+    /// Name of the operation.
     names: TextColumn,
-    /// Number of the kind, inside the enum.
+    /// Number of the span kind in the enum.
     kinds: Vec<u8>,
     /// `service.name` of the resource.
     services: RunColumn,
@@ -118,35 +118,35 @@ columns! {
     resources: MapRuns,
     /// Name of the instrumentation scope.
     scope_names: RunColumn,
-    /// Its version.
+    /// Version of the instrumentation scope.
     scope_versions: RunColumn,
     /// Attributes of the span.
     attributes: MapColumn,
-    /// Nanoseconds.
+    /// Duration in nanoseconds.
     durations: Vec<u64>,
-    /// Number of the status, inside the enum.
+    /// Number of the status code in the enum.
     status_codes: Vec<u8>,
-    /// What the status says.
+    /// Message of the status.
     status_messages: TextColumn,
     /// Events.
     events: Events,
     /// Links.
     links: Links,
-    /// Whose span it is.
+    /// Project of the span.
     projects: RunColumn,
-    /// Which deployment of the project.
+    /// Deployment of the project.
     deployments: RunColumn,
-    /// Who sent it.
+    /// Drain that delivered the span.
     drains: RunColumn,
-    /// When it came: milliseconds since 1970, for so many rows.
+    /// Receive time in milliseconds since 1970, and the number of rows it applies to.
     received_ms: Vec<(i64, u32)>,
-    /// W3C flags.
+    /// W3C trace flags.
     flags: Vec<u32>,
-    /// What sender and limits dropped.
+    /// Attributes dropped by the sender or by limits.
     dropped_attributes: Sparse<u32>,
-    /// What sender and limits dropped.
+    /// Events dropped by the sender or by limits.
     dropped_events: Sparse<u32>,
-    /// What sender and limits dropped.
+    /// Links dropped by the sender or by limits.
     dropped_links: Sparse<u32>,
     /// Attributes of the scope.
     scopes: MapRuns,
@@ -154,16 +154,16 @@ columns! {
     resource_urls: RunColumn,
     /// Schema URL of the scope.
     scope_urls: RunColumn,
-    /// How many spans this one stands for; absent: unknown.
+    /// Number of spans that this span represents; absent if unknown.
     weights: Sparse<f64>,
-    /// The sampling threshold in force; absent: unknown.
+    /// Effective sampling threshold; absent if unknown.
     thresholds: Sparse<u64>,
-    /// Why it was kept.
+    /// Reason of the sampling decision.
     reasons: RunColumn,
 }
 
 impl Columns {
-    /// Rows so far.
+    /// Returns the number of rows.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.timestamps.len()

@@ -1,4 +1,4 @@
-//! Events and links: a list a row, each field of the list a column of its own.
+//! Columns of events and links: one list per row, each field of the elements in a column of its own.
 
 use super::ids::TraceIds;
 use super::map::{MapColumn, MapMark};
@@ -7,21 +7,21 @@ use super::text::TextColumn;
 /// The events of each row.
 #[derive(Default)]
 pub struct Events {
-    /// Where each row's events end.
+    /// The end of each row's events.
     pub ends: Vec<u64>,
-    /// Nanoseconds since 1970.
+    /// Times in nanoseconds since 1970.
     pub times: Vec<i64>,
-    /// What happened.
+    /// Names of the events.
     pub names: TextColumn,
-    /// Each event's attributes.
+    /// Attributes of each event.
     pub attributes: MapColumn,
 }
 
-/// Where events stand: rows, events, names, attributes.
+/// A position in the event columns: rows, events, names, attributes.
 pub type EventsMark = (usize, usize, (usize, usize), MapMark);
 
 impl Events {
-    /// Where the columns stand.
+    /// Returns the current end of the columns.
     #[must_use]
     pub fn mark(&self) -> EventsMark {
         (
@@ -32,7 +32,7 @@ impl Events {
         )
     }
 
-    /// Back to where they stood.
+    /// Truncates the columns to an earlier mark.
     pub fn truncate(&mut self, (rows, events, names, attributes): EventsMark) {
         self.ends.truncate(rows);
         self.times.truncate(events);
@@ -40,7 +40,7 @@ impl Events {
         self.attributes.truncate(attributes);
     }
 
-    /// Forgets everything.
+    /// Removes all rows.
     pub fn clear(&mut self) {
         self.ends.clear();
         self.times.clear();
@@ -52,23 +52,23 @@ impl Events {
 /// The links of each row.
 #[derive(Default)]
 pub struct Links {
-    /// Where each row's links end.
+    /// The end of each row's links.
     pub ends: Vec<u64>,
     /// The linked traces.
     pub trace_ids: TraceIds,
     /// The linked spans.
     pub span_ids: Vec<[u8; 8]>,
-    /// As sent.
+    /// Tracestates as sent.
     pub trace_states: TextColumn,
-    /// Each link's attributes.
+    /// Attributes of each link.
     pub attributes: MapColumn,
 }
 
-/// Where links stand: rows, traces, spans, states, attributes.
+/// A position in the link columns: rows, trace ids, span ids, tracestates, attributes.
 pub type LinksMark = (usize, (usize, usize), usize, (usize, usize), MapMark);
 
 impl Links {
-    /// Where the columns stand.
+    /// Returns the current end of the columns.
     #[must_use]
     pub fn mark(&self) -> LinksMark {
         let (traces, states) = (self.trace_ids.mark(), self.trace_states.mark());
@@ -81,7 +81,7 @@ impl Links {
         )
     }
 
-    /// Back to where they stood.
+    /// Truncates the columns to an earlier mark.
     pub fn truncate(&mut self, (rows, traces, spans, states, attributes): LinksMark) {
         self.ends.truncate(rows);
         self.trace_ids.truncate(traces);
@@ -90,7 +90,7 @@ impl Links {
         self.attributes.truncate(attributes);
     }
 
-    /// Forgets everything.
+    /// Removes all rows.
     pub fn clear(&mut self) {
         self.ends.clear();
         self.trace_ids.clear();

@@ -1,20 +1,20 @@
-//! Numbers that were met lately, and the dictionary's number of their text: a number that comes again is
-//! not spelled out again, let alone hashed.
+//! Cache of recent numbers and the dictionary number of their text: a repeated number is neither formatted
+//! nor hashed.
 
-use super::alike::{PLACES, place_of};
 use super::dictionary::Dictionary;
+use super::slots::{SLOTS, number_slot};
 use crate::tally::Tally;
 use crate::text::Number;
 
-/// A number that was spelled out.
+/// A formatted number.
 #[derive(Clone, Copy, Default)]
 struct Known {
     bits: (u8, u64),
     id: u32,
-    birth: u64,
+    text_serial: u64,
 }
 
-/// The memory, each number in the one place that its bits say.
+/// The cache, direct-mapped by a hash of the number's bits.
 #[derive(Default)]
 pub struct Numbers {
     known: Vec<Known>,
@@ -22,7 +22,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// The dictionary's number of this number's text, and how long the text is.
+    /// Returns the dictionary number of this number's text, and the text's length.
     #[inline]
     pub fn id_of(
         &mut self,
@@ -32,17 +32,17 @@ impl Numbers {
         tally: &mut Tally,
     ) -> (u32, usize) {
         let bits = number.bits();
-        if let Some(known) = self.known.get(place(bits))
+        if let Some(known) = self.known.get(slot(bits))
             && known.bits == bits
-            && let Some(text_bytes) = dictionary.text_bytes(known.id, known.birth)
+            && let Some(text_bytes) = dictionary.text_bytes(known.id, known.text_serial)
         {
             return (known.id, text_bytes);
         }
-        self.id_of_another(number, dictionary, bytes_max, tally)
+        self.id_of_uncached(number, dictionary, bytes_max, tally)
     }
 
     #[inline(never)]
-    fn id_of_another(
+    fn id_of_uncached(
         &mut self,
         number: Number,
         dictionary: &mut Dictionary,
@@ -50,21 +50,21 @@ impl Numbers {
         tally: &mut Tally,
     ) -> (u32, usize) {
         let id = dictionary.id_of_rare(self.spell(number), bytes_max, tally);
-        // A text that was cut is warned about each time it comes.
+        // Not cached if cut, because a cut text is warned about each time.
         if self.text.len() <= bytes_max {
-            self.known.resize(PLACES, Known::default());
-            if let Some(known) = self.known.get_mut(place(number.bits())) {
+            self.known.resize(SLOTS, Known::default());
+            if let Some(known) = self.known.get_mut(slot(number.bits())) {
                 *known = Known {
                     bits: number.bits(),
                     id,
-                    birth: dictionary.birth(id),
+                    text_serial: dictionary.serial(id),
                 };
             }
         }
         (id, self.text.len())
     }
 
-    /// The number's text.
+    /// Formats the number and returns its text.
     pub fn spell(&mut self, number: Number) -> &[u8] {
         self.text.clear();
         number.push(&mut self.text);
@@ -73,8 +73,8 @@ impl Numbers {
 }
 
 #[inline]
-fn place((kind, bits): (u8, u64)) -> usize {
-    place_of(bits ^ u64::from(kind) << 16)
+fn slot((kind, bits): (u8, u64)) -> usize {
+    number_slot(bits ^ u64::from(kind) << 16)
 }
 
 #[cfg(test)]
@@ -82,14 +82,14 @@ mod tests {
     use super::*;
     use Number::{Bool, Double, Int};
 
-    fn told(numbers: &mut Numbers, dictionary: &mut Dictionary, number: Number) -> String {
+    fn text_of(numbers: &mut Numbers, dictionary: &mut Dictionary, number: Number) -> String {
         let (id, text_bytes) = numbers.id_of(number, dictionary, 100, &mut Tally::default());
         assert_eq!(text_bytes, dictionary.text(id).len());
         dictionary.text(id).to_owned()
     }
 
     #[test]
-    fn a_number_has_the_same_text_however_often_it_comes() {
+    fn repeated_number_has_the_same_text() {
         let (mut numbers, mut dictionary) = (Numbers::default(), Dictionary::default());
         let all = [
             (Int(0), "0"),
@@ -103,32 +103,32 @@ mod tests {
         ];
 
         for (number, text) in all.into_iter().cycle().take(3 * all.len()) {
-            assert_eq!(told(&mut numbers, &mut dictionary, number), text);
+            assert_eq!(text_of(&mut numbers, &mut dictionary, number), text);
         }
     }
 
     #[test]
-    fn a_number_whose_text_was_rolled_back_is_spelled_out_again() {
+    fn number_is_formatted_again_after_a_roll_back() {
         let (mut numbers, mut dictionary) = (Numbers::default(), Dictionary::default());
-        told(&mut numbers, &mut dictionary, Int(7));
+        text_of(&mut numbers, &mut dictionary, Int(7));
         dictionary.truncate(0);
         dictionary.id_of_text("another");
 
-        assert_eq!(told(&mut numbers, &mut dictionary, Int(7)), "7");
+        assert_eq!(text_of(&mut numbers, &mut dictionary, Int(7)), "7");
     }
 
     #[test]
-    fn a_number_of_the_block_before_is_spelled_out_again() {
+    fn number_of_the_previous_block_is_formatted_again() {
         let (mut numbers, mut dictionary) = (Numbers::default(), Dictionary::default());
-        told(&mut numbers, &mut dictionary, Int(7));
+        text_of(&mut numbers, &mut dictionary, Int(7));
         dictionary.clear();
         dictionary.id_of_text("another");
 
-        assert_eq!(told(&mut numbers, &mut dictionary, Int(7)), "7");
+        assert_eq!(text_of(&mut numbers, &mut dictionary, Int(7)), "7");
     }
 
     #[test]
-    fn a_number_too_long_to_keep_is_warned_about_each_time() {
+    fn every_occurrence_of_a_cut_number_is_warned_about() {
         let (mut numbers, mut dictionary) = (Numbers::default(), Dictionary::default());
         let mut tally = Tally::default();
 

@@ -1,29 +1,29 @@
-//! Attributes in the sender's own spelling: one that comes again byte for byte is known by one comparison,
-//! before anything of it is read.
+//! Cache of attributes by their bytes as sent: a repeated attribute is recognised by one comparison, before
+//! it is parsed.
 //!
-//! Keeps a log of what it remembered when: a roll-back forgets what it learned of the texts that are gone.
+//! Keeps a log of its writes: a roll-back removes the entries that refer to removed texts.
 
-use super::alike::{PLACES, alike, place, place_of};
+use super::slots::{SLOTS, bytes_equal, number_slot, text_slot};
 
-/// Longer spellings are not remembered.
+/// Longer spellings are not cached.
 const SPELLING_BYTES_MAX: usize = 255;
-/// Spellings beyond this are forgotten, all of them.
+/// The cache is emptied when its spellings exceed this size.
 const KEPT_BYTES_MAX: usize = 256 << 10;
 
-/// What a spelling stands for.
+/// The stored form of a spelling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meaning {
     /// The key's number.
     pub key_id: u32,
     /// The value's number.
     pub value_id: u32,
-    /// How long the texts are together.
+    /// Length of both texts together.
     pub text_bytes: u16,
 }
 
-/// Small, so that all places stay in the cache next to the processor.
+/// Kept small, so that all slots stay in the processor's first-level cache.
 #[derive(Clone, Copy)]
-struct Known {
+struct Entry {
     start: u32,
     bytes: u16,
     text_bytes: u16,
@@ -31,8 +31,8 @@ struct Known {
     value_id: u32,
 }
 
-/// Lies nowhere, so that nothing is like it, not even the empty spelling.
-const FORGOTTEN: Known = Known {
+/// Has an impossible position, so that no spelling matches it, not even the empty one.
+const EMPTY: Entry = Entry {
     start: u32::MAX,
     bytes: 0,
     text_bytes: 0,
@@ -40,45 +40,45 @@ const FORGOTTEN: Known = Known {
     value_id: 0,
 };
 
-/// The memory.
+/// The cache.
 #[derive(Default)]
 pub struct Spellings {
-    known: Vec<Known>,
+    known: Vec<Entry>,
     raw: Vec<u8>,
-    /// The places that were written, one after the other.
+    /// The slots in the order they were written.
     log: Vec<usize>,
 }
 
 impl Spellings {
-    /// What this spelling stood for.
+    /// Returns the stored form of this spelling if it is cached.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "for every attribute, in each decoder")]
     pub fn find(&self, spelling: &[u8]) -> Option<Meaning> {
-        let known = self.known.get(place_of_spelling(spelling))?;
+        let known = self.known.get(spelling_slot(spelling))?;
         let start = known.start as usize;
         let raw = self.raw.get(start..start + usize::from(known.bytes))?;
-        alike(raw, spelling).then_some(Meaning {
+        bytes_equal(raw, spelling).then_some(Meaning {
             key_id: known.key_id,
             value_id: known.value_id,
             text_bytes: known.text_bytes,
         })
     }
 
-    /// Remembers what a spelling stands for.
+    /// Caches the stored form of a spelling.
     pub fn remember(&mut self, spelling: &[u8], meaning: Meaning) {
         if spelling.len() > SPELLING_BYTES_MAX {
             return;
         }
         if self.raw.len() > KEPT_BYTES_MAX || self.known.is_empty() {
             self.known.clear();
-            self.known.resize(PLACES, FORGOTTEN);
+            self.known.resize(SLOTS, EMPTY);
             self.raw.clear();
         }
-        let place = place_of_spelling(spelling);
-        if let Some(known) = self.known.get_mut(place)
+        let slot = spelling_slot(spelling);
+        if let Some(known) = self.known.get_mut(slot)
             && let (Ok(start), Ok(bytes)) = (self.raw.len().try_into(), spelling.len().try_into())
         {
-            *known = Known {
+            *known = Entry {
                 start,
                 bytes,
                 text_bytes: meaning.text_bytes,
@@ -86,44 +86,44 @@ impl Spellings {
                 value_id: meaning.value_id,
             };
             self.raw.extend_from_slice(spelling);
-            self.log.push(place);
+            self.log.push(slot);
         }
     }
 
-    /// How much was remembered so far.
+    /// Returns the number of writes so far.
     #[must_use]
     pub fn mark(&self) -> usize {
         self.log.len()
     }
 
-    /// Forgets what was remembered since.
+    /// Removes the entries written since.
     pub fn truncate(&mut self, mark: usize) {
         while self.log.len() > mark {
-            let place = self.log.pop();
-            if let Some(known) = place.and_then(|place| self.known.get_mut(place)) {
-                *known = FORGOTTEN;
+            let slot = self.log.pop();
+            if let Some(known) = slot.and_then(|slot| self.known.get_mut(slot)) {
+                *known = EMPTY;
             }
         }
     }
 
-    /// Forgets everything.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         self.truncate(0);
         self.raw.clear();
     }
 }
 
-/// Where a spelling belongs: its end alone would not tell keys of the same length and value apart. In either
-/// format the key lies around these eight bytes.
+/// Returns the slot of a spelling. The end alone would not distinguish keys of the same length with equal
+/// values; in both formats these eight bytes cover part of the key.
 #[inline]
-fn place_of_spelling(spelling: &[u8]) -> usize {
+fn spelling_slot(spelling: &[u8]) -> usize {
     let key = spelling.get(8..16).and_then(|key| key.first_chunk());
     match (key, spelling.last_chunk()) {
         (Some(key), Some(end)) => {
             let key = u64::from_le_bytes(*key).rotate_left(u32::BITS);
-            place_of(key ^ u64::from_le_bytes(*end) ^ (spelling.len() as u64) << 56)
+            number_slot(key ^ u64::from_le_bytes(*end) ^ (spelling.len() as u64) << 56)
         }
-        _ => place(spelling),
+        _ => text_slot(spelling),
     }
 }
 
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_very_same_bytes_are_known_again() {
+    fn only_identical_bytes_are_recognised() {
         let mut spellings = Spellings::default();
         spellings.remember(b"http.route: /search", meaning(1));
 
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_the_same_length_and_value_do_not_forget_each_other() {
+    fn keys_of_the_same_length_and_value_use_different_slots() {
         let mut spellings = Spellings::default();
         let (first, second) = (br#"{"key":"a","value":1}"#, br#"{"key":"b","value":1}"#);
 
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_remembered_since_a_mark_is_forgotten_and_nothing_else() {
+    fn truncate_removes_exactly_the_entries_since_the_mark() {
         let mut spellings = Spellings::default();
         spellings.remember(b"remembered before", meaning(1));
         let mark = spellings.mark();
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn cache_size_is_bounded() {
         let mut spellings = Spellings::default();
 
         for id in 0..100_000 {

@@ -1,117 +1,117 @@
-//! Which number has a hash: an open table of numbers that are given in order and taken back in reverse,
-//! as a roll-back does. So taking one back is to empty its place: whatever may have been put behind it
-//! came later, and is gone already.
+//! Hash table of numbers that are inserted in ascending order and removed in reverse order, as a roll-back
+//! does. Removal simply empties the slot: any number that probed past it was inserted later and is gone
+//! already.
 //!
-//! Keeps: at least half of the places are free, so every search ends.
+//! Invariant: at least half of the slots are free, so every search ends.
 
-/// Places of a table that is not empty.
-const PLACES_MIN: usize = 64;
+/// Slots of a table that is not empty.
+const SLOTS_MIN: usize = 64;
 
 #[derive(Clone, Copy)]
-struct Place {
+struct Slot {
     hash: u32,
     id: u32,
 }
 
-const FREE: Place = Place {
+const FREE: Slot = Slot {
     hash: 0,
     id: u32::MAX,
 };
 
-/// What a search ends with.
+/// Result of a search.
 pub enum Found {
-    /// The number that was looked for.
+    /// The number.
     Id(u32),
-    /// It is not there; here it belongs.
+    /// Not in the table; the slot to insert it into.
     Free(usize),
 }
 
-/// The numbers by their hash.
+/// Numbers by their hash.
 #[derive(Default)]
 pub struct Table {
-    places: Vec<Place>,
+    slots: Vec<Slot>,
     taken: usize,
 }
 
 impl Table {
-    /// The number with this hash for which `is_it` holds.
+    /// Finds the number with this hash for which the predicate holds.
     #[inline]
-    pub fn find(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Found {
-        let mask = self.places.len().wrapping_sub(1);
+    pub fn find(&self, hash: u32, matches: impl Fn(u32) -> bool) -> Found {
+        let mask = self.slots.len().wrapping_sub(1);
         let mut at = hash as usize & mask;
-        while let Some(place) = self.places.get(at) {
-            if place.id == FREE.id {
+        while let Some(slot) = self.slots.get(at) {
+            if slot.id == FREE.id {
                 break;
             }
-            if place.hash == hash && is_it(place.id) {
-                return Found::Id(place.id);
+            if slot.hash == hash && matches(slot.id) {
+                return Found::Id(slot.id);
             }
             at = (at + 1) & mask;
         }
         Found::Free(at)
     }
 
-    /// Puts a number, higher than all before it, where [`Table::find`] said that it belongs.
+    /// Inserts a number, higher than all before it, into the slot that [`Table::find`] returned.
     #[inline]
     pub fn put(&mut self, at: usize, hash: u32, id: u32) {
-        if self.places.is_empty() {
-            self.reset(PLACES_MIN);
-            return self.put_anew(Place { hash, id });
+        if self.slots.is_empty() {
+            self.reset(SLOTS_MIN);
+            return self.reinsert(Slot { hash, id });
         }
-        if let Some(place) = self.places.get_mut(at) {
-            *place = Place { hash, id };
+        if let Some(slot) = self.slots.get_mut(at) {
+            *slot = Slot { hash, id };
             self.taken += 1;
         }
-        if self.taken * 2 >= self.places.len() {
+        if self.taken * 2 >= self.slots.len() {
             self.grow();
         }
     }
 
-    fn put_anew(&mut self, known: Place) {
+    fn reinsert(&mut self, known: Slot) {
         if let Found::Free(at) = self.find(known.hash, |_| false)
-            && let Some(place) = self.places.get_mut(at)
+            && let Some(slot) = self.slots.get_mut(at)
         {
-            *place = known;
+            *slot = known;
             self.taken += 1;
         }
     }
 
     #[cold]
     fn grow(&mut self) {
-        let is_taken = |place: &Place| place.id != FREE.id;
-        let mut taken: Vec<_> = self.places.iter().copied().filter(is_taken).collect();
-        taken.sort_unstable_by_key(|place| place.id);
-        self.reset(self.places.len() * 2);
-        for place in taken {
-            self.put_anew(place);
+        let is_taken = |slot: &Slot| slot.id != FREE.id;
+        let mut taken: Vec<_> = self.slots.iter().copied().filter(is_taken).collect();
+        taken.sort_unstable_by_key(|slot| slot.id);
+        self.reset(self.slots.len() * 2);
+        for slot in taken {
+            self.reinsert(slot);
         }
     }
 
-    /// Takes back the number put last; one that was never put is not there, and nothing happens.
-    pub fn take_back(&mut self, hash: u32, id: u32) {
-        let mask = self.places.len().wrapping_sub(1);
+    /// Removes the number inserted last; does nothing if it is not in the table.
+    pub fn remove_last(&mut self, hash: u32, id: u32) {
+        let mask = self.slots.len().wrapping_sub(1);
         let mut at = hash as usize & mask;
-        while let Some(place) = self.places.get_mut(at) {
-            if place.id == id {
-                *place = FREE;
+        while let Some(slot) = self.slots.get_mut(at) {
+            if slot.id == id {
+                *slot = FREE;
                 self.taken -= 1;
             }
-            if place.id == FREE.id {
+            if slot.id == FREE.id {
                 break;
             }
             at = (at + 1) & mask;
         }
     }
 
-    /// Forgets everything. Stays as large as it had to be, so that the next block finds it so.
+    /// Removes all numbers. Keeps the size that the last block needed.
     pub fn clear(&mut self) {
-        let places = (self.taken * 4).next_power_of_two().max(PLACES_MIN);
-        self.reset(places.min(self.places.len()));
+        let slots = (self.taken * 4).next_power_of_two().max(SLOTS_MIN);
+        self.reset(slots.min(self.slots.len()));
     }
 
-    fn reset(&mut self, places: usize) {
-        self.places.clear();
-        self.places.resize(places, FREE);
+    fn reset(&mut self, slots: usize) {
+        self.slots.clear();
+        self.slots.resize(slots, FREE);
         self.taken = 0;
     }
 }
@@ -120,14 +120,14 @@ impl Table {
 mod tests {
     use super::*;
 
-    /// All numbers share a few hashes.
+    /// All numbers share a few hashes, so that they collide.
     fn hash_of(id: u32) -> u32 {
         id % 5
     }
 
     fn put(table: &mut Table, id: u32) {
         let Found::Free(at) = table.find(hash_of(id), |known| known == id) else {
-            panic!("{id} is there already");
+            panic!("{id} is already in the table");
         };
         table.put(at, hash_of(id), id);
     }
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_collide_are_all_found_however_far_the_table_has_grown() {
+    fn colliding_numbers_are_found_after_the_table_grows() {
         let mut table = Table::default();
 
         (0..500).for_each(|id| put(&mut table, id));
@@ -147,20 +147,20 @@ mod tests {
     }
 
     #[test]
-    fn numbers_taken_back_in_reverse_are_gone_and_leave_the_others_where_they_are() {
+    fn removal_in_reverse_order_keeps_the_other_numbers() {
         let mut table = Table::default();
         (0..200).for_each(|id| put(&mut table, id));
 
         (70..200)
             .rev()
-            .for_each(|id| table.take_back(hash_of(id), id));
+            .for_each(|id| table.remove_last(hash_of(id), id));
 
         assert!((0..70).all(|id| knows(&table, id)));
         assert!(!(70..200).any(|id| knows(&table, id)));
     }
 
     #[test]
-    fn numbers_that_were_left_out_are_not_known_and_can_be_taken_back_all_the_same() {
+    fn removing_a_number_that_was_never_inserted_does_nothing() {
         let mut table = Table::default();
         (0..300)
             .filter(|id| id % 3 == 0)
@@ -168,13 +168,13 @@ mod tests {
 
         (100..300)
             .rev()
-            .for_each(|id| table.take_back(hash_of(id), id));
+            .for_each(|id| table.remove_last(hash_of(id), id));
 
         assert!((0..300).all(|id| knows(&table, id) == (id < 100 && id % 3 == 0)));
     }
 
     #[test]
-    fn a_cleared_table_shrinks_to_what_the_last_block_needed() {
+    fn cleared_table_shrinks_to_the_size_of_the_last_block() {
         let mut table = Table::default();
         (0..10_000).for_each(|id| put(&mut table, id));
         table.clear();
@@ -182,7 +182,7 @@ mod tests {
 
         table.clear();
 
-        assert_eq!(table.places.len(), PLACES_MIN);
+        assert_eq!(table.slots.len(), SLOTS_MIN);
         assert!(!knows(&table, 3));
     }
 }

@@ -1,9 +1,9 @@
-//! Columns of one text a row: written row by row, or as runs where whole stretches share a value.
+//! Columns of one text per row: one number per row, or runs of rows that share a value.
 
 use super::dictionary::{Dictionary, id_from};
 use crate::tally::Tally;
 
-/// One text a row. Often it is that of the row before.
+/// One text per row, often equal to that of the previous row.
 #[derive(Default)]
 pub struct TextColumn {
     /// The distinct texts.
@@ -23,43 +23,43 @@ impl TextColumn {
         self.ids.push(id);
     }
 
-    /// Where the column stands: texts and rows.
+    /// Returns the current end of the column: texts and rows.
     #[must_use]
     pub fn mark(&self) -> (usize, usize) {
         (self.dictionary.len(), self.ids.len())
     }
 
-    /// Back to where the column stood.
+    /// Truncates the column to an earlier mark.
     pub fn truncate(&mut self, (texts, rows): (usize, usize)) {
         self.dictionary.truncate(texts);
         self.ids.truncate(rows);
     }
 
-    /// Forgets everything.
+    /// Removes all rows.
     pub fn clear(&mut self) {
         self.dictionary.clear();
         self.ids.clear();
     }
 }
 
-/// The same number for so many rows.
+/// One number for consecutive rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// The number of the value.
     pub id: u32,
-    /// For how many rows it holds.
+    /// How many rows have it.
     pub rows: u32,
 }
 
-/// Values that hold for whole stretches of rows, spelled out only when the block is written.
+/// Values for runs of rows, repeated per row only when the block is written.
 #[derive(Default)]
 pub struct Runs {
-    /// The stretches, in order.
+    /// The runs, in order.
     pub runs: Vec<Run>,
 }
 
 impl Runs {
-    /// The value holds for `rows` more rows.
+    /// Adds `rows` rows with this value.
     #[inline]
     pub fn push(&mut self, id: u32, rows: u32) {
         match self.runs.last_mut() {
@@ -69,13 +69,13 @@ impl Runs {
         }
     }
 
-    /// Where the runs stand: how many, and how long the last one is.
+    /// Returns the current end: the number of runs and the length of the last run.
     #[must_use]
     pub fn mark(&self) -> (usize, u32) {
         (self.runs.len(), self.runs.last().map_or(0, |run| run.rows))
     }
 
-    /// Back to where the runs stood.
+    /// Truncates the runs to an earlier mark.
     pub fn truncate(&mut self, (runs, last_rows): (usize, u32)) {
         self.runs.truncate(runs);
         if let Some(last) = self.runs.last_mut() {
@@ -83,18 +83,18 @@ impl Runs {
         }
     }
 
-    /// Forgets everything.
+    /// Removes all runs.
     pub fn clear(&mut self) {
         self.runs.clear();
     }
 }
 
-/// One text for whole stretches of rows.
+/// One text per run of rows.
 #[derive(Default)]
 pub struct RunColumn {
     /// The distinct texts.
     pub dictionary: Dictionary,
-    /// Which text holds where.
+    /// The runs of rows that have each text.
     pub runs: Runs,
 }
 
@@ -111,26 +111,26 @@ impl RunColumn {
         self.runs.push(id, 1);
     }
 
-    /// Where the column stands.
+    /// Returns the current end of the column.
     #[must_use]
     pub fn mark(&self) -> (usize, (usize, u32)) {
         (self.dictionary.len(), self.runs.mark())
     }
 
-    /// Back to where the column stood.
+    /// Truncates the column to an earlier mark.
     pub fn truncate(&mut self, (texts, runs): (usize, (usize, u32))) {
         self.dictionary.truncate(texts);
         self.runs.truncate(runs);
     }
 
-    /// Forgets everything.
+    /// Removes all rows.
     pub fn clear(&mut self) {
         self.dictionary.clear();
         self.runs.clear();
     }
 }
 
-/// Values that are rarely there: row and value.
+/// Values that most rows lack: pairs of row and value.
 pub struct Sparse<T> {
     /// Rows that have a value, ascending.
     pub cells: Vec<(u32, T)>,
@@ -143,24 +143,24 @@ impl<T> Default for Sparse<T> {
 }
 
 impl<T> Sparse<T> {
-    /// The row has this value.
+    /// Sets the value of a row.
     #[inline]
     pub fn push(&mut self, row: usize, value: T) {
         self.cells.push((id_from(row), value));
     }
 
-    /// Where the column stands.
+    /// Returns the current end of the column.
     #[must_use]
     pub fn mark(&self) -> usize {
         self.cells.len()
     }
 
-    /// Back to where the column stood.
+    /// Truncates the column to an earlier mark.
     pub fn truncate(&mut self, mark: usize) {
         self.cells.truncate(mark);
     }
 
-    /// Forgets everything.
+    /// Removes all values.
     pub fn clear(&mut self) {
         self.cells.clear();
     }
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_truncated_text_column_is_as_if_the_rest_never_came() {
+    fn truncated_text_column_equals_one_without_the_removed_rows() {
         let (mut column, mut tally) = (TextColumn::default(), Tally::default());
         column.push(b"a", 10, &mut tally);
         let mark = column.mark();

@@ -1,8 +1,8 @@
-//! An object in a value's place.
+//! Objects in the place of an attribute value.
 //!
-//! It is an `AnyValue` if it has a member that `AnyValue` has, and then means its last one. Otherwise it
-//! is a bare map and kept as JSON, unless its only member is named `…Value`: that is a kind of value
-//! newer than we are, and means nothing.
+//! An object with at least one member of `AnyValue` is an `AnyValue`, and its last such member counts. Any
+//! other object is a bare map and stored as JSON, unless its only member is named `…Value`: that is a type
+//! of value newer than this decoder, and its value is empty.
 
 use super::cursor::{Quoted, Shape};
 use super::field::Field;
@@ -14,7 +14,7 @@ use crate::text;
 use crate::visit::{Visitor, Warning};
 
 impl<'a, V: Visitor> Reader<'a, '_, V> {
-    /// One member, or the end.
+    /// Reads one member, or the end of the object.
     pub fn value_step(&mut self, mut frame: Frame, meaning: Meaning) -> Outcome<()> {
         let Some(name) = self.cursor.member(&mut frame.fresh)? else {
             self.finish_value(&frame, meaning);
@@ -31,7 +31,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
                 let is_only_newer = self.unescaped_name(name, |name| {
                     name.ends_with(b"Value") || name.ends_with(b"Strindex")
                 })?;
-                if self.deepen(b'{') {
+                if self.open_bracket(b'{') {
                     self.map_member(frame, is_only_newer, name)
                 } else {
                     self.resume(frame, Kind::Value(Meaning::AnyValue(None)));
@@ -64,7 +64,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
             }
             Meaning::Map {
                 is_only_newer: true,
-            } => self.forget_map(frame),
+            } => self.discard_map(frame),
             Meaning::AnyValue(Some(_)) => return,
             Meaning::Unclear | Meaning::AnyValue(None) => {}
         }
@@ -73,14 +73,14 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         }
     }
 
-    fn forget_map(&mut self, frame: &Frame) {
+    fn discard_map(&mut self, frame: &Frame) {
         self.scratch.rendered.truncate(frame.mark);
         self.value_depth = self.value_depth.saturating_sub(1);
     }
 
     fn any_value_member(&mut self, frame: Frame, meaning: Meaning, field: Field) -> Outcome<()> {
         if let Meaning::Map { .. } = meaning {
-            self.forget_map(&frame);
+            self.discard_map(&frame);
         }
         let previous = if let Meaning::AnyValue(previous) = meaning {
             previous
@@ -141,7 +141,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         )
     }
 
-    /// `arrayValue` or `kvlistValue`. One that comes again continues the list.
+    /// Reads `arrayValue` or `kvlistValue`. A repeated member continues the list.
     fn container(
         &mut self,
         frame: Frame,
@@ -156,7 +156,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
             self.value_depth += 1;
         } else {
             out.truncate(frame.mark);
-            if !self.deepen(if closing == b']' { b'[' } else { b'{' }) {
+            if !self.open_bracket(if closing == b']' { b'[' } else { b'{' }) {
                 self.resume(frame, Kind::Value(Meaning::AnyValue(Some(field))));
                 return self.skip();
             }

@@ -7,7 +7,7 @@ use super::strings::Text;
 use crate::visit::{Owner, Value, Visitor, Warning};
 
 impl<'a, V: Visitor> Reader<'a, '_, V> {
-    /// The attributes of `owner`.
+    /// Reads the attributes of `owner`.
     pub fn attributes(&mut self, owner: Owner) -> Outcome<()> {
         match self.cursor.peek() {
             Some(b'[') => self.attribute_list(owner),
@@ -44,8 +44,8 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         }
     }
 
-    /// As many attributes of a span as follow in a spelling that was met before: those were read whole once,
-    /// so wherever a body continues with the same bytes, it says the same. The next that was not met.
+    /// Reads the following span attributes whose exact bytes were seen before: those were parsed completely
+    /// once, so the same bytes mean the same again. Returns the first unknown attribute.
     #[inline]
     fn known_attributes(&mut self, fresh: &mut bool) -> Outcome<Option<&'a [u8]>> {
         while let Some(spelling) = self.cursor.next_compact_attribute(*fresh) {
@@ -58,7 +58,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         Ok(None)
     }
 
-    /// One key and value in any order and spelling.
+    /// Reads one key and value, in any order and spelling.
     fn attribute(&mut self, owner: Owner) -> Outcome<()> {
         self.cursor.open()?;
         self.scratch.rendered.clear();
@@ -78,7 +78,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
             self.warn(Warning::AttributeUnreadable);
             return Ok(());
         }
-        self.tell(owner, &key, mark)
+        self.report_attribute(owner, &key, mark)
     }
 
     fn attribute_map(&mut self, owner: Owner) -> Outcome<()> {
@@ -89,12 +89,12 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
             let mark = self.scratch.arena.len();
             let key = self.text(name)?;
             self.render(true)?;
-            self.tell(owner, &key, mark)?;
+            self.report_attribute(owner, &key, mark)?;
         }
         Ok(())
     }
 
-    fn tell(&mut self, owner: Owner, key: &Text<'a>, mark: usize) -> Outcome<()> {
+    fn report_attribute(&mut self, owner: Owner, key: &Text<'a>, mark: usize) -> Outcome<()> {
         self.visitor.attribute(
             owner,
             key.bytes(&self.scratch.arena),

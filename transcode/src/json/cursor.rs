@@ -1,6 +1,6 @@
-//! A place in the body, and the tokens read there: brackets, commas, names, strings, numbers, words.
+//! Cursor over the body and the tokens it reads: brackets, commas, names, strings, numbers, literals.
 //!
-//! Keeps: the document is checked as far as the cursor has come, and no deeper than the limit.
+//! Invariant: the document is validated up to the cursor, and nested no deeper than the limit.
 
 use super::number;
 use super::scan;
@@ -8,23 +8,23 @@ use super::stop::{Outcome, Stop};
 use crate::limits::Limits;
 use crate::refusal::Refusal;
 
-/// A string as it lies in the body, without its quotes.
+/// A string as spelled in the body, without its quotes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quoted<'a> {
     /// The bytes between the quotes.
     pub raw: &'a [u8],
-    /// Whether they hold a backslash.
+    /// Whether they contain a backslash.
     pub escaped: bool,
 }
 
-/// A place to return to.
+/// A position to return to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     at: usize,
     depth: u32,
 }
 
-/// What the next value is, by its first byte.
+/// Type of the next value, from its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     Object,
@@ -36,7 +36,7 @@ pub(super) enum Shape {
     Null,
 }
 
-/// Reads forward through one document.
+/// Reads one document front to back.
 #[derive(Debug)]
 pub(super) struct Cursor<'a> {
     bytes: &'a [u8],
@@ -73,30 +73,30 @@ impl<'a> Cursor<'a> {
         self.depth = place.depth;
     }
 
-    /// How far into the body it has come, for messages.
+    /// Returns the offset in the body, for messages.
     pub fn offset(&self) -> usize {
         self.at
     }
 
-    /// Whether so many more containers may open.
+    /// Returns whether this many more containers may be opened.
     #[inline]
     pub fn has_room_for(&self, levels: u32) -> bool {
         self.depth.saturating_add(levels) <= self.depth_max
     }
 
-    /// The bytes from here on.
+    /// Returns the unread bytes.
     #[inline]
     pub fn rest(&self) -> &'a [u8] {
         self.bytes.get(self.at..).unwrap_or_default()
     }
 
-    /// Moves on by what was seen in [`Self::rest`].
+    /// Consumes bytes that the caller inspected in [`Self::rest`].
     #[inline]
     pub fn advance(&mut self, bytes: usize) {
         self.at += bytes;
     }
 
-    /// The next byte that is no white space, not consumed.
+    /// Returns the next byte that is not white space, without consuming it.
     #[inline]
     pub fn peek(&mut self) -> Option<u8> {
         loop {
@@ -107,7 +107,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// What the next value is.
+    /// Returns the type of the next value.
     #[inline]
     pub fn shape(&mut self) -> Outcome<Shape> {
         Ok(match self.peek() {
@@ -122,7 +122,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// Enters the object or array whose bracket was seen.
+    /// Enters the object or array whose bracket is next.
     #[inline]
     pub fn open(&mut self) -> Outcome<()> {
         self.at += 1;
@@ -134,8 +134,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The next member's name, its colon consumed; `None` behind the closing brace. `fresh` is true
-    /// before the first.
+    /// Returns the next member's name and consumes its colon; `None` after the closing brace. `fresh` is
+    /// true before the first member.
     #[inline]
     pub fn member(&mut self, fresh: &mut bool) -> Outcome<Option<Quoted<'a>>> {
         if !self.separator(b'}', fresh)? {
@@ -155,7 +155,7 @@ impl<'a> Cursor<'a> {
         Ok(Some(name))
     }
 
-    /// Whether another element follows; false behind the closing bracket.
+    /// Returns whether another element follows; false after the closing bracket.
     #[inline]
     pub fn element(&mut self, fresh: &mut bool) -> Outcome<bool> {
         self.separator(b']', fresh)
@@ -181,7 +181,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The string whose opening quote was seen. Its escapes are not checked yet.
+    /// Reads the string whose opening quote is next. Its escapes are not checked yet.
     #[inline]
     pub fn string(&mut self) -> Outcome<Quoted<'a>> {
         let start = self.at + 1;
@@ -200,15 +200,16 @@ impl<'a> Cursor<'a> {
         Ok(Quoted { raw, escaped })
     }
 
-    /// The number whose first byte was seen, as it is spelled.
+    /// Reads the number whose first byte is next, as spelled.
     #[inline]
     pub fn number(&mut self) -> Outcome<&'a [u8]> {
         let window = self.rest();
         let window = window.get(..=self.number_bytes_max).unwrap_or(window);
         match number::literal(window) {
-            Some(literal) if literal.len() > self.number_bytes_max => {
-                Err(self.malformed("a number literal is longer than the limit", "a shorter one"))
-            }
+            Some(literal) if literal.len() > self.number_bytes_max => Err(self.malformed(
+                "a number literal longer than the limit",
+                "a shorter literal",
+            )),
             Some(literal) => {
                 self.at += literal.len();
                 Ok(literal)
@@ -217,7 +218,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Consumes `true`, `false` or `null`, as its first byte has promised.
+    /// Consumes `true`, `false` or `null`, of which the first byte is next.
     #[inline]
     pub fn word(&mut self, word: &'static str) -> Outcome<()> {
         if !self.rest().starts_with(word.as_bytes()) {
@@ -227,7 +228,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Consumes a null, if one is next.
+    /// Consumes a null, if it is next.
     #[inline]
     pub fn null(&mut self) -> Outcome<bool> {
         if self.peek() != Some(b'n') {
@@ -236,14 +237,14 @@ impl<'a> Cursor<'a> {
         self.word("null").map(|()| true)
     }
 
-    /// The next byte does not continue a document.
+    /// Refusal for a byte that cannot continue the document.
     #[cold]
     pub fn expected(&self, what: &str) -> Stop {
         let found = match self.bytes.get(self.at) {
             None => "the body ends",
-            Some(0..0x20) => "a control character stands",
-            Some(0x80..) => "a byte beyond ASCII stands",
-            Some(_) => "an unexpected character stands",
+            Some(0..0x20) => "a control character",
+            Some(0x80..) => "a non-ASCII byte",
+            Some(_) => "an unexpected character",
         };
         self.malformed(found, what)
     }
@@ -254,12 +255,12 @@ impl<'a> Cursor<'a> {
         Refusal::malformed("body", format!("{found} at byte {at}; expected {expected}")).into()
     }
 
-    /// The string just read has an escape that is none.
+    /// Refusal for the string just read, which has an invalid escape.
     #[cold]
     pub fn bad_escape(&self) -> Stop {
         self.malformed(
-            "a string with an unknown escape ends",
-            "the escapes of JSON",
+            "a string with an unknown escape sequence ends",
+            "an escape sequence of JSON",
         )
     }
 
@@ -276,7 +277,7 @@ impl<'a> Cursor<'a> {
     fn key_too_long(&self) -> Stop {
         let bytes = self.key_bytes_max;
         self.malformed(
-            "a longer name than the limit ends",
+            "a name longer than the limit ends",
             &format!("at most {bytes} bytes"),
         )
     }

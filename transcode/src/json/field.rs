@@ -1,8 +1,8 @@
-//! The names that OTLP/JSON gives its fields, and their `snake_case` twins.
+//! Field names of OTLP/JSON, and their `snake_case` forms.
 
 macro_rules! fields {
     ($($field:ident $camel:literal $($snake:literal)?;)*) => {
-        /// A field of any OTLP message on the traces path, or none that we know.
+        /// A field of any OTLP message on the traces path, or `Unknown`.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub(super) enum Field {
             $($field,)*
@@ -11,11 +11,11 @@ macro_rules! fields {
         }
 
         impl Field {
-            /// Every name by its field.
+            /// Every field with its name.
             #[cfg(test)]
             pub const ALL: &'static [(Self, &'static [u8])] = &[$((Self::$field, $camel),)*];
 
-            /// The field of a name as OTLP wants it.
+            /// Returns the field of an OTLP/JSON name.
             #[inline]
             pub fn of(name: &[u8]) -> Self {
                 match name {
@@ -24,7 +24,7 @@ macro_rules! fields {
                 }
             }
 
-            /// The field of a name in `snake_case`.
+            /// Returns the field of a name in `snake_case`.
             #[cold]
             pub fn of_snake_case(name: &[u8]) -> Self {
                 $($(if name == $snake { return Self::$field; })?)*
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_is_known_by_both_its_names() {
+    fn every_field_is_known_by_both_names() {
         for &(field, name) in Field::ALL {
             let snake = snake_case(std::str::from_utf8(name).unwrap());
 

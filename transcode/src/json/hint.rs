@@ -1,8 +1,9 @@
-//! What a body that is no JSON object probably is, so that the sender is told what to change.
+//! Hints for bodies that are not a JSON object: what they probably are, so that the sender knows what to
+//! change.
 
 use crate::refusal::Refusal;
 
-/// Removes a UTF-8 byte order mark: so many bytes.
+/// Returns the length of a UTF-8 byte order mark at the beginning of the body.
 pub(super) fn byte_order_mark(body: &[u8]) -> usize {
     const MARK: &[u8] = b"\xef\xbb\xbf";
     if body.starts_with(MARK) {
@@ -12,23 +13,22 @@ pub(super) fn byte_order_mark(body: &[u8]) -> usize {
     }
 }
 
-/// The refusal of a body that does not begin like a JSON object; `first` is its first byte that is no
-/// white space.
+/// Refuses a body that does not begin with a JSON object; `first` is its first byte that is not white space.
 #[cold]
 pub(super) fn not_an_object(body: &[u8], first: Option<u8>) -> Refusal {
     let reason = known_mistake(body).unwrap_or(match first {
         None => "an empty body; expected one JSON object",
-        Some(b'[') => "a list; expected one JSON object: send each request by itself",
+        Some(b'[') => "a list; expected one JSON object; send each request by itself",
         Some(b'"' | b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => {
             "a bare value; expected one JSON object"
         }
-        Some(_) => "something else than JSON; expected one JSON object",
+        Some(_) => "not JSON; expected one JSON object",
     });
     Refusal::malformed("body", reason)
 }
 
-/// What the first bytes give away. Also asked when a body fails later: protobuf begins with a line feed,
-/// and its second byte may be a brace.
+/// Recognises a common mistake by the first bytes. Also used when a body fails later: protobuf begins with
+/// a line feed, and its second byte may be a brace.
 #[cold]
 pub(super) fn known_mistake(body: &[u8]) -> Option<&'static str> {
     Some(match body {
@@ -44,8 +44,8 @@ pub(super) fn known_mistake(body: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// Whether the body begins with a field 1 that announces a length it can hold, and holds a byte that
-/// JSON cannot.
+/// Returns whether the body begins with a field 1 whose length fits the body, and contains a byte that JSON
+/// does not allow.
 fn is_protobuf(body: &[u8]) -> bool {
     let [0x0a, rest @ ..] = body else {
         return false;
@@ -65,13 +65,13 @@ fn is_protobuf(body: &[u8]) -> bool {
     announced <= content.len() as u64 && body.iter().take(64).any(is_foreign)
 }
 
-/// What follows the one document that was expected.
+/// Refuses content after the single expected document.
 #[cold]
 pub(super) fn trailing(is_ndjson: bool, at: usize) -> Refusal {
     let expected = if is_ndjson {
-        "one JSON object a line"
+        "one JSON object per line"
     } else {
-        "one JSON object: several, one a line, are application/x-ndjson"
+        "one JSON object; send several, one per line, as application/x-ndjson"
     };
     Refusal::malformed(
         "body",

@@ -7,13 +7,13 @@ use super::reader::Reader;
 use super::stop::Outcome;
 use crate::visit::{Visitor, Warning};
 
-/// What stands in an integer's place.
-enum Found {
-    /// Null, so the default.
+/// Content of an integer field.
+enum IntegerField {
+    /// Null, which means the default.
     Nothing,
     Number(Whole),
-    /// Something else; it has been passed over.
-    NoNumber,
+    /// Another value, which was skipped.
+    NotANumber,
 }
 
 const SPAN_KINDS: [&str; 6] = [
@@ -27,7 +27,7 @@ const SPAN_KINDS: [&str; 6] = [
 const STATUS_CODES: [&str; 3] = ["UNSET", "OK", "ERROR"];
 
 impl<V: Visitor> Reader<'_, '_, V> {
-    /// Nanoseconds since 1970; 0 for null and, with a warning, for what is no time.
+    /// Reads nanoseconds since 1970; 0 for null and, with a warning, for a value that is not a time.
     #[inline]
     pub fn time(&mut self) -> Outcome<u64> {
         if let Some(time) = self.cursor.predicted_time() {
@@ -41,21 +41,21 @@ impl<V: Visitor> Reader<'_, '_, V> {
             }
             self.cursor.return_to(place);
         }
-        self.odd_time()
+        self.tolerant_time()
     }
 
-    fn odd_time(&mut self) -> Outcome<u64> {
+    fn tolerant_time(&mut self) -> Outcome<u64> {
         let nanos = match self.integer()? {
-            Found::Nothing => return Ok(0),
-            Found::Number(Whole::Exact(nanos)) => u64::try_from(nanos).ok(),
-            Found::Number(Whole::Floor(nanos)) => {
+            IntegerField::Nothing => return Ok(0),
+            IntegerField::Number(Whole::Exact(nanos)) => u64::try_from(nanos).ok(),
+            IntegerField::Number(Whole::Floor(nanos)) => {
                 let nanos = u64::try_from(nanos).ok();
                 if nanos.is_some() {
                     self.warn(Warning::TimeFractional);
                 }
                 nanos
             }
-            Found::Number(Whole::Huge { .. }) | Found::NoNumber => None,
+            IntegerField::Number(Whole::Huge { .. }) | IntegerField::NotANumber => None,
         };
         if nanos.is_none() {
             self.warn(Warning::TimeUnreadable);
@@ -63,22 +63,24 @@ impl<V: Visitor> Reader<'_, '_, V> {
         Ok(nanos.unwrap_or_default())
     }
 
-    /// A count or flags: 32 bits, clamped with a warning.
+    /// Reads a count or flags: 32 bits, clamped with a warning.
     #[inline]
     pub fn count(&mut self) -> Outcome<u32> {
         match self.cursor.predicted_count() {
             Some(count) => Ok(count),
-            None => self.odd_count(),
+            None => self.tolerant_count(),
         }
     }
 
-    fn odd_count(&mut self) -> Outcome<u32> {
+    fn tolerant_count(&mut self) -> Outcome<u32> {
         let (count, warning) = match self.integer()? {
-            Found::Nothing => (0, None),
-            Found::NoNumber => (0, Some(Warning::FieldType)),
-            Found::Number(Whole::Exact(count)) => clamped(count),
-            Found::Number(Whole::Floor(count)) => (clamped(count).0, Some(Warning::CountClamped)),
-            Found::Number(Whole::Huge { negative }) => (
+            IntegerField::Nothing => (0, None),
+            IntegerField::NotANumber => (0, Some(Warning::FieldType)),
+            IntegerField::Number(Whole::Exact(count)) => clamped(count),
+            IntegerField::Number(Whole::Floor(count)) => {
+                (clamped(count).0, Some(Warning::CountClamped))
+            }
+            IntegerField::Number(Whole::Huge { negative }) => (
                 if negative { 0 } else { u32::MAX },
                 Some(Warning::CountClamped),
             ),
@@ -89,17 +91,17 @@ impl<V: Visitor> Reader<'_, '_, V> {
         Ok(count)
     }
 
-    /// A span's kind.
+    /// Reads a span kind.
     pub fn kind(&mut self) -> Outcome<i32> {
         self.enumeration("SPAN_KIND_", &SPAN_KINDS)
     }
 
-    /// A status code.
+    /// Reads a status code.
     pub fn status_code(&mut self) -> Outcome<i32> {
         self.enumeration("STATUS_CODE_", &STATUS_CODES)
     }
 
-    /// An enum: a number, or, with a warning, its name or its number as text.
+    /// Reads an enum: a number or, with a warning, its name or its number as text.
     #[inline]
     fn enumeration(&mut self, prefix: &str, names: &[&str]) -> Outcome<i32> {
         match self
@@ -108,19 +110,19 @@ impl<V: Visitor> Reader<'_, '_, V> {
             .and_then(|number| i32::try_from(number).ok())
         {
             Some(number) => Ok(number),
-            None => self.odd_enumeration(prefix, names),
+            None => self.tolerant_enumeration(prefix, names),
         }
     }
 
-    fn odd_enumeration(&mut self, prefix: &str, names: &[&str]) -> Outcome<i32> {
+    fn tolerant_enumeration(&mut self, prefix: &str, names: &[&str]) -> Outcome<i32> {
         let is_text = self.cursor.peek() == Some(b'"');
         if is_text && let Some(number) = self.enum_name(prefix, names)? {
             self.warn(Warning::EnumName);
             return Ok(number);
         }
         let number = match self.integer()? {
-            Found::Nothing => return Ok(0),
-            Found::Number(Whole::Exact(number)) => i32::try_from(number).ok(),
+            IntegerField::Nothing => return Ok(0),
+            IntegerField::Number(Whole::Exact(number)) => i32::try_from(number).ok(),
             _ => None,
         };
         if number.is_none() {
@@ -131,7 +133,8 @@ impl<V: Visitor> Reader<'_, '_, V> {
         Ok(number.unwrap_or_default())
     }
 
-    /// The number of a name in any case, with or without its prefix; reads nothing if it is none.
+    /// Returns the number of an enum name in any case, with or without its prefix; consumes nothing if it
+    /// is not such a name.
     fn enum_name(&mut self, prefix: &str, names: &[&str]) -> Outcome<Option<i32>> {
         let place = self.cursor.place();
         let quoted = self.cursor.string()?;
@@ -149,46 +152,46 @@ impl<V: Visitor> Reader<'_, '_, V> {
         Ok(number.map(|(number, _)| number))
     }
 
-    /// An integer in any form that means one.
-    fn integer(&mut self) -> Outcome<Found> {
+    /// Reads an integer in any accepted form.
+    fn integer(&mut self) -> Outcome<IntegerField> {
         match self.cursor.shape()? {
-            Shape::Null => self.cursor.word("null").map(|()| Found::Nothing),
+            Shape::Null => self.cursor.word("null").map(|()| IntegerField::Nothing),
             Shape::Number => {
                 let literal = self.cursor.number()?;
-                Ok(Found::Number(match number::digits(literal) {
+                Ok(IntegerField::Number(match number::digits(literal) {
                     Some(value) => Whole::Exact(i128::from(value)),
                     None => number::whole(literal),
                 }))
             }
             Shape::String => self.integer_in_text(),
             Shape::Object => self.long_or_other(),
-            _ => self.skip().map(|()| Found::NoNumber),
+            _ => self.skip().map(|()| IntegerField::NotANumber),
         }
     }
 
-    fn integer_in_text(&mut self) -> Outcome<Found> {
+    fn integer_in_text(&mut self) -> Outcome<IntegerField> {
         let quoted = self.cursor.string()?;
         let mark = self.scratch.arena.len();
         let text = self.text(quoted)?;
         let arena = std::mem::take(&mut self.scratch.arena);
         let literal = self.spelled(text.bytes(&arena));
-        let found = literal.map_or(Found::NoNumber, |literal| {
-            Found::Number(number::whole(literal))
+        let integer = literal.map_or(IntegerField::NotANumber, |literal| {
+            IntegerField::Number(number::whole(literal))
         });
         self.scratch.arena = arena;
         self.scratch.arena.truncate(mark);
-        Ok(found)
+        Ok(integer)
     }
 
-    fn long_or_other(&mut self) -> Outcome<Found> {
+    fn long_or_other(&mut self) -> Outcome<IntegerField> {
         if let Some(value) = self.long()? {
             self.warn(Warning::LongObject);
-            return Ok(Found::Number(Whole::Exact(value)));
+            return Ok(IntegerField::Number(Whole::Exact(value)));
         }
-        self.skip().map(|()| Found::NoNumber)
+        self.skip().map(|()| IntegerField::NotANumber)
     }
 
-    /// The value of a `{low, high, unsigned}` object; reads nothing if it is none.
+    /// Reads a `{low, high, unsigned}` object; consumes nothing if it is another object.
     pub fn long(&mut self) -> Outcome<Option<i128>> {
         let place = self.cursor.place();
         self.cursor.open()?;
@@ -214,7 +217,7 @@ impl<V: Visitor> Reader<'_, '_, V> {
         }))
     }
 
-    /// Half a Long: 32 bits, signed or not.
+    /// Reads one half of a Long: 32 bits, signed or not.
     fn half(&mut self) -> Outcome<Option<u32>> {
         if self.cursor.shape()? != Shape::Number {
             return self.skip().map(|()| None);

@@ -1,19 +1,19 @@
-//! OTLP/JSON: a request body told to a [`Visitor`] in one pass, without a tree.
+//! OTLP/JSON decoder: reports a request body to a [`Visitor`] in one pass, without building a tree.
 //!
 //! ```text
 //! request     envelopes, their order, second passes
 //! span        a span, its events and links
-//! integers    its times, counts and enums
-//! attributes  lists of key and value; predicted: the usual one at a glance
-//! nested      a value, however nested; any_value and scalar: what it may be made of
-//! reader      names (field), texts (strings), what to skip
+//! integers    times, counts and enums of a span
+//! attributes  lists of keys and values; predicted: fast path for the usual spelling
+//! nested      attribute values with nesting; any_value and scalar: their parts
+//! reader      names (field), texts (strings), skipped values
 //! cursor      brackets, commas, strings (scan), numbers
-//! hint        what else the body may be
+//! hint        what a body that is not JSON probably is
 //! ```
 //!
-//! Keeps: a tolerant reader. What has one sensible meaning is read, with a warning if OTLP says
-//! otherwise; only what is no JSON, or no trace request, is refused.
-//! Never: recurses on nesting; goes through a double where an integer was sent.
+//! Invariant: tolerant reading. Input with only one sensible meaning is accepted, with a warning if OTLP
+//! requires another form; only bodies that are not JSON or not a trace request are refused.
+//! Never: recurses on nesting; converts an integer through a double.
 
 mod any_value;
 mod attributes;
@@ -41,26 +41,26 @@ use nested::Frame;
 use reader::Reader;
 use stop::{Outcome, Reason};
 
-/// Buffers that are used again for every delivery.
+/// Buffers that are reused for every delivery.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    /// Texts whose escapes were undone.
+    /// Texts whose escapes were decoded.
     arena: Vec<u8>,
-    /// The attribute value being rendered.
+    /// The attribute value under construction.
     rendered: Vec<u8>,
-    /// Bytes between two spellings in base64.
+    /// Decoded bytes while converting between two base64 alphabets.
     decoded: Vec<u8>,
-    /// The containers open in it.
+    /// The open containers of the attribute value.
     frames: Vec<Frame>,
-    /// The containers open in a value that is passed over.
+    /// The open containers of a skipped value.
     nesting: Vec<Shape>,
 }
 
-/// A buffer that grew larger is given back after the delivery.
+/// A larger buffer is freed after the delivery.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
 impl Scratch {
-    fn settle(&mut self) {
+    fn reset(&mut self) {
         self.arena.clear();
         self.rendered.clear();
         self.frames.clear();
@@ -71,20 +71,20 @@ impl Scratch {
     }
 }
 
-/// What kind of body is read, and how.
+/// Options of one pass over a body.
 #[derive(Clone, Copy)]
-struct Manner<'l> {
+struct Options<'l> {
     limits: &'l Limits,
     ndjson: bool,
-    /// Two passes over each resource and scope.
-    is_careful: bool,
+    /// Whether every resource and scope is read in two passes.
+    is_two_pass: bool,
 }
 
-/// Tells `visitor` what a JSON body says. With `ndjson` it is one request a line, blank lines aside.
+/// Reports the content of a JSON body to `visitor`. With `ndjson` there is one request per line; blank
+/// lines are skipped.
 ///
 /// # Errors
-/// When the body is not what it should be, or the visitor has had enough. The visitor then forgets
-/// what it was told.
+/// If the body is invalid, or the visitor refuses it. The visitor must then discard what was reported.
 pub fn decode<V: Visitor>(
     body: &[u8],
     limits: &Limits,
@@ -92,20 +92,20 @@ pub fn decode<V: Visitor>(
     scratch: &mut Scratch,
     visitor: &mut V,
 ) -> Result<(), Refusal> {
-    let manner = Manner {
+    let options = Options {
         limits,
         ndjson,
-        is_careful: false,
+        is_two_pass: false,
     };
-    let told = read(body, manner, scratch, visitor).or_else(|stop| match *stop.0 {
+    let result = read(body, options, scratch, visitor).or_else(|stop| match *stop.0 {
         Reason::Late => {
             visitor.restart();
-            scratch.settle();
+            scratch.reset();
             read(
                 body,
-                Manner {
-                    is_careful: true,
-                    ..manner
+                Options {
+                    is_two_pass: true,
+                    ..options
                 },
                 scratch,
                 visitor,
@@ -113,11 +113,11 @@ pub fn decode<V: Visitor>(
         }
         Reason::Refused(_) => Err(stop),
     });
-    scratch.settle();
-    told.map_err(|stop| refusal(body, *stop.0))
+    scratch.reset();
+    result.map_err(|stop| refusal(body, *stop.0))
 }
 
-/// Why the body is refused, by its likeliest name.
+/// Returns the refusal, with a hint if the mistake is a common one.
 #[cold]
 fn refusal(body: &[u8], reason: Reason) -> Refusal {
     match reason {
@@ -127,21 +127,22 @@ fn refusal(body: &[u8], reason: Reason) -> Refusal {
             hint::known_mistake(body).map_or(refusal, |reason| Refusal::malformed("body", reason))
         }
         Reason::Refused(refusal) => refusal,
-        Reason::Late => {
-            Refusal::malformed("resource_spans", "a second resource or scope; expected one")
-        }
+        Reason::Late => Refusal::malformed(
+            "resource_spans",
+            "a second resource or scope after the spans; expected one before them",
+        ),
     }
 }
 
 fn read<V: Visitor>(
     body: &[u8],
-    manner: Manner<'_>,
+    options: Options<'_>,
     scratch: &mut Scratch,
     visitor: &mut V,
 ) -> Outcome<()> {
     let mut start = hint::byte_order_mark(body);
-    if !manner.ndjson {
-        return document(body, start, manner, scratch, visitor);
+    if !options.ndjson {
+        return document(body, start, options, scratch, visitor);
     }
     while let Some(rest) = body.get(start..).filter(|rest| !rest.is_empty()) {
         let line_bytes = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
@@ -154,7 +155,7 @@ fn read<V: Visitor>(
             document(
                 body.get(..end).unwrap_or(body),
                 start,
-                manner,
+                options,
                 scratch,
                 visitor,
             )?;
@@ -164,23 +165,23 @@ fn read<V: Visitor>(
     Ok(())
 }
 
-/// Reads the one document that begins at `start` and ends with `bytes`.
+/// Reads the single document from `start` to the end of `bytes`.
 fn document<V: Visitor>(
     bytes: &[u8],
     start: usize,
-    manner: Manner<'_>,
+    options: Options<'_>,
     scratch: &mut Scratch,
     visitor: &mut V,
 ) -> Outcome<()> {
-    let mut cursor = Cursor::new(bytes, start, manner.limits);
+    let mut cursor = Cursor::new(bytes, start, options.limits);
     let first = cursor.peek();
     if first != Some(b'{') {
         return Err(hint::not_an_object(bytes.get(start..).unwrap_or_default(), first).into());
     }
-    let mut reader = Reader::new(cursor, manner, scratch, visitor);
+    let mut reader = Reader::new(cursor, options, scratch, visitor);
     reader.request()?;
     if reader.cursor.peek().is_some() {
-        return Err(hint::trailing(manner.ndjson, reader.cursor.offset()).into());
+        return Err(hint::trailing(options.ndjson, reader.cursor.offset()).into());
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Attribute values, however nested, as stored text: a machine with a stack of its own.
+//! Attribute values with any nesting, as stored text: a state machine with an explicit stack.
 
 use super::cursor::Shape;
 use super::field::Field;
@@ -13,29 +13,29 @@ use crate::visit::{Visitor, Warning};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
     pub kind: Kind,
-    /// No member or element was read yet.
+    /// Whether no member or element was read yet.
     pub fresh: bool,
-    /// Where its text begins.
+    /// Start of its text in the rendered value.
     pub mark: usize,
-    /// What stands here was already warned about.
+    /// Whether a warning for it was already given.
     pub is_quiet: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
-    /// An object in a value's place.
+    /// An object in the place of a value.
     Value(Meaning),
-    /// The elements of an array; `is_bare` if no message around it writes the brackets.
+    /// The elements of an array; `is_bare` if no enclosing message writes the brackets.
     Elements { is_bare: bool },
     /// The elements of a list of keys and values.
     Pairs { is_bare: bool },
     /// The object around either list, `{"values": […]}`.
     Message { closing: u8 },
-    /// A key and a value; so many bytes of key are written, the value behind them.
+    /// A key and a value; `key_bytes` bytes of key are written, the value after them.
     Pair { key_bytes: usize, has_value: bool },
 }
 
-/// What an object in a value's place turned out to be so far.
+/// Type of an object in the place of a value, as far as it is known.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Meaning {
     Unclear,
@@ -44,7 +44,7 @@ pub(super) enum Meaning {
 }
 
 impl<'a, V: Visitor> Reader<'a, '_, V> {
-    /// Renders the value that follows. In a map of attributes (`is_quiet`) it may be bare.
+    /// Renders the next value. In a map of attributes (`is_quiet`) it may be bare.
     pub fn render(&mut self, is_quiet: bool) -> Outcome<()> {
         self.scratch.rendered.clear();
         self.value_depth = 0;
@@ -64,7 +64,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         Ok(())
     }
 
-    /// A value: a scalar is written, a container opened.
+    /// Begins a value: writes a scalar, or opens a container.
     pub fn begin(&mut self, is_quiet: bool) -> Outcome<()> {
         let shape = self.cursor.shape()?;
         if shape == Shape::Object {
@@ -84,15 +84,15 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         Ok(())
     }
 
-    /// A value within another. It is paid for first.
+    /// Begins a nested value, after counting it against the node limit.
     pub fn begin_child(&mut self, is_quiet: bool) -> Outcome<()> {
         self.visitor.spend_nodes(1)?;
         self.begin(is_quiet)
     }
 
-    /// A list that stands without its message.
+    /// Begins a list that stands without its message.
     fn list(&mut self, kind: Kind, bracket: u8) -> Outcome<()> {
-        if !self.deepen(bracket) {
+        if !self.open_bracket(bracket) {
             return self.skip();
         }
         self.cursor.open()?;
@@ -114,8 +114,9 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         self.scratch.frames.push(Frame { kind, ..frame });
     }
 
-    /// Writes an opening bracket; what is nested too deep for one is written as a marker.
-    pub fn deepen(&mut self, bracket: u8) -> bool {
+    /// Writes an opening bracket, or a marker if the nesting limit is reached. Returns whether it wrote a
+    /// bracket.
+    pub fn open_bracket(&mut self, bracket: u8) -> bool {
         if self.value_depth >= self.value_depth_max {
             self.warn(Warning::ValueTooDeep);
             self.scratch.rendered.extend_from_slice(text::TOO_DEEP);
@@ -231,7 +232,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         Ok(())
     }
 
-    /// Writes a key before the value that may stand at `mark` already, in place of an earlier key.
+    /// Writes a key before the value, which may already stand at `mark`, and replaces an earlier key.
     fn push_key(&mut self, mark: usize, old_bytes: usize, key: &Text<'a>) -> usize {
         let out = &mut self.scratch.rendered;
         let start = out.len();
@@ -255,7 +256,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
     }
 }
 
-/// The list in a container that closes so.
+/// Returns the kind of list in a container with this closing bracket.
 pub(super) fn elements(closing: u8, is_bare: bool) -> Kind {
     if closing == b']' {
         Kind::Elements { is_bare }

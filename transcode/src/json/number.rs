@@ -1,7 +1,7 @@
-//! Numbers: found in the body, read exactly, never through a double unless they are one.
+//! Numbers: located in the body and converted exactly, through a double only if they are one.
 
-/// The JSON number that `bytes` begin with. Stops where the number can go no further, so what follows
-/// is the next token's trouble.
+/// Returns the JSON number at the beginning of `bytes`. It ends at the first byte that cannot continue it;
+/// the caller checks what follows.
 #[inline]
 pub(super) fn literal(bytes: &[u8]) -> Option<&[u8]> {
     let sign = usize::from(bytes.first() == Some(&b'-'));
@@ -36,11 +36,11 @@ fn digits_at(bytes: &[u8], at: usize) -> usize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Spelled<'a> {
     pub literal: &'a [u8],
-    /// Whether JSON would spell it so.
+    /// Whether JSON allows this spelling.
     pub is_json: bool,
 }
 
-/// The number that a text spells; also `+1`, `007`, `.5`, `5.` and surrounding blanks.
+/// Returns the number in a text; also accepts `+1`, `007`, `.5`, `5.` and surrounding blanks.
 pub(super) fn spelled(text: &[u8]) -> Option<Spelled<'_>> {
     if literal(text) == Some(text) {
         return Some(Spelled {
@@ -87,42 +87,42 @@ fn split_at_either(text: &[u8], marks: [u8; 2]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// A number seen as an integer.
+/// A number, converted to an integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whole {
-    /// It is one.
+    /// It is an integer.
     Exact(i128),
-    /// It has a fraction; the next lower integer.
+    /// It has a fraction; this is the next lower integer.
     Floor(i128),
-    /// Far beyond 64 bits.
+    /// It is far beyond 64 bits.
     Huge { negative: bool },
 }
 
-/// Past any 64-bit integer.
+/// Beyond any 64-bit integer.
 const HUGE: i128 = 1 << 65;
 
-/// The integer that a number is, whatever its spelling (`1.0`, `2e0`, `120e-1`).
+/// Returns the integer value of a number in any spelling (`1.0`, `2e0`, `120e-1`).
 pub(super) fn whole(literal: &[u8]) -> Whole {
     let (negative, unsigned) = split_sign(literal);
     let (mantissa, exponent) = split_at_either(unsigned, *b"eE");
     let (integer, fraction) = split_at_either(mantissa, *b"..");
     let integer_digits = i64::try_from(integer.len()).unwrap_or(i64::MAX);
-    let mut places_left = integer_digits.saturating_add(exponent.map_or(0, exponent_of));
+    let mut integer_digits_left = integer_digits.saturating_add(exponent.map_or(0, exponent_of));
     let (mut magnitude, mut has_fraction) = (0i128, false);
     for digit in integer.iter().chain(fraction.unwrap_or_default()) {
-        if places_left > 0 {
+        if integer_digits_left > 0 {
             magnitude = magnitude * 10 + i128::from(digit - b'0');
         } else {
             has_fraction |= *digit != b'0';
         }
-        places_left = places_left.saturating_sub(1);
+        integer_digits_left = integer_digits_left.saturating_sub(1);
         if magnitude > HUGE {
             return Whole::Huge { negative };
         }
     }
-    while places_left > 0 && magnitude != 0 {
+    while integer_digits_left > 0 && magnitude != 0 {
         magnitude *= 10;
-        places_left -= 1;
+        integer_digits_left -= 1;
         if magnitude > HUGE {
             return Whole::Huge { negative };
         }
@@ -135,7 +135,7 @@ pub(super) fn whole(literal: &[u8]) -> Whole {
     }
 }
 
-/// Saturates: nobody can tell such exponents apart.
+/// Parses an exponent; saturates, since such large exponents all have the same effect.
 fn exponent_of(text: &[u8]) -> i64 {
     let (negative, digits) = split_sign(text);
     let magnitude = digits.iter().fold(0i64, |sum, digit| {
@@ -145,7 +145,7 @@ fn exponent_of(text: &[u8]) -> i64 {
     if negative { -magnitude } else { magnitude }
 }
 
-/// The nearest double; infinite beyond the range.
+/// Returns the nearest double; infinite beyond the range.
 pub(super) fn double(literal: &[u8]) -> f64 {
     std::str::from_utf8(literal)
         .ok()
@@ -153,10 +153,10 @@ pub(super) fn double(literal: &[u8]) -> f64 {
         .unwrap_or(f64::NAN)
 }
 
-/// Digits longer than this may not fit 64 bits.
+/// Numbers with more digits may not fit 64 bits.
 const SAFE_DIGITS: usize = 19;
 
-/// The number that up to nineteen digits and nothing else spell.
+/// Returns the number if the text consists of one to nineteen digits.
 #[inline]
 pub(super) fn digits(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > SAFE_DIGITS {
@@ -173,18 +173,18 @@ pub(super) fn digits(text: &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// The number that nineteen digits spell: a time in nanoseconds.
+/// Returns the number of nineteen digits: a time in nanoseconds.
 #[inline]
 pub(super) fn nineteen_digits(text: &[u8; SAFE_DIGITS]) -> Option<u64> {
-    // Three of the last eight follow the second eight; the other five are read twice.
+    // Reads the words at offsets 0, 8 and 11; the last word repeats five digits of the second and adds three.
     let [first, second, last] = [0, 8, 11].map(|at| text.get(at..at + 8)?.first_chunk().copied());
     let [first, second, last] = [first?, second?, last?].map(u64::from_le_bytes);
     let last = eight_digits(last)? % 1000;
     Some((eight_digits(first)? * 100_000_000 + eight_digits(second)?) * 1000 + last)
 }
 
-/// Eight ASCII digits at once, the first in the lowest byte: neighbours are joined into pairs, pairs
-/// into fours, fours into the number.
+/// Converts eight ASCII digits at once, the first in the lowest byte: combines neighbours into pairs, pairs
+/// into groups of four, these into the number.
 #[inline]
 fn eight_digits(word: u64) -> Option<u64> {
     const ZEROS: u64 = u64::from_ne_bytes([b'0'; 8]);
@@ -193,26 +193,26 @@ fn eight_digits(word: u64) -> Option<u64> {
     if (word & HIGH_NIBBLES) != ZEROS || (word.wrapping_add(SIXES) & HIGH_NIBBLES) != ZEROS {
         return None;
     }
-    let ones = word - ZEROS;
-    let pairs = (ones * 10 + (ones >> 8)) & 0x00ff_00ff_00ff_00ff;
+    let digits_of_ones = word - ZEROS;
+    let pairs = (digits_of_ones * 10 + (digits_of_ones >> 8)) & 0x00ff_00ff_00ff_00ff;
     let fours = (pairs * 100 + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
     Some((fours * 10_000 + (fours >> 32)) & 0xffff_ffff)
 }
 
-/// Whether these digits are the one way to write an int64: what was sent is what is stored.
+/// Returns whether these digits are the canonical form of an int64, so that they can be stored as sent.
 #[inline]
 pub(super) fn is_canonical_int(text: &[u8]) -> bool {
     let unsigned = text.strip_prefix(b"-").unwrap_or(text);
-    let leads_well = match unsigned {
+    let has_no_leading_zero = match unsigned {
         [b'0'] => text.len() == 1,
         [first, ..] => *first != b'0',
         [] => false,
     };
-    leads_well && unsigned.len() < SAFE_DIGITS && digits(unsigned).is_some()
+    has_no_leading_zero && unsigned.len() < SAFE_DIGITS && digits(unsigned).is_some()
 }
 
-/// Whether this JSON number is how its double would be stored. Two decimals of fifteen digits are never
-/// the same double, so none is shorter.
+/// Returns whether this JSON number is the canonical form of its double. Two decimals of fifteen digits are
+/// never the same double, so no shorter form exists.
 #[inline]
 pub(super) fn is_canonical_double(literal: &[u8]) -> bool {
     const EXACT_DIGITS: usize = 15;
@@ -222,8 +222,11 @@ pub(super) fn is_canonical_double(literal: &[u8]) -> bool {
         (integer, None) => integer.len() <= EXACT_DIGITS && integer != b"0" && !has_exponent,
         (integer, Some(fraction)) => {
             let is_tiny = integer == b"0" && fraction.first() == Some(&b'0');
-            let ends_well = fraction.last() != Some(&b'0');
-            integer.len() + fraction.len() <= EXACT_DIGITS && !is_tiny && ends_well && !has_exponent
+            let has_no_trailing_zero = fraction.last() != Some(&b'0');
+            integer.len() + fraction.len() <= EXACT_DIGITS
+                && !is_tiny
+                && has_no_trailing_zero
+                && !has_exponent
         }
     }
 }
@@ -235,8 +238,8 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_literal_is_what_json_calls_a_number() {
-        for (bytes, found) in [
+    fn literals_are_the_numbers_of_json() {
+        for (bytes, literal_text) in [
             ("0", Some("0")),
             ("-0", Some("-0")),
             ("01", Some("0")),
@@ -256,14 +259,14 @@ mod tests {
         ] {
             assert_eq!(
                 literal(bytes.as_bytes()),
-                found.map(str::as_bytes),
+                literal_text.map(str::as_bytes),
                 "{bytes}"
             );
         }
     }
 
     #[test]
-    fn a_text_may_spell_a_number_in_other_ways() {
+    fn text_may_hold_a_number_that_json_does_not_allow() {
         for (text, is_json) in [
             ("1e3", true),
             ("-5", true),
@@ -291,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn an_integer_is_one_in_every_spelling() {
+    fn integers_are_recognised_in_every_spelling() {
         for (literal, expected) in [
             ("0", Whole::Exact(0)),
             ("-0", Whole::Exact(0)),
@@ -332,7 +335,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_not_all_digits_is_not_read_as_digits(text in "[0-9]{0,18}[^0-9][0-9]{0,18}") {
+        fn text_with_another_character_is_not_parsed_as_digits(text in "[0-9]{0,18}[^0-9][0-9]{0,18}") {
             prop_assert_eq!(digits(text.as_bytes()), None);
             if let Ok(nineteen) = text.as_bytes().try_into() {
                 prop_assert_eq!(nineteen_digits(nineteen), None);
@@ -340,7 +343,7 @@ mod tests {
         }
 
         #[test]
-        fn a_canonical_spelling_is_what_would_be_stored(literal in "-?(0|[1-9][0-9]{0,16})(\\.[0-9]{1,16})?(e[1-9])?") {
+        fn canonical_spelling_equals_the_stored_text(literal in "-?(0|[1-9][0-9]{0,16})(\\.[0-9]{1,16})?(e[1-9])?") {
             let mut as_double = Vec::new();
             text::push_double(&mut as_double, double(literal.as_bytes()));
 

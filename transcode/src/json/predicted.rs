@@ -1,23 +1,24 @@
-//! What exporters nearly always write, compared with that prediction a word at a time. Anything else is
-//! left to the general reading, from its beginning.
+//! Fast path: compares the input with the usual output of exporters, a word at a time. Other input is left
+//! to the general reader, from its beginning.
 //!
-//! An attribute looks like `{"key":"…","value":{"stringValue":"…"}}`, perhaps with blanks; a count has few
-//! digits; ids are hex digits, times nineteen decimal ones; and a span has the members of the spans before it, in the
-//! same order and spelling, but for some that may be missing.
+//! An attribute usually is `{"key":"…","value":{"stringValue":"…"}}`, perhaps with blanks; a count has few
+//! digits; ids are hex digits and times nineteen decimal digits; and a span has the members of the previous
+//! spans, in the same order and spelling, except that some may be missing.
 
 use super::cursor::Cursor;
 use super::field::Field;
 use super::reader::Reader;
 use super::stop::Outcome;
 use super::{number, scan};
-use crate::columns::alike::alike;
+use crate::columns::slots::bytes_equal;
 use crate::identity;
 use crate::visit::Visitor;
 
-/// Longer attributes are not looked for among those met before.
+/// Longer attributes are not looked up in the cache of spellings.
 const COMPACT_BYTES_MAX: usize = 255;
 
-/// How the names of the spans before were spelled, from the comma to the colon: each by what it followed.
+/// Spelling of the member names of previous spans, from the comma to the colon, indexed by the preceding
+/// field.
 #[derive(Debug)]
 pub(super) struct Layout<'a> {
     names: [(&'a [u8], Field); Field::Unknown as usize + 1],
@@ -32,14 +33,16 @@ impl Default for Layout<'_> {
 }
 
 impl<V: Visitor> Reader<'_, '_, V> {
-    /// The field of the next member of a span, `before` being the one before it; `None` behind the span.
+    /// Returns the field of a span's next member, after the field `before`; `None` after the end of the span.
     #[inline]
     pub fn span_member(&mut self, before: Option<Field>) -> Outcome<Option<Field>> {
         let rest = self.cursor.rest();
         let slot = before.unwrap_or_default() as usize;
         if let Some(&(name, field)) = self.layout.names.get(slot)
             && !name.is_empty()
-            && rest.get(..name.len()).is_some_and(|next| alike(next, name))
+            && rest
+                .get(..name.len())
+                .is_some_and(|next| bytes_equal(next, name))
         {
             self.cursor.advance(name.len());
             return Ok(Some(field));
@@ -55,7 +58,8 @@ impl<V: Visitor> Reader<'_, '_, V> {
     }
 }
 
-/// A name worth remembering: one that is warned about must be looked at each time.
+/// Returns a name to remember. A name that needs a warning is not remembered, so that the warning is
+/// repeated.
 fn remembered(name: &[u8], field: Option<Field>) -> (&[u8], Field) {
     match field {
         Some(field) if !name.contains(&b'_') => (name, field),
@@ -64,8 +68,8 @@ fn remembered(name: &[u8], field: Option<Field>) -> (&[u8], Field) {
 }
 
 impl<'a> Cursor<'a> {
-    /// What the next element of a list of attributes would be, if it were spelled without blanks, and its
-    /// value had no brace.
+    /// Returns the bytes of the next element of a list of attributes, if it is spelled without blanks and
+    /// its value contains no brace.
     #[inline]
     pub fn next_compact_attribute(&self, fresh: bool) -> Option<&'a [u8]> {
         let rest = self.rest();
@@ -82,7 +86,8 @@ impl<'a> Cursor<'a> {
         attribute.ends_with(b"}}").then_some(attribute)
     }
 
-    /// Key and stored text of an attribute whose value is stored as it is spelled; else reads nothing.
+    /// Reads key and stored text of an attribute whose value is stored as spelled; otherwise consumes
+    /// nothing.
     #[inline]
     pub fn predicted_attribute(&mut self) -> Option<(&'a [u8], &'a [u8])> {
         let whole = self.rest();
@@ -108,14 +113,14 @@ impl<'a> Cursor<'a> {
         Some((key, value))
     }
 
-    /// So many bytes between quotes, whatever they are; reads nothing.
+    /// Returns the next `BYTES` bytes if quotes surround them; consumes nothing.
     #[inline]
     fn quoted<const BYTES: usize>(&self) -> Option<&'a [u8; BYTES]> {
         let (text, after) = self.rest().strip_prefix(b"\"")?.split_first_chunk()?;
         (after.first() == Some(&b'"')).then_some(text)
     }
 
-    /// A trace id of hex digits; else reads nothing.
+    /// Reads a trace id of hex digits; otherwise consumes nothing.
     #[inline]
     pub fn predicted_trace_id(&mut self) -> Option<[u8; 16]> {
         let id = identity::plain(self.quoted::<32>()?)?;
@@ -123,7 +128,7 @@ impl<'a> Cursor<'a> {
         Some(id)
     }
 
-    /// A span id of hex digits; else reads nothing.
+    /// Reads a span id of hex digits; otherwise consumes nothing.
     #[inline]
     pub fn predicted_span_id(&mut self) -> Option<[u8; 8]> {
         let id = identity::plain(self.quoted::<16>()?)?;
@@ -131,7 +136,7 @@ impl<'a> Cursor<'a> {
         Some(id)
     }
 
-    /// A time of this century in quotes; else reads nothing.
+    /// Reads a nineteen-digit time in quotes; otherwise consumes nothing.
     #[inline]
     pub fn predicted_time(&mut self) -> Option<u64> {
         let time = number::nineteen_digits(self.quoted()?)?;
@@ -139,7 +144,7 @@ impl<'a> Cursor<'a> {
         Some(time)
     }
 
-    /// A status without a message; else reads nothing.
+    /// Reads a status without a message; otherwise consumes nothing.
     #[inline]
     pub fn predicted_status(&mut self) -> Option<i32> {
         let digit = match self.rest() {
@@ -162,15 +167,15 @@ impl<'a> Cursor<'a> {
         Some(i32::from(digit - b'0'))
     }
 
-    /// A list of nothing; else reads nothing.
+    /// Reads an empty list; otherwise consumes nothing.
     #[inline]
-    pub fn predicted_nothing(&mut self) -> bool {
+    pub fn predicted_empty_list(&mut self) -> bool {
         let is_empty = self.rest().starts_with(b"[]") && self.has_room_for(1);
         self.advance(if is_empty { 2 } else { 0 });
         is_empty
     }
 
-    /// A number of one to nine digits; else reads nothing.
+    /// Reads a number of one to nine digits; otherwise consumes nothing.
     #[inline]
     pub fn predicted_count(&mut self) -> Option<u32> {
         const DIGITS_MAX: usize = 9;
@@ -191,7 +196,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// What follows these bytes; or, with blanks before any of them, these tokens.
+/// Returns the input after these bytes or, with blanks between them, after these tokens.
 #[inline]
 fn after<'b>(rest: &'b [u8], compact: &[u8], tokens: &[&str]) -> Option<&'b [u8]> {
     rest.strip_prefix(compact)
@@ -207,7 +212,7 @@ fn after_blanks<'b>(rest: &'b [u8], tokens: &[&str]) -> Option<&'b [u8]> {
     })
 }
 
-/// A string without escapes, its opening quote consumed; and what follows it.
+/// Returns a string without escapes, whose opening quote was consumed, and the input after it.
 #[inline]
 fn plain_string(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     match rest.split_at_checked(scan::special(rest, 0))? {

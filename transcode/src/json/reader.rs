@@ -1,32 +1,32 @@
-//! What reads: a cursor, the buffers, the listener; and how it reads names, texts and what to skip.
+//! Reader: a cursor, the buffers and the visitor; reads names and texts, and skips values.
 
 use super::cursor::{Cursor, Quoted, Shape};
 use super::field::Field;
 use super::predicted::Layout;
 use super::stop::Outcome;
 use super::strings::{self, Text};
-use super::{Manner, Scratch};
+use super::{Options, Scratch};
 use super::{number, skip};
 use crate::visit::{Visitor, Warning};
 
-/// Tells a visitor the story of one document.
+/// Reports one document to a visitor.
 pub(super) struct Reader<'a, 's, V> {
     pub cursor: Cursor<'a>,
     pub scratch: &'s mut Scratch,
     pub visitor: &'s mut V,
-    /// How the span before was spelled.
+    /// Spelling of the member names in previous spans.
     pub layout: Layout<'a>,
-    /// Brackets open in the attribute value being rendered.
+    /// Brackets open in the attribute value under construction.
     pub value_depth: u32,
     pub value_depth_max: u32,
-    /// Whether every resource and scope is read before its spans, at the price of two passes.
-    pub is_careful: bool,
+    /// Whether every resource and scope is read before its spans, in a separate pass.
+    pub is_two_pass: bool,
 }
 
 impl<'a, 's, V: Visitor> Reader<'a, 's, V> {
     pub fn new(
         cursor: Cursor<'a>,
-        manner: Manner<'_>,
+        options: Options<'_>,
         scratch: &'s mut Scratch,
         visitor: &'s mut V,
     ) -> Self {
@@ -36,8 +36,8 @@ impl<'a, 's, V: Visitor> Reader<'a, 's, V> {
             visitor,
             layout: Layout::default(),
             value_depth: 0,
-            value_depth_max: manner.limits.value_depth_max,
-            is_careful: manner.is_careful,
+            value_depth_max: options.limits.value_depth_max,
+            is_two_pass: options.is_two_pass,
         }
     }
 
@@ -46,7 +46,7 @@ impl<'a, 's, V: Visitor> Reader<'a, 's, V> {
         self.visitor.warn(warning);
     }
 
-    /// The next member's field; `None` behind the object.
+    /// Returns the next member's field; `None` after the end of the object.
     #[inline]
     pub fn field(&mut self, fresh: &mut bool) -> Outcome<Option<Field>> {
         match self.cursor.member(fresh)? {
@@ -55,7 +55,7 @@ impl<'a, 's, V: Visitor> Reader<'a, 's, V> {
         }
     }
 
-    /// The field that a name means, spelled with or without escapes. `snake_case` is read with a warning.
+    /// Returns the field of a name, spelled with or without escapes. `snake_case` is accepted with a warning.
     #[inline]
     pub fn field_of(&mut self, name: Quoted<'a>) -> Outcome<Field> {
         let (field, is_snake_case) = if name.escaped {
@@ -69,7 +69,7 @@ impl<'a, 's, V: Visitor> Reader<'a, 's, V> {
         Ok(field)
     }
 
-    /// Calls `read` with a member's name, without its escapes.
+    /// Calls `read` with a member's name, its escapes decoded.
     pub fn unescaped_name<T>(
         &mut self,
         name: Quoted<'a>,
@@ -77,12 +77,12 @@ impl<'a, 's, V: Visitor> Reader<'a, 's, V> {
     ) -> Outcome<T> {
         let mark = self.scratch.arena.len();
         let name = self.text(name)?;
-        let found = read(name.bytes(&self.scratch.arena));
+        let result = read(name.bytes(&self.scratch.arena));
         self.scratch.arena.truncate(mark);
-        Ok(found)
+        Ok(result)
     }
 
-    /// What a string says, its escapes undone.
+    /// Returns the content of a string, its escapes decoded.
     #[inline]
     pub fn text(&mut self, quoted: Quoted<'a>) -> Outcome<Text<'a>> {
         if quoted.escaped {
@@ -102,7 +102,7 @@ impl<'a, 's, V: Visitor> Reader<'a, 's, V> {
         Ok(Text::Arena(start..self.scratch.arena.len()))
     }
 
-    /// A text field: null is empty, a number or boolean what it looks like, a container nothing.
+    /// Reads a text field: null is empty, a number or boolean becomes its text, a container is skipped.
     #[inline]
     pub fn text_field(&mut self) -> Outcome<Text<'a>> {
         if self.cursor.peek() == Some(b'"') {
@@ -125,19 +125,19 @@ impl<'a, 's, V: Visitor> Reader<'a, 's, V> {
         Ok(Text::Body(text))
     }
 
-    /// Passes over the next value.
+    /// Skips the next value.
     #[inline]
     pub fn skip(&mut self) -> Outcome<()> {
         skip::value(&mut self.cursor, &mut self.scratch.nesting)
     }
 
-    /// Passes over content that means nothing to us and belongs to no span.
+    /// Skips unknown content that does not belong to a span.
     pub fn unknown(&mut self) -> Outcome<()> {
         self.visitor.unknown_content();
         self.skip()
     }
 
-    /// Passes over a value of another type than OTLP says.
+    /// Skips a value whose type OTLP does not allow here.
     #[cold]
     pub fn wrong_type(&mut self) -> Outcome<()> {
         if !self.cursor.null()? {
@@ -147,13 +147,13 @@ impl<'a, 's, V: Visitor> Reader<'a, 's, V> {
         Ok(())
     }
 
-    /// Whether an object opens here; what else stands here is passed over with a warning, null without.
+    /// Returns whether an object is next; other values are skipped, with a warning unless null.
     #[inline]
     pub fn opens_object(&mut self) -> Outcome<bool> {
         self.opens(b'{')
     }
 
-    /// Whether a list opens here; what else stands here is passed over with a warning, null without.
+    /// Returns whether a list is next; other values are skipped, with a warning unless null.
     #[inline]
     pub fn opens_list(&mut self) -> Outcome<bool> {
         self.opens(b'[')
@@ -167,7 +167,7 @@ impl<'a, 's, V: Visitor> Reader<'a, 's, V> {
         self.wrong_type().map(|()| false)
     }
 
-    /// Whether another element follows that is not null: nulls are passed over with a warning.
+    /// Returns whether another element follows that is not null: nulls are skipped with a warning.
     #[inline]
     pub fn element(&mut self, fresh: &mut bool) -> Outcome<bool> {
         while self.cursor.element(fresh)? {
@@ -179,7 +179,7 @@ impl<'a, 's, V: Visitor> Reader<'a, 's, V> {
         Ok(false)
     }
 
-    /// The number that a text spells, with a warning unless JSON would spell it so.
+    /// Returns the number in a text, with a warning unless JSON allows its spelling.
     pub fn spelled<'t>(&mut self, text: &'t [u8]) -> Option<&'t [u8]> {
         let spelled = number::spelled(text)?;
         if !spelled.is_json {
@@ -189,7 +189,7 @@ impl<'a, 's, V: Visitor> Reader<'a, 's, V> {
     }
 }
 
-/// The field of a name without escapes, and whether the name is in `snake_case`.
+/// Returns the field of a name without escapes, and whether the name is in `snake_case`.
 #[inline]
 fn known_field(name: &[u8]) -> (Field, bool) {
     match Field::of(name) {

@@ -1,8 +1,9 @@
-//! The envelopes: a request holds resources, a resource scopes, a scope spans.
+//! Envelopes: a request holds resources, a resource scopes, a scope spans.
 //!
-//! Resource and scope are told before their spans. In the usual order that is one pass. Spans that come
-//! first are passed over, and read in a second pass over the same element. One that comes *again* after
-//! its spans were told stops the reading ([`Stop::late`]); it begins anew with two passes for each.
+//! Resource and scope are reported before their spans. In the usual order that takes one pass. If the spans
+//! come first, they are skipped and read in a second pass over the same element. If a resource or scope
+//! occurs *again* after its spans were reported, decoding stops ([`Stop::late_owner`]) and restarts with
+//! two passes for each element.
 
 use super::cursor::Shape;
 use super::field::Field;
@@ -12,44 +13,44 @@ use super::strings::Text;
 use crate::refusal::Refusal;
 use crate::visit::{Owner, Visitor, Warning};
 
-/// What a member is to its envelope.
+/// Role of a member in its envelope.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     /// The resource or scope itself.
     Owner,
-    /// The list of what it holds.
+    /// The list of the envelope's content.
     Content,
-    /// The same list under its name of before 2022: read if the other is empty.
+    /// The same list under its name before 2022: used if the other list is empty.
     OldContent,
     SchemaUrl,
     Unknown,
 }
 
-/// Which members a pass reads.
+/// Members that a pass reads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pass {
-    /// All of them, but no content before the owner.
+    /// All members, but no content before the owner.
     All,
     Content,
     OldContent,
 }
 
-/// How much of the story of an element was told.
+/// How much of an element was reported.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd)]
-enum Told {
+enum Progress {
     #[default]
     Nothing,
     /// Its resource or scope, perhaps in part.
     Owner,
-    /// All but what it holds.
+    /// Everything but its content.
     Ready,
 }
 
-/// What is known of an element of an envelope's list.
+/// State of an element of an envelope's list.
 #[derive(Default)]
 struct Seen<'a> {
     schema_url: Text<'a>,
-    told: Told,
+    progress: Progress,
     postponed: bool,
     old_content: bool,
     content_count: u32,
@@ -57,13 +58,13 @@ struct Seen<'a> {
 
 /// An element of `resourceSpans` or of `scopeSpans`.
 trait Envelope<'a>: Default {
-    /// The list whose element it is.
+    /// Path of the list that contains the element.
     const PATH: &'static str;
     fn role(field: Field) -> Role;
     fn begin<V: Visitor>(reader: &mut Reader<'a, '_, V>) -> Outcome<()>;
     fn owner<V: Visitor>(&mut self, reader: &mut Reader<'a, '_, V>) -> Outcome<()>;
     fn ready<V: Visitor>(&self, reader: &mut Reader<'a, '_, V>);
-    /// Tells how many there were.
+    /// Reads the content and returns the number of its elements.
     fn content<V: Visitor>(reader: &mut Reader<'a, '_, V>) -> Outcome<u32>;
     fn end<V: Visitor>(reader: &mut Reader<'a, '_, V>, schema_url: &Text<'a>);
 }
@@ -183,7 +184,7 @@ impl<'a> Envelope<'a> for ScopeSpans<'a> {
 }
 
 impl<'a, V: Visitor> Reader<'a, '_, V> {
-    /// The document: an `ExportTraceServiceRequest`.
+    /// Reads the document: an `ExportTraceServiceRequest`.
     pub fn request(&mut self) -> Outcome<()> {
         self.cursor.open()?;
         let mut fresh = true;
@@ -201,7 +202,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         Ok(())
     }
 
-    /// Every element of a list of envelopes; tells how many there were.
+    /// Reads every element of a list of envelopes. Returns how many there were.
     fn envelopes(
         &mut self,
         field: &'static str,
@@ -232,14 +233,14 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         if self.cursor.peek() == Some(bracket) {
             return self.cursor.open();
         }
-        let found = match self.cursor.shape()? {
+        let actual = match self.cursor.shape()? {
             Shape::Object => "an object",
             Shape::Array => "a list",
             Shape::String => "a string",
             Shape::Number => "a number",
             _ => "a boolean",
         };
-        Err(Refusal::malformed(field, format!("{found}; expected {expected}")).into())
+        Err(Refusal::malformed(field, format!("{actual}; expected {expected}")).into())
     }
 
     fn envelope<E: Envelope<'a>>(&mut self) -> Outcome<()> {
@@ -261,8 +262,8 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
     }
 
     fn ready<E: Envelope<'a>>(&mut self, envelope: &E, seen: &mut Seen<'a>) {
-        if seen.told < Told::Ready {
-            seen.told = Told::Ready;
+        if seen.progress < Progress::Ready {
+            seen.progress = Progress::Ready;
             envelope.ready(self);
         }
     }
@@ -288,7 +289,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         Ok(())
     }
 
-    /// A member in the first pass.
+    /// Reads a member in the first pass.
     fn member<E: Envelope<'a>>(
         &mut self,
         role: Role,
@@ -299,7 +300,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         match role {
             Role::Owner => self.owner(field, envelope, seen),
             Role::SchemaUrl => self.text_field().map(|url| seen.schema_url = url),
-            Role::Content if seen.told >= Told::Owner && !self.is_careful => {
+            Role::Content if seen.progress >= Progress::Owner && !self.is_two_pass => {
                 self.ready(envelope, seen);
                 E::content(self).map(|count| seen.content_count += count)
             }
@@ -325,13 +326,13 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         if self.cursor.null()? {
             return Ok(());
         }
-        if seen.told == Told::Ready {
-            return Err(Stop::late());
+        if seen.progress == Progress::Ready {
+            return Err(Stop::late_owner());
         }
         if field == Field::InstrumentationLibrary {
             self.warn(Warning::InstrumentationLibrary);
         }
-        seen.told = Told::Owner;
+        seen.progress = Progress::Owner;
         envelope.owner(self)
     }
 }
@@ -345,6 +346,6 @@ fn other_signal(field: Field) -> Refusal {
     };
     Refusal::malformed(
         name,
-        format!("a request of {path}; expected resourceSpans: this endpoint takes traces only"),
+        format!("a request with {path}; expected resourceSpans; this endpoint takes traces only"),
     )
 }

@@ -1,5 +1,5 @@
-//! The scalars of an attribute value: read as their member's name says, or, with a warning, as what
-//! they are.
+//! Scalars of an attribute value: interpreted by the name of their member or, with a warning, by their JSON
+//! type.
 
 use super::cursor::Shape;
 use super::field::Field;
@@ -11,7 +11,7 @@ use crate::base64;
 use crate::text;
 use crate::visit::{Visitor, Warning};
 
-/// A scalar as JSON knows it.
+/// A scalar of JSON.
 #[derive(Clone, Debug)]
 pub(super) enum Token<'a> {
     Null,
@@ -20,7 +20,7 @@ pub(super) enum Token<'a> {
     Bool(bool),
 }
 
-/// A scalar as OTLP knows it; bytes are their base64.
+/// A scalar of OTLP; bytes are kept as their base64.
 #[derive(Clone, Debug)]
 pub(super) enum Scalar<'a> {
     Empty,
@@ -31,7 +31,7 @@ pub(super) enum Scalar<'a> {
 }
 
 impl<'a, V: Visitor> Reader<'a, '_, V> {
-    /// Reads the scalar of this shape.
+    /// Reads the scalar of this type.
     pub fn token(&mut self, shape: Shape) -> Outcome<Token<'a>> {
         Ok(match shape {
             Shape::String => {
@@ -45,7 +45,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         })
     }
 
-    /// What a token means under the name of an `AnyValue` member.
+    /// Interprets a token as the value of an `AnyValue` member.
     pub fn scalar(&mut self, member: Field, token: Token<'a>) -> Scalar<'a> {
         match (member, token) {
             (_, Token::Null) => Scalar::Empty,
@@ -75,7 +75,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         }
     }
 
-    /// What a token means without a name.
+    /// Interprets a token that stands without a member name.
     pub fn bare(&mut self, token: Token<'a>) -> Scalar<'a> {
         match token {
             Token::Null => Scalar::Empty,
@@ -89,7 +89,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         }
     }
 
-    /// `literal` as an int64; as a double, with a warning, if it is none.
+    /// Returns `literal` as an int64 or, with a warning, as a double.
     fn int(&mut self, literal: &[u8], text: Text<'a>) -> Scalar<'a> {
         if let Whole::Exact(value) = number::whole(literal)
             && let Ok(value) = i64::try_from(value)
@@ -100,7 +100,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         self.double(literal, text)
     }
 
-    /// `literal` as a double; `text`, with a warning, if it is out of range.
+    /// Returns `literal` as a double or, with a warning, `text` if it is out of range.
     fn double(&mut self, literal: &[u8], text: Text<'a>) -> Scalar<'a> {
         let value = number::double(literal);
         if value.is_finite() {
@@ -125,7 +125,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         Scalar::Text(text)
     }
 
-    /// A double without digits.
+    /// Returns a double without digits (`NaN`, `Infinity`).
     fn non_finite(&mut self, bytes: &[u8], text: Text<'a>) -> Scalar<'a> {
         let Some((value, is_proto_json)) = non_finite(bytes) else {
             return self.of_another_type(text);
@@ -136,7 +136,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         Scalar::Double(value)
     }
 
-    /// Base64 of any kind as standard base64; other text as it is, with a warning.
+    /// Returns base64 of any form as standard base64; other text unchanged, with a warning.
     fn bytes(&mut self, text: Text<'a>) -> Scalar<'a> {
         let (arena, decoded) = (&mut self.scratch.arena, &mut self.scratch.decoded);
         decoded.clear();
@@ -149,7 +149,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         Scalar::Text(Text::Arena(start..arena.len()))
     }
 
-    /// `1`, `0`, and the two words as text.
+    /// Returns the boolean for `1`, `0`, and the words `true` and `false` as text.
     fn word_for_bool(&self, token: &Token<'a>) -> Option<bool> {
         let word = match token {
             Token::Number(literal) => literal,
@@ -168,7 +168,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         }
     }
 
-    /// Appends a scalar to the value being rendered: as stored text, or as JSON within a container.
+    /// Appends a scalar to the value under construction: as stored text, or as JSON inside a container.
     pub fn push(&mut self, scalar: &Scalar<'a>, is_stored_text: bool) {
         let (arena, out) = (&self.scratch.arena, &mut self.scratch.rendered);
         match scalar {
@@ -184,7 +184,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
     }
 }
 
-/// Whether a bare number was meant as an integer.
+/// Returns whether a bare number is an integer.
 fn is_int_literal(literal: &[u8]) -> bool {
     literal != b"-0"
         && literal
@@ -192,7 +192,7 @@ fn is_int_literal(literal: &[u8]) -> bool {
             .all(|byte| byte.is_ascii_digit() || *byte == b'-')
 }
 
-/// The doubles without digits, and whether `ProtoJSON` spells them so.
+/// Returns the double without digits that a text names, and whether `ProtoJSON` spells it so.
 fn non_finite(text: &[u8]) -> Option<(f64, bool)> {
     const NAMES: [(&str, f64); 10] = [
         ("NaN", f64::NAN),

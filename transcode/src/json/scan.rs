@@ -1,4 +1,4 @@
-//! Finding where a JSON string ends, eight bytes at a time.
+//! Search for the end of a JSON string, eight bytes at a time.
 
 const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
 const TOPS: u64 = u64::from_ne_bytes([0x80; 8]);
@@ -7,14 +7,14 @@ const BACKSLASHES: u64 = u64::from_ne_bytes([b'\\'; 8]);
 const BRACES: u64 = u64::from_ne_bytes([b'}'; 8]);
 const SPACES: u64 = u64::from_ne_bytes([b' '; 8]);
 
-/// The first place at or after `at` of a quote, a backslash or a control character; else the end.
+/// Returns the position of the first quote, backslash or control character at or after `at`, or the end.
 #[inline]
 pub(super) fn special(bytes: &[u8], at: usize) -> usize {
     let mut rest = bytes.get(at..).unwrap_or_default();
     while let Some((chunk, tail)) = rest.split_first_chunk::<8>() {
-        let found = specials(u64::from_le_bytes(*chunk));
-        if found != 0 {
-            return bytes.len() - rest.len() + (found.trailing_zeros() / 8) as usize;
+        let matches = specials(u64::from_le_bytes(*chunk));
+        if matches != 0 {
+            return bytes.len() - rest.len() + (matches.trailing_zeros() / 8) as usize;
         }
         rest = tail;
     }
@@ -22,12 +22,12 @@ pub(super) fn special(bytes: &[u8], at: usize) -> usize {
     bytes.len() - rest.len() + rest.iter().position(is_special).unwrap_or(rest.len())
 }
 
-/// The first place of a closing brace; else the end.
+/// Returns the position of the first closing brace, or the end.
 #[inline]
 pub(super) fn brace(bytes: &[u8]) -> usize {
     let mut rest = bytes;
     while let Some((chunk, tail)) = rest.split_first_chunk::<16>() {
-        // No early end, so that all sixteen are looked at at once.
+        // No early exit, so that the compiler compares all sixteen bytes at once.
         let is_brace = chunk.iter().map(|byte| u8::from(*byte == b'}'));
         if is_brace.fold(0, |seen, is| seen | is) != 0 {
             break;
@@ -36,18 +36,18 @@ pub(super) fn brace(bytes: &[u8]) -> usize {
     }
     while let Some((chunk, tail)) = rest.split_first_chunk::<8>() {
         let braces = u64::from_le_bytes(*chunk) ^ BRACES;
-        let found = braces.wrapping_sub(ONES) & !braces & TOPS;
-        if found != 0 {
-            return bytes.len() - rest.len() + (found.trailing_zeros() / 8) as usize;
+        let matches = braces.wrapping_sub(ONES) & !braces & TOPS;
+        if matches != 0 {
+            return bytes.len() - rest.len() + (matches.trailing_zeros() / 8) as usize;
         }
         rest = tail;
     }
-    let found = rest.iter().position(|byte| *byte == b'}');
-    bytes.len() - rest.len() + found.unwrap_or(rest.len())
+    let position = rest.iter().position(|byte| *byte == b'}');
+    bytes.len() - rest.len() + position.unwrap_or(rest.len())
 }
 
-/// The top bit of the first special byte, counted from the least significant, is set and none below
-/// it; those above mean nothing.
+/// Sets the top bit of the first special byte (in order of significance) and of no byte before it; the bits
+/// after it are undefined.
 #[inline]
 fn specials(word: u64) -> u64 {
     let quotes = word ^ QUOTES;
@@ -65,7 +65,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_first_special_byte_is_found_wherever_it_lies(
+        fn first_special_byte_is_found_at_every_position(
             bytes: Vec<u8>, plain in 0usize..40, at in 0usize..50,
         ) {
             let mut text = vec![b'x'; plain];
@@ -77,7 +77,7 @@ mod tests {
         }
 
         #[test]
-        fn the_first_brace_is_found_wherever_it_lies(text in "[a-z}]{0,80}") {
+        fn first_brace_is_found_at_every_position(text in "[a-z}]{0,80}") {
             let expected = text.find('}');
 
             prop_assert_eq!(brace(text.as_bytes()), expected.unwrap_or(text.len()));

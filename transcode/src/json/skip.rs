@@ -1,10 +1,10 @@
-//! Passing over a value: checked to be JSON, otherwise untouched. No recursion; a byte a level.
+//! Skips a value: checks that it is JSON and ignores its content. No recursion; one byte of state per level.
 
 use super::cursor::{Cursor, Shape};
 use super::stop::Outcome;
 use super::strings;
 
-/// Passes over the next value, whatever it is. `nesting` is a buffer to work in.
+/// Skips the next value, whatever its type. `nesting` is scratch space.
 pub(super) fn value(cursor: &mut Cursor<'_>, nesting: &mut Vec<Shape>) -> Outcome<()> {
     nesting.clear();
     loop {
@@ -32,7 +32,7 @@ pub(super) fn value(cursor: &mut Cursor<'_>, nesting: &mut Vec<Shape>) -> Outcom
     }
 }
 
-/// Whether the container holds another value.
+/// Returns whether the container has another value.
 fn next(cursor: &mut Cursor<'_>, container: Shape, fresh: &mut bool) -> Outcome<bool> {
     if container == Shape::Array {
         return cursor.element(fresh);

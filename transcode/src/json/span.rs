@@ -1,4 +1,4 @@
-//! A span, with its events and links.
+//! Decoder of a span with its events and links.
 
 use super::field::Field;
 use super::reader::Reader;
@@ -7,9 +7,9 @@ use super::strings::Text;
 use crate::identity;
 use crate::visit::{Owner, Rejection, Span, Visitor, Warning};
 
-/// The fields of a span while it is read; texts may still lie in the arena.
+/// The fields of a span while it is read; texts may still be in the arena.
 struct Fields<'a> {
-    /// Everything but the texts.
+    /// All fields but the texts.
     numbers: Span<'static>,
     trace_state: Text<'a>,
     name: Text<'a>,
@@ -17,7 +17,7 @@ struct Fields<'a> {
 }
 
 impl<'a, V: Visitor> Reader<'a, '_, V> {
-    /// One element of `spans`.
+    /// Reads one element of `spans`.
     pub fn span(&mut self) -> Outcome<()> {
         self.visitor.span_begin()?;
         let mark = self.scratch.arena.len();
@@ -100,9 +100,9 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         Ok(())
     }
 
-    /// Every element of a list of objects; what else is in it is passed over with a warning.
+    /// Reads every object of a list; other elements are skipped with a warning.
     fn each(&mut self, read: fn(&mut Self) -> Outcome<()>) -> Outcome<()> {
-        if self.cursor.predicted_nothing() || !self.opens_list()? {
+        if self.cursor.predicted_empty_list() || !self.opens_list()? {
             return Ok(());
         }
         let mut fresh = true;
@@ -194,7 +194,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         ))
     }
 
-    /// The text of an id, empty for null; `None` for what is no text.
+    /// Reads the text of an id, empty for null; `None` for a value of another type.
     #[inline]
     fn id_text(&mut self) -> Outcome<Option<Text<'a>>> {
         match self.cursor.peek() {

@@ -1,26 +1,26 @@
-//! Why reading stops before the end of the body.
+//! Reasons why decoding stops before the end of the body.
 
 use crate::refusal::Refusal;
 
-/// What reading yields.
+/// Result of a reading function.
 pub(super) type Outcome<T> = Result<T, Stop>;
 
-/// What ended the reading. Boxed, so that what the hot path passes on stays small.
+/// The reason that decoding stopped. Boxed, so that results in the hot path stay small.
 #[derive(Debug)]
 pub(super) struct Stop(pub Box<Reason>);
 
-/// Why it ended.
+/// Why decoding stopped.
 #[derive(Debug)]
 pub(super) enum Reason {
     /// The delivery is refused.
     Refused(Refusal),
-    /// A resource or scope came again after its spans were told: begin anew, with two passes each.
+    /// A resource or scope occurred again after its spans were reported: restart with two passes each.
     Late,
 }
 
 impl Stop {
     #[cold]
-    pub fn late() -> Self {
+    pub fn late_owner() -> Self {
         Self(Box::new(Reason::Late))
     }
 }

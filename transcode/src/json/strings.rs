@@ -1,9 +1,9 @@
-//! Strings without their escapes. One that has none is borrowed from the body; else it is written into
-//! an arena that lives as long as the span (or resource, or scope) it belongs to.
+//! Strings with their escapes decoded. A string without escapes is borrowed from the body; others are
+//! written to an arena that lives as long as the span (or resource, or scope) they belong to.
 
 use std::ops::Range;
 
-/// A text: in the body or in the arena.
+/// A text in the body or in the arena.
 #[derive(Clone, Debug)]
 pub(super) enum Text<'a> {
     Body(&'a [u8]),
@@ -29,11 +29,11 @@ impl<'a> Text<'a> {
     }
 }
 
-/// What was wrong with the escapes of a string.
+/// A string has an invalid escape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BadEscape;
 
-/// Appends what `raw` stands for. Tells whether half a surrogate pair was met, and U+FFFD written.
+/// Appends the decoded string. Returns whether it contained half a surrogate pair, written as U+FFFD.
 pub(super) fn unescape(raw: &[u8], out: &mut Vec<u8>) -> Result<bool, BadEscape> {
     let mut has_lone_surrogate = false;
     let mut rest = raw;
@@ -51,7 +51,7 @@ pub(super) fn unescape(raw: &[u8], out: &mut Vec<u8>) -> Result<bool, BadEscape>
     Ok(has_lone_surrogate)
 }
 
-/// Whether every escape of `raw` is one that JSON knows.
+/// Returns an error unless every escape of `raw` is valid in JSON.
 pub(super) fn check_escapes(raw: &[u8]) -> Result<(), BadEscape> {
     let mut rest = raw;
     while let Some((_, escape)) =
@@ -62,7 +62,7 @@ pub(super) fn check_escapes(raw: &[u8]) -> Result<(), BadEscape> {
     Ok(())
 }
 
-/// The character at the beginning of `escape` (`None` for half a surrogate pair) and what follows it.
+/// Decodes the escape at the beginning of `escape` (`None` for half a surrogate pair). Returns the rest, too.
 fn escaped(escape: &[u8]) -> Result<(Option<char>, &[u8]), BadEscape> {
     let [b'\\', kind, after @ ..] = escape else {
         return Err(BadEscape);
@@ -80,7 +80,7 @@ fn escaped(escape: &[u8]) -> Result<(Option<char>, &[u8]), BadEscape> {
     Ok((Some(character), after))
 }
 
-/// Four hex digits, and the other half of the pair where they are a high surrogate.
+/// Decodes four hex digits, and the second half of the pair after a high surrogate.
 fn unicode(digits: &[u8]) -> Result<(Option<char>, &[u8]), BadEscape> {
     let (unit, after) = unit(digits)?;
     if !(0xd800..0xdc00).contains(&unit) {
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn every_escape_stands_for_its_character() {
+    fn every_escape_is_decoded() {
         let (text, has_lone_surrogate) =
             read(r#"a\"\\\/\b\f\n\r\t\u0000\u00e9\u20AC\ud83d\ude00z"#).unwrap();
 
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_pair_becomes_the_replacement_character_and_takes_nothing_with_it() {
+    fn half_a_surrogate_pair_becomes_one_replacement_character() {
         for (raw, text) in [
             (r"\ud83d", "\u{fffd}"),
             (r"\ude00", "\u{fffd}"),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_json_does_not_know_is_no_escape() {
+    fn other_escapes_are_invalid() {
         for raw in [
             r"\x41",
             r"\",

@@ -1,7 +1,7 @@
-//! The schema: the messages of a trace export request, with the tags of their fields.
+//! Schema: the messages of a trace export request, with the tags of their fields.
 //!
-//! From opentelemetry-proto 1.11. A field that nobody reads is named all the same, so that one of the
-//! wrong wire type is seen: that is how a logs or metrics request gives itself away.
+//! From opentelemetry-proto 1.11. Fields that the decoder ignores are listed too, so that a wrong wire type
+//! is detected: that identifies a logs or metrics request.
 
 use crate::wire::Message;
 
@@ -20,7 +20,7 @@ macro_rules! message {
     };
 }
 
-/// The whole request. Spelled out because its path is not part of its fields' paths.
+/// The whole request. Not built by the macro because its path is not part of its fields' paths.
 pub static REQUEST: Message = Message {
     path: "body",
     fields: &[(RESOURCE_SPANS, "resource_spans")],

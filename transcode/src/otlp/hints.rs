@@ -1,10 +1,10 @@
-//! What a body that is no trace export request probably is: a refusal says so where it can.
+//! Hints in refusals: what a body that is not a trace export request probably is.
 
 use crate::refusal::Refusal;
 use crate::visit::{Rejection, Span};
 use crate::wire::{Fault, Flaw, wire_type};
 
-/// Says what is wrong where, and what the sender may have meant.
+/// Describes the flaw, its position, and the probable mistake of the sender.
 #[cold]
 pub(super) fn refusal(flaw: &Flaw, body: &[u8]) -> Refusal {
     if is_json(body) {
@@ -35,7 +35,7 @@ fn is_json(body: &[u8]) -> bool {
     }
 }
 
-/// A flag and a length in front of the message.
+/// Returns whether the body begins with a gRPC frame: a flag and a length before the message.
 fn is_grpc_frame(body: &[u8]) -> bool {
     match body {
         [0 | 1, a, b, c, d, message @ ..] => {
@@ -49,8 +49,8 @@ fn is_grpc_frame(body: &[u8]) -> bool {
 const IS_LOGS: &str = "; is this a logs request? this endpoint takes traces";
 const IS_METRICS: &str = "; is this a metrics request? this endpoint takes traces";
 
-/// The signals share their outer messages: what tells them apart is a field of theirs where a span has
-/// another type.
+/// Returns a hint if the body is another signal. The signals share their outer messages and differ in a
+/// field that has another type in a span.
 fn signal_hint(flaw: &Flaw) -> Option<&'static str> {
     let Fault::WireType { found, .. } = flaw.fault() else {
         return None;
@@ -66,16 +66,16 @@ fn signal_hint(flaw: &Flaw) -> Option<&'static str> {
     }
 }
 
-/// Counts spans that are rather metrics: where a span has its ids they have a name and a description.
-/// Every such span is rejected anyway; when all are, the refusal can say more.
+/// Counts spans that are probably metrics: in place of the ids they have a name and a description. Every
+/// such span is rejected; if all are, the refusal says so.
 #[derive(Default)]
-pub(super) struct Misdirected {
+pub(super) struct MetricsDetector {
     span_count: u64,
     metric_count: u64,
 }
 
-impl Misdirected {
-    /// Looks at one span, and the trace id as sent.
+impl MetricsDetector {
+    /// Inspects one span and its trace id as sent.
     pub(super) fn note(&mut self, span: &Span<'_>, trace_id: &[u8]) {
         self.span_count += 1;
         if span.trace_id == Err(Rejection::TraceIdMalformed) && span.span_id.is_err() {
@@ -84,15 +84,15 @@ impl Misdirected {
     }
 
     /// # Errors
-    /// When all that looked like spans were metrics.
+    /// If all spans are metrics.
     pub(super) fn verdict(&self) -> Result<(), Refusal> {
         if self.metric_count == 0 || self.metric_count != self.span_count {
             return Ok(());
         }
-        let found = Rejection::TraceIdMalformed.text();
+        let rejection = Rejection::TraceIdMalformed.text();
         Err(Refusal::malformed(
             "resource_spans.scope_spans.spans.trace_id",
-            format!("{found}{IS_METRICS}"),
+            format!("{rejection}{IS_METRICS}"),
         ))
     }
 }

@@ -1,4 +1,4 @@
-//! One span: its fields in any order, attributes, events and links told as they come.
+//! Decoder of one span: fields in any order; attributes, events and links are reported as they occur.
 
 use super::fields;
 use super::{Decoder, Stop};
@@ -6,7 +6,7 @@ use crate::identity;
 use crate::visit::{Owner, Span, Visitor};
 use crate::wire::{Cursor, Flaw};
 
-/// The ids of a span as sent, until all of its fields have been seen.
+/// The ids of a span as sent, collected until all fields are read.
 #[derive(Default)]
 struct Ids<'a> {
     trace: &'a [u8],
@@ -53,7 +53,7 @@ impl<'a, V: Visitor> Decoder<'a, '_, V> {
         span.trace_id = identity::trace_id_from_bytes(ids.trace, &mut warn);
         span.span_id = identity::span_id_from_bytes(ids.span, &mut warn);
         span.parent_span_id = identity::parent_from_bytes(ids.parent, &mut warn);
-        self.misdirected.note(span, ids.trace);
+        self.metrics.note(span, ids.trace);
     }
 
     fn event(&mut self, message: &'a [u8]) -> Result<(), Stop> {

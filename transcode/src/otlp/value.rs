@@ -1,7 +1,7 @@
-//! Attributes: a key and, whatever type its value has, the text that is stored.
+//! Decoder of attributes: a key and a value, whose type decides the stored text.
 //!
-//! A `oneof` that is set several times holds the last; an array or list that is sent in several pieces
-//! without another member between is one. So a value is found first and written after.
+//! If a `oneof` is set several times, the last member counts. Consecutive pieces of an array or key-value
+//! list form one value. So a value is located first and written afterwards.
 
 use super::fields::{any_value, key_value, list};
 use super::{Decoder, Stop};
@@ -21,25 +21,25 @@ enum Value<'a> {
     Many(Pieces<'a>),
 }
 
-/// An array or key-value list, in however many pieces it was sent.
+/// An array or key-value list, sent in one or more pieces.
 #[derive(Clone, Copy)]
 struct Pieces<'a> {
     /// Which of the two it is: the tag of its pieces.
     tag: u32,
-    /// How many pieces come before the first: of an earlier value, which this one replaced.
+    /// Number of pieces to skip: they belong to an earlier value that this value replaced.
     outdated_count: u32,
-    /// Where they all are.
+    /// The messages that contain the pieces.
     source: Source<'a>,
 }
 
-/// The message that a value is in.
+/// The message that contains a value.
 #[derive(Clone, Copy)]
 enum Source<'a> {
     KeyValue(&'a [u8]),
     AnyValue(&'a [u8]),
 }
 
-/// The elements of an array or key-value list, one after the other.
+/// Iterator over the elements of an array or key-value list.
 struct Elements<'a> {
     tag: u32,
     piece: Cursor<'a>,
@@ -94,7 +94,7 @@ impl<'a> Elements<'a> {
     }
 }
 
-/// A value while the messages that it may be spread over are read.
+/// State while reading the messages that a value may be spread over.
 struct Merge<'a> {
     value: Value<'a>,
     source: Source<'a>,
@@ -112,7 +112,7 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// Adds the members of one more `AnyValue` message.
+    /// Adds the members of another `AnyValue` message.
     fn any_value(&mut self, message: &'a [u8]) -> Result<(), Flaw> {
         let mut fields = Cursor::new(message, &any_value::MESSAGE);
         while let Some(tag) = fields.tag()? {
@@ -137,7 +137,8 @@ impl<'a> Merge<'a> {
         Ok(())
     }
 
-    /// The value once one more piece has come: it continues only what it directly follows.
+    /// Returns the value after one more piece, which continues the value only if it directly follows a
+    /// piece of it.
     fn piece(&mut self, tag: u32) -> Value<'a> {
         let is_array = tag == any_value::ARRAY_VALUE;
         let seen = if is_array {
@@ -158,7 +159,7 @@ impl<'a> Merge<'a> {
     }
 }
 
-/// Key and `AnyValue` of a `KeyValue` message as nearly all are: both short, and nothing else.
+/// Fast path: key and `AnyValue` of a `KeyValue` message if both are short and nothing else is in it.
 #[inline]
 fn read_pair(message: &[u8]) -> Option<(&[u8], Cursor<'_>)> {
     let mut fields = Cursor::new(message, &key_value::MESSAGE);
@@ -169,13 +170,13 @@ fn read_pair(message: &[u8]) -> Option<(&[u8], Cursor<'_>)> {
         .then_some((key, Cursor::new(value, &any_value::MESSAGE)))
 }
 
-/// The value of an `AnyValue` that holds one text or number, and nothing else.
+/// Returns the value of an `AnyValue` that holds exactly one text or number.
 #[inline(always)]
 #[expect(
     clippy::inline_always,
-    reason = "a choice of choices: cheap only where it is taken apart"
+    reason = "a nested enum: cheap only if the caller destructures it inline"
 )]
-fn read_one(mut fields: Cursor<'_>) -> Option<visit::Value<'_>> {
+fn read_single_member(mut fields: Cursor<'_>) -> Option<visit::Value<'_>> {
     let value = match fields.tag().ok()?? {
         any_value::STRING_VALUE => visit::Value::Text(fields.bytes().ok()?),
         any_value::INT_VALUE => visit::Value::Number(Number::Int(fields.int64().ok()?)),
@@ -188,15 +189,15 @@ fn read_one(mut fields: Cursor<'_>) -> Option<visit::Value<'_>> {
     fields.is_at_end().then_some(value)
 }
 
-/// Key and value of a `KeyValue` message as nearly all are.
+/// Fast path: key and value of a usual `KeyValue` message.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "as above")]
 fn read_plain(message: &[u8]) -> Option<(&[u8], visit::Value<'_>)> {
     let (key, value) = read_pair(message)?;
-    Some((key, read_one(value)?))
+    Some((key, read_single_member(value)?))
 }
 
-/// Key and value of any `KeyValue` message.
+/// Reads key and value of any `KeyValue` message.
 fn read_key_value(message: &[u8]) -> Result<(&[u8], Value<'_>), Flaw> {
     let (mut key, mut merge) = (&b""[..], Merge::new(Source::KeyValue(message)));
     let mut fields = Cursor::new(message, &key_value::MESSAGE);
@@ -217,11 +218,11 @@ fn read_any_value(message: &[u8]) -> Result<Value<'_>, Flaw> {
 }
 
 impl<'a, V: Visitor> Decoder<'a, '_, V> {
-    /// An attribute of a span: most were told before.
+    /// Reads an attribute of a span. Most were seen before.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "one caller, for every attribute")]
     pub(super) fn span_attribute(&mut self, message: &'a [u8]) -> Result<(), Stop> {
-        // JSON is remembered in the same place, and never begins so.
+        // Spellings of JSON attributes share the cache; a JSON attribute never begins with this byte.
         let begins_with_key = message
             .first()
             .is_some_and(|tag| u32::from(*tag) == key_value::KEY);
@@ -241,7 +242,7 @@ impl<'a, V: Visitor> Decoder<'a, '_, V> {
         Ok(())
     }
 
-    /// An attribute of anything else.
+    /// Reads an attribute of another owner.
     pub(super) fn attribute(&mut self, owner: Owner, message: &'a [u8]) -> Result<(), Stop> {
         match read_plain(message) {
             Some((key, value)) => Ok(self.plain_attribute(owner, key, value)?),
@@ -284,7 +285,7 @@ impl<'a, V: Visitor> Decoder<'a, '_, V> {
     }
 }
 
-/// Writes arrays and lists as JSON, with a stack of its own.
+/// Writes arrays and lists as JSON, with an explicit stack.
 #[derive(Default)]
 pub(super) struct Writer<'a> {
     text: Vec<u8>,
@@ -293,7 +294,7 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Writes no more than is kept and one element: what is announced beyond that costs nothing.
+    /// Stops once more is written than is stored: unused announced content costs nothing.
     #[inline(never)]
     fn write<V: Visitor>(
         &mut self,

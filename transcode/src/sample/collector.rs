@@ -2,17 +2,17 @@
 
 use super::threshold::{NEVER, Rate};
 
-/// The hash is cut to this many buckets.
+/// The hash is reduced to this many buckets.
 const BUCKETS: u32 = 0x4000;
-/// What one bucket weighs in 56 bits of randomness.
+/// log2 of the share of one bucket in 56 bits of randomness.
 const BUCKET_BITS: u32 = 42;
 
-/// The threshold of a rate, in the Collector's own 32-bit arithmetic: a percent times buckets per
-/// percent, cut off. A rate is quantised to 1/16384, and below that nothing is kept.
+/// Returns the threshold of a rate, in the Collector's own 32-bit arithmetic: percent times buckets per
+/// percent, truncated. A rate is quantised to 1/16384; below that nothing is kept.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "the Collector computes so, and the rate lies between 0 and 1"
+    reason = "the Collector computes it this way, and the rate is between 0 and 1"
 )]
 pub(super) fn rate(probability: f64) -> Rate {
     let percent = (probability * 100.0) as f32;
@@ -23,7 +23,7 @@ pub(super) fn rate(probability: f64) -> Rate {
     }
 }
 
-/// FNV-1a over 32 bits, as far as the seed: the same for every trace.
+/// 32-bit FNV-1a state after the seed, which is the same for every trace.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hash(u32);
 
@@ -43,8 +43,8 @@ impl Hash {
         Self(bytes.iter().fold(self.0, step))
     }
 
-    /// The bucket of a trace as randomness: reaching the threshold means lying in a bucket that is
-    /// kept. The bits of the hash that choose no bucket fill the rest, so that later stages can go on.
+    /// Returns the bucket of a trace as randomness: it reaches the threshold if its bucket is kept. Hash
+    /// bits that do not choose a bucket fill the low bits, so that later stages can use them.
     pub(super) fn randomness(self, trace_id: &[u8; 16]) -> u64 {
         let Self(hash) = self.over(trace_id);
         let bucket = u64::from(hash & (BUCKETS - 1));
@@ -54,7 +54,7 @@ impl Hash {
     }
 }
 
-/// What `sampling.priority` demands: 0 drops, more keeps, less is no demand.
+/// Decision demanded by `sampling.priority`: 0 drops, more keeps, less demands nothing.
 pub(super) fn priority(value: f64) -> Option<bool> {
     match value {
         0.0 => Some(false),

@@ -1,36 +1,36 @@
-//! A sampling decision about one trace with everything it rests on, for an operator.
+//! Explains a sampling decision to an operator: the decision about one trace, with its inputs.
 
 use super::threshold::{hex, hex_in_full};
 use super::tracestate::{Arrival, unread};
 use super::{Sampler, Subject};
 
-/// A decision and what it rests on.
+/// A decision and its inputs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explained {
     /// Whether the span would be stored.
     pub keep: bool,
-    /// How many spans it would stand for.
+    /// How many spans it would represent.
     pub weight: Option<f64>,
-    /// The threshold in force, as tracestate spells it.
+    /// The effective threshold in tracestate syntax.
     pub threshold: Option<String>,
-    /// Short and stable: the column `SampleReason`.
+    /// Reason, short and stable: the column `SampleReason`.
     pub reason: String,
-    /// Fields of the tracestate that are malformed, and counted as absent.
+    /// Tracestate fields that are malformed and treated as absent.
     pub ignored: Vec<&'static str>,
-    /// The rule that holds for the span, counted from zero; none: no rule holds.
+    /// Index of the first matching rule; `None` if no rule matches.
     pub rule: Option<usize>,
     /// Fourteen hex digits, compared with the threshold.
     pub randomness: String,
-    /// Where the randomness comes from.
+    /// Source of the randomness.
     pub randomness_from: &'static str,
-    /// The threshold that the span arrived with, as tracestate spells it.
+    /// The threshold that the span arrived with, in tracestate syntax.
     pub arriving_threshold: Option<String>,
 }
 
-/// Explain what this sampler decides about a span of this trace.
+/// Explains what this sampler decides about a span of this trace.
 ///
 /// # Errors
-/// When the trace id is not one.
+/// If the trace id is invalid.
 pub fn explain(
     sampler: &Sampler,
     trace_id_hex: &str,

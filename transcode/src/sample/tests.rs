@@ -1,11 +1,11 @@
-//! The specification's vectors, the algebra of thresholds, and what is written back.
+//! Tests of sampling decisions: specification vectors, threshold algebra, and rewritten tracestates.
 
 mod algebra;
 mod vectors;
 
 use super::{Decision, Explained, Match, Mode, Sampler, Subject, explain};
 
-/// A trace whose last seven bytes are 0.81 of the way up.
+/// A trace id whose randomness is 0.81 of the maximum.
 const HIGH: u128 = 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736;
 
 fn subject(trace_id: u128, trace_state: &str) -> Subject<'_> {
@@ -24,7 +24,7 @@ fn sampler(mode: Mode, rate: f64) -> Sampler {
     Sampler::new(mode, rate, 0, Vec::new()).unwrap()
 }
 
-/// The decision, and the tracestate to store.
+/// Returns the decision and the tracestate to store.
 fn decided<'a>(sampler: &'a Sampler, subject: &Subject<'_>) -> (Decision<'a>, String) {
     let mut written = Vec::new();
     let decision = sampler.decide(subject, &mut written);
@@ -36,7 +36,7 @@ fn decided<'a>(sampler: &'a Sampler, subject: &Subject<'_>) -> (Decision<'a>, St
     (decision, str::from_utf8(stored).unwrap().to_owned())
 }
 
-/// The tracestate stored for a kept span that arrived with this one.
+/// Returns the tracestate stored for a kept span that arrived with this tracestate.
 fn stored(mode: Mode, rate: f64, trace_state: &str) -> String {
     let sampler = sampler(mode, rate);
     let (decision, stored) = decided(&sampler, &subject(HIGH, trace_state));
@@ -45,7 +45,7 @@ fn stored(mode: Mode, rate: f64, trace_state: &str) -> String {
 }
 
 #[test]
-fn off_keeps_everything_and_touches_nothing() {
+fn off_keeps_every_span_unchanged() {
     let sampler = Sampler::default();
     let cases = [
         ("", None, None),
@@ -71,7 +71,7 @@ fn off_keeps_everything_and_touches_nothing() {
 }
 
 #[test]
-fn the_new_threshold_is_written_back_and_the_rest_preserved() {
+fn new_threshold_is_written_and_other_fields_are_preserved() {
     let cases = [
         ("", "ot=th:c"),
         ("vendor=x", "ot=th:c,vendor=x"),
@@ -92,7 +92,7 @@ fn the_new_threshold_is_written_back_and_the_rest_preserved() {
 }
 
 #[test]
-fn a_threshold_that_stays_is_left_as_it_is_spelt() {
+fn unchanged_threshold_keeps_its_spelling() {
     assert_eq!(
         stored(Mode::Equalizing, 0.5, "b=2,ot=th:c00"),
         "b=2,ot=th:c00"
@@ -104,14 +104,14 @@ fn a_threshold_that_stays_is_left_as_it_is_spelt() {
 }
 
 #[test]
-fn an_ot_member_beyond_256_bytes_is_absent() {
+fn ot_member_over_256_bytes_is_ignored() {
     let long = format!("ot=th:8;x:{}", "y".repeat(253));
 
     assert_eq!(stored(Mode::Proportional, 0.5, &long), "ot=th:8");
 }
 
 #[test]
-fn an_inconsistent_arrival_is_kept_without_threshold_or_weight() {
+fn inconsistent_upstream_span_is_kept_without_threshold_or_weight() {
     let cases = [
         ("ot=th:c;rv:6e6d1a75832a2f", "ot=rv:6e6d1a75832a2f"),
         ("v=x,ot=th:f", "v=x"),
@@ -131,7 +131,7 @@ fn an_inconsistent_arrival_is_kept_without_threshold_or_weight() {
 }
 
 #[test]
-fn the_first_rule_that_holds_gives_the_rate() {
+fn first_matching_rule_decides_the_rate() {
     let project = |name: &str| Match {
         project: Some(name.to_owned()),
         ..Match::default()
@@ -149,20 +149,20 @@ fn the_first_rule_that_holds_gives_the_rate() {
     ];
     let sampler = Sampler::new(Mode::Equalizing, 0.25, 0, rules).unwrap();
     let reason = |subject: &Subject<'_>| decided(&sampler, subject).0.reason;
-    let here = subject(HIGH, "");
+    let subject_a = subject(HIGH, "");
 
-    assert_eq!(reason(&here), "rule 2: outside rate");
+    assert_eq!(reason(&subject_a), "rule 2: outside rate");
     assert_eq!(
         reason(&Subject {
             drain: "us",
-            ..here
+            ..subject_a
         }),
         "rule 3: within rate"
     );
     assert_eq!(
         reason(&Subject {
             project: "prj_2",
-            ..here
+            ..subject_a
         }),
         "rule 1: within rate"
     );
@@ -170,7 +170,7 @@ fn the_first_rule_that_holds_gives_the_rate() {
         reason(&Subject {
             project: "",
             drain: "",
-            ..here
+            ..subject_a
         }),
         "within rate"
     );
@@ -185,7 +185,7 @@ fn the_first_rule_that_holds_gives_the_rate() {
 }
 
 #[test]
-fn the_collectors_priority_overrules_its_hash_and_leaves_no_weight() {
+fn collector_priority_overrides_the_hash_and_removes_the_weight() {
     let sampler = sampler(Mode::HashSeed, 0.0);
     let prioritised = |priority, trace_state| {
         let subject = Subject {
@@ -214,14 +214,14 @@ fn the_collectors_priority_overrules_its_hash_and_leaves_no_weight() {
 }
 
 #[test]
-fn the_collectors_hash_is_written_down_for_later_stages() {
+fn collector_hash_is_written_as_randomness_for_later_stages() {
     let stored = stored(Mode::HashSeed, 0.25, "v=x");
 
     assert_eq!(stored, "ot=th:c;rv:fdc80d0b42008d,v=x");
 }
 
 #[test]
-fn a_second_tier_with_the_same_seed_keeps_what_the_first_kept() {
+fn second_tier_with_the_same_seed_keeps_the_same_spans() {
     let sampler = Sampler::new(Mode::HashSeed, 0.25, 22, Vec::new()).unwrap();
     for trace_id in 1..2_000 {
         let (first, trace_state) = decided(&sampler, &subject(trace_id, ""));
@@ -235,7 +235,7 @@ fn a_second_tier_with_the_same_seed_keeps_what_the_first_kept() {
 }
 
 #[test]
-fn what_is_not_understood_in_a_tracestate_is_told() {
+fn malformed_tracestate_fields_are_listed() {
     let id = "4bf92f3577b34da6a3ce929d0e0e4736";
     for (trace_state, ignored) in [
         ("ot=th:8;rv:9b8233f7e3a151", &[][..]),
@@ -243,14 +243,14 @@ fn what_is_not_understood_in_a_tracestate_is_told() {
         ("ot=th:;rv:12", &["th", "rv"]),
         ("ot=p:8,x=th:zz", &[]),
     ] {
-        let found = explained(id, "equalizing", 0.5, 0, trace_state).unwrap();
+        let explanation = explained(id, "equalizing", 0.5, 0, trace_state).unwrap();
 
-        assert_eq!(found.ignored, ignored, "{trace_state}");
+        assert_eq!(explanation.ignored, ignored, "{trace_state}");
     }
 }
 
 #[test]
-fn a_trace_id_or_rate_that_is_none_is_refused() {
+fn invalid_trace_id_or_rate_is_an_error() {
     let id = "4bf92f3577b34da6a3ce929d0e0e4736";
     for (trace_id, rate) in [
         ("4bf9", 1.0),

@@ -1,10 +1,10 @@
-//! Thresholds and probabilities: 56 bits of randomness, and what share of them is kept.
+//! Thresholds and probabilities: 56 bits of randomness, and the share of them that is kept.
 
-/// Randomness has 56 bits; no randomness reaches this threshold.
+/// Randomness has 56 bits; no value reaches this threshold.
 pub(super) const NEVER: u64 = 1 << 56;
 /// Hex digits of a threshold.
 pub(super) const DIGITS: u32 = 14;
-/// Digits that a threshold made from a probability carries after its leading f's.
+/// Significant digits of a threshold made from a probability, after its leading f's.
 const DIGITS_KEPT: u32 = 4;
 
 /// A probability and its threshold.
@@ -31,7 +31,7 @@ impl Rate {
         }
     }
 
-    /// The threshold that keeps this share of what `arriving` keeps.
+    /// Returns the threshold that keeps this share of the spans that `arriving` keeps.
     pub(super) fn of(&self, arriving: u64) -> u64 {
         if self.probability >= 1.0 {
             return arriving;
@@ -40,28 +40,28 @@ impl Rate {
     }
 }
 
-/// The last seven bytes of the trace id.
+/// Returns the last seven bytes of the trace id.
 pub(super) fn randomness_of(trace_id: &[u8; 16]) -> u64 {
     let last = u128::from_be_bytes(*trace_id) & u128::from(NEVER - 1);
     u64::try_from(last).unwrap_or_default()
 }
 
-/// How many of the 2^56 values of randomness reach the threshold.
+/// Returns how many of the 2^56 randomness values reach the threshold.
 #[expect(
     clippy::cast_precision_loss,
-    reason = "what is kept is rounded as every peer rounds it"
+    reason = "rounded as in other implementations"
 )]
 fn kept_of(threshold: u64) -> f64 {
     NEVER.saturating_sub(threshold) as f64
 }
 
-/// How many spans one that passed this threshold stands for.
+/// Returns how many spans a span that passed this threshold represents.
 pub(super) fn adjusted_count(threshold: u64) -> f64 {
     kept_of(0) / kept_of(threshold)
 }
 
-/// As the specification makes thresholds: four digits after the leading f's, rounded, so that
-/// every component that is given the same rate writes the same threshold.
+/// Converts a probability as the specification does: four digits after the leading f's, rounded, so that
+/// all components with the same rate write the same threshold.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -79,7 +79,7 @@ fn threshold_of(probability: f64) -> u64 {
     (exact + half) >> dropped_bits << dropped_bits
 }
 
-/// A threshold as `th` spells it: no zeros at the end, but at least one digit.
+/// A threshold in the syntax of `th`: no trailing zeros, but at least one digit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hex {
     digits: [u8; DIGITS as usize],
@@ -96,12 +96,12 @@ impl Hex {
     }
 }
 
-/// The fourteen digits of a randomness.
+/// Returns all fourteen digits of a randomness value.
 pub(super) fn hex_in_full(value: u64) -> Hex {
     first_digits(value, DIGITS as usize)
 }
 
-/// The digits of a threshold.
+/// Returns the digits of a threshold.
 pub(super) fn hex(threshold: u64) -> Hex {
     let zeros = (threshold.trailing_zeros() / 4).min(DIGITS - 1);
     first_digits(threshold, (DIGITS - zeros) as usize)
@@ -120,8 +120,8 @@ fn first_digits(value: u64, length: usize) -> Hex {
     Hex { digits, length }
 }
 
-/// Reads up to fourteen lower-case hex digits, as if zeros followed. Digits of randomness come in no
-/// order that a processor could foresee, so nothing branches on one.
+/// Parses up to fourteen lower-case hex digits, padded with zeros. Random digits defeat branch prediction,
+/// so the code has no branch per digit.
 pub(super) fn from_hex(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > DIGITS as usize {
         return None;

@@ -1,16 +1,16 @@
-//! The `ot` member of a W3C tracestate: what upstream says about sampling, read and written back.
+//! The `ot` member of a W3C tracestate: reads and rewrites upstream sampling information.
 //!
 //! ```text
 //! vendor=x,ot=th:c;rv:9b8233f7e3a151;p:8
 //! ```
 //!
-//! What is malformed is absent. What is not ours is preserved, in order.
+//! Malformed fields count as absent. Other members and fields are preserved, in order.
 
 use super::threshold::{DIGITS, from_hex, hex, hex_in_full};
 
 const OT_BYTES_MAX: usize = 256;
 
-/// What a span arrived with.
+/// Sampling information that a span arrived with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Arrival {
     pub(super) randomness: Option<u64>,
@@ -37,19 +37,19 @@ impl Arrival {
         arrival
     }
 
-    /// Upstream left no trace of sampling.
+    /// Returns whether upstream left no sampling information.
     pub(super) fn is_unmarked(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Names the fields of ours that are there and cannot be read, so that they count as absent.
+/// Returns the names of fields that are present but malformed, and so count as absent.
 pub(super) fn unread(trace_state: &[u8]) -> Vec<&'static str> {
     let arrival = Arrival::read(trace_state);
-    let said = |name: &[u8]| raw_fields(trace_state).any(|field| field.starts_with(name));
+    let is_present = |name: &[u8]| raw_fields(trace_state).any(|field| field.starts_with(name));
     [
-        ("th", arrival.threshold.is_none() && said(b"th:")),
-        ("rv", arrival.randomness.is_none() && said(b"rv:")),
+        ("th", arrival.threshold.is_none() && is_present(b"th:")),
+        ("rv", arrival.randomness.is_none() && is_present(b"rv:")),
     ]
     .into_iter()
     .filter_map(|(name, is_unread)| is_unread.then_some(name))
@@ -60,8 +60,8 @@ fn randomness(digits: &[u8]) -> Option<u64> {
     from_hex(digits).filter(|_| digits.len() == DIGITS as usize)
 }
 
-/// Writes the tracestate with another threshold, or with none. `new_randomness` is for a span that
-/// arrived without. The member comes first, as W3C asks of a changed one.
+/// Writes the tracestate with a new threshold, or without. `new_randomness` is set for a span that arrived
+/// without randomness. The member comes first, as W3C requires of a changed member.
 pub(super) fn write(
     trace_state: &[u8],
     threshold: Option<u64>,
@@ -95,7 +95,7 @@ fn field(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-/// The parts between separators.
+/// Splits a text at a separator.
 fn parts(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
@@ -109,14 +109,14 @@ fn parts(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
 fn members(trace_state: &[u8]) -> impl Iterator<Item = &[u8]> {
     parts(trace_state, b',')
         .map(<[u8]>::trim_ascii)
-        .filter(|it| !it.is_empty())
+        .filter(|part| !part.is_empty())
 }
 
 fn ot_value(member: &[u8]) -> Option<&[u8]> {
     member.strip_prefix(b"ot=")
 }
 
-/// The fields of the first `ot` member, well-formed or not.
+/// Iterates over the fields of the first `ot` member, well-formed or not.
 fn raw_fields(trace_state: &[u8]) -> impl Iterator<Item = &[u8]> {
     let value = members(trace_state)
         .find_map(ot_value)
@@ -125,7 +125,7 @@ fn raw_fields(trace_state: &[u8]) -> impl Iterator<Item = &[u8]> {
     parts(value, b';')
 }
 
-/// The well-formed fields of the first `ot` member.
+/// Iterates over the well-formed fields of the first `ot` member.
 fn fields(trace_state: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     raw_fields(trace_state).filter_map(key_and_value)
 }
@@ -133,12 +133,12 @@ fn fields(trace_state: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
 fn key_and_value(field: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = memchr::memchr(b':', field)?;
     let (key, value) = (field.get(..colon)?, field.get(colon + 1..)?);
-    let key_is_sound = key.first()?.is_ascii_lowercase()
+    let is_valid_key = key.first()?.is_ascii_lowercase()
         && key
             .iter()
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-    let value_is_sound = value
+    let is_valid_value = value
         .iter()
         .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'));
-    (key_is_sound && value_is_sound).then_some((key, value))
+    (is_valid_key && is_valid_value).then_some((key, value))
 }

@@ -1,4 +1,4 @@
-//! Segments cut, flipped and forged.
+//! Tests of segments that are truncated, corrupted or forged.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -23,7 +23,7 @@ fn record_of(segment: Segment, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Open segment of these payloads, and where each record ends.
+/// Returns an open segment with these payloads, and the end of each record.
 fn open_of(payloads: &[Vec<u8>]) -> (Vec<u8>, Vec<usize>) {
     let (mut out, mut ends) = (Vec::new(), vec![0]);
     for payload in payloads {
@@ -47,30 +47,30 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
 
     #[test]
-    fn a_sealed_segment_is_read_back(payloads in payloads()) {
+    fn sealed_segment_round_trips(payloads in payloads()) {
         let (sealed, _) = sealed_of(&payloads);
 
-        let found = scan(&sealed);
+        let result = scan(&sealed);
 
-        prop_assert_eq!(found.records.iter().map(|record| record.payload.to_vec()).collect::<Vec<_>>(), payloads);
-        prop_assert_eq!((found.good_bytes, found.segment, found.damage), (sealed.len(), SEGMENT, vec![]));
-        prop_assert!(found.footer.is_some());
+        prop_assert_eq!(result.records.iter().map(|record| record.payload.to_vec()).collect::<Vec<_>>(), payloads);
+        prop_assert_eq!((result.good_bytes, result.segment, result.damage), (sealed.len(), SEGMENT, vec![]));
+        prop_assert!(result.footer.is_some());
     }
 
     #[test]
-    fn a_segment_cut_anywhere_has_a_torn_tail_and_no_damage(payloads in payloads(), cut in any::<prop::sample::Index>()) {
+    fn segment_cut_anywhere_has_a_torn_tail_and_no_damage(payloads in payloads(), cut in any::<prop::sample::Index>()) {
         let (sealed, ends) = sealed_of(&payloads);
         let cut = cut.index(sealed.len());
 
-        let found = scan(&sealed[..cut]);
+        let result = scan(&sealed[..cut]);
 
         let whole = ends.iter().filter(|end| **end <= cut).count() - 1;
-        prop_assert_eq!((found.records.len(), found.good_bytes, &found.damage), (whole, ends[whole], &vec![]));
-        prop_assert!(found.footer.is_none());
+        prop_assert_eq!((result.records.len(), result.good_bytes, &result.damage), (whole, ends[whole], &vec![]));
+        prop_assert!(result.footer.is_none());
     }
 
     #[test]
-    fn a_flipped_bit_in_a_sealed_segment_is_damage_or_an_unsealed_segment(
+    fn flipped_bit_in_a_sealed_segment_is_damage_or_unseals_it(
         payloads in payloads(),
         bit in any::<prop::sample::Index>(),
     ) {
@@ -78,52 +78,52 @@ proptest! {
         let bit = bit.index(sealed.len() * 8);
         sealed[bit / 8] ^= 1 << (bit % 8);
 
-        let found = scan(&sealed);
+        let result = scan(&sealed);
 
-        let hit = ends.iter().filter(|end| **end <= bit / 8).count() - 1;
-        if hit == payloads.len() {
-            prop_assert!(found.footer.is_none());
-            prop_assert_eq!((found.records.len(), &found.damage), (payloads.len(), &vec![]));
+        let corrupt_index = ends.iter().filter(|end| **end <= bit / 8).count() - 1;
+        if corrupt_index == payloads.len() {
+            prop_assert!(result.footer.is_none());
+            prop_assert_eq!((result.records.len(), &result.damage), (payloads.len(), &vec![]));
         } else {
-            let (offset, length) = (ends[hit], ends[hit + 1] - ends[hit]);
-            prop_assert_eq!(found.records.len(), payloads.len() - 1);
-            prop_assert_eq!((found.damage.len(), found.damage[0].offset, found.damage[0].length), (1, offset, length));
+            let (offset, length) = (ends[corrupt_index], ends[corrupt_index + 1] - ends[corrupt_index]);
+            prop_assert_eq!(result.records.len(), payloads.len() - 1);
+            prop_assert_eq!((result.damage.len(), result.damage[0].offset, result.damage[0].length), (1, offset, length));
         }
     }
 
     #[test]
-    fn any_bytes_are_survived(bytes in vec(prop::sample::select(b"\x54\x55\x2A\x4D\x18TDRJF\x00\x01".to_vec()), 0..200)) {
-        let found = scan(&bytes);
+    fn random_bytes_never_panic(bytes in vec(prop::sample::select(b"\x54\x55\x2A\x4D\x18TDRJF\x00\x01".to_vec()), 0..200)) {
+        let result = scan(&bytes);
 
-        prop_assert_eq!((found.records.len(), found.good_bytes), (0, 0));
+        prop_assert_eq!((result.records.len(), result.good_bytes), (0, 0));
     }
 }
 
 #[test]
-fn a_rotten_last_record_of_an_open_segment_is_a_torn_tail() {
+fn corrupt_last_record_of_an_open_segment_is_a_torn_tail() {
     let (mut open, ends) = open_of(&[vec![1], vec![2]]);
     let last = open.len() - 1;
     open[last] ^= 1;
 
-    let found = scan(&open);
+    let result = scan(&open);
 
     assert_eq!(
-        (found.records.len(), found.good_bytes, found.damage),
+        (result.records.len(), result.good_bytes, result.damage),
         (1, ends[1], vec![])
     );
 }
 
 #[test]
-fn a_record_of_another_segment_inside_a_rotten_one_is_not_believed() {
+fn record_of_another_segment_inside_a_corrupt_record_is_ignored() {
     let forged = record_of(Segment { epoch: 1, seq: 1 }, b"forged");
     let (open, ends) = open_of(&[vec![1], forged, vec![3]]);
-    let mut rotten = open;
-    rotten[ends[1] + 20] ^= 1;
+    let mut corrupt = open;
+    corrupt[ends[1] + 20] ^= 1;
 
-    let found = scan(&rotten);
+    let result = scan(&corrupt);
 
     assert_eq!(
-        found
+        result
             .records
             .iter()
             .map(|record| record.payload)
@@ -131,19 +131,19 @@ fn a_record_of_another_segment_inside_a_rotten_one_is_not_believed() {
         [&[1][..], &[3]]
     );
     assert_eq!(
-        (found.damage[0].offset, found.damage[0].length),
+        (result.damage[0].offset, result.damage[0].length),
         (ends[1], ends[2] - ends[1])
     );
 }
 
 #[test]
-fn a_footer_over_other_records_is_noticed() {
+fn footer_of_other_records_is_damage() {
     let (open, ends) = open_of(&[vec![1], vec![2]]);
     let swapped = [&open[ends[1]..], &open[..ends[1]], &footer(&open).unwrap()].concat();
 
     assert_eq!(
         scan(&swapped).damage[0].reason,
-        "records are not those that the footer names"
+        "records do not match the footer"
     );
 }
 
@@ -153,31 +153,31 @@ fn bytes_after_the_footer_are_damage() {
     let whole = sealed.len();
     sealed.push(0);
 
-    let found = scan(&sealed);
+    let result = scan(&sealed);
 
     assert_eq!(
-        found.damage,
+        result.damage,
         [Damage {
             offset: whole,
             length: 1,
-            reason: "bytes after the footer"
+            reason: "bytes follow the footer"
         }]
     );
 }
 
 #[test]
-fn a_footer_from_running_sums_is_the_footer_of_the_records() {
+fn footer_from_running_totals_equals_the_footer_of_the_records() {
     let (open, _) = open_of(&[b"one".to_vec(), vec![], b"three".to_vec()]);
-    let found = scan(&open);
-    let checksums: Vec<u8> = found
+    let result = scan(&open);
+    let checksums: Vec<u8> = result
         .records
         .iter()
         .flat_map(|record| record.checksum.to_le_bytes())
         .collect();
-    let rows = found
+    let rows = result
         .records
         .iter()
-        .map(|one| u64::from(one.head.rows))
+        .map(|record| u64::from(record.head.rows))
         .sum();
     assert_eq!(
         footer_for(&checksums, rows, open.len() as u64),
@@ -186,7 +186,7 @@ fn a_footer_from_running_sums_is_the_footer_of_the_records() {
 }
 
 #[test]
-fn only_an_open_and_whole_segment_gets_a_footer() {
+fn only_an_open_undamaged_segment_gets_a_footer() {
     let (open, _) = open_of(&[vec![1]]);
     let (sealed, _) = sealed_of(&[vec![1]]);
 

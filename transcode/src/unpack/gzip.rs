@@ -1,16 +1,15 @@
-//! gzip members, one after another, and bare deflate.
+//! Decoder of gzip members, one after another, and bare deflate.
 //!
-//! Nearly every body is one member, which a whole-buffer decoder inflates in two thirds of the time
-//! a streaming one needs. It does not tell where the member ends, so the quick way is taken only
-//! when the member's checksum and length stand nowhere but at the end of the body; all else, and
-//! every doubt, goes the streaming way.
+//! Nearly every body is one member, which a whole-buffer decoder inflates in two thirds of the time that a
+//! streaming decoder needs. It does not report where the member ends, so this fast path is taken only if the
+//! member's checksum and length occur only at the end of the body; all other bodies take the streaming path.
 
 use flate2::Decompress;
 use libdeflater::{Decompressor, crc32};
 use memchr::memmem;
 
-use super::room::Room;
-use super::{corrupt, count_member, cut, inflate};
+use super::output::OutputBuffer;
+use super::{corrupt, count_member, inflate, truncated};
 use crate::refusal::Refusal;
 
 pub(super) const MAGIC: [u8; 2] = [0x1f, 0x8b];
@@ -42,59 +41,67 @@ impl Decoder {
         &mut self,
         body: &[u8],
         members_max: usize,
-        room: &mut Room,
+        output: &mut OutputBuffer,
     ) -> Result<(), Refusal> {
-        if self.single_member(body, room).is_some() {
+        if self.whole_member(body, output).is_some() {
             return Ok(());
         }
         let mut rest = body;
         let mut members = 0;
         loop {
             count_member(&mut members, members_max, MEMBER)?;
-            rest = self.member(rest, room)?;
+            rest = self.member(rest, output)?;
             if rest.is_empty() {
                 return Ok(());
             }
         }
     }
 
-    pub(super) fn decode_deflate(&mut self, body: &[u8], room: &mut Room) -> Result<(), Refusal> {
+    pub(super) fn decode_deflate(
+        &mut self,
+        body: &[u8],
+        output: &mut OutputBuffer,
+    ) -> Result<(), Refusal> {
         let name = "deflate stream";
         let wrapped = inflate::has_zlib_header(body);
-        let used = inflate::stream(&mut self.stream, wrapped, body, room, name)?;
+        let used = inflate::stream(&mut self.stream, wrapped, body, output, name)?;
         end_of(body, used, name)
     }
 
-    /// Inflates a body that is exactly one member. `None` if that is not certain.
-    fn single_member(&mut self, body: &[u8], room: &mut Room) -> Option<()> {
+    /// Inflates a body that is exactly one member; `None` if that is not certain.
+    fn whole_member(&mut self, body: &[u8], output: &mut OutputBuffer) -> Option<()> {
         let deflated = header(body).ok()?;
         let trailer = deflated.last_chunk::<TRAILER_BYTES>()?;
         let (checksum, length) = split_trailer(*trailer);
-        room.expect(u64::from(length), body.len());
-        let out = room.split().1.get_mut(..usize::try_from(length).ok()?)?;
+        output.expect(u64::from(length), body.len());
+        let out = output.split().1.get_mut(..usize::try_from(length).ok()?)?;
         let written = self.whole.gzip_decompress(body, out).ok()?;
         let whole = written == out.len()
             && crc32(out) == checksum
             && memmem::find(deflated, trailer)? == deflated.len() - TRAILER_BYTES;
-        whole.then(|| room.advance(written))
+        whole.then(|| output.advance(written))
     }
 
-    /// Inflates the member at the start of `input`; returns what follows it.
-    fn member<'a>(&mut self, input: &'a [u8], room: &mut Room) -> Result<&'a [u8], Refusal> {
+    /// Inflates the member at the start of `input`. Returns the input after it.
+    fn member<'a>(
+        &mut self,
+        input: &'a [u8],
+        output: &mut OutputBuffer,
+    ) -> Result<&'a [u8], Refusal> {
         let deflated = header(input)?;
-        let start = room.filled().len();
-        let used = inflate::stream(&mut self.stream, false, deflated, room, MEMBER)?;
+        let start = output.filled().len();
+        let used = inflate::stream(&mut self.stream, false, deflated, output, MEMBER)?;
         let (trailer, rest) = deflated
             .get(used..)
             .and_then(<[u8]>::split_first_chunk::<TRAILER_BYTES>)
-            .ok_or_else(|| cut(MEMBER))?;
+            .ok_or_else(|| truncated(MEMBER))?;
         let (checksum, length) = split_trailer(*trailer);
-        let written = room.filled().get(start..).unwrap_or_default();
-        // The format keeps the length modulo 2^32.
+        let written = output.filled().get(start..).unwrap_or_default();
+        // The format stores the length modulo 2^32.
         if crc32(written) != checksum || written.len() as u64 & 0xffff_ffff != u64::from(length) {
             return Err(Refusal::malformed(
                 "body",
-                "gzip checksum or length differs from the data; expected them to agree",
+                "gzip checksum or length does not match the data",
             ));
         }
         Ok(rest)
@@ -117,27 +124,27 @@ fn end_of(body: &[u8], used: usize, name: &str) -> Result<(), Refusal> {
     }
 }
 
-/// Reads a member's header; returns what follows it.
+/// Reads a member's header. Returns the input after it.
 fn header(member: &[u8]) -> Result<&[u8], Refusal> {
     if !member.starts_with(&MAGIC) && !MAGIC.starts_with(member) {
         return Err(Refusal::malformed(
             "body",
-            "no gzip member found; expected one to start here",
+            "no gzip member at this position; expected a gzip header",
         ));
     }
     let ([_, _, method, flags, ..], rest) = member
         .split_first_chunk::<10>()
-        .ok_or_else(|| cut(MEMBER))?;
+        .ok_or_else(|| truncated(MEMBER))?;
     if *method != METHOD_DEFLATE || flags & RESERVED != 0 {
         return Err(corrupt("gzip header"));
     }
-    let rest = optional_fields(*flags, rest).ok_or_else(|| cut("gzip header"))?;
+    let rest = optional_fields(*flags, rest).ok_or_else(|| truncated("gzip header"))?;
     if flags & HAS_HEADER_CRC == 0 {
         return Ok(rest);
     }
     let (announced, deflated) = rest
         .split_first_chunk::<2>()
-        .ok_or_else(|| cut("gzip header"))?;
+        .ok_or_else(|| truncated("gzip header"))?;
     let fields = member.get(..member.len() - rest.len()).unwrap_or_default();
     let [low, high, ..] = crc32(fields).to_le_bytes();
     if *announced == [low, high] {

@@ -1,17 +1,17 @@
-//! One deflate stream, raw or in zlib's wrapping, written into a room as it unfolds.
+//! Decompression of one deflate stream, raw or with a zlib header.
 
 use flate2::{Decompress, FlushDecompress, Status};
 
-use super::room::Room;
-use super::{corrupt, cut};
+use super::output::OutputBuffer;
+use super::{corrupt, truncated};
 use crate::refusal::Refusal;
 
-/// Unfolds the stream at the start of `input`; returns the bytes it occupies.
+/// Decompresses the stream at the start of `input`. Returns the number of bytes it occupies.
 pub(super) fn stream(
     engine: &mut Decompress,
     wrapped: bool,
     input: &[u8],
-    room: &mut Room,
+    output: &mut OutputBuffer,
     name: &str,
 ) -> Result<usize, Refusal> {
     engine.reset(wrapped);
@@ -19,21 +19,21 @@ pub(super) fn stream(
         let (read_before, written_before) = (engine.total_in(), engine.total_out());
         let rest = input.get(count(read_before)..).unwrap_or_default();
         let status = engine
-            .decompress(rest, room.space()?, FlushDecompress::None)
+            .decompress(rest, output.free_space()?, FlushDecompress::None)
             .map_err(|_| corrupt(name))?;
         let written = engine.total_out() - written_before;
-        room.advance(count(written));
+        output.advance(count(written));
         if status == Status::StreamEnd {
             return Ok(count(engine.total_in()));
         }
         if written == 0 && engine.total_in() == read_before {
-            return Err(cut(name));
+            return Err(truncated(name));
         }
     }
 }
 
-/// A zlib header, as opposed to the first bytes of a raw stream: an encoder that pads with zeros
-/// never starts a raw stream so.
+/// Returns whether the body begins with a zlib header. A raw stream never begins so, if its encoder pads
+/// with zeros.
 pub(super) fn has_zlib_header(body: &[u8]) -> bool {
     match *body {
         [method, flags, ..] => {

@@ -1,17 +1,17 @@
-//! lz4 frames, one after another. The frames are walked here, the blocks unfolded straight into the
-//! room: the crate's own frame reader takes a body cut between two blocks for a whole one.
+//! Decoder of lz4 frames, one after another. Parses the frames itself and decompresses the blocks directly
+//! into the output: the library's own frame reader accepts a body that is cut between two blocks.
 
 use lz4_flex::block::{DecompressError, decompress_into_with_dict};
 use twox_hash::XxHash32;
 
-use super::room::Room;
+use super::output::OutputBuffer;
 use super::zstd::{is_skippable, skip};
-use super::{corrupt, count_member, cut};
+use super::{corrupt, count_member, truncated};
 use crate::refusal::Refusal;
 
 const MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
 const WINDOW_BYTES: usize = 64 << 10;
-/// One more byte of a length adds at most 255 bytes of match.
+/// Each additional byte of a length adds at most 255 bytes of match.
 const RATIO_MAX: usize = 255;
 const UNCOMPRESSED: u32 = 1 << 31;
 const FRAME: &str = "lz4 frame";
@@ -20,7 +20,11 @@ pub(super) fn starts(body: &[u8]) -> bool {
     body.starts_with(&MAGIC) || is_skippable(body)
 }
 
-pub(super) fn decode(body: &[u8], members_max: usize, room: &mut Room) -> Result<(), Refusal> {
+pub(super) fn decode(
+    body: &[u8],
+    members_max: usize,
+    output: &mut OutputBuffer,
+) -> Result<(), Refusal> {
     let mut rest = body;
     let mut frames = 0;
     loop {
@@ -28,7 +32,7 @@ pub(super) fn decode(body: &[u8], members_max: usize, room: &mut Room) -> Result
         rest = if is_skippable(rest) {
             skip(rest, FRAME)?
         } else {
-            frame(rest, room)?
+            frame(rest, output)?
         };
         if rest.is_empty() {
             return Ok(());
@@ -36,10 +40,10 @@ pub(super) fn decode(body: &[u8], members_max: usize, room: &mut Room) -> Result
     }
 }
 
-/// Unfolds the frame at the start of `input`; returns what follows it.
-fn frame<'a>(input: &'a [u8], room: &mut Room) -> Result<&'a [u8], Refusal> {
+/// Decompresses the frame at the start of `input`. Returns the input after it.
+fn frame<'a>(input: &'a [u8], output: &mut OutputBuffer) -> Result<&'a [u8], Refusal> {
     let (header, mut rest) = Header::read(input)?;
-    let start = room.filled().len();
+    let start = output.filled().len();
     loop {
         let size = take_u32(&mut rest)?;
         if size == 0 {
@@ -50,12 +54,12 @@ fn frame<'a>(input: &'a [u8], room: &mut Room) -> Result<&'a [u8], Refusal> {
             return Err(corrupt("lz4 block"));
         }
         if size & UNCOMPRESSED == 0 {
-            unfold(block, &header, start, room)?;
+            decompress_block(block, &header, start, output)?;
         } else {
-            copy(block, &header, room)?;
+            copy_block(block, &header, output)?;
         }
     }
-    let content = room.filled().get(start..).unwrap_or_default();
+    let content = output.filled().get(start..).unwrap_or_default();
     if header
         .content_bytes
         .is_some_and(|announced| announced != content.len() as u64)
@@ -68,13 +72,18 @@ fn frame<'a>(input: &'a [u8], room: &mut Room) -> Result<&'a [u8], Refusal> {
     Ok(rest)
 }
 
-fn unfold(block: &[u8], header: &Header, start: usize, room: &mut Room) -> Result<(), Refusal> {
+fn decompress_block(
+    block: &[u8],
+    header: &Header,
+    start: usize,
+    output: &mut OutputBuffer,
+) -> Result<(), Refusal> {
     let wanted = header
         .block_bytes_max
         .min(block.len().saturating_mul(RATIO_MAX));
-    room.make_free(wanted);
-    let (written, free) = room.split();
-    let whole = free.len() >= wanted;
+    output.reserve(wanted);
+    let (written, free) = output.split();
+    let has_room_for_all = free.len() >= wanted;
     let free = free.get_mut(..wanted.min(free.len())).unwrap_or_default();
     let window = if header.linked {
         written.get(start..).unwrap_or_default()
@@ -85,27 +94,29 @@ fn unfold(block: &[u8], header: &Header, start: usize, room: &mut Room) -> Resul
         .get(window.len().saturating_sub(WINDOW_BYTES)..)
         .unwrap_or_default();
     match decompress_into_with_dict(block, free, window) {
-        Ok(bytes) => room.advance(bytes),
-        Err(DecompressError::OutputTooSmall { .. }) if !whole => return Err(room.too_large()),
+        Ok(bytes) => output.advance(bytes),
+        Err(DecompressError::OutputTooSmall { .. }) if !has_room_for_all => {
+            return Err(output.too_large());
+        }
         Err(_) => return Err(corrupt("lz4 block")),
     }
     Ok(())
 }
 
-fn copy(block: &[u8], header: &Header, room: &mut Room) -> Result<(), Refusal> {
+fn copy_block(block: &[u8], header: &Header, output: &mut OutputBuffer) -> Result<(), Refusal> {
     if block.len() > header.block_bytes_max {
         return Err(corrupt("lz4 block"));
     }
-    room.make_free(block.len());
-    let free = room.split().1.get_mut(..block.len());
+    output.reserve(block.len());
+    let free = output.split().1.get_mut(..block.len());
     free.ok_or(())
         .map(|free| free.copy_from_slice(block))
-        .map_err(|()| room.too_large())?;
-    room.advance(block.len());
+        .map_err(|()| output.too_large())?;
+    output.advance(block.len());
     Ok(())
 }
 
-/// What a frame announces.
+/// Header of a frame.
 struct Header {
     linked: bool,
     block_checksums: bool,
@@ -118,9 +129,12 @@ impl Header {
     fn read(input: &[u8]) -> Result<(Self, &[u8]), Refusal> {
         let Some(fields) = input.strip_prefix(&MAGIC) else {
             return Err(if MAGIC.starts_with(input) {
-                cut(FRAME)
+                truncated(FRAME)
             } else {
-                Refusal::malformed("body", "no lz4 frame found; expected one to start here")
+                Refusal::malformed(
+                    "body",
+                    "no lz4 frame at this position; expected a frame header",
+                )
             });
         };
         let mut rest = fields;
@@ -132,7 +146,7 @@ impl Header {
         if flags & 1 != 0 {
             return Err(Refusal::malformed(
                 "body",
-                "lz4 frame asks for a dictionary; expected one without",
+                "lz4 frame needs a dictionary; expected a frame without",
             ));
         }
         let content_bytes = match flags & 8 {
@@ -166,13 +180,15 @@ fn block_bytes_max(sizes: u8) -> Option<usize> {
 }
 
 fn take<'a>(rest: &mut &'a [u8], bytes: usize) -> Result<&'a [u8], Refusal> {
-    let (taken, after) = rest.split_at_checked(bytes).ok_or_else(|| cut(FRAME))?;
+    let (taken, after) = rest
+        .split_at_checked(bytes)
+        .ok_or_else(|| truncated(FRAME))?;
     *rest = after;
     Ok(taken)
 }
 
 fn take_chunk<'a, const BYTES: usize>(rest: &mut &'a [u8]) -> Result<&'a [u8; BYTES], Refusal> {
-    let (taken, after) = rest.split_first_chunk().ok_or_else(|| cut(FRAME))?;
+    let (taken, after) = rest.split_first_chunk().ok_or_else(|| truncated(FRAME))?;
     *rest = after;
     Ok(taken)
 }

@@ -1,30 +1,30 @@
-//! The way in: a body as it came off the wire, its codings undone, whole or not at all.
+//! Decompression of a request body: its content codings are decoded completely or the body is refused.
 //!
-//! End of stream, checksum and length are required where the format has them; what follows the end
-//! is malformed. Output is capped while it is produced. One limit lies in a format itself: framed
-//! snappy has no end mark, so a body cut between two chunks is caught by the decoder, not here.
+//! End of stream, checksum and length are required if the format has them; bytes after the end are
+//! malformed. Output is limited while it is produced. Framed snappy has no end mark, so a body truncated
+//! between two chunks is detected by the protobuf or JSON decoder, not here.
 
 mod gzip;
 mod inflate;
 mod lz4;
-mod room;
+mod output;
 mod snappy;
 mod zstd;
 
 use crate::limits::Limits;
 use crate::refusal::Refusal;
 use crate::visit::Warning;
-use room::Room;
+use output::OutputBuffer;
 
-/// Codings that one body may be wrapped in.
+/// Maximum number of codings on one body.
 const STACKED_MAX: usize = 2;
 
-/// A coding that we undo.
+/// A supported content coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     /// One or several gzip members.
     Gzip,
-    /// One zlib or raw deflate stream, told apart by the zlib header.
+    /// One zlib or raw deflate stream, distinguished by the zlib header.
     Deflate,
     /// One or several zstd frames.
     Zstd,
@@ -37,7 +37,7 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// The coding of this lower-case name; `None` if we do not undo it.
+    /// Returns the coding with this lower-case name; `None` if it is not supported.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
@@ -51,7 +51,7 @@ impl Encoding {
         }
     }
 
-    /// Whether the body starts as this coding must; `None` if nothing can be told by its start.
+    /// Returns whether the body starts as this coding must; `None` if its start is not distinctive.
     fn starts(self, body: &[u8]) -> Option<bool> {
         match self {
             Self::Gzip => Some(body.starts_with(&gzip::MAGIC)),
@@ -63,7 +63,7 @@ impl Encoding {
     }
 }
 
-/// What the body is declared to be once unpacked.
+/// Declared type of the decompressed body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
     /// `application/x-protobuf`.
@@ -73,7 +73,7 @@ pub enum Expect {
 }
 
 impl Expect {
-    /// Whether the body is plainly of this type as it stands, so that no coding is left to undo.
+    /// Returns whether the body is plainly of this type already, so that there is no coding to decode.
     fn is_met_by(self, body: &[u8]) -> bool {
         match self {
             Self::Protobuf => !body.is_empty() && is_resource_spans_to_the_end(body),
@@ -82,7 +82,7 @@ impl Expect {
     }
 }
 
-/// Only `resource_spans` (field 1, length-delimited) may stand at the top of a request.
+/// Only `resource_spans` (field 1, length-delimited) may occur at the top level of a request.
 fn is_resource_spans_to_the_end(mut rest: &[u8]) -> bool {
     while !rest.is_empty() {
         let Some(after) = rest.strip_prefix(b"\x0a").and_then(skip_length_delimited) else {
@@ -106,65 +106,65 @@ fn skip_length_delimited(mut rest: &[u8]) -> Option<&[u8]> {
     None
 }
 
-/// A body with its codings undone.
+/// A decompressed body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unpacked<'a> {
-    /// The plain body.
+    /// The decompressed bytes.
     pub body: &'a [u8],
-    /// What the sender declared wrongly, if we could read on.
+    /// Warning about a wrong declaration that could be corrected.
     pub warning: Option<Warning>,
 }
 
-/// Decoders and their output, reused from body to body. One per thread.
+/// Decoders and their output, reused for every body. One per thread.
 #[derive(Default)]
 pub struct Buffers {
-    engines: Engines,
-    outer: Room,
-    inner: Room,
+    decoders: Decoders,
+    outer: OutputBuffer,
+    inner: OutputBuffer,
 }
 
 impl Buffers {
-    /// Bytes held between bodies.
+    /// Returns the memory held between bodies, in bytes.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
-        self.outer.held_bytes() + self.inner.held_bytes() + self.engines.zstd.held_bytes()
+        self.outer.held_bytes() + self.inner.held_bytes() + self.decoders.zstd.held_bytes()
     }
 }
 
 #[derive(Default)]
-struct Engines {
+struct Decoders {
     gzip: gzip::Decoder,
     zstd: zstd::Decoder,
 }
 
-impl Engines {
+impl Decoders {
     fn decode(
         &mut self,
         encoding: Encoding,
         body: &[u8],
         limits: &Limits,
-        room: &mut Room,
+        output: &mut OutputBuffer,
     ) -> Result<(), Refusal> {
-        room.open(limits.body_bytes_max);
+        output.open(limits.body_bytes_max);
         match encoding {
-            Encoding::Gzip => self.gzip.decode(body, limits.members_max, room),
-            Encoding::Deflate => self.gzip.decode_deflate(body, room),
-            Encoding::Zstd => self.zstd.decode(body, limits.members_max, room),
-            Encoding::Snappy => snappy::decode(body, room),
-            Encoding::SnappyFramed => snappy::decode_framed(body, room),
-            Encoding::Lz4 => lz4::decode(body, limits.members_max, room),
+            Encoding::Gzip => self.gzip.decode(body, limits.members_max, output),
+            Encoding::Deflate => self.gzip.decode_deflate(body, output),
+            Encoding::Zstd => self.zstd.decode(body, limits.members_max, output),
+            Encoding::Snappy => snappy::decode(body, output),
+            Encoding::SnappyFramed => snappy::decode_framed(body, output),
+            Encoding::Lz4 => lz4::decode(body, limits.members_max, output),
         }?;
-        room.close()
+        output.close()
     }
 
-    /// Undoes one coding, unless the body turns out to be what it should become.
+    /// Decodes one coding, unless the body is plainly decoded already.
     fn undo<'a>(
         &mut self,
         encoding: Encoding,
         body: &'a [u8],
         expect: Expect,
         limits: &Limits,
-        room: &'a mut Room,
+        output: &'a mut OutputBuffer,
     ) -> Result<Unpacked<'a>, Refusal> {
         if encoding.starts(body) == Some(false) && expect.is_met_by(body) {
             return Ok(Unpacked {
@@ -172,20 +172,20 @@ impl Engines {
                 warning: Some(Warning::EncodingUnneeded),
             });
         }
-        self.decode(encoding, body, limits, room)?;
+        self.decode(encoding, body, limits, output)?;
         Ok(Unpacked {
-            body: room.filled(),
+            body: output.filled(),
             warning: None,
         })
     }
 }
 
-/// Undoes `encodings` (in the order they were applied, without identity). A gzip body that does not
-/// say so is recognised by its magic, which is neither protobuf nor JSON.
+/// Decodes `encodings` (in the order they were applied, without identity). An undeclared gzip body is
+/// recognised by its magic, which is neither protobuf nor JSON.
 ///
 /// # Errors
-/// Malformed if a stream is cut, corrupt, followed by anything or has too many members; too large
-/// if the body has more bytes than the limit, before or after.
+/// Malformed if a stream is truncated, corrupt, followed by more bytes, or has too many members; too large if the body exceeds
+/// the limit before or after decompression.
 pub fn unpack<'a>(
     body: &'a [u8],
     encodings: &[Encoding],
@@ -194,16 +194,16 @@ pub fn unpack<'a>(
     out: &'a mut Buffers,
 ) -> Result<Unpacked<'a>, Refusal> {
     if body.len() > limits.body_bytes_max {
-        return Err(room::too_large(limits.body_bytes_max));
+        return Err(output::too_large(limits.body_bytes_max));
     }
     let Buffers {
-        engines,
+        decoders,
         outer,
         inner,
     } = out;
     match *encodings {
         [] if body.starts_with(&gzip::MAGIC) => {
-            engines.decode(Encoding::Gzip, body, limits, outer)?;
+            decoders.decode(Encoding::Gzip, body, limits, outer)?;
             Ok(Unpacked {
                 body: outer.filled(),
                 warning: Some(Warning::GzipUndeclared),
@@ -213,10 +213,10 @@ pub fn unpack<'a>(
             body,
             warning: None,
         }),
-        [only] => engines.undo(only, body, expect, limits, outer),
+        [only] => decoders.undo(only, body, expect, limits, outer),
         [first, second] => {
-            let once = engines.undo(second, body, expect, limits, outer)?;
-            let twice = engines.undo(first, once.body, expect, limits, inner)?;
+            let once = decoders.undo(second, body, expect, limits, outer)?;
+            let twice = decoders.undo(first, once.body, expect, limits, inner)?;
             Ok(Unpacked {
                 body: twice.body,
                 warning: once.warning.or(twice.warning),
@@ -225,24 +225,21 @@ pub fn unpack<'a>(
         _ => Err(Refusal::malformed(
             "body",
             format!(
-                "{} stacked codings; at most {STACKED_MAX} are undone",
+                "body has {} content codings; at most {STACKED_MAX} are supported",
                 encodings.len()
             ),
         )),
     }
 }
 
-/// The sentence for a stream that ends before its end.
-fn cut(stream: &str) -> Refusal {
-    Refusal::malformed("body", format!("{stream} ends early; expected it whole"))
+/// Refusal of a stream that ends too early.
+fn truncated(stream: &str) -> Refusal {
+    Refusal::malformed("body", format!("{stream} is truncated"))
 }
 
-/// The sentence for a stream that cannot be what it says.
+/// Refusal of a stream with invalid content.
 fn corrupt(stream: &str) -> Refusal {
-    Refusal::malformed(
-        "body",
-        format!("{stream} is corrupt; expected it as it was compressed"),
-    )
+    Refusal::malformed("body", format!("{stream} is corrupt"))
 }
 
 /// Counts one more member or frame.
@@ -251,7 +248,7 @@ fn count_member(members: &mut usize, members_max: usize, stream: &str) -> Result
     if *members > members_max {
         return Err(Refusal::malformed(
             "body",
-            format!("{stream}s in one body exceed the limit; at most {members_max} are read"),
+            format!("body has too many {stream}s; at most {members_max} are accepted"),
         ));
     }
     Ok(())

@@ -1,10 +1,10 @@
-//! zstd frames, one after another, as RFC 9659 allows them in HTTP: windows up to 8 MiB, no
-//! dictionaries. Headers are read here first, so that nothing is allocated for a frame we refuse.
+//! Decoder of zstd frames, one after another, as RFC 9659 allows them in HTTP: windows up to 8 MiB, no
+//! dictionaries. Headers are parsed here first, so that no memory is allocated for a refused frame.
 
 use zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
-use super::room::Room;
-use super::{corrupt, count_member, cut};
+use super::output::OutputBuffer;
+use super::{corrupt, count_member, truncated};
 use crate::refusal::Refusal;
 
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
@@ -12,29 +12,29 @@ const WINDOW_LOG_MAX: u32 = 23;
 const WINDOW_BYTES_MAX: u64 = 1 << WINDOW_LOG_MAX;
 const FRAME: &str = "zstd frame";
 
-/// Also lz4's: sixteen magics and a length open a frame that is skipped.
+/// Also used by lz4: sixteen magics, each followed by a length, begin a skippable frame.
 const SKIPPABLE_MAGIC_TAIL: [u8; 3] = [0x2a, 0x4d, 0x18];
 
-/// Whether a skippable frame starts here.
+/// Returns whether a skippable frame starts here.
 pub(super) fn is_skippable(input: &[u8]) -> bool {
     matches!(input, [0x50..=0x5f, tail @ ..] if tail.starts_with(&SKIPPABLE_MAGIC_TAIL))
 }
 
-/// What follows the skippable frame that starts here.
+/// Returns the input after the skippable frame that starts here.
 pub(super) fn skip<'a>(input: &'a [u8], name: &str) -> Result<&'a [u8], Refusal> {
     input
         .split_first_chunk::<8>()
         .and_then(|(&[_, _, _, _, a, b, c, d], rest)| {
             rest.get(usize::try_from(u32::from_le_bytes([a, b, c, d])).ok()?..)
         })
-        .ok_or_else(|| cut(name))
+        .ok_or_else(|| truncated(name))
 }
 
 pub(super) fn starts(body: &[u8]) -> bool {
     body.starts_with(&MAGIC) || is_skippable(body)
 }
 
-/// The context is made when the first zstd body comes: few processes ever see one.
+/// The context is created for the first zstd body: most processes never receive one.
 #[derive(Default)]
 pub(super) struct Decoder {
     context: Option<DCtx<'static>>,
@@ -45,7 +45,7 @@ impl Decoder {
         &mut self,
         body: &[u8],
         members_max: usize,
-        room: &mut Room,
+        output: &mut OutputBuffer,
     ) -> Result<(), Refusal> {
         let context = self.context.get_or_insert_with(DCtx::create);
         let mut rest = body;
@@ -55,7 +55,7 @@ impl Decoder {
             rest = if is_skippable(rest) {
                 skip(rest, FRAME)?
             } else {
-                frame(context, rest, room)?
+                frame(context, rest, output)?
             };
             if rest.is_empty() {
                 return Ok(());
@@ -68,40 +68,40 @@ impl Decoder {
     }
 }
 
-/// Unfolds the frame at the start of `input`; returns what follows it.
+/// Decompresses the frame at the start of `input`. Returns the input after it.
 fn frame<'a>(
     context: &mut DCtx<'_>,
     input: &'a [u8],
-    room: &mut Room,
+    output: &mut OutputBuffer,
 ) -> Result<&'a [u8], Refusal> {
     let header = Header::read(input)?;
     header.check()?;
-    room.expect(header.content_bytes.unwrap_or(0), input.len());
+    output.expect(header.content_bytes.unwrap_or(0), input.len());
     context
         .reset(ResetDirective::SessionOnly)
         .and_then(|_| context.set_parameter(DParameter::WindowLogMax(WINDOW_LOG_MAX)))
         .map_err(|_| corrupt(FRAME))?;
-    let start = room.filled().len();
+    let start = output.filled().len();
     let mut source = InBuffer::around(input);
     loop {
         let read_before = source.pos();
-        let mut sink = OutBuffer::around(room.space()?);
+        let mut sink = OutBuffer::around(output.free_space()?);
         let hint = context
             .decompress_stream(&mut sink, &mut source)
             .map_err(|_| corrupt(FRAME))?;
         let written = sink.pos();
-        room.advance(written);
+        output.advance(written);
         if hint == 0 {
-            header.check_length(room.filled().len() - start)?;
+            header.check_length(output.filled().len() - start)?;
             return Ok(input.get(source.pos()..).unwrap_or_default());
         }
         if written == 0 && source.pos() == read_before {
-            return Err(cut(FRAME));
+            return Err(truncated(FRAME));
         }
     }
 }
 
-/// What a frame announces (RFC 8878, 3.1.1.1).
+/// Header of a frame (RFC 8878, 3.1.1.1).
 struct Header {
     window_bytes: u64,
     content_bytes: Option<u64>,
@@ -112,12 +112,15 @@ impl Header {
     fn read(input: &[u8]) -> Result<Self, Refusal> {
         let Some(rest) = input.strip_prefix(&MAGIC) else {
             return Err(if MAGIC.starts_with(input) {
-                cut(FRAME)
+                truncated(FRAME)
             } else {
-                Refusal::malformed("body", "no zstd frame found; expected one to start here")
+                Refusal::malformed(
+                    "body",
+                    "no zstd frame at this position; expected a frame header",
+                )
             });
         };
-        Self::fields(rest).ok_or_else(|| cut(FRAME))
+        Self::fields(rest).ok_or_else(|| truncated(FRAME))
     }
 
     fn fields(rest: &[u8]) -> Option<Self> {
@@ -158,7 +161,7 @@ impl Header {
             return Err(Refusal::malformed(
                 "body",
                 format!(
-                    "zstd frame asks for a window of {} bytes; at most {WINDOW_BYTES_MAX} are given",
+                    "zstd frame needs a window of {} bytes; at most {WINDOW_BYTES_MAX} are allowed",
                     self.window_bytes
                 ),
             ));
@@ -166,13 +169,13 @@ impl Header {
         if self.dictionary {
             return Err(Refusal::malformed(
                 "body",
-                "zstd frame asks for a dictionary; expected one without",
+                "zstd frame needs a dictionary; expected a frame without",
             ));
         }
         Ok(())
     }
 
-    /// The library lets a frame pass that ends with an empty block before its announced length.
+    /// Checks the announced length: the library accepts a frame that ends with an empty block before it.
     fn check_length(&self, written_bytes: usize) -> Result<(), Refusal> {
         if self
             .content_bytes

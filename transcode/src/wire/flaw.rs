@@ -1,43 +1,44 @@
-//! What can be wrong with protobuf's bytes, and where.
+//! Errors in protobuf bytes, and their position.
 
 use std::fmt;
 
 use super::{GROUP_DEPTH_MAX, VARINT_BYTES_MAX};
 
-/// What is wrong with the bytes of a message.
+/// Error in the bytes of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A varint or a fixed number ends with the message.
+    /// A varint or a fixed-width number is truncated by the end of the message.
     NumberCut,
-    /// A varint of more than ten bytes.
+    /// A varint has more than ten bytes.
     VarintTooLong,
-    /// A length beyond the end of the message that holds the field, or beyond 2^31.
+    /// A length exceeds the rest of the message that holds the field, or 2^31.
     LengthTooLong {
-        /// What the length says.
+        /// The announced length.
         announced_bytes: u64,
-        /// What is there.
+        /// The bytes left in the message.
         left_bytes: usize,
     },
     /// Field number 0, or a tag beyond 32 bits.
     FieldNumber,
     /// Wire type 6 or 7.
     WireTypeUnknown,
-    /// The schema has another wire type for this field.
+    /// The field has another wire type than in the schema.
     WireType {
         /// The tag as sent.
         found: u32,
         /// The tag in the schema.
         expected: u32,
     },
-    /// An end of a group that is not open.
+    /// A group end without a group begin.
     GroupNotOpen,
     /// A group without an end.
     GroupNotClosed,
-    /// Groups nested too deep.
+    /// Groups are nested too deep.
     GroupTooDeep,
 }
 
-/// A fault and where it was found. Boxed, because every step returns one or, nearly always, none.
+/// A fault and its position. Boxed, so that the results of the reading functions, nearly always successes,
+/// stay small.
 #[derive(Debug)]
 pub struct Flaw(Box<Finding>);
 
@@ -45,7 +46,7 @@ pub struct Flaw(Box<Finding>);
 struct Finding {
     fault: Fault,
     field: &'static str,
-    /// The address of the bytes at fault.
+    /// Address of the bytes at fault.
     address: usize,
 }
 
@@ -58,19 +59,19 @@ impl Flaw {
         }))
     }
 
-    /// What is wrong.
+    /// Returns the fault.
     #[must_use]
     pub fn fault(&self) -> Fault {
         self.0.fault
     }
 
-    /// The path of the field, or of the message it is in.
+    /// Returns the path of the field, or of the message that contains it.
     #[must_use]
     pub fn field(&self) -> &'static str {
         self.0.field
     }
 
-    /// How far into `body` the fault lies.
+    /// Returns the offset of the fault in `body`.
     #[must_use]
     pub fn offset_in(&self, body: &[u8]) -> usize {
         self.0.address.wrapping_sub(body.as_ptr().addr())
@@ -80,11 +81,11 @@ impl Flaw {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::NumberCut => f.write_str("a number is cut short; its message ends first"),
+            Self::NumberCut => f.write_str("a number is truncated by the end of its message"),
             Self::VarintTooLong => {
                 write!(
                     f,
-                    "a varint does not end; at most {VARINT_BYTES_MAX} bytes expected"
+                    "a varint is too long; expected at most {VARINT_BYTES_MAX} bytes"
                 )
             }
             Self::LengthTooLong {
@@ -97,24 +98,21 @@ impl fmt::Display for Fault {
                 )
             }
             Self::FieldNumber => {
-                f.write_str("a field has number 0 or one beyond 29 bits; 1 or more expected")
+                f.write_str("a field number is 0 or has more than 29 bits; expected 1 to 2^29 - 1")
             }
-            Self::WireTypeUnknown => f.write_str("a field has wire type 6 or 7; 0 to 5 expected"),
+            Self::WireTypeUnknown => f.write_str("a field has wire type 6 or 7; expected 0 to 5"),
             Self::WireType { found, expected } => {
                 write!(
                     f,
-                    "the field has wire type {}; {} expected",
+                    "the field has wire type {}; expected {}",
                     found & 7,
                     expected & 7
                 )
             }
-            Self::GroupNotOpen => f.write_str("a group ends that did not begin"),
-            Self::GroupNotClosed => f.write_str("a group begins and does not end"),
+            Self::GroupNotOpen => f.write_str("a group end without a group begin"),
+            Self::GroupNotClosed => f.write_str("a group without an end"),
             Self::GroupTooDeep => {
-                write!(
-                    f,
-                    "groups are nested deeper than {GROUP_DEPTH_MAX}; at most that expected"
-                )
+                write!(f, "groups are nested deeper than {GROUP_DEPTH_MAX} levels")
             }
         }
     }

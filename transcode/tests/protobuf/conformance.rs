@@ -1,4 +1,4 @@
-//! The shared conformance bodies, as far as decoding decides them.
+//! Shared conformance bodies, as far as decoding alone decides them.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use _transcode::unpack::{Buffers, Encoding, Expect, unpack};
 use serde_json::Value;
 
 use crate::decode;
-use crate::support::Story;
+use crate::support::Recording;
 
 struct Case {
     id: String,
@@ -35,7 +35,7 @@ impl Case {
         }
     }
 
-    /// The clock guard is the listener's: a decoder tells times as they are.
+    /// The clock guard belongs to the visitor; a decoder reports times as sent.
     fn warns_of_time(&self) -> bool {
         self.effect.contains("receive time") || self.effect.contains("time rule")
     }
@@ -71,35 +71,35 @@ fn cases() -> Vec<Case> {
         .collect()
 }
 
-fn warned(story: &Story) -> bool {
-    let (kept, rejected) = story.kept_and_rejected();
-    let bad_links = story
+fn warned(recording: &Recording) -> bool {
+    let (kept, rejected) = recording.kept_and_rejected();
+    let bad_links = recording
         .spans()
         .flat_map(|span| &span.links)
         .any(|link| link.ids.is_none());
-    let misunderstood = kept + rejected == 0 && story.unknown_count > 0;
-    !story.warnings.is_empty() || rejected > 0 || bad_links || misunderstood
+    let misunderstood = kept + rejected == 0 && recording.unknown_count > 0;
+    !recording.warnings.is_empty() || rejected > 0 || bad_links || misunderstood
 }
 
 #[test]
-fn every_protobuf_case_is_told_as_expected() {
+fn protobuf_conformance_cases_have_the_expected_result() {
     let cases = cases();
     assert!(cases.len() > 30);
     for case in cases {
         let id = &case.id;
-        let Ok(story) = decode(&case.body) else {
+        let Ok(recording) = decode(&case.body) else {
             assert_eq!(case.status, 400, "{id}");
             continue;
         };
         assert_eq!(case.status, 200, "{id}");
-        let (kept, rejected) = story.kept_and_rejected();
+        let (kept, rejected) = recording.kept_and_rejected();
         assert_eq!(
             (kept as u64, rejected as u64),
             (case.stored, case.rejected),
             "{id}"
         );
         assert_eq!(
-            warned(&story),
+            warned(&recording),
             case.warning && !case.warns_of_time(),
             "{id}"
         );

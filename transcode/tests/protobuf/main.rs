@@ -1,9 +1,9 @@
-//! The protobuf decoder, through its one door: what it tells of a body, and what it refuses.
+//! Protobuf decoder through its public function: what it reports of a body, and what it refuses.
 
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
-    reason = "in a test a panic is the point"
+    reason = "a panic fails the test"
 )]
 
 #[path = "../support/encode.rs"]
@@ -11,7 +11,7 @@ mod encode;
 #[path = "../support/mod.rs"]
 mod support;
 
-// The bench's deliveries, and both ways to write them.
+// The benchmark's deliveries, in both formats.
 #[path = "../../examples/bench_core/json.rs"]
 mod json_form;
 #[path = "../../examples/bench_core/payload.rs"]
@@ -19,10 +19,10 @@ mod payload;
 #[path = "../../examples/bench_core/protobuf.rs"]
 mod protobuf_form;
 
-mod alike;
 mod conformance;
 mod messages;
 mod properties;
+mod same_delivery;
 mod values;
 mod wire;
 
@@ -30,27 +30,27 @@ use _transcode::limits::Limits;
 use _transcode::otlp;
 use _transcode::refusal::Refusal;
 use encode::{fixed64, int, len};
-use support::{Recorder, SpanTold, Story};
+use support::{RecordedSpan, Recorder, Recording};
 
 const TRACE: [u8; 16] = *b"\x5b\x8e\xff\xf7\x98\x03\x81\x03\xd2\x69\xb6\x33\x81\x3f\xc6\x0c";
 const SPAN: [u8; 8] = *b"\xee\xe1\x9b\x7e\xc3\xc1\xb1\x74";
 
-fn decode_within(limits: Limits, body: &[u8]) -> Result<Story, Refusal> {
+fn decode_within(limits: Limits, body: &[u8]) -> Result<Recording, Refusal> {
     let mut recorder = Recorder::within(limits);
     otlp::decode(body, &limits, &mut recorder)?;
-    Ok(recorder.story)
+    Ok(recorder.recording)
 }
 
-fn decode(body: &[u8]) -> Result<Story, Refusal> {
+fn decode(body: &[u8]) -> Result<Recording, Refusal> {
     decode_within(Limits::default(), body)
 }
 
 /// Decodes a body of one span.
-fn decode_span(body: &[u8]) -> SpanTold {
+fn decode_span(body: &[u8]) -> RecordedSpan {
     decode(body).unwrap().spans().next().unwrap().clone()
 }
 
-/// The fields of a valid span.
+/// Returns the fields of a valid span.
 fn span_fields() -> Vec<Vec<u8>> {
     vec![
         len(1, TRACE),
@@ -62,13 +62,13 @@ fn span_fields() -> Vec<Vec<u8>> {
     ]
 }
 
-/// A body of one resource, one scope and one span with these fields on top of the valid ones.
+/// Returns a body of one resource, one scope and one span with these fields in addition to the valid fields.
 fn body_of_span(more: &[Vec<u8>]) -> Vec<u8> {
     let span = [span_fields().concat(), more.concat()].concat();
     len(1, len(2, len(2, span)))
 }
 
-/// A body of one span with one attribute `k`, whose `KeyValue` goes on like this.
+/// Returns a body of one span with one attribute `k`, whose `KeyValue` continues with these fields.
 fn body_of_attribute(after_key: &[Vec<u8>]) -> Vec<u8> {
     body_of_span(&[len(9, [len(1, "k"), after_key.concat()].concat())])
 }

@@ -1,4 +1,4 @@
-//! The messages of a request: order, merging, ids, limits, and what a wrong request is told.
+//! Messages of a request: order, merging, ids, limits, and hints for wrong requests.
 
 use _transcode::limits::Limits;
 use _transcode::refusal::Verdict;
@@ -16,7 +16,7 @@ fn pair(key: &str, value: &str) -> (String, String) {
 }
 
 #[test]
-fn every_field_of_a_span_is_told() {
+fn every_field_of_a_span_is_reported() {
     let event = [
         fixed64(1, 5),
         len(2, "boom"),
@@ -74,7 +74,7 @@ fn every_field_of_a_span_is_told() {
 }
 
 #[test]
-fn a_resource_and_a_scope_after_their_spans_are_told_before_them() {
+fn resource_and_scope_after_their_spans_are_reported_first() {
     let scope = [len(1, "lib"), len(2, "2.0"), len(3, attribute("s", "1"))].concat();
     let scope_spans = [
         len(2, span_fields().concat()),
@@ -92,9 +92,9 @@ fn a_resource_and_a_scope_after_their_spans_are_told_before_them() {
         .concat(),
     );
 
-    let story = decode(&body).unwrap();
+    let recording = decode(&body).unwrap();
 
-    let resource = &story.resources[0];
+    let resource = &recording.resources[0];
     assert_eq!(resource.attributes, [pair("r", "1")]);
     assert_eq!(resource.schema_url, "of resource");
     let scope = &resource.scopes[0];
@@ -108,7 +108,7 @@ fn a_resource_and_a_scope_after_their_spans_are_told_before_them() {
 }
 
 #[test]
-fn messages_sent_twice_are_merged_and_scalars_sent_twice_hold_the_last() {
+fn repeated_messages_are_merged_and_the_last_scalar_counts() {
     let scope = [
         len(1, len(1, "first")),
         len(1, [len(1, "last"), len(3, attribute("s", "1"))].concat()),
@@ -125,21 +125,24 @@ fn messages_sent_twice_are_merged_and_scalars_sent_twice_hold_the_last() {
         len(1, len(1, attribute("b", "2"))),
     ];
 
-    let story = decode(&len(1, [resources.concat(), len(2, scope_spans)].concat())).unwrap();
+    let recording = decode(&len(1, [resources.concat(), len(2, scope_spans)].concat())).unwrap();
 
     assert_eq!(
-        story.resources[0].attributes,
+        recording.resources[0].attributes,
         [pair("a", "1"), pair("b", "2")]
     );
-    assert_eq!(story.resources[0].scopes[0].name, "last");
-    assert_eq!(story.resources[0].scopes[0].attributes, [pair("s", "1")]);
-    let span = story.spans().next().unwrap();
+    assert_eq!(recording.resources[0].scopes[0].name, "last");
+    assert_eq!(
+        recording.resources[0].scopes[0].attributes,
+        [pair("s", "1")]
+    );
+    let span = recording.spans().next().unwrap();
     assert_eq!(span.fields.status, (2, "bad".to_owned()));
     assert_eq!(span.fields.name, "renamed");
 }
 
 #[test]
-fn requests_one_after_another_are_one_request() {
+fn concatenated_requests_are_one_request() {
     let body = body_of_span(&[]);
 
     assert_eq!(
@@ -152,15 +155,15 @@ fn requests_one_after_another_are_one_request() {
 }
 
 #[test]
-fn nothing_at_all_and_empty_envelopes_are_empty_requests() {
+fn empty_body_and_empty_envelopes_are_empty_requests() {
     for body in [vec![], len(1, ""), len(1, len(2, ""))] {
-        let story = decode(&body).unwrap();
+        let recording = decode(&body).unwrap();
 
         assert_eq!(
             (
-                story.spans().count(),
-                story.unknown_count,
-                story.warnings.len()
+                recording.spans().count(),
+                recording.unknown_count,
+                recording.warnings.len()
             ),
             (0, 0, 0)
         );
@@ -168,7 +171,7 @@ fn nothing_at_all_and_empty_envelopes_are_empty_requests() {
 }
 
 #[test]
-fn instrumentation_library_spans_are_read_when_there_is_nothing_newer() {
+fn instrumentation_library_spans_are_read_without_scope_spans() {
     let library = [len(1, "lib"), len(2, "1.0")].concat();
     let old = len(
         1000,
@@ -181,7 +184,7 @@ fn instrumentation_library_spans_are_read_when_there_is_nothing_newer() {
     );
 
     let alone = decode(&len(1, &old)).unwrap();
-    let beside = decode(&len(1, [old, len(2, "")].concat())).unwrap();
+    let with_both = decode(&len(1, [old, len(2, "")].concat())).unwrap();
 
     assert_eq!(alone.warnings, [Warning::InstrumentationLibrary]);
     let scope = &alone.resources[0].scopes[0];
@@ -190,35 +193,35 @@ fn instrumentation_library_spans_are_read_when_there_is_nothing_newer() {
         ("lib", "1.0")
     );
     assert_eq!((scope.schema_url.as_str(), scope.spans.len()), ("url", 1));
-    assert_eq!(beside.spans().count(), 0);
-    assert_eq!(beside.warnings, [Warning::InstrumentationLibrary]);
+    assert_eq!(with_both.spans().count(), 0);
+    assert_eq!(with_both.warnings, [Warning::InstrumentationLibrary]);
 }
 
 #[test]
-fn a_bad_id_costs_its_span_and_no_other() {
+fn invalid_id_rejects_only_its_span() {
     let bad = [len(1, &TRACE[..15]), len(2, [0; 8])].concat();
     let spans = [len(2, bad), len(2, span_fields().concat())].concat();
 
-    let story = decode(&len(1, len(2, spans))).unwrap();
+    let recording = decode(&len(1, len(2, spans))).unwrap();
 
-    let fields = &story.spans().next().unwrap().fields;
+    let fields = &recording.spans().next().unwrap().fields;
     assert_eq!(fields.trace_id, Err(Rejection::TraceIdMalformed));
     assert_eq!(fields.span_id, Err(Rejection::SpanIdZero));
-    assert_eq!(story.kept_and_rejected(), (1, 1));
+    assert_eq!(recording.kept_and_rejected(), (1, 1));
 }
 
 #[test]
-fn a_bad_parent_is_dropped_and_a_bad_link_is_told_without_ids() {
-    let story = decode(&body_of_span(&[len(4, "abc"), len(13, len(1, "abc"))])).unwrap();
+fn invalid_parent_is_dropped_and_invalid_link_is_reported_without_ids() {
+    let recording = decode(&body_of_span(&[len(4, "abc"), len(13, len(1, "abc"))])).unwrap();
 
-    let span = story.spans().next().unwrap();
+    let span = recording.spans().next().unwrap();
     assert_eq!(span.fields.parent_span_id, None);
     assert_eq!(span.links[0].ids, None);
-    assert_eq!(story.warnings, [Warning::ParentDropped]);
+    assert_eq!(recording.warnings, [Warning::ParentDropped]);
 }
 
 #[test]
-fn limits_are_the_listeners_and_end_the_delivery() {
+fn limit_of_the_visitor_refuses_the_delivery() {
     let limits = Limits {
         resources_max: 3,
         scopes_max: 3,
@@ -254,7 +257,7 @@ fn five_million_empty_spans_are_refused_at_the_limit() {
 }
 
 #[test]
-fn a_refusal_names_what_the_body_probably_is() {
+fn refusal_hints_at_what_the_body_probably_is() {
     let message = body_of_span(&[]);
     let grpc = [&[0, 0, 0, 0], &varint(message.len() as u64)[..], &message].concat();
     let log = [fixed64(1, 1), int(2, 9), len(3, "INFO")].concat();
@@ -284,7 +287,7 @@ fn a_refusal_names_what_the_body_probably_is() {
 }
 
 #[test]
-fn a_named_bad_trace_id_beside_a_good_span_is_no_metric() {
+fn invalid_trace_id_next_to_a_valid_span_is_not_a_metric() {
     let gauge = len(2, [len(1, "http.requests"), len(2, "desc")].concat());
     let body = len(1, len(2, [gauge, len(2, span_fields().concat())].concat()));
 

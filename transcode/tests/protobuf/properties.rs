@@ -1,4 +1,4 @@
-//! Whatever the bytes are, nothing panics; whatever the order of the fields is, the story is the same.
+//! Properties: random bytes never panic, and the order of fields is irrelevant.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use crate::encode::{double, fixed32, fixed64, int, len};
 use crate::{SPAN, TRACE, decode};
 
-/// A field of a message, so that messages can be written in other ways that mean the same.
+/// A field of a message, so that a message can be encoded in other equivalent ways.
 #[derive(Clone, Debug)]
 enum Field {
     Leaf(u32, Vec<u8>),
@@ -21,15 +21,15 @@ impl Field {
     }
 }
 
-/// Another way to write a message.
+/// Another equivalent encoding of a message.
 #[derive(Clone, Copy, Default)]
-struct Manner {
+struct Encoding {
     shuffles: bool,
     inserts: bool,
     state: u64,
 }
 
-impl Manner {
+impl Encoding {
     fn below(&mut self, bound: usize) -> usize {
         self.state = self
             .state
@@ -55,7 +55,7 @@ impl Manner {
         out
     }
 
-    /// Any order, except that repeated fields keep theirs.
+    /// Shuffles the fields, except that repeated fields keep their order.
     fn shuffle<'f>(&mut self, order: &mut [&'f Field], fields: &'f [Field]) {
         for last in (1..order.len()).rev() {
             order.swap(last, self.below(last + 1));
@@ -178,15 +178,15 @@ proptest! {
     }
 
     #[test]
-    fn a_body_cut_anywhere_never_panics(request in request(), cut: prop::sample::Index) {
-        let body = Manner::default().write(&request);
+    fn truncated_body_never_panics(request in request(), cut: prop::sample::Index) {
+        let body = Encoding::default().write(&request);
 
         let _ = decode(&body[..cut.index(body.len() + 1)]);
     }
 
     #[test]
-    fn a_body_with_any_byte_changed_never_panics(request in request(), at: prop::sample::Index, bits in 1u8..) {
-        let mut body = Manner::default().write(&request);
+    fn body_with_a_changed_byte_never_panics(request in request(), at: prop::sample::Index, bits in 1u8..) {
+        let mut body = Encoding::default().write(&request);
         prop_assume!(!body.is_empty());
 
         let at = at.index(body.len());
@@ -196,20 +196,20 @@ proptest! {
     }
 
     #[test]
-    fn unknown_fields_anywhere_change_nothing(request in request(), state: u64) {
-        let plain = decode(&Manner::default().write(&request)).unwrap();
-        let mut story = decode(&Manner { inserts: true, state, ..Manner::default() }.write(&request)).unwrap();
+    fn unknown_fields_do_not_change_the_result(request in request(), state: u64) {
+        let plain = decode(&Encoding::default().write(&request)).unwrap();
+        let mut recording = decode(&Encoding { inserts: true, state, ..Encoding::default() }.write(&request)).unwrap();
 
-        story.unknown_count = 0;
+        recording.unknown_count = 0;
 
-        prop_assert_eq!(story, plain);
+        prop_assert_eq!(recording, plain);
     }
 
     #[test]
-    fn the_order_of_fields_changes_nothing(request in request(), state: u64) {
-        let plain = decode(&Manner::default().write(&request)).unwrap();
-        let story = decode(&Manner { shuffles: true, state, ..Manner::default() }.write(&request)).unwrap();
+    fn order_of_fields_does_not_change_the_result(request in request(), state: u64) {
+        let plain = decode(&Encoding::default().write(&request)).unwrap();
+        let recording = decode(&Encoding { shuffles: true, state, ..Encoding::default() }.write(&request)).unwrap();
 
-        prop_assert_eq!(story, plain);
+        prop_assert_eq!(recording, plain);
     }
 }

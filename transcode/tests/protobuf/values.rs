@@ -4,10 +4,10 @@ use _transcode::limits::Limits;
 use _transcode::visit::Warning;
 
 use crate::encode::{double, fixed64, int, len};
-use crate::support::Story;
+use crate::support::Recording;
 use crate::{body_of_attribute, decode, decode_within};
 
-/// An `ArrayValue` of these `AnyValue`s.
+/// Returns an `ArrayValue` of these `AnyValue`s.
 fn array(elements: &[Vec<u8>]) -> Vec<u8> {
     len(
         5,
@@ -19,7 +19,7 @@ fn array(elements: &[Vec<u8>]) -> Vec<u8> {
     )
 }
 
-/// A `KeyValueList` of these keys and `AnyValue`s.
+/// Returns a `KeyValueList` of these keys and `AnyValue`s.
 fn list(pairs: &[(&str, Vec<u8>)]) -> Vec<u8> {
     let pair = |(key, value): &(&str, Vec<u8>)| len(1, [len(1, key), len(2, value)].concat());
     len(6, pairs.iter().map(pair).collect::<Vec<_>>().concat())
@@ -29,22 +29,22 @@ fn nested(depth: u32) -> Vec<u8> {
     (0..depth).fold(len(1, "x"), |inner, _| array(&[inner]))
 }
 
-fn story_of(any_value: impl AsRef<[u8]>) -> Story {
+fn recording_of(any_value: impl AsRef<[u8]>) -> Recording {
     decode(&body_of_attribute(&[len(2, any_value)])).unwrap()
 }
 
-fn value_in(story: &Story) -> &str {
-    let (key, value) = &story.spans().next().unwrap().attributes[0];
+fn value_in(recording: &Recording) -> &str {
+    let (key, value) = &recording.spans().next().unwrap().attributes[0];
     assert_eq!(key, "k");
     value
 }
 
 fn stored(any_value: impl AsRef<[u8]>) -> String {
-    value_in(&story_of(any_value)).to_owned()
+    value_in(&recording_of(any_value)).to_owned()
 }
 
 #[test]
-fn scalars_are_stored_bare() {
+fn scalars_are_stored_without_quotes() {
     for (any_value, text) in [
         (len(1, "text"), "text"),
         (len(1, ""), ""),
@@ -62,14 +62,14 @@ fn scalars_are_stored_bare() {
 }
 
 #[test]
-fn what_is_missing_is_empty() {
-    let story = decode(&crate::body_of_span(&[
+fn missing_values_are_stored_as_empty_text() {
+    let recording = decode(&crate::body_of_span(&[
         len(9, ""),
         len(9, len(2, len(1, "v"))),
     ]))
     .unwrap();
 
-    let attributes = &story.spans().next().unwrap().attributes;
+    let attributes = &recording.spans().next().unwrap().attributes;
     assert_eq!(
         attributes,
         &[
@@ -80,7 +80,7 @@ fn what_is_missing_is_empty() {
 }
 
 #[test]
-fn indices_into_a_table_that_we_do_not_have_are_as_if_absent() {
+fn string_table_indices_are_treated_as_absent() {
     let body = body_of_attribute(&[len(2, [len(1, "v"), int(8, 3)].concat()), int(3, 4)]);
 
     assert_eq!(value_in(&decode(&body).unwrap()), "v");
@@ -112,7 +112,7 @@ fn arrays_and_lists_are_compact_json_in_arrival_order() {
 }
 
 #[test]
-fn an_element_without_a_value_is_null() {
+fn element_without_a_value_is_null() {
     assert_eq!(
         stored(len(6, [len(1, len(1, "a")), len(1, "")].concat())),
         r#"{"a":null,"":null}"#
@@ -120,14 +120,14 @@ fn an_element_without_a_value_is_null() {
 }
 
 #[test]
-fn of_several_members_the_last_holds() {
+fn last_member_of_a_value_counts() {
     assert_eq!(stored([len(1, "s"), int(3, 5)].concat()), "5");
     assert_eq!(stored([array(&[int(3, 1)]), len(1, "s")].concat()), "s");
     assert_eq!(stored([len(1, "s"), array(&[int(3, 1)])].concat()), "[1]");
 }
 
 #[test]
-fn an_array_or_list_in_pieces_is_one() {
+fn array_or_list_in_pieces_is_concatenated() {
     let pieces = [list(&[("a", int(3, 1))]), list(&[("b", int(3, 2))])];
     assert_eq!(stored(pieces.concat()), r#"{"a":1,"b":2}"#);
 
@@ -139,33 +139,33 @@ fn an_array_or_list_in_pieces_is_one() {
 }
 
 #[test]
-fn another_member_between_the_pieces_starts_anew() {
-    let one = |number| array(&[int(3, number)]);
+fn another_member_between_the_pieces_starts_a_new_value() {
+    let element = |number| array(&[int(3, number)]);
 
     assert_eq!(
-        stored([one(1), len(1, "s"), one(2), one(3)].concat()),
+        stored([element(1), len(1, "s"), element(2), element(3)].concat()),
         "[2,3]"
     );
-    assert_eq!(stored([one(1), list(&[]), one(2)].concat()), "[2]");
+    assert_eq!(stored([element(1), list(&[]), element(2)].concat()), "[2]");
 }
 
 #[test]
-fn a_value_sent_twice_is_merged() {
-    let one = |number| len(2, array(&[int(3, number)]));
+fn repeated_value_is_merged() {
+    let element = |number| len(2, array(&[int(3, number)]));
 
     let merged = decode(&body_of_attribute(&[
-        one(1),
+        element(1),
         int(900, 1),
-        one(2),
+        element(2),
         len(1, "k"),
-        one(3),
+        element(3),
     ]));
     let scalars = decode(&body_of_attribute(&[
         len(2, len(1, "first")),
         len(2, int(3, 2)),
         len(2, ""),
     ]));
-    let inner = len(1, [len(1, "a"), one(1), one(2)].concat());
+    let inner = len(1, [len(1, "a"), element(1), element(2)].concat());
 
     assert_eq!(value_in(&merged.unwrap()), "[1,2,3]");
     assert_eq!(value_in(&scalars.unwrap()), "2");
@@ -173,36 +173,36 @@ fn a_value_sent_twice_is_merged() {
 }
 
 #[test]
-fn nesting_is_stored_to_the_limit_and_marked_below_it() {
-    let at_limit = story_of(nested(64));
+fn nesting_beyond_the_limit_is_replaced_by_a_marker() {
+    let at_limit = recording_of(nested(64));
     assert_eq!(
         value_in(&at_limit),
         format!("{}\"x\"{}", "[".repeat(64), "]".repeat(64))
     );
     assert_eq!(at_limit.warnings, []);
 
-    let below = story_of(array(&[nested(64), nested(64), int(3, 1)]));
+    let below = recording_of(array(&[nested(64), nested(64), int(3, 1)]));
     let inner = format!("{}\"…\"{}", "[".repeat(63), "]".repeat(63));
     assert_eq!(value_in(&below), format!("[{inner},{inner},1]"));
     assert_eq!(below.warnings, [Warning::ValueTooDeep]);
 }
 
 #[test]
-fn a_value_too_deep_for_any_stack_costs_nothing() {
+fn extremely_deep_value_does_not_overflow_the_stack() {
     let levels = 20_000;
     let mut body = Vec::new();
     for _ in 0..levels {
         body = len(5, len(1, body));
     }
 
-    let story = story_of(body);
+    let recording = recording_of(body);
 
-    assert_eq!(story.warnings, [Warning::ValueTooDeep]);
-    assert_eq!(story.node_count, 1 + 64);
+    assert_eq!(recording.warnings, [Warning::ValueTooDeep]);
+    assert_eq!(recording.node_count, 1 + 64);
 }
 
 #[test]
-fn nested_values_are_paid_for_one_by_one() {
+fn nested_values_count_against_the_node_limit() {
     let limits = Limits {
         nodes_max: 4,
         ..Limits::default()
@@ -217,7 +217,7 @@ fn nested_values_are_paid_for_one_by_one() {
 }
 
 #[test]
-fn no_more_is_written_than_is_kept() {
+fn writing_stops_at_the_text_limit() {
     let limits = Limits {
         text_bytes_max: 100,
         ..Limits::default()
@@ -230,14 +230,14 @@ fn no_more_is_written_than_is_kept() {
         array(&vec![vec![]; 10_000]),
         len(7, &zeros),
     ] {
-        let story = decode_within(limits, &body_of_attribute(&[len(2, any_value)])).unwrap();
+        let recording = decode_within(limits, &body_of_attribute(&[len(2, any_value)])).unwrap();
 
-        assert!((101..1_000).contains(&value_in(&story).len()));
+        assert!((101..1_000).contains(&value_in(&recording).len()));
     }
 }
 
 #[test]
-fn a_malformed_value_refuses_the_body() {
+fn malformed_value_refuses_the_body() {
     for any_value in [
         vec![0x0a, 5],
         len(5, [0x0a, 5]),

@@ -1,4 +1,4 @@
-//! The bytes below the messages: integers, lengths, unknown fields and groups.
+//! Wire format: integers, lengths, unknown fields and groups.
 
 use _transcode::wire::GROUP_DEPTH_MAX;
 
@@ -14,7 +14,7 @@ fn group(number: u32, content: &[u8]) -> Vec<u8> {
     [&tag(3), content, &tag(4)].concat()
 }
 
-/// One field of every wire type, none of which the schema has.
+/// Returns one field of every wire type, none of which is in the schema.
 fn unknown_fields() -> Vec<u8> {
     let inner = [int(900, -1), len(901, "x")].concat();
     let nested = group(
@@ -35,13 +35,13 @@ fn unknown_fields() -> Vec<u8> {
 fn unknown_fields_of_every_wire_type_are_skipped() {
     let plain = decode(&body_of_span(&[])).unwrap();
 
-    let story = decode(&body_of_span(&[unknown_fields()])).unwrap();
+    let recording = decode(&body_of_span(&[unknown_fields()])).unwrap();
 
-    assert_eq!(story, plain);
+    assert_eq!(recording, plain);
 }
 
 #[test]
-fn unknown_fields_outside_spans_are_noted() {
+fn unknown_fields_outside_spans_are_reported() {
     let resource_spans = [unknown_fields(), len(2, len(1, unknown_fields()))].concat();
     let body = [unknown_fields(), len(1, resource_spans)].concat();
 
@@ -49,17 +49,17 @@ fn unknown_fields_outside_spans_are_noted() {
 }
 
 #[test]
-fn fields_of_the_schema_that_nobody_reads_are_not_noted_as_unknown() {
+fn ignored_fields_of_the_schema_are_not_reported_as_unknown() {
     let resource = [int(2, 1), len(3, "")].concat();
     let scope = int(4, 1);
 
-    let story = decode(&len(1, [len(1, resource), len(2, len(1, scope))].concat())).unwrap();
+    let recording = decode(&len(1, [len(1, resource), len(2, len(1, scope))].concat())).unwrap();
 
-    assert_eq!(story.unknown_count, 0);
+    assert_eq!(recording.unknown_count, 0);
 }
 
 #[test]
-fn varints_may_be_longer_than_needed_up_to_ten_bytes() {
+fn overlong_varints_up_to_ten_bytes_are_valid() {
     let over_long_kind = b"\x30\x82\x80\x80\x80\x80\x80\x80\x80\x80\x00".to_vec();
     let over_long_tag = b"\xb0\x80\x80\x00\x02".to_vec();
 
@@ -69,7 +69,7 @@ fn varints_may_be_longer_than_needed_up_to_ten_bytes() {
 }
 
 #[test]
-fn integers_keep_their_low_bits() {
+fn integers_are_truncated_to_their_low_bits() {
     let span = decode_span(&body_of_span(&[
         int(6, -1),
         int(10, 0x1_0000_0007),
@@ -81,25 +81,27 @@ fn integers_keep_their_low_bits() {
 }
 
 #[test]
-fn a_varint_without_an_end_is_refused() {
+fn unterminated_varint_is_refused() {
     assert_eq!(
         reason(&[0x10, 0x80]),
-        "body: a number is cut short; its message ends first (byte 1 of the body)"
+        "body: a number is truncated by the end of its message (byte 1 of the body)"
     );
-    assert!(reason(&[&[0x0a][..], &[0x80; 10], &[0]].concat()).contains("at most 10 bytes"));
+    assert!(
+        reason(&[&[0x0a][..], &[0x80; 10], &[0]].concat()).contains("expected at most 10 bytes")
+    );
 }
 
 #[test]
-fn fixed_numbers_that_are_cut_are_refused() {
+fn truncated_fixed_numbers_are_refused() {
     for field in [fixed64(900, 1), fixed32(900, 1)] {
         for cut in 2..field.len() {
-            assert!(reason(&field[..cut]).contains("a number is cut short"));
+            assert!(reason(&field[..cut]).contains("a number is truncated"));
         }
     }
 }
 
 #[test]
-fn a_length_past_the_end_is_refused_by_its_offset() {
+fn length_past_the_end_is_refused_with_its_offset() {
     let inner = len(2, len(2, [0x0a, 100]));
 
     assert_eq!(
@@ -109,21 +111,21 @@ fn a_length_past_the_end_is_refused_by_its_offset() {
 }
 
 #[test]
-fn a_length_beyond_what_any_message_may_have_is_refused() {
+fn length_beyond_the_protobuf_maximum_is_refused() {
     for length in [1 << 31, 1 << 32, u64::MAX] {
         assert!(reason(&[vec![0x0a], varint(length)].concat()).contains("announces"));
     }
 }
 
 #[test]
-fn field_numbers_and_wire_types_that_do_not_exist_are_refused() {
+fn invalid_field_numbers_and_wire_types_are_refused() {
     for body in [
         &[0x00, 0x00][..],
         &[0x07],
         &[0x80, 0x00],
         &[0xff, 0xff, 0xff, 0xff, 0x7f],
     ] {
-        assert!(reason(body).contains("number 0"), "{body:?}");
+        assert!(reason(body).contains("field number is 0"), "{body:?}");
     }
     for body in [[0x26, 0x00], [0x27, 0x00]] {
         assert!(reason(&body).contains("wire type 6 or 7"));
@@ -131,19 +133,19 @@ fn field_numbers_and_wire_types_that_do_not_exist_are_refused() {
 }
 
 #[test]
-fn a_known_field_of_another_wire_type_is_refused_by_its_name() {
+fn known_field_of_another_wire_type_is_refused_and_named() {
     for (more, field) in [
         (
             int(5, 1),
-            "resource_spans.scope_spans.spans.name: the field has wire type 0; 2 expected",
+            "resource_spans.scope_spans.spans.name: the field has wire type 0; expected 2",
         ),
         (
             len(6, ""),
-            "resource_spans.scope_spans.spans.kind: the field has wire type 2; 0 expected",
+            "resource_spans.scope_spans.spans.kind: the field has wire type 2; expected 0",
         ),
         (
             fixed64(16, 1),
-            "resource_spans.scope_spans.spans.flags: the field has wire type 1; 5 expected",
+            "resource_spans.scope_spans.spans.flags: the field has wire type 1; expected 5",
         ),
         (
             len(13, int(6, 1)),
@@ -174,17 +176,17 @@ fn a_known_field_of_another_wire_type_is_refused_by_its_name() {
 }
 
 #[test]
-fn groups_must_end_as_they_began() {
+fn mismatched_group_ends_are_refused() {
     let open = varint(900 << 3 | 3);
     let close = varint(901 << 3 | 4);
 
-    assert!(reason(&body_of_span(std::slice::from_ref(&open))).contains("does not end"));
-    assert!(reason(&body_of_span(std::slice::from_ref(&close))).contains("did not begin"));
-    assert!(reason(&body_of_span(&[open, close])).contains("did not begin"));
+    assert!(reason(&body_of_span(std::slice::from_ref(&open))).contains("without an end"));
+    assert!(reason(&body_of_span(std::slice::from_ref(&close))).contains("without a group begin"));
+    assert!(reason(&body_of_span(&[open, close])).contains("without a group begin"));
 }
 
 #[test]
-fn groups_are_read_to_a_depth_and_no_deeper() {
+fn groups_beyond_the_maximum_depth_are_refused() {
     let nested = |depth| (0..depth).fold(Vec::new(), |inner, _| group(900, &inner));
 
     assert!(decode(&body_of_span(&[nested(GROUP_DEPTH_MAX)])).is_ok());
@@ -192,7 +194,7 @@ fn groups_are_read_to_a_depth_and_no_deeper() {
 }
 
 #[test]
-fn a_million_open_groups_cost_no_stack() {
+fn million_open_groups_do_not_overflow_the_stack() {
     let body = [0x23].repeat(1_000_000);
 
     assert!(reason(&body).contains("deeper than 100"));

@@ -1,8 +1,8 @@
-//! A block, read back and spelled out cell by cell.
+//! Cells of a block as text.
 
 use _transcode::native::{Block, Data};
 
-/// Every row as `column=value` lines.
+/// Returns every row as `column=value` lines.
 pub fn rows(block: &Block<'_>) -> Vec<Vec<String>> {
     let row = |row: usize| {
         block

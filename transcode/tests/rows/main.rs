@@ -1,16 +1,16 @@
-//! Random deliveries become the rows that the slow and obvious way says, however they are mixed with
-//! deliveries that are taken back, and however their segment is rewritten.
+//! Random deliveries become the rows that a simple model computes, even if other deliveries are rolled back
+//! in between and the segment is rewritten.
 
 #![allow(
     clippy::indexing_slicing,
     clippy::unwrap_used,
-    reason = "a panic in a test is the point"
+    reason = "a panic fails the test"
 )]
 
-mod again;
 mod cells;
+mod deliveries;
 mod model;
-mod story;
+mod spelling_cache;
 
 use _transcode::block::{self, Segment};
 use _transcode::columns::Columns;
@@ -22,9 +22,9 @@ use _transcode::policy::{Policy, Wishes};
 use _transcode::rewrite::{Anew, rewrite};
 use _transcode::rows::Rows;
 use _transcode::scan;
+use deliveries::ResourceData;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use story::ResourceStory;
 
 const RECEIVED_AT_NS: i64 = 1_800_000_000_123_456_789;
 const DRAIN: &str = "drain";
@@ -69,12 +69,12 @@ fn policy() -> Policy {
     }
 }
 
-/// Tells deliveries to one set of columns; those that are not kept are taken back whole.
-fn told(policy: &Policy, deliveries: &[(Vec<ResourceStory>, bool)], columns: &mut Columns) {
-    for (story, is_kept) in deliveries {
+/// Decodes deliveries into one set of columns and rolls back those that are not kept.
+fn fill_columns(policy: &Policy, deliveries: &[(Vec<ResourceData>, bool)], columns: &mut Columns) {
+    for (delivery, is_kept) in deliveries {
         let mark = columns.mark();
         let mut rows = Rows::new(policy, columns, DRAIN, RECEIVED_AT_NS, None);
-        story::tell(story, &mut rows).unwrap();
+        deliveries::report(delivery, &mut rows).unwrap();
         rows.finish().unwrap();
         if !is_kept {
             columns.truncate(mark);
@@ -100,12 +100,12 @@ fn rows_of(columns: &Columns) -> Vec<Vec<String>> {
     }
 }
 
-/// A sealed segment with one record a delivery.
-fn segment_of(policy: &Policy, deliveries: &[Vec<ResourceStory>]) -> Vec<u8> {
+/// Returns a sealed segment with one record per delivery.
+fn segment_of(policy: &Policy, deliveries: &[Vec<ResourceData>]) -> Vec<u8> {
     let mut segment = Vec::new();
-    for story in deliveries {
+    for delivery in deliveries {
         let mut columns = Columns::default();
-        told(policy, &[(story.clone(), true)], &mut columns);
+        fill_columns(policy, &[(delivery.clone(), true)], &mut columns);
         let mut payload = Vec::new();
         if columns.rows() > 0 {
             payload = Codec::Lz4
@@ -135,56 +135,56 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
 
     #[test]
-    fn rows_are_what_the_slow_way_says(deliveries in vec((story::delivery(), any::<bool>()), 1..5)) {
+    fn rows_equal_those_of_the_model(deliveries in vec((deliveries::delivery(), any::<bool>()), 1..5)) {
         let (policy, mut columns) = (policy(), Columns::default());
         let kept = deliveries.iter().filter(|(_, is_kept)| *is_kept);
-        let expected: Vec<_> = kept.flat_map(|(story, _)| model::rows(story, &policy.limits)).collect();
+        let expected: Vec<_> = kept.flat_map(|(delivery, _)| model::rows(delivery, &policy.limits)).collect();
 
-        told(&policy, &deliveries, &mut columns);
+        fill_columns(&policy, &deliveries, &mut columns);
 
         prop_assert_eq!(rows_of(&columns), expected);
     }
 
     #[test]
-    fn a_delivery_that_was_taken_back_leaves_no_byte(deliveries in vec((story::delivery(), any::<bool>()), 1..4)) {
+    fn rolled_back_delivery_leaves_no_trace(deliveries in vec((deliveries::delivery(), any::<bool>()), 1..4)) {
         let (policy, mut mixed, mut pure) = (policy(), Columns::default(), Columns::default());
         let kept: Vec<_> = deliveries.iter().filter(|(_, is_kept)| *is_kept).cloned().collect();
 
-        told(&policy, &deliveries, &mut mixed);
-        told(&policy, &kept, &mut pure);
+        fill_columns(&policy, &deliveries, &mut mixed);
+        fill_columns(&policy, &kept, &mut pure);
 
         prop_assert_eq!(block_of(&mixed), block_of(&pure));
     }
 
     #[test]
-    fn cleared_columns_make_the_same_block_as_new_ones(first in story::delivery(), second in story::delivery()) {
+    fn cleared_columns_make_the_same_block_as_new_columns(first in deliveries::delivery(), second in deliveries::delivery()) {
         let (policy, mut fresh, mut used) = (policy(), Columns::default(), Columns::default());
-        told(&policy, &[(first, true)], &mut used);
+        fill_columns(&policy, &[(first, true)], &mut used);
         used.clear();
 
-        told(&policy, &[(second.clone(), true)], &mut used);
-        told(&policy, &[(second, true)], &mut fresh);
+        fill_columns(&policy, &[(second.clone(), true)], &mut used);
+        fill_columns(&policy, &[(second, true)], &mut fresh);
 
         prop_assert_eq!(block_of(&used), block_of(&fresh));
     }
 
     #[test]
-    fn a_delivery_told_twice_after_a_restart_is_stored_once(story in story::delivery()) {
-        let (policy, mut once, mut again) = (policy(), Columns::default(), Columns::default());
-        told(&policy, &[(story.clone(), true)], &mut once);
+    fn restarted_delivery_is_stored_once(delivery in deliveries::delivery()) {
+        let (policy, mut once, mut restarted) = (policy(), Columns::default(), Columns::default());
+        fill_columns(&policy, &[(delivery.clone(), true)], &mut once);
 
-        let mut rows = Rows::new(&policy, &mut again, DRAIN, RECEIVED_AT_NS, None);
-        story::tell(&story, &mut rows).unwrap();
+        let mut rows = Rows::new(&policy, &mut restarted, DRAIN, RECEIVED_AT_NS, None);
+        deliveries::report(&delivery, &mut rows).unwrap();
         _transcode::visit::Visitor::restart(&mut rows);
-        story::tell(&story, &mut rows).unwrap();
+        deliveries::report(&delivery, &mut rows).unwrap();
         rows.finish().unwrap();
 
-        prop_assert_eq!(rows_of(&again), rows_of(&once));
+        prop_assert_eq!(rows_of(&restarted), rows_of(&once));
     }
 
     #[test]
-    fn a_rewritten_segment_has_the_kept_rows_in_order(
-        deliveries in vec(story::delivery(), 1..5),
+    fn rewritten_segment_has_the_kept_rows_in_order(
+        deliveries in vec(deliveries::delivery(), 1..5),
         cuts in vec(any::<prop::sample::Index>(), 0..6),
         block_rows_max in 1..9_usize,
     ) {
@@ -197,28 +197,28 @@ proptest! {
 
         let rewritten = rewrite(&segment, &keep, Codec::Zstd, block_rows_max, None).unwrap();
 
-        let found = scan::scan(&rewritten);
+        let scanned = scan::scan(&rewritten);
         prop_assert_eq!(rows_of_segment(&rewritten), expected);
-        prop_assert!(found.footer.is_some() && found.damage.is_empty() && found.segment == SEGMENT);
-        prop_assert!(found.records.iter().all(|record| record.head.rows as usize <= block_rows_max));
-        let answered: usize = found.records.iter().map(|record| usize::from(record.answers[0] & 0xF)).sum();
+        prop_assert!(scanned.footer.is_some() && scanned.damage.is_empty() && scanned.segment == SEGMENT);
+        prop_assert!(scanned.records.iter().all(|record| record.head.rows as usize <= block_rows_max));
+        let answered: usize = scanned.records.iter().map(|record| usize::from(record.answers[0] & 0xF)).sum();
         prop_assert_eq!(answered, deliveries.len());
         prop_assert_eq!(rewrite(&segment, &keep, Codec::Zstd, block_rows_max, None).unwrap(), rewritten);
     }
 
     #[test]
-    fn as_another_segment_the_rows_differ_in_who_they_are_and_nothing_else(
-        deliveries in vec(story::delivery(), 1..5),
+    fn rows_rewritten_as_another_segment_differ_only_in_their_identity(
+        deliveries in vec(deliveries::delivery(), 1..5),
         with_answers: bool,
     ) {
         let segment = segment_of(&policy(), &deliveries);
         let other = Segment { epoch: 5, seq: 1 << 40 };
         let all = rows_of_segment(&segment);
-        let anew = Some(Anew { segment: other, with_answers });
+        let new_identity = Some(Anew { segment: other, with_answers });
 
-        let rewritten = rewrite(&segment, &[(0, all.len())], Codec::Lz4, 4, anew).unwrap();
+        let rewritten = rewrite(&segment, &[(0, all.len())], Codec::Lz4, 4, new_identity).unwrap();
 
-        let found = scan::scan(&rewritten);
+        let scanned = scan::scan(&rewritten);
         let renamed = |cell: &String| match cell.split_once('=') {
             Some(("SegmentEpoch", _)) => format!("SegmentEpoch={}", other.epoch),
             Some(("SegmentSeq", _)) => format!("SegmentSeq={}", other.seq),
@@ -226,8 +226,8 @@ proptest! {
         };
         let expected: Vec<Vec<_>> = all.iter().map(|row| row.iter().map(renamed).collect()).collect();
         prop_assert_eq!(rows_of_segment(&rewritten), expected);
-        prop_assert!(found.footer.is_some() && found.segment == other);
-        let answered: usize = found.records.iter().map(|record| usize::from(record.answers[0] & 0xF)).sum();
+        prop_assert!(scanned.footer.is_some() && scanned.segment == other);
+        let answered: usize = scanned.records.iter().map(|record| usize::from(record.answers[0] & 0xF)).sum();
         prop_assert_eq!(answered, if with_answers { deliveries.len() } else { 0 });
     }
 }

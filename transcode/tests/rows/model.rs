@@ -1,20 +1,20 @@
-//! What the rows of a delivery must be, worked out the slow and obvious way.
+//! Model: computes the rows of a delivery in a simple and slow way.
 
 use _transcode::limits::Limits;
 use _transcode::schema::{KINDS, STATUSES};
 
-use crate::story::{Attributes, Ids, ResourceStory, ScopeStory, SpanStory};
+use crate::deliveries::{Attributes, Ids, ResourceData, ScopeData, SpanData};
 use crate::{DRAIN, RECEIVED_AT_NS, SEGMENT};
 
 const S: u64 = 1_000_000_000;
-/// What is stored of a decision when sampling is off.
+/// Stored sampling columns when sampling is off.
 const UNSAMPLED: [&str; 3] = [
     "SampleWeight=NULL",
     "SampleThreshold=NULL",
     "SampleReason=sampling is off",
 ];
 
-/// A text as it is stored.
+/// Returns a text as stored.
 fn stored(raw: &[u8], limits: &Limits) -> String {
     let cut = |raw: &[u8]| {
         let mut end = raw.len().min(limits.text_bytes_max);
@@ -24,14 +24,14 @@ fn stored(raw: &[u8], limits: &Limits) -> String {
         }
         raw[..end].to_vec()
     };
-    let mended = String::from_utf8_lossy(&cut(raw)).into_owned();
-    String::from_utf8(cut(mended.as_bytes())).unwrap()
+    let replaced = String::from_utf8_lossy(&cut(raw)).into_owned();
+    String::from_utf8(cut(replaced.as_bytes())).unwrap()
 }
 
-/// The map of some attributes, and how many were dropped.
-fn map(told: &Attributes, limits: &Limits) -> (Vec<(String, String)>, u32) {
+/// Returns the map of these attributes, and the number of dropped attributes.
+fn map(attributes: &Attributes, limits: &Limits) -> (Vec<(String, String)>, u32) {
     let (mut map, mut dropped) = (Vec::<(String, String)>::new(), 0);
-    for (key, value) in told {
+    for (key, value) in attributes {
         if map.len() >= limits.attributes_max as usize || key.len() > limits.key_bytes_max {
             dropped += 1;
             continue;
@@ -57,12 +57,12 @@ fn spelled(map: &[(String, String)]) -> String {
 }
 
 fn first_of(candidates: &[(&[(String, String)], &str)]) -> String {
-    let found = |(map, key): &(&[(String, String)], &str)| {
+    let value_of = |(map, key): &(&[(String, String)], &str)| {
         map.iter()
             .find(|(known, value)| known == key && !value.is_empty())
             .map(|(_, value)| value.clone())
     };
-    candidates.iter().find_map(found).unwrap_or_default()
+    candidates.iter().find_map(value_of).unwrap_or_default()
 }
 
 fn list(entries: impl IntoIterator<Item = String>) -> String {
@@ -80,10 +80,10 @@ fn saturated(time: u64) -> i64 {
     i64::try_from(time).unwrap_or(i64::MAX)
 }
 
-/// Every stored row as `column=value` lines.
-pub fn rows(story: &[ResourceStory], limits: &Limits) -> Vec<Vec<String>> {
+/// Returns every stored row as `column=value` lines.
+pub fn rows(delivery: &[ResourceData], limits: &Limits) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
-    for resource in story {
+    for resource in delivery {
         for scope in &resource.scopes {
             let valid = scope
                 .spans
@@ -95,8 +95,8 @@ pub fn rows(story: &[ResourceStory], limits: &Limits) -> Vec<Vec<String>> {
     rows
 }
 
-/// Timestamp, duration and the attributes that keep the times as sent.
-fn times(span: &SpanStory, attributes: &mut Vec<(String, String)>) -> (i64, u64) {
+/// Returns timestamp, duration and the attributes that keep the times as sent.
+fn times(span: &SpanData, attributes: &mut Vec<(String, String)>) -> (i64, u64) {
     let ((start, end), now) = (span.times, RECEIVED_AT_NS.unsigned_abs());
     let wrong = start < 631_152_000 * S || start > now + 3_600 * S;
     let replaced = wrong || start < now - 27 * 86_400 * S;
@@ -147,9 +147,9 @@ fn enum_name<'a>(
 }
 
 fn row(
-    resource: &ResourceStory,
-    scope: &ScopeStory,
-    span: &SpanStory,
+    resource: &ResourceData,
+    scope: &ScopeData,
+    span: &SpanData,
     limits: &Limits,
 ) -> Vec<String> {
     let (resource_map, _) = map(&resource.attributes, limits);
@@ -199,7 +199,7 @@ fn row(
     row
 }
 
-fn identity(span: &SpanStory) -> [String; 3] {
+fn identity(span: &SpanData) -> [String; 3] {
     let parent = span
         .parent
         .filter(|id| *id != [0; 8])
@@ -212,11 +212,11 @@ fn identity(span: &SpanStory) -> [String; 3] {
     ]
 }
 
-fn kept_events(span: &SpanStory, limits: &Limits) -> usize {
+fn kept_events(span: &SpanData, limits: &Limits) -> usize {
     span.events.len().min(limits.events_max as usize)
 }
 
-fn nested(span: &SpanStory, limits: &Limits) -> [String; 7] {
+fn nested(span: &SpanData, limits: &Limits) -> [String; 7] {
     let (events, links) = (
         &span.events[..kept_events(span, limits)],
         kept_links(span, limits),
@@ -259,10 +259,12 @@ fn nested(span: &SpanStory, limits: &Limits) -> [String; 7] {
     ]
 }
 
-/// From `Drain` to `DroppedLinksCount`.
-fn counts(span: &SpanStory, dropped_attributes: u32, limits: &Limits) -> [String; 8] {
+/// Returns the columns from `Drain` to `DroppedLinksCount`.
+fn counts(span: &SpanData, dropped_attributes: u32, limits: &Limits) -> [String; 8] {
     let (epoch, seq) = (SEGMENT.epoch.cast_signed(), SEGMENT.seq.cast_signed());
-    let count = |sent: u32, ours: usize| sent.saturating_add(u32::try_from(ours).unwrap());
+    let count = |sent: u32, dropped_by_limits: usize| {
+        sent.saturating_add(u32::try_from(dropped_by_limits).unwrap())
+    };
     let dropped_events = span.events.len() - kept_events(span, limits);
     let dropped_links = span.links.len() - kept_links(span, limits).len();
     [
@@ -288,8 +290,8 @@ fn counts(span: &SpanStory, dropped_attributes: u32, limits: &Limits) -> [String
 
 type Link<'a> = (Ids, &'a Vec<u8>, &'a Attributes);
 
-/// Links with ids, up to the limit; bad ones take no room.
-fn kept_links<'a>(span: &'a SpanStory, limits: &Limits) -> Vec<Link<'a>> {
+/// Returns the links with ids, up to the limit; invalid links do not count against it.
+fn kept_links<'a>(span: &'a SpanData, limits: &Limits) -> Vec<Link<'a>> {
     let good = span
         .links
         .iter()

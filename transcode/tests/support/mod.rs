@@ -1,4 +1,4 @@
-//! A listener that writes down what it is told, and panics when it is told out of turn.
+//! Visitor that records its calls, and panics if it is called out of order.
 
 use _transcode::limits::Limits;
 use _transcode::refusal::Refusal;
@@ -8,35 +8,35 @@ use _transcode::visit::{Owner, Rejection, Span, Visitor, Warning};
 pub type Attributes = Vec<(String, String)>;
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Story {
-    pub resources: Vec<ResourceTold>,
+pub struct Recording {
+    pub resources: Vec<RecordedResource>,
     pub warnings: Vec<Warning>,
     pub unknown_count: usize,
     pub node_count: u32,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct ResourceTold {
+pub struct RecordedResource {
     pub attributes: Attributes,
     pub schema_url: String,
-    pub scopes: Vec<ScopeTold>,
+    pub scopes: Vec<RecordedScope>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct ScopeTold {
+pub struct RecordedScope {
     pub name: String,
     pub version: String,
     pub attributes: Attributes,
     pub schema_url: String,
-    pub spans: Vec<SpanTold>,
+    pub spans: Vec<RecordedSpan>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct SpanTold {
+pub struct RecordedSpan {
     pub fields: Fields,
     pub attributes: Attributes,
-    pub events: Vec<EventTold>,
-    pub links: Vec<LinkTold>,
+    pub events: Vec<RecordedEvent>,
+    pub links: Vec<RecordedLink>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -81,39 +81,39 @@ impl From<&Span<'_>> for Fields {
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct EventTold {
+pub struct RecordedEvent {
     pub time_unix_nano: u64,
     pub name: String,
     pub attributes: Attributes,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct LinkTold {
+pub struct RecordedLink {
     pub ids: Option<([u8; 16], [u8; 8])>,
     pub trace_state: String,
     pub attributes: Attributes,
 }
 
-impl Story {
-    pub fn spans(&self) -> impl Iterator<Item = &SpanTold> {
+impl Recording {
+    pub fn spans(&self) -> impl Iterator<Item = &RecordedSpan> {
         self.resources
             .iter()
             .flat_map(|resource| &resource.scopes)
             .flat_map(|scope| &scope.spans)
     }
 
-    /// How many spans a listener would keep, and how many it would reject.
+    /// Returns how many spans a receiver would keep, and how many it would reject.
     pub fn kept_and_rejected(&self) -> (usize, usize) {
         let is_kept =
-            |span: &&SpanTold| span.fields.trace_id.is_ok() && span.fields.span_id.is_ok();
+            |span: &&RecordedSpan| span.fields.trace_id.is_ok() && span.fields.span_id.is_ok();
         let kept = self.spans().filter(is_kept).count();
         (kept, self.spans().count() - kept)
     }
 }
 
-/// Which part of the story is being told.
+/// The element that is being reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-enum Scene {
+enum Position {
     #[default]
     Outside,
     Resource,
@@ -128,8 +128,8 @@ enum Scene {
 #[derive(Default)]
 pub struct Recorder {
     limits: Limits,
-    pub story: Story,
-    scene: Scene,
+    pub recording: Recording,
+    position: Position,
     resources: u32,
     scopes: u32,
     spans: u32,
@@ -142,7 +142,7 @@ fn readable(raw: &[u8]) -> String {
 fn spend(spent: &mut u32, limit: u32, what: &'static str) -> Result<(), Refusal> {
     *spent += 1;
     if *spent > limit {
-        Err(Refusal::too_large(what, "over its limit"))
+        Err(Refusal::too_large(what, "limit exceeded"))
     } else {
         Ok(())
     }
@@ -156,31 +156,31 @@ impl Recorder {
         }
     }
 
-    fn turn(&mut self, from: Scene, to: Scene) {
-        assert_eq!(self.scene, from, "told out of turn, before {to:?}");
-        self.scene = to;
+    fn transition(&mut self, from: Position, to: Position) {
+        assert_eq!(self.position, from, "called out of order, before {to:?}");
+        self.position = to;
     }
 
-    fn resource(&mut self) -> &mut ResourceTold {
-        self.story.resources.last_mut().unwrap()
+    fn resource(&mut self) -> &mut RecordedResource {
+        self.recording.resources.last_mut().unwrap()
     }
 
-    fn scope(&mut self) -> &mut ScopeTold {
+    fn scope(&mut self) -> &mut RecordedScope {
         self.resource().scopes.last_mut().unwrap()
     }
 
-    fn span(&mut self) -> &mut SpanTold {
+    fn span(&mut self) -> &mut RecordedSpan {
         self.scope().spans.last_mut().unwrap()
     }
 }
 
 impl Visitor for Recorder {
     fn warn(&mut self, warning: Warning) {
-        self.story.warnings.push(warning);
+        self.recording.warnings.push(warning);
     }
 
     fn unknown_content(&mut self) {
-        self.story.unknown_count += 1;
+        self.recording.unknown_count += 1;
     }
 
     fn restart(&mut self) {
@@ -188,91 +188,95 @@ impl Visitor for Recorder {
     }
 
     fn spend_nodes(&mut self, count: u32) -> Result<(), Refusal> {
-        self.story.node_count += count - 1;
-        spend(&mut self.story.node_count, self.limits.nodes_max, "nodes")
+        self.recording.node_count += count - 1;
+        spend(
+            &mut self.recording.node_count,
+            self.limits.nodes_max,
+            "nodes",
+        )
     }
 
     fn attribute(&mut self, owner: Owner, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
         self.spend_nodes(1)?;
-        let (scene, attributes) = match owner {
-            Owner::Resource => (Scene::Resource, &mut self.resource().attributes),
-            Owner::Scope => (Scene::Scope, &mut self.scope().attributes),
-            Owner::Span => (Scene::Span, &mut self.span().attributes),
+        let (position, attributes) = match owner {
+            Owner::Resource => (Position::Resource, &mut self.resource().attributes),
+            Owner::Scope => (Position::Scope, &mut self.scope().attributes),
+            Owner::Span => (Position::Span, &mut self.span().attributes),
             Owner::Event => (
-                Scene::Event,
+                Position::Event,
                 &mut self.span().events.last_mut().unwrap().attributes,
             ),
             Owner::Link => (
-                Scene::Link,
+                Position::Link,
                 &mut self.span().links.last_mut().unwrap().attributes,
             ),
         };
         attributes.push((readable(key), readable(value)));
-        self.turn(scene, scene);
+        self.transition(position, position);
         Ok(())
     }
 
     fn resource_begin(&mut self) -> Result<(), Refusal> {
-        self.turn(Scene::Outside, Scene::Resource);
-        self.story.resources.push(ResourceTold::default());
+        self.transition(Position::Outside, Position::Resource);
+        self.recording.resources.push(RecordedResource::default());
         spend(&mut self.resources, self.limits.resources_max, "resources")
     }
 
     fn resource_ready(&mut self) {
-        self.turn(Scene::Resource, Scene::InResource);
+        self.transition(Position::Resource, Position::InResource);
     }
 
     fn resource_end(&mut self, schema_url: &[u8]) {
-        self.turn(Scene::InResource, Scene::Outside);
+        self.transition(Position::InResource, Position::Outside);
         self.resource().schema_url = readable(schema_url);
     }
 
     fn scope_begin(&mut self) -> Result<(), Refusal> {
-        self.turn(Scene::InResource, Scene::Scope);
-        self.resource().scopes.push(ScopeTold::default());
+        self.transition(Position::InResource, Position::Scope);
+        self.resource().scopes.push(RecordedScope::default());
         spend(&mut self.scopes, self.limits.scopes_max, "scopes")
     }
 
     fn scope_ready(&mut self, name: &[u8], version: &[u8]) {
-        self.turn(Scene::Scope, Scene::InScope);
+        self.transition(Position::Scope, Position::InScope);
         let scope = self.scope();
         (scope.name, scope.version) = (readable(name), readable(version));
     }
 
     fn scope_end(&mut self, schema_url: &[u8]) {
-        self.turn(Scene::InScope, Scene::InResource);
+        self.transition(Position::InScope, Position::InResource);
         self.scope().schema_url = readable(schema_url);
     }
 
     fn span_begin(&mut self) -> Result<(), Refusal> {
-        self.turn(Scene::InScope, Scene::Span);
-        self.scope().spans.push(SpanTold::default());
+        self.transition(Position::InScope, Position::Span);
+        self.scope().spans.push(RecordedSpan::default());
         spend(&mut self.spans, self.limits.spans_max, "spans")
     }
 
     fn span_end(&mut self, span: &Span<'_>) {
-        self.turn(Scene::Span, Scene::InScope);
+        self.transition(Position::Span, Position::InScope);
         self.span().fields = Fields::from(span);
     }
 
     fn event_begin(&mut self) {
-        self.turn(Scene::Span, Scene::Event);
-        self.span().events.push(EventTold::default());
+        self.transition(Position::Span, Position::Event);
+        self.span().events.push(RecordedEvent::default());
     }
 
     fn event_end(&mut self, time_unix_nano: u64, name: &[u8]) {
-        self.turn(Scene::Event, Scene::Span);
+        self.transition(Position::Event, Position::Span);
         let event = self.span().events.last_mut().unwrap();
         (event.time_unix_nano, event.name) = (time_unix_nano, readable(name));
     }
 
     fn link_begin(&mut self) {
-        self.turn(Scene::Span, Scene::Link);
-        self.span().links.push(LinkTold::default());
+        self.transition(Position::Span, Position::Link);
+        self.span().links.push(RecordedLink::default());
     }
 
     fn link_end(&mut self, ids: Option<([u8; 16], [u8; 8])>, trace_state: &[u8]) {
-        self.turn(Scene::Link, Scene::Span);
+        self.transition(Position::Link, Position::Span);
         let link = self.span().links.last_mut().unwrap();
         (link.ids, link.trace_state) = (ids, readable(trace_state));
     }

@@ -1,4 +1,4 @@
-//! What the headers say against what the body is.
+//! Declared content codings compared with the body.
 
 use _transcode::limits::Limits;
 use _transcode::refusal::Verdict;
@@ -19,7 +19,7 @@ const WITH_MAGIC: [Encoding; 4] = [
 ];
 
 #[test]
-fn names_are_those_of_the_registry_and_the_collector() {
+fn coding_names_are_those_of_the_registry_and_the_collector() {
     let names = [
         "gzip",
         "x-gzip",
@@ -37,14 +37,14 @@ fn names_are_those_of_the_registry_and_the_collector() {
 }
 
 #[test]
-fn gzip_without_the_header_is_read_with_a_warning() {
-    let found = unpacked(&gzip(REQUEST), &[], &Limits::default()).unwrap();
+fn undeclared_gzip_is_decompressed_with_a_warning() {
+    let result = unpacked(&gzip(REQUEST), &[], &Limits::default()).unwrap();
 
-    assert_eq!(found, (REQUEST.to_vec(), Some(Warning::GzipUndeclared)));
+    assert_eq!(result, (REQUEST.to_vec(), Some(Warning::GzipUndeclared)));
 }
 
 #[test]
-fn zstd_without_the_header_is_not_guessed() {
+fn undeclared_zstd_is_not_decompressed() {
     let body = zstd(REQUEST);
 
     assert_eq!(
@@ -54,12 +54,12 @@ fn zstd_without_the_header_is_not_guessed() {
 }
 
 #[test]
-fn a_plain_protobuf_body_under_a_coding_is_taken_as_it_is_with_a_warning() {
+fn plain_protobuf_body_with_a_declared_coding_is_accepted_with_a_warning() {
     for encoding in WITH_MAGIC {
-        let found = unpacked(REQUEST, &[encoding], &Limits::default()).unwrap();
+        let result = unpacked(REQUEST, &[encoding], &Limits::default()).unwrap();
 
         assert_eq!(
-            found,
+            result,
             (REQUEST.to_vec(), Some(Warning::EncodingUnneeded)),
             "{encoding:?}"
         );
@@ -67,20 +67,20 @@ fn a_plain_protobuf_body_under_a_coding_is_taken_as_it_is_with_a_warning() {
 }
 
 #[test]
-fn a_coding_named_twice_and_applied_once_is_undone_once() {
+fn coding_declared_twice_and_applied_once_is_decoded_once() {
     let twice = [Encoding::Gzip, Encoding::Gzip];
 
-    let found = unpacked(&gzip(REQUEST), &twice, &Limits::default()).unwrap();
+    let result = unpacked(&gzip(REQUEST), &twice, &Limits::default()).unwrap();
 
-    assert_eq!(found, (REQUEST.to_vec(), Some(Warning::EncodingUnneeded)));
+    assert_eq!(result, (REQUEST.to_vec(), Some(Warning::EncodingUnneeded)));
 }
 
 #[test]
-fn a_plain_json_body_under_a_coding_is_taken_as_it_is_with_a_warning() {
+fn plain_json_body_with_a_declared_coding_is_accepted_with_a_warning() {
     let body = b"\r\n {\"resourceSpans\":[]}";
     let mut buffers = Buffers::default();
 
-    let found = unpack(
+    let result = unpack(
         body,
         &[Encoding::Gzip],
         Expect::Json,
@@ -90,13 +90,13 @@ fn a_plain_json_body_under_a_coding_is_taken_as_it_is_with_a_warning() {
     .unwrap();
 
     assert_eq!(
-        (found.body, found.warning),
+        (result.body, result.warning),
         (&body[..], Some(Warning::EncodingUnneeded))
     );
 }
 
 #[test]
-fn codings_without_a_magic_are_taken_at_their_word() {
+fn codings_without_a_magic_are_decoded_as_declared() {
     for encoding in [Encoding::Deflate, Encoding::Snappy] {
         assert_eq!(
             verdict(REQUEST, encoding),
@@ -107,7 +107,7 @@ fn codings_without_a_magic_are_taken_at_their_word() {
 }
 
 #[test]
-fn a_body_that_is_neither_packed_nor_of_its_type_is_malformed() {
+fn body_neither_compressed_nor_of_its_type_is_malformed() {
     let bodies: [&[u8]; 8] = [
         b"",
         b"{}",

@@ -1,4 +1,4 @@
-//! Streams that lie: wrong checksums and lengths, headers that ask for too much, noise.
+//! Hostile streams: wrong checksums and lengths, headers that request too much memory, random bytes.
 
 use _transcode::limits::Limits;
 use _transcode::refusal::Verdict;
@@ -19,7 +19,7 @@ fn flipped(stream: &[u8], from_end: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_wrong_checksum_or_length_is_malformed() {
+fn wrong_checksum_or_length_is_malformed() {
     let data = telemetry(900);
     let cases = [
         ("gzip CRC", Encoding::Gzip, flipped(&gzip(&data), 8)),
@@ -67,7 +67,7 @@ fn a_wrong_checksum_or_length_is_malformed() {
 }
 
 #[test]
-fn a_gzip_header_is_read_to_its_checksum() {
+fn gzip_header_checksum_is_verified() {
     let whole = gzip_with_every_field(b"spans");
     let mut wrong = with_header_crc(&gzip(b"spans"), 10);
     wrong[10] ^= 0x01;
@@ -81,7 +81,7 @@ fn a_gzip_header_is_read_to_its_checksum() {
 }
 
 #[test]
-fn a_gzip_header_with_reserved_flags_or_another_method_is_malformed() {
+fn gzip_header_with_reserved_flags_or_another_method_is_malformed() {
     for (at, value) in [(2, 7), (3, 0x20), (3, 0x80)] {
         let mut stream = gzip(b"spans");
         stream[at] = value;
@@ -91,10 +91,10 @@ fn a_gzip_header_with_reserved_flags_or_another_method_is_malformed() {
 }
 
 #[test]
-fn a_member_that_holds_its_own_trailer_is_still_read_whole() {
+fn member_that_contains_its_own_trailer_is_read_completely() {
     let data = b"0123456789";
     let crc = libdeflater::crc32(data).to_le_bytes();
-    // A stored block whose data ends with what the trailer will be is not the end of the member.
+    // A stored block whose data ends with the future trailer is not the end of the member.
     let mut body = b"\x1f\x8b\x08\0\0\0\0\0\0\0\x01\x0a\0\xf5\xff".to_vec();
     body.extend_from_slice(data);
     body.extend_from_slice(&crc);
@@ -105,7 +105,7 @@ fn a_member_that_holds_its_own_trailer_is_still_read_whole() {
     assert_eq!(plain(&twice, Encoding::Gzip), [&data[..], data].concat());
 }
 
-/// A zstd header: descriptor, then fields, then an empty raw last block.
+/// Returns a zstd frame: descriptor, then fields, then an empty raw last block.
 fn zstd_frame(descriptor: u8, fields: &[u8]) -> Vec<u8> {
     [&b"\x28\xb5\x2f\xfd"[..], &[descriptor], fields, b"\x01\0\0"].concat()
 }
@@ -115,7 +115,7 @@ fn window_log(log: u8) -> u8 {
 }
 
 #[test]
-fn a_zstd_window_over_8_mib_is_malformed_and_costs_nothing() {
+fn zstd_window_over_8_mib_is_malformed_without_allocation() {
     for log in [24, 27, 31, 41] {
         let mut buffers = Buffers::default();
         let stream = zstd_frame(0, &[window_log(log)]);
@@ -143,7 +143,7 @@ fn a_zstd_window_over_8_mib_is_malformed_and_costs_nothing() {
 }
 
 #[test]
-fn a_zstd_window_over_8_mib_is_malformed_also_where_it_would_cost_nothing() {
+fn zstd_window_over_8_mib_is_malformed_for_small_content_too() {
     let mut compressor = zstd::bulk::Compressor::new(1).unwrap();
     let window = zstd::zstd_safe::CParameter::WindowLog(24);
     compressor.set_parameter(window).unwrap();
@@ -156,11 +156,11 @@ fn a_zstd_window_over_8_mib_is_malformed_also_where_it_would_cost_nothing() {
 }
 
 #[test]
-fn an_announced_zstd_length_of_2_to_the_60_costs_nothing() {
+fn announced_zstd_length_of_2_to_the_60_allocates_nothing() {
     let length = (1_u64 << 60).to_le_bytes();
-    let windowed = zstd_frame(0xc0, &[&[window_log(20)], &length[..]].concat());
+    let with_window = zstd_frame(0xc0, &[&[window_log(20)], &length[..]].concat());
     let single_segment = zstd_frame(0xe0, &length);
-    for stream in [windowed, single_segment] {
+    for stream in [with_window, single_segment] {
         let mut buffers = Buffers::default();
 
         let refusal = unpack(
@@ -182,7 +182,7 @@ fn an_announced_zstd_length_of_2_to_the_60_costs_nothing() {
 }
 
 #[test]
-fn a_dictionary_is_never_looked_for() {
+fn frames_with_a_dictionary_are_refused() {
     let zstd_with_id = zstd_frame(0x01, &[window_log(20), 7]);
     let mut lz4_with_id = lz4(b"spans");
     lz4_with_id[4] |= 0x01;
@@ -203,7 +203,7 @@ fn a_dictionary_is_never_looked_for() {
 }
 
 #[test]
-fn a_dictionary_id_of_zero_is_none() {
+fn zero_dictionary_id_means_no_dictionary() {
     assert_eq!(
         plain(&zstd_frame(0x01, &[window_log(20), 0]), Encoding::Zstd),
         b""
@@ -211,7 +211,7 @@ fn a_dictionary_id_of_zero_is_none() {
 }
 
 #[test]
-fn a_snappy_length_that_cannot_be_is_malformed() {
+fn impossible_snappy_length_is_malformed() {
     let stream = b"\xff\xff\xff\xff\x0f\x00a";
 
     assert_eq!(verdict(stream, Encoding::Snappy), Some(Verdict::Malformed));
@@ -230,13 +230,13 @@ fn any_encoding() -> impl Strategy<Value = Encoding> {
     )
 }
 
-/// Whatever comes, the body stays within the limit and the buffers within what they may hold.
-fn never_exceeds(body: &[u8], encodings: &[Encoding]) -> Result<(), TestCaseError> {
+/// Checks that the body stays within the limit and the buffers within their maximum size.
+fn check_limits(body: &[u8], encodings: &[Encoding]) -> Result<(), TestCaseError> {
     let mut buffers = Buffers::default();
     let limits = up_to(10_000);
-    let found = unpack(body, encodings, Expect::Protobuf, &limits, &mut buffers);
-    prop_assert!(found.is_err() || found.is_ok_and(|found| found.body.len() <= 10_000));
-    // Two rooms, and what a zstd context may hold for a window of 8 MiB.
+    let result = unpack(body, encodings, Expect::Protobuf, &limits, &mut buffers);
+    prop_assert!(result.is_err() || result.is_ok_and(|unpacked| unpacked.body.len() <= 10_000));
+    // Two output buffers, and a zstd context for a window of 8 MiB.
     prop_assert!(buffers.held_bytes() <= 2 * 10_001 + (10 << 20));
     Ok(())
 }
@@ -245,15 +245,15 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn noise_never_panics_and_never_exceeds_the_limit(
+    fn random_bytes_never_panic_or_exceed_the_limit(
         body in prop::collection::vec(any::<u8>(), 0..2_000),
         encodings in prop::collection::vec(any_encoding(), 0..3),
     ) {
-        never_exceeds(&body, &encodings)?;
+        check_limits(&body, &encodings)?;
     }
 
     #[test]
-    fn damaged_streams_never_panic_and_never_exceed_the_limit(
+    fn damaged_streams_never_panic_or_exceed_the_limit(
         coding in 0..CODINGS.len(),
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         bytes in 0_usize..20_000,
@@ -264,11 +264,11 @@ proptest! {
             let at = at.index(stream.len());
             stream[at] = value;
         }
-        never_exceeds(&stream, &[encoding])?;
+        check_limits(&stream, &[encoding])?;
     }
 
     #[test]
-    fn a_flipped_bit_under_a_checksum_never_changes_the_data(
+    fn flipped_bit_in_a_checksummed_stream_never_changes_the_data(
         at in any::<prop::sample::Index>(),
         bit in 0_u8..8,
     ) {
@@ -276,8 +276,8 @@ proptest! {
         let mut stream = zstd_of_unknown_length(&data);
         let position = at.index(stream.len());
         stream[position] ^= 1 << bit;
-        let found = crate::unpacked(&stream, &[Encoding::Zstd], &Limits::default());
-        prop_assert!(found.is_err() || found.is_ok_and(|(body, _)| body == data));
+        let result = crate::unpacked(&stream, &[Encoding::Zstd], &Limits::default());
+        prop_assert!(result.is_err() || result.is_ok_and(|(body, _)| body == data));
         let mut stream = zstd(&data);
         stream.truncate(position.min(stream.len() - 1));
         prop_assert!(verdict(&stream, Encoding::Zstd).is_some());

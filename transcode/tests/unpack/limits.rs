@@ -1,4 +1,4 @@
-//! Bombs: refused at the limit, with the memory the limit allows.
+//! Decompression bombs are refused at the limit, using only the memory that the limit allows.
 
 use _transcode::limits::Limits;
 use _transcode::refusal::Verdict;
@@ -10,7 +10,7 @@ use crate::{plain, up_to, verdict, verdict_within};
 const MIB: usize = 1 << 20;
 
 #[test]
-fn a_bomb_of_200_mb_is_too_large_and_costs_no_more_than_the_limit() {
+fn bomb_of_200_mb_is_too_large_and_allocates_no_more_than_the_limit() {
     let zeros = vec![0; 200_000_000];
     for (name, encoding, encode) in CODINGS {
         let mut buffers = Buffers::default();
@@ -36,16 +36,16 @@ fn a_bomb_of_200_mb_is_too_large_and_costs_no_more_than_the_limit() {
 }
 
 #[test]
-fn a_framed_snappy_bomb_is_too_large() {
+fn framed_snappy_bomb_is_too_large() {
     let stream = snappy_framed(&vec![0; 10 * MIB]);
 
-    let found = verdict_within(&stream, &[Encoding::SnappyFramed], &up_to(MIB));
+    let verdict = verdict_within(&stream, &[Encoding::SnappyFramed], &up_to(MIB));
 
-    assert_eq!(found, Some(Verdict::TooLarge));
+    assert_eq!(verdict, Some(Verdict::TooLarge));
 }
 
 #[test]
-fn the_limit_itself_is_taken_and_one_byte_more_is_not() {
+fn body_at_the_limit_is_accepted_and_one_byte_more_is_refused() {
     let data = telemetry(100_000);
     let framed: Coding = ("framed", Encoding::SnappyFramed, snappy_framed);
     for (name, encoding, encode) in CODINGS.into_iter().chain([framed]) {
@@ -62,7 +62,7 @@ fn the_limit_itself_is_taken_and_one_byte_more_is_not() {
 }
 
 #[test]
-fn a_plain_body_has_the_same_limit() {
+fn uncompressed_body_has_the_same_limit() {
     assert_eq!(verdict_within(&[b'x'; 100], &[], &up_to(100)), None);
     assert_eq!(
         verdict_within(&[b'x'; 101], &[], &up_to(100)),
@@ -71,12 +71,12 @@ fn a_plain_body_has_the_same_limit() {
 }
 
 #[test]
-fn what_lies_between_two_codings_has_the_same_limit() {
+fn intermediate_result_of_two_codings_has_the_same_limit() {
     let body = gzip(&gzip(&telemetry(MIB)));
 
-    let found = verdict_within(&body, &[Encoding::Gzip, Encoding::Gzip], &up_to(body.len()));
+    let verdict = verdict_within(&body, &[Encoding::Gzip, Encoding::Gzip], &up_to(body.len()));
 
-    assert_eq!(found, Some(Verdict::TooLarge));
+    assert_eq!(verdict, Some(Verdict::TooLarge));
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn thousands_of_empty_members_are_malformed() {
 }
 
 #[test]
-fn a_small_body_is_given_little_room_whatever_it_announces() {
+fn small_body_gets_a_small_buffer_whatever_length_it_announces() {
     let mut stream = gzip(&telemetry(1_000));
     let at = stream.len() - 4;
     stream[at..].copy_from_slice(&(60_u32 << 20).to_le_bytes());
@@ -131,7 +131,7 @@ fn a_small_body_is_given_little_room_whatever_it_announces() {
 }
 
 #[test]
-fn a_large_body_does_not_keep_its_room() {
+fn buffer_of_a_large_body_is_freed() {
     let mut buffers = Buffers::default();
     let limits = Limits::default();
     let large = gzip(&telemetry(40 * MIB));

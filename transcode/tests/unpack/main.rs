@@ -1,24 +1,24 @@
-//! What unpacking promises: whole or not at all, never over the limit, never a panic.
+//! Guarantees of unpacking: completely or not at all, never over the limit, never a panic.
 
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::unwrap_used,
-    reason = "a panic in a test is the point, also in its helpers"
+    reason = "a panic fails the test, also in its helpers"
 )]
 
+mod completeness;
 mod declared;
 mod hostile;
 mod limits;
 mod streams;
-mod whole;
 
 use _transcode::limits::Limits;
 use _transcode::refusal::{Refusal, Verdict};
 use _transcode::unpack::{Buffers, Encoding, Expect, unpack};
 use _transcode::visit::Warning;
 
-/// Unpacks in fresh buffers; the body and the warning.
+/// Unpacks with fresh buffers. Returns the body and the warning.
 fn unpacked(
     body: &[u8],
     encodings: &[Encoding],
@@ -31,11 +31,11 @@ fn unpacked(
 
 fn plain(body: &[u8], encoding: Encoding) -> Vec<u8> {
     unpacked(body, &[encoding], &Limits::default())
-        .expect("a whole body")
+        .expect("a complete body")
         .0
 }
 
-/// The verdict on a body; `None` if it is taken.
+/// Returns the verdict on a body; `None` if it is accepted.
 fn verdict(body: &[u8], encoding: Encoding) -> Option<Verdict> {
     verdict_within(body, &[encoding], &Limits::default())
 }

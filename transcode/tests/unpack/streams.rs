@@ -1,4 +1,4 @@
-//! Streams as encoders in the wild write them.
+//! Streams in the formats that encoders produce.
 
 use std::io::Write;
 
@@ -36,7 +36,7 @@ pub fn gzip(data: &[u8]) -> Vec<u8> {
     )
 }
 
-/// FEXTRA, FNAME, FCOMMENT and, by hand, FHCRC.
+/// FEXTRA, FNAME, FCOMMENT and, added by hand, FHCRC.
 pub fn gzip_with_every_field(data: &[u8]) -> Vec<u8> {
     let builder = GzBuilder::new()
         .extra(&b"ab\x02\x00\x1f\x8b"[..])
@@ -50,7 +50,7 @@ pub fn gzip_with_every_field(data: &[u8]) -> Vec<u8> {
     with_header_crc(&stream, 10 + 2 + 6 + 2 + 2)
 }
 
-/// Sets FHCRC and puts the checksum behind a header of so many bytes.
+/// Sets FHCRC and inserts the checksum after a header of `header_bytes` bytes.
 pub fn with_header_crc(stream: &[u8], header_bytes: usize) -> Vec<u8> {
     let mut head = stream[..header_bytes].to_vec();
     head[3] |= 0x02;
@@ -117,7 +117,7 @@ fn lz4_in(data: &[u8], mode: lz4_flex::frame::BlockMode) -> Vec<u8> {
     })
 }
 
-/// A skippable frame, as zstd and lz4 share it.
+/// Returns a skippable frame, which zstd and lz4 share.
 pub fn skippable(content: &[u8]) -> Vec<u8> {
     let length = u32::try_from(content.len()).unwrap().to_le_bytes();
     [&b"\x54\x2a\x4d\x18"[..], &length, content].concat()
@@ -132,13 +132,13 @@ fn written<Sink: Write>(
     finish(sink).unwrap()
 }
 
-/// Text that packs about as telemetry does, longer than any window or block.
+/// Returns text that compresses like telemetry and is longer than any window or block.
 pub fn telemetry(bytes: usize) -> Vec<u8> {
     let mut text = Vec::with_capacity(bytes + 64);
-    let mut noise = 1_u32;
+    let mut state = 1_u32;
     while text.len() < bytes {
-        noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        write!(text, "GET /api/users/{:x} 200 iad1;", noise >> 12).unwrap();
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        write!(text, "GET /api/users/{:x} 200 iad1;", state >> 12).unwrap();
     }
     text.truncate(bytes);
     text

@@ -1,4 +1,4 @@
-//! Attribute maps, put and read back.
+//! Attribute maps are stored and read back.
 
 use super::*;
 
@@ -47,7 +47,7 @@ fn maps_are_read_back_in_arrival_order() {
 }
 
 #[test]
-fn of_duplicate_keys_the_last_value_wins_at_the_first_place() {
+fn duplicate_key_keeps_its_position_and_gets_the_last_value() {
     let mut column = MapColumn::default();
 
     put_all(&mut column, &[("a", "1"), ("b", "2"), ("a", "3")]);
@@ -56,7 +56,7 @@ fn of_duplicate_keys_the_last_value_wins_at_the_first_place() {
 }
 
 #[test]
-fn values_of_a_key_that_always_has_new_ones_are_stored_also_when_they_come_again() {
+fn repeated_values_of_a_key_with_mostly_new_values_are_stored() {
     let mut column = MapColumn::default();
     let mut values: Vec<_> = (0..40).map(|id| format!("id {}", id % 30)).collect();
     values.extend((0..60).map(|_| "again".to_owned()));
@@ -76,7 +76,7 @@ fn values_of_a_key_that_always_has_new_ones_are_stored_also_when_they_come_again
 }
 
 #[test]
-fn guesses_that_went_stale_in_a_roll_back_are_not_believed() {
+fn cached_numbers_that_a_roll_back_made_stale_are_not_used() {
     let mut column = MapColumn::default();
     put_all(&mut column, &[("a", "1")]);
     let mark = column.mark();
@@ -96,7 +96,7 @@ fn guesses_that_went_stale_in_a_roll_back_are_not_believed() {
 }
 
 #[test]
-fn a_roll_back_inside_a_map_forgets_that_the_key_was_there() {
+fn roll_back_inside_a_map_removes_the_key() {
     let mut column = MapColumn::default();
     put_all(&mut column, &[("a", "1")]);
     let mark = column.mark();
@@ -109,7 +109,7 @@ fn a_roll_back_inside_a_map_forgets_that_the_key_was_there() {
 }
 
 #[test]
-fn a_spelling_is_known_again_until_its_texts_are_rolled_back() {
+fn spelling_is_recognised_until_its_texts_are_rolled_back() {
     let mut column = MapColumn::default();
     put_all(&mut column, &[("a", "1"), ("b", "1")]);
     let (mark, value) = (column.mark(), Value::Text(b"2"));
@@ -123,7 +123,7 @@ fn a_spelling_is_known_again_until_its_texts_are_rolled_back() {
 }
 
 #[test]
-fn what_had_to_be_changed_is_not_known_by_its_spelling() {
+fn attribute_stored_changed_is_not_recognised_by_its_spelling() {
     let (mut column, mut tally) = (MapColumn::default(), Tally::default());
     for _ in 0..3 {
         let value = Value::Text(b"too long");

@@ -1,4 +1,4 @@
-//! What must hold for every trace, whatever its id: consistency, composition, unbiased weights.
+//! Properties that hold for every trace id: consistency, composition, unbiased weights.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use super::{Mode, Sampler, decided, sampler, subject};
 
 const TRACES: u32 = 20_000;
 
-/// Ids as a generator would draw them: a multiplicative walk through all of the 128 bits.
+/// Yields ids like a generator would: a multiplicative walk through all 128 bits.
 fn trace_ids(seed: u64) -> impl Iterator<Item = u128> {
     let step = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835_u128;
     let mut state = u128::from(seed) << 64 | 1;
@@ -31,18 +31,18 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
-    fn what_a_lower_rate_keeps_a_higher_rate_keeps(
-        mode in modes(), seed in any::<u64>(), one in 0.0..=1.0, two in 0.0..=1.0,
+    fn higher_rate_keeps_a_superset(
+        mode in modes(), seed in any::<u64>(), first_rate in 0.0..=1.0, second_rate in 0.0..=1.0,
     ) {
-        let lower = sampler(mode, f64::min(one, two));
-        let higher = sampler(mode, f64::max(one, two));
+        let lower = sampler(mode, f64::min(first_rate, second_rate));
+        let higher = sampler(mode, f64::max(first_rate, second_rate));
         for trace_id in trace_ids(seed) {
             prop_assert!(keeps(&higher, trace_id) || !keeps(&lower, trace_id));
         }
     }
 
     #[test]
-    fn the_share_kept_is_the_rate_and_the_weights_add_up_to_what_came(
+    fn kept_share_matches_the_rate_and_weights_sum_to_the_total(
         mode in modes(), seed in any::<u64>(), rate in 0.01..=1.0,
     ) {
         let sampler = sampler(mode, rate);
@@ -52,7 +52,7 @@ proptest! {
         let came = f64::from(TRACES);
         let kept = f64::from(u32::try_from(weights.len()).unwrap());
         let spread = (rate * (1.0 - rate) / came).sqrt();
-        // Five sigma: the draws are fixed by the case's seed, but cases are many.
+        // Five sigma: draws are fixed by the case's seed, but second_sampler are many cases.
         prop_assert!((kept / came - rate).abs() <= 5.0 * spread + 2e-4);
         let variance: f64 = weights.iter().map(|weight| weight * (weight - 1.0)).sum();
         let error = (weights.iter().sum::<f64>() - came).abs();
@@ -60,7 +60,7 @@ proptest! {
     }
 
     #[test]
-    fn equalizing_twice_is_equalizing_once(seed in any::<u64>(), rate in 0.001..=1.0) {
+    fn equalizing_is_idempotent(seed in any::<u64>(), rate in 0.001..=1.0) {
         let sampler = sampler(Mode::Equalizing, rate);
         for trace_id in trace_ids(seed) {
             let (once, trace_state) = decided(&sampler, &subject(trace_id, ""));
@@ -73,63 +73,63 @@ proptest! {
     }
 
     #[test]
-    fn proportional_stages_multiply(
-        seed in any::<u64>(), one in 0.01..=1.0, two in 0.01..=1.0,
+    fn proportional_stages_multiply_their_rates(
+        seed in any::<u64>(), first_rate in 0.01..=1.0, second_rate in 0.01..=1.0,
     ) {
-        let (first, second) = (sampler(Mode::Proportional, one), sampler(Mode::Proportional, two));
-        let product = sampler(Mode::Proportional, one * two);
+        let (first, second) = (sampler(Mode::Proportional, first_rate), sampler(Mode::Proportional, second_rate));
+        let product = sampler(Mode::Proportional, first_rate * second_rate);
         let mut differing = 0;
         for trace_id in trace_ids(seed) {
             let (decision, trace_state) = decided(&first, &subject(trace_id, ""));
             let both = decision.keep && decided(&second, &subject(trace_id, &trace_state)).0.keep;
             differing += u32::from(both != keeps(&product, trace_id));
         }
-        // Thresholds carry four digits: the sets differ by at most about 2^-15 of what came.
+        // Thresholds have four digits: the sets differ by at most about 2^-15 of the traces.
         prop_assert!(differing <= 5, "{} differ", differing);
     }
 
     #[test]
-    fn another_process_in_another_order_keeps_the_same(
+    fn decisions_do_not_depend_on_process_or_order(
         mode in modes(), seed in any::<u64>(), rate in 0.0..=1.0,
     ) {
-        let (here, there) = (sampler(mode, rate), sampler(mode, rate));
+        let (first_sampler, second_sampler) = (sampler(mode, rate), sampler(mode, rate));
         let mut ids: Vec<u128> = trace_ids(seed).collect();
-        let mut kept_here: Vec<u128> = ids.iter().copied().filter(|id| keeps(&here, *id)).collect();
+        let mut kept_by_first: Vec<u128> = ids.iter().copied().filter(|id| keeps(&first_sampler, *id)).collect();
         ids.sort_unstable();
-        let kept_there: Vec<u128> = ids.into_iter().filter(|id| keeps(&there, *id)).collect();
-        kept_here.sort_unstable();
-        prop_assert_eq!(kept_here, kept_there);
+        let kept_by_second: Vec<u128> = ids.into_iter().filter(|id| keeps(&second_sampler, *id)).collect();
+        kept_by_first.sort_unstable();
+        prop_assert_eq!(kept_by_first, kept_by_second);
     }
 }
 
 proptest! {
     #[test]
-    fn a_threshold_is_never_lowered(
+    fn threshold_is_never_lowered(
         mode in modes(), trace_id in any::<u128>(), arriving in 0_u64..1 << 56, rate in 0.0..=1.0,
     ) {
         let trace_state = format!("ot=th:{}", hex(arriving).as_str());
-        let decider = sampler(mode, rate);
-        let (decision, _) = decided(&decider, &subject(trace_id, &trace_state));
+        let tested_sampler = sampler(mode, rate);
+        let (decision, _) = decided(&tested_sampler, &subject(trace_id, &trace_state));
         prop_assert!(decision.threshold.is_none_or(|threshold| threshold >= arriving));
     }
 
     #[test]
-    fn a_whole_trace_shares_one_fate(
+    fn all_spans_of_a_trace_get_the_same_decision(
         mode in modes(), trace_id in any::<u128>(), rate in 0.0..=1.0, spans in 1_usize..5,
     ) {
         let sampler = sampler(mode, rate);
-        let fates: Vec<bool> = (0..spans).map(|_| keeps(&sampler, trace_id)).collect();
-        prop_assert!(fates.iter().all(|fate| *fate == fates[0]));
+        let decisions: Vec<bool> = (0..spans).map(|_| keeps(&sampler, trace_id)).collect();
+        prop_assert!(decisions.iter().all(|decision| *decision == decisions[0]));
     }
 
     #[test]
-    fn hex_reads_back(value in 0_u64..1 << 56) {
+    fn threshold_hex_round_trips(value in 0_u64..1 << 56) {
         prop_assert_eq!(from_hex(hex(value).as_bytes()), Some(value));
         prop_assert_eq!(from_hex(hex_in_full(value).as_bytes()), Some(value));
     }
 
     #[test]
-    fn any_tracestate_is_survived_and_what_is_written_reads_back(
+    fn random_tracestates_never_panic_and_rewritten_ones_are_readable(
         trace_id in any::<u128>(),
         trace_state in "(ot=|th:|rv:|[a-f0-9]{0,15}|[,;: =Zx\u{e9}]){0,12}",
     ) {

@@ -1,4 +1,4 @@
-//! The shared vectors, and thresholds against the specification's own examples.
+//! Shared conformance vectors, and thresholds against the specification's examples.
 
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ fn text<'a>(vector: &'a Value, key: &str) -> &'a str {
 }
 
 #[test]
-fn every_vector_is_decided_as_written() {
+fn every_vector_is_decided_as_expected() {
     for vector in vectors() {
         let rate = vector["probability"].as_f64();
         let rate = rate.unwrap_or_else(|| vector["percent"].as_f64().unwrap() / 100.0);
@@ -24,10 +24,11 @@ fn every_vector_is_decided_as_written() {
         let seed = u32::try_from(seed).unwrap();
         let (trace_id, mode) = (text(&vector, "trace_id"), text(&vector, "mode"));
 
-        let found = explained(trace_id, mode, rate, seed, text(&vector, "tracestate")).unwrap();
+        let explanation =
+            explained(trace_id, mode, rate, seed, text(&vector, "tracestate")).unwrap();
 
         assert_eq!(
-            found.keep,
+            explanation.keep,
             vector["keep"].as_bool().unwrap_or(true),
             "{vector}"
         );
@@ -36,15 +37,19 @@ fn every_vector_is_decided_as_written() {
         } else {
             "threshold_out"
         };
-        assert_eq!(found.threshold.as_deref(), vector[key].as_str(), "{vector}");
+        assert_eq!(
+            explanation.threshold.as_deref(),
+            vector[key].as_str(),
+            "{vector}"
+        );
         if let Some(weight) = vector.get("weight") {
-            assert_eq!(found.weight, weight.as_f64(), "{vector}");
+            assert_eq!(explanation.weight, weight.as_f64(), "{vector}");
         }
     }
 }
 
 #[test]
-fn the_collectors_randomness_is_reproduced() {
+fn collector_randomness_is_reproduced() {
     for vector in vectors()
         .iter()
         .filter(|vector| vector["mode"] == "hash_seed")
@@ -54,17 +59,17 @@ fn the_collectors_randomness_is_reproduced() {
             .to_be_bytes();
         let seed = u32::try_from(vector["seed"].as_u64().unwrap()).unwrap();
 
-        let found = collector::Hash::seeded(seed).randomness(&trace_id);
+        let randomness = collector::Hash::seeded(seed).randomness(&trace_id);
 
         assert_eq!(
-            threshold::hex_in_full(found).as_str(),
+            threshold::hex_in_full(randomness).as_str(),
             text(vector, "randomness")
         );
     }
 }
 
 #[test]
-fn thresholds_are_rounded_as_the_specification_rounds_them() {
+fn thresholds_are_rounded_as_in_the_specification() {
     let cases = [
         (1.0, "0"),
         (0.5, "8"),
@@ -91,7 +96,7 @@ fn thresholds_are_rounded_as_the_specification_rounds_them() {
 }
 
 #[test]
-fn the_collectors_buckets_are_cut_off_not_rounded() {
+fn collector_buckets_are_truncated_not_rounded() {
     let buckets = |percent: f64| 0x4000 - (collector::rate(percent / 100.0).threshold >> 42);
 
     assert_eq!(buckets(15.3), 2506);

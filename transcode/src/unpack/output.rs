@@ -1,32 +1,34 @@
-//! Where unpacked bytes go: grows geometrically, never past the limit, and is reused.
+//! Output buffer for decompressed bytes: grows geometrically, never past the limit, and is reused.
 
 use crate::refusal::Refusal;
 
-/// The first allocation, unless a decoder asks for more.
+/// Size of the first allocation, unless a decoder requests more.
 const FIRST_BYTES: usize = 64 << 10;
-/// What a room keeps for the next body.
+/// A larger buffer is freed before the next body.
 const KEPT_BYTES_MAX: usize = 16 << 20;
-/// An announced length is believed up to this many times the compressed bytes; telemetry packs
-/// 5 to 30 times. Beyond, the room grows as bytes are produced.
-const RATIO_BELIEVED: usize = 64;
+/// An announced length is trusted up to this many times the compressed bytes; telemetry compresses 5 to 30
+/// times. Beyond, the buffer grows as bytes are produced.
+const PLAUSIBLE_RATIO: usize = 64;
 
 pub(super) fn too_large(body_bytes_max: usize) -> Refusal {
     Refusal::too_large(
         "body",
-        format!("body exceeds the limit; at most {body_bytes_max} bytes are taken, also unpacked"),
+        format!(
+            "body exceeds the limit; at most {body_bytes_max} bytes are accepted, before and after decompression"
+        ),
     )
 }
 
-/// Bytes beyond `filled` are left over from earlier bodies: room to write into, never read.
+/// Bytes after `filled` are left over from earlier bodies; they are overwritten, never read.
 #[derive(Default)]
-pub(super) struct Room {
+pub(super) struct OutputBuffer {
     bytes: Vec<u8>,
     filled: usize,
     bytes_max: usize,
 }
 
-impl Room {
-    /// Starts a body of at most so many bytes.
+impl OutputBuffer {
+    /// Starts a body of at most this many bytes.
     pub(super) fn open(&mut self, bytes_max: usize) {
         self.filled = 0;
         self.bytes_max = bytes_max;
@@ -35,7 +37,8 @@ impl Room {
         }
     }
 
-    /// One byte past the limit is room enough to tell that the limit is passed.
+    /// Returns the maximum size of the buffer: one byte past the limit suffices to detect that the limit is
+    /// exceeded.
     fn ceiling(&self) -> usize {
         self.bytes_max.saturating_add(1)
     }
@@ -48,33 +51,33 @@ impl Room {
         }
     }
 
-    /// Makes room for the length a stream announces, as far as its compressed bytes make it likely.
+    /// Reserves the length a stream announces, as far as it is plausible for its compressed bytes.
     pub(super) fn expect(&mut self, announced_bytes: u64, compressed_bytes: usize) {
-        let believed = compressed_bytes.saturating_mul(RATIO_BELIEVED);
+        let plausible = compressed_bytes.saturating_mul(PLAUSIBLE_RATIO);
         let announced = usize::try_from(announced_bytes).unwrap_or(usize::MAX);
-        self.grow_to(self.filled.saturating_add(announced.min(believed)));
+        self.grow_to(self.filled.saturating_add(announced.min(plausible)));
     }
 
-    /// Makes so many bytes free, as far as the limit allows.
-    pub(super) fn make_free(&mut self, bytes: usize) {
+    /// Reserves this many free bytes, as far as the limit allows.
+    pub(super) fn reserve(&mut self, bytes: usize) {
         let wanted = self.filled.saturating_add(bytes);
         if wanted > self.bytes.len() {
             self.grow_to(wanted.max(self.bytes.len().saturating_mul(2)));
         }
     }
 
-    /// At least one byte to write to; doubles the room when it is full.
-    pub(super) fn space(&mut self) -> Result<&mut [u8], Refusal> {
+    /// Returns the free part, at least one byte; doubles the buffer if it is full.
+    pub(super) fn free_space(&mut self) -> Result<&mut [u8], Refusal> {
         if self.filled >= self.ceiling() {
             return Err(too_large(self.bytes_max));
         }
         if self.filled >= self.bytes.len() {
-            self.make_free(FIRST_BYTES);
+            self.reserve(FIRST_BYTES);
         }
         Ok(self.split().1)
     }
 
-    /// What is written, and the room behind it.
+    /// Returns the written bytes and the free part after them.
     pub(super) fn split(&mut self) -> (&[u8], &mut [u8]) {
         let end = self.bytes.len().min(self.ceiling());
         let (filled, free) = self
@@ -85,7 +88,7 @@ impl Room {
         (filled, free)
     }
 
-    /// So many more bytes of the space are written.
+    /// Marks this many bytes of the free part as written.
     pub(super) fn advance(&mut self, written_bytes: usize) {
         self.filled = self
             .filled
@@ -97,17 +100,17 @@ impl Room {
         self.bytes.get(..self.filled).unwrap_or_default()
     }
 
-    /// Bytes still allowed.
+    /// Returns the number of bytes still allowed.
     pub(super) fn left(&self) -> usize {
         self.bytes_max.saturating_sub(self.filled)
     }
 
-    /// The refusal for a stream that does not fit.
+    /// Refusal of a stream that exceeds the limit.
     pub(super) fn too_large(&self) -> Refusal {
         too_large(self.bytes_max)
     }
 
-    /// Ends the body: an output of one byte too many is noticed here.
+    /// Ends the body; returns an error if the output exceeds the limit.
     pub(super) fn close(&self) -> Result<(), Refusal> {
         if self.filled > self.bytes_max {
             Err(self.too_large())

@@ -1,4 +1,4 @@
-//! Every coding round-trips, and nothing less than the whole is taken.
+//! Every coding round-trips, and only complete streams are accepted.
 
 use _transcode::limits::Limits;
 use _transcode::refusal::Verdict;
@@ -28,10 +28,10 @@ fn every_strict_prefix_is_malformed() {
     for (name, encoding, encode) in CODINGS {
         let stream = encode(&telemetry(900));
         for length in 0..stream.len() {
-            let found = verdict(&stream[..length], encoding);
+            let result = verdict(&stream[..length], encoding);
 
             assert_eq!(
-                found,
+                result,
                 Some(Verdict::Malformed),
                 "{name} cut to {length} bytes"
             );
@@ -40,15 +40,15 @@ fn every_strict_prefix_is_malformed() {
 }
 
 #[test]
-fn a_stream_of_many_blocks_cut_anywhere_is_malformed() {
+fn truncated_stream_of_many_blocks_is_malformed() {
     let data = telemetry(400_000);
     for (name, encoding, encode) in CODINGS {
         let stream = encode(&data);
         for length in (0..stream.len()).step_by(stream.len() / 97) {
-            let found = verdict(&stream[..length], encoding);
+            let result = verdict(&stream[..length], encoding);
 
             assert_eq!(
-                found,
+                result,
                 Some(Verdict::Malformed),
                 "{name} cut to {length} bytes"
             );
@@ -72,7 +72,7 @@ fn trailing_bytes_are_malformed() {
 }
 
 #[test]
-fn a_trailer_repeated_behind_a_member_is_malformed() {
+fn repeated_trailer_after_a_member_is_malformed() {
     let member = gzip(b"spans");
     let stream = [&member[..], &member[member.len() - 8..]].concat();
 
@@ -80,23 +80,26 @@ fn a_trailer_repeated_behind_a_member_is_malformed() {
 }
 
 #[test]
-fn several_members_or_frames_are_read_in_order() {
-    let (one, two) = (telemetry(3_000), telemetry(70_000));
-    let both = [&one[..], &two].concat();
+fn members_and_frames_are_read_in_order() {
+    let (first, second) = (telemetry(3_000), telemetry(70_000));
+    let both = [&first[..], &second].concat();
 
     assert_eq!(
-        plain(&[gzip(&one), gzip(&two)].concat(), Encoding::Gzip),
+        plain(&[gzip(&first), gzip(&second)].concat(), Encoding::Gzip),
         both
     );
     assert_eq!(
-        plain(&[zstd(&one), zstd(&two)].concat(), Encoding::Zstd),
+        plain(&[zstd(&first), zstd(&second)].concat(), Encoding::Zstd),
         both
     );
-    assert_eq!(plain(&[lz4(&one), lz4(&two)].concat(), Encoding::Lz4), both);
+    assert_eq!(
+        plain(&[lz4(&first), lz4(&second)].concat(), Encoding::Lz4),
+        both
+    );
 }
 
 #[test]
-fn two_equal_members_are_two_members() {
+fn equal_members_are_both_read() {
     let member = gzip(b"spans");
 
     assert_eq!(
@@ -106,7 +109,7 @@ fn two_equal_members_are_two_members() {
 }
 
 #[test]
-fn skippable_frames_are_skipped_wherever_they_stand() {
+fn skippable_frames_are_skipped_at_every_position() {
     for (encoding, frame) in [
         (Encoding::Zstd, zstd(b"spans")),
         (Encoding::Lz4, lz4(b"spans")),
@@ -122,7 +125,7 @@ fn skippable_frames_are_skipped_wherever_they_stand() {
 }
 
 #[test]
-fn framed_snappy_is_read_under_both_names() {
+fn framed_snappy_is_decoded_under_both_names() {
     let data = telemetry(200_000);
     let stream = snappy_framed(&data);
 
@@ -135,14 +138,14 @@ fn framed_snappy_cut_inside_a_chunk_is_malformed() {
     let stream = snappy_framed(&telemetry(900));
     let boundary = 10;
     for length in (0..stream.len()).filter(|&length| length != boundary) {
-        let found = verdict(&stream[..length], Encoding::SnappyFramed);
+        let result = verdict(&stream[..length], Encoding::SnappyFramed);
 
-        assert_eq!(found, Some(Verdict::Malformed), "cut to {length} bytes");
+        assert_eq!(result, Some(Verdict::Malformed), "cut to {length} bytes");
     }
 }
 
 #[test]
-fn stacked_codings_are_undone_in_reverse_order() {
+fn stacked_codings_are_decoded_in_reverse_order() {
     let body = zstd(&gzip(b"spans"));
     let limits = Limits::default();
 
@@ -157,7 +160,7 @@ fn stacked_codings_are_undone_in_reverse_order() {
 }
 
 #[test]
-fn buffers_used_before_leave_no_trace() {
+fn reused_buffers_do_not_change_the_result() {
     let mut buffers = Buffers::default();
     let limits = Limits::default();
     for (name, encoding, encode) in CODINGS {
@@ -165,13 +168,25 @@ fn buffers_used_before_leave_no_trace() {
             let data = telemetry(bytes);
             let stream = encode(&data);
 
-            let found = unpack(&stream, &[encoding], Expect::Json, &limits, &mut buffers).unwrap();
+            let result = unpack(&stream, &[encoding], Expect::Json, &limits, &mut buffers).unwrap();
 
-            assert!(found.body == data, "{name}, {bytes} bytes");
+            assert!(result.body == data, "{name}, {bytes} bytes");
             let cut = &stream[..stream.len() / 2];
             unpack(cut, &[encoding], Expect::Json, &limits, &mut buffers).unwrap_err();
         }
     }
+}
+
+#[test]
+fn empty_body_as_framed_snappy_is_malformed() {
+    // The encoder writes nothing for no data, not even the stream identifier by which a stream is recognised.
+    let stream = snappy_framed(b"");
+
+    assert_eq!(stream, b"");
+    assert_eq!(
+        verdict(&stream, Encoding::SnappyFramed),
+        Some(Verdict::Malformed)
+    );
 }
 
 proptest! {
@@ -180,6 +195,10 @@ proptest! {
         for (_, encoding, encode) in CODINGS {
             prop_assert_eq!(&plain(&encode(&data), encoding), &data);
         }
+    }
+
+    #[test]
+    fn random_data_round_trips_as_framed_snappy(data in prop::collection::vec(any::<u8>(), 1..5_000)) {
         prop_assert_eq!(&plain(&snappy_framed(&data), Encoding::SnappyFramed), &data);
     }
 }

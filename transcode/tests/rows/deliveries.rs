@@ -1,4 +1,4 @@
-//! Random deliveries, told to any listener as a decoder would.
+//! Random deliveries, reported to a visitor as a decoder would.
 
 use _transcode::refusal::Refusal;
 use _transcode::visit::{Owner, Rejection, Span, Visitor};
@@ -7,27 +7,27 @@ use proptest::prelude::*;
 
 pub type Attributes = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Of a linked span.
+/// Ids of a linked span.
 pub type Ids = ([u8; 16], [u8; 8]);
 
 #[derive(Clone, Debug)]
-pub struct ResourceStory {
+pub struct ResourceData {
     pub attributes: Attributes,
     pub schema_url: Vec<u8>,
-    pub scopes: Vec<ScopeStory>,
+    pub scopes: Vec<ScopeData>,
 }
 
 #[derive(Clone, Debug)]
-pub struct ScopeStory {
+pub struct ScopeData {
     pub attributes: Attributes,
     pub name: Vec<u8>,
     pub version: Vec<u8>,
     pub schema_url: Vec<u8>,
-    pub spans: Vec<SpanStory>,
+    pub spans: Vec<SpanData>,
 }
 
 #[derive(Clone, Debug)]
-pub struct SpanStory {
+pub struct SpanData {
     pub ids: (Result<[u8; 16], Rejection>, Result<[u8; 8], Rejection>),
     pub parent: Option<[u8; 8]>,
     pub texts: [Vec<u8>; 3],
@@ -39,7 +39,7 @@ pub struct SpanStory {
     pub links: Vec<(Option<Ids>, Vec<u8>, Attributes)>,
 }
 
-impl SpanStory {
+impl SpanData {
     pub fn span(&self) -> Span<'_> {
         Span {
             trace_id: self.ids.0,
@@ -60,7 +60,7 @@ impl SpanStory {
     }
 }
 
-/// Few different texts, so that they repeat; some are no UTF-8, some too long, some have a meaning.
+/// Few different texts, so that they repeat; some are not UTF-8, some too long, some have a role.
 fn text() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         3 => prop::sample::select(vec!["", "a", "b", "GET", "grün", "a text of more than sixteen bytes"])
@@ -106,7 +106,7 @@ fn trace_id() -> impl Strategy<Value = [u8; 16]> {
     (0..4_u8).prop_map(|byte| [byte + 1; 16])
 }
 
-fn span() -> impl Strategy<Value = SpanStory> {
+fn span() -> impl Strategy<Value = SpanData> {
     let trace = prop_oneof![9 => trace_id().prop_map(Ok), 1 => Just(Err(Rejection::TraceIdZero))];
     let own =
         prop_oneof![9 => any::<[u8; 8]>().prop_map(Ok), 1 => Just(Err(Rejection::SpanIdMissing))];
@@ -127,7 +127,7 @@ fn span() -> impl Strategy<Value = SpanStory> {
         vec(link, 0..5),
     )
         .prop_map(
-            |(ids, parent, texts, numbers, times, dropped, attributes, events, links)| SpanStory {
+            |(ids, parent, texts, numbers, times, dropped, attributes, events, links)| SpanData {
                 ids,
                 parent,
                 texts,
@@ -141,9 +141,9 @@ fn span() -> impl Strategy<Value = SpanStory> {
         )
 }
 
-fn scope() -> impl Strategy<Value = ScopeStory> {
+fn scope() -> impl Strategy<Value = ScopeData> {
     (attributes(), text(), text(), text(), vec(span(), 0..6)).prop_map(
-        |(attributes, name, version, schema_url, spans)| ScopeStory {
+        |(attributes, name, version, schema_url, spans)| ScopeData {
             attributes,
             name,
             version,
@@ -153,11 +153,11 @@ fn scope() -> impl Strategy<Value = ScopeStory> {
     )
 }
 
-/// What one body says.
-pub fn delivery() -> impl Strategy<Value = Vec<ResourceStory>> {
+/// A random delivery.
+pub fn delivery() -> impl Strategy<Value = Vec<ResourceData>> {
     let resource =
         (attributes(), text(), vec(scope(), 0..3)).prop_map(|(attributes, schema_url, scopes)| {
-            ResourceStory {
+            ResourceData {
                 attributes,
                 schema_url,
                 scopes,
@@ -166,29 +166,30 @@ pub fn delivery() -> impl Strategy<Value = Vec<ResourceStory>> {
     vec(resource, 0..3)
 }
 
-fn tell_attributes(
+fn report_attributes(
     visitor: &mut impl Visitor,
     owner: Owner,
-    told: &Attributes,
+    attributes: &Attributes,
 ) -> Result<(), Refusal> {
-    told.iter()
+    attributes
+        .iter()
         .try_for_each(|(key, value)| visitor.attribute(owner, key, value))
 }
 
-/// Tells it.
-pub fn tell(story: &[ResourceStory], visitor: &mut impl Visitor) -> Result<(), Refusal> {
-    for resource in story {
+/// Reports a delivery to the visitor.
+pub fn report(delivery: &[ResourceData], visitor: &mut impl Visitor) -> Result<(), Refusal> {
+    for resource in delivery {
         visitor.resource_begin()?;
-        tell_attributes(visitor, Owner::Resource, &resource.attributes)?;
+        report_attributes(visitor, Owner::Resource, &resource.attributes)?;
         visitor.resource_ready();
         for scope in &resource.scopes {
             visitor.scope_begin()?;
-            tell_attributes(visitor, Owner::Scope, &scope.attributes)?;
+            report_attributes(visitor, Owner::Scope, &scope.attributes)?;
             visitor.scope_ready(&scope.name, &scope.version);
             scope
                 .spans
                 .iter()
-                .try_for_each(|span| tell_span(span, visitor))?;
+                .try_for_each(|span| report_span(span, visitor))?;
             visitor.scope_end(&scope.schema_url);
         }
         visitor.resource_end(&resource.schema_url);
@@ -196,17 +197,17 @@ pub fn tell(story: &[ResourceStory], visitor: &mut impl Visitor) -> Result<(), R
     Ok(())
 }
 
-fn tell_span(span: &SpanStory, visitor: &mut impl Visitor) -> Result<(), Refusal> {
+fn report_span(span: &SpanData, visitor: &mut impl Visitor) -> Result<(), Refusal> {
     visitor.span_begin()?;
-    tell_attributes(visitor, Owner::Span, &span.attributes)?;
+    report_attributes(visitor, Owner::Span, &span.attributes)?;
     for (time, name, attributes) in &span.events {
         visitor.event_begin();
-        tell_attributes(visitor, Owner::Event, attributes)?;
+        report_attributes(visitor, Owner::Event, attributes)?;
         visitor.event_end(*time, name);
     }
     for (ids, trace_state, attributes) in &span.links {
         visitor.link_begin();
-        tell_attributes(visitor, Owner::Link, attributes)?;
+        report_attributes(visitor, Owner::Link, attributes)?;
         visitor.link_end(*ids, trace_state);
     }
     visitor.span_end(&span.span());

@@ -1,21 +1,17 @@
-//! A listener that writes down what a JSON decoder tells it, and the bodies that tests send.
-#![allow(dead_code, reason = "each test file uses its part")]
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a panic in a test is the point"
-)]
+//! Visitor that records the calls of a JSON decoder, and bodies for tests.
+#![allow(dead_code, reason = "each test file uses only a part")]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::fmt::Write as _;
 
-use _transcode::json::{Scratch, decode};
+use _transcode::json::{self, Scratch};
 use _transcode::limits::Limits;
 use _transcode::refusal::Refusal;
 use _transcode::visit::{Owner, Span, Visitor, Warning};
 
-/// What was told.
+/// Recorded calls.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Story {
+pub struct Recording {
     pub lines: Vec<String>,
     pub warnings: Vec<Warning>,
     pub stored: u32,
@@ -26,8 +22,8 @@ pub struct Story {
     pub restarts: u32,
 }
 
-impl Story {
-    fn tell(&mut self, line: String) {
+impl Recording {
+    fn record(&mut self, line: String) {
         self.lines.push(line);
     }
 
@@ -41,7 +37,7 @@ impl Story {
     }
 }
 
-/// As text, its control characters as their pictures.
+/// Returns the bytes as text, with symbols for control characters.
 fn lossy(bytes: &[u8]) -> String {
     let picture = |letter: char| match u32::from(letter) {
         control @ 0..0x20 => char::from_u32(0x2400 + control).unwrap_or(letter),
@@ -61,7 +57,7 @@ fn hex(id: &[u8]) -> String {
     out
 }
 
-impl Visitor for Story {
+impl Visitor for Recording {
     fn warn(&mut self, warning: Warning) {
         self.warnings.push(warning);
     }
@@ -85,31 +81,31 @@ impl Visitor for Story {
         }
     }
     fn attribute(&mut self, owner: Owner, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
-        self.tell(format!("{owner:?}.{}={}", lossy(key), lossy(value)));
+        self.record(format!("{owner:?}.{}={}", lossy(key), lossy(value)));
         self.spend_nodes(1)
     }
     fn resource_begin(&mut self) -> Result<(), Refusal> {
-        self.tell("resource{".into());
+        self.record("resource{".into());
         Ok(())
     }
     fn resource_ready(&mut self) {
-        self.tell("resource:".into());
+        self.record("resource:".into());
     }
     fn resource_end(&mut self, schema_url: &[u8]) {
-        self.tell(format!("}}resource {}", lossy(schema_url)));
+        self.record(format!("}}resource {}", lossy(schema_url)));
     }
     fn scope_begin(&mut self) -> Result<(), Refusal> {
-        self.tell("scope{".into());
+        self.record("scope{".into());
         Ok(())
     }
     fn scope_ready(&mut self, name: &[u8], version: &[u8]) {
-        self.tell(format!("scope {}@{}:", lossy(name), lossy(version)));
+        self.record(format!("scope {}@{}:", lossy(name), lossy(version)));
     }
     fn scope_end(&mut self, schema_url: &[u8]) {
-        self.tell(format!("}}scope {}", lossy(schema_url)));
+        self.record(format!("}}scope {}", lossy(schema_url)));
     }
     fn span_begin(&mut self) -> Result<(), Refusal> {
-        self.tell("span{".into());
+        self.record("span{".into());
         Ok(())
     }
     fn span_end(&mut self, span: &Span<'_>) {
@@ -126,7 +122,7 @@ impl Visitor for Story {
                 format!("!{}", rejection.key())
             }
         };
-        self.tell(format!(
+        self.record(format!(
             "}}span {ids} parent={} state={} name={} kind={} {}..{} status={}:{} flags={} dropped={},{},{}.",
             span.parent_span_id.map(|id| hex(&id)).unwrap_or_default(),
             lossy(span.trace_state),
@@ -143,17 +139,17 @@ impl Visitor for Story {
         ));
     }
     fn event_begin(&mut self) {
-        self.tell("event{".into());
+        self.record("event{".into());
     }
     fn event_end(&mut self, time_unix_nano: u64, name: &[u8]) {
-        self.tell(format!("}}event {time_unix_nano} {}", lossy(name)));
+        self.record(format!("}}event {time_unix_nano} {}", lossy(name)));
     }
     fn link_begin(&mut self) {
-        self.tell("link{".into());
+        self.record("link{".into());
     }
     fn link_end(&mut self, ids: Option<([u8; 16], [u8; 8])>, trace_state: &[u8]) {
         let ids = ids.map(|(trace_id, span_id)| format!("{}/{}", hex(&trace_id), hex(&span_id)));
-        self.tell(format!(
+        self.record(format!(
             "}}link {} {}",
             ids.unwrap_or_default(),
             lossy(trace_state)
@@ -161,65 +157,65 @@ impl Visitor for Story {
     }
 }
 
-/// The story of a body, or why it is refused.
-pub fn told(body: impl AsRef<[u8]>) -> Result<Story, Refusal> {
-    told_within(body, &Limits::default(), false)
+/// Decodes a body.
+pub fn decode(body: impl AsRef<[u8]>) -> Result<Recording, Refusal> {
+    decode_within(body, &Limits::default(), false)
 }
 
-pub fn told_within(
+pub fn decode_within(
     body: impl AsRef<[u8]>,
     limits: &Limits,
     ndjson: bool,
-) -> Result<Story, Refusal> {
-    let mut story = Story::default();
-    decode(
+) -> Result<Recording, Refusal> {
+    let mut recording = Recording::default();
+    json::decode(
         body.as_ref(),
         limits,
         ndjson,
         &mut Scratch::default(),
-        &mut story,
+        &mut recording,
     )?;
-    Ok(story)
+    Ok(recording)
 }
 
 pub const IDS: &str = r#""traceId":"5b8efff798038103d269b633813fc60c","spanId":"eee19b7ec3c1b174""#;
 
-/// A request of these spans.
+/// Returns a request with these spans.
 pub fn request(spans: &str) -> String {
     format!(
         r#"{{"resourceSpans":[{{"resource":{{"attributes":[{{"key":"service.name","value":{{"stringValue":"svc"}}}}]}},"scopeSpans":[{{"scope":{{"name":"s"}},"spans":[{spans}]}}]}}]}}"#
     )
 }
 
-/// A request of one sound span with these members more.
+/// Returns a request with one valid span that has these additional members.
 pub fn span_with(members: &str) -> String {
     request(&format!(
         r#"{{{IDS},"name":"a","kind":2,"startTimeUnixNano":"1544712660000000000","endTimeUnixNano":"1544712661000000000",{members}}}"#
     ))
 }
 
-/// A request of one sound span with the attribute `k` of this value.
+/// Returns a request with one valid span that has the attribute `k` with this value.
 pub fn attribute_with(value: &str) -> String {
     span_with(&format!(r#""attributes":[{{"key":"k","value":{value}}}]"#))
 }
 
-/// The story of a body that must not be refused.
+/// Decodes a body that must be valid.
 #[track_caller]
-pub fn story_of(body: &str) -> Story {
-    told(body).unwrap_or_else(|refusal| panic!("{body}: {refusal}"))
+pub fn recording_of(body: &str) -> Recording {
+    decode(body).unwrap_or_else(|refusal| panic!("{body}: {refusal}"))
 }
 
-/// Why a body is refused.
-pub fn refused(body: impl AsRef<[u8]>) -> Refusal {
-    told(body).unwrap_err()
+/// Decodes a body that must be refused.
+pub fn refusal_of(body: impl AsRef<[u8]>) -> Refusal {
+    decode(body).unwrap_err()
 }
 
-/// The rows of a table of four columns, set apart by ` | `.
+/// Splits a table into rows of four columns, separated by ` | `.
 pub fn cells(table: &str) -> impl Iterator<Item = [String; 4]> {
     table.lines().filter(|row| !row.is_empty()).map(|row| {
         let row = format!("{row} ");
         let cells: Vec<_> = row.split(" | ").collect();
-        let cell = |place: usize| cells.get(place).copied().unwrap_or_default();
+        let cell = |column: usize| cells.get(column).copied().unwrap_or_default();
         [cell(0).trim(), cell(1), cell(2), cell(3).trim()].map(str::to_owned)
     })
 }

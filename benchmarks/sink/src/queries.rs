@@ -1,20 +1,21 @@
-//! What receivers ask a server: how old it is, how many rows of a segment it has. Of all else: nothing.
+//! Queries that receivers send: the server version, and the row counts of segments. Other queries return
+//! nothing.
 
 use crate::counts;
 use crate::cursor::{put_text, put_varint};
 
 pub const VERSION: &str = "26.9.1.1";
 
-/// A request's URL parameters.
+/// URL parameters of a request.
 pub type Parameters = Vec<(String, String)>;
 
-/// The answer in Native, or as text where the client wants text.
+/// Returns the result in Native format, or as text if the client requests text.
 pub fn answer(sql: &str, parameters: &Parameters, wants_native: bool) -> Vec<u8> {
     if sql.contains("groupArray((SegmentEpoch, SegmentSeq, day, spans))") {
-        return counted(parameters);
+        return segment_rows(parameters);
     }
     if sql.contains("FROM system.processes") {
-        return one_array("Array(String)", 0);
+        return array_block("Array(String)", 0);
     }
     if !sql.contains("version()") {
         return Vec::new();
@@ -22,18 +23,18 @@ pub fn answer(sql: &str, parameters: &Parameters, wants_native: bool) -> Vec<u8>
     if !wants_native {
         return format!("{VERSION}\tUTC\n").into_bytes();
     }
-    let mut out = one_row("version()", "String");
+    let mut out = single_value_block("version()", "String");
     put_text(&mut out, VERSION);
     out
 }
 
-fn counted(parameters: &Parameters) -> Vec<u8> {
+fn segment_rows(parameters: &Parameters) -> Vec<u8> {
     let rows = counts::of(
         &numbers(parameters, "param_epochs"),
         &numbers(parameters, "param_seqs"),
     );
     let kind = "Array(Tuple(UInt64, UInt64, String, UInt64))";
-    let mut out = one_array(kind, rows.len() as u64);
+    let mut out = array_block(kind, rows.len() as u64);
     put_numbers(&mut out, rows.iter().map(|row| row.0));
     put_numbers(&mut out, rows.iter().map(|row| row.1));
     for row in &rows {
@@ -43,15 +44,15 @@ fn counted(parameters: &Parameters) -> Vec<u8> {
     out
 }
 
-/// A block of one array of so many elements, which follow.
-fn one_array(kind: &str, elements: u64) -> Vec<u8> {
-    let mut out = one_row("found", kind);
+/// Begins a block with one array of this many elements, which the caller appends.
+fn array_block(kind: &str, elements: u64) -> Vec<u8> {
+    let mut out = single_value_block("found", kind);
     put_numbers(&mut out, std::iter::once(elements));
     out
 }
 
-/// A block of one column and one row, whose value follows.
-fn one_row(name: &str, kind: &str) -> Vec<u8> {
+/// Begins a block of one column and one row, whose value the caller appends.
+fn single_value_block(name: &str, kind: &str) -> Vec<u8> {
     let mut out = Vec::new();
     put_varint(&mut out, 1);
     put_varint(&mut out, 1);
@@ -74,7 +75,7 @@ fn numbers(parameters: &Parameters, name: &str) -> Vec<u64> {
         .collect()
 }
 
-/// Days since 1970 as a partition is called: `20260131`. The civil calendar, counted from March.
+/// Formats days since 1970 as a partition name: `20260131`. Civil calendar, with years that begin in March.
 fn day_text(day: u64) -> String {
     let shifted = day + 719_468;
     let (era, of_era) = (shifted / 146_097, shifted % 146_097);

@@ -1,4 +1,4 @@
-//! An attribute that is spelled as one before is known unread: nothing may show it.
+//! Attributes recognised by their cached spelling give the same rows as parsed attributes.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use _transcode::rows::Rows;
 
 use super::{DRAIN, RECEIVED_AT_NS, policy, rows_of};
 
-/// Values that look alike, end alike, hold what ends an attribute, or are kept otherwise than they came.
+/// Values that are similar, end equally, contain the end of an attribute, or are stored changed.
 const VALUES: [&str; 12] = [
     r#"{"stringValue":"a"}"#,
     r#"{"stringValue":"a}}"}"#,
@@ -37,8 +37,8 @@ fn span(ordinal: usize, value: &str) -> String {
     )
 }
 
-/// Rows and warnings of one body with these spans.
-fn told(
+/// Returns the rows and warnings of one body with these spans.
+fn rows_and_warnings(
     spans: &[String],
     columns: &mut Columns,
 ) -> (Vec<Vec<String>>, BTreeMap<&'static str, u32>) {
@@ -61,18 +61,18 @@ fn told(
 }
 
 #[test]
-fn a_json_span_among_others_is_the_row_that_it_is_alone() {
+fn json_span_gives_the_same_row_alone_and_among_others() {
     let values = VALUES.iter().cycle().take(3 * VALUES.len());
     let spans: Vec<_> = values
         .enumerate()
         .map(|(ordinal, value)| span(ordinal, value))
         .collect();
 
-    let together = told(&spans, &mut Columns::default());
+    let together = rows_and_warnings(&spans, &mut Columns::default());
 
     let (mut rows, mut warned) = (Vec::new(), BTreeMap::new());
     for span in &spans {
-        let alone = told(std::slice::from_ref(span), &mut Columns::default());
+        let alone = rows_and_warnings(std::slice::from_ref(span), &mut Columns::default());
         rows.extend(alone.0);
         for (reason, count) in alone.1 {
             *warned.entry(reason).or_default() += count;
@@ -82,10 +82,10 @@ fn a_json_span_among_others_is_the_row_that_it_is_alone() {
 }
 
 #[test]
-fn what_json_remembers_says_nothing_in_protobuf() {
+fn cached_json_spellings_are_not_used_for_protobuf() {
     let mut columns = Columns::default();
     let spans: Vec<_> = (0..3).map(|ordinal| span(ordinal, VALUES[0])).collect();
-    told(&spans, &mut columns);
+    rows_and_warnings(&spans, &mut columns);
     let attribute = r#"{"key":"a","value":{"stringValue":"a"}}"#.as_bytes();
     let ids = [message(0x0a, &[7; 16]), message(0x12, &[7; 8])].concat();
     let span = [ids, message(0x4a, attribute)].concat();
@@ -93,9 +93,12 @@ fn what_json_remembers_says_nothing_in_protobuf() {
 
     let policy = policy();
     let mut rows = Rows::new(&policy, &mut columns, DRAIN, RECEIVED_AT_NS, None);
-    let told = otlp::decode(&body, &policy.limits, &mut rows);
+    let result = otlp::decode(&body, &policy.limits, &mut rows);
 
-    assert!(told.is_err(), "a group without an end, and no attribute");
+    assert!(
+        result.is_err(),
+        "the attribute must not be recognised in a group without an end"
+    );
 }
 
 fn message(tag: u8, content: &[u8]) -> Vec<u8> {
@@ -104,7 +107,7 @@ fn message(tag: u8, content: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A protobuf span with these whole numbers as attributes.
+/// Returns a protobuf span with these integers as attributes.
 fn numbered(ordinal: u8, numbers: &[(&str, u8)]) -> Vec<u8> {
     let ids = [message(0x0a, &[7; 16]), message(0x12, &[ordinal; 8])].concat();
     let attributes = numbers.iter().map(|(key, number)| {
@@ -118,7 +121,7 @@ fn numbered(ordinal: u8, numbers: &[(&str, u8)]) -> Vec<u8> {
 }
 
 #[test]
-fn an_attribute_that_was_dropped_is_not_taken_for_the_one_before_it() {
+fn dropped_attribute_is_not_confused_with_the_previous_attribute() {
     let full = [("a", 1), ("b", 1), ("c", 1), ("d", 1), ("k", 5), ("k", 7)];
     let spans = [
         numbered(1, &[("k", 5)]),
