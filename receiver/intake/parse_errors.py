@@ -52,7 +52,7 @@ def logged_refusal(error: HttpProcessingError, first: bytes, peer: str) -> tuple
     if first and (isinstance(error, BadHttpMethod) or error.message.startswith(H2_PREFACE_FOUND)):
         wrong_protocol.warn("connection refused", wrong_protocol.protocol_of(first), peer)
     else:
-        limited.warning(f"http_{status}", "request refused", peer=peer, error=text)
+        limited.warning(f"http_{status}", "request refused", cause=f"http_{status}", peer=peer, error=text)
     return status, text
 
 

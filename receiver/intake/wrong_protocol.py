@@ -126,4 +126,4 @@ def handshake_cause(error: OSError) -> Cause:
 
 def warn(event: str, cause: Cause, peer: str) -> None:
     """Log a connection that cannot be used."""
-    limited.warning(cause.key, event, peer=peer, error=cause.error, action=cause.action)
+    limited.warning(cause.key, event, cause=cause.key, peer=peer, error=cause.error, action=cause.action)

@@ -24,6 +24,8 @@ from tests.faults.proxy import Proxy
 from tests.support.fake_clickhouse import NOW_S, FakeFile, FakeJournal
 from tests.support.segments import Press, Segment
 
+REST_S = 60.0
+"""Time that passes between two rounds of the writer, longer than a segment waits for its next turn."""
 NAPS_MAX = 150
 NAP_S = 0.02
 """What a nap really takes: a statement whose answer was lost goes on in the meantime."""
@@ -65,6 +67,11 @@ class Desk:
         self.on_nap.pop(len(self.naps), lambda: None)()
         time.sleep(NAP_S)
 
+    def rest(self) -> None:
+        """Let the time pass that a refused segment waits for its next turn."""
+        self.clock_offset_s += REST_S
+        self.sleep(REST_S)
+
     def start(self) -> Writer:
         """A writer as a new process has it: it remembers nothing but what is on the disk."""
         around = Environment(
@@ -93,6 +100,9 @@ class Desk:
             writer.drain()
             self.files[:] = waiting
         writer.drain()
+        while any(file.path.exists() for file in self.files):
+            self.rest()
+            writer.drain()
 
     @property
     def letters(self) -> list[str]:

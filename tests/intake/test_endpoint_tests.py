@@ -103,13 +103,13 @@ async def test_an_empty_post_needs_the_credentials_of_the_drain(headers: dict[st
 
 
 @on_uvloop
-async def test_a_full_journal_refuses_an_empty_post_and_says_nothing_to_a_get() -> None:
+async def test_an_endpoint_test_succeeds_while_the_journal_is_full_because_it_stores_nothing() -> None:
     async with running(appender=AppenderDouble(full="journal is full")) as intake:
         post = await intake.post(b"", content_type="")
         get = await intake.exchange(request(b"", method="GET", content_type=""))
 
-    assert (post.status, get.status) == (503, 200)
-    assert intake.counted("endpoint_tests") == 1
+    assert (post.status, get.status) == (200, 200)
+    assert intake.counted("endpoint_tests", "default") == 2
 
 
 @on_uvloop

@@ -99,10 +99,16 @@ class Exchange:
         asyncio.get_running_loop().call_soon(later)
 
     async def send(self, pieces: list[bytes], *, is_patient: bool) -> None:
+        """Send the pieces, each after the answers to those before it, or all at once.
+
+        Nothing in between: whether a refused body has arrived when its refusal is sent decides whether the
+        connection closes, and the two protocols need different numbers of event loop iterations for that.
+        """
         for piece in pieces:
             if not self.wire.is_over:
                 self.protocol.data_received(piece)
-            await self.quiet() if is_patient else await asyncio.sleep(0)
+            if is_patient:
+                await self.quiet()
         await self.quiet()
 
     async def quiet(self) -> None:

@@ -56,7 +56,7 @@ async def test_plain_port_names_what_it_was_sent(sent: bytes, key: str, words: s
 
     assert [answer.status for answer in answers] == [status] * 3
     (line,) = logs
-    assert (line["log_level"], line["reason"], line["peer"]) == ("warning", key, "127.0.0.1")
+    assert (line["log_level"], line["cause"], line["peer"]) == ("warning", key, "127.0.0.1")
     assert words in line["error"]
     assert "secret" not in str(line)
 
@@ -182,7 +182,7 @@ async def test_tls_port_names_why_the_connection_failed(
             await until(lambda: logs)
 
     line: Any = logs[0]
-    assert (line["log_level"], line["reason"], line["peer"]) == ("warning", key, "127.0.0.1")
+    assert (line["log_level"], line["cause"], line["peer"]) == ("warning", key, "127.0.0.1")
     assert words in line["error"]
     assert "_ssl.c" not in str(line)
     assert line["action"]

@@ -7,13 +7,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 
+from receiver.supervisor.descriptors import RESERVED
 from tests.e2e.running import Running
 from tests.torture.site import JOURNAL_BYTES_MAX, Usage, journal_files, processes, usage
 
 EVERY_S = 0.5
 MIB = 1 << 20
 CAPS = {
-    "supervisor": Usage(rss_bytes=90 * MIB, descriptors=32, threads=6),
+    "supervisor": Usage(rss_bytes=90 * MIB, descriptors=32 + RESERVED, threads=6),
     "intake": Usage(rss_bytes=75 * MIB, descriptors=45, threads=6),
     "store": Usage(rss_bytes=720 * MIB, descriptors=2_300, threads=190),
 }
