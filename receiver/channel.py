@@ -3,8 +3,8 @@
     supervisor → child   Start  Reload  AcceptFor  Seal  Stop
     child → supervisor   Ready  Report (every second)  Sealed  Failed  Stopped
 
-Keeps: the channel's end is news too. A child that reads `None` has lost its supervisor and finishes as if
-stopped; a supervisor that reads `None` has lost the child.
+Invariant: a closed channel is a message too. A child that reads `None` has lost its supervisor and finishes
+as if stopped; a supervisor that reads `None` has lost the child.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from receiver.settings import MIB, Settings
 
 SEND_S = 5.0
 LINE_BYTES_MAX = 16 * MIB
-"""Of one message; the largest is a `Start` with many drains, or a `Report` with many series."""
+"""Limit of one message; the largest is a `Start` with many drains, or a `Report` with many series."""
 
 
 class Pems(msgspec.Struct, frozen=True):
-    """A certificate that was good, as it lay in its files: for a process that finds them broken."""
+    """Contents of the last usable certificate files, for a process that starts when they are broken."""
 
     cert: bytes
     key: bytes
     client_ca: bytes
 
     def __repr__(self) -> str:
-        """Not the key."""
+        """Hide the private key."""
         return "Pems(...)"
 
 
 class Start(msgspec.Struct, frozen=True, tag=True):
-    """Begin. The first message, sent once."""
+    """First message to a child, sent once: begin work."""
 
     name: str
-    """Of the process: `intake-0`, `store`. Its label in metrics and logs."""
+    """Process name, `intake-0` or `store`: its label in metrics and logs."""
     settings: Settings
     listen_fd: int
     """The listening socket, inherited: the drain endpoint's for an intake, the API's for the store."""
     start_ordinal: int
     """How often this process has been started before, from 0."""
     last_good: Pems | None = None
-    """For an intake that speaks TLS."""
+    """Last usable certificate, for an intake that uses TLS."""
 
 
 class Reload(msgspec.Struct, frozen=True, tag=True):
@@ -68,35 +68,35 @@ class Seal(msgspec.Struct, frozen=True, tag=True):
 
 
 class Stop(msgspec.Struct, frozen=True, tag=True):
-    """Finish what is in flight, then say `Stopped` and end."""
+    """Finish the work in flight, send `Stopped` and exit."""
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
-    """The process does its work now."""
+    """The process is ready to work."""
 
 
 class Report(msgspec.Struct, frozen=True, tag=True):
-    """How it goes, every second."""
+    """Metrics and health, sent every second."""
 
     metrics: Snapshot
     health: dict[str, str]
-    """What was checked → `""` when fine, or the reason why not."""
+    """Name of the check → `""` if healthy, else the reason."""
 
 
 class Sealed(msgspec.Struct, frozen=True, tag=True):
-    """What was acknowledged before `Seal` is in sealed segments, unless the disk refuses."""
+    """Everything acknowledged before `Seal` is in sealed segments, unless the disk failed."""
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
-    """The process cannot work and ends. The supervisor logs it: it knows how often that happens."""
+    """The process cannot work and exits. The supervisor logs it, because it knows how often that happens."""
 
     error: str
     raised_at: tuple[str, ...] = ()
-    """Of an unexpected exception."""
+    """Last frames of the traceback, if the exception was unexpected."""
 
 
 class Stopped(msgspec.Struct, frozen=True, tag=True):
-    """Everything is finished; the process ends now."""
+    """All work is finished; the process exits now."""
 
 
 ToChild = Start | Reload | AcceptFor | Seal | Stop
@@ -107,7 +107,7 @@ Outgoing = TypeVar("Outgoing")
 
 
 class _End(Generic[Incoming, Outgoing]):
-    """One end: reads one kind of messages, writes the other."""
+    """One end of the channel: reads one kind of message, writes the other."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class _End(Generic[Incoming, Outgoing]):
         self._encoder = msgspec.json.Encoder()
 
     async def receive(self) -> Incoming | None:
-        """Wait for the next message. `None`: the other end is gone."""
+        """Wait for the next message. Return None if the other end has closed."""
         try:
             line = await self._reader.readuntil(b"\n")
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -129,14 +129,16 @@ class _End(Generic[Incoming, Outgoing]):
         return self._decoder.decode(line)
 
     async def send(self, message: Outgoing) -> None:
-        """Send one message. The other end may be gone, as `receive` tells, or hang: it is not waited for."""
-        with contextlib.suppress(ConnectionError, TimeoutError, RuntimeError):  # uvloop's word for closed
+        """Send one message. Give up silently if the other end is closed (`receive` reports that) or hangs."""
+        with contextlib.suppress(
+            ConnectionError, TimeoutError, RuntimeError
+        ):  # RuntimeError: uvloop raises it for a closed transport
             self._writer.write(self._encoder.encode(message) + b"\n")
             async with asyncio.timeout(SEND_S):
                 await self._writer.drain()
 
     async def close(self) -> None:
-        """Close this end; the other end's `receive` gives `None`."""
+        """Close this end; the other end's `receive` returns None."""
         self._writer.close()
         with contextlib.suppress(ConnectionError):
             await self._writer.wait_closed()
@@ -147,7 +149,7 @@ class Channel(_End[ToChild, ToSupervisor]):
 
     @classmethod
     async def from_fd(cls, fd: int) -> Self:
-        """Take over the inherited descriptor."""
+        """Open the channel on an inherited file descriptor."""
         reader, writer = await _streams(socket.socket(fileno=fd))
         return cls(reader, writer, msgspec.json.Decoder(ToChild))
 
@@ -157,7 +159,7 @@ class ChildChannel(_End[ToSupervisor, ToChild]):
 
     @classmethod
     async def from_socket(cls, end: socket.socket) -> Self:
-        """Take over one end of a socket pair."""
+        """Open the channel on one end of a socket pair."""
         reader, writer = await _streams(end)
         return cls(reader, writer, msgspec.json.Decoder(ToSupervisor))
 

@@ -15,35 +15,35 @@ import msgspec
 
 NOTE_NAME = "clock.json"
 STEP_S_MIN = 60.0
-"""Less is how clocks are."""
+"""Smaller differences are ordinary drift and NTP corrections."""
 READ_EVERY_S = 1.0
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Belief(msgspec.Struct, frozen=True, kw_only=True):
-    """What was believed last."""
+    """The last trusted relation between wall clock and uptime, as written to `clock.json`."""
 
     boot: str
-    """Of which start of the machine this is told."""
+    """Boot id of the machine start that this describes."""
     began_s: float
-    """Wall time at which, by its own clock, the machine was started."""
+    """Trusted wall-clock time of the machine's start."""
     wall_s: float
-    """When this was noted."""
+    """Wall-clock time at which this was written."""
 
 
 def running_s() -> float:
-    """How long the machine has been up, sleep included; nobody can set this clock."""
+    """Return the machine's uptime, sleep included. Unlike the wall clock, it cannot be set."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def boot_id() -> str:
-    """Which start of the machine this is."""
+    """Return the id of the current boot."""
     return BOOT_ID.read_text().strip()
 
 
 @dataclass(frozen=True)
 class Times:
-    """Where time comes from; a test gives others."""
+    """Sources of time; tests replace them."""
 
     wall_s: Callable[[], float] = time.time
     running_s: Callable[[], float] = running_s
@@ -51,12 +51,12 @@ class Times:
 
     @property
     def began_s(self) -> float:
-        """When the machine was started, if the wall clock is right."""
+        """Wall-clock time of the machine's start, if the wall clock is right."""
         return self.wall_s() - self.running_s()
 
 
 def noted(path: Path) -> Belief | None:
-    """Read what was believed last."""
+    """Read the last trusted clock; None if there is none or it cannot be read."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Belief)
     except (OSError, msgspec.DecodeError):
@@ -64,7 +64,7 @@ def noted(path: Path) -> Belief | None:
 
 
 class Now:
-    """The time that is believed."""
+    """Trusted current time."""
 
     def __init__(self, path: Path, times: Times | None = None) -> None:
         self._path = path
@@ -74,7 +74,7 @@ class Now:
         self._follow()
 
     def ns(self) -> int:
-        """Nanoseconds since 1970."""
+        """Return the trusted time in nanoseconds since 1970."""
         wall_s, running_s = self._times.wall_s(), self._times.running_s()
         if self._is_off(wall_s, running_s) and running_s - self._read_at_s >= READ_EVERY_S:
             self._read_at_s = running_s

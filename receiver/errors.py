@@ -1,4 +1,4 @@
-"""Everything that can go wrong, as one tree with two verdicts, and the one table of answers.
+"""Exception hierarchy of the receiver, and the table of HTTP answers to senders.
 
 ReceiverError
 ├── Refused                the sender must change the request before trying again
@@ -13,7 +13,7 @@ ReceiverError
 │   ├── Overloaded
 │   ├── CoreCrashed            └── StoreTrouble (never seen by a sender)
 └── OperatorError          a setting, a file or a command is wrong; never seen by a sender
-    └── CommandFailed          the command is right and cannot be done, or found something wrong
+    └── CommandFailed          the command is correct but failed, or it found a problem
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import ClassVar, NamedTuple
 
 
 class ReceiverError(Exception):
-    """Anything this program raises on purpose. The text is ours: no byte of a body, no secret."""
+    """Base of all errors that the program raises itself. The text holds no secret and no byte of a body."""
 
 
 class Refused(ReceiverError):  # noqa: N818 - a verdict, not an accident
@@ -35,35 +35,35 @@ class Refused(ReceiverError):  # noqa: N818 - a verdict, not an accident
         super().__init__(reason)
         self.field = field
         self.log_fields = log_fields or {}
-        """What only our log says, beside or instead of the reason: which credential, which path."""
+        """Fields for the log only, never for the answer: which credential, which path."""
 
 
 class MalformedBody(Refused):
-    """Not one well-formed document of the declared type, or no valid span in it."""
+    """The body is not a well-formed document of the declared type, or holds no valid span."""
 
 
 class Unauthenticated(Refused):
-    """No credentials, or unknown ones."""
+    """The request has no credentials, or unknown credentials."""
 
 
 class NotAllowed(Refused):
-    """Known credentials that do not cover this, or a signature that does not match."""
+    """The credentials are known but not valid for this path, or the signature does not match."""
 
 
 class NoSuchPath(Refused):
-    """Nothing listens at this path."""
+    """No drain is configured for this path."""
 
 
 class MethodNotAllowed(Refused):
-    """The path takes POST only."""
+    """The path accepts POST only."""
 
 
 class BodyTooLarge(Refused):
-    """Declared or real size, before or after unpacking, is over the limit."""
+    """The declared or actual size, before or after decompression, is over the limit."""
 
 
 class UnsupportedMedia(Refused):
-    """A content type, charset or encoding that is not read here."""
+    """The content type, charset or content encoding is not supported."""
 
 
 class Unavailable(ReceiverError):  # noqa: N818 - a verdict, not an accident
@@ -71,46 +71,47 @@ class Unavailable(ReceiverError):  # noqa: N818 - a verdict, not an accident
 
 
 class QuotaSpent(Unavailable):
-    """The drain's quota is spent for now."""
+    """The drain has used up its quota for now."""
 
 
 class JournalFull(Unavailable):
-    """The journal is at its ceiling, or the disk at its floor."""
+    """The journal is at its maximum size, or the free disk space at its minimum."""
 
 
 class DiskTrouble(Unavailable):
-    """The journal's disk refused a write or a sync."""
+    """The journal's disk failed a write or a sync."""
 
 
 class MemoryBudgetSpent(Unavailable):
-    """Too many bytes of bodies are in flight."""
+    """The bodies in flight use the whole memory budget."""
 
 
 class Overloaded(Unavailable):
-    """More is offered than can be promised in time."""
+    """More deliveries are waiting than can be acknowledged in time."""
 
 
 class ShuttingDown(Unavailable):
-    """The process takes no more work."""
+    """The process is stopping and accepts no more deliveries."""
 
 
 class DeadlinePassed(Unavailable):
-    """The promise could not be made in time; it may still come true."""
+    """The delivery was not acknowledged before the deadline; it may still be stored."""
 
 
 class CoreCrashed(Unavailable):
-    """The core panicked on this body. It is kept aside for a human."""
+    """The core panicked on this body. The body is kept in the quarantine for inspection."""
 
 
 class StoreTrouble(Unavailable):
-    """The store refused, failed or did not answer. `code` is ClickHouse's; `None`: it gave none.
+    """The store refused the request, failed, or did not answer.
 
-    `status`: of an answer that was none of ClickHouse's, as a proxy gives it. `place`: the server's.
-    `cause`: why there was no answer, in words of ours. `advice`: which setting to look at, and what the
-    server said where that holds no value of a row.
+    `code` is ClickHouse's error code, `None` if the answer had none. `status` is the HTTP status of an answer
+    that is not ClickHouse's, for example a proxy's. `place` is the server's address. `cause` is why there was
+    no answer, in our words. `advice` names the setting to check, and quotes the server where that reveals no
+    value of a row.
     """
 
-    def __init__(  # noqa: PLR0913 - each is a part of one verdict
+    def __init__(  # noqa: PLR0913 - each is a part of the same error
         self,
         reason: str,
         *,
@@ -131,7 +132,7 @@ class StoreTrouble(Unavailable):
 
     @property
     def label(self) -> str:
-        """The trouble as it may be logged: ClickHouse's texts can hold values of rows, this cannot."""
+        """Text that is safe to log: ClickHouse's messages can contain values of rows, the label cannot."""
         return f"{self._outcome}: {self.advice}" if self.advice else self._outcome
 
     @property
@@ -145,26 +146,26 @@ class StoreTrouble(Unavailable):
 
 
 class OperatorError(ReceiverError):
-    """A setting, a file or a command is wrong. Never seen by a sender."""
+    """A setting, a file or a command is wrong. Senders never see it."""
 
     exit_code: ClassVar[int] = 2
-    """Of the command that ends with it."""
+    """Exit code of a command that fails with this error."""
 
 
-class CommandFailed(OperatorError):  # noqa: N818 - an answer, as its base
-    """What a correct command asks for is not there, not as it should be, or cannot be done now."""
+class CommandFailed(OperatorError):  # noqa: N818 - a verdict, not an accident
+    """A correct command failed: its object is missing or damaged, or the action is impossible now."""
 
     exit_code: ClassVar[int] = 1
 
 
-def place_and_reason(reason: OSError) -> str:
-    """What the system refused, and where, if it says so."""
-    why = reason.strerror or type(reason).__name__
-    return f"'{reason.filename}': {why}" if reason.filename else why
+def place_and_reason(error: OSError) -> str:
+    """Return the system's error text, preceded by the path if the error has one."""
+    why = error.strerror or type(error).__name__
+    return f"'{error.filename}': {why}" if error.filename else why
 
 
 class Answer(NamedTuple):
-    """How a verdict is told over HTTP."""
+    """HTTP status and gRPC code of an error."""
 
     status: int
     grpc_code: int
@@ -188,7 +189,7 @@ ANSWER_OF: dict[type[ReceiverError], Answer] = {
     CoreCrashed: Answer(503, 14),
     StoreTrouble: Answer(503, 14),
 }
-"""One enum, one table, one place. `OperatorError` is never answered to a sender."""
+"""The only mapping of errors to answers. `OperatorError` is missing because no sender ever gets it."""
 
 RETRY_AFTER_S = 2
-"""SDKs give up when it exceeds what is left of their 10 s."""
+"""Short, because SDKs give up when Retry-After exceeds the rest of their 10 s timeout."""

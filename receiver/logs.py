@@ -1,11 +1,11 @@
-"""Structured logs: one line an event, on standard error, as JSON or for a human.
+"""Structured logs: one line per event on standard error, as JSON or for a terminal.
 
-Levels say what was lost: INFO something finished; WARNING we recovered, nothing lost; ERROR spans lost or a
-human needed.
+Levels: INFO, something finished; WARNING, the receiver recovered and lost nothing; ERROR, spans were lost or
+an operator must act.
 
-Keeps: no secret in any field, no control character in any line, no field longer than `FIELD_CHARS_MAX`; a log
-    that cannot be written, its disk full or its reader gone, costs lines and nothing else.
-Never: a byte of a body.
+Invariant: no secret in any field, no control character in any line, no field longer than `FIELD_CHARS_MAX`.
+A log that cannot be written (disk full, reader gone) loses lines and affects nothing else.
+Never: logs a byte of a body.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from receiver.settings import KIB
 
 FIELD_CHARS_MAX = 2 * KIB
 KEYS_MAX = 1_024
-"""Keys of rate-limited lines that are told apart; further ones share one."""
+"""Keys of rate-limited lines that are distinguished; further keys share one."""
 CAUSES_MAX = 8
-"""Causes of one key that are told apart; further ones share one line."""
+"""Causes of one key that are distinguished; further causes share one line."""
 REPEAT_S = 10.0
 """Between the first two lines of one cause; then it grows by `REPEAT_GROWTH`, to `REPEAT_S_MAX`."""
 REPEAT_GROWTH = 6
@@ -37,9 +37,9 @@ REPEAT_S_MAX = 600.0
 QUIET_S = 200.0
 """A cause that has not occurred for this long is over. The slowest retry, of an INSERT, comes after 180 s."""
 CAUSE_FIELDS = ("error", "path", "why", "reason")
-"""The fields that say what caused a line."""
+"""The fields that identify the cause of a line."""
 CAUSE_CHARS_MAX = 512
-"""Of each such field, what is compared."""
+"""Length of each such field that is compared."""
 OTHER = "(other)"
 """The key, event and cause of lines beyond these limits."""
 HIDDEN = "(hidden)"
@@ -55,19 +55,19 @@ _ITEMS_MAX = 64
 _DEPTH_MAX = 4
 
 
-CHATTERS = ("urllib3", "clickhouse_connect")
-"""They log what they raise as well, once for each try: what we catch we log ourselves, once in a while."""
+SILENCED_LIBRARIES = ("urllib3", "clickhouse_connect")
+"""Libraries that log every exception they raise too; we catch and log those, rate-limited."""
 
 
 def set_up(
     log_format: Literal["auto", "json", "console"], *, process: str, stream: TextIO | None = None
 ) -> None:
-    """Send everything this process logs, standard library included, through one chain."""
+    """Configure logging of this process, the standard library's included."""
     sink = stream or sys.stderr
-    for_a_human = log_format == "console" or (log_format == "auto" and sink.isatty())
+    for_terminal = log_format == "console" or (log_format == "auto" and sink.isatty())
     renderer: Processor = (
         structlog.dev.ConsoleRenderer(colors=sink.isatty(), pad_event_to=0)
-        if for_a_human
+        if for_terminal
         else structlog.processors.JSONRenderer(sort_keys=False)
     )
     structlog.configure(
@@ -85,32 +85,32 @@ def set_up(
     )
     logging.basicConfig(handlers=[_ToStructlog()], level=logging.WARNING, force=True)
     logging.captureWarnings(capture=True)
-    hush_chatters()
+    silence_libraries()
 
 
-def hush_chatters() -> None:
-    """Keep libraries from telling what we tell ourselves."""
-    for chatter in CHATTERS:
-        logging.getLogger(chatter).setLevel(logging.CRITICAL)
+def silence_libraries() -> None:
+    """Silence the libraries whose exceptions we log ourselves."""
+    for library in SILENCED_LIBRARIES:
+        logging.getLogger(library).setLevel(logging.CRITICAL)
 
 
 @dataclass(slots=True)
 class _Episode:
-    """One cause of a rate-limited line, for as long as it occurs again and again."""
+    """One cause of a rate-limited line, from its first occurrence until it is over."""
 
     begun_at_s: float
     logged_at_s: float
     last_at_s: float
     level: str
     fields: Mapping[str, object]
-    """Of the latest occurrence. No exception is kept: its traceback would keep a body alive."""
+    """Fields of the latest occurrence. No exception: its traceback would keep a body in memory."""
     count: int = 1
     suppressed_count: int = 0
     repeat_s: float = REPEAT_S
 
 
 class RateLimited:
-    """Log each cause when it begins, more and more seldom while it lasts, and when it is over.
+    """Rate limiter: logs each cause when it begins, less and less often while it lasts, and when it is over.
 
     A line with another key, event or cause is another line, up to `CAUSES_MAX` causes per key and event;
     further causes share one.
@@ -126,15 +126,15 @@ class RateLimited:
         self._log("info", key, event, fields)
 
     def warning(self, key: str, event: str, **fields: object) -> None:
-        """Log that we recovered and nothing was lost."""
+        """Log that the receiver recovered and lost nothing."""
         self._log("warning", key, event, fields)
 
     def error(self, key: str, event: str, **fields: object) -> None:
-        """Log that spans were lost, or that a human is needed."""
+        """Log that spans were lost, or that an operator must act."""
         self._log("error", key, event, fields)
 
     def flush(self) -> None:
-        """Log the suppressed lines that are due, and what is over. Called every second."""
+        """Log the suppressed lines that are due, and the causes that are over. Called every second."""
         now_s = self._now()
         for (key, event), causes in list(self._episodes.items()):
             for cause, episode in list(causes.items()):
@@ -197,7 +197,7 @@ def _write(level: str, event: str, fields: Mapping[str, object]) -> None:
 
 
 def _cause_of(fields: Mapping[str, object]) -> str:
-    """Return what tells two causes apart. Measured values do not: they differ from line to line."""
+    """Return the text that identifies a cause, without measured values, which differ from line to line."""
     known = _without_exception(fields)
     texts = [str(known[name])[:CAUSE_CHARS_MAX] for name in CAUSE_FIELDS if name in known]
     return _MEASURED.sub("", "\n".join(texts))
@@ -217,11 +217,11 @@ def _error_text(error: BaseException) -> str:
 
 
 limited = RateLimited()
-"""The rate limiter of this process, for whatever a sender, a disk or a store can cause again and again."""
+"""The rate limiter of this process, for events that a sender, a disk or a store can cause repeatedly."""
 
 
 def harmless_text(text: str) -> str:
-    """Cut, and escape whatever moves a cursor, a colour or the direction of reading."""
+    """Return the text cut to its limit, passwords hidden and all control and direction characters escaped."""
     shown = text if len(text) <= FIELD_CHARS_MAX else f"{text[:FIELD_CHARS_MAX]}… ({len(text)} characters)"
     shown = _URL_PASSWORD.sub(rf"\1:{HIDDEN}@", shown)
     if shown.isprintable():
@@ -230,7 +230,7 @@ def harmless_text(text: str) -> str:
 
 
 class _Tolerant(structlog.WriteLogger):
-    """Writes a line, or loses it."""
+    """Logger that drops a line if it cannot be written."""
 
     def msg(self, message: str) -> None:
         with suppress(OSError):
@@ -240,7 +240,7 @@ class _Tolerant(structlog.WriteLogger):
 
 
 class _Named:
-    """Says which process speaks."""
+    """Processor that adds the process name."""
 
     def __init__(self, process: str) -> None:
         self._process = process
@@ -251,16 +251,16 @@ class _Named:
 
 
 def _exception_as_text(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Where it was raised and what it is; of the standard library's loggers too."""
-    found = event.pop("exc_info", None)
-    error = sys.exc_info()[1] if found is True else found[1] if isinstance(found, tuple) else found
+    """Replace an exception by its text and the place that raised it, for standard library loggers too."""
+    info = event.pop("exc_info", None)
+    error = sys.exc_info()[1] if info is True else info[1] if isinstance(info, tuple) else info
     if isinstance(error, BaseException):
         event["error"], event["raised_at"] = _error_text(error), raised_at(error)
     return event
 
 
 def raised_at(error: BaseException) -> list[str]:
-    """Return the last places of the traceback, without any values."""
+    """Return the last frames of the traceback, without any values."""
     frames = traceback.extract_tb(error.__traceback__)[-8:]
     return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
 
@@ -271,7 +271,7 @@ def _harmless(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDi
 
 
 def _shown(key: str, value: object, depth: int) -> object:
-    """Make one field fit to print. Depth is bounded: our own fields, never a sender's structure."""
+    """Return a value that is safe to print. Depth is bounded, and only our own fields nest."""
     if _SECRET_KEY.search(key):
         return HIDDEN
     if value is None or isinstance(value, bool | int | float):
@@ -285,9 +285,9 @@ def _shown(key: str, value: object, depth: int) -> object:
 
 
 class _ToStructlog(logging.Handler):
-    """Takes what libraries log the old way."""
+    """Handler that forwards records of the standard library's logging."""
 
     def emit(self, record: logging.LogRecord) -> None:
         level = "error" if record.levelno >= logging.ERROR else "warning"
-        tell = getattr(structlog.get_logger(), level)
-        tell(record.getMessage(), logger=record.name, exc_info=record.exc_info)
+        log = getattr(structlog.get_logger(), level)
+        log(record.getMessage(), logger=record.name, exc_info=record.exc_info)

@@ -1,4 +1,4 @@
-"""The nouns that every room shares: whose spans, which delivery, and what the core makes of it."""
+"""Types that all packages share: delivery, segment id, and the core's results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 
 class ContentKind(StrEnum):
-    """What a body is, once unpacked."""
+    """Format of a body after decompression."""
 
     PROTOBUF = "protobuf"
     JSON = "json"
@@ -17,7 +17,7 @@ class ContentKind(StrEnum):
 
 
 class Delivery(NamedTuple):
-    """One request body from a drain, as it came off the wire: a tuple, as the core takes it."""
+    """One request body from a drain, as received. A tuple, because the core expects tuples."""
 
     drain: str
     body: bytes
@@ -28,12 +28,12 @@ class Delivery(NamedTuple):
     """Wall clock, nanoseconds since 1970."""
     strict: bool
     body_bytes_max: int
-    """The drain's limit for the body, before and after unpacking."""
+    """The drain's limit for the body, before and after decompression."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class SegmentId:
-    """Who a segment is: the random bits of an intake start, and its counter. Never the clock."""
+    """Identity of a segment: the random epoch of an intake start, and a counter. Never the clock."""
 
     epoch: int
     seq: int
@@ -43,24 +43,24 @@ class SegmentId:
 
 
 class Heading(NamedTuple):
-    """Whose spans are counted together."""
+    """Key of the ledger: spans with the same drain, project and hour are counted together."""
 
     drain: str
     project: str
     hour: int
-    """Of receipt, counted from 1970 in UTC."""
+    """Hour of receipt, counted from 1970 in UTC."""
 
 
 class Outcome(Protocol):
-    """What became of one delivery. See `receiver/_transcode.pyi`."""
+    """Result of transcoding one delivery. See `receiver/_transcode.pyi`."""
 
     @property
     def verdict(self) -> str:
-        """`accepted`, `malformed`, `too_large`, `crashed`; `postponed`: its group had no room for it."""
+        """`accepted`, `malformed`, `too_large`, `crashed`, or `postponed`: the record had no room for it."""
 
     @property
     def is_plain(self) -> bool:
-        """Accepted in full, and nothing to tell its sender."""
+        """Whether it was accepted in full, without a warning for the sender."""
 
     @property
     def received(self) -> int:
@@ -72,11 +72,11 @@ class Outcome(Protocol):
 
     @property
     def sampled_out(self) -> int:
-        """Spans dropped by policy."""
+        """Spans dropped by the sampling policy."""
 
     @property
     def rejected(self) -> int:
-        """Spans refused one by one."""
+        """Spans rejected individually."""
 
     @property
     def unresolved(self) -> int:
@@ -84,23 +84,23 @@ class Outcome(Protocol):
 
     @property
     def message(self) -> str:
-        """For `partial_success`, or why the delivery is refused."""
+        """Text for `partial_success`, or why the delivery is refused."""
 
     @property
     def field(self) -> str:
-        """The field at fault when refused."""
+        """The invalid field of a refused delivery."""
 
     @property
     def reasons(self) -> Sequence[tuple[str, int]]:
-        """Warnings and rejections by their stable key."""
+        """Number of warnings and rejections by stable key."""
 
 
 class Commit(Protocol):
-    """One record, ready to append, and what became of each delivery."""
+    """One record, ready to append, and the result of each delivery."""
 
     @property
     def record(self) -> bytes:
-        """Empty if there is nothing to journal."""
+        """The encoded record; empty if no row is to be stored."""
 
     @property
     def rows(self) -> int:
@@ -108,12 +108,12 @@ class Commit(Protocol):
 
     @property
     def outcomes(self) -> Sequence[Outcome]:
-        """One for each delivery, in their order."""
+        """One outcome for each delivery, in the same order."""
 
     @property
     def spans(self) -> Sequence[tuple[str, int, int, int, int, int]]:
-        """Of what was accepted, by drain: received, stored, sampled out, rejected, unresolved."""
+        """Accepted deliveries by drain: spans received, stored, sampled out, rejected, unresolved."""
 
     @property
     def reasons(self) -> Sequence[tuple[str, int]]:
-        """Warnings and rejections of what was accepted, by their stable key."""
+        """Warnings and rejections in accepted deliveries, by stable key."""

@@ -1,20 +1,20 @@
-"""The life of a child process, the same for intake and store: start message, reports, reload, stop.
+"""Main loop of a child process, intake or store: start message, reports, reload, stop.
 
     def main() -> None:
         process.run(begin)
 
     async def begin(start: Start, metrics: Metrics) -> Work: ...
 
-`begin` sets everything up and returns the running `Work`; `Ready` is sent when it returns. A `Report` leaves
-every second from the very start (`Work.health`, and whatever was counted in `metrics`), so a loop that is
-blocked is a process that hangs: the supervisor kills it after 30 s of silence. `Work.stop` is awaited once:
-on `Stop`, when the supervisor is gone, or on SIGTERM; then `Stopped` is sent and the process ends. It gets
-`limits.stop_grace_s`, or `ORPHAN_GRACE_S` without a supervisor, because the next one waits for our locks.
-SIGINT and SIGHUP are the supervisor's and ignored here.
+`begin` sets everything up and returns the running `Work`; then `Ready` is sent. From the start, the process
+sends a `Report` every second (`Work.health` and the counts in `metrics`), so that the supervisor recognises a
+blocked event loop: it kills a process that has sent nothing for 30 s. `Work.stop` is awaited once: on `Stop`,
+on SIGTERM, or when the supervisor is gone; then the process sends `Stopped` and exits. Stopping may take
+`limits.stop_grace_s`, or `ORPHAN_GRACE_S` without a supervisor, because the next supervisor waits for the
+locks. SIGINT and SIGHUP are the supervisor's and ignored here.
 
-Health checks: an intake's `journal` decides `/readyz`; all others are only shown.
+Health checks: an intake's `journal` decides `/readyz`; all others are shown only.
 
-Keeps: whatever `begin` or the work raises ends the process, so that it is replaced.
+Invariant: any exception from `begin` or the work ends the process, so that the supervisor replaces it.
 """
 
 from __future__ import annotations
@@ -53,48 +53,48 @@ REPORT_S = 1.0
 ORPHAN_GRACE_S = 8.0
 EXIT_FAILED = 1
 GARBAGE_OBJECTS = 50_000
-"""So many more objects than before are looked through for cycles."""
+"""Number of new objects that starts a garbage collection; far above Python's default."""
 
 
 class Unfinished(ReceiverError):  # noqa: N818 - a verdict, not an accident
-    """The grace is over and the work is not."""
+    """The stop grace period ended before the work did."""
 
 
 class Work(Protocol):
-    """What a process does between its start and its stop."""
+    """The work of a process between its start and its stop."""
 
     async def reload(self, settings: Settings) -> None:
-        """Use these settings, where they can change while running; what cannot be used stays as it was."""
+        """Apply the settings that can change while running; keep the old value of any that cannot be used."""
 
     def accept_for(self, listen_fds: tuple[int, ...]) -> None:
-        """Accept also from these sockets of other processes, and from no others. Sent to intakes only."""
+        """Accept from exactly these sockets of other processes too. Sent to intakes only."""
 
     async def seal(self) -> None:
         """Make everything acknowledged so far readable by the writer. Sent to intakes only."""
 
     def health(self) -> dict[str, str]:
-        """What is checked → `""` when fine, or the reason why not. Also the place to set gauges."""
+        """Return check → `""` if healthy, else the reason. Called every second, so it also sets gauges."""
 
     async def stop(self) -> None:
-        """Take no more work, finish what is in flight, let go of everything."""
+        """Accept no more work, finish the work in flight, and release all resources."""
 
 
 Begin = Callable[[Start, Metrics], Awaitable[Work]]
 
 
 def run(begin: Begin) -> None:
-    """Live as a child process: read `--channel-fd`, do the work until it is stopped, exit."""
+    """Run as a child process: read `--channel-fd`, work until stopped, exit."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--channel-fd", type=int, required=True)
     channel_fd: int = parser.parse_args().channel_fd
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         exit_code = runner.run(live(channel_fd, begin))
         if exit_code:
-            os._exit(exit_code)  # a thread that hangs would hold an ordinary exit, and our locks, for ever
+            os._exit(exit_code)  # an ordinary exit would wait, with our locks held, for a thread that hangs
 
 
 async def live(channel_fd: int, begin: Begin) -> int:
-    """Live until stopped. The exit code."""
+    """Work until stopped. Return the exit code."""
     channel = await Channel.from_fd(channel_fd)
     start = await channel.receive()
     if not isinstance(start, Start):
@@ -118,7 +118,7 @@ async def live(channel_fd: int, begin: Begin) -> int:
 
 
 class _Life:
-    """One process from its start message on."""
+    """State of one child process, from its start message on."""
 
     def __init__(self, channel: Channel, start: Start) -> None:
         self._channel = channel
@@ -130,7 +130,7 @@ class _Life:
         self._sealing: asyncio.Task[None] | None = None
 
     async def run(self, begin: Begin) -> None:
-        """Work until told to stop. Raises what ends the work before that."""
+        """Work until stopped. Raises the exception that ends the work earlier."""
         self._handle_signals()
         reporting = asyncio.create_task(self._report())
         stopping = asyncio.create_task(self._stop.wait())
@@ -160,7 +160,7 @@ class _Life:
             signal.signal(ignored, signal.SIG_IGN)
 
     async def _listen(self, work: Work) -> None:
-        """Follow the supervisor's messages until it sends `Stop` or is gone."""
+        """Handle the supervisor's messages until it sends `Stop` or is gone."""
         while (message := await self._channel.receive()) is not None:
             if isinstance(message, Stop):
                 return
@@ -176,7 +176,7 @@ class _Life:
             self._sealing = asyncio.create_task(self._seal(work))
 
     async def _seal(self, work: Work) -> None:
-        """Seal beside the messages: a disk that hangs must not hold up `Stop`."""
+        """Seal in a task of its own, so that a disk that hangs does not delay `Stop`."""
         await work.seal()
         await self._channel.send(Sealed())
 
@@ -192,14 +192,14 @@ class _Life:
 
 
 def settle_memory() -> None:
-    """Look for garbage seldom: nearly all of it goes by itself, and what is there now stays."""
+    """Collect garbage rarely: reference counts free nearly all objects, and existing objects stay alive."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(GARBAGE_OBJECTS)
 
 
 async def first_of(*tasks: asyncio.Task[Any]) -> None:
-    """Wait until one of them ends; raise what it raised."""
+    """Wait until the first task ends; raise its exception, if any."""
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in done:
         task.result()

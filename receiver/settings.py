@@ -1,8 +1,8 @@
-"""Every knob: name, type, range, default, and what turning it costs.
+"""Settings: name, type, range, default and meaning of each.
 
-Keeps: a settings object is complete, checked and frozen before any process starts. Every knob says its range;
-the loader (`config/ranges.py`) holds whatever an operator says to it.
-Never: an environment read, a file read or a default outside this room and its loader.
+Invariant: a settings object is complete, checked and frozen before any process starts. Every setting declares
+its range; `config/ranges.py` checks every configured value against it.
+Never: environment reads, file reads or defaults outside this module and its loader.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ DAY_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What a knob may be: a number from `low` to `high`, a text of so many characters, so many entries."""
+    """Allowed values: a number from `low` to `high`, or that many characters of text or entries of a list."""
 
     low: float
     high: float
 
 
 Bytes = Annotated[int, Meta(extra={"form": "bytes"})]
-"""A size: a whole number, or as `8GiB` or `512 MB`."""
+"""A size: a whole number, or text such as `8GiB` or `512 MB`."""
 Secret = Annotated[str, Meta(extra={"form": "secret"}), Range(1, 64 * KIB)]
-"""Never printed; `…_file` names a file that holds it."""
+"""Never printed; `…_file` names a file that contains it."""
 FilePath = Annotated[str, Meta(extra={"form": "path"}), Range(0, 4_095)]
-"""Relative to the configuration file that names it, else to the working directory."""
+"""Relative to the configuration file that names it, otherwise to the working directory."""
 Address = Annotated[str, Range(1, 300)]
 """HOST:PORT."""
 HostName = Annotated[str, Range(1, 253)]
@@ -41,7 +41,7 @@ HostName = Annotated[str, Range(1, 253)]
 Header = Annotated[str, Range(0, 256)]
 """Name of an HTTP header."""
 Attribute = Annotated[str, Range(0, 1_024)]
-"""Value of an attribute, or where to find one."""
+"""Value of an attribute, or the place of one."""
 Rate = Annotated[float, Range(0, 1)]
 Seconds = Annotated[float, Range(0.1, 3_600)]
 Thousands = Annotated[int, Range(1, 1_000_000)]
@@ -56,7 +56,7 @@ class Frozen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Tls(Frozen, frozen=True):
     """Certificates of the drain endpoint. Reloaded when the files change or on SIGHUP.
 
-    Whether TLS is spoken, and whether clients are asked for a certificate, is settled at the start.
+    Turning TLS or client certificates on or off needs a restart.
     """
 
     cert_file: FilePath = ""
@@ -64,157 +64,157 @@ class Tls(Frozen, frozen=True):
     key_file: FilePath = ""
     """PEM key."""
     client_ca_file: FilePath = ""
-    """PEM of the authorities whose client certificates are required; empty: none is asked for."""
+    """PEM of the CAs that must have signed client certificates; empty: no client certificate is required."""
     self_signed: bool = False
-    """Make a certificate for localhost at start, to try TLS out. Clients trust `DATA/tls/ca.crt`."""
+    """Create a certificate for localhost at start, to try TLS out. Clients must trust `DATA/tls/ca.crt`."""
 
 
 class Store(Frozen, frozen=True):
-    """Where spans rest."""
+    """The ClickHouse store."""
 
     url: Annotated[str, Range(1, 2_048)] = "embedded"
     """`embedded`, or `http(s)://user@host:port/database`."""
     password: Secret = ""
     """Secret (`password_file` in the file). Never printed."""
     database: Annotated[str, Range(1, 64)] = "otel"
-    """Database that holds `otel_traces`; a path in the URL wins."""
+    """Database of the table `otel_traces`; a path in the URL takes precedence."""
     retention_days: Annotated[int, Range(0, 20_000)] = 30
-    """Days until spans are deleted; 0: for ever."""
+    """Days until spans are deleted; 0: never."""
     late_margin_days: Annotated[int, Range(0, 20_000)] = 3
-    """Spans that would be deleted within so many days are stored under their receive time."""
+    """Spans that would be deleted within this many days are stored under their receive time."""
     memory_bytes_max: Annotated[Bytes, Range(256 * MIB, 64 * TIB)] = 4 * GIB
-    """What the embedded engine may take."""
+    """Memory limit of the embedded engine."""
     insert_timeout_s: Annotated[int, Range(1, 3_600)] = 120
-    """After this an INSERT's outcome is unknown and is counted."""
+    """After this the outcome of an INSERT is unknown; the receiver counts its rows to find out."""
 
 
 class Journal(Frozen, frozen=True):
-    """What is promised and not yet stored."""
+    """The journal of deliveries that are acknowledged and not yet stored."""
 
     bytes_max: Annotated[Bytes, Range(256 * KIB, 1_024 * TIB)] = 8 * GIB
-    """Disk the journal may hold before senders are told to wait (503)."""
+    """Maximum size of the journal on disk; at the limit senders get 503."""
     disk_free_min: Annotated[Bytes, Range(4 * MIB, 1_024 * TIB)] = 2 * GIB
-    """Free disk below which senders are told to wait; the embedded engine stops earlier.
+    """Free disk space below which senders get 503; the embedded engine stops earlier.
 
-    Making room takes some, so it is never nothing.
+    Never 0, because freeing space needs some space too.
     """
     segment_rows_max: Annotated[int, Range(1, 100_000_000)] = 200_000
-    """Rows that seal a segment."""
+    """A segment is sealed at this many rows."""
     segment_bytes_max: Annotated[Bytes, Range(4 * KIB, 1 * GIB)] = 32 * MIB
-    """Bytes that seal a segment."""
+    """A segment is sealed at this size."""
     segment_age_ms_max: Annotated[int, Range(0, 600_000)] = 1_000
-    """Age that seals a segment once its predecessor is stored. Freshness costs INSERTs."""
+    """A segment is sealed at this age, once its predecessor is stored. Lower: fresher data, more INSERTs."""
     codec: Literal["lz4", "zstd"] = "lz4"
-    """Compression of blocks: lz4 is cheaper here, zstd on the wire to the server."""
+    """Compression of records: lz4 saves CPU here, zstd saves bandwidth to the server."""
 
 
 class Redelivery(Frozen, frozen=True):
-    """How long the same delivery is recognised when it comes again."""
+    """The deduplication window: how long a repeated delivery is recognised."""
 
     window_s: Annotated[float, Range(1, 366 * DAY_S)] = 86_400.0
-    """Of time during which the receiver ran; a clock that is set changes nothing."""
+    """Length of the window, in time the receiver was running; setting the clock does not change it."""
     entries_max: Annotated[int, Range(1_000, 1_000_000_000)] = 20_000_000
-    """Deliveries remembered, at up to 48 bytes of disk and 11 of memory. More: the window is shortened."""
+    """Deliveries remembered, each up to 48 bytes of disk and 11 of memory. Above: the window shrinks."""
 
 
 class Ledger(Frozen, frozen=True):
-    """How finely it is kept what became of every span. What is too much is counted together."""
+    """Detail of the ledger. Above these limits, counts are merged."""
 
     hours_max: Annotated[int, Range(1, 87_600)] = 2_160
-    """Hours in which something was received: 90 days. Older ones are added up."""
+    """Hours with deliveries that are kept apart; 2160 are 90 days. Older hours are merged."""
     projects_max: Thousands = 1_000
-    """Lines in an hour, one for each drain and project; the other projects are counted as `(other)`."""
+    """Lines per hour, one for each drain and project; further projects are counted as `(other)`."""
     lines_max: Annotated[int, Range(1, 100_000_000)] = 200_000
-    """Lines altogether, 0.5 KiB of memory each; beyond, the oldest hours lose their projects."""
+    """Lines in total, 0.5 KiB of memory each; above, the oldest hours are no longer split by project."""
 
 
 class Budget(Frozen, frozen=True):
-    """How many failures the platform that sends forgives a drain."""
+    """Failures that the sending platform tolerates before it disables a drain."""
 
     failed_answers_max: Thousands = 50
-    """Deliveries within an hour that were not answered 2xx."""
+    """Deliveries per hour without a 2xx answer."""
     failed_ratio_max: Rate = 0.8
-    """Their share of all deliveries of the hour."""
+    """Share of such deliveries among all deliveries of the hour."""
 
 
 class Resolve(Frozen, frozen=True):
-    """How the project and deployment of a span are found: the first attribute that is there wins."""
+    """Attributes that name the project and deployment of a span; the first attribute present is used."""
 
     preset: Literal["platform", "vercel"] = "platform"
-    """`vercel` for that spelling of the attributes."""
+    """Names of the attributes; `vercel` for Vercel's."""
     project: Annotated[tuple[Attribute, ...], Range(0, 16)] = ()
     """In order, each `resource:KEY` or `span:KEY`; replaces the preset's."""
     deployment: Annotated[tuple[Attribute, ...], Range(0, 16)] = ()
-    """As `project`."""
+    """Like `project`."""
 
 
 class SamplingRule(Frozen, frozen=True):
-    """What a trace must be for `rate` to hold; the first rule that matches wins."""
+    """Conditions under which `rate` applies to a span; the first matching rule is used."""
 
     project: Attribute | None = None
-    """ProjectId, as resolved; not given: any. So for the three below."""
+    """Resolved ProjectId. Not set: any; the same holds for the next three."""
     environment: Attribute | None = None
-    """`deployment.environment.name` of the resource, or the platform's spelling of it."""
+    """`deployment.environment.name` of the resource, or the platform's name for it."""
     service: Attribute | None = None
     """`service.name` of the resource."""
     drain: Annotated[str, Range(1, 64)] | None = None
     """Name of the drain."""
     rate: Rate = 1.0
-    """Share that is kept."""
+    """Share of traces that is kept."""
 
 
 class Sampling(Frozen, frozen=True):
     """Head sampling. Off by default: everything is kept."""
 
     mode: Literal["off", "equalizing", "proportional", "hash_seed"] = "off"
-    """See docs/sampling.md; `off` keeps everything and records what upstream said."""
+    """See docs/sampling.md; `off` keeps everything and records the sampling decisions made upstream."""
     rate: Rate = 1.0
-    """Share that is kept where no rule matches."""
+    """Share of traces that is kept where no rule matches."""
     seed: Annotated[int, Range(0, 0xFFFF_FFFF)] = 0
-    """For `hash_seed`: the Collector's `hash_seed`."""
+    """For mode `hash_seed`: the Collector's `hash_seed`."""
     rule: tuple[SamplingRule, ...] = ()
     """Ordered rules (`[[sampling.rule]]`)."""
 
 
 class Limits(Frozen, frozen=True):
-    """Ceilings on one delivery and on all of them together."""
+    """Limits on each delivery and on all deliveries together."""
 
     body_bytes_max: BodyBytes = 64 * MIB
-    """Body, before and after unpacking. A drain may set its own."""
+    """Body size, before and after decompression. A drain may set its own."""
     inflight_bytes_max: Annotated[Bytes, Range(1 * KIB, 64 * TIB)] = 512 * MIB
-    """Bodies being read or decoded, per intake; those of senders not yet known, a quarter. Over it: 503."""
+    """Bodies being read or decoded, per intake; a quarter for senders not yet authenticated. Above: 503."""
     connections_max: Thousands = 4_096
     """Open connections, per intake. At the limit, the longest idle one is closed for a new one."""
     connections_per_address_max: Thousands | None = None
-    """Of them, from one IPv4 address or IPv6 /64. None: a quarter; no cap for loopback and behind a proxy."""
+    """Connections per IPv4 address or IPv6 /64. None: a quarter; no limit on loopback or behind a proxy."""
     admin_connections_max: Thousands = 64
-    """Open connections of the admin port. The longest idle one is closed for a newcomer."""
+    """Open connections of the admin port. At the limit, the longest idle one is closed for a new one."""
     api_connections_max: Thousands = 256
-    """Open connections of the API. The longest idle one is closed for a newcomer."""
+    """Open connections of the API. At the limit, the longest idle one is closed for a new one."""
     write_timeout_s: Seconds = 60.0
-    """A client of the API or the admin port that reads nothing of its answer for so long is disconnected."""
+    """A client of the API or admin port that reads nothing of its answer for this long is disconnected."""
     api_spool_bytes_max: Annotated[Bytes, Range(1 * MIB, 64 * TIB)] = 4 * GIB
-    """Disk for answers of the API that clients read more slowly than the store gives them."""
+    """Disk for API answers that clients read more slowly than the store sends them."""
     header_timeout_s: Seconds = 15.0
-    """From connect, or from the first byte of a further request, to the end of the headers."""
+    """From connect, or from the first byte of a later request, to the end of the headers."""
     keepalive_timeout_s: Seconds = 120.0
     """From an answer to the first byte of the next request on the connection.
 
-    Longer than clients and proxies keep idle connections (60 to 90 s), as some lose a request that crosses
-    the close.
+    Longer than clients and proxies keep idle connections (60 to 90 s), because some lose a request that they
+    send while the connection is being closed.
     """
     tls_handshake_timeout_s: Seconds = 5.0
     """From connect to the end of the handshake."""
     body_grace_s: Seconds = 5.0
-    """After this the floor on body speed applies."""
+    """After this the minimum body speed applies."""
     body_bytes_per_s_min: Annotated[Bytes, Range(1, 1 * GIB)] = 1 * KIB
-    """A slower body closes the connection."""
+    """The connection of a slower body is closed."""
     body_timeout_s: Seconds = 60.0
-    """A body that takes longer closes the connection, however fast it is."""
+    """The connection of a body that takes longer is closed, whatever its speed."""
     answer_deadline_s: Seconds = 5.0
-    """From the last body byte to the answer; passed: 503."""
+    """From the last body byte to the answer; after that the answer is 503."""
     stop_grace_s: Seconds = 20.0
-    """What stopping gives the store, to insert what is sealed, and then the intakes, to answer and seal."""
+    """Time to stop: the store gets it to insert sealed segments, then the intakes to answer and seal."""
     spans_max: Millions = 100_000
     """Spans in one delivery."""
     attributes_max: Thousands = 1_024
@@ -224,19 +224,19 @@ class Limits(Frozen, frozen=True):
     links_max: Thousands = 1_024
     """Links of one span."""
     nodes_max: Millions = 4_000_000
-    """Attribute values, nested ones counted, in one delivery."""
+    """Attribute values in one delivery, nested values included."""
     resources_max: Millions = 10_000
     """Resources in one delivery."""
     scopes_max: Millions = 10_000
     """Scopes in one delivery."""
     value_depth_max: Annotated[int, Range(1, 1_024)] = 64
-    """Nesting of an attribute value that is kept."""
+    """Depth to which a nested attribute value is kept."""
     key_bytes_max: Annotated[Bytes, Range(1, 16 * MIB)] = 64 * KIB
     """Bytes of an attribute key."""
     text_bytes_max: Annotated[Bytes, Range(1, 1 * GIB)] = 4 * MIB
-    """Bytes of one stored text; longer ones are cut."""
+    """Bytes of one stored text; longer texts are cut."""
     expanded_bytes_max: Annotated[Bytes, Range(1 * KIB, 64 * GIB)] = 512 * MIB
-    """Bytes of a delivery as rows, each with what its resource says. Inserting takes thrice that."""
+    """Size of a delivery as rows, each with its resource's attributes. Inserting needs 3 times as much."""
 
 
 class Drain(Frozen, frozen=True):
@@ -245,57 +245,57 @@ class Drain(Frozen, frozen=True):
     name: Annotated[str, Range(1, 64)]
     """Stored with every span, and a metric label."""
     path: Annotated[str, Range(1, 1_024)] = "/v1/traces"
-    """Where it posts."""
+    """Path that it posts to."""
     header: Header = "authorization"
-    """The header that carries the token; `authorization` expects `Bearer TOKEN`."""
+    """Header with the token; `authorization` expects `Bearer TOKEN`."""
     tokens: Annotated[tuple[Secret, ...], Range(0, 1_000)] = ()
-    """Secrets (`token_file`, `token_files`); several for rotation. Empty: no token is asked for."""
+    """Secrets (`token_file`, `token_files`); several for rotation. Empty: no token is required."""
     signature_header: Header = ""
-    """The header that carries the HMAC of the raw body; empty: none is asked for."""
+    """Header with the HMAC of the raw body; empty: no signature is required."""
     signature_algorithm: Literal["sha1", "sha256"] = "sha1"
-    """Of the HMAC."""
+    """Hash algorithm of the HMAC."""
     signature_secrets: Annotated[tuple[Secret, ...], Range(0, 16)] = ()
     """Secrets (`signature_secret_file`, `signature_secret_files`); several for rotation."""
     strict: bool = False
-    """Refuse with 400 whatever would be accepted with a warning."""
+    """Refuse a delivery with 400 if it would be accepted with a warning."""
     acknowledge: Literal["journal", "store"] = "journal"
-    """`store`: the 200 waits until ClickHouse has the spans; what it refuses is a `partial_success`."""
+    """`store`: answer 200 only after ClickHouse has the spans; refused spans are a `partial_success`."""
     body_bytes_max: BodyBytes | None = None
-    """Body limit of this drain; none: `limits.body_bytes_max`."""
+    """Body limit of this drain. None: `limits.body_bytes_max`."""
     dedupe: bool = True
-    """Store a delivery once, however often it comes within `redelivery.window_s`."""
+    """Store a delivery once, even if it is sent repeatedly within `redelivery.window_s`."""
     verify_header: Annotated[str, Range(0, 4_096)] = ""
-    """A value answered in the header `verify_header_name`, for platforms that check the endpoint so."""
+    """Value to answer in the header `verify_header_name`, for platforms that verify endpoints this way."""
     verify_header_name: Header = "x-vercel-verify"
-    """The header that carries `verify_header`; Vercel's unless set."""
+    """Header that carries `verify_header`; the default is Vercel's."""
 
 
 class Settings(Frozen, frozen=True):
     """The whole configuration."""
 
     data_dir: Annotated[FilePath, Range(1, 4_095)] = "data"
-    """Journal, embedded store and `receiver.json` live here."""
+    """Directory of the journal, the embedded store and `receiver.json`."""
     listen: Address = "127.0.0.1:4318"
-    """The drain endpoint: the only public one. Port 0: a free one."""
+    """The drain endpoint, the only public one. Port 0: any free port."""
     admin_listen: Address = "127.0.0.1:9464"
-    """Health and metrics."""
+    """The admin port: health and metrics."""
     api_listen: Address = "127.0.0.1:8318"
-    """Queries."""
+    """The API: queries."""
     api_hosts: Annotated[tuple[HostName, ...], Range(0, 64)] = ()
-    """DNS names under which clients reach the API and the admin port, as behind a proxy.
+    """DNS names under which clients reach the API and the admin port, for example behind a proxy.
 
     IP addresses, `localhost` and this machine's name need no entry.
     """
     api_token: Secret = ""
     """Secret (`api_token_file`); required when `api_listen` is beyond loopback."""
     intakes: Annotated[int, Range(1, 256)] = 1
-    """Intake processes; about one a core."""
+    """Number of intake processes; about one per core."""
     insecure: bool = False
-    """Listen beyond loopback without credentials or TLS. Said on purpose."""
+    """Allow listening beyond loopback without credentials or TLS."""
     behind_proxy: bool = False
-    """A proxy in front ends TLS: plain HTTP beyond loopback is then allowed, with credentials."""
+    """A proxy in front terminates TLS: allows plain HTTP beyond loopback, with credentials."""
     post_root: bool = True
-    """`POST /` is the same as the first drain's path, for SDKs that are given a bare URL."""
+    """Treat `POST /` as the first drain's path, for SDKs configured with a bare URL."""
     log_format: Literal["auto", "json", "console"] = "auto"
     """`auto`: console on a terminal, JSON elsewhere."""
     tls: Tls = Tls()
@@ -308,4 +308,4 @@ class Settings(Frozen, frozen=True):
     sampling: Sampling = Sampling()
     limits: Limits = Limits()
     drain: tuple[Drain, ...] = ()
-    """`[[drain]]`; none: one open drain, on loopback only."""
+    """`[[drain]]`. None: one drain without credentials, on loopback only."""

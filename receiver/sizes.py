@@ -1,4 +1,4 @@
-"""Sizes in messages: bytes in the unit that fits."""
+"""Sizes as text for messages: bytes in the unit that fits."""
 
 from __future__ import annotations
 

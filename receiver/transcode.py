@@ -1,13 +1,13 @@
-"""The one door to the core: settings and deliveries in, records and outcomes out.
+"""Interface to the Rust core: settings and deliveries in, records and outcomes out.
 
-Never: a look at a span. What the bytes mean is the core's business.
+Never: inspects a span. Only the core interprets the bytes.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from receiver._transcode import (  # noqa: TID251 - this is the door
+from receiver._transcode import (  # noqa: TID251 - the only module that may import the core
     BUILD_PROFILE,
     COLUMNS,
     SCHEMAS,
@@ -28,7 +28,7 @@ from receiver._transcode import (  # noqa: TID251 - this is the door
     rewrite,
     scan,
 )
-from receiver._transcode import commit as _commit  # noqa: TID251 - this is the door
+from receiver._transcode import commit as _commit  # noqa: TID251 - the only module that may import the core
 from receiver.errors import OperatorError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ __all__ = [
 ]
 
 AHEAD_S_MAX = 3_600
-"""A start time further ahead of its receipt cannot be true."""
+"""A start time further ahead of its receipt is treated as wrong."""
 
 _DECODER_LIMITS = (
     "expanded_bytes_max",
@@ -80,7 +80,7 @@ _DECODER_LIMITS = (
 
 
 def policy(settings: Settings) -> Policy:
-    """Bind the core to these settings. Raises `OperatorError` naming what makes no sense."""
+    """Configure the core from these settings. Raises `OperatorError` for a value that the core refuses."""
     sampling = settings.sampling
     try:
         return Policy(
@@ -105,23 +105,23 @@ def commit(policy: Policy, deliveries: Sequence[Delivery], segment: SegmentId, d
     return _commit(policy, deliveries, segment.epoch, segment.seq, digest_key)
 
 
-def _preset(resolve: Resolve, what: str) -> tuple[str, ...]:
-    return (f"resource:{resolve.preset}.{what}Id", f"span:{resolve.preset}.{what}.id")
+def _preset(resolve: Resolve, attribute: str) -> tuple[str, ...]:
+    return (f"resource:{resolve.preset}.{attribute}Id", f"span:{resolve.preset}.{attribute}.id")
 
 
-def _places(spelled: Sequence[str]) -> list[tuple[str, str]]:
-    """Split `resource:KEY` and `span:KEY`; the core says which place is unknown."""
-    return [(place, key) for place, _, key in (one.partition(":") for one in spelled)]
+def _places(places: Sequence[str]) -> list[tuple[str, str]]:
+    """Split `resource:KEY` and `span:KEY`; the core reports an unknown place."""
+    return [(place, key) for place, _, key in (text.partition(":") for text in places)]
 
 
 def _conditions(rule: SamplingRule) -> dict[str, str]:
-    wanted = {
+    conditions = {
         "project": rule.project,
         "environment": rule.environment,
         "service": rule.service,
         "drain": rule.drain,
     }
-    return {what: value for what, value in wanted.items() if value is not None}
+    return {name: value for name, value in conditions.items() if value is not None}
 
 
 def _limits(limits: Limits) -> dict[str, int]:

@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 from receiver import __version__
 from receiver.cli.group import Group, examples
 from receiver.errors import CommandFailed, OperatorError, place_and_reason
-from receiver.logs import harmless_text, hush_chatters
+from receiver.logs import harmless_text, silence_libraries
 
 VERBS = {
     "completion": "Print the script that completes commands and options in a shell.",
@@ -71,7 +71,7 @@ class Commands(Group):
     def invoke(self, ctx: click.Context) -> object:
         """Run the command. `docs/operations.md` has the table of exit codes."""
         _fill_closed_descriptors()
-        hush_chatters()
+        silence_libraries()
         try:
             return super().invoke(ctx)
         except OperatorError as reason:

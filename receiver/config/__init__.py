@@ -1,9 +1,10 @@
-"""The loader: from a file, the environment and flags to one complete, checked, frozen `Settings`.
+"""Loader of settings: from a file, the environment and flags to one complete, checked, frozen `Settings`.
 
-knobs      every key that can be said, and the type of its value
-sources    what was said, where: file, environment, flags
-values     one said value → a setting: sizes, secrets read from files, paths
-checks     what settings must be to each other
-load       the whole way, all problems told at once
-show       every key, its value, and who said it
+keys       every configurable key and the type of its value
+sources    reads the values from file, environment and flags
+values     converts one value: sizes, secrets read from files, paths
+ranges     checks one value against its range
+checks     checks settings against each other and against this machine
+load       runs all of these and reports all problems together
+show       prints every key, its value and its origin
 """

@@ -1,4 +1,4 @@
-"""HOST:PORT and store URLs, taken apart."""
+"""Parsers of HOST:PORT addresses and store URLs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HOST_AND_PORT = re.compile(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([A-Za-z0-9._-]+)):(\d{
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to listen."""
+    """A listen address."""
 
     host: str
     port: int
@@ -26,7 +26,7 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine reaches it."""
+        """Whether only this machine can connect to it."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -34,25 +34,25 @@ class Address:
 
     @property
     def to_connect(self) -> Address:
-        """Where a client on this machine finds it: a wildcard is no address to connect to."""
+        """The address for a client on this machine: loopback instead of a wildcard."""
         loopback_of = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared with, not bound
         return Address(loopback_of.get(self.host, self.host), self.port)
 
 
 def parse_address(text: str) -> Address:
-    """`HOST:PORT` or `[IPv6]:PORT`. Raises `OperatorError`."""
-    found = _HOST_AND_PORT.fullmatch(text)
-    if found is None:
-        raise OperatorError(f"is '{text}'; expected HOST:PORT, as 127.0.0.1:4318 or [::1]:4318")
-    port = int(found.group(3))
+    """Parse `HOST:PORT` or `[IPv6]:PORT`. Raises `OperatorError`."""
+    match = _HOST_AND_PORT.fullmatch(text)
+    if match is None:
+        raise OperatorError(f"is '{text}'; expected HOST:PORT, for example 127.0.0.1:4318 or [::1]:4318")
+    port = int(match.group(3))
     if port > PORT_MAX:
         raise OperatorError(f"has port {port}; expected 0 to {PORT_MAX}")
-    return Address(found.group(1) or found.group(2), port)
+    return Address(match.group(1) or match.group(2), port)
 
 
 @dataclass(frozen=True, slots=True)
 class StoreUrl:
-    """A ClickHouse server's HTTP interface, taken apart."""
+    """URL of a ClickHouse server's HTTP interface."""
 
     secure: bool
     host: str
@@ -64,7 +64,7 @@ class StoreUrl:
     """Empty: `store.database`."""
 
     def without_password(self) -> str:
-        """As it may be printed."""
+        """Return the URL without the password, for printing."""
         user = f"{quote(self.user, safe='')}@" if self.user else ""
         host = f"[{self.host}]" if ":" in self.host else self.host
         path = f"/{self.database}" if self.database else ""
@@ -73,22 +73,22 @@ class StoreUrl:
 
 _STORE_FORMS = "expected 'embedded' or http(s)://user@host:port/database"
 DATABASE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""What a database may be called."""
+"""Allowed names of a database."""
 
 
 def parse_store_url(text: str) -> StoreUrl | None:
-    """None: embedded. Raises `OperatorError`; what was found is not told, it may hold a password."""
+    """Parse the store's URL; None: embedded. `OperatorError` never quotes it: it may hold a password."""
     if text == "embedded":
         return None
     try:
         parts = urlsplit(text)
         port = parts.port
     except ValueError as reason:
-        raise OperatorError(f"is no URL; {_STORE_FORMS}") from reason
+        raise OperatorError(f"is not a URL; {_STORE_FORMS}") from reason
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise OperatorError(f"has scheme '{parts.scheme}' and no use; {_STORE_FORMS}")
+        raise OperatorError(f"has scheme '{parts.scheme}', or no host; {_STORE_FORMS}")
     if port == 0:
-        raise OperatorError(f"has port 0; expected 1 to {PORT_MAX}, or none")
+        raise OperatorError(f"has port 0; expected 1 to {PORT_MAX}, or no port")
     if parts.query or parts.fragment:
         raise OperatorError(f"has a query or fragment; {_STORE_FORMS}")
     return StoreUrl(

@@ -1,7 +1,7 @@
-"""What settings must be to each other. Every problem is told, with the keys at fault and what was expected.
+"""Checks of settings against each other and against this machine. Each reports the keys and expected values.
 
-Drains may share a path when each asks for credentials and no two would take the same ones: then the
-credentials say which drain it is.
+Drains may share a path if each requires credentials and no two accept the same credentials: then the
+credentials identify the drain.
 """
 
 from __future__ import annotations
@@ -41,42 +41,42 @@ _DRAIN_HEADERS = (
     "drain.header",
     "drain.signature_header",
 )
-_TELL_APART = ("drain.name", "drain.tokens", "drain.signature_secrets")
-"""What tells one drain from another on a path."""
+_IDENTIFYING = ("drain.name", "drain.tokens", "drain.signature_secrets")
+"""Settings that distinguish drains that share a path."""
 
 
 def problems_of(settings: Settings, unknown: Collection[str] = ()) -> list[str]:
-    """Everything that is wrong with these settings, taken together.
+    """Return all problems of these settings.
 
-    `unknown`: knobs and tables that were not understood. What looks at one of them is not asked.
+    `unknown`: settings and tables without a usable value. Checks that read any of them are skipped.
     """
     return [
         problem
-        for check, looks_at in _CHECKS
-        if not any(_is_within(one, other) for one in unknown for other in looks_at)
+        for check, keys in _CHECKS
+        if not any(_overlap(key, unknown_key) for unknown_key in unknown for key in keys)
         for problem in check(settings)
     ]
 
 
-def _is_within(one: str, other: str) -> bool:
-    """Whether one of them is the other, or in it."""
-    return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
+def _overlap(key: str, other: str) -> bool:
+    """Whether the keys are equal, or name a table and a setting in it."""
+    return f"{key}.".startswith(f"{other}.") or f"{other}.".startswith(f"{key}.")
 
 
 def warnings_of(settings: Settings) -> list[str]:
-    """What will hardly work as it is meant on this machine."""
+    """Return warnings about settings that this machine cannot satisfy."""
     disk = _disk_under(settings.data_dir)
     disk_bytes = disk.f_blocks * disk.f_frsize
-    wanted_bytes = settings.journal.bytes_max + settings.journal.disk_free_min
-    if wanted_bytes <= disk_bytes:
+    needed_bytes = settings.journal.bytes_max + settings.journal.disk_free_min
+    if needed_bytes <= disk_bytes:
         return []
-    wanted, disk_size = size_text(wanted_bytes), size_text(disk_bytes)
-    what = f"journal.bytes_max and journal.disk_free_min are {wanted} together"
-    return [f"{what}; expected at most the {disk_size} of the disk under '{settings.data_dir}'"]
+    needed, disk_size = size_text(needed_bytes), size_text(disk_bytes)
+    sizes = f"journal.bytes_max and journal.disk_free_min are {needed} together"
+    return [f"{sizes}; expected at most the {disk_size} of the disk under '{settings.data_dir}'"]
 
 
 def unreadable_of(settings: Settings, origins: Mapping[str, str]) -> Iterator[str]:
-    """Files of TLS that cannot be read, and who named them."""
+    """Yield a problem for each TLS file that cannot be read, with the origin of its setting."""
     for key in _TLS_FILES:
         file = getattr(settings.tls, key)
         if why := _why_unreadable(file):
@@ -84,12 +84,12 @@ def unreadable_of(settings: Settings, origins: Mapping[str, str]) -> Iterator[st
 
 
 def exposure_of(settings: Settings) -> list[str]:
-    """What these settings would open to others than this machine without credentials or TLS."""
+    """Return problems of settings that expose a port to other machines without credentials or TLS."""
     return [*_exposure(settings), *_api(settings)]
 
 
 def is_beyond_loopback(listen: str) -> bool:
-    """Whether others than this machine reach it. An address that is none is another check's problem."""
+    """Whether other machines can connect to it. False for an invalid address, which `_address` reports."""
     try:
         return not parse_address(listen).is_loopback
     except OperatorError:
@@ -97,7 +97,7 @@ def is_beyond_loopback(listen: str) -> bool:
 
 
 def _disk_under(data_dir: str) -> os.statvfs_result:
-    """Of the directory, or of what it would be made in. Raises `OSError` where there can be none."""
+    """Return the disk of the directory, or of its nearest existing parent. Raises `OSError`."""
     data = Path(data_dir).absolute()
     for path in (data, *data.parents):
         with suppress(FileNotFoundError):
@@ -106,16 +106,16 @@ def _disk_under(data_dir: str) -> os.statvfs_result:
 
 
 def _data_dir(settings: Settings) -> Iterator[str]:
-    what = f"data_dir '{settings.data_dir}' cannot be used"
+    unusable = f"data_dir '{settings.data_dir}' cannot be used"
     try:
         disk = _disk_under(settings.data_dir)
     except OSError as reason:
-        yield f"{what}: {reason.strerror}; expected a directory"
+        yield f"{unusable}: {reason.strerror}; expected a directory"
         return
     if not disk.f_blocks:
-        yield f"{what}: it is on a file system without room, as /proc; expected a directory on a disk"
+        yield f"{unusable}: its file system has no space, like /proc; expected a directory on a disk"
     if "?" in settings.data_dir and settings.store.url == "embedded":
-        yield f"{what}: the embedded engine takes a '?' for the end of the path; expected a path without one"
+        yield f"{unusable}: the embedded engine ends the path at '?'; expected a path without '?'"
 
 
 def _address(key: str, settings: Settings) -> Iterator[str]:
@@ -131,22 +131,22 @@ def _ports(settings: Settings) -> Iterator[str]:
         with suppress(OperatorError):
             address = parse_address(getattr(settings, key))
             if address.port and address in taken:
-                yield f"{key} is '{address}', as is {taken[address]}; expected a port of its own"
+                yield f"{key} and {taken[address]} are both '{address}'; expected different ports"
             taken[address] = key
 
 
 def _exposure(settings: Settings) -> Iterator[str]:
-    """Listening where others reach it takes credentials and TLS, unless said otherwise on purpose."""
+    """Require credentials and TLS for listening beyond loopback, unless `insecure` is set."""
     if settings.insecure:
         return
     beyond = is_beyond_loopback(settings.listen)
-    where = f"listen = '{settings.listen}' is beyond loopback" if beyond else "behind_proxy is said"
+    where = f"listen = '{settings.listen}' is beyond loopback" if beyond else "behind_proxy is set"
     if beyond and not (_has_tls(settings.tls) or settings.behind_proxy):
         yield f"{where} without TLS; expected tls.cert_file and tls.key_file, --behind-proxy or --insecure"
     for drain in settings.drain if beyond or settings.behind_proxy else ():
         if not (_has_credentials(drain) or settings.tls.client_ca_file):
             yield (
-                f"{where} and drain '{drain.name}' takes anything from anyone; "
+                f"{where} and drain '{drain.name}' requires no credentials; "
                 "expected token_file or signature_secret_file in a [[drain]], or --insecure"
             )
 
@@ -169,7 +169,7 @@ def _tls(settings: Settings) -> Iterator[str]:
         missing = "tls.key_file" if tls.cert_file else "tls.cert_file"
         yield f"{missing} is missing; expected tls.cert_file and tls.key_file, or neither"
     if tls.self_signed and (tls.cert_file or tls.key_file):
-        yield "tls.self_signed is said beside tls.cert_file or tls.key_file; expected one or the other"
+        yield "tls.self_signed is set together with tls.cert_file or tls.key_file; expected only one of them"
     if tls.client_ca_file and not _has_tls(tls):
         yield "tls.client_ca_file is set without a certificate; expected tls.cert_file and tls.key_file"
     if tls.cert_file and tls.key_file and not any(_why_unreadable(getattr(tls, key)) for key in _TLS_FILES):
@@ -177,14 +177,14 @@ def _tls(settings: Settings) -> Iterator[str]:
 
 
 def _why_unreadable(file: str) -> str:
-    """Empty: it can be read, or none is named."""
+    """Return why the file cannot be read; empty: it can, or `file` is empty."""
     try:
         if file and not stat.S_ISREG(Path(file).stat().st_mode):
-            return "it is no regular file"
+            return "it is not a regular file"
         if file:
             Path(file).open("rb").close()
     except OSError as reason:
-        return reason.strerror or "no reason is known"
+        return reason.strerror or "unknown error"
     return ""
 
 
@@ -198,18 +198,18 @@ def _certificate(tls: Tls) -> Iterator[str]:
         try:
             context.load_verify_locations(tls.client_ca_file)
         except ssl.SSLError:
-            yield f"tls.client_ca_file '{tls.client_ca_file}' holds no certificate; expected PEM"
+            yield f"tls.client_ca_file '{tls.client_ca_file}' contains no certificate; expected PEM"
 
 
 def _drain_names(settings: Settings) -> Iterator[str]:
     names = [drain.name for drain in settings.drain]
     for name in sorted({name for name in names if names.count(name) > 1}):
-        yield f"drain '{name}' is configured {names.count(name)} times; expected names of their own"
+        yield f"drain '{name}' is configured {names.count(name)} times; expected different names"
 
 
 def _each_drain(check: Callable[[Drain], Iterator[str]], settings: Settings) -> Iterator[str]:
-    for place, drain in enumerate(settings.drain):
-        yield from (f"drain[{place}] {problem}" for problem in check(drain))
+    for index, drain in enumerate(settings.drain):
+        yield from (f"drain[{index}] {problem}" for problem in check(drain))
 
 
 def _drain_name(drain: Drain) -> Iterator[str]:
@@ -224,7 +224,7 @@ def _drain_path(drain: Drain) -> Iterator[str]:
 
 def _drain_headers(drain: Drain) -> Iterator[str]:
     if not drain.verify_header.isascii():
-        yield "verify_header holds more than ASCII; expected the value to answer"
+        yield "verify_header is not ASCII; expected the value to answer"
     headers = {
         "header": drain.header,
         "signature_header": drain.signature_header or "x",
@@ -234,21 +234,21 @@ def _drain_headers(drain: Drain) -> Iterator[str]:
         if not _HEADER.fullmatch(header):
             yield f"{key} is {header!r}; expected the name of an HTTP header"
     if _ANSWER_HEADERS.fullmatch(drain.verify_header_name.lower()):
-        yield f"verify_header_name is {drain.verify_header_name!r}, a header of HTTP; expected another"
+        yield f"verify_header_name is {drain.verify_header_name!r}, which HTTP uses; expected another name"
 
 
 def _drain_signature(drain: Drain) -> Iterator[str]:
     if drain.signature_header and not drain.signature_secrets:
         yield "signature_header is set without a secret; expected signature_secret_file"
     if drain.signature_secrets and not drain.signature_header:
-        yield "signature_secret_file is set without signature_header; expected the header that holds the HMAC"
+        yield "signature_secret_file is set without signature_header; expected the header with the HMAC"
 
 
 def _drain_tokens(drain: Drain) -> Iterator[str]:
     if not all(token.isascii() and token.isprintable() for token in drain.tokens):
-        yield "token holds more than printable ASCII; expected what an HTTP header can carry"
+        yield "token contains characters that an HTTP header cannot carry; expected printable ASCII"
     if any(token != token.strip() for token in drain.tokens):
-        yield "token begins or ends with white space, which is no part of an HTTP header; expected it without"
+        yield "token begins or ends with white space, which HTTP strips from headers; expected none there"
 
 
 def _shared_paths(settings: Settings) -> Iterator[str]:
@@ -256,20 +256,20 @@ def _shared_paths(settings: Settings) -> Iterator[str]:
     for drain in settings.drain:
         by_path[drain.path.rstrip("/")].append(drain)
     for drains in by_path.values():
-        for one, other in combinations(drains, 2):
-            if not _is_told_apart(one, other):
+        for left, right in combinations(drains, 2):
+            if not _can_be_distinguished(left, right):
                 yield (
-                    f"drains '{one.name}' and '{other.name}' share a path ('{one.path}') and look the same; "
-                    "expected a path of their own, or tokens or signature secrets of their own for each"
+                    f"drains '{left.name}' and '{right.name}' share the path '{left.path}' and cannot be "
+                    "distinguished; expected different paths, or different tokens or signature secrets"
                 )
 
 
-def _is_told_apart(one: Drain, other: Drain) -> bool:
-    if one.tokens and other.tokens:
-        return not set(one.tokens) & set(other.tokens)
-    if one.signature_secrets and other.signature_secrets:
-        return not set(one.signature_secrets) & set(other.signature_secrets)
-    return _has_credentials(one) and _has_credentials(other)
+def _can_be_distinguished(left: Drain, right: Drain) -> bool:
+    if left.tokens and right.tokens:
+        return not set(left.tokens) & set(right.tokens)
+    if left.signature_secrets and right.signature_secrets:
+        return not set(left.signature_secrets) & set(right.signature_secrets)
+    return _has_credentials(left) and _has_credentials(right)
 
 
 def _store_url(settings: Settings) -> Iterator[str]:
@@ -288,7 +288,7 @@ def _store_password(settings: Settings) -> Iterator[str]:
     if url is None and password:
         yield "store.password is set for the embedded store; expected a server's store.url"
     if url is not None and url.password and password:
-        yield "store.url holds a password and store.password is set; expected one"
+        yield "store.url contains a password and store.password is set; expected only one of them"
 
 
 def _database(settings: Settings) -> Iterator[str]:
@@ -301,7 +301,7 @@ def _retention(settings: Settings) -> Iterator[str]:
     if 0 < days <= margin_days:
         yield (
             f"store.retention_days is {days}; expected more than store.late_margin_days = {margin_days}, "
-            "or 0 for ever"
+            "or 0 to keep spans forever"
         )
 
 
@@ -316,7 +316,8 @@ def _bodies(settings: Settings) -> Iterator[str]:
     limits = settings.limits
     bodies = {"limits.body_bytes_max": limits.body_bytes_max}
     bodies |= {
-        f"drain[{n}].body_bytes_max": drain.body_bytes_max or 0 for n, drain in enumerate(settings.drain)
+        f"drain[{index}].body_bytes_max": drain.body_bytes_max or 0
+        for index, drain in enumerate(settings.drain)
     }
     for key, body_bytes_max in bodies.items():
         if body_bytes_max > limits.inflight_bytes_max:
@@ -328,7 +329,7 @@ def _resolve(settings: Settings) -> Iterator[str]:
     for key in ("project", "deployment"):
         for attribute in getattr(settings.resolve, key):
             if not _ATTRIBUTE.fullmatch(attribute):
-                yield f"resolve.{key} holds '{attribute}'; expected 'resource:KEY' or 'span:KEY'"
+                yield f"resolve.{key} contains '{attribute}'; expected 'resource:KEY' or 'span:KEY'"
 
 
 def _sampling(settings: Settings) -> Iterator[str]:
@@ -336,9 +337,9 @@ def _sampling(settings: Settings) -> Iterator[str]:
     if sampling.mode == "off" and (sampling.rule or sampling.rate < 1):
         yield "sampling.rate or a rule is set while sampling.mode is 'off'; expected a mode that samples"
     known = {drain.name for drain in settings.drain}
-    for place, rule in enumerate(sampling.rule):
+    for index, rule in enumerate(sampling.rule):
         if rule.drain is not None and rule.drain not in known:
-            yield f"sampling.rule[{place}].drain is '{rule.drain}'; expected the name of a drain"
+            yield f"sampling.rule[{index}].drain is '{rule.drain}'; expected the name of a drain"
 
 
 def _has_tls(tls: Tls) -> bool:
@@ -353,7 +354,7 @@ _CHECKS: tuple[tuple[Callable[[Settings], Iterator[str]], tuple[str, ...]], ...]
     (_data_dir, ("data_dir",)),
     *((partial(_address, key), (key,)) for key in _ADDRESSES),
     (_ports, _ADDRESSES),
-    (_exposure, ("listen", "insecure", "behind_proxy", "tls", *_TELL_APART)),
+    (_exposure, ("listen", "insecure", "behind_proxy", "tls", *_IDENTIFYING)),
     (_api, ("api_listen", "api_token", "insecure")),
     (_api_hosts, ("api_hosts",)),
     (_tls, ("tls",)),
@@ -363,7 +364,7 @@ _CHECKS: tuple[tuple[Callable[[Settings], Iterator[str]], tuple[str, ...]], ...]
     (partial(_each_drain, _drain_headers), _DRAIN_HEADERS),
     (partial(_each_drain, _drain_signature), ("drain.signature_header", "drain.signature_secrets")),
     (partial(_each_drain, _drain_tokens), ("drain.tokens",)),
-    (_shared_paths, ("drain.path", *_TELL_APART)),
+    (_shared_paths, ("drain.path", *_IDENTIFYING)),
     (_database, ("store.database",)),
     (_store_url, ("store.url",)),
     (_store_password, ("store.url", "store.password")),
@@ -373,24 +374,24 @@ _CHECKS: tuple[tuple[Callable[[Settings], Iterator[str]], tuple[str, ...]], ...]
     (_resolve, ("resolve",)),
     (_sampling, ("sampling", "drain.name")),
 )
-"""Every check, and the knobs and tables it looks at."""
+"""Every check, with the settings and tables that it reads."""
 
 
 def require_place(settings: Settings) -> None:
-    """Raises `OperatorError` where the data directory could not be made or written to by this user."""
+    """Raise `OperatorError` if this user can neither create nor write to the data directory."""
     data = Path(settings.data_dir).absolute()
-    there = next(path for path in (data, *data.parents) if path.exists() or path.is_symlink())
-    if not os.access(there, os.W_OK | os.X_OK, effective_ids=True):
+    existing = next(path for path in (data, *data.parents) if path.exists() or path.is_symlink())
+    if not os.access(existing, os.W_OK | os.X_OK, effective_ids=True):
         raise OperatorError(
-            f"data_dir '{settings.data_dir}' cannot be used: nothing can be made in '{there}'; "
+            f"data_dir '{settings.data_dir}' cannot be used: no permission to write in '{existing}'; "
             "expected a directory that this user may write to"
         )
 
 
 def require_engine(settings: Settings) -> None:
-    """Raises `OperatorError` where the embedded store is wanted and cannot be had."""
+    """Raise `OperatorError` if the embedded store is configured and not installed."""
     if settings.store.url == "embedded" and find_spec("chdb") is None:
         raise OperatorError(
             "the embedded store needs chdb, which is not installed; expected `pip install '.[embedded]'` "
-            "where the receiver's sources are, or a server's store.url"
+            "in the receiver's source directory, or a server's store.url"
         )

@@ -1,7 +1,7 @@
-"""Every key that can be said, derived from the table of settings, so that nothing is listed twice.
+"""Configurable keys, derived from `receiver/settings.py`, so that no setting is listed twice.
 
-A key is written `store.url`, `drain[0].name`. In the environment it is `TRACE_DRAIN_STORE__URL` or
-`TRACE_DRAIN_STORE_URL`, `TRACE_DRAIN_DRAIN__0__NAME`.
+A key is written `store.url` or `drain[0].name`. In the environment it is `TRACE_DRAIN_STORE__URL` (or
+`TRACE_DRAIN_STORE_URL`) or `TRACE_DRAIN_DRAIN__0__NAME`.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ import msgspec
 from receiver.settings import Frozen, Settings
 
 INDEX = "#"
-"""Stands for a table's place in its list."""
+"""Placeholder for a table's index in its list."""
 ENV_PREFIX = "TRACE_DRAIN_"
 
 Form = Literal["plain", "bytes", "secret", "path"]
 Spelling = Literal["value", "one", "file", "files"]
-"""How a key says its knob: the value, one of several, a file that holds it, several such files."""
+"""How a key gives its setting: the value, one of several values, a file with the value, several files."""
 Key = tuple[str | int, ...]
-"""Where a value goes: `("drain", 0, "name")`."""
+"""Path of a value in the settings: `("drain", 0, "name")`."""
 
 
 @dataclass(frozen=True)
 class SettingKey:
-    """One setting, wherever its table stands."""
+    """One setting and its type."""
 
     path: tuple[str, ...]
-    """With `#` for a place in a list."""
+    """With `#` for an index in a list."""
     type: object
     form: Form
     default: object
@@ -40,13 +40,13 @@ class SettingKey:
 
     @property
     def is_list(self) -> bool:
-        """Whether it holds several values."""
+        """Whether it has several values."""
         return get_origin(bare(self.type)) is tuple
 
 
 @dataclass(frozen=True)
-class Said:
-    """One way to say a knob."""
+class KeyForm:
+    """One key by which a setting can be given: `tokens`, `token`, `token_file` or `token_files`."""
 
     path: tuple[str, ...]
     setting_key: SettingKey
@@ -55,64 +55,64 @@ class Said:
 
 @cache
 def setting_keys() -> tuple[SettingKey, ...]:
-    """Every setting, in the order of the table."""
-    return tuple(_knobs_of(Settings, ()))
+    """Return every setting, in declaration order."""
+    return tuple(_settings_in(Settings, ()))
 
 
 @cache
-def spellings() -> dict[tuple[str, ...], Said]:
-    """Every key that can be said, by its path."""
-    return {said.path: said for setting_key in setting_keys() for said in _spellings_of(setting_key)}
+def spellings() -> dict[tuple[str, ...], KeyForm]:
+    """Return every key, by its path."""
+    return {form.path: form for setting_key in setting_keys() for form in _spellings_of(setting_key)}
 
 
 def is_list_of_tables(path: tuple[str, ...]) -> bool:
-    """Whether a list of tables stands here: `drain`, `sampling.rule`."""
+    """Whether the path is a list of tables: `drain`, `sampling.rule`."""
     return any(known[: len(path) + 1] == (*path, INDEX) for known in spellings())
 
 
 def is_table(path: tuple[str, ...]) -> bool:
-    """Whether a table stands here."""
+    """Whether the path is a table."""
     return any(len(known) > len(path) and known[: len(path)] == path for known in spellings())
 
 
 def bare(annotation: object) -> object:
-    """The type without what is said beside it."""
+    """Return the type without its `Annotated` metadata."""
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
 
 
 def key_text(key: Key) -> str:
-    """As an operator writes it."""
+    """Return the key as written in messages: `drain[0].name`."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in key).removeprefix(".")
 
 
 def plain_key(key: Key) -> str:
-    """Which knob or table it is, whatever its place in a list: `drain.name`."""
+    """Return the key without list indexes: `drain.name`."""
     return ".".join(str(part) for part in key if isinstance(part, str) and part != INDEX)
 
 
 def env_name(key: Key) -> str:
-    """As the environment names it."""
+    """Return the name of the environment variable."""
     return ENV_PREFIX + "__".join(str(part).upper() for part in key)
 
 
 @cache
-def env_patterns() -> tuple[tuple[re.Pattern[str], Said], ...]:
-    """What an environment name looks like, single underscores for double ones, prefix gone."""
-    return tuple((re.compile(_env_pattern(said.path)), said) for said in spellings().values())
+def env_patterns() -> tuple[tuple[re.Pattern[str], KeyForm], ...]:
+    """Return patterns of environment names without the prefix, with single underscores only."""
+    return tuple((re.compile(_env_pattern(form.path)), form) for form in spellings().values())
 
 
 def _env_pattern(path: tuple[str, ...]) -> str:
     return "_".join(r"(\d{1,4})" if part == INDEX else part.upper() for part in path)
 
 
-def _knobs_of(table: type[Frozen], above: tuple[str, ...]) -> Iterator[SettingKey]:
-    """Walk our own types: as deep as the table of settings, never as deep as an input."""
+def _settings_in(table: type[Frozen], above: tuple[str, ...]) -> Iterator[SettingKey]:
+    """Yield the settings of a table. Recursion is as deep as our own types, never as deep as an input."""
     hints = get_type_hints(table, include_extras=True)
     for field in msgspec.structs.fields(table):
         path, annotation = (*above, field.name), hints[field.name]
         below, in_list = _table_in(annotation)
         if below:
-            yield from _knobs_of(below, (*path, INDEX) if in_list else path)
+            yield from _settings_in(below, (*path, INDEX) if in_list else path)
         else:
             yield SettingKey(path, annotation, _form_of(annotation), field.default, field.required)
 
@@ -126,7 +126,7 @@ def _table_in(annotation: object) -> tuple[type[Frozen] | None, bool]:
 
 
 def _form_of(annotation: object) -> Form:
-    """As it is said beside the type, or beside that of an entry."""
+    """Return the form declared on the type, or on the type of a list's entries."""
     for part in get_args(annotation):
         form: Form = part.extra["form"] if isinstance(part, msgspec.Meta) and part.extra else _form_of(part)
         if form != "plain":
@@ -134,13 +134,13 @@ def _form_of(annotation: object) -> Form:
     return "plain"
 
 
-def _spellings_of(setting_key: SettingKey) -> Iterator[Said]:
-    yield Said(setting_key.path, setting_key, "value")
+def _spellings_of(setting_key: SettingKey) -> Iterator[KeyForm]:
+    yield KeyForm(setting_key.path, setting_key, "value")
     if setting_key.form != "secret":
         return
     above, name = setting_key.path[:-1], setting_key.path[-1]
     single = name.removesuffix("s") if setting_key.is_list else name
-    yield Said((*above, f"{single}_file"), setting_key, "file")
+    yield KeyForm((*above, f"{single}_file"), setting_key, "file")
     if setting_key.is_list:
-        yield Said((*above, single), setting_key, "one")
-        yield Said((*above, f"{single}_files"), setting_key, "files")
+        yield KeyForm((*above, single), setting_key, "one")
+        yield KeyForm((*above, f"{single}_files"), setting_key, "files")

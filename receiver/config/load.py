@@ -1,7 +1,7 @@
-"""The whole way: what was said → one complete, checked, frozen `Settings`.
+"""Loading of settings: from the sources to one complete, checked, frozen `Settings`.
 
-Flags win over the environment, that over the file, that over the defaults; key by key. All problems are told
-at once. Loading again (SIGHUP) is the same call.
+For each key, flags override the environment, which overrides the file, which overrides the default. All
+problems are reported together. Reloading (SIGHUP) is the same call.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ from receiver.settings import Drain, Settings, Store
 
 DEFAULT_FILE = "trace-drain.toml"
 DEFAULT_DRAIN = Drain(name="default")
-"""What there is when no drain is configured: open, and therefore on loopback only."""
+"""The drain if none is configured: without credentials, and therefore on loopback only."""
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """Settings, and how they came to be."""
+    """Settings, and the origin of each."""
 
     settings: Settings
     origins: dict[str, str]
-    """Key → who said it; a key that is not here has its default."""
+    """Key → origin; a missing key has its default."""
     warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Where settings come from. Kept, so that they can be read again."""
+    """The sources of settings, kept for reloads."""
 
     config: str | None
-    """`--config`; none: the environment's word, else `trace-drain.toml` if it is there."""
+    """`--config`. None: `TRACE_DRAIN_CONFIG`, otherwise `trace-drain.toml` if it exists."""
     environ: Mapping[str, str]
     flags: Mapping[str, tuple[str, object]]
-    """Flag → (key, value), only those that were given."""
+    """Flag → (key, value), only for flags that were given."""
 
     def load(self) -> Loaded:
-        """Read everything. Raises `OperatorError` naming every problem."""
+        """Read all sources. Raises `OperatorError` with every problem."""
         file = self.file()
         sources = [
             from_file(file) if file else Source(),
@@ -67,60 +67,62 @@ class Sources:
         values, origins = _merged(sources, problems, warnings)
         settings = _built(_tables(values, problems))
         settings, derived = _completed(settings, values, origins)
-        problems += map(Problem, problems_of(settings, unknown={one.key for one in problems if one.key}))
+        unknown = {problem.key for problem in problems if problem.key}
+        problems += map(Problem, problems_of(settings, unknown))
         problems += map(Problem, unreadable_of(settings, origins))
         _refuse(problems)
         origins |= derived
         return Loaded(settings, origins, tuple(dict.fromkeys([*warnings, *warnings_of(settings)])))
 
     def file(self) -> Path | None:
-        """The file that is read, if any. Raises `OperatorError`."""
+        """Return the file to read, if any. Raises `OperatorError`."""
         if self.config == "":
             raise OperatorError("--config is empty; expected the path of a file")
-        said = self.config or self.environ.get(CONFIG_NAME)
-        if said:
-            return Path(said)
+        name = self.config or self.environ.get(CONFIG_NAME)
+        if name:
+            return Path(name)
         default = Path(DEFAULT_FILE)
         return default if default.is_file() else None
 
 
 def _refuse(problems: Iterable[Problem]) -> None:
-    told = dict.fromkeys(f"  {harmless_text(one.text)}" for one in problems)
-    if told:
-        raise OperatorError("\n".join(["the configuration cannot be used:", *told]))
+    lines = dict.fromkeys(f"  {harmless_text(problem.text)}" for problem in problems)
+    if lines:
+        raise OperatorError("\n".join(["the configuration cannot be used:", *lines]))
 
 
 def _merged(
     sources: Iterable[Source], problems: list[Problem], warnings: list[str]
 ) -> tuple[dict[Key, object], dict[str, str]]:
-    """The value of every key that was said, by the source that wins, and who that is."""
+    """Return the value and the origin of every given key; later sources override earlier ones."""
     winners: dict[Key, Given] = {}
     for source in sources:
-        said_here: dict[Key, Given] = {}
+        in_source: dict[Key, Given] = {}
         for given in source.given:
-            if given.key in said_here:
-                other = said_here[given.key].said_as
-                problems.append(Problem(f"'{other}' and '{given.said_as}' say the same; expected one"))
-            said_here[given.key] = given
-        winners |= said_here
+            if given.key in in_source:
+                other = in_source[given.key].written_as
+                text = f"'{other}' and '{given.written_as}' set the same key; expected only one of them"
+                problems.append(Problem(text))
+            in_source[given.key] = given
+        winners |= in_source
     values: dict[Key, object] = {}
     for key, given in winners.items():
         try:
             values[key] = read(given, warnings)
         except ValueProblem as reason:
-            values[key] = _stand_in(given.setting_key)
-            what = f"'{given.said_as}' ({given.origin}) {reason}"
-            problems.append(Problem(what, plain_key(given.setting_key.path)))
+            values[key] = _placeholder(given.setting_key)
+            text = f"'{given.written_as}' ({given.origin}) {reason}"
+            problems.append(Problem(text, plain_key(given.setting_key.path)))
     return values, {key_text(key): given.origin for key, given in winners.items()}
 
 
-def _stand_in(setting_key: SettingKey) -> object:
-    """What stands for a value that cannot be used, so that the others can be judged."""
+def _placeholder(setting_key: SettingKey) -> object:
+    """Return a substitute for an unusable value, so that the other settings can be checked."""
     return "" if setting_key.required else setting_key.default
 
 
 def _tables(values: Mapping[Key, object], problems: list[Problem]) -> dict[str, object]:
-    """Nested tables, lists complete and every required key there."""
+    """Build the nested tables, with complete lists and every required key."""
     root: dict[str | int, object] = {}
     for key, value in values.items():
         table = root
@@ -135,28 +137,28 @@ def _tables(values: Mapping[Key, object], problems: list[Problem]) -> dict[str, 
 
 
 def _make_list(root: dict[str | int, object], path: tuple[str, ...], problems: list[Problem]) -> None:
-    """Turn tables by place into a list of tables."""
+    """Replace tables by index with a list of tables."""
     above = root
     for part in path[:-1]:
         below = above.get(part, {})
         assert isinstance(below, dict)  # noqa: S101 - as above
         above = below
-    places = above.get(path[-1])
-    if not isinstance(places, dict):
+    by_index = above.get(path[-1])
+    if not isinstance(by_index, dict):
         return
-    for place in range(max(places) + 1 if len(places) <= max(places) else 0):
-        if place not in places:
-            what = f"'{key_text(path)}[{place}]' is missing, though later ones are there"
-            problems.append(Problem(what, key_text(path)))
+    for index in range(max(by_index) + 1 if len(by_index) <= max(by_index) else 0):
+        if index not in by_index:
+            text = f"'{key_text(path)}[{index}]' is missing; expected indexes without a gap"
+            problems.append(Problem(text, key_text(path)))
             break
-    for place, table in sorted(places.items()):
+    for index, table in sorted(by_index.items()):
         for setting_key in setting_keys():
             name = setting_key.path[-1]
             if setting_key.path[: len(path)] == path and setting_key.required and name not in table:
-                table[name] = _stand_in(setting_key)
-                what = f"'{key_text((*path, place))}' has no {name}; expected one"
-                problems.append(Problem(what, plain_key(setting_key.path)))
-    above[path[-1]] = [table for _, table in sorted(places.items())]
+                table[name] = _placeholder(setting_key)
+                text = f"'{key_text((*path, index))}' has no {name}; expected a {name}"
+                problems.append(Problem(text, plain_key(setting_key.path)))
+    above[path[-1]] = [table for _, table in sorted(by_index.items())]
 
 
 def _built(tables: dict[str, object]) -> Settings:
@@ -166,7 +168,7 @@ def _built(tables: dict[str, object]) -> Settings:
 def _completed(
     settings: Settings, values: Mapping[Key, object], origins: Mapping[str, str]
 ) -> tuple[Settings, dict[str, str]]:
-    """What follows from what was said, and from what: the open drain, the sampling mode, a URL's password."""
+    """Derive the default drain, the sampling mode and the URL's password. Return settings and origins."""
     derived = {}
     if not settings.drain:
         settings = msgspec.structs.replace(settings, drain=(DEFAULT_DRAIN,))
@@ -174,7 +176,7 @@ def _completed(
     if ("sampling", "mode") not in values and (sampling.rule or sampling.rate < 1):
         sampling = msgspec.structs.replace(sampling, mode="equalizing")
         settings = msgspec.structs.replace(settings, sampling=sampling)
-        derived["sampling.mode"] = "because something is to be sampled"
+        derived["sampling.mode"] = "derived: a sampling rate or rule is set"
     store = _without_url_password(settings.store)
     if store is not settings.store:
         settings = msgspec.structs.replace(settings, store=store)
@@ -183,7 +185,7 @@ def _completed(
 
 
 def _without_url_password(store: Store) -> Store:
-    """A password in `store.url` moves to where nothing prints it."""
+    """Move a password in `store.url` to `store.password`, which is never printed."""
     try:
         url = parse_store_url(store.url)
     except OperatorError:

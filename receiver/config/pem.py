@@ -1,6 +1,6 @@
-"""A certificate and a key that were read and cannot be used: which of the two is wrong, and how.
+"""Diagnosis of a certificate and key that OpenSSL cannot load: which file is wrong, and why.
 
-Never: a byte of either in a message.
+Never: a byte of either file in a message.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ _PEM = re.compile(rb"-----BEGIN [A-Z0-9 ]+-----")
 _CERTIFICATE = re.compile(rb"-----BEGIN [A-Z0-9 ]*CERTIFICATE-----")
 _KEY = re.compile(rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
 _ENCRYPTED = re.compile(rb"-----BEGIN ENCRYPTED PRIVATE KEY-----|^Proc-Type: 4,ENCRYPTED", re.MULTILINE)
-_STRANGERS = frozenset({"KEY_VALUES_MISMATCH", "NO_CERTIFICATE_ASSIGNED"})
-"""What OpenSSL calls a key of another certificate; the second one where they are not even of one kind."""
+_MISMATCH = frozenset({"KEY_VALUES_MISMATCH", "NO_CERTIFICATE_ASSIGNED"})
+"""OpenSSL's reasons for a key of another certificate; the second if their algorithms differ too."""
 
 
 def why_unusable(cert_file: str, key_file: str, reason: ssl.SSLError | ValueError) -> Iterator[str]:
-    """Say why they could not be loaded, each by itself if possible, together if they are of two pairs."""
+    """Yield why the files could not be loaded: a problem per file, or one problem of both together."""
     certificate, key = f"tls.cert_file '{cert_file}'", f"tls.key_file '{key_file}'"
     in_cert, in_key = Path(cert_file).read_bytes(), Path(key_file).read_bytes()
     lacks_certificate, lacks_key = not _CERTIFICATE.search(in_cert), not _KEY.search(in_key)
     if lacks_certificate:
-        yield f"{certificate} {_found(in_cert)} no certificate; expected a PEM chain"
+        yield f"{certificate} {_contains(in_cert)} no certificate; expected a PEM chain"
     if lacks_key:
-        yield f"{key} {_found(in_key)} no private key; expected the one of the certificate in PEM"
+        yield f"{key} {_contains(in_key)} no private key; expected the certificate's key in PEM"
     elif _ENCRYPTED.search(in_key):
-        yield f"{key} asks for a passphrase; expected a key without one"
+        yield f"{key} requires a passphrase; expected a key without one"
     elif not lacks_certificate:
-        is_of_another = getattr(reason, "reason", None) in _STRANGERS
-        found = "do not belong together" if is_of_another else "cannot be loaded, one of them is damaged"
-        yield f"{certificate} and {key} {found}; expected a PEM chain and its key"
+        is_mismatch = getattr(reason, "reason", None) in _MISMATCH
+        problem = "do not belong together" if is_mismatch else "cannot be loaded: one of them is damaged"
+        yield f"{certificate} and {key} {problem}; expected a PEM chain and its key"
 
 
-def _found(content: bytes) -> str:
-    return "holds" if _PEM.search(content) else "is not PEM and holds"
+def _contains(content: bytes) -> str:
+    return "contains" if _PEM.search(content) else "is not PEM and contains"

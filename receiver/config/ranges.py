@@ -1,6 +1,6 @@
-"""What a setting may be: read off the table of settings, told to operators, held against what they say.
+"""Ranges of settings: reads them from `receiver/settings.py`, documents them, and checks values against them.
 
-The one place where a range is checked. A text also holds no control character: it is printed and sent on.
+Only this module checks ranges. Text must not contain control characters, because it is printed and sent on.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from typing import Annotated, Literal, get_args, get_origin
 from receiver.config.keys import SettingKey, bare
 from receiver.settings import Range
 
-ONLY_WHITE_SPACE = "holds nothing but white space; expected a secret"
+ONLY_WHITE_SPACE = "contains only white space; expected a secret"
 _CONTROL = {"Cc", "Cs", "Zl", "Zp"}
-"""Control characters, what is no Unicode, and other ends of lines."""
+"""Control characters, surrogates, and line and paragraph separators."""
 _SIZES = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 
 def range_of(annotation: object) -> Range | None:
-    """The range of such a value, or of what it may be beside None. Of two ranges the outer one holds."""
+    """Return the range of a type, or of its non-None alternative. An outer range overrides an inner range."""
     if get_origin(annotation) is Annotated:
-        return next((said for said in reversed(get_args(annotation)) if isinstance(said, Range)), None)
-    found = (range_of(inner) for inner in get_args(annotation))
-    return next((one for one in found if one is not None), None)
+        return next((part for part in reversed(get_args(annotation)) if isinstance(part, Range)), None)
+    ranges = (range_of(inner) for inner in get_args(annotation))
+    return next((inner for inner in ranges if inner is not None), None)
 
 
-def stray(setting_key: SettingKey, value: object) -> str:
-    """Say what is wrong with a value of the right type; empty: nothing."""
-    return next(_stray(setting_key, value), "")
+def range_problem(setting_key: SettingKey, value: object) -> str:
+    """Return what is wrong with a value of the right type; empty: nothing."""
+    return next(_range_problems(setting_key, value), "")
 
 
 def range_text(setting_key: SettingKey) -> str:
-    """As the documentation says it."""
+    """Return the range as text for the documentation."""
     choices = _choices(setting_key.type)
     limits = range_of(setting_key.type)
     if choices or limits is None:
@@ -43,36 +43,35 @@ def range_text(setting_key: SettingKey) -> str:
 
 
 def item_of(setting_key: SettingKey) -> object:
-    """The type of one entry of a list."""
+    """Return the type of a list's entries."""
     return get_args(bare(setting_key.type))[0]
 
 
-def _stray(setting_key: SettingKey, value: object) -> Iterator[str]:
+def _range_problems(setting_key: SettingKey, value: object) -> Iterator[str]:
     limits = range_of(setting_key.type)
     if isinstance(value, tuple):
         inner = range_of(item_of(setting_key))
-        yield from (found for one in value for found in _stray_text(setting_key, one, inner))
+        yield from (problem for item in value for problem in _text_problems(setting_key, item, inner))
         yield from _outside(setting_key, len(value), limits, "entries")
     elif isinstance(value, str):
-        yield from _stray_text(setting_key, value, limits)
+        yield from _text_problems(setting_key, value, limits)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         yield from _outside(setting_key, value, limits)
 
 
-def _stray_text(setting_key: SettingKey, text: str, limits: Range | None) -> Iterator[str]:
+def _text_problems(setting_key: SettingKey, text: str, limits: Range | None) -> Iterator[str]:
     yield from _outside(setting_key, len(text), limits, "characters")
     if setting_key.form != "secret" and any(unicodedata.category(char) in _CONTROL for char in text):
-        yield "holds a control character; expected text without"
+        yield "contains a control character; expected text without"
     if setting_key.form == "secret" and text.isspace():
         yield ONLY_WHITE_SPACE
 
 
-def _outside(setting_key: SettingKey, found: float, limits: Range | None, unit: str = "") -> Iterator[str]:
-    """Written so that `nan` is outside of every range."""
-    if limits is None or limits.low <= found <= limits.high:
+def _outside(setting_key: SettingKey, number: float, limits: Range | None, unit: str = "") -> Iterator[str]:
+    if limits is None or limits.low <= number <= limits.high:  # false for nan, which no range contains
         return
-    said = f"has {found} {unit}" if unit else f"is {found}"
-    yield f"{said}; expected {_between(setting_key, limits, '')}"
+    actual = f"has {number} {unit}" if unit else f"is {number}"
+    yield f"{actual}; expected {_between(setting_key, limits, '')}"
 
 
 def _between(setting_key: SettingKey, limits: Range, unit: str) -> str:
@@ -87,7 +86,7 @@ def _number(setting_key: SettingKey, bound: float) -> str:
 
 
 def size_setting(bytes_: int) -> str:
-    """As an operator writes it: in the largest unit that takes no fraction."""
+    """Return the size in the largest unit that needs no fraction: `8GiB`."""
     return next(
         (f"{bytes_ // size}{unit}" for unit, size in _SIZES if bytes_ and bytes_ % size == 0), str(bytes_)
     )

@@ -1,4 +1,4 @@
-"""Every key, its value and who said it. Secrets are `(set)` or empty."""
+"""Listing of every key with its value and origin. Secrets are shown as `(set)` or empty."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SET = "(set)"
 
 @dataclass(frozen=True)
 class Shown:
-    """One line."""
+    """One line of the listing."""
 
     key: Key
     value: object
@@ -27,27 +27,27 @@ class Shown:
 
 
 def shown(loaded: Loaded) -> list[Shown]:
-    """Every key of these settings, in the order of the table, drains and rules one by one."""
+    """Return every key in declaration order, with each drain and each rule."""
     return [
         Shown(key, _printable(setting_key, value), loaded.origins.get(key_text(key), DEFAULT_ORIGIN))
         for setting_key in setting_keys()
-        for key, value in _found(setting_key, loaded.settings)
+        for key, value in _values_of(setting_key, loaded.settings)
     ]
 
 
 def as_json(loaded: Loaded) -> str:
-    """Key → value and origin."""
-    lines = {key_text(one.key): {"value": one.value, "origin": one.origin} for one in shown(loaded)}
+    """Return the listing as JSON: key → value and origin."""
+    lines = {key_text(line.key): {"value": line.value, "origin": line.origin} for line in shown(loaded)}
     return json.dumps(lines, indent=2, ensure_ascii=False)
 
 
 def as_toml(loaded: Loaded) -> str:
-    """A configuration file that says all this, but for the secrets; origins as comments."""
+    """Return the listing as a configuration file without the secrets, with origins as comments."""
     tables: dict[Key, list[str]] = {}
-    for one in shown(loaded):
-        line = f"{one.key[-1]} = {_toml(one.value)}"
-        commented = f"# {line}" if one.value is None or _is_secret(one) else line
-        tables.setdefault(one.key[:-1], []).append(f"{commented:<48}  # {one.origin}")
+    for entry in shown(loaded):
+        line = f"{entry.key[-1]} = {_toml(entry.value)}"
+        commented = f"# {line}" if entry.value is None or _is_secret(entry) else line
+        tables.setdefault(entry.key[:-1], []).append(f"{commented:<48}  # {entry.origin}")
     return "\n".join(line for table, lines in tables.items() for line in [*_heading(table), *lines])
 
 
@@ -58,20 +58,20 @@ def _heading(table: Key) -> list[str]:
     return ["", f"[[{name}]]" if isinstance(table[-1], int) else f"[{name}]"]
 
 
-def _is_secret(one: Shown) -> bool:
-    pattern = tuple(INDEX if isinstance(part, int) else part for part in one.key)
+def _is_secret(entry: Shown) -> bool:
+    pattern = tuple(INDEX if isinstance(part, int) else part for part in entry.key)
     return any(setting_key.path == pattern and setting_key.form == "secret" for setting_key in setting_keys())
 
 
-def _found(setting_key: SettingKey, settings: Settings) -> Iterator[tuple[Key, object]]:
+def _values_of(setting_key: SettingKey, settings: Settings) -> Iterator[tuple[Key, object]]:
     if INDEX not in setting_key.path:
         yield setting_key.path, attrgetter(".".join(setting_key.path))(settings)
         return
     at = setting_key.path.index(INDEX)
     tables = attrgetter(".".join(setting_key.path[:at]))(settings)
-    for place, table in enumerate(tables):
+    for index, table in enumerate(tables):
         yield (
-            (*setting_key.path[:at], place, *setting_key.path[at + 1 :]),
+            (*setting_key.path[:at], index, *setting_key.path[at + 1 :]),
             attrgetter(".".join(setting_key.path[at + 1 :]))(table),
         )
 
@@ -86,7 +86,7 @@ def _printable(setting_key: SettingKey, value: object) -> object:
 
 
 def _toml(value: object) -> str:
-    """TOML's strings, numbers and lists of those are JSON's; it has no null."""
+    """Return a TOML value: JSON's strings, numbers and lists are valid TOML, but TOML has no null."""
     if value is None:
         return '""'
     if isinstance(value, Mapping):

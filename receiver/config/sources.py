@@ -1,6 +1,6 @@
-"""What was said, and where: in a TOML file, in the environment, by flags.
+"""Sources of settings: a TOML file, the environment, flags. Reports unknown keys with a suggestion.
 
-Never: a default, a conversion, or a secret in a message. A key nobody knows is a problem with a suggestion.
+Never: applies a default, converts a value, or puts a secret into a message.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from receiver.config.keys import (
     ENV_PREFIX,
     INDEX,
     Key,
-    Said,
+    KeyForm,
     SettingKey,
     Spelling,
     env_name,
@@ -31,31 +31,31 @@ from receiver.config.toml_errors import without_text
 from receiver.errors import OperatorError
 
 CONFIG_NAME = f"{ENV_PREFIX}CONFIG"
-"""The environment's word for `--config`."""
+"""Environment variable with the same meaning as `--config`."""
 CLOSE_MIN = 0.6
-"""How alike two names are, of 1, for one to be suggested for the other."""
+"""Similarity, 0 to 1, above which a known name is suggested for an unknown name."""
 
 _KUBERNETES = re.compile(r"SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP)(_(PROTO|PORT|ADDR))?)?")
-"""What Kubernetes puts into every container beside a service named `trace-drain`."""
+"""Variables that Kubernetes sets in every container next to a service named `trace-drain`."""
 
 
 @dataclass(frozen=True)
 class Given:
-    """One value as it was said."""
+    """One value as it was given."""
 
     key: Key
-    """Of the knob, whatever the spelling."""
+    """Key of the setting, the same for every spelling."""
     setting_key: SettingKey
     spelling: Spelling
     raw: object
     origin: str
     """`flag --listen`, `environment TRACE_DRAIN_LISTEN`, `file trace-drain.toml`."""
-    said_as: str
+    written_as: str
     """The key as it was written."""
     directory: Path
-    """What relative paths are relative to."""
+    """Base of relative paths."""
     is_text: bool
-    """Whether numbers and lists, too, came as text."""
+    """Whether numbers and lists were given as text too, as in the environment."""
 
 
 @dataclass(frozen=True)
@@ -64,50 +64,50 @@ class Problem:
 
     text: str
     key: str = ""
-    """The knob or table that is therefore not known: what depends on it is not judged. Empty: none."""
+    """Setting or table without a usable value: checks that depend on it are skipped. Empty: none."""
 
 
 @dataclass
 class Source:
-    """Everything one source said."""
+    """All values and problems of one source."""
 
     given: list[Given] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
 
 def from_flags(flags: Mapping[str, tuple[str, object]]) -> Source:
-    """Flags that were given: flag → (key, value)."""
+    """Read the flags that were given: flag → (key, value)."""
     known = spellings()
     return Source(
         [
-            Given(said.path, said.setting_key, "value", value, f"flag {flag}", flag, Path(), is_text=True)
+            Given(form.path, form.setting_key, "value", value, f"flag {flag}", flag, Path(), is_text=True)
             for flag, (key, value) in flags.items()
-            for said in [known[tuple(key.split("."))]]
+            for form in [known[tuple(key.split("."))]]
         ]
     )
 
 
 def from_environment(environ: Mapping[str, str]) -> Source:
-    """Variables with our prefix. Kubernetes' own are not ours."""
+    """Read the variables with our prefix, except those that Kubernetes sets."""
     source = Source()
     for name, text in sorted(environ.items()):
         bare = name.removeprefix(ENV_PREFIX)
         if name in (bare, CONFIG_NAME) or _KUBERNETES.fullmatch(bare):
             continue
-        found = _in_environment(bare)
-        if found is None:
+        match = _in_environment(bare)
+        if match is None:
             source.problems.append(_unknown(f"environment {name}", name, _env_names()))
         else:
-            key, said = found
+            key, form = match
             origin = f"environment {name}"
             source.given.append(
-                Given(key, said.setting_key, said.spelling, text, origin, name, Path(), is_text=True)
+                Given(key, form.setting_key, form.spelling, text, origin, name, Path(), is_text=True)
             )
     return source
 
 
 def from_file(path: Path) -> Source:
-    """A TOML file."""
+    """Read a TOML file. Raises `OperatorError` if it cannot be read or is not TOML."""
     try:
         content = tomllib.loads(path.read_text())
     except OSError as reason:
@@ -120,29 +120,29 @@ def from_file(path: Path) -> Source:
     return source
 
 
-def _in_environment(bare: str) -> tuple[Key, Said] | None:
+def _in_environment(bare: str) -> tuple[Key, KeyForm] | None:
     name = re.sub("_+", "_", bare)
-    for pattern, said in env_patterns():
-        found = pattern.fullmatch(name)
-        if found:
-            places = iter(found.groups())
-            path = said.setting_key.path
-            return tuple(int(next(places)) if part == INDEX else part for part in path), said
+    for pattern, form in env_patterns():
+        match = pattern.fullmatch(name)
+        if match:
+            indexes = iter(match.groups())
+            path = form.setting_key.path
+            return tuple(int(next(indexes)) if part == INDEX else part for part in path), form
     return None
 
 
 def _walk(table: Mapping[str, object], above: Key, file: Path, problems: list[Problem]) -> Iterator[Given]:
-    """Every value of a table. As deep as the settings are; what is deeper is not known and not entered."""
+    """Yield every value of a table. Recursion is as deep as our settings: unknown tables are not entered."""
     for name, value in table.items():
         key: Key = (*above, name)
         pattern = _pattern(key)
-        said = spellings().get(pattern)
-        if said:
+        form = spellings().get(pattern)
+        if form:
             origin = f"file {file}"
             yield Given(
-                (*above, said.setting_key.path[-1]),
-                said.setting_key,
-                said.spelling,
+                (*above, form.setting_key.path[-1]),
+                form.setting_key,
+                form.spelling,
                 value,
                 origin,
                 key_text(key),
@@ -154,8 +154,8 @@ def _walk(table: Mapping[str, object], above: Key, file: Path, problems: list[Pr
         elif is_table(pattern) and isinstance(value, Mapping):
             yield from _walk(value, key, file, problems)
         elif is_table(pattern):
-            what = f"'{key_text(key)}' in {file} is a value; expected a table [{key_text(key)}]"
-            problems.append(Problem(what, plain_key(key)))
+            text = f"'{key_text(key)}' in {file} is a value; expected a table [{key_text(key)}]"
+            problems.append(Problem(text, plain_key(key)))
         else:
             problems.append(_unknown(f"'{key_text(key)}' in {file}", key_text(key), _known_beside(above)))
 
@@ -163,14 +163,14 @@ def _walk(table: Mapping[str, object], above: Key, file: Path, problems: list[Pr
 def _walk_list(value: object, key: Key, file: Path, problems: list[Problem]) -> Iterator[Given]:
     name = key_text(key)
     if not (isinstance(value, list) and all(isinstance(item, Mapping) for item in value)):
-        what = f"'{name}' in {file} is no list of tables; expected [[{name}]]"
-        problems.append(Problem(what, plain_key(key)))
+        text = f"'{name}' in {file} is not a list of tables; expected [[{name}]]"
+        problems.append(Problem(text, plain_key(key)))
         return
-    for place, item in enumerate(value):
+    for index, item in enumerate(value):
         if not item:
-            what = f"'{name}[{place}]' in {file} is empty; expected at least one key"
-            problems.append(Problem(what, plain_key(key)))
-        yield from _walk(item, (*key, place), file, problems)
+            text = f"'{name}[{index}]' in {file} is empty; expected at least one key"
+            problems.append(Problem(text, plain_key(key)))
+        yield from _walk(item, (*key, index), file, problems)
 
 
 def _pattern(key: Key) -> tuple[str, ...]:
@@ -178,41 +178,42 @@ def _pattern(key: Key) -> tuple[str, ...]:
 
 
 def _known_beside(above: Key) -> dict[str, str]:
-    """Keys of the same table, and of all others, into which one may have strayed. Each with its knob."""
+    """Return written key → setting: keys of the same table, and of other tables in case of a wrong table."""
     depth, pattern = len(above), _pattern(above)
     known = {
         key_text((*above, path[depth])): plain_key(
-            said.setting_key.path if len(path) == depth + 1 else path[: depth + 1]
+            form.setting_key.path if len(path) == depth + 1 else path[: depth + 1]
         )
-        for path, said in spellings().items()
+        for path, form in spellings().items()
         if path[:depth] == pattern
     }
     return known | {
-        key_text(path): plain_key(said.setting_key.path)
-        for path, said in spellings().items()
+        key_text(path): plain_key(form.setting_key.path)
+        for path, form in spellings().items()
         if INDEX not in path
     }
 
 
 def _env_names() -> dict[str, str]:
-    """Every name, with its knob."""
+    """Return the name of every environment variable → its setting."""
     return {
-        env_name(tuple(0 if part == INDEX else part for part in path)): plain_key(said.setting_key.path)
-        for path, said in spellings().items()
+        env_name(tuple(0 if part == INDEX else part for part in path)): plain_key(form.setting_key.path)
+        for path, form in spellings().items()
     }
 
 
-def _unknown(what: str, name: str, known: Mapping[str, str]) -> Problem:
-    close = next((one for one in get_close_matches(name, known, len(known)) if _is_close(name, one)), None)
+def _unknown(source: str, name: str, known: Mapping[str, str]) -> Problem:
+    similar = get_close_matches(name, known, len(known))
+    close = next((candidate for candidate in similar if _is_close(name, candidate)), None)
     if close is None:
-        return Problem(f"{what} is no setting; see `trace-drain config show` for all")
-    return Problem(f"{what} is no setting; did you mean '{close}'?", known[close])
+        return Problem(f"{source} is not a setting; `trace-drain config show` lists all settings")
+    return Problem(f"{source} is not a setting; did you mean '{close}'?", known[close])
 
 
-def _is_close(name: str, other: str) -> bool:
-    """Whether they are alike where they differ: a table's name before them makes no two keys alike."""
-    one_words, other_words = (re.split(r"[._\[\]]+", text) for text in (name, other))
-    while one_words and other_words and one_words[0] == other_words[0]:
-        del one_words[0], other_words[0]
-    one_rest, other_rest = "_".join(one_words), "_".join(other_words)
-    return SequenceMatcher(None, one_rest, other_rest).ratio() >= CLOSE_MIN
+def _is_close(name: str, candidate: str) -> bool:
+    """Whether the names are similar without their common table: a shared table makes no keys similar."""
+    words, other_words = (re.split(r"[._\[\]]+", text) for text in (name, candidate))
+    while words and other_words and words[0] == other_words[0]:
+        del words[0], other_words[0]
+    rest, other_rest = "_".join(words), "_".join(other_words)
+    return SequenceMatcher(None, rest, other_rest).ratio() >= CLOSE_MIN

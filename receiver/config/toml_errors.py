@@ -1,4 +1,4 @@
-"""What is wrong with a TOML file, told without its text, which may hold a secret."""
+"""Messages for TOML syntax errors, without the file's text, which may contain a secret."""
 
 from __future__ import annotations
 
@@ -8,30 +8,33 @@ _PLACE = re.compile(r"at line \d+, column \d+|at end of document")
 _KINDS = (
     (
         r"Cannot overwrite|Duplicate inline|Cannot declare|Cannot mutate",
-        "a key or table is said twice; expected it once, or [[…]] for a list of tables",
+        "a key or table is defined twice; expected it once, or [[…]] for a list of tables",
     ),
-    (r"Expected '=' after a key", "a line is no KEY = VALUE; expected one, a [table] or a # comment"),
-    (r"Invalid statement", "a line begins with no key; expected KEY = VALUE, a [table] or a # comment"),
+    (r"Expected '=' after a key", "a key has no value; expected KEY = VALUE, a [table] or a # comment"),
+    (
+        r"Invalid statement",
+        "a line does not start with a key; expected KEY = VALUE, a [table] or a # comment",
+    ),
     (
         r"Expected newline or end",
-        "something follows a value; expected one KEY = VALUE a line, texts in quotes",
+        "unexpected text after a value; expected one KEY = VALUE per line, with texts in quotes",
     ),
-    (r"Invalid value", "a value is none; expected a text in quotes, a number, true, false or a list of them"),
-    (r"Unclosed array", "a list is not closed; expected ']'"),
-    (r"Unterminated|Expected [\"']|Illegal character '\\n'", "a text is not closed; expected its quote"),
-    (r"Unescaped", "a text holds a lone backslash; expected two, or single quotes around the text"),
-    (r"Expected '\]'|Expected \"\]\"", "a table's name is not closed; expected ']'"),
+    (r"Invalid value", "invalid value; expected a text in quotes, a number, true, false or a list of these"),
+    (r"Unclosed array", "unclosed list; expected ']'"),
+    (r"Unterminated|Expected [\"']|Illegal character '\\n'", "unclosed text; expected the closing quote"),
+    (r"Unescaped", "a text contains a single backslash; expected two, or single quotes around the text"),
+    (r"Expected '\]'|Expected \"\]\"", "unclosed table name; expected ']'"),
     (r"Illegal character|Found invalid character", "a control character; expected plain text"),
-    (r"Exceeds the limit", "a number of thousands of digits; expected one that a setting takes"),
-    (r"recursion", "tables or lists nested too deep; expected a setting's value"),
-    (r"codec can't decode", "no UTF-8; expected a text file"),
+    (r"Exceeds the limit", "a number has thousands of digits; expected a number that a setting accepts"),
+    (r"recursion", "tables or lists are nested too deeply; expected a setting's value"),
+    (r"codec can't decode", "the file is not UTF-8; expected a text file"),
 )
-"""What the reader says → what we say."""
+"""Pattern of the parser's message → our message."""
 
 
 def without_text(reason: Exception) -> str:
-    """Say what is wrong, and where."""
+    """Return what is wrong, and where."""
     text = str(reason)
     place = _PLACE.search(text)
-    kind = next((told for pattern, told in _KINDS if re.search(pattern, text)), "expected another form")
-    return f"{place.group()}: {kind}" if place else kind
+    message = next((message for pattern, message in _KINDS if re.search(pattern, text)), "invalid TOML")
+    return f"{place.group()}: {message}" if place else message

@@ -1,7 +1,7 @@
-"""One said value becomes a setting: sizes, secrets read from files, paths, numbers said as text.
+"""Conversion of one given value to a setting: sizes, secrets read from files, paths, numbers given as text.
 
-Keeps: what comes out is of the right type and in its range.
-Never: a secret in a message. What is told is the key, what was expected, and of all else what was found.
+Invariant: the result has the right type and is in its range.
+Never: a secret in a message. Messages quote the actual value of other settings only.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Literal, get_args, get_origin
 
 import msgspec
 
-from receiver.config.ranges import ONLY_WHITE_SPACE, stray
+from receiver.config.ranges import ONLY_WHITE_SPACE, range_problem
 from receiver.config.sources import Given
 from receiver.settings import GIB, KIB, MIB
 from receiver.sizes import size_text
 
 SECRET_FILE_BYTES_MAX = 64 * KIB
 FOUND_CHARS_MAX = 100
-"""Of a wrong value, in the message that tells of it."""
+"""Longest quote of a wrong value in a message."""
 
 _SIZE = re.compile(r"(\d+(?:_\d+)*(?:\.\d+)?)\s*([A-Za-z]*)")
 _UNITS = {
@@ -50,35 +50,36 @@ _WORDS = {
     "datetime": "a date and time",
     "null": "nothing",
 }
-"""Type, as the converter calls it → as an operator does."""
+"""Type name in msgspec's messages → in ours."""
 
 
-class ValueProblem(Exception):  # noqa: N818 - it is collected and told, never raised to a caller
-    """Why a value cannot be used: what was found and what was expected."""
+class ValueProblem(Exception):  # noqa: N818 - collected and reported, never raised out of the loader
+    """A value cannot be used. The text names the actual and the expected value."""
 
 
 def read(given: Given, warnings: list[str]) -> object:
-    """The setting that was said. Raises `ValueProblem`."""
+    """Return the value of the setting. Raises `ValueProblem`."""
     if given.setting_key.form == "secret":
         return _secrets(given, warnings)
     if given.setting_key.form == "path":
         return _path(given)
     if given.setting_key.form == "bytes" and isinstance(given.raw, str):
         return _converted(size_bytes(given.raw), given)
-    raw = _listed(given.raw) if given.setting_key.is_list and given.is_text else given.raw
+    raw = _parsed_list(given.raw) if given.setting_key.is_list and given.is_text else given.raw
     return _converted(raw, given)
 
 
 def size_bytes(text: str) -> int:
-    """`8GiB`, `64 MiB`, `512 MB` or a whole number, as bytes."""
-    found = _SIZE.fullmatch(text.strip())
-    unit = _UNITS.get(found.group(2).upper()) if found else None
-    if found is None or unit is None:
-        raise ValueProblem(f"is {_cut(repr(text))}; expected bytes, as 8GiB, 512MB or a whole number")
-    bytes_exact = float(found.group(1).replace("_", "")) * unit
+    """Parse `8GiB`, `64 MiB`, `512 MB` or a whole number. Raises `ValueProblem`."""
+    match = _SIZE.fullmatch(text.strip())
+    unit = _UNITS.get(match.group(2).upper()) if match else None
+    if match is None or unit is None:
+        raise ValueProblem(f"is {_cut(repr(text))}; expected a size such as 8GiB, 512MB or 4096")
+    number = match.group(1).replace("_", "")
+    bytes_exact = float(number) * unit
     if not bytes_exact.is_integer():
         raise ValueProblem(f"is {_cut(repr(text))}; expected a whole number of bytes")
-    return int(found.group(1).replace("_", "")) * unit if "." not in found.group(1) else int(bytes_exact)
+    return int(number) * unit if "." not in number else int(bytes_exact)
 
 
 def _converted(raw: object, given: Given) -> object:
@@ -89,10 +90,10 @@ def _converted(raw: object, given: Given) -> object:
         if get_origin(given.setting_key.type) is Literal:
             expected = f"expected one of {', '.join(map(repr, get_args(given.setting_key.type)))}"
         shown = str(raw).lower() if isinstance(raw, bool) else repr(raw)
-        found = "" if given.setting_key.form == "secret" else f" is {_cut(shown)};"
-        raise ValueProblem(f"{found} {expected}".strip()) from reason
-    if wrong := stray(given.setting_key, value):
-        raise ValueProblem(wrong)
+        actual = "" if given.setting_key.form == "secret" else f" is {_cut(shown)};"
+        raise ValueProblem(f"{actual} {expected}".strip()) from reason
+    if problem := range_problem(given.setting_key, value):
+        raise ValueProblem(problem)
     return value
 
 
@@ -100,25 +101,25 @@ def _cut(text: str) -> str:
     return text if len(text) <= FOUND_CHARS_MAX else f"{text[:FOUND_CHARS_MAX]}…"
 
 
-def _in_words(told: str) -> str:
-    """The converter's "Expected `int | null`, got `str`" without its names of types."""
-    told = re.sub(r"`([^`]+)`", lambda types: _named(types[1]), told).replace(", got ", ", found ")
-    return told[:1].lower() + told[1:]
+def _in_words(message: str) -> str:
+    """Replace the type names in msgspec's "Expected `int | null`, got `str`"."""
+    text = re.sub(r"`([^`]+)`", lambda match: _type_text(match[1]), message).replace(", got ", ", found ")
+    return text[:1].lower() + text[1:]
 
 
-def _named(types: str) -> str:
-    return " or ".join(_WORDS.get(one, one) for one in types.split(" | "))
+def _type_text(types: str) -> str:
+    return " or ".join(_WORDS.get(name, name) for name in types.split(" | "))
 
 
-def _listed(raw: object) -> object:
-    """A list said as text: a JSON array, or parted by commas."""
+def _parsed_list(raw: object) -> object:
+    """Split a list given as text: a JSON array, or separated by commas."""
     if not isinstance(raw, str):
         return raw
     if raw.lstrip().startswith("["):
         try:
             return json.loads(raw)
         except (ValueError, RecursionError) as reason:
-            raise ValueProblem('is no JSON array; expected ["a", "b"], or a, b') from reason
+            raise ValueProblem('is not a JSON array; expected ["a", "b"], or a, b') from reason
     return [part.strip() for part in raw.split(",") if part.strip()]
 
 
@@ -126,32 +127,30 @@ def _path(given: Given) -> object:
     text = _converted(given.raw, given)
     if not isinstance(text, str) or text in ("", "."):
         return text
-    return str(_found_from(given.directory, text))
+    return str(_resolved(given.directory, text))
 
 
-def _found_from(directory: Path, name: str) -> Path:
+def _resolved(directory: Path, name: str) -> Path:
     if "\0" in name:
-        raise ValueProblem("holds a control character; expected text without")
+        raise ValueProblem("contains a control character; expected text without")
     try:
         return directory / Path(name).expanduser()
     except RuntimeError as reason:
-        raise ValueProblem(
-            f"is {_cut(repr(name))}; expected a path, or ~ of a user that is there"
-        ) from reason
+        raise ValueProblem(f"is {_cut(repr(name))}; expected a path, or ~ of an existing user") from reason
 
 
 def _secrets(given: Given, warnings: list[str]) -> object:
-    """A secret, or several, from the value itself or from the files that hold them."""
+    """Return a secret, or several, from the value itself or from the files that contain them."""
     if given.spelling == "value":
-        raw = _listed(given.raw) if given.setting_key.is_list and given.is_text else given.raw
+        raw = _parsed_list(given.raw) if given.setting_key.is_list and given.is_text else given.raw
         return _converted(raw, given)
     if given.spelling == "one":
         return _converted([given.raw], given)
-    said = _listed(given.raw) if given.spelling == "files" and given.is_text else given.raw
-    names = said if given.spelling == "files" else [said]
+    raw = _parsed_list(given.raw) if given.spelling == "files" and given.is_text else given.raw
+    names = raw if given.spelling == "files" else [raw]
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
-        raise ValueProblem("is no file name; expected the path of a file that holds the secret")
-    secrets = [_read_secret(_found_from(given.directory, name), warnings) for name in names]
+        raise ValueProblem("is not a file name; expected the path of a file that contains the secret")
+    secrets = [_read_secret(_resolved(given.directory, name), warnings) for name in names]
     return tuple(secrets) if given.setting_key.is_list else secrets[0]
 
 

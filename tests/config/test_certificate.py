@@ -1,4 +1,4 @@
-"""Claims about a certificate and a key that cannot be used: which of them is wrong is told, and how."""
+"""Claims about unusable certificates and keys: the message names the wrong file and the reason."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from receiver.supervisor.self_signed import self_signed
-from tests.support.config_files import Desk
+from tests.support.config_files import ConfigDirectory
 
 DAMAGED = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 
@@ -38,8 +38,8 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
     return Pair(tmp_path_factory.mktemp("tls"))
 
 
-NO_PEM = "tls.cert_file '{cert}' is not PEM and holds no certificate; expected a PEM chain"
-NO_KEY = "tls.key_file '{key}' holds no private key; expected the one of the certificate in PEM"
+NO_PEM = "tls.cert_file '{cert}' is not PEM and contains no certificate; expected a PEM chain"
+NO_KEY = "tls.key_file '{key}' contains no private key; expected the certificate's key in PEM"
 BOTH = "tls.cert_file '{cert}' and tls.key_file '{key}' "
 
 
@@ -51,43 +51,43 @@ BOTH = "tls.cert_file '{cert}' and tls.key_file '{key}' "
         pytest.param(lambda pair: (pair.certificate, pair.certificate), [NO_KEY], id="no key"),
         pytest.param(
             lambda pair: (pair.key, pair.certificate),
-            ["tls.cert_file '{cert}' holds no certificate; expected a PEM chain", NO_KEY],
+            ["tls.cert_file '{cert}' contains no certificate; expected a PEM chain", NO_KEY],
             id="exchanged",
         ),
         pytest.param(
             lambda pair: (pair.certificate, pair.encrypted),
-            ["tls.key_file '{key}' asks for a passphrase; expected a key without one"],
+            ["tls.key_file '{key}' requires a passphrase; expected a key without one"],
             id="a passphrase",
         ),
         pytest.param(
             lambda pair: (pair.certificate, pair.other_key),
             [BOTH + "do not belong together; expected a PEM chain and its key"],
-            id="strangers",
+            id="mismatch",
         ),
         pytest.param(
             lambda pair: (DAMAGED, pair.key),
-            [BOTH + "cannot be loaded, one of them is damaged; expected a PEM chain and its key"],
+            [BOTH + "cannot be loaded: one of them is damaged; expected a PEM chain and its key"],
             id="damaged",
         ),
     ],
 )
-def test_what_is_wrong_with_a_certificate_or_its_key_is_told_of_the_right_one(
+def test_message_names_the_unusable_file_and_the_reason(
     tmp_path: Path, pair: Pair, files: Callable[[Pair], tuple[str, str]], expected: list[str]
 ) -> None:
-    desk = Desk(tmp_path)
+    config_dir = ConfigDirectory(tmp_path)
     cert, key = (
-        desk.file(name, text) for name, text in zip(("tls.crt", "tls.key"), files(pair), strict=True)
+        config_dir.file(name, text) for name, text in zip(("tls.crt", "tls.key"), files(pair), strict=True)
     )
 
-    told = desk.problem("[tls]\ncert_file = 'tls.crt'\nkey_file = 'tls.key'\n")
+    message = config_dir.problem("[tls]\ncert_file = 'tls.crt'\nkey_file = 'tls.key'\n")
 
-    assert told.splitlines()[1:] == [f"  {line.format(cert=cert, key=key)}" for line in expected]
+    assert message.splitlines()[1:] == [f"  {line.format(cert=cert, key=key)}" for line in expected]
 
 
-def test_one_file_may_hold_both(tmp_path: Path, pair: Pair) -> None:
-    desk = Desk(tmp_path)
-    desk.file("both.pem", pair.key + pair.certificate)
+def test_certificate_and_key_may_be_in_one_file(tmp_path: Path, pair: Pair) -> None:
+    config_dir = ConfigDirectory(tmp_path)
+    config_dir.file("both.pem", pair.key + pair.certificate)
 
-    loaded = desk.load("[tls]\ncert_file = 'both.pem'\nkey_file = 'both.pem'\n")
+    loaded = config_dir.load("[tls]\ncert_file = 'both.pem'\nkey_file = 'both.pem'\n")
 
     assert loaded.settings.tls.cert_file.endswith("both.pem")

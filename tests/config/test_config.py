@@ -1,4 +1,4 @@
-"""The loader: three sources, one precedence, every problem told at once, no secret in any message."""
+"""Claims about the loader: precedence of three sources, credentials, secrets, and the listing."""
 
 from __future__ import annotations
 
@@ -12,41 +12,43 @@ from receiver.config.keys import INDEX, env_name, env_patterns, spellings
 from receiver.config.load import DEFAULT_DRAIN
 from receiver.config.show import as_json, as_toml
 from receiver.settings import GIB, Settings
-from tests.support.config_files import Desk
+from tests.support.config_files import ConfigDirectory
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def config_dir(tmp_path: Path) -> ConfigDirectory:
+    return ConfigDirectory(tmp_path)
 
 
-def test_nothing_said_is_the_defaults_and_one_open_drain(desk: Desk) -> None:
-    loaded = desk.load()
+def test_empty_configuration_gives_the_defaults_and_one_open_drain(config_dir: ConfigDirectory) -> None:
+    loaded = config_dir.load()
 
     assert loaded.settings == Settings(drain=(DEFAULT_DRAIN,))
     assert loaded.origins == {}
 
 
-def test_flags_win_over_the_environment_that_over_the_file_that_over_the_default(desk: Desk) -> None:
+def test_flags_override_environment_which_overrides_file_which_overrides_default(
+    config_dir: ConfigDirectory,
+) -> None:
     toml = 'listen = "127.0.0.1:1"\nintakes = 2\nlog_format = "json"'
     environ = {"TRACE_DRAIN_LISTEN": "127.0.0.1:2", "TRACE_DRAIN_INTAKES": "3"}
     flags: dict[str, tuple[str, object]] = {"--listen": ("listen", "127.0.0.1:3")}
 
-    loaded = desk.load(toml, environ, flags)
+    loaded = config_dir.load(toml, environ, flags)
 
-    said = loaded.settings
-    assert (said.listen, said.intakes, said.log_format) == ("127.0.0.1:3", 3, "json")
-    assert said.admin_listen == Settings().admin_listen
+    settings = loaded.settings
+    assert (settings.listen, settings.intakes, settings.log_format) == ("127.0.0.1:3", 3, "json")
+    assert settings.admin_listen == Settings().admin_listen
     assert loaded.origins == {
         "listen": "flag --listen",
         "intakes": "environment TRACE_DRAIN_INTAKES",
-        "log_format": f"file {desk.directory / 'trace-drain.toml'}",
+        "log_format": f"file {config_dir.directory / 'trace-drain.toml'}",
     }
 
 
-def test_the_issues_example_loads(desk: Desk) -> None:
+def test_complete_example_loads(config_dir: ConfigDirectory) -> None:
     for name in ("token", "secret", "secret.old"):
-        desk.file(name, f"{name}-content\n")
+        config_dir.file(name, f"{name}-content\n")
     toml = """
         data_dir = "data"
         listen = "127.0.0.1:4318"
@@ -70,14 +72,14 @@ def test_the_issues_example_loads(desk: Desk) -> None:
         acknowledge = "journal"
     """
 
-    said = desk.load(toml).settings
+    settings = config_dir.load(toml).settings
 
-    (drain,) = said.drain
+    (drain,) = settings.drain
     assert drain.tokens == ("token-content",)
     assert drain.signature_secrets == ("secret-content", "secret.old-content")
-    assert said.journal.bytes_max == 8 * GIB
-    assert said.sampling.rule[0].rate == 0.1
-    assert said.data_dir == str(desk.directory / "data")
+    assert settings.journal.bytes_max == 8 * GIB
+    assert settings.sampling.rule[0].rate == 0.1
+    assert settings.data_dir == str(config_dir.directory / "data")
 
 
 @pytest.mark.parametrize(
@@ -94,37 +96,39 @@ def test_the_issues_example_loads(desk: Desk) -> None:
         pytest.param("RESOLVE__PROJECT", '["span:a,b"]', "resolve.project", ("span:a,b",), id="list as JSON"),
     ],
 )
-def test_the_environment_says_every_type(desk: Desk, name: str, text: str, path: str, value: object) -> None:
-    said: object = desk.load(environ={f"TRACE_DRAIN_{name}": text}).settings
+def test_environment_can_give_values_of_every_type(
+    config_dir: ConfigDirectory, name: str, text: str, path: str, value: object
+) -> None:
+    setting: object = config_dir.load(environ={f"TRACE_DRAIN_{name}": text}).settings
     for part in path.split("."):
-        said = getattr(said, part)
+        setting = getattr(setting, part)
 
-    assert said == value
+    assert setting == value
 
 
-def test_drains_can_come_from_the_environment_alone(desk: Desk) -> None:
+def test_drains_can_come_from_the_environment_alone(config_dir: ConfigDirectory) -> None:
     environ = {
         "TRACE_DRAIN_DRAIN__0__NAME": "a",
-        "TRACE_DRAIN_DRAIN__0__TOKEN_FILE": desk.file("t", "one\n"),
+        "TRACE_DRAIN_DRAIN__0__TOKEN_FILE": config_dir.file("t", "one\n"),
         "TRACE_DRAIN_DRAIN_1_NAME": "b",
         "TRACE_DRAIN_DRAIN__1__TOKENS": "two,three",
     }
 
-    first, second = desk.load(environ=environ).settings.drain
+    first, second = config_dir.load(environ=environ).settings.drain
 
     assert (first.name, first.tokens) == ("a", ("one",))
     assert (second.name, second.tokens) == ("b", ("two", "three"))
 
 
-def test_a_secret_said_in_the_environment_replaces_the_files(desk: Desk) -> None:
-    toml = f'[store]\nurl = "http://h"\npassword_file = "{desk.file("p", "old")}"'
+def test_secret_in_the_environment_overrides_the_file(config_dir: ConfigDirectory) -> None:
+    toml = f'[store]\nurl = "http://h"\npassword_file = "{config_dir.file("p", "old")}"'
 
-    said = desk.load(toml, {"TRACE_DRAIN_STORE__PASSWORD": "new"}).settings
+    settings = config_dir.load(toml, {"TRACE_DRAIN_STORE__PASSWORD": "new"}).settings
 
-    assert said.store.password == "new"
+    assert settings.store.password == "new"
 
 
-def test_what_kubernetes_says_about_a_service_of_our_name_is_not_ours(desk: Desk) -> None:
+def test_kubernetes_service_variables_are_ignored(config_dir: ConfigDirectory) -> None:
     environ = {
         "TRACE_DRAIN_SERVICE_HOST": "10.0.0.1",
         "TRACE_DRAIN_SERVICE_PORT_OTLP": "4318",
@@ -132,57 +136,59 @@ def test_what_kubernetes_says_about_a_service_of_our_name_is_not_ours(desk: Desk
         "TRACE_DRAIN_PORT_4318_TCP_ADDR": "10.0.0.1",
     }
 
-    assert desk.load(environ=environ).origins == {}
+    assert config_dir.load(environ=environ).origins == {}
 
 
-def test_no_two_keys_have_one_name_in_the_environment() -> None:
+def test_environment_names_are_unambiguous() -> None:
     samples = {path: env_name(path).replace(INDEX, "0").replace("__", "_") for path in spellings()}
 
-    for pattern, said in env_patterns():
+    for pattern, form in env_patterns():
         matching = [
             path for path, name in samples.items() if pattern.fullmatch(name.removeprefix("TRACE_DRAIN_"))
         ]
-        assert matching == [said.path]
+        assert matching == [form.path]
 
 
 @pytest.mark.parametrize(
     ("toml", "expected"),
     [
-        pytest.param("", ["without TLS", "drain 'default' takes anything"], id="open"),
+        pytest.param("", ["without TLS", "drain 'default' requires no credentials"], id="open"),
         pytest.param(
-            "behind_proxy = true", ["drain 'default' takes anything"], id="proxy without credentials"
+            "behind_proxy = true", ["drain 'default' requires no credentials"], id="proxy without credentials"
         ),
         pytest.param("[[drain]]\nname='a'\ntokens=['s']", ["without TLS"], id="token without TLS"),
-        pytest.param("tls.self_signed = true", ["drain 'default' takes anything"], id="TLS without token"),
+        pytest.param(
+            "tls.self_signed = true", ["drain 'default' requires no credentials"], id="TLS without token"
+        ),
         pytest.param("insecure = true", [], id="insecure on purpose"),
         pytest.param("behind_proxy = true\n[[drain]]\nname='a'\ntokens=['s']", [], id="proxy and token"),
         pytest.param("tls.self_signed = true\n[[drain]]\nname='a'\ntokens=['s']", [], id="TLS and token"),
     ],
 )
-def test_listening_beyond_loopback_takes_credentials_and_tls(
-    desk: Desk, toml: str, expected: list[str]
+def test_listening_beyond_loopback_requires_credentials_and_tls(
+    config_dir: ConfigDirectory, toml: str, expected: list[str]
 ) -> None:
     environ = {"TRACE_DRAIN_LISTEN": "0.0.0.0:4318"}
 
-    told = desk.problem(toml, **environ) if expected else str(desk.load(toml, environ))
+    message = config_dir.problem(toml, **environ) if expected else str(config_dir.load(toml, environ))
 
-    for part in ("without TLS", "drain 'default' takes anything"):
-        assert (part in told) == (part in expected)
+    for part in ("without TLS", "drain 'default' requires no credentials"):
+        assert (part in message) == (part in expected)
 
 
-def test_the_api_beyond_loopback_takes_a_token(desk: Desk) -> None:
+def test_api_beyond_loopback_requires_a_token(config_dir: ConfigDirectory) -> None:
     toml = "api_listen = '0.0.0.0:8318'"
 
-    assert "expected api_token_file" in desk.problem(toml)
-    assert desk.load(toml, {"TRACE_DRAIN_API_TOKEN": "s"}).settings.api_token == "s"
+    assert "expected api_token_file" in config_dir.problem(toml)
+    assert config_dir.load(toml, {"TRACE_DRAIN_API_TOKEN": "s"}).settings.api_token == "s"
 
 
-def test_drains_may_share_a_path_when_their_credentials_differ(desk: Desk) -> None:
+def test_drains_may_share_a_path_if_their_credentials_differ(config_dir: ConfigDirectory) -> None:
     own = "[[drain]]\nname='a'\ntokens=['s']\n[[drain]]\nname='b'\ntokens=['t']"
     same = "[[drain]]\nname='a'\ntokens=['s']\n[[drain]]\nname='b'\npath='/v1/traces/'\ntokens=['t', 's']"
 
-    assert len(desk.load(own).settings.drain) == 2
-    assert "and look the same" in desk.problem(same)
+    assert len(config_dir.load(own).settings.drain) == 2
+    assert "and cannot be distinguished" in config_dir.problem(same)
 
 
 @pytest.mark.parametrize(
@@ -190,18 +196,20 @@ def test_drains_may_share_a_path_when_their_credentials_differ(desk: Desk) -> No
     [
         pytest.param(None, "cannot be read: No such file", id="missing"),
         pytest.param("\n", "which is empty; expected a secret", id="empty"),
-        pytest.param(" \t\n", "which holds nothing but white space; expected a secret", id="white space"),
+        pytest.param(" \t\n", "which contains only white space; expected a secret", id="white space"),
         pytest.param("x" * 70_000, "which is over 64 KiB", id="no secret at all"),
     ],
 )
-def test_a_secret_file_without_a_secret_is_named(desk: Desk, content: str | None, expected: str) -> None:
+def test_a_secret_file_without_a_secret_is_named(
+    config_dir: ConfigDirectory, content: str | None, expected: str
+) -> None:
     if content is not None:
-        desk.file("token", content)
+        config_dir.file("token", content)
 
-    told = desk.problem("[[drain]]\nname = 'a'\ntoken_file = 'token'")
+    message = config_dir.problem("[[drain]]\nname = 'a'\ntoken_file = 'token'")
 
-    assert f"'drain[0].token_file' (file {desk.directory / 'trace-drain.toml'}) names" in told
-    assert expected in told
+    assert f"'drain[0].token_file' (file {config_dir.directory / 'trace-drain.toml'}) names" in message
+    assert expected in message
 
 
 @pytest.mark.parametrize(
@@ -217,42 +225,44 @@ def test_a_secret_file_without_a_secret_is_named(desk: Desk, content: str | None
         ),
     ],
 )
-def test_a_secret_of_white_space_is_refused_with_its_setting(desk: Desk, text: str, key: str) -> None:
-    told = desk.problem(text)
+def test_a_secret_of_white_space_is_refused_with_its_setting(
+    config_dir: ConfigDirectory, text: str, key: str
+) -> None:
+    message = config_dir.problem(text)
 
-    assert f"'{key}'" in told
-    assert "holds nothing but white space; expected a secret" in told
-
-
-def test_a_token_with_white_space_around_it_is_refused_because_no_header_carries_it(desk: Desk) -> None:
-    desk.file("token", "s \n")
-
-    told = desk.problem("[[drain]]\nname = 'a'\ntoken_file = 'token'")
-
-    assert "drain[0] token begins or ends with white space" in told
+    assert f"'{key}'" in message
+    assert "contains only white space; expected a secret" in message
 
 
-def test_a_secret_file_that_everyone_can_read_is_warned_about(desk: Desk) -> None:
-    desk.file("token", "s", mode=0o644)
+def test_token_that_begins_or_ends_with_white_space_is_refused(config_dir: ConfigDirectory) -> None:
+    config_dir.file("token", "s \n")
 
-    warning, *_ = desk.load("[[drain]]\nname = 'a'\ntoken_file = 'token'").warnings
+    message = config_dir.problem("[[drain]]\nname = 'a'\ntoken_file = 'token'")
+
+    assert "drain[0] token begins or ends with white space" in message
+
+
+def test_world_readable_secret_file_causes_a_warning(config_dir: ConfigDirectory) -> None:
+    config_dir.file("token", "s", mode=0o644)
+
+    warning, *_ = config_dir.load("[[drain]]\nname = 'a'\ntoken_file = 'token'").warnings
 
     assert warning.endswith("is readable by everyone; expected mode 0600 or 0640")
 
 
-def test_a_journal_that_the_disk_cannot_hold_is_warned_about(desk: Desk) -> None:
-    data = f"data_dir = '{desk.directory}/not/made/yet'\n"
-    small = desk.load(f"{data}journal.bytes_max = '64MiB'\njournal.disk_free_min = '4MiB'").warnings
-    (warning,) = desk.load(f"{data}journal.bytes_max = {1 << 50}").warnings
+def test_journal_larger_than_the_disk_causes_a_warning(config_dir: ConfigDirectory) -> None:
+    data = f"data_dir = '{config_dir.directory}/not/made/yet'\n"
+    small = config_dir.load(f"{data}journal.bytes_max = '64MiB'\njournal.disk_free_min = '4MiB'").warnings
+    (warning,) = config_dir.load(f"{data}journal.bytes_max = {1 << 50}").warnings
 
     assert small == ()
     assert "journal.bytes_max" in warning
     assert "expected at most the" in warning
 
 
-def test_no_message_and_no_listing_holds_a_secret(desk: Desk) -> None:
+def test_no_message_and_no_listing_contains_a_secret(config_dir: ConfigDirectory) -> None:
     canary = "canary-4711"
-    said = f"[[drain]]\nname = 'a'\ntokens = ['{canary}']\n[store]\nurl = 'http://u:{canary}@h'"
+    valid = f"[[drain]]\nname = 'a'\ntokens = ['{canary}']\n[store]\nurl = 'http://u:{canary}@h'"
     broken = (
         f"[[drain]]\nname = 'a'\ntokens = ['{canary}\u00e9']",
         f"[[drain]]\nname = 'a'\ntokens = '{canary}'",
@@ -261,37 +271,40 @@ def test_no_message_and_no_listing_holds_a_secret(desk: Desk) -> None:
         f"api_token = '{canary}",
     )
 
-    loaded = desk.load(said)
+    loaded = config_dir.load(valid)
 
     assert canary not in as_toml(loaded) + as_json(loaded)
     assert loaded.settings.store.password == canary
     for toml in broken:
-        assert canary not in desk.problem(toml)
+        assert canary not in config_dir.problem(toml)
 
 
-def test_what_is_shown_as_toml_loads_as_the_same_settings(desk: Desk) -> None:
+def test_toml_listing_loads_as_the_same_settings(config_dir: ConfigDirectory) -> None:
     toml = (
         "data_dir = '/data'\nintakes = 3\n[[drain]]\nname = 'a'\n[[sampling.rule]]\nproject = 'p'\nrate = 0.5"
     )
-    loaded = desk.load(toml)
+    loaded = config_dir.load(toml)
 
     shown = as_toml(loaded)
 
     assert tomllib.loads(shown)["drain"][0]["name"] == "a"
-    assert desk.load(shown).settings == loaded.settings
+    assert config_dir.load(shown).settings == loaded.settings
 
 
-def test_what_follows_from_another_setting_is_shown_with_that_origin(desk: Desk) -> None:
+def test_derived_setting_is_listed_with_its_origin(config_dir: ConfigDirectory) -> None:
     url = {"TRACE_DRAIN_STORE__URL": "http://u:canary@h"}
 
-    shown = json.loads(as_json(desk.load("[sampling]\nrate = 0.5", url)))
+    shown = json.loads(as_json(config_dir.load("[sampling]\nrate = 0.5", url)))
 
     assert shown["store.password"] == {"value": "(set)", "origin": "environment TRACE_DRAIN_STORE__URL"}
-    assert shown["sampling.mode"] == {"value": "equalizing", "origin": "because something is to be sampled"}
+    assert shown["sampling.mode"] == {
+        "value": "equalizing",
+        "origin": "derived: a sampling rate or rule is set",
+    }
 
 
-def test_what_is_shown_as_json_says_who_said_it(desk: Desk) -> None:
-    shown = json.loads(as_json(desk.load(environ={"TRACE_DRAIN_API_TOKEN": "s"})))
+def test_json_listing_contains_origins(config_dir: ConfigDirectory) -> None:
+    shown = json.loads(as_json(config_dir.load(environ={"TRACE_DRAIN_API_TOKEN": "s"})))
 
     assert shown["api_token"] == {"value": "(set)", "origin": "environment TRACE_DRAIN_API_TOKEN"}
     assert shown["journal.codec"] == {"value": "lz4", "origin": "default"}

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration: all of it told in one go, in lines of printable text."""
+"""Claims about configuration problems: all are reported together, in printable lines."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.config_files import Desk
+from tests.support.config_files import ConfigDirectory
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def config_dir(tmp_path: Path) -> ConfigDirectory:
+    return ConfigDirectory(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("toml", "expected"),
     [
-        pytest.param("listn = 'x'", "'listn' in {file} is no setting; did you mean 'listen'?", id="typo"),
+        pytest.param("listn = 'x'", "'listn' in {file} is not a setting; did you mean 'listen'?", id="typo"),
         pytest.param(
             "[store]\nretention_day = 1", "did you mean 'store.retention_days'?", id="typo in a table"
         ),
         pytest.param("[stroe]\nurl = 1", "did you mean 'store'?", id="typo of a table"),
         pytest.param(
-            "[[drain]]\nnam = 'a'", "'drain[0].nam' in {file} is no setting; did you mean", id="in a drain"
+            "[[drain]]\nnam = 'a'", "'drain[0].nam' in {file} is not a setting; did you mean", id="in a drain"
         ),
         pytest.param(
-            "[drain]\nname = 'a'", "'drain' in {file} is no list of tables; expected [[drain]]", id="table"
+            "[drain]\nname = 'a'", "'drain' in {file} is not a list of tables; expected [[drain]]", id="table"
         ),
         pytest.param(
             "store = 1", "'store' in {file} is a value; expected a table [store]", id="value for a table"
@@ -49,7 +49,9 @@ def desk(tmp_path: Path) -> Desk:
         pytest.param("[sampling]\nrate = 1.5", "is 1.5; expected 0 to 1", id="rate"),
         pytest.param("limits.body_bytes_per_s_min = 0", "is 0; expected 1 to 1GiB", id="no floor"),
         pytest.param("limits.body_bytes_per_s_min = '0 KiB'", "is 0; expected 1 to 1GiB", id="size 0"),
-        pytest.param("[journal]\nbytes_max = '4G'", "is '4G'; expected bytes, as 8GiB, 512MB", id="size"),
+        pytest.param(
+            "[journal]\nbytes_max = '4G'", "is '4G'; expected a size such as 8GiB, 512MB", id="size"
+        ),
         pytest.param(
             "[journal]\ncodec = 'gzip'",
             "'journal.codec' (file {file}) is 'gzip'; expected one of 'lz4', 'zstd'",
@@ -58,7 +60,9 @@ def desk(tmp_path: Path) -> Desk:
         pytest.param("listen = '4318'", "listen is '4318'; expected HOST:PORT", id="address"),
         pytest.param("listen = '127.0.0.1:70000'", "listen has port 70000; expected 0 to 65535", id="port"),
         pytest.param(
-            "admin_listen = '127.0.0.1:4318'", "as is listen; expected a port of its own", id="same port"
+            "admin_listen = '127.0.0.1:4318'",
+            "admin_listen and listen are both '127.0.0.1:4318'; expected different ports",
+            id="same port",
         ),
         pytest.param(
             "[store]\nretention_days = 3", "retention_days is 3; expected more than", id="retention"
@@ -71,11 +75,13 @@ def desk(tmp_path: Path) -> Desk:
         ),
         pytest.param(
             "[tls]\nclient_ca_file = '/dev/null'",
-            "'tls.client_ca_file' (file {file}) names '/dev/null', which cannot be read: it is no regular",
+            "'tls.client_ca_file' (file {file}) names '/dev/null', which cannot be read: it is not a regular",
             id="no file",
         ),
-        pytest.param("data_dir = 'a?b'", "takes a '?' for the end of the path", id="question mark"),
-        pytest.param("data_dir = '/proc/x'", "data_dir '/proc/x' cannot be used: it is on", id="no disk"),
+        pytest.param("data_dir = 'a?b'", "the embedded engine ends the path at '?'", id="question mark"),
+        pytest.param(
+            "data_dir = '/proc/x'", "data_dir '/proc/x' cannot be used: its file system", id="no disk"
+        ),
         pytest.param(
             "[[drain]]\nname = 'a'\npath = 'x'", "drain[0] path is 'x'; expected a path that", id="path"
         ),
@@ -92,14 +98,14 @@ def desk(tmp_path: Path) -> Desk:
         ),
         pytest.param(
             "[[drain]]\nname = 'a'\nverify_header_name = 'Content-Length'",
-            "verify_header_name is 'Content-Length', a header of HTTP",
+            "verify_header_name is 'Content-Length', which HTTP uses",
             id="verification header of HTTP",
         ),
         pytest.param(
             "[[drain]]\nname = 'a'\n[[drain]]\nname = 'a'\npath = '/b'", "configured 2 times", id="names"
         ),
         pytest.param(
-            "[[drain]]\nname = 'a'\n[[drain]]\nname = 'b'", "and look the same", id="one path, open"
+            "[[drain]]\nname = 'a'\n[[drain]]\nname = 'b'", "and cannot be distinguished", id="one path, open"
         ),
         pytest.param("[[drain]]\nname = 'a'\nsignature_header = 'x'", "without a secret", id="signature"),
         pytest.param(
@@ -113,25 +119,31 @@ def desk(tmp_path: Path) -> Desk:
         pytest.param("a = [", "trace-drain.toml' is not TOML", id="no TOML"),
     ],
 )
-def test_what_cannot_be_is_told_with_what_was_expected(desk: Desk, toml: str, expected: str) -> None:
-    assert expected.replace("{file}", str(desk.directory / "trace-drain.toml")) in desk.problem(toml)
+def test_problem_names_the_actual_and_the_expected_value(
+    config_dir: ConfigDirectory, toml: str, expected: str
+) -> None:
+    assert expected.replace("{file}", str(config_dir.directory / "trace-drain.toml")) in config_dir.problem(
+        toml
+    )
 
 
-def test_all_problems_are_told_at_once(desk: Desk) -> None:
-    told = desk.problem("intakes = 0\nlisten = 1\nfoo = 2", TRACE_DRAIN_STORE__URLS="x")
+def test_all_problems_are_reported_together(config_dir: ConfigDirectory) -> None:
+    message = config_dir.problem("intakes = 0\nlisten = 1\nfoo = 2", TRACE_DRAIN_STORE__URLS="x")
 
-    assert [word in told for word in ("'intakes'", "'listen'", "'foo'", "TRACE_DRAIN_STORE__URL'?")] == [
+    assert [word in message for word in ("'intakes'", "'listen'", "'foo'", "TRACE_DRAIN_STORE__URL'?")] == [
         True
     ] * 4
 
 
-def test_what_is_wrong_with_a_value_and_with_several_together_is_told_in_one_go(desk: Desk) -> None:
-    told = desk.problem(
+def test_problems_of_single_values_and_of_combinations_are_reported_together(
+    config_dir: ConfigDirectory,
+) -> None:
+    message = config_dir.problem(
         "intakes = 0\n[store]\nretention_days = 2\n[[drain]]\nname = 'a'\npath = 'x'\nbody_bytes_max = 0\n"
         "[limits]\nbody_bytes_max = '1GiB'\nanswer_deadline_s = inf"
     )
 
-    assert [line.split()[0] for line in told.splitlines()[1:]] == [
+    assert [line.split()[0] for line in message.splitlines()[1:]] == [
         "'intakes'",
         "'drain[0].body_bytes_max'",
         "'limits.answer_deadline_s'",
@@ -155,41 +167,43 @@ def test_what_is_wrong_with_a_value_and_with_several_together_is_told_in_one_go(
         pytest.param("drain = 1\n[[sampling.rule]]\ndrain = 'a'", id="drains that are none"),
     ],
 )
-def test_what_only_follows_from_another_problem_is_not_told(desk: Desk, toml: str) -> None:
-    told = desk.problem(toml).splitlines()[1:]
+def test_consequence_of_another_problem_is_not_reported(config_dir: ConfigDirectory, toml: str) -> None:
+    message = config_dir.problem(toml).splitlines()[1:]
 
-    assert all(line.startswith("  '") for line in told), told
+    assert all(line.startswith("  '") for line in message), message
 
 
-def test_no_message_holds_a_control_character(desk: Desk) -> None:
+def test_messages_contain_no_control_character(config_dir: ConfigDirectory) -> None:
     toml = '"a\\nb" = 1\n[[drain]]\nname = "x\\n\\u001b[31m"\n[[drain]]\nname = "y"\npath = "\\r"'
 
-    told = desk.problem(toml).splitlines()
+    message = config_dir.problem(toml).splitlines()
 
-    assert all(line.isprintable() for line in told)
-    assert len(told) == 4
+    assert all(line.isprintable() for line in message)
+    assert len(message) == 4
 
 
 @pytest.mark.parametrize(
     ("toml", "expected"),
     [
         pytest.param(
-            "intakes = 1\nintakes = 2\nx", "line 2, column 12: a key or table is said twice", id="key"
+            "intakes = 1\nintakes = 2\nx", "line 2, column 12: a key or table is defined twice", id="key"
         ),
-        pytest.param("[store]\n[store]\n", "line 2, column 7: a key or table is said twice", id="table"),
-        pytest.param("[tls]\n[[tls]]\n", "said twice; expected it once, or [[", id="both"),
-        pytest.param("listen = 127.0.0.1:4318", "something follows a value; expected", id="no quotes"),
-        pytest.param("listen = localhost:4318", "a value is none; expected a text in quotes", id="no value"),
-        pytest.param("listen = 'x\n", "a text is not closed", id="open"),
-        pytest.param("listen: 4318", "a line is no KEY = VALUE", id="YAML"),
-        pytest.param('data_dir = "C:\\data"', "a lone backslash", id="backslash"),
-        pytest.param("tls.cert = [1", "a list is not closed", id="list"),
-        pytest.param("intakes = " + "1" * 5000, "a number of thousands of digits", id="digits"),
-        pytest.param("intakes = " + "[" * 5000, "nested too deep", id="depth"),
+        pytest.param("[store]\n[store]\n", "line 2, column 7: a key or table is defined twice", id="table"),
+        pytest.param("[tls]\n[[tls]]\n", "defined twice; expected it once, or [[", id="both"),
+        pytest.param("listen = 127.0.0.1:4318", "unexpected text after a value; expected", id="no quotes"),
+        pytest.param("listen = localhost:4318", "invalid value; expected a text in quotes", id="no value"),
+        pytest.param("listen = 'x\n", "unclosed text", id="open"),
+        pytest.param("listen: 4318", "a key has no value; expected KEY = VALUE", id="YAML"),
+        pytest.param('data_dir = "C:\\data"', "a single backslash", id="backslash"),
+        pytest.param("tls.cert = [1", "unclosed list", id="list"),
+        pytest.param("intakes = " + "1" * 5000, "a number has thousands of digits", id="digits"),
+        pytest.param("intakes = " + "[" * 5000, "nested too deeply", id="depth"),
     ],
 )
-def test_what_is_no_toml_is_told_by_its_kind_and_place(desk: Desk, toml: str, expected: str) -> None:
-    assert expected in desk.problem(toml)
+def test_toml_error_is_reported_with_its_kind_and_place(
+    config_dir: ConfigDirectory, toml: str, expected: str
+) -> None:
+    assert expected in config_dir.problem(toml)
 
 
 @pytest.mark.parametrize(
@@ -199,21 +213,25 @@ def test_what_is_no_toml_is_told_by_its_kind_and_place(desk: Desk, toml: str, ex
             "[store]\ndatabase = 'a; b'", "store.database is 'a; b'; expected letters", id="database"
         ),
         pytest.param("api_hosts = ['a.example:443']", "api_hosts names 'a.example:443'; expected", id="port"),
-        pytest.param("[tls]\ncert_file = '~nobody-there/x'", "or ~ of a user that is there", id="home"),
-        pytest.param("[[drain]]\nname='a'\ntoken_file = \"a\\u0000\"", "holds a control character", id="NUL"),
+        pytest.param("[tls]\ncert_file = '~nobody-there/x'", "or ~ of an existing user", id="home"),
+        pytest.param(
+            "[[drain]]\nname='a'\ntoken_file = \"a\\u0000\"", "contains a control character", id="NUL"
+        ),
         pytest.param("data_dir = '/tmp/" + "x" * 300 + "'", "cannot be used: File name too long", id="name"),
         pytest.param("data_dir = '/dev/null/x'", "cannot be used: Not a directory", id="no directory"),
     ],
 )
-def test_what_would_break_later_is_refused_at_once(desk: Desk, toml: str, expected: str) -> None:
-    assert expected in desk.problem(toml)
+def test_value_that_would_fail_later_is_refused_at_load(
+    config_dir: ConfigDirectory, toml: str, expected: str
+) -> None:
+    assert expected in config_dir.problem(toml)
 
 
 SEMANTIC = (
     "[store]\nurl = 'https//foo'\n[[drain]]\nname = 'a'\npath = 'x'\n[[drain]]\nname = 'a'\npath = '/y'\n"
     "signature_header = 'x'\n"
 )
-"""A URL, a path, two names and a signature, each wrong in itself."""
+"""An invalid URL, path and signature, and a repeated name."""
 
 
 @pytest.mark.parametrize(
@@ -228,32 +246,34 @@ SEMANTIC = (
         pytest.param("[store.xyz]\na = 1", id="a table that is none"),
     ],
 )
-def test_a_mistake_hides_no_other_that_has_nothing_to_do_with_it(desk: Desk, beside: str) -> None:
+def test_problem_does_not_hide_unrelated_problems(config_dir: ConfigDirectory, beside: str) -> None:
     toml = f"{SEMANTIC}{beside}"
 
-    told = desk.problem(toml, TRACE_DRAIN_STORE__PASSWORD_FILE="none", TRACE_DRAIN_ADMIN_LISTEN="x")
+    message = config_dir.problem(toml, TRACE_DRAIN_STORE__PASSWORD_FILE="none", TRACE_DRAIN_ADMIN_LISTEN="x")
 
-    assert "store.url has scheme ''" in told
-    assert "drain[0] path is 'x'" in told
-    assert "drain 'a' is configured 2 times" in told
-    assert "drain[1] signature_header is set without a secret" in told
-    assert "admin_listen is 'x'" in told
+    assert "store.url has scheme ''" in message
+    assert "drain[0] path is 'x'" in message
+    assert "drain 'a' is configured 2 times" in message
+    assert "drain[1] signature_header is set without a secret" in message
+    assert "admin_listen is 'x'" in message
 
 
-def test_an_address_that_is_not_understood_hides_no_other(desk: Desk) -> None:
-    assert "admin_listen is 'x'" in desk.problem("listen = 1\nadmin_listen = 'x'")
+def test_invalid_address_does_not_hide_another_invalid_address(config_dir: ConfigDirectory) -> None:
+    assert "admin_listen is 'x'" in config_dir.problem("listen = 1\nadmin_listen = 'x'")
 
 
 @pytest.mark.parametrize(
     "name", ["TRACE_DRAIN_DRAIN_FOO__BAR", "TRACE_DRAIN_STORE__FOO", "TRACE_DRAIN_STORE_FOO"]
 )
-def test_what_is_like_a_setting_only_in_its_table_is_given_no_suggestion(desk: Desk, name: str) -> None:
-    told = desk.problem("", **{name: "x"})
+def test_unknown_key_with_only_a_known_table_gets_no_suggestion(
+    config_dir: ConfigDirectory, name: str
+) -> None:
+    message = config_dir.problem("", **{name: "x"})
 
-    assert f"environment {name} is no setting; see `trace-drain config show` for all" in told
+    assert f"environment {name} is not a setting; `trace-drain config show` lists all settings" in message
 
 
-def test_a_shared_path_is_told_as_it_was_written(desk: Desk) -> None:
-    told = desk.problem("[[drain]]\nname = 'a'\npath = '/x'\n[[drain]]\nname = 'b'\npath = '/x'")
+def test_shared_path_is_quoted_as_written(config_dir: ConfigDirectory) -> None:
+    message = config_dir.problem("[[drain]]\nname = 'a'\npath = '/x'\n[[drain]]\nname = 'b'\npath = '/x'")
 
-    assert "share a path ('/x') and" in told
+    assert "share the path '/x' and" in message

@@ -1,4 +1,4 @@
-"""Every setting has a range, and refuses what lies beside it, in words of one kind."""
+"""Claims about ranges: every setting has a range, documents it, and refuses values outside it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from receiver.settings import Range
 PAGE = settings_page().splitlines()
 
 
-def range_said(setting_key: SettingKey) -> Range:
+def declared_range(setting_key: SettingKey) -> Range:
     limits = range_of(setting_key.type)
-    assert limits, "say Range(low, high) beside its type, if it is no choice"
+    assert limits, "annotate its type with Range(low, high), or make it a choice"
     return limits
 
 
@@ -49,13 +49,13 @@ TEXTS = [setting_key for setting_key in RANGED if has_length(setting_key)]
 
 
 def outside(setting_key: SettingKey) -> Iterator[object]:
-    """What lies right beside the range, and far off."""
-    limits = range_said(setting_key)
+    """Yield values just outside the range, and far outside it."""
+    limits = declared_range(setting_key)
     if setting_key.is_list:
         yield ["span:a"] * (int(limits.high) + 1)
-        one = range_of(item_of(setting_key))
-        assert one
-        yield ["x" * (int(one.high) + 1)]
+        item_range = range_of(item_of(setting_key))
+        assert item_range
+        yield ["x" * (int(item_range.high) + 1)]
     elif has_length(setting_key):
         yield "x" * (int(limits.high) + 1)
         if limits.low:
@@ -68,13 +68,13 @@ def outside(setting_key: SettingKey) -> Iterator[object]:
 
 
 def inside(setting_key: SettingKey) -> Iterator[object]:
-    """The ends of the range."""
-    limits = range_said(setting_key)
+    """Yield the ends of the range."""
+    limits = declared_range(setting_key)
     yield from (int(end) if is_whole(setting_key) else float(end) for end in (limits.low, limits.high))
 
 
 def problems(directory: Path, setting_key: SettingKey, value: object) -> list[str]:
-    """What is told about this one setting, said in a file."""
+    """Return the problems reported for this setting if a file gives it this value."""
     *tables, name = setting_key.path
     text = f"{name} = {json.dumps(value)}\n".replace("NaN", "nan").replace("Infinity", "inf")
     if tables:
@@ -92,30 +92,30 @@ def problems(directory: Path, setting_key: SettingKey, value: object) -> list[st
     return []
 
 
-@pytest.mark.parametrize("knob", setting_keys(), ids=name_of)
-def test_every_setting_says_its_range(setting_key: SettingKey) -> None:
+@pytest.mark.parametrize("setting_key", setting_keys(), ids=name_of)
+def test_settings_page_documents_the_range_of_every_setting(setting_key: SettingKey) -> None:
     row = next(line for line in PAGE if line.startswith(f"| `{name_of(setting_key)}` |"))
 
     assert row.split(" | ")[2] == range_text(setting_key)
     assert range_text(setting_key)
 
 
-@pytest.mark.parametrize("knob", RANGED, ids=name_of)
-def test_every_setting_refuses_what_lies_beside_its_range(setting_key: SettingKey, tmp_path: Path) -> None:
+@pytest.mark.parametrize("setting_key", RANGED, ids=name_of)
+def test_values_outside_the_range_are_refused(setting_key: SettingKey, tmp_path: Path) -> None:
     for value in outside(setting_key):
-        (told,) = problems(tmp_path, setting_key, value)
+        (problem,) = problems(tmp_path, setting_key, value)
 
-        assert "; expected " in told, told
+        assert "; expected " in problem, problem
 
 
-@pytest.mark.parametrize("knob", NUMBERS, ids=name_of)
-def test_every_number_takes_the_ends_of_its_range(setting_key: SettingKey, tmp_path: Path) -> None:
+@pytest.mark.parametrize("setting_key", NUMBERS, ids=name_of)
+def test_both_ends_of_a_range_are_accepted(setting_key: SettingKey, tmp_path: Path) -> None:
     for value in inside(setting_key):
         assert problems(tmp_path, setting_key, value) == []
 
 
 @pytest.mark.parametrize(
-    "knob",
+    "setting_key",
     [
         setting_key
         for setting_key in RANGED
@@ -125,17 +125,17 @@ def test_every_number_takes_the_ends_of_its_range(setting_key: SettingKey, tmp_p
     ids=name_of,
 )
 def test_every_default_is_in_its_range(setting_key: SettingKey) -> None:
-    limits = range_said(setting_key)
+    limits = declared_range(setting_key)
     size = len(setting_key.default) if isinstance(setting_key.default, str) else setting_key.default
 
     assert isinstance(size, int | float)
     assert limits.low <= size <= limits.high
 
 
-@pytest.mark.parametrize("knob", TEXTS, ids=name_of)
-def test_no_text_but_a_secret_holds_a_control_character(setting_key: SettingKey, tmp_path: Path) -> None:
+@pytest.mark.parametrize("setting_key", TEXTS, ids=name_of)
+def test_control_characters_are_refused_except_in_secrets(setting_key: SettingKey, tmp_path: Path) -> None:
     for char in "\n\x1b\0\x7f\u2028":
-        told = problems(tmp_path, setting_key, [f"a{char}b"] if setting_key.is_list else f"a{char}b")
+        lines = problems(tmp_path, setting_key, [f"a{char}b"] if setting_key.is_list else f"a{char}b")
 
-        assert any("holds a control character" in line for line in told) == (setting_key.form != "secret")
-        assert all(line.isprintable() for line in told)
+        assert any("contains a control character" in line for line in lines) == (setting_key.form != "secret")
+        assert all(line.isprintable() for line in lines)

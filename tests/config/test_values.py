@@ -1,4 +1,4 @@
-"""Single values: sizes, addresses, store URLs."""
+"""Claims about single values: sizes, addresses, store URLs."""
 
 import pytest
 
@@ -18,12 +18,12 @@ from receiver.settings import GIB, MIB
         ("0", 0),
     ],
 )
-def test_sizes_are_read(text: str, expected: int) -> None:
+def test_size_is_parsed(text: str, expected: int) -> None:
     assert size_bytes(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "4G", "-1", "1e3", "GiB", "1.5B", "8 Gi B", "0x10"])
-def test_what_is_no_size_is_not_guessed(text: str) -> None:
+def test_invalid_size_is_refused(text: str) -> None:
     with pytest.raises(ValueProblem):
         size_bytes(text)
 
@@ -40,7 +40,7 @@ def test_what_is_no_size_is_not_guessed(text: str) -> None:
         ("example.org:1", "example.org", False),
     ],
 )
-def test_addresses_know_whether_others_reach_them(text: str, host: str, *, is_loopback: bool) -> None:
+def test_address_reports_whether_it_is_loopback(text: str, host: str, *, is_loopback: bool) -> None:
     address = parse_address(text)
 
     assert address == Address(host, 1)
@@ -48,7 +48,7 @@ def test_addresses_know_whether_others_reach_them(text: str, host: str, *, is_lo
     assert str(address) == text
 
 
-def test_a_store_url_is_taken_apart() -> None:
+def test_store_url_is_parsed() -> None:
     assert parse_store_url("embedded") is None
     assert parse_store_url("https://u%40x:p%3A@h/otel") == StoreUrl(
         secure=True, host="h", port=8443, user="u@x", password="p:", database="otel"

@@ -1,4 +1,4 @@
-"""An operator's desk: a directory with a configuration file and its secrets, loaded as the program does."""
+"""Test helper: a directory with a configuration file and its secrets, loaded as the program loads them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from receiver.config.load import Loaded, Sources
 from receiver.errors import OperatorError
 
 
-class Desk:
-    """An operator's directory: writes files there and loads what they say."""
+class ConfigDirectory:
+    """Directory of a configuration file: writes files and loads the settings."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
