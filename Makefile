@@ -11,6 +11,8 @@ BIN := $(VENV)/bin
 TOOLS := $(VENV)/tools/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 CARGO := cargo --locked
+IN_PROCESS_TESTS := $(filter-out tests/crash tests/doubles tests/e2e tests/faults tests/scale tests/support tests/tidy tests/torture,$(patsubst %/,%,$(wildcard tests/*/))) $(wildcard tests/test_*.py)
+COVERAGE_MIN := 85
 MANIFEST := --manifest-path transcode/Cargo.toml
 CORE_SOURCES := $(shell find transcode/src schemas -type f) transcode/Cargo.toml transcode/Cargo.lock pyproject.toml
 
@@ -87,6 +89,24 @@ $(VENV)/.tools: requirements/tools.lock | $(BIN)/python
 	$(PYTHON) -m venv $(VENV)/tools
 	$(TOOLS)/pip --disable-pip-version-check --quiet install --require-hashes -r requirements/tools.lock
 	@touch $@
+
+.PHONY: quick
+quick: setup $(VENV)/.dev ## before each commit: static checks of Python and the fast tests, under 90 s
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/typos
+	$(BIN)/mypy receiver tests benchmarks
+	$(BIN)/lint-imports
+	$(BIN)/pytest -q -n 2 --dist loadfile tests/tidy tests/durable tests/journal tests/load tests/config tests/redelivery tests/test_*.py
+
+.PHONY: coverage
+coverage: setup $(VENV)/.dev ## line coverage of the tests that run in one process; fails below the floor
+	$(BIN)/pytest -q -n 2 --dist loadfile --cov=receiver --cov-report=term:skip-covered --cov-fail-under=$(COVERAGE_MIN) $(IN_PROCESS_TESTS)
+
+.PHONY: test-clickhouse
+test-clickhouse: setup $(VENV)/.dev ## store contract and faults against a real server (TRACE_DRAIN_TEST_CLICKHOUSE=URL)
+	@test -n "$$TRACE_DRAIN_TEST_CLICKHOUSE" || { echo "set TRACE_DRAIN_TEST_CLICKHOUSE=http://user:password@host:8123/database"; exit 1; }
+	$(BIN)/pytest -q tests/engine/test_store_contract.py tests/engine/test_schema.py tests/writer/test_engines.py tests/faults/test_answers.py tests/faults/test_sequences.py tests/faults/test_tables.py
 
 .PHONY: fix
 fix: $(VENV)/.dev ## what the formatters and linters can mend by themselves

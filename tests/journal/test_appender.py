@@ -47,7 +47,7 @@ def test_records_share_a_segment_until_it_is_due() -> None:
 
 
 @pytest.mark.parametrize(
-    ("knob", "most"),
+    ("setting_key", "most"),
     [
         pytest.param("segment_rows_max", 2, id="rows"),
         pytest.param("segment_bytes_max", 2 * len(record("a")), id="bytes"),
