@@ -113,6 +113,20 @@ async def test_stopping_receiver_answers_what_it_holds(tmp_path: Path) -> None:
 
 
 @on_uvloop
+async def test_held_requests_are_refused_before_the_stop_once_the_store_has_stopped(tmp_path: Path) -> None:
+    appender = AppenderDouble(room_bytes=20)
+    async with committing(CoreDouble(), appender, tmp_path, answer_deadline_s=600) as committer:
+        held = [commit(committer, "large" * 20)]
+        await until(lambda: committer._hold._groups)  # noqa: SLF001 - it was tried
+        appender.full = FULL
+        held.append(commit(committer, "small"))
+        committer.wait_no_longer()
+        reasons = [await verdict_on(one) for one in held]
+
+    assert [type(reason) for reason in reasons] == [JournalFull, JournalFull]
+
+
+@on_uvloop
 async def test_held_request_is_committed_when_the_journal_on_disk_shrinks(tmp_path: Path) -> None:
     appender = Appender(tmp_path / "journal", Journal(bytes_max=256 * KIB, disk_free_min=0))
     (start,) = (tmp_path / "journal").iterdir()

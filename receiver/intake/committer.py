@@ -44,6 +44,7 @@ TICK_S = 0.05
 POSTPONED = "postponed"
 """The verdict on a delivery that belongs to the next group."""
 STOPPING = "the journal is full and the receiver is stopping; expected to be back in seconds"
+STORE_GONE = "the receiver is stopping before the delivery is stored; expected to be back in seconds"
 STALE_MAX = 3
 """A group meets so many closed segments before the disk is called broken."""
 
@@ -112,6 +113,7 @@ class Committer:
         self._groups_in_flight = 0
         self._sealing = asyncio.Lock()
         self._closing = False
+        self._is_store_gone = False
 
     def use(self, transcode: Transcode, answer_deadline_s: float) -> None:
         """Use these for groups and deliveries to come."""
@@ -158,6 +160,10 @@ class Committer:
         """Seal the open segment: everything acknowledged so far is the writer's then."""
         await self._sealer.do(self._appender.seal)
 
+    def wait_no_longer(self) -> None:
+        """Refuse what waits for room or for the store from now on: the store has stopped."""
+        self._is_store_gone = True
+
     async def close(self, running: asyncio.Future[None]) -> None:
         """Answer everything in line, hand the journal over, let go of the threads."""
         self._closing = True
@@ -190,7 +196,7 @@ class Committer:
     async def _room(self) -> None:
         """Wait until the journal takes records, if deliveries wait in line. Refuse them when stopping."""
         while self._line and (reason := self._appender.full_reason()) is not None:
-            if self._closing:
+            if self._closing or self._is_store_gone:
                 refuse(self._line.take_group(GROUP_BYTES_MAX), JournalFull(reason))
                 continue
             limited.warning("hold", "journal takes no records; requests are held", error=reason)
@@ -284,7 +290,7 @@ class Committer:
 
     def _hold_group(self, group: Group, reason: JournalFull) -> None:
         """Hold the deliveries of a record that did not fit; they are transcoded again for another segment."""
-        if self._closing or group.done is None:
+        if self._closing or self._is_store_gone or group.done is None:
             _refuse_all(group, reason)
             return
         self._hold.add(HeldGroup(group.waiting, len(group.done.record), str(reason)))
@@ -341,6 +347,9 @@ class Committer:
             for segment in self._store_line.segments():
                 if self._appender.is_stored(segment):
                     self._store_line.settle(segment, self._appender.outcome_of(segment))
+            if self._is_store_gone:
+                self._hold.refuse_all(STOPPING)
+                self._store_line.refuse_all(STORE_GONE)
 
     async def _seal_by_age(self) -> None:
         """Hand over what is old enough while nothing is on its way to the open segment."""
