@@ -28,7 +28,7 @@ from receiver.intake.hand import Hand
 from receiver.intake.outcome import Transcode, refusal
 from receiver.intake.pace import Pace
 from receiver.intake.store_line import StoreLine, digests_in
-from receiver.intake.waiting import GROUP_BYTES_MAX, Give, HeldGroup, Hold, Line, Waiting, refuse
+from receiver.intake.waiting import GROUP_BYTES_MAX, Give, Hold, Line, Waiting, refuse
 from receiver.journal.appender import StaleSegment
 from receiver.journal.outcomes import SegmentOutcome
 from receiver.logs import limited
@@ -114,6 +114,8 @@ class Committer:
         self._sealing = asyncio.Lock()
         self._closing = False
         self._is_store_gone = False
+        self._group_bytes_max = GROUP_BYTES_MAX
+        """Less after a record that did not fit: single deliveries of it may."""
 
     def use(self, transcode: Transcode, answer_deadline_s: float) -> None:
         """Use these for groups and deliveries to come."""
@@ -182,7 +184,7 @@ class Committer:
             is_small = self._line.weight_bytes < EARLY_BYTES_MIN
             if is_small:
                 await appending
-            waiting = self._line.take_group(self._pace.bytes_in_a_moment)
+            waiting = self._line.take_group(min(self._pace.bytes_in_a_moment, self._group_bytes_max))
             if waiting:
                 group = await self._transcoded(waiting, with_append=is_small)
                 await appending
@@ -283,6 +285,7 @@ class Committer:
             limited.error("append", "a group could not be written to the journal", error=str(reason))
             _refuse_all(group, reason)
         else:
+            self._group_bytes_max = GROUP_BYTES_MAX
             self._settle(group)
         finally:
             self._groups_in_flight -= 1
@@ -293,7 +296,8 @@ class Committer:
         if self._closing or self._is_store_gone or group.done is None:
             _refuse_all(group, reason)
             return
-        self._hold.add(HeldGroup(group.waiting, len(group.done.record), str(reason)))
+        self._hold.add(group.waiting, len(group.done.record), str(reason))
+        self._group_bytes_max = group.weight_bytes // 2
         group.waiting, group.outcomes, group.done = (), (), None
 
     async def _append_record(self, group: Group) -> None:
