@@ -139,4 +139,4 @@ class Listener:
     def _count(self, reason: str) -> None:
         port = self._limits.port
         self._metrics.add("connections_closed", port=port, reason=reason)
-        limited.warning(f"{port}: {reason}", "connection closed", port=port)
+        limited.warning(f"{port}: {reason}", "connection closed", port=port, reason=reason)

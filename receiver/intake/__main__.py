@@ -137,6 +137,7 @@ class Intake:
     async def stop(self) -> None:
         """Answer what is in flight, hand the journal over."""
         grace_s = self._settings.limits.stop_grace_s
+        self._committer.wait_no_longer()
         await self._server.stop(grace_s * CLOSE_SHARE)
         self._admission.is_closed = True
         if self._looking is not None:

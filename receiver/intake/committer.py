@@ -27,7 +27,7 @@ from receiver.intake.group import Group, SpanCounts, Tried
 from receiver.intake.outcome import Transcode, refusal
 from receiver.intake.quarantine import Quarantine
 from receiver.intake.store_line import StoreLine, digests_in
-from receiver.intake.waiting import GROUP_BYTES_MAX, Give, HeldGroup, Hold, Line, Waiting, refuse
+from receiver.intake.waiting import GROUP_BYTES_MAX, Give, Hold, Line, Waiting, refuse
 from receiver.intake.worker_thread import WorkerThread
 from receiver.journal.appender import StaleSegment
 from receiver.journal.outcomes import SegmentOutcome
@@ -44,6 +44,7 @@ TICK_S = 0.05
 POSTPONED = "postponed"
 """The verdict on a delivery that belongs to the next group."""
 STOPPING = "the journal is full and the receiver is stopping; expected to be back in seconds"
+STORE_GONE = "the receiver is stopping before the delivery is stored; expected to be back in seconds"
 STALE_MAX = 3
 """A group meets so many closed segments before the disk is called broken."""
 
@@ -112,6 +113,9 @@ class Committer:
         self._groups_in_flight = 0
         self._sealing = asyncio.Lock()
         self._closing = False
+        self._is_store_gone = False
+        self._group_bytes_max = GROUP_BYTES_MAX
+        """Less after a record that did not fit: single deliveries of it may."""
 
     def use(self, transcode: Transcode, answer_deadline_s: float) -> None:
         """Use these for groups and deliveries to come."""
@@ -158,6 +162,10 @@ class Committer:
         """Seal the open segment: everything acknowledged so far is the writer's then."""
         await self._sealer.do(self._appender.seal)
 
+    def wait_no_longer(self) -> None:
+        """Refuse what waits for room or for the store from now on: the store has stopped."""
+        self._is_store_gone = True
+
     async def close(self, running: asyncio.Future[None]) -> None:
         """Answer everything in line, hand the journal over, let go of the threads."""
         self._closing = True
@@ -176,7 +184,7 @@ class Committer:
             is_small = self._line.weight_bytes < EARLY_BYTES_MIN
             if is_small:
                 await appending
-            waiting = self._line.take_group(self._pace.bytes_in_a_moment)
+            waiting = self._line.take_group(min(self._pace.bytes_in_a_moment, self._group_bytes_max))
             if waiting:
                 group = await self._transcoded(waiting, with_append=is_small)
                 await appending
@@ -190,7 +198,7 @@ class Committer:
     async def _room(self) -> None:
         """Wait until the journal takes records, if deliveries wait in line. Refuse them when stopping."""
         while self._line and (reason := self._appender.full_reason()) is not None:
-            if self._closing:
+            if self._closing or self._is_store_gone:
                 refuse(self._line.take_group(GROUP_BYTES_MAX), JournalFull(reason))
                 continue
             limited.warning("hold", "journal takes no records; requests are held", error=reason)
@@ -277,6 +285,7 @@ class Committer:
             limited.error("append", "a group could not be written to the journal", error=str(reason))
             _refuse_all(group, reason)
         else:
+            self._group_bytes_max = GROUP_BYTES_MAX
             self._settle(group)
         finally:
             self._groups_in_flight -= 1
@@ -284,10 +293,11 @@ class Committer:
 
     def _hold_group(self, group: Group, reason: JournalFull) -> None:
         """Hold the deliveries of a record that did not fit; they are transcoded again for another segment."""
-        if self._closing or group.done is None:
+        if self._closing or self._is_store_gone or group.done is None:
             _refuse_all(group, reason)
             return
-        self._hold.add(HeldGroup(group.waiting, len(group.done.record), str(reason)))
+        self._hold.add(group.waiting, len(group.done.record), str(reason))
+        self._group_bytes_max = group.weight_bytes // 2
         group.waiting, group.outcomes, group.done = (), (), None
 
     async def _append_record(self, group: Group) -> None:
@@ -341,6 +351,9 @@ class Committer:
             for segment in self._store_line.segments():
                 if self._appender.is_stored(segment):
                     self._store_line.settle(segment, self._appender.outcome_of(segment))
+            if self._is_store_gone:
+                self._hold.refuse_all(STOPPING)
+                self._store_line.refuse_all(STORE_GONE)
 
     async def _seal_by_age(self) -> None:
         """Hand over what is old enough while nothing is on its way to the open segment."""

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 from receiver import transcode
-from receiver.errors import ReceiverError, StoreTrouble
+from receiver.errors import ReceiverError, ShuttingDown, StoreTrouble
 from receiver.intake.waiting import Waiting
 from receiver.journal.frame import answers_of
 from receiver.journal.outcomes import SegmentOutcome
@@ -70,6 +71,12 @@ class StoreLine:
             )
         for waiter in self._by_segment.pop(segment, []):
             waiter.waiting.give(_receipt(waiter, became))
+
+    def refuse_all(self, reason: str) -> None:
+        """Refuse all deliveries that wait: the store has stopped."""
+        waiting, self._by_segment = self._by_segment, {}
+        for waiter in chain(*waiting.values()):
+            waiter.waiting.give(ShuttingDown(reason))
 
 
 def _receipt(waiter: _Waiter, became: SegmentOutcome | None) -> Outcome | ReceiverError:

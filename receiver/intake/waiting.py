@@ -8,9 +8,10 @@ Never: work for a delivery that nobody waits for any more.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from receiver.errors import DeadlinePassed, JournalFull, ReceiverError
 from receiver.intake.admission import Claim
@@ -174,48 +175,52 @@ def _late_verdict(waiting: Waiting, full_reason: str | None) -> ReceiverError:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldGroup:
-    """Deliveries whose record did not fit into the journal."""
+class Held:
+    """A delivery that is held because the record of its group did not fit into the journal."""
 
-    waiting: Sequence[Waiting]
+    waiting: Waiting
     record_bytes: int
+    """Its expected share of a record."""
     reason: str
 
 
 class Hold:
-    """Groups held until the journal has room for their record, or their deadlines have passed."""
+    """Deliveries held until the journal has room for them, or their deadlines have passed."""
 
     def __init__(self) -> None:
-        self._groups: list[HeldGroup] = []
+        self._held: list[Held] = []
 
-    def add(self, group: HeldGroup) -> None:
-        """Hold a group. Its bodies stay claimed."""
-        self._groups.append(group)
+    def add(self, waiting: Sequence[Waiting], record_bytes: int, reason: str) -> None:
+        """Hold deliveries each by itself: there may be room for some. Their bodies stay claimed."""
+        weight_bytes = sum(one.weight_bytes for one in waiting) or 1
+        for one in waiting:
+            self._held.append(Held(one, record_bytes * one.weight_bytes // weight_bytes, reason))
 
     def release(self, full_reason: Callable[[int], str | None], line: Line, now: float) -> None:
-        """Return groups to the line that have room now; refuse deliveries past their deadline."""
-        groups, self._groups = self._groups, []
-        for group in groups:
-            refuse([one for one in group.waiting if one.deadline <= now], JournalFull(group.reason))
-            still = _unanswered(group.waiting)
-            if full_reason(group.record_bytes) is None:
-                line.put_back(still)
-            elif still:
-                self._groups.append(replace(group, waiting=still))
+        """Return to the line what has room now, oldest first; refuse deliveries past their deadline."""
+        held, self._held = self._held, []
+        returned: list[Waiting] = []
+        returned_bytes, refused_bytes_min = 0, math.inf
+        for one in held:
+            if not one.waiting.is_given and one.waiting.deadline <= now:
+                one.waiting.give(JournalFull(one.reason))
+            if one.waiting.is_given:
+                one.waiting.let_go()
+            elif (
+                one.record_bytes < refused_bytes_min
+                and full_reason(returned_bytes + one.record_bytes) is None
+            ):
+                returned.append(one.waiting)
+                returned_bytes += one.record_bytes
+            else:
+                refused_bytes_min = min(refused_bytes_min, one.record_bytes)
+                self._held.append(one)
+        line.put_back(returned)
 
     def refuse_all(self, reason: str) -> None:
         """Refuse what is held: there will be no more room."""
-        groups, self._groups = self._groups, []
-        for group in groups:
-            refuse(group.waiting, JournalFull(reason))
-
-
-def _unanswered(waiting: Sequence[Waiting]) -> list[Waiting]:
-    """Free the bodies that no sender waits for, and return the rest."""
-    for one in waiting:
-        if one.is_given:
-            one.let_go()
-    return [one for one in waiting if not one.is_given]
+        held, self._held = self._held, []
+        refuse([one.waiting for one in held], JournalFull(reason))
 
 
 def refuse(waiting: Sequence[Waiting], reason: ReceiverError) -> None:

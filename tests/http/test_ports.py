@@ -11,10 +11,13 @@ from contextlib import closing, suppress
 
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
+from receiver.http import listener
 from receiver.http.listener import Listener
 from receiver.http.parser import HEAD_BYTES_MAX
 from receiver.http.protocol import Limits
+from receiver.logs import RateLimited
 from receiver.metrics import Metrics
 
 GET = b"GET /small HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -118,6 +121,17 @@ async def test_silent_connections_never_exceed_the_cap_and_do_not_block_a_reques
     assert port.listener.connection_count <= 8
     for one in silent:
         one.close()
+
+
+async def test_log_names_the_reason_for_which_a_connection_is_closed(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "limited", RateLimited())
+    port = await serve(connections_max=1)
+    with capture_logs() as logs, closing(socket.create_connection(port.address)):
+        await port.ask()
+
+    assert {"event": "connection closed", "reason": "evicted", "port": "api", "log_level": "warning"} in logs
 
 
 async def test_longest_idle_connection_is_evicted_first(serve: Serve) -> None:

@@ -86,7 +86,7 @@ async def test_record_that_does_not_fit_is_refused_at_the_deadline_and_delays_no
     core, appender = CoreDouble(), AppenderDouble(room_bytes=20)
     async with committing(core, appender, tmp_path, answer_deadline_s=1) as committer:
         large = commit(committer, "large" * 20)
-        await until(lambda: committer._hold._groups)  # noqa: SLF001 - it was tried
+        await until(lambda: committer._hold._held)  # noqa: SLF001 - it was tried
         await commit(committer, "small")
         still_held = not large.done()
         reason = await verdict_on(large)
@@ -97,12 +97,28 @@ async def test_record_that_does_not_fit_is_refused_at_the_deadline_and_delays_no
 
 
 @on_uvloop
+async def test_deliveries_whose_common_record_does_not_fit_are_committed_in_smaller_groups(
+    tmp_path: Path,
+) -> None:
+    core, appender = CoreDouble(), AppenderDouble(full=FULL, room_bytes=30)
+    async with committing(core, appender, tmp_path, answer_deadline_s=2) as committer:
+        held = [commit(committer, name * 10) for name in "abcde"]
+        await until(lambda: len(committer._line) == 5)  # noqa: SLF001 - what is held
+        appender.full = None
+        receipts = await asyncio.gather(*held)
+
+    assert len(receipts) == 5
+    assert len(core.groups[0]) == 5
+    assert all(len(record) <= 30 for _, record, _ in appender.appended)
+
+
+@on_uvloop
 async def test_stopping_receiver_answers_what_it_holds(tmp_path: Path) -> None:
     held = []
     appender = AppenderDouble(room_bytes=20)
     async with committing(CoreDouble(), appender, tmp_path, answer_deadline_s=600) as committer:
         held.append(commit(committer, "large" * 20))
-        await until(lambda: committer._hold._groups)  # noqa: SLF001 - it was tried
+        await until(lambda: committer._hold._held)  # noqa: SLF001 - it was tried
         appender.full = FULL
         held.append(commit(committer, "small"))
         await asyncio.sleep(0)
@@ -110,6 +126,20 @@ async def test_stopping_receiver_answers_what_it_holds(tmp_path: Path) -> None:
 
     assert [type(reason) for reason in reasons] == [JournalFull, JournalFull]
     assert appender.appended == []
+
+
+@on_uvloop
+async def test_held_requests_are_refused_before_the_stop_once_the_store_has_stopped(tmp_path: Path) -> None:
+    appender = AppenderDouble(room_bytes=20)
+    async with committing(CoreDouble(), appender, tmp_path, answer_deadline_s=600) as committer:
+        held = [commit(committer, "large" * 20)]
+        await until(lambda: committer._hold._held)  # noqa: SLF001 - it was tried
+        appender.full = FULL
+        held.append(commit(committer, "small"))
+        committer.wait_no_longer()
+        reasons = [await verdict_on(one) for one in held]
+
+    assert [type(reason) for reason in reasons] == [JournalFull, JournalFull]
 
 
 @on_uvloop

@@ -18,9 +18,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from receiver.channel import ChildChannel, Ready, Reload, Report, Start, Stop, Stopped
 from receiver.journal.frame import answers_of
 from receiver.journal.segments import Journal
-from receiver.settings import Drain, Settings
+from receiver.settings import Drain, Limits, Settings
 from receiver.settings import Journal as JournalSettings
-from tests.support.intake import Connection, request
+from tests.support.intake import Connection, request, until
 
 WAIT_S = 60.0
 """For what takes well under a second, on a machine that does much else."""
@@ -57,13 +57,16 @@ class Child:
         return answer.status
 
 
-def settings(data: Path, *drains: Drain) -> Settings:
+def settings(data: Path, *drains: Drain, limits: Limits | None = None) -> Settings:
     drains = drains or (Drain(name="default"),)
-    return Settings(data_dir=str(data), journal=JournalSettings(disk_free_min=0), drain=drains)
+    journal = JournalSettings(disk_free_min=0)
+    return Settings(data_dir=str(data), journal=journal, limits=limits or Limits(), drain=drains)
 
 
 @asynccontextmanager
-async def spawned(data: Path, plug: socket.socket, *drains: Drain) -> AsyncIterator[Child]:
+async def spawned(
+    data: Path, plug: socket.socket, *drains: Drain, limits: Limits | None = None
+) -> AsyncIterator[Child]:
     ours, theirs = socket.socketpair()
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -72,7 +75,7 @@ async def spawned(data: Path, plug: socket.socket, *drains: Drain) -> AsyncItera
     )
     theirs.close()
     channel = await ChildChannel.from_socket(ours)
-    await channel.send(Start("intake-0", settings(data, *drains), plug.fileno(), 0))
+    await channel.send(Start("intake-0", settings(data, *drains, limits=limits), plug.fileno(), 0))
     child = Child(process, channel, plug.getsockname()[1])
     await child.said(Ready)
     try:
@@ -204,3 +207,20 @@ async def test_it_reports_what_it_counted_and_how_it_is(tmp_path: Path, plug: so
     assert counted["spans_received", "default"] == 1
     assert counted["spans_unresolved", "default"] == 1
     assert counted["connections",] == 0
+
+
+async def test_delivery_that_waits_for_the_store_gets_503_when_the_intake_stops(
+    tmp_path: Path, plug: socket.socket
+) -> None:
+    drain = Drain(name="d", acknowledge="store")
+    limits = Limits(answer_deadline_s=600, stop_grace_s=2)
+    async with spawned(tmp_path, plug, drain, limits=limits) as child:
+        posting = asyncio.create_task(child.post(one_span()))
+        await until(lambda: _has_record(tmp_path / "journal"))
+        await child.channel.send(Stop())
+
+        assert await posting == 503
+
+
+def _has_record(journal: Path) -> bool:
+    return any(path.stat().st_size for path in journal.glob("*/*.open"))

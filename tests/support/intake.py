@@ -255,7 +255,7 @@ class Intake:
 
     def held_count(self) -> int:
         """Return how many deliveries wait for room in the journal."""
-        return len(self.committer._line) + sum(len(one.waiting) for one in self.committer._hold._groups)  # noqa: SLF001
+        return len(self.committer._line) + len(self.committer._hold._held)  # noqa: SLF001
 
     async def post(self, body: bytes = SPAN_BODY, path: str = "/v1/traces", **headers: str) -> Answer:
         """Post a body; header names are written with underscores."""
