@@ -72,7 +72,7 @@ def embedded(directory: Path) -> EmbeddedStore:
 def test_a_refused_write_is_found_though_another_thread_looked_before_its_part_was_there() -> None:
     store = Swallowing()
 
-    with pytest.raises(StoreTrouble, match="the disk refused writes of this INSERT"):
+    with pytest.raises(StoreTrouble, match="disk writes of this INSERT failed"):
         store.refill_companion(HELD, ["20260101"])
 
     assert store.commands == [f"ALTER TABLE {TABLE} DETACH PART '20260101_1_1_0'"]

@@ -146,7 +146,7 @@ def test_window_that_is_removed_while_stopped_is_reported(tmp_path: Path, remove
     mill.add([1])
     mill.drain()
 
-    assert "expected 86400 s (the record of earlier ones was damaged or missing" in trouble
+    assert "expected 86400 s (the log of earlier deliveries was damaged or missing" in trouble
     assert mill.progress.window_reach_s < mill.limits.window_s
     assert mill.progress.window_trouble == trouble
 

@@ -158,7 +158,7 @@ def test_log_of_another_ledger_with_as_many_entries_is_reported(disk: MemoryDisk
     overwrite(disk, log_of(disk), other.read(log_of(other)))
 
     [loss] = losses_after_start(disk)
-    assert "entry 6 is another one than was written" in loss
+    assert "entry 6 is not the entry that was written" in loss
 
 
 def test_bytes_between_entries_are_reported(disk: MemoryDisk) -> None:
@@ -168,7 +168,7 @@ def test_bytes_between_entries_are_reported(disk: MemoryDisk) -> None:
 
     [loss] = losses_after_start(disk)
 
-    assert "bytes that are no entry" in loss
+    assert "bytes that are not an entry" in loss
 
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["redelivery removed too", "redelivery is there"])

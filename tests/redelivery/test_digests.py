@@ -50,9 +50,9 @@ class Watched(Frozen):
 
     looks = 0
 
-    def _lies_at(self, slot: int, digest: bytes) -> bool:
+    def _is_in_slot(self, slot: int, digest: bytes) -> bool:
         self.looks += 1
-        return super()._lies_at(slot, digest)
+        return super()._is_in_slot(slot, digest)
 
 
 def test_digests_that_somebody_chose_to_be_alike_are_looked_for_as_seldom_as_others(tmp_path: Path) -> None:

@@ -278,7 +278,8 @@ def test_a_generation_that_is_damaged_or_gone_is_told(bench: Bench, kept: str) -
     again = bench.opened()
 
     assert again.shortfall.endswith(
-        "expected 86400 s (the record of earlier ones was damaged or missing, or the digest key was replaced)"
+        "expected 86400 s (the log of earlier deliveries was damaged or missing, "
+        "or the digest key was replaced)"
     )
     assert bench.opened().shortfall == again.shortfall
     assert knows(again, digest(2))
@@ -346,7 +347,7 @@ def test_a_table_grows_and_an_entry_costs_tens_of_bytes(tmp_path: Path) -> None:
     assert frozen.known(b"".join(digest(number << 64) for number in range(count))) == list(range(count))
     assert frozen.known(b"".join(digest(number) for number in range(2, count))) == []
     assert 24 <= size_bytes / count <= 48
-    assert (frozen.told.first_s, frozen.told.last_s) == (1.0, 2.0)
+    assert (frozen.header.first_s, frozen.header.last_s) == (1.0, 2.0)
 
 
 def test_a_damaged_table_is_never_believed(tmp_path: Path) -> None:
