@@ -37,7 +37,7 @@ class Server:
 @contextmanager
 def clickhouse_server(directory: Path) -> Iterator[Server]:
     """Run `tests/support/clickhouse_server.py` until the block ends."""
-    command = [sys.executable, str(ROOT / "tests" / "clickhouse_server.py"), str(directory)]
+    command = [sys.executable, str(ROOT / "tests" / "support" / "clickhouse_server.py"), str(directory)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdin is not None
