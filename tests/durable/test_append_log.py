@@ -27,7 +27,7 @@ class Watched(MemoryDisk):
         super().sync_data(fd)
 
 
-def test_what_was_refused_is_gone_before_the_next_entry_is_there() -> None:
+def test_failed_append_is_removed_before_the_next_entry() -> None:
     disk = Watched()
     log = AppendedLog(PATH, 0, disk)
     disk.fail("sync_data", times=1)
@@ -40,7 +40,7 @@ def test_what_was_refused_is_gone_before_the_next_entry_is_there() -> None:
     assert log.bytes_good == 5
 
 
-def test_a_descriptor_that_failed_is_not_tried_again() -> None:
+def test_descriptor_is_not_used_again_after_a_failed_sync() -> None:
     disk = Watched()
     log = AppendedLog(PATH, 0, disk)
     disk.fail("sync_data", times=1)

@@ -69,7 +69,7 @@ def embedded(directory: Path) -> EmbeddedStore:
     return store
 
 
-def test_a_refused_write_is_found_though_another_thread_looked_before_its_part_was_there() -> None:
+def test_failed_write_is_detected_although_another_thread_read_the_counter_first() -> None:
     store = Swallowing()
 
     with pytest.raises(StoreTrouble, match="disk writes of this INSERT failed"):
@@ -78,7 +78,7 @@ def test_a_refused_write_is_found_though_another_thread_looked_before_its_part_w
     assert store.commands == [f"ALTER TABLE {TABLE} DETACH PART '20260101_1_1_0'"]
 
 
-def test_a_sync_flushes_the_file_system_that_the_engine_writes_to(
+def test_sync_flushes_the_file_system_of_the_engine(
     engine_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = Disk()
@@ -91,7 +91,7 @@ def test_a_sync_flushes_the_file_system_that_the_engine_writes_to(
     assert disk.flushed == [str(engine_dir)]
 
 
-def test_a_sync_the_disk_refused_is_trouble(engine_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_sync_raises(engine_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = embedded(engine_dir)
     Disk(is_broken=True).taking_the_place_of(monkeypatch)
 
@@ -101,7 +101,7 @@ def test_a_sync_the_disk_refused_is_trouble(engine_dir: Path, monkeypatch: pytes
     store.close()
 
 
-def test_a_handle_that_saw_an_exception_is_never_used_again(engine_dir: Path) -> None:
+def test_client_is_not_used_again_after_an_exception(engine_dir: Path) -> None:
     store = embedded(engine_dir)
     store.command("CREATE TEMPORARY TABLE of_this_handle (x UInt8)")
     assert store.rows("EXISTS TEMPORARY TABLE of_this_handle") == [(1,)]

@@ -32,7 +32,7 @@ def expiry(engine: Engine, machine: Machine, root: Path) -> Expiry:
     return Expiry(cast("Store", engine), machine.clock(root))
 
 
-def test_deletion_is_stopped_once_and_begun_again(tmp_path: Path) -> None:
+def test_deletion_is_stopped_once_and_started_again(tmp_path: Path) -> None:
     engine, machine = Engine(), Machine()
     looking = expiry(engine, machine, tmp_path)
     machine.wall_s += HOUR_S
@@ -47,7 +47,7 @@ def test_deletion_is_stopped_once_and_begun_again(tmp_path: Path) -> None:
     assert looking.warning == ""
 
 
-def test_a_store_that_is_away_is_told_when_it_is_back(tmp_path: Path) -> None:
+def test_deletion_is_stopped_when_an_unavailable_store_is_back(tmp_path: Path) -> None:
     engine, machine = Engine(), Machine()
     looking = expiry(engine, machine, tmp_path)
     machine.wall_s += HOUR_S
@@ -59,7 +59,7 @@ def test_a_store_that_is_away_is_told_when_it_is_back(tmp_path: Path) -> None:
     assert engine.heard == STOPS
 
 
-def test_a_server_is_left_to_its_own_clock_but_the_warning_is_given(tmp_path: Path) -> None:
+def test_server_is_not_stopped_but_the_warning_is_set(tmp_path: Path) -> None:
     engine, machine = Engine(embedded=False), Machine()
     looking = expiry(engine, machine, tmp_path)
     machine.wall_s += HOUR_S

@@ -65,7 +65,7 @@ def put(store: Store) -> Callable[..., int]:
     return insert
 
 
-def test_what_was_inserted_is_counted_by_day(store: Store, press: Press, put: Callable[..., int]) -> None:
+def test_inserted_rows_are_counted_by_day(store: Store, press: Press, put: Callable[..., int]) -> None:
     segment = press.make(0, 0, 1, 2, 2, 2)
 
     assert put(segment) == 6
@@ -73,7 +73,7 @@ def test_what_was_inserted_is_counted_by_day(store: Store, press: Press, put: Ca
     assert store.counts([segment.held]) == {segment.held.segment: segment.days}
 
 
-def test_the_same_token_stores_once_and_still_reads_every_row(
+def test_same_token_stores_rows_once_and_still_reads_every_row(
     store: Store, press: Press, put: Callable[..., int]
 ) -> None:
     segment = press.make(0, 1)
@@ -84,7 +84,7 @@ def test_the_same_token_stores_once_and_still_reads_every_row(
     assert store.counts([segment.held]) == {segment.held.segment: segment.days}
 
 
-def test_another_token_stores_again(store: Store, press: Press, put: Callable[..., int]) -> None:
+def test_another_token_stores_the_rows_again(store: Store, press: Press, put: Callable[..., int]) -> None:
     segment = press.make(0)
 
     put(segment)
@@ -93,9 +93,7 @@ def test_another_token_stores_again(store: Store, press: Press, put: Callable[..
     assert list(store.counts([segment.held])[segment.held.segment].values()) == [2]
 
 
-def test_many_segments_are_counted_in_one_question(
-    store: Store, press: Press, put: Callable[..., int]
-) -> None:
+def test_many_segments_are_counted_in_one_query(store: Store, press: Press, put: Callable[..., int]) -> None:
     first, second, absent = press.make(0), press.make(0, 1), press.make(0)
     put(first)
     put(second)
@@ -111,7 +109,7 @@ def test_many_segments_are_counted_in_one_question(
     assert store.counts([]) == {}
 
 
-def test_segments_of_several_starts_are_told_apart(
+def test_segments_of_different_epochs_are_distinguished(
     store: Store, press: Press, put: Callable[..., int]
 ) -> None:
     first, second = press.make(0), press.make(0)
@@ -144,9 +142,7 @@ def test_rows_are_counted_by_drain_project_and_hour_of_receipt(engine: Store, pr
     }
 
 
-def test_a_row_that_is_expired_at_the_insert_does_not_cost_its_neighbours(
-    engine: Store, press: Press
-) -> None:
+def test_row_that_is_expired_at_the_insert_does_not_affect_others(engine: Store, press: Press) -> None:
     segment = press.make(40, 0)
     (expired, _), (today, _) = segment.days.items()
 
@@ -157,19 +153,19 @@ def test_a_row_that_is_expired_at_the_insert_does_not_cost_its_neighbours(
     assert counted.get(expired, 0) <= 1
 
 
-def test_nothing_runs_when_nothing_was_asked_and_killing_it_is_harmless(store: Store) -> None:
+def test_idle_store_runs_no_statement_and_kill_is_harmless(store: Store) -> None:
     assert store.running("trace-drain-") == []
     store.kill("trace-drain-")
 
 
-def test_a_probe_is_accepted_a_sync_returns_and_the_engine_says_its_age(store: Store) -> None:
+def test_probe_and_sync_succeed_and_the_version_is_returned(store: Store) -> None:
     store.probe()
     store.sync()
 
     assert store.version() >= (24, 0)
 
 
-def test_the_companion_is_filled_by_the_insert_and_may_be_refilled(engine: Store, press: Press) -> None:
+def test_companion_is_filled_by_the_insert_and_can_be_refilled(engine: Store, press: Press) -> None:
     segment = press.make(0, 0, 1)
     engine.insert(segment.path, token=str(segment.held.segment), query_id="trace-drain-companion")
     statement = (
@@ -186,7 +182,7 @@ def test_the_companion_is_filled_by_the_insert_and_may_be_refilled(engine: Store
     assert engine.rows(statement, start)[0][0] == 3
 
 
-def test_a_file_that_is_no_segment_is_refused_and_leaves_nothing(engine: Store, tmp_path: Path) -> None:
+def test_file_that_is_not_a_segment_is_refused_and_stores_nothing(engine: Store, tmp_path: Path) -> None:
     path = tmp_path / "1.native.lz4"
     path.write_bytes(b"this is no segment")
 
@@ -196,7 +192,7 @@ def test_a_file_that_is_no_segment_is_refused_and_leaves_nothing(engine: Store, 
     assert trouble.value.code is not None
 
 
-def test_a_failed_statement_does_not_spoil_the_next(engine: Store) -> None:
+def test_failed_statement_does_not_affect_the_next(engine: Store) -> None:
     for _ in range(2):
         with pytest.raises(StoreTrouble) as trouble:
             engine.rows("SELECT throwIf(number = 90000) FROM numbers(100000)")
@@ -209,25 +205,25 @@ HOSTILE = ["'", "\\", "{a:String}", "--", "a\x00b", "'; DROP TABLE otel_traces; 
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_a_parameter_is_data_whatever_it_looks_like(engine: Store, text: str) -> None:
+def test_parameter_is_never_interpreted_as_sql(engine: Store, text: str) -> None:
     assert engine.rows("SELECT {text:String}, length({text:String})", {"text": text}) == [
         (text, len(text.encode()))
     ]
 
 
-def test_long_answers_come_as_whole_lines_of_json(engine: Store) -> None:
+def test_long_answer_is_streamed_as_complete_json_lines(engine: Store) -> None:
     pieces = list(engine.lines("SELECT number, repeat('x', 100) AS text FROM numbers(20000)"))
 
     assert all(piece.startswith(b"{") and piece.endswith(b"}\n") for piece in pieces)
     assert sum(piece.count(b"\n") for piece in pieces) == 20_000
 
 
-def test_a_long_answer_that_breaks_off_is_trouble(engine: Store) -> None:
+def test_interrupted_long_answer_raises(engine: Store) -> None:
     with pytest.raises(StoreTrouble):
         list(engine.lines("SELECT throwIf(number = 19999) FROM numbers(20000)"))
 
 
-def test_an_answer_may_be_left_half_read(engine: Store) -> None:
+def test_client_works_after_a_partly_read_answer(engine: Store) -> None:
     lines = engine.lines("SELECT number FROM numbers(1000000)")
     next(lines)
     lines.close()  # type: ignore[attr-defined]  # every implementation is a generator
@@ -244,7 +240,7 @@ def test_an_answer_may_be_left_half_read(engine: Store) -> None:
         pytest.param({"kind": "lost"}, None, True, id="applied, the answer lost"),
     ],
 )
-def test_whatever_is_not_a_plain_ok_over_http_is_trouble_and_sent_once(  # noqa: PLR0913 - fixtures
+def test_any_http_answer_but_an_empty_200_raises_and_is_not_retried(  # noqa: PLR0913 - fixtures
     over_http: Store,
     server: Server,
     press: Press,
@@ -263,7 +259,7 @@ def test_whatever_is_not_a_plain_ok_over_http_is_trouble_and_sent_once(  # noqa:
     assert bool(over_http.counts([segment.held])) == is_applied
 
 
-def test_a_statement_of_the_embedded_engine_is_seen_by_its_id_and_can_be_killed(embedded: Store) -> None:
+def test_running_embedded_statement_is_listed_by_id_and_can_be_killed(embedded: Store) -> None:
     slow = "SELECT sleepEachRow(0.05) FROM numbers(1000) SETTINGS max_block_size = 1, log_comment = 'slow#1'"
     ends: list[StoreTrouble] = []
 
@@ -287,7 +283,7 @@ def test_a_statement_of_the_embedded_engine_is_seen_by_its_id_and_can_be_killed(
     assert embedded.running("slow#") == []
 
 
-def test_a_statement_in_flight_is_seen_by_its_id_and_can_be_killed(
+def test_running_server_statement_is_listed_by_id_and_can_be_killed(
     over_http: Store, database: str, server: Server, press: Press
 ) -> None:
     segment = press.make(0)
@@ -303,7 +299,7 @@ def test_a_statement_in_flight_is_seen_by_its_id_and_can_be_killed(
     assert over_http.counts([segment.held]) == {}
 
 
-def test_a_server_that_is_down_is_trouble_without_a_code() -> None:
+def test_unreachable_server_raises_without_a_code() -> None:
     store = engines.connected("http://nobody@127.0.0.1:9", database="otel")
 
     with pytest.raises(StoreTrouble) as trouble:
@@ -312,7 +308,7 @@ def test_a_server_that_is_down_is_trouble_without_a_code() -> None:
     assert trouble.value.code is None
 
 
-def test_a_trial_accepts_what_the_table_takes_and_stores_nothing(store: Store, press: Press) -> None:
+def test_trial_accepts_a_valid_segment_and_stores_nothing(store: Store, press: Press) -> None:
     segment = press.make(0, 1, 40)
 
     assert store.refusal_of(segment.path) is None
@@ -328,7 +324,7 @@ def constrained(engine: Store) -> Iterator[Store]:
     engine.command("ALTER TABLE otel_traces DROP CONSTRAINT no_shop")
 
 
-def test_a_trial_refuses_what_the_table_refuses_and_leaves_no_clone(constrained: Store, press: Press) -> None:
+def test_trial_reports_a_refused_segment_and_drops_its_table(constrained: Store, press: Press) -> None:
     segment = press.make(0, 0)
 
     refusal = constrained.refusal_of(segment.path)
@@ -338,7 +334,7 @@ def test_a_trial_refuses_what_the_table_refuses_and_leaves_no_clone(constrained:
     assert clones_in(constrained) == []
 
 
-def test_a_clone_that_a_crash_left_behind_is_dropped_at_the_next_start(engine: Store) -> None:
+def test_trial_table_left_by_a_crash_is_dropped_at_the_next_start(engine: Store) -> None:
     name = "embedded_1" if engine.embedded else "tests_1"
     engine.command(f"CREATE TABLE trace_drain_trial_{name} (A UInt8) ENGINE = Memory")
     engine.command("CREATE TABLE trace_drain_trial_of_another (A UInt8) ENGINE = Memory")

@@ -46,7 +46,7 @@ def carry(ledger: Ledger, root: Path, waiting: Waiting) -> None:
     ledger.settle(waiting.id)
 
 
-def test_a_segment_is_in_the_journal_until_it_is_booked(ledger: Ledger, tmp_path: Path) -> None:
+def test_segment_counts_as_in_the_journal_until_it_is_booked(ledger: Ledger, tmp_path: Path) -> None:
     root = tmp_path / "journal"
     fill(root, 2)
     accounts = Accounts(ledger, Backlog(root))
@@ -63,7 +63,7 @@ def test_a_segment_is_in_the_journal_until_it_is_booked(ledger: Ledger, tmp_path
     }  # fmt: skip
 
 
-def test_at_rest_the_files_say_the_same(ledger: Ledger, tmp_path: Path) -> None:
+def test_files_of_a_stopped_receiver_give_the_same_balance(ledger: Ledger, tmp_path: Path) -> None:
     root = tmp_path / "journal"
     fill(root, 3)
     [one, two, _] = waiting_in(root)
@@ -77,7 +77,7 @@ def test_at_rest_the_files_say_the_same(ledger: Ledger, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("carried", [0, 1, 2])
-def test_what_is_carried_while_somebody_looks_is_counted_once(
+def test_segment_booked_during_a_read_is_counted_once(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, carried: int
 ) -> None:
     root = tmp_path / "journal"
@@ -97,7 +97,7 @@ def test_what_is_carried_while_somebody_looks_is_counted_once(
 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
-def test_of_a_segment_that_lost_rows_what_is_left_still_waits(
+def test_damaged_segment_still_waits_with_its_remaining_rows(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     root = tmp_path / "journal"
@@ -119,7 +119,7 @@ def test_of_a_segment_that_lost_rows_what_is_left_still_waits(
     assert received(AccountsAtRest(tmp_path, Limits()).balance()) == 6
 
 
-def test_what_is_replayed_was_counted_before_and_waits(ledger: Ledger, tmp_path: Path) -> None:
+def test_replayed_segment_waits_without_being_counted_again(ledger: Ledger, tmp_path: Path) -> None:
     [segment] = fill(tmp_path / "journal", 1)
     ledger.replaying(segment)
 
@@ -128,7 +128,7 @@ def test_what_is_replayed_was_counted_before_and_waits(ledger: Ledger, tmp_path:
     assert (received(found), found.waiting) == (0, {segment})
 
 
-def test_a_segment_that_was_rewritten_is_read_anew_and_counted_once(tmp_path: Path) -> None:
+def test_rewritten_segment_is_read_again_and_counted_once(tmp_path: Path) -> None:
     [segment] = fill(tmp_path / "journal", 1)
     backlog = Backlog(tmp_path / "journal")
     before = backlog.read()
@@ -142,7 +142,7 @@ def test_a_segment_that_was_rewritten_is_read_anew_and_counted_once(tmp_path: Pa
     assert before[segment].total() == 1
 
 
-def test_in_no_look_at_a_busy_writer_a_span_is_missing_or_there_twice(ledger: Ledger, tmp_path: Path) -> None:
+def test_balance_during_writes_counts_every_span_once(ledger: Ledger, tmp_path: Path) -> None:
     root = tmp_path / "journal"
     fill(root, SEGMENTS)
     accounts = Accounts(ledger, Backlog(root))
@@ -163,9 +163,7 @@ def _carry_all(ledger: Ledger, root: Path) -> None:
         carry(ledger, root, waiting)
 
 
-def test_of_what_is_booked_again_between_two_looks_the_difference_is_told(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_watch_reports_the_difference_of_a_repeated_booking(ledger: Ledger, tmp_path: Path) -> None:
     [one] = fill(tmp_path / "journal", 1)
     accounts = Accounts(ledger, Backlog(tmp_path / "journal"))
     ledger.book(one, {PLACE: Counts(received=1, dead=1)})
@@ -175,7 +173,7 @@ def test_of_what_is_booked_again_between_two_looks_the_difference_is_told(
     assert seen.lines == {PLACE: Counts(stored=1, dead=-1)}
 
 
-def test_what_was_booked_between_two_looks_is_told(ledger: Ledger, tmp_path: Path) -> None:
+def test_watch_reports_bookings_between_two_balances(ledger: Ledger, tmp_path: Path) -> None:
     root = tmp_path / "journal"
     fill(root, 2)
     accounts = Accounts(ledger, Backlog(root))

@@ -64,7 +64,7 @@ def total(disk: MemoryDisk) -> Counts:
     return result
 
 
-def test_what_was_booked_is_there_after_a_power_cut(disk: MemoryDisk) -> None:
+def test_booking_survives_a_power_cut(disk: MemoryDisk) -> None:
     ledger = opened(disk)
     ledger.book(segment(1), line(3))
     ledger.book(segment(2), line(4))
@@ -75,7 +75,7 @@ def test_what_was_booked_is_there_after_a_power_cut(disk: MemoryDisk) -> None:
     assert opened(disk).sums(Watch(set()))[0].lines == {PLACE: Counts(received=7, stored=7)}
 
 
-def test_a_segment_that_is_carried_again_is_counted_once_and_one_that_is_gone_is_kept(
+def test_repeated_booking_is_counted_once_and_a_deleted_segment_stays_counted(
     disk: MemoryDisk,
 ) -> None:
     ledger = opened(disk)
@@ -91,7 +91,7 @@ def test_a_segment_that_is_carried_again_is_counted_once_and_one_that_is_gone_is
     assert total(disk) == Counts(received=7, stored=7)
 
 
-def test_only_what_may_be_in_the_journal_is_looked_for_there(disk: MemoryDisk) -> None:
+def test_settled_segments_are_not_looked_up_in_the_journal(disk: MemoryDisk) -> None:
     ledger = opened(disk)
     ledger.book(segment(1), line(3))
     ledger.book(segment(2), line(4))
@@ -104,7 +104,7 @@ def test_only_what_may_be_in_the_journal_is_looked_for_there(disk: MemoryDisk) -
         assert watch.segments == {segment(1)}
 
 
-def test_the_same_booking_again_costs_no_write(disk: MemoryDisk) -> None:
+def test_identical_booking_is_not_written_again(disk: MemoryDisk) -> None:
     ledger = opened(disk)
     ledger.book(segment(1), line(3))
     calls = len(disk.calls)
@@ -114,7 +114,7 @@ def test_the_same_booking_again_costs_no_write(disk: MemoryDisk) -> None:
     assert len(disk.calls) == calls
 
 
-def test_a_replay_is_noted_before_its_segment_is_there_and_known_after_a_crash(disk: MemoryDisk) -> None:
+def test_replay_is_recorded_before_its_segment_exists_and_survives_a_crash(disk: MemoryDisk) -> None:
     opened(disk).replaying(segment(9))
     disk.cut_power(lambda _: 0)
 
@@ -127,7 +127,7 @@ def test_a_replay_is_noted_before_its_segment_is_there_and_known_after_a_crash(d
     assert not ledger.is_replay(segment(9))
 
 
-def test_a_replay_begun_while_the_writer_starts_is_not_forgotten(disk: MemoryDisk) -> None:
+def test_replay_begun_while_the_writer_starts_is_kept(disk: MemoryDisk) -> None:
     ledger = opened(disk)
     ledger.replaying(segment(9))
 
@@ -136,7 +136,7 @@ def test_a_replay_begun_while_the_writer_starts_is_not_forgotten(disk: MemoryDis
     assert ledger.is_replay(segment(9))
 
 
-def test_an_upgrade_or_a_lost_ledger_is_complete_from_the_next_hour_on(disk: MemoryDisk) -> None:
+def test_ledger_is_complete_from_the_next_hour_after_an_upgrade_or_a_loss(disk: MemoryDisk) -> None:
     opened(disk, is_first=False)
 
     assert read_sums(ROOT, Limits(), disk)[0].complete_from_hour == HOUR + 1
@@ -144,7 +144,7 @@ def test_an_upgrade_or_a_lost_ledger_is_complete_from_the_next_hour_on(disk: Mem
 
 
 @pytest.mark.parametrize(("entry", "left"), [(0, 7), (1, 4)], ids=["how it was begun", "a booking"])
-def test_rot_costs_its_entry_and_is_told(disk: MemoryDisk, entry: int, left: int) -> None:
+def test_damaged_entry_is_lost_and_reported(disk: MemoryDisk, entry: int, left: int) -> None:
     ledger = opened(disk)
     log = ROOT / disk.names(ROOT)[-1]
     begins_at = [0, disk.size_bytes(log) or 0]
@@ -160,7 +160,7 @@ def test_rot_costs_its_entry_and_is_told(disk: MemoryDisk, entry: int, left: int
     assert sums.lines == {PLACE: Counts(received=left, stored=left)}
 
 
-def test_what_a_crash_tore_off_is_no_rot_behind_the_next_booking(
+def test_torn_tail_is_not_reported_as_damage_after_the_next_booking(
     disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ledger_room, "LOG_BYTES_MIN", 10_000)
@@ -176,7 +176,7 @@ def test_what_a_crash_tore_off_is_no_rot_behind_the_next_booking(
     assert sums.lines == {PLACE: Counts(received=7, stored=7)}
 
 
-def test_a_disk_that_refuses_loses_nothing_of_what_was_booked(disk: MemoryDisk) -> None:
+def test_failed_disk_writes_lose_no_booking(disk: MemoryDisk) -> None:
     ledger = opened(disk)
     ledger.book(segment(1), line(3))
     disk.fail("sync_data", code=errno.ENOSPC)
@@ -242,7 +242,7 @@ def test_a_crash_at_any_call_counts_each_segment_once(
 
 @settings(max_examples=30, deadline=None)
 @given(steps=STEPS, random=st.randoms(use_true_random=False))
-def test_what_was_booked_before_a_crash_needs_no_second_booking(
+def test_booking_from_before_a_crash_is_not_repeated(
     steps: list[tuple[int, int, int]], random: Random
 ) -> None:
     whole = a_disk()
@@ -272,7 +272,7 @@ def test_what_was_booked_before_a_crash_needs_no_second_booking(
         assert total(disk).received in allowed, f"crashed at call {at}"
 
 
-def test_a_full_disk_does_not_keep_a_ledger_from_being_opened(disk: MemoryDisk) -> None:
+def test_ledger_opens_on_a_full_disk(disk: MemoryDisk) -> None:
     ledger = opened(disk)
     ledger.book(segment(1), line(3))
     disk.fail("create", "write", code=errno.ENOSPC, times=9)
@@ -282,7 +282,7 @@ def test_a_full_disk_does_not_keep_a_ledger_from_being_opened(disk: MemoryDisk) 
     assert ledger.sums(Watch(set()))[0].lines == {PLACE: Counts(received=3, stored=3)}
 
 
-def test_a_full_disk_does_not_keep_anything_from_being_booked_beside_what_is_there(disk: MemoryDisk) -> None:
+def test_booking_continues_when_the_log_cannot_be_rewritten(disk: MemoryDisk) -> None:
     ledger = opened(disk)
     disk.fail("create", code=errno.ENOSPC, times=99)
 
@@ -292,7 +292,7 @@ def test_a_full_disk_does_not_keep_anything_from_being_booked_beside_what_is_the
     assert total(disk) == Counts(received=29, stored=29)
 
 
-def test_a_log_that_was_not_written_whole_leaves_no_draft(disk: MemoryDisk) -> None:
+def test_incompletely_written_log_leaves_no_temporary_file(disk: MemoryDisk) -> None:
     opened(disk).book(segment(1), line(3))
     write_new(disk, ROOT / ".0000000007.log.tmp", b"half of it")
     disk.kill()
@@ -303,7 +303,7 @@ def test_a_log_that_was_not_written_whole_leaves_no_draft(disk: MemoryDisk) -> N
     assert total(disk) == Counts(received=3, stored=3)
 
 
-def test_what_is_settled_while_the_log_is_written_anew_stays_counted(
+def test_segment_settled_during_a_log_rewrite_stays_counted(
     disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = opened(disk)

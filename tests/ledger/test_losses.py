@@ -210,7 +210,7 @@ def test_log_of_another_version_is_lost_history(disk: MemoryDisk) -> None:
     assert "of another version" in loss
 
 
-def test_receiver_goes_on_after_a_loss_with_what_is_left(disk: MemoryDisk) -> None:
+def test_receiver_continues_after_a_loss_with_the_rest(disk: MemoryDisk) -> None:
     content = disk.read(log_of(disk))
     overwrite(disk, log_of(disk), content[: entry_ends(content)[2]])
 
@@ -248,7 +248,7 @@ def test_second_loss_is_added_to_the_first(disk: MemoryDisk) -> None:
     assert [loss.partition(" ")[0] for loss in found] == ["2027-01-15T08:00Z"] * 2
 
 
-def test_booking_that_a_crash_left_without_a_head_is_witnessed_when_it_is_booked_again(
+def test_booking_without_a_head_gets_one_when_it_is_booked_again(
     disk: MemoryDisk,
 ) -> None:
     ledger = opened(disk)
@@ -279,7 +279,7 @@ def test_head_file_is_replaced_when_it_has_grown(disk: MemoryDisk, monkeypatch: 
 
 
 @pytest.mark.parametrize("path", [HEAD, ROOT / "0000000001.log"], ids=["head", "log"])
-def test_what_is_removed_while_the_receiver_runs_is_written_again(disk: MemoryDisk, path: Path) -> None:
+def test_files_removed_while_the_receiver_runs_are_written_again(disk: MemoryDisk, path: Path) -> None:
     ledger = opened(disk)
     disk.unlink(path)
 
@@ -315,9 +315,7 @@ def crash(disk: MemoryDisk, random: Random) -> None:
 
 @pytest.mark.fault("the ledger killed, or its power cut, at every call of several lives: no loss is claimed")
 @pytest.mark.parametrize("seed", range(10))
-def test_crash_at_any_call_of_any_life_is_never_reported_as_a_loss(
-    monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
+def test_crash_at_any_call_is_never_reported_as_a_loss(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     random = Random(seed)
     monkeypatch.setattr(ledger_room, "LOG_BYTES_MIN", 300)
     monkeypatch.setattr(witness, "HEAD_BYTES_MAX", 200)

@@ -103,7 +103,7 @@ def by_project(answer: Answer) -> dict[str, tuple[int, int, int, int, int | None
     }
 
 
-def test_what_is_stored_agrees_and_what_waits_is_in_the_journal(site: Site) -> None:
+def test_stored_spans_agree_and_waiting_spans_are_in_the_journal(site: Site) -> None:
     site.send("a", 3)
     site.send("b", 2, bad=1)
     site.writer.drain()
@@ -117,7 +117,7 @@ def test_what_is_stored_agrees_and_what_waits_is_in_the_journal(site: Site) -> N
     assert site.asked(drain="other").lines == []
 
 
-def test_rows_of_others_are_not_ours(site: Site, tmp_path: Path) -> None:
+def test_rows_of_other_receivers_are_ignored(site: Site, tmp_path: Path) -> None:
     (tmp_path / "replica").mkdir()
     other = Site(tmp_path / "replica", site.store)
     for one in (site, other):
@@ -137,7 +137,7 @@ def test_rows_of_others_are_not_ours(site: Site, tmp_path: Path) -> None:
         pytest.param("INSERT INTO otel_traces SELECT * FROM otel_traces WHERE", 6, id="doubled"),
     ],
 )
-def test_harm_done_to_the_table_is_reported(site: Site, harm: str, table: int) -> None:
+def test_changed_table_rows_are_reported(site: Site, harm: str, table: int) -> None:
     site.send("a", 3)
     site.send("b", 2)
     site.writer.drain()
@@ -146,7 +146,7 @@ def test_harm_done_to_the_table_is_reported(site: Site, harm: str, table: int) -
     assert by_project(site.asked()) == {"a": (3, 3, 0, 0, table, "different"), "b": (2, 2, 0, 0, 2, "same")}
 
 
-def test_rows_exchanged_for_others_of_the_same_number_are_reported(site: Site) -> None:
+def test_replaced_rows_are_reported_although_their_count_agrees(site: Site) -> None:
     site.send("a", 16)
     site.writer.drain()
     some = "SpanId <= '0000000000000008'"
@@ -159,7 +159,7 @@ def test_rows_exchanged_for_others_of_the_same_number_are_reported(site: Site) -
     assert line.problem == "as many rows as were stored, but not the same ones"
 
 
-def test_spans_that_a_sender_repeats_in_one_delivery_are_no_difference(site: Site) -> None:
+def test_repeated_spans_in_one_delivery_are_not_a_difference(site: Site) -> None:
     site.send("a", 1)
     site.send("a", 3, trace_id="5a" * 16)
     site.writer.drain()
@@ -167,7 +167,7 @@ def test_spans_that_a_sender_repeats_in_one_delivery_are_no_difference(site: Sit
     assert by_project(site.asked()) == {"a": (4, 4, 0, 0, 4, "same")}
 
 
-def test_traces_that_the_companion_lost_are_reported(site: Site) -> None:
+def test_traces_missing_in_the_companion_table_are_reported(site: Site) -> None:
     site.send("a", 3)
     site.send("b", 2)
     site.writer.drain()
@@ -184,7 +184,7 @@ def test_traces_that_the_companion_lost_are_reported(site: Site) -> None:
     }
 
 
-def test_spans_outside_the_time_that_the_companion_knows_are_reported(site: Site) -> None:
+def test_spans_outside_their_companion_time_range_are_reported(site: Site) -> None:
     site.send("a", 1, trace_id="5a" * 16)
     site.writer.drain()
     site.now_s += 5
@@ -199,7 +199,7 @@ def test_spans_outside_the_time_that_the_companion_knows_are_reported(site: Site
     assert [line.problem for line in site.asked().lines] == ["1 row is not found by trace id"]
 
 
-def test_rows_of_an_epoch_that_the_ledger_lost_are_counted_and_named(site: Site) -> None:
+def test_rows_of_an_epoch_that_the_ledger_lost_are_counted_and_listed(site: Site) -> None:
     site.send("a", 3)
     site.writer.drain()
     site.ledger.close()
@@ -235,7 +235,7 @@ def test_rows_of_an_unknown_epoch_on_a_server_may_be_another_receivers(site: Sit
     assert (unknown.rows, unknown.is_lost) == (3, False)
 
 
-def test_rows_of_parts_that_are_not_booked_yet_are_no_unknown_epoch(tmp_path: Path) -> None:
+def test_rows_of_unbooked_parts_are_not_an_unknown_epoch(tmp_path: Path) -> None:
     cut = tmp_path / "cuts" / "0000000000000007-0000000001.00000000000000ff"
     cut.mkdir(parents=True)
     (tmp_path / "cuts" / "something.else").mkdir()
@@ -254,9 +254,7 @@ def test_few_rows_are_read_in_one_statement_and_many_hour_by_hour(monkeypatch: p
     assert list(hours_at_a_time({5: 3, 6: 8, 7: 2, 9: 50}, 4)) == [(4, 6), (6, 9), (9, HOURS_END)]
 
 
-def test_hours_that_are_read_one_by_one_give_the_same_answer(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reading_hour_by_hour_gives_the_same_result(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     for ago in (2, 1, 0):
         site.now_s = time.time() - ago * 3_600
         site.send("a", 3)
@@ -269,7 +267,7 @@ def test_hours_that_are_read_one_by_one_give_the_same_answer(
 
 
 @pytest.mark.parametrize("when", ["before the count", "after the count"])
-def test_what_is_carried_while_the_table_is_counted_is_left_out_on_both_sides(site: Site, when: str) -> None:
+def test_segments_booked_during_the_count_are_excluded_on_both_sides(site: Site, when: str) -> None:
     site.send("a", 3)
     site.writer.drain()
     site.send("a", 4)
@@ -296,7 +294,7 @@ def test_what_is_carried_while_the_table_is_counted_is_left_out_on_both_sides(si
     assert sum(counts.stored for counts in balance.sums.lines.values()) == 7
 
 
-def test_a_segment_inserted_but_not_booked_is_in_the_journal_only(site: Site) -> None:
+def test_inserted_but_unbooked_segment_counts_as_in_the_journal(site: Site) -> None:
     site.send("a", 3)
     [segment] = Journal(site.root / "journal").sealed()
     site.store.insert(segment.path, token="x", query_id="trace-drain-x")

@@ -36,7 +36,7 @@ def rows_stored(mill: Mill) -> int:
     return sum(count for _, _, count in mill.store.parts)
 
 
-def test_a_segment_that_is_set_aside_is_dead_and_its_copies_are_duplicates(mill: Mill) -> None:
+def test_dead_letter_counts_as_dead_and_its_copies_as_duplicates(mill: Mill) -> None:
     mill.store.script = [POISON]
     mill.add([1, 2])
     mill.add([2])
@@ -46,7 +46,7 @@ def test_a_segment_that_is_set_aside_is_dead_and_its_copies_are_duplicates(mill:
     assert mill.booked == Counts(received=8, duplicate=3, dead=5)
 
 
-def test_of_a_segment_that_is_partly_stored_the_rest_is_dead(mill: Mill) -> None:
+def test_missing_rows_of_a_partly_stored_segment_are_dead(mill: Mill) -> None:
     mill.store.script = ["partly", POISON, POISON, POISON, POISON]
     mill.add([1, 2], [4])
 
@@ -57,9 +57,7 @@ def test_of_a_segment_that_is_partly_stored_the_rest_is_dead(mill: Mill) -> None
 
 
 @pytest.mark.parametrize("lives", [1, 2])
-def test_what_is_gone_from_the_journal_is_kept_as_a_sum(
-    mill: Mill, monkeypatch: pytest.MonkeyPatch, lives: int
-) -> None:
+def test_deleted_segment_is_kept_as_a_sum(mill: Mill, monkeypatch: pytest.MonkeyPatch, lives: int) -> None:
     for _ in range(29):
         mill.add([0])
     if lives > 1:
@@ -75,7 +73,7 @@ def test_what_is_gone_from_the_journal_is_kept_as_a_sum(
     assert len(one_by_one) < 10
 
 
-def test_what_is_set_aside_is_booked_though_the_store_is_away_by_then(
+def test_dead_letter_is_booked_although_the_store_is_unavailable(
     mill: Mill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     divide = mill.store.rows_by_heading
@@ -98,7 +96,7 @@ def test_what_is_set_aside_is_booked_though_the_store_is_away_by_then(
     assert [letter.reason.cause for letter in mill.letters] == ["odd", "poison"]
 
 
-def test_what_is_neither_none_nor_all_is_counted_row_by_row(mill: Mill) -> None:
+def test_partly_stored_segment_is_counted_row_by_row(mill: Mill) -> None:
     mill.store.script = ["half"]
     mill.add([3])
 
@@ -107,7 +105,7 @@ def test_what_is_neither_none_nor_all_is_counted_row_by_row(mill: Mill) -> None:
     assert mill.booked == Counts(received=4, stored=2, dead=2)
 
 
-def test_what_damage_costs_is_dead_though_nobody_knows_whose_it_was(mill: Mill) -> None:
+def test_damaged_rows_are_dead_although_their_drain_is_unknown(mill: Mill) -> None:
     file = mill.add([1], [2], [4])
     lost = rotted(file.path, record=1)
 
@@ -120,7 +118,7 @@ def test_what_damage_costs_is_dead_though_nobody_knows_whose_it_was(mill: Mill) 
     }
 
 
-def test_damage_that_cannot_be_cut_out_makes_the_whole_segment_dead(
+def test_damage_that_cannot_be_removed_makes_the_whole_segment_dead(
     mill: Mill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> bytes:
@@ -137,7 +135,7 @@ def test_damage_that_cannot_be_cut_out_makes_the_whole_segment_dead(
 
 @pytest.mark.parametrize("meets", ["ok", POISON], ids=["stored", "set aside"])
 @pytest.mark.timeout(300)
-def test_killed_at_every_step_a_damaged_segment_is_counted_once(
+def test_kill_at_any_step_counts_a_damaged_segment_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meets: str
 ) -> None:
     fate = Fate()
@@ -161,7 +159,7 @@ def test_killed_at_every_step_a_damaged_segment_is_counted_once(
 
 
 @pytest.mark.timeout(300)
-def test_killed_at_every_step_while_a_part_is_set_aside_the_ledger_agrees_with_the_store(
+def test_kill_while_a_part_becomes_a_dead_letter_keeps_the_ledger_correct(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fate = Fate()
@@ -184,7 +182,7 @@ def test_killed_at_every_step_while_a_part_is_set_aside_the_ledger_agrees_with_t
         assert mill.booked.stored == rows_stored(mill), f"killed at step {step}: {mill.booked}"
 
 
-def test_what_was_left_out_before_the_note_of_it_was_lost_is_duplicate(mill: Mill) -> None:
+def test_removed_copy_is_a_duplicate_even_if_its_decision_was_lost(mill: Mill) -> None:
     mill.add([1, 2])
     again = mill.add([2, 3])
     mill.store.script = ["ok", *["error:117"] * 5]
@@ -198,7 +196,9 @@ def test_what_was_left_out_before_the_note_of_it_was_lost_is_duplicate(mill: Mil
     assert mill.booked == Counts(received=12, stored=9, duplicate=3)
 
 
-def test_what_waits_for_another_version_is_booked_once(mill: Mill, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_segment_that_waits_for_another_version_is_booked_once(
+    mill: Mill, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def killed(_file: FakeFile) -> None:
         raise Killed
 
@@ -217,7 +217,7 @@ def test_what_waits_for_another_version_is_booked_once(mill: Mill, monkeypatch: 
 
 @pytest.mark.parametrize("meets", ["ok", POISON], ids=["stored", "set aside"])
 @pytest.mark.parametrize("record", [0, 1])
-def test_what_rots_in_a_rewritten_segment_is_counted_once(
+def test_damage_in_a_rewritten_segment_is_counted_once(
     mill: Mill, monkeypatch: pytest.MonkeyPatch, record: int, meets: str
 ) -> None:
     monkeypatch.setattr(dedupe, "BLOCK_ROWS_MAX", 4)
@@ -241,7 +241,7 @@ def test_what_rots_in_a_rewritten_segment_is_counted_once(
 
 
 @pytest.mark.parametrize("record", [0, 1])
-def test_what_rotted_is_counted_once_by_the_next_life_too(
+def test_damage_is_counted_once_after_a_restart(
     mill: Mill, monkeypatch: pytest.MonkeyPatch, record: int
 ) -> None:
     monkeypatch.setattr(dedupe, "BLOCK_ROWS_MAX", 4)

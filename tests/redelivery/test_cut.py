@@ -39,7 +39,7 @@ def is_told(mill: Mill) -> bool:
 
 
 @pytest.mark.fault("the redelivery log cut short at each of its entries, or gone, while nothing ran")
-def test_of_a_log_that_was_cut_no_copy_is_stored_unless_it_is_told(tmp_path: Path) -> None:
+def test_cut_log_stores_no_copy_unless_the_loss_is_reported(tmp_path: Path) -> None:
     (log,) = logs_of(worked(tmp_path / "whole"))
     ends = ends_of_entries(log.read_bytes())
     assert len(ends) == 7
@@ -60,7 +60,7 @@ def test_of_a_log_that_was_cut_no_copy_is_stored_unless_it_is_told(tmp_path: Pat
     assert told == [True] * 6 + [False, True]
 
 
-def test_a_cut_log_is_told_once_and_its_successor_is_believed(tmp_path: Path) -> None:
+def test_cut_log_is_reported_once_and_the_next_log_is_trusted(tmp_path: Path) -> None:
     mill = worked(tmp_path / "data")
     (log,) = logs_of(mill)
     log.write_bytes(log.read_bytes()[:-200])
@@ -77,7 +77,7 @@ def test_a_cut_log_is_told_once_and_its_successor_is_believed(tmp_path: Path) ->
     assert again.shortfall == ""
 
 
-def test_an_older_copy_of_the_directory_is_told(tmp_path: Path) -> None:
+def test_older_copy_of_the_directory_is_reported(tmp_path: Path) -> None:
     mill = worked(tmp_path / "data")
     shutil.copytree(mill.directory / "redelivery", tmp_path / "copy")
     mill.limits = type(mill.limits)(entries_max=GENERATIONS)
@@ -92,7 +92,7 @@ def test_an_older_copy_of_the_directory_is_told(tmp_path: Path) -> None:
     assert mill.opened_window(mill.opened_ledger()).shortfall != ""
 
 
-def test_how_far_the_log_was_outlives_a_ledger_that_is_written_anew(
+def test_rewritten_ledger_keeps_the_extent_of_the_redelivery_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("receiver.ledger.ledger.LOG_BYTES_MIN", 0)

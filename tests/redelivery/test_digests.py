@@ -32,7 +32,7 @@ def first_version(digests: list[bytes]) -> bytes:
     return head.pack(*told, zlib.crc32(head.pack(*told, 0), zlib.crc32(content))) + content
 
 
-def test_a_table_of_the_first_version_is_read_and_written_once_more_as_it_was(tmp_path: Path) -> None:
+def test_version_1_table_is_read_and_rewritten_unchanged(tmp_path: Path) -> None:
     put, others = some(2_700), some(2_700)
     path, again = tmp_path / "table", tmp_path / "again"
     path.write_bytes(first_version(put))
@@ -55,7 +55,7 @@ class Watched(Frozen):
         return super()._is_in_slot(slot, digest)
 
 
-def test_digests_that_somebody_chose_to_be_alike_are_looked_for_as_seldom_as_others(tmp_path: Path) -> None:
+def test_similar_digests_cost_no_more_slot_reads_than_random_ones(tmp_path: Path) -> None:
     """Alike in their first twelve bytes: in the first version's tables all of them want the same slot.
 
     That they have homes of their own is seen where these are: `transcode/src/digests.rs`.

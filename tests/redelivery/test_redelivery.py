@@ -42,7 +42,7 @@ def test_copies_in_one_segment_are_stored_once(mill: Mill, records: list[list[in
     assert len(mill.store.tokens) == 1
 
 
-def test_a_copy_in_a_later_segment_is_left_out_before_the_first_insert(mill: Mill) -> None:
+def test_copy_in_a_later_segment_is_removed_before_the_first_insert(mill: Mill) -> None:
     mill.add([1, 2])
     again = mill.add([2, 3, 1])
 
@@ -53,7 +53,7 @@ def test_a_copy_in_a_later_segment_is_left_out_before_the_first_insert(mill: Mil
     assert len(mill.store.tokens) == 2
 
 
-def test_a_segment_of_nothing_but_copies_is_let_go_of_without_an_insert(mill: Mill) -> None:
+def test_segment_with_only_copies_is_deleted_without_an_insert(mill: Mill) -> None:
     mill.add([1, 2])
     mill.add([1], [2])
 
@@ -73,7 +73,7 @@ def test_duplicates_are_counted_by_drain_with_all_their_spans(mill: Mill) -> Non
     assert mill.progress.duplicate_spans == {"drain": 5}
 
 
-def test_a_copy_is_known_after_a_restart(mill: Mill) -> None:
+def test_copy_is_recognised_after_a_restart(mill: Mill) -> None:
     mill.add([1, 2])
     mill.drain()
     mill.kill()
@@ -84,7 +84,7 @@ def test_a_copy_is_known_after_a_restart(mill: Mill) -> None:
     assert mill.is_exact
 
 
-def test_the_same_body_of_another_drain_is_another_delivery(mill: Mill) -> None:
+def test_same_body_from_another_drain_is_another_delivery(mill: Mill) -> None:
     mill.add([1])
     mill.add([1], drain="other")
 
@@ -93,7 +93,7 @@ def test_the_same_body_of_another_drain_is_another_delivery(mill: Mill) -> None:
     assert mill.copies == {1: 2.0}
 
 
-def test_a_drain_without_dedupe_has_every_copy_stored(mill: Mill) -> None:
+def test_drain_without_dedupe_stores_every_copy(mill: Mill) -> None:
     mill.apart = frozenset({"drain"})
     mill.add([1, 1])
     mill.add([1])
@@ -105,7 +105,7 @@ def test_a_drain_without_dedupe_has_every_copy_stored(mill: Mill) -> None:
     assert mill.progress.window_entries == 0
 
 
-def test_a_drain_that_wants_copies_from_now_on_gets_those_of_what_is_known_too(mill: Mill) -> None:
+def test_drain_that_disables_dedupe_stores_copies_of_known_deliveries(mill: Mill) -> None:
     mill.add([1])
     mill.drain()
     mill.kill()
@@ -117,7 +117,7 @@ def test_a_drain_that_wants_copies_from_now_on_gets_those_of_what_is_known_too(m
     assert mill.copies == {1: 2.0}
 
 
-def test_what_vanished_from_the_store_is_not_known(mill: Mill) -> None:
+def test_delivery_that_vanished_from_the_store_is_not_known(mill: Mill) -> None:
     mill.add([1, 2])
     mill.store.script = ["eaten"] * 8
     mill.drain()
@@ -130,7 +130,7 @@ def test_what_vanished_from_the_store_is_not_known(mill: Mill) -> None:
 
 
 @pytest.mark.parametrize("meets", [["half"], ["partly", *["eaten"] * 8]], ids=["odd", "short"])
-def test_of_what_is_partly_stored_no_copy_is_stored(mill: Mill, meets: list[str]) -> None:
+def test_copy_of_a_partly_stored_delivery_is_not_stored(mill: Mill, meets: list[str]) -> None:
     mill.add([3, 2])
     mill.store.script = meets
     mill.drain()
@@ -144,7 +144,7 @@ def test_of_what_is_partly_stored_no_copy_is_stored(mill: Mill, meets: list[str]
     assert mill.letters
 
 
-def test_what_was_damaged_is_not_known_and_what_was_not_is(mill: Mill) -> None:
+def test_only_undamaged_deliveries_of_a_damaged_segment_are_known(mill: Mill) -> None:
     file = mill.add([1], [2], [3])
     content = bytearray(file.path.read_bytes())
     content[len(segment_of(1, [1])) + 40] ^= 1
@@ -157,7 +157,7 @@ def test_what_was_damaged_is_not_known_and_what_was_not_is(mill: Mill) -> None:
     assert mill.is_exact
 
 
-def test_a_segment_that_the_last_version_began_to_insert_is_not_changed_any_more(mill: Mill) -> None:
+def test_segment_that_an_older_version_inserted_is_not_deduplicated(mill: Mill) -> None:
     file = mill.add([1], [2], [1])
     mill.store.insert(file.path, token=f"{file.id}#0", query_id="q")
     mill.start()
@@ -168,7 +168,7 @@ def test_a_segment_that_the_last_version_began_to_insert_is_not_changed_any_more
     assert mill.progress.dead == {}
 
 
-def test_while_an_insert_of_the_last_version_runs_nothing_is_left_out(mill: Mill) -> None:
+def test_segment_with_a_running_insert_of_an_older_version_is_not_deduplicated(mill: Mill) -> None:
     file = mill.add([1], [2], [1])
     mill.store.script = ["late:3"]
     with suppress(StoreTrouble):
@@ -180,7 +180,7 @@ def test_while_an_insert_of_the_last_version_runs_nothing_is_left_out(mill: Mill
     assert mill.progress.dead == {}
 
 
-def test_nothing_is_known_or_booked_before_it_is_on_the_stores_disk(
+def test_nothing_is_known_or_booked_before_the_store_synced_it(
     mill: Mill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused() -> None:
@@ -197,7 +197,7 @@ def test_nothing_is_known_or_booked_before_it_is_on_the_stores_disk(
     assert mill.booked == Counts()
 
 
-def test_a_duplicate_is_told_once_though_the_disk_does_not_let_go_of_its_segment(
+def test_duplicate_is_counted_once_although_deleting_its_segment_fails(
     mill: Mill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mill.add([1], [1])
@@ -217,7 +217,7 @@ def test_a_duplicate_is_told_once_though_the_disk_does_not_let_go_of_its_segment
 @pytest.mark.parametrize(
     "meets", ["lost", "burnt", "torn", "error:252 Too many partitions for single INSERT"]
 )
-def test_what_an_insert_meets_changes_nothing(mill: Mill, meets: str) -> None:
+def test_failed_insert_does_not_affect_deduplication(mill: Mill, meets: str) -> None:
     mill.store.script = [meets, "ok", meets]
     mill.add([1, 2], [3, 1])
     mill.add([4], [3, 5, 2])
@@ -228,7 +228,7 @@ def test_what_an_insert_meets_changes_nothing(mill: Mill, meets: str) -> None:
     assert mill.progress.dead == {}
 
 
-def test_a_segment_waits_for_another_that_may_hold_the_same_rows(mill: Mill, tmp_path: Path) -> None:
+def test_segment_waits_for_another_that_may_hold_the_same_rows(mill: Mill, tmp_path: Path) -> None:
     first, second = mill.add([1, 2]), mill.add([2, 3])
     window = mill.opened_window(mill.opened_ledger())
     window.decide(first.id, [one.digest for one in _deliveries(first.path)], bytes(2))
@@ -272,7 +272,7 @@ def _played(mill: Mill, kill_at: Sequence[int], *, is_reversed: bool = False) ->
 
 @pytest.mark.parametrize("is_reversed", [False, True], ids=["same order", "another order after it"])
 @pytest.mark.timeout(300)
-def test_killed_at_every_step_everything_is_stored_once(
+def test_kill_at_any_step_stores_every_delivery_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_reversed: bool
 ) -> None:
     fate = Fate()
@@ -293,7 +293,7 @@ def test_killed_at_every_step_everything_is_stored_once(
 
 
 @pytest.mark.timeout(300)
-def test_a_disk_that_refuses_any_one_write_doubles_nothing_and_loses_nothing(
+def test_single_failed_disk_write_duplicates_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fate = Fate(ends_with=lambda: OSError(5, "refused"))
@@ -334,7 +334,7 @@ LIVES = st.lists(
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lives=LIVES, script=st.lists(MEETS, max_size=6), entries=st.sampled_from([24, 10_000_000]))
-def test_any_deliveries_any_copies_any_crashes_are_stored_once(
+def test_any_sequence_of_copies_and_crashes_stores_each_delivery_once(
     tmp_path_factory: pytest.TempPathFactory,
     lives: list[tuple[list[list[list[int]]], int, Random]],
     script: list[str],

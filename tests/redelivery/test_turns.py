@@ -20,7 +20,7 @@ def mill(tmp_path: Path) -> Mill:
     return Mill(tmp_path)
 
 
-def test_a_copy_waits_for_a_segment_that_rests_and_others_go_first(mill: Mill) -> None:
+def test_copy_waits_for_a_delayed_segment_while_others_proceed(mill: Mill) -> None:
     mill.store.script = [*REFUSED, "ok", "error:117"]
     for records in ([1, 2], [2, 3], [4]):
         mill.add(records)
@@ -39,7 +39,7 @@ def test_a_copy_waits_for_a_segment_that_rests_and_others_go_first(mill: Mill) -
     assert mill.progress.backlog_segments == 0
 
 
-def test_a_copy_waits_for_a_segment_that_rested_before_a_crash(mill: Mill) -> None:
+def test_copy_waits_for_a_segment_that_was_delayed_before_a_crash(mill: Mill) -> None:
     mill.store.script = [*REFUSED, "ok"]
     for records in ([1, 2], [2, 3], [4]):
         mill.add(records)
@@ -51,7 +51,7 @@ def test_a_copy_waits_for_a_segment_that_rested_before_a_crash(mill: Mill) -> No
     assert mill.is_exact
 
 
-def test_after_a_restart_nothing_waits_for_a_segment_that_is_gone(mill: Mill) -> None:
+def test_restart_leaves_no_segment_waiting_for_a_deleted_segment(mill: Mill) -> None:
     mill.add([1, 2])
     mill.store.script = ["eaten"] * 8
     mill.drain()
@@ -65,7 +65,7 @@ def test_after_a_restart_nothing_waits_for_a_segment_that_is_gone(mill: Mill) ->
 
 @pytest.mark.parametrize("lives", [1, 2])
 @pytest.mark.parametrize("is_noted", [True, False], ids=["noted", "the note was lost"])
-def test_what_rots_between_two_lives_is_stored_when_it_comes_again(
+def test_delivery_damaged_between_two_runs_is_stored_when_it_is_redelivered(
     mill: Mill, monkeypatch: pytest.MonkeyPatch, lives: int, *, is_noted: bool
 ) -> None:
     monkeypatch.setattr(dedupe, "BLOCK_ROWS_MAX", 4)
@@ -89,7 +89,7 @@ def test_what_rots_between_two_lives_is_stored_when_it_comes_again(
 
 @pytest.mark.parametrize("is_reversed", [False, True], ids=["same order", "another order after it"])
 @pytest.mark.parametrize("after", ["ok", "error:117"], ids=["taken after it", "refused after it"])
-def test_killed_while_a_segment_is_set_aside_no_copy_is_stored_twice(
+def test_kill_while_a_segment_becomes_a_dead_letter_stores_no_copy_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: str, *, is_reversed: bool
 ) -> None:
     fate = Fate()

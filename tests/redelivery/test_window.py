@@ -77,7 +77,7 @@ def assert_both_stand(window: Window) -> None:
     assert (one.is_pending, two.is_pending) == (True, False)
 
 
-def test_a_digest_is_promised_until_its_rows_were_counted_and_known_from_then_on(bench: Bench) -> None:
+def test_digest_is_reserved_until_its_rows_are_counted_and_then_known(bench: Bench) -> None:
     window = bench.opened()
     assert not knows(window, digest(1))
 
@@ -89,7 +89,7 @@ def test_a_digest_is_promised_until_its_rows_were_counted_and_known_from_then_on
     assert (knows(window, digest(1)), window.promised_by(digest(1), but_by=TWO)) == (True, None)
 
 
-def test_what_was_decided_stands_after_a_restart_until_the_segment_is_gone(bench: Bench) -> None:
+def test_decision_survives_restarts_until_the_segment_is_deleted(bench: Bench) -> None:
     window = bench.opened()
     decide_both(window)
 
@@ -100,7 +100,7 @@ def test_what_was_decided_stands_after_a_restart_until_the_segment_is_gone(bench
     assert (again.standing(TWO), knows(again, digest(2))) == (None, True)
 
 
-def test_a_log_cut_at_any_byte_holds_its_whole_entries_and_goes_on(bench: Bench) -> None:
+def test_log_cut_at_any_byte_keeps_its_complete_entries_and_accepts_more(bench: Bench) -> None:
     window = bench.opened()
     log = bench.directory / "0000000001.log"
     whole_at = [log.stat().st_size]
@@ -123,7 +123,7 @@ def test_a_log_cut_at_any_byte_holds_its_whole_entries_and_goes_on(bench: Bench)
         assert all(knows(after, digest(number)) for number in known)
 
 
-def test_every_flipped_bit_of_a_log_costs_its_entry_and_is_told_unless_it_is_the_tail(bench: Bench) -> None:
+def test_flipped_bit_loses_one_entry_and_is_reported(bench: Bench) -> None:
     window = bench.opened()
     log = bench.directory / "0000000001.log"
     starts = []
@@ -145,7 +145,7 @@ def test_every_flipped_bit_of_a_log_costs_its_entry_and_is_told_unless_it_is_the
         window.close()
 
 
-def test_an_entry_stays_for_the_window_and_not_for_ever(bench: Bench) -> None:
+def test_entry_is_dropped_soon_after_the_window(bench: Bench) -> None:
     window = bench.opened()
     store(window, ONE, 1)
     hours = 0
@@ -159,7 +159,7 @@ def test_an_entry_stays_for_the_window_and_not_for_ever(bench: Bench) -> None:
     assert [path.suffix for path in bench.directory.iterdir()] == [".log"]
 
 
-def test_the_youngest_entry_of_a_generation_stays_for_the_whole_window(bench: Bench) -> None:
+def test_youngest_entry_of_a_generation_stays_for_the_whole_window(bench: Bench) -> None:
     window = bench.opened()
     store(window, ONE, 1)
     bench.clock.now_s += DAY_S / GENERATIONS - 1
@@ -174,7 +174,7 @@ def test_the_youngest_entry_of_a_generation_stays_for_the_whole_window(bench: Be
     assert window.shortfall == ""
 
 
-def test_what_stands_is_carried_on_when_a_generation_is_closed(bench: Bench) -> None:
+def test_decisions_are_copied_when_a_generation_is_closed(bench: Bench) -> None:
     window = bench.opened()
     decide_both(window)
     bench.clock.now_s += DAY_S
@@ -187,7 +187,7 @@ def test_what_stands_is_carried_on_when_a_generation_is_closed(bench: Bench) -> 
     assert window.promised_by(digest(2), but_by=ONE) is None
 
 
-def test_what_a_crash_left_beside_the_newest_log_goes(bench: Bench) -> None:
+def test_files_that_a_crash_left_beside_the_newest_log_are_deleted(bench: Bench) -> None:
     store(bench.opened(), ONE, 1)
     (log,) = bench.directory.iterdir()
     for left in (".0000000009.log.tmp", "0000000000.log"):
@@ -197,9 +197,7 @@ def test_what_a_crash_left_beside_the_newest_log_goes(bench: Bench) -> None:
     assert list(bench.directory.iterdir()) == [log]
 
 
-def test_the_directory_is_on_the_disk_before_anything_is_noted_in_it(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_directory_is_synced_before_the_first_entry(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[Path] = []
     monkeypatch.setattr(DISK, "sync_directory", synced.append)
 
@@ -208,7 +206,7 @@ def test_the_directory_is_on_the_disk_before_anything_is_noted_in_it(
     assert bench.directory.parent in synced
 
 
-def test_time_that_nobody_saw_pass_makes_nothing_older(bench: Bench) -> None:
+def test_time_while_the_receiver_was_stopped_does_not_age_entries(bench: Bench) -> None:
     window = bench.opened()
     store(window, ONE, 1)
     window.close()
@@ -222,7 +220,7 @@ def test_time_that_nobody_saw_pass_makes_nothing_older(bench: Bench) -> None:
         window.close()
 
 
-def test_time_that_was_seen_is_carried_on_by_the_next_process(bench: Bench) -> None:
+def test_observed_time_continues_in_the_next_process(bench: Bench) -> None:
     window = bench.opened()
     store(window, ONE, 1)
     for _ in range(27):
@@ -235,7 +233,7 @@ def test_time_that_was_seen_is_carried_on_by_the_next_process(bench: Bench) -> N
     assert not knows(window, digest(1))
 
 
-def test_a_window_with_too_many_entries_is_shortened_and_says_so(bench: Bench) -> None:
+def test_window_with_too_many_entries_is_shortened_and_reports_it(bench: Bench) -> None:
     bench.limits = Redelivery(entries_max=120)
     window = bench.opened()
     for number in range(1, 301):
@@ -260,7 +258,7 @@ def test_a_window_with_too_many_entries_is_shortened_and_says_so(bench: Bench) -
 
 
 @pytest.mark.parametrize("kept", ["", "table", "log"])
-def test_a_generation_that_is_damaged_or_gone_is_told(bench: Bench, kept: str) -> None:
+def test_damaged_or_missing_generation_is_reported(bench: Bench, kept: str) -> None:
     bench.limits = Redelivery(entries_max=GENERATIONS)
     window = bench.opened()
     for number in (1, 2):
@@ -291,9 +289,7 @@ def test_a_generation_that_is_damaged_or_gone_is_told(bench: Bench, kept: str) -
     assert bench.opened().shortfall == ""
 
 
-def test_a_disk_that_refuses_once_leaves_no_trace_of_what_was_refused(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_decision_whose_sync_failed_is_not_recorded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     window = bench.opened()
     store(window, ONE, 1)
     with monkeypatch.context() as patch:
@@ -317,7 +313,7 @@ def _refuse(_fd: int) -> None:
 @given(
     st.lists(st.binary(min_size=16, max_size=16), unique=True), st.lists(st.binary(min_size=16, max_size=16))
 )
-def test_a_table_is_a_set_before_and_after_it_is_frozen(
+def test_table_is_a_set_before_and_after_it_is_frozen(
     tmp_path_factory: pytest.TempPathFactory, put: list[bytes], asked: list[bytes]
 ) -> None:
     path = tmp_path_factory.mktemp("table") / "table"
@@ -335,7 +331,7 @@ def test_a_table_is_a_set_before_and_after_it_is_frozen(
     assert again.read_bytes() == path.read_bytes()
 
 
-def test_a_table_grows_and_an_entry_costs_tens_of_bytes(tmp_path: Path) -> None:
+def test_table_entry_takes_24_to_48_bytes(tmp_path: Path) -> None:
     count = 60_000
     fresh = Fresh()
     fresh.add(b"".join(digest(number << 64) for number in range(count)))
@@ -350,7 +346,7 @@ def test_a_table_grows_and_an_entry_costs_tens_of_bytes(tmp_path: Path) -> None:
     assert (frozen.header.first_s, frozen.header.last_s) == (1.0, 2.0)
 
 
-def test_a_damaged_table_is_never_believed(tmp_path: Path) -> None:
+def test_damaged_table_is_rejected(tmp_path: Path) -> None:
     fresh = Fresh()
     fresh.add(digest(5))
     fresh.write(tmp_path / "table", first_s=1.0, last_s=2.0)
