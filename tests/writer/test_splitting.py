@@ -226,7 +226,7 @@ def test_killed_at_every_step_of_it_every_row_is_stored_once(
         raise AssertionError("never reached the end")
 
 
-def test_single_failed_disk_write_duplicates_and_loses_nothing(
+def test_a_disk_that_refuses_any_one_write_doubles_nothing_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fate = Fate(ends_with=lambda: OSError(28, "No space left on device"))
