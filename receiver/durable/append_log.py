@@ -23,7 +23,7 @@ NO_EXTENT = Extent()
 """Extent of a log that was never read or written."""
 
 
-class AppendedLog:
+class AppendLog:
     """An existing log file and the length of its valid content."""
 
     def __init__(self, path: Path, bytes_good: int, files: Files = DISK) -> None:
@@ -33,7 +33,7 @@ class AppendedLog:
         self._fd: int | None = None
 
     @property
-    def is_there(self) -> bool:
+    def is_in_place(self) -> bool:
         """Whether the path still names the open file. Entries appended to a deleted file would be lost."""
         if self._fd is None:
             return self._files.size_bytes(self._path) is not None

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from receiver.durable.append_log import NO_EXTENT, AppendedLog, Extent
+from receiver.durable.append_log import NO_EXTENT, AppendLog, Extent
 from receiver.durable.files import DISK, Files, drafts_in, opened, write_durably
 from receiver.ledger import line_sums, log_codec, witness
 from receiver.ledger.book import Book
@@ -100,7 +100,7 @@ class Ledger:
             self._report(stored.losses, now_s())
         elif self._head.last is None:
             self._head.write(Head())
-        self._log = AppendedLog(_path(root, self._number), stored.bytes_good, files)
+        self._log = AppendLog(_path(root, self._number), stored.bytes_good, files)
         self._begun_bytes = 0
         if stored.losses or not stored.number:
             self._begin()
@@ -147,10 +147,10 @@ class Ledger:
             if rows and not key.part and key.segment not in present:
                 yield key.segment
 
-    def put_back(self) -> bool:
+    def restore_files(self) -> bool:
         """Rewrite log and head from memory if either was removed. Returns whether that was so."""
         with self._writing:
-            if self._log.is_there and self._head.is_there:
+            if self._log.is_in_place and self._head.is_in_place:
                 return False
             _prepare(self._root, self._files)
             self._head.restore()
@@ -238,7 +238,7 @@ class Ledger:
         write_durably(path, content, files=self._files)
         self._log.close()
         self._number, self._position = self._number + 1, position
-        self._log = AppendedLog(path, len(content), self._files)
+        self._log = AppendLog(path, len(content), self._files)
         self._begun_bytes = len(content)
         self._move_head()
         for number in _numbers(self._root, self._files):

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import msgspec
 
-from receiver.durable.append_log import NO_EXTENT, AppendedLog, Extent
+from receiver.durable.append_log import NO_EXTENT, AppendLog, Extent
 from receiver.durable.files import Files, write_durably
 from receiver.durable.framing import Log, framed, unframed
 from receiver.ledger.log_codec import START, Begun, Linked, Position
@@ -53,18 +53,18 @@ class HeadFile:
         """`None`: the file is missing or has no readable entry."""
         self._path = path
         self._files = files
-        self._log: AppendedLog | None = None
+        self._log: AppendLog | None = None
         if files.size_bytes(path) is None:
             return
         log = unframed(_MAGIC, files.read(path), _DECODER.decode)
         self.last = max(log.entries, key=lambda head: head.position.number, default=None)
         if self.last is not None and not log.is_rotten:
-            self._log = AppendedLog(path, len(log.good), files)
+            self._log = AppendLog(path, len(log.good), files)
 
     @property
-    def is_there(self) -> bool:
+    def is_in_place(self) -> bool:
         """Whether the path still names the open file."""
-        return self._log is not None and self._log.is_there
+        return self._log is not None and self._log.is_in_place
 
     def write(self, head: Head) -> None:
         """Append a head, durably."""
@@ -92,7 +92,7 @@ class HeadFile:
     def _replace(self, content: bytes) -> None:
         write_durably(self._path, content, files=self._files)
         self.close()
-        self._log = AppendedLog(self._path, len(content), self._files)
+        self._log = AppendLog(self._path, len(content), self._files)
 
 
 def losses_in(log: Log[Linked], head: Head | None) -> list[str]:

@@ -19,7 +19,7 @@ KEPT = 0
 """Stored, and its digest is known from then on."""
 DUPLICATE = 1
 """Not stored: the same delivery is stored already, or comes earlier in the same segment."""
-APART = 2
+EXEMPT = 2
 """Stored without deduplication: its drain sets `dedupe = false`, or some of its rows are missing."""
 
 _MAGIC = b"TDRL"
@@ -34,7 +34,7 @@ class Decided(msgspec.Struct, frozen=True, array_like=True, tag="decided"):
     digests: bytes
     """Digests of the deliveries that the segment stores, 16 bytes each."""
     verdicts: bytes
-    """For each of its deliveries, in order: `KEPT`, `DUPLICATE` or `APART`."""
+    """For each of its deliveries, in order: `KEPT`, `DUPLICATE` or `EXEMPT`."""
 
 
 class Ended(msgspec.Struct, frozen=True, array_like=True, tag="ended"):

@@ -45,7 +45,7 @@ class Header(NamedTuple):
     salt: bytes
 
 
-class Fresh:
+class GrowingTable:
     """Growing set of digests, in memory."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Fresh:
         _write(path, Header(_VERSION, len(self), first_s, last_s, self._salt), self._set.slots())
 
 
-class Frozen:
+class FrozenTable:
     """Immutable set of digests, in a mapped file."""
 
     def __init__(self, header: Header, slots: memoryview) -> None:

@@ -24,13 +24,13 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 
-from receiver.durable.append_log import NO_EXTENT, AppendedLog, Extent
+from receiver.durable.append_log import NO_EXTENT, AppendLog, Extent
 from receiver.durable.files import DIRECTORY_MODE, DISK, drafts_in, write_durably
 from receiver.logs import limited
 from receiver.model import SegmentId
 from receiver.redelivery import decisions
 from receiver.redelivery.decisions import Decided, Ended, Entry, Ticked
-from receiver.redelivery.digests import DIGEST_BYTES, Fresh, Frozen, NotATable
+from receiver.redelivery.digests import DIGEST_BYTES, FrozenTable, GrowingTable, NotATable
 from receiver.redelivery.window_key import WindowKey
 from receiver.settings import Redelivery
 
@@ -41,7 +41,7 @@ TICK_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Decision:
     """Decision about a segment that is still in the journal."""
 
     verdicts: bytes
@@ -59,11 +59,11 @@ class Window:
         limits: Redelivery,
         monotonic_s: Callable[[], float],
         *,
-        apart: frozenset[str] = frozenset(),
+        exempt_drains: frozenset[str] = frozenset(),
         extent_min: Extent = NO_EXTENT,
     ) -> None:
         """`extent_min`: the known length of the log on the disk. A shorter log has lost entries."""
-        self.apart = apart
+        self.exempt_drains = exempt_drains
         """Drains without deduplication (`dedupe = false`). May be replaced at any time."""
         self._root = root
         self._limits = limits
@@ -73,12 +73,12 @@ class Window:
         self._lost_until_s = -math.inf
         self._is_rot = False
         self._written_s = 0.0
-        self._decisions: dict[SegmentId, Standing] = {}
-        self._growing = Fresh()
+        self._decisions: dict[SegmentId, Decision] = {}
+        self._growing = GrowingTable()
         self._growing_since_s = 0.0
-        self._frozen: dict[int, Frozen] = {}
+        self._frozen: dict[int, FrozenTable] = {}
         self._number = 0
-        self._log = AppendedLog(root, 0)
+        self._log = AppendLog(root, 0)
         self._key = WindowKey(root)
         self._load(extent_min)
 
@@ -119,17 +119,17 @@ class Window:
     def known(self, digests: Sequence[bytes]) -> set[bytes]:
         """Return those `digests` whose deliveries are known to be stored."""
         wanted = b"".join(digests)
-        tables: list[Fresh | Frozen] = [self._growing, *self._frozen.values()]
+        tables: list[GrowingTable | FrozenTable] = [self._growing, *self._frozen.values()]
         return {digests[index] for table in tables for index in table.known(wanted)}
 
-    def promised_by(self, digest: bytes, *, but_by: SegmentId) -> SegmentId | None:
+    def reserved_by(self, digest: bytes, *, but_by: SegmentId) -> SegmentId | None:
         """Return another segment that is about to store this delivery, with an outcome still unknown."""
         for segment, decision in self._decisions.items():
             if digest in decision.kept and segment != but_by:
                 return segment
         return None
 
-    def standing(self, segment: SegmentId) -> Standing | None:
+    def decision(self, segment: SegmentId) -> Decision | None:
         """Return the decision about a segment. `None`: no INSERT of it was ever sent."""
         return self._decisions.get(segment)
 
@@ -145,11 +145,11 @@ class Window:
         self._append([entry])
         self._apply(entry)
 
-    def keep_word(self, segment: SegmentId) -> None:
+    def end_if_pending(self, segment: SegmentId) -> None:
         """End a stored segment whose end was never recorded, with all deliveries it was to store."""
-        standing = self.standing(segment)
-        if standing is not None and standing.is_pending:
-            self.end(segment, standing.kept)
+        decision = self.decision(segment)
+        if decision is not None and decision.is_pending:
+            self.end(segment, decision.kept)
 
     def forget(self, segment: SegmentId) -> None:
         """Drop the decision about a segment whose file was deleted durably."""
@@ -172,10 +172,10 @@ class Window:
         except OSError as error:
             limited.warning("redelivery: disk", "redelivery log cannot be written", error=error.strerror)
 
-    def put_back(self) -> bool:
+    def restore_files(self) -> bool:
         """Rewrite files from memory if any were removed. Returns whether that was so."""
         missing = [number for number in self._frozen if not self._path(number, "table").exists()]
-        is_removed = bool(missing) or not self._log.is_there
+        is_removed = bool(missing) or not self._log.is_in_place
         if is_removed:
             self._make_root()
         is_key_changed, is_key_replaced = self._key.restore()
@@ -201,7 +201,7 @@ class Window:
         if len(self._growing):
             table = self._path(self._number, "table")
             self._growing.write(table, first_s=self._growing_since_s, last_s=now_s)
-            self._frozen[self._number] = Frozen.open(table)
+            self._frozen[self._number] = FrozenTable.open(table)
         self._begin(self._number + 1, now_s)
         self._path(self._number - 1, "log").unlink(missing_ok=True)
 
@@ -210,11 +210,11 @@ class Window:
         content = decisions.written([self._ticked(now_s), *self._entries_of(self._decisions, now_s)])
         write_durably(self._path(number, "log"), content)
         self.close()
-        self._number, self._log = number, AppendedLog(self._path(number, "log"), len(content))
-        self._growing, self._growing_since_s, self._written_s = Fresh(), now_s, now_s
+        self._number, self._log = number, AppendLog(self._path(number, "log"), len(content))
+        self._growing, self._growing_since_s, self._written_s = GrowingTable(), now_s, now_s
 
     @staticmethod
-    def _entries_of(decided: dict[SegmentId, Standing], now_s: float) -> Iterable[Entry]:
+    def _entries_of(decided: dict[SegmentId, Decision], now_s: float) -> Iterable[Entry]:
         for segment, decision in decided.items():
             yield Decided(now_s, segment.epoch, segment.seq, b"".join(decision.kept), decision.verdicts)
             if not decision.is_pending:
@@ -303,7 +303,7 @@ class Window:
     def _open_table(self, number: int) -> bool:
         path = self._path(number, "table")
         try:
-            self._frozen[number] = Frozen.open(path)
+            self._frozen[number] = FrozenTable.open(path)
         except NotATable as error:
             limited.error("redelivery: rot", "redelivery table is damaged", path=str(path), error=str(error))
             path.unlink()
@@ -317,7 +317,7 @@ class Window:
         log = decisions.read(content)
         if log.good != content:
             write_durably(path, log.good)
-        self._number, self._log = number, AppendedLog(path, len(log.good))
+        self._number, self._log = number, AppendLog(path, len(log.good))
         for entry in log.entries:
             self._apply(entry)
         self._growing_since_s = log.entries[0].observed_s if log.entries else self._observed_s
@@ -340,12 +340,12 @@ class Window:
         segment = decisions.segment_of(entry)
         if isinstance(entry, Decided):
             kept = frozenset(_split(entry.digests))
-            self._decisions[segment] = Standing(entry.verdicts, kept, is_pending=True)
+            self._decisions[segment] = Decision(entry.verdicts, kept, is_pending=True)
             return
         self._growing.add(entry.digests)
         before = self._decisions.get(segment)
         if before is not None:
-            self._decisions[segment] = Standing(before.verdicts, frozenset(), is_pending=False)
+            self._decisions[segment] = Decision(before.verdicts, frozenset(), is_pending=False)
 
 
 def _split(digests: bytes) -> list[bytes]:

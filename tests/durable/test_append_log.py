@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.durable.append_log import AppendedLog
+from receiver.durable.append_log import AppendLog
 from tests.support.memory_disk import MemoryDisk
 
 PATH = Path("/data/log")
@@ -29,7 +29,7 @@ class Watched(MemoryDisk):
 
 def test_failed_append_is_removed_before_the_next_entry() -> None:
     disk = Watched()
-    log = AppendedLog(PATH, 0, disk)
+    log = AppendLog(PATH, 0, disk)
     disk.fail("sync_data", times=1)
     with pytest.raises(OSError, match="Input/output error"):
         log.append(b"much longer than what follows")
@@ -42,7 +42,7 @@ def test_failed_append_is_removed_before_the_next_entry() -> None:
 
 def test_descriptor_is_not_used_again_after_a_failed_sync() -> None:
     disk = Watched()
-    log = AppendedLog(PATH, 0, disk)
+    log = AppendLog(PATH, 0, disk)
     disk.fail("sync_data", times=1)
     with pytest.raises(OSError, match="Input/output error"):
         log.append(b"one")

@@ -189,7 +189,7 @@ def test_data_directory_that_is_removed_from_a_running_receiver_is_made_again(tm
     key = loaded(data)
     shutil.rmtree(data)
 
-    assert window.put_back()
+    assert window.restore_files()
 
     assert loaded(data) == key
     assert Window(data / "redelivery", Redelivery(), lambda: 0.0).shortfall == ""

@@ -12,7 +12,7 @@ from receiver.ledger.book import EPOCHS_MAX, Book
 from receiver.ledger.line_sums import HOUR_NS, OTHER, Counts, lines_of, received_of, replayed
 from receiver.ledger.log_codec import Begun, Entry, Key
 from receiver.model import Heading, SegmentId
-from receiver.redelivery.decisions import APART, DUPLICATE, KEPT
+from receiver.redelivery.decisions import DUPLICATE, EXEMPT, KEPT
 from receiver.settings import Ledger as Limits
 
 HOUR = 500_000
@@ -50,7 +50,7 @@ def test_each_project_of_a_delivery_has_a_line_in_the_hour_of_receipt() -> None:
     one = delivery(Tally("p", 6, 3, 2, 1), Tally("q", 1, 1, 0, 0))
     two = delivery(Tally("p", 4, 0, 4, 0), hour=HOUR + 1)
 
-    lines = lines_of([one, two], bytes([KEPT, APART]))
+    lines = lines_of([one, two], bytes([KEPT, EXEMPT]))
 
     assert lines == {
         Heading("d", "p", HOUR): Counts(received=6, stored=3, sampled_out=2, rejected=1),

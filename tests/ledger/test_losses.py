@@ -283,9 +283,9 @@ def test_files_removed_while_the_receiver_runs_are_written_again(disk: MemoryDis
     ledger = opened(disk)
     disk.unlink(path)
 
-    assert ledger.put_back()
+    assert ledger.restore_files()
 
-    assert not ledger.put_back()
+    assert not ledger.restore_files()
     ledger.book(SegmentId(7, 9), LINES)
     disk.kill()
     assert losses(disk) == ()

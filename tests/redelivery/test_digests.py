@@ -7,7 +7,7 @@ import zlib
 from pathlib import Path
 from random import Random
 
-from receiver.redelivery.digests import Fresh, Frozen
+from receiver.redelivery.digests import FrozenTable, GrowingTable
 
 SLOTS = 4_096
 SALT = bytes(range(16))
@@ -37,7 +37,7 @@ def test_version_1_table_is_read_and_rewritten_unchanged(tmp_path: Path) -> None
     path, again = tmp_path / "table", tmp_path / "again"
     path.write_bytes(first_version(put))
 
-    frozen = Frozen.open(path)
+    frozen = FrozenTable.open(path)
     frozen.write(again)
 
     assert frozen.known(b"".join(put)) == list(range(len(put)))
@@ -45,7 +45,7 @@ def test_version_1_table_is_read_and_rewritten_unchanged(tmp_path: Path) -> None
     assert again.read_bytes() == path.read_bytes()
 
 
-class Watched(Frozen):
+class Watched(FrozenTable):
     """Counts how often a slot is looked at."""
 
     looks = 0
@@ -62,7 +62,7 @@ def test_similar_digests_cost_no_more_slot_reads_than_random_ones(tmp_path: Path
     """
     count = 2_000
     put = b"".join(b"alike, alike" + number.to_bytes(4, "big") for number in range(count))
-    fresh = Fresh()
+    fresh = GrowingTable()
     fresh.add(put)
     fresh.write(tmp_path / "table", first_s=1.0, last_s=2.0)
     frozen = Watched.open(tmp_path / "table")

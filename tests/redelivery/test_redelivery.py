@@ -94,7 +94,7 @@ def test_same_body_from_another_drain_is_another_delivery(mill: Mill) -> None:
 
 
 def test_drain_without_dedupe_stores_every_copy(mill: Mill) -> None:
-    mill.apart = frozenset({"drain"})
+    mill.exempt_drains = frozenset({"drain"})
     mill.add([1, 1])
     mill.add([1])
 
@@ -109,7 +109,7 @@ def test_drain_that_disables_dedupe_stores_copies_of_known_deliveries(mill: Mill
     mill.add([1])
     mill.drain()
     mill.kill()
-    mill.apart = frozenset({"drain"})
+    mill.exempt_drains = frozenset({"drain"})
 
     mill.add([1])
     mill.drain()

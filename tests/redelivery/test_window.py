@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from receiver.durable.files import DISK
 from receiver.model import SegmentId
 from receiver.redelivery import decisions
-from receiver.redelivery.decisions import APART, DUPLICATE, KEPT
-from receiver.redelivery.digests import Fresh, Frozen, NotATable
+from receiver.redelivery.decisions import DUPLICATE, EXEMPT, KEPT
+from receiver.redelivery.digests import FrozenTable, GrowingTable, NotATable
 from receiver.redelivery.window import GENERATIONS, TICK_S, Window
 from receiver.settings import MIB, Redelivery
 
@@ -69,7 +69,7 @@ def decide_both(window: Window) -> None:
 
 
 def assert_both_stand(window: Window) -> None:
-    one, two = window.standing(ONE), window.standing(TWO)
+    one, two = window.decision(ONE), window.decision(TWO)
     assert one is not None
     assert two is not None
     assert (one.verdicts, one.kept) == (bytes([KEPT, DUPLICATE]), frozenset({digest(1)}))
@@ -81,12 +81,12 @@ def test_digest_is_reserved_until_its_rows_are_counted_and_then_known(bench: Ben
     window = bench.opened()
     assert not knows(window, digest(1))
 
-    window.decide(ONE, [digest(1)], bytes([KEPT, DUPLICATE, APART]))
-    assert (knows(window, digest(1)), window.promised_by(digest(1), but_by=TWO)) == (False, ONE)
-    assert window.promised_by(digest(1), but_by=ONE) is None
+    window.decide(ONE, [digest(1)], bytes([KEPT, DUPLICATE, EXEMPT]))
+    assert (knows(window, digest(1)), window.reserved_by(digest(1), but_by=TWO)) == (False, ONE)
+    assert window.reserved_by(digest(1), but_by=ONE) is None
 
     window.end(ONE, [digest(1)])
-    assert (knows(window, digest(1)), window.promised_by(digest(1), but_by=TWO)) == (True, None)
+    assert (knows(window, digest(1)), window.reserved_by(digest(1), but_by=TWO)) == (True, None)
 
 
 def test_decision_survives_restarts_until_the_segment_is_deleted(bench: Bench) -> None:
@@ -97,7 +97,7 @@ def test_decision_survives_restarts_until_the_segment_is_deleted(bench: Bench) -
     assert_both_stand(again)
 
     again.retain({ONE})
-    assert (again.standing(TWO), knows(again, digest(2))) == (None, True)
+    assert (again.decision(TWO), knows(again, digest(2))) == (None, True)
 
 
 def test_log_cut_at_any_byte_keeps_its_complete_entries_and_accepts_more(bench: Bench) -> None:
@@ -183,8 +183,8 @@ def test_decisions_are_copied_when_a_generation_is_closed(bench: Bench) -> None:
     window = bench.opened()
 
     assert_both_stand(window)
-    assert window.promised_by(digest(1), but_by=TWO) == ONE
-    assert window.promised_by(digest(2), but_by=ONE) is None
+    assert window.reserved_by(digest(1), but_by=TWO) == ONE
+    assert window.reserved_by(digest(2), but_by=ONE) is None
 
 
 def test_files_that_a_crash_left_beside_the_newest_log_are_deleted(bench: Bench) -> None:
@@ -300,8 +300,8 @@ def test_decision_whose_sync_failed_is_not_recorded(bench: Bench, monkeypatch: p
 
     again = bench.opened()
 
-    assert again.standing(THREE) is None
-    assert again.standing(TWO) is not None
+    assert again.decision(THREE) is None
+    assert again.decision(TWO) is not None
     assert knows(again, digest(1))
 
 
@@ -317,10 +317,10 @@ def test_table_is_a_set_before_and_after_it_is_frozen(
     tmp_path_factory: pytest.TempPathFactory, put: list[bytes], asked: list[bytes]
 ) -> None:
     path = tmp_path_factory.mktemp("table") / "table"
-    fresh = Fresh()
+    fresh = GrowingTable()
     fresh.add(b"".join([*put, *put[:3]]))
     fresh.write(path, first_s=1.0, last_s=2.0)
-    frozen = Frozen.open(path)
+    frozen = FrozenTable.open(path)
     again = path.with_name("again")
     frozen.write(again)
 
@@ -333,10 +333,10 @@ def test_table_is_a_set_before_and_after_it_is_frozen(
 
 def test_table_entry_takes_24_to_48_bytes(tmp_path: Path) -> None:
     count = 60_000
-    fresh = Fresh()
+    fresh = GrowingTable()
     fresh.add(b"".join(digest(number << 64) for number in range(count)))
     fresh.write(tmp_path / "table", first_s=1.0, last_s=2.0)
-    frozen = Frozen.open(tmp_path / "table")
+    frozen = FrozenTable.open(tmp_path / "table")
 
     size_bytes = (tmp_path / "table").stat().st_size
     assert size_bytes > MIB  # it is read in several pieces
@@ -347,7 +347,7 @@ def test_table_entry_takes_24_to_48_bytes(tmp_path: Path) -> None:
 
 
 def test_damaged_table_is_rejected(tmp_path: Path) -> None:
-    fresh = Fresh()
+    fresh = GrowingTable()
     fresh.add(digest(5))
     fresh.write(tmp_path / "table", first_s=1.0, last_s=2.0)
     content = (tmp_path / "table").read_bytes()
@@ -359,7 +359,7 @@ def test_damaged_table_is_rejected(tmp_path: Path) -> None:
         flipped[byte] ^= 1
         (tmp_path / "table").write_bytes(flipped)
         with pytest.raises(NotATable):
-            Frozen.open(tmp_path / "table")
+            FrozenTable.open(tmp_path / "table")
 
 
 def test_entries_are_read_back_as_they_were_written() -> None:

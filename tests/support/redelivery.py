@@ -129,7 +129,7 @@ class Mill:
     directory: Path
     script: list[str] = field(default_factory=list)
     limits: Redelivery = field(default_factory=Redelivery)
-    apart: frozenset[str] = frozenset()
+    exempt_drains: frozenset[str] = frozenset()
     fate: Fate = field(default_factory=Fate)
     progress: Progress = field(default_factory=Progress)
     monotonic_s: float = 0.0
@@ -164,7 +164,7 @@ class Mill:
             self.directory / "redelivery",
             self.limits,
             lambda: self.monotonic_s,
-            apart=self.apart,
+            exempt_drains=self.exempt_drains,
             extent_min=ledger.window,
         )
 
@@ -240,7 +240,7 @@ class Mill:
         """The journal is empty, and the ledger says what an oracle says that knows only what was sent."""
         copies = Counter(one for copies in self.sent.values() for one in copies)
         received = sum((number + 1) * count for (_, number), count in copies.items())
-        kept = {one: count if one[0] in self.apart else 1 for one, count in copies.items()}
+        kept = {one: count if one[0] in self.exempt_drains else 1 for one, count in copies.items()}
         stored = sum((number + 1) * count for (_, number), count in kept.items())
         return self.booked == Counts(received=received, stored=stored, duplicate=received - stored)
 
