@@ -14,13 +14,13 @@ from receiver.errors import StoreTrouble
 from receiver.model import Heading, SegmentId
 from tests.support import engines
 from tests.support.fake_clickhouse import NOW_S, MemoryStore
-from tests.support.segments import RECEIVED_MS, Press, Segment
+from tests.support.segments import RECEIVED_MS, Segment, SegmentMaker
 from tests.support.server_process import Server
 
 
 @pytest.fixture(scope="module")
-def press(tmp_path_factory: pytest.TempPathFactory) -> Press:
-    return Press(tmp_path_factory.mktemp("segments"))
+def maker(tmp_path_factory: pytest.TempPathFactory) -> SegmentMaker:
+    return SegmentMaker(tmp_path_factory.mktemp("segments"))
 
 
 @pytest.fixture(scope="module")
@@ -41,10 +41,10 @@ def over_http(server_url: str, database: str) -> Iterator[Store]:
 
 
 @pytest.fixture(params=["memory", "embedded", "over_http"])
-def store(request: pytest.FixtureRequest, press: Press) -> Store:
+def store(request: pytest.FixtureRequest, maker: SegmentMaker) -> Store:
     if request.param == "memory":
         memory = MemoryStore()
-        memory.rows_of = press.rows_of
+        memory.rows_of = maker.rows_of
         return memory
     found: Store = request.getfixturevalue(request.param)
     return found
@@ -65,8 +65,8 @@ def put(store: Store) -> Callable[..., int]:
     return insert
 
 
-def test_inserted_rows_are_counted_by_day(store: Store, press: Press, put: Callable[..., int]) -> None:
-    segment = press.make(0, 0, 1, 2, 2, 2)
+def test_inserted_rows_are_counted_by_day(store: Store, maker: SegmentMaker, put: Callable[..., int]) -> None:
+    segment = maker.make(0, 0, 1, 2, 2, 2)
 
     assert put(segment) == 6
 
@@ -74,9 +74,9 @@ def test_inserted_rows_are_counted_by_day(store: Store, press: Press, put: Calla
 
 
 def test_same_token_stores_rows_once_and_still_reads_every_row(
-    store: Store, press: Press, put: Callable[..., int]
+    store: Store, maker: SegmentMaker, put: Callable[..., int]
 ) -> None:
-    segment = press.make(0, 1)
+    segment = maker.make(0, 1)
 
     assert put(segment) == 2
     assert put(segment) == 2
@@ -84,8 +84,10 @@ def test_same_token_stores_rows_once_and_still_reads_every_row(
     assert store.counts([segment.held]) == {segment.held.segment: segment.days}
 
 
-def test_another_token_stores_the_rows_again(store: Store, press: Press, put: Callable[..., int]) -> None:
-    segment = press.make(0)
+def test_another_token_stores_the_rows_again(
+    store: Store, maker: SegmentMaker, put: Callable[..., int]
+) -> None:
+    segment = maker.make(0)
 
     put(segment)
     put(segment, token="#1")
@@ -93,8 +95,10 @@ def test_another_token_stores_the_rows_again(store: Store, press: Press, put: Ca
     assert list(store.counts([segment.held])[segment.held.segment].values()) == [2]
 
 
-def test_many_segments_are_counted_in_one_query(store: Store, press: Press, put: Callable[..., int]) -> None:
-    first, second, absent = press.make(0), press.make(0, 1), press.make(0)
+def test_many_segments_are_counted_in_one_query(
+    store: Store, maker: SegmentMaker, put: Callable[..., int]
+) -> None:
+    first, second, absent = maker.make(0), maker.make(0, 1), maker.make(0)
     put(first)
     put(second)
 
@@ -110,9 +114,9 @@ def test_many_segments_are_counted_in_one_query(store: Store, press: Press, put:
 
 
 def test_segments_of_different_epochs_are_distinguished(
-    store: Store, press: Press, put: Callable[..., int]
+    store: Store, maker: SegmentMaker, put: Callable[..., int]
 ) -> None:
-    first, second = press.make(0), press.make(0)
+    first, second = maker.make(0), maker.make(0)
     put(first)
     put(second)
     of_another_start = Held(SegmentId(7, second.held.segment.seq), RECEIVED_MS)
@@ -120,8 +124,8 @@ def test_segments_of_different_epochs_are_distinguished(
     assert store.counts([first.held, of_another_start]) == {first.held.segment: first.days}
 
 
-def test_rows_of_parts_are_counted_with_their_segment(engine: Store, press: Press) -> None:
-    part = press.make(0, 0, 1)
+def test_rows_of_parts_are_counted_with_their_segment(engine: Store, maker: SegmentMaker) -> None:
+    part = maker.make(0, 0, 1)
     engine.insert(part.path, token=f"{part.held.segment}#p", query_id="trace-drain-p")
     whole = Held(SegmentId(7, 7), RECEIVED_MS)
 
@@ -130,8 +134,8 @@ def test_rows_of_parts_are_counted_with_their_segment(engine: Store, press: Pres
     assert sum(one.rows for one in found.values()) >= 3
 
 
-def test_rows_are_counted_by_drain_project_and_hour_of_receipt(engine: Store, press: Press) -> None:
-    segment = press.make(0, 0, 1)
+def test_rows_are_counted_by_drain_project_and_hour_of_receipt(engine: Store, maker: SegmentMaker) -> None:
+    segment = maker.make(0, 0, 1)
     engine.insert(segment.path, token=f"{segment.held.segment}#h", query_id="trace-drain-h")
 
     found = engine.rows_by_heading(segment.held)
@@ -142,8 +146,8 @@ def test_rows_are_counted_by_drain_project_and_hour_of_receipt(engine: Store, pr
     }
 
 
-def test_row_that_is_expired_at_the_insert_does_not_affect_others(engine: Store, press: Press) -> None:
-    segment = press.make(40, 0)
+def test_row_that_is_expired_at_the_insert_does_not_affect_others(engine: Store, maker: SegmentMaker) -> None:
+    segment = maker.make(40, 0)
     (expired, _), (today, _) = segment.days.items()
 
     assert engine.insert(segment.path, token=str(segment.held.segment), query_id="trace-drain-expired") == 2
@@ -165,8 +169,8 @@ def test_probe_and_sync_succeed_and_the_version_is_returned(store: Store) -> Non
     assert store.version() >= (24, 0)
 
 
-def test_companion_is_filled_by_the_insert_and_can_be_refilled(engine: Store, press: Press) -> None:
-    segment = press.make(0, 0, 1)
+def test_companion_is_filled_by_the_insert_and_can_be_refilled(engine: Store, maker: SegmentMaker) -> None:
+    segment = maker.make(0, 0, 1)
     engine.insert(segment.path, token=str(segment.held.segment), query_id="trace-drain-companion")
     statement = (
         "SELECT count(), countIf(spans > 1) FROM "
@@ -243,13 +247,13 @@ def test_client_works_after_a_partly_read_answer(engine: Store) -> None:
 def test_any_http_answer_but_an_empty_200_raises_and_is_not_retried(  # noqa: PLR0913 - fixtures
     over_http: Store,
     server: Server,
-    press: Press,
+    maker: SegmentMaker,
     fault: dict[str, object],
     code: int | None,
     *,
     is_applied: bool,
 ) -> None:
-    segment = press.make(0)
+    segment = maker.make(0)
     server.meet(**fault)  # type: ignore[arg-type]  # the table's first value is the kind
 
     with pytest.raises(StoreTrouble) as trouble:
@@ -284,9 +288,9 @@ def test_running_embedded_statement_is_listed_by_id_and_can_be_killed(embedded: 
 
 
 def test_running_server_statement_is_listed_by_id_and_can_be_killed(
-    over_http: Store, database: str, server: Server, press: Press
+    over_http: Store, database: str, server: Server, maker: SegmentMaker
 ) -> None:
-    segment = press.make(0)
+    segment = maker.make(0)
     server.meet("hang")
     impatient = engines.connected(server.url, database=database, insert_timeout_s=1)
 
@@ -308,8 +312,8 @@ def test_unreachable_server_raises_without_a_code() -> None:
     assert trouble.value.code is None
 
 
-def test_trial_accepts_a_valid_segment_and_stores_nothing(store: Store, press: Press) -> None:
-    segment = press.make(0, 1, 40)
+def test_trial_accepts_a_valid_segment_and_stores_nothing(store: Store, maker: SegmentMaker) -> None:
+    segment = maker.make(0, 1, 40)
 
     assert store.refusal_of(segment.path) is None
 
@@ -324,8 +328,8 @@ def constrained(engine: Store) -> Iterator[Store]:
     engine.command("ALTER TABLE otel_traces DROP CONSTRAINT no_shop")
 
 
-def test_trial_reports_a_refused_segment_and_drops_its_table(constrained: Store, press: Press) -> None:
-    segment = press.make(0, 0)
+def test_trial_reports_a_refused_segment_and_drops_its_table(constrained: Store, maker: SegmentMaker) -> None:
+    segment = maker.make(0, 0)
 
     refusal = constrained.refusal_of(segment.path)
 

@@ -13,7 +13,7 @@ import pytest
 from receiver.engine.bootstrap import Bootstrap
 from receiver.engine.embedded import EmbeddedStore
 from tests.support.fake_clickhouse import ROOT
-from tests.support.segments import Press
+from tests.support.segments import SegmentMaker
 
 SCRIPT = """
 import os, sys
@@ -66,8 +66,8 @@ def test_insert_reads_only_the_file_it_names_though_the_path_is_a_pattern(
     pattern, decoy = tmp_path / "a*b", tmp_path / "a1b"
     for directory in (pattern, decoy):
         directory.mkdir()
-    segment = Press(pattern).make(0)
-    (decoy / segment.path.name).write_bytes(Press(decoy).make(1, 2).path.read_bytes())
+    segment = SegmentMaker(pattern).make(0)
+    (decoy / segment.path.name).write_bytes(SegmentMaker(decoy).make(1, 2).path.read_bytes())
     store = EmbeddedStore(engine_dir, database="places", memory_bytes_max=1 << 30, disk_free_min=lambda: 1)
     store.command("CREATE TABLE IF NOT EXISTS otel_traces (Timestamp DateTime64(9)) ENGINE = Null")
     try:

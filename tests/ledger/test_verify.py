@@ -30,7 +30,7 @@ from receiver.writer.environment import Environment
 from receiver.writer.progress import Progress
 from receiver.writer.writer import Writer
 from tests.support import engines
-from tests.support.fake_clickhouse import a_ledger, a_window
+from tests.support.fake_clickhouse import open_ledger, open_window
 from tests.support.journal import limits
 from tests.support.segments import DIGEST_KEY
 
@@ -50,14 +50,14 @@ class Site:
 
     def __post_init__(self) -> None:
         self.appender = Appender(self.root / "journal", limits())
-        self.ledger = a_ledger(self.root)
+        self.ledger = open_ledger(self.root)
         self.accounts = Accounts(self.ledger, Backlog(self.root / "journal"))
         self.now_s = time.time()
         self.writer = Writer(
             Journal(self.root / "journal"),
             self.store,
             core=transcode,
-            window=a_window(self.root),
+            window=open_window(self.root),
             ledger=self.ledger,
             dead=DeadLetters(self.root / "dead"),
             progress=Progress(),
@@ -207,7 +207,7 @@ def test_rows_of_an_epoch_that_the_ledger_lost_are_counted_and_listed(site: Site
     (site.root / "ledger.head").unlink()
     epoch = f"{site.appender.choose().epoch:016x}"
 
-    site.ledger = a_ledger(site.root)
+    site.ledger = open_ledger(site.root)
     site.accounts = Accounts(site.ledger, Backlog(site.root / "journal"))
     [unknown] = site.asked().unknown
 

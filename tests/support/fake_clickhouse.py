@@ -30,12 +30,12 @@ def schema_sources() -> list[tuple[str, str]]:
     return [(path.name, path.read_text()) for path in sorted((ROOT / "schemas").glob("*.sql"))]
 
 
-def a_window(directory: Path) -> Window:
+def open_window(directory: Path) -> Window:
     """Open the redelivery window of a data directory, with its ordinary limits."""
     return Window(directory / "redelivery", Redelivery(), time.monotonic)
 
 
-def a_ledger(directory: Path) -> Ledger:
+def open_ledger(directory: Path) -> Ledger:
     """Open the ledger of a data directory, with its ordinary limits."""
     return Ledger(directory / "ledger", Limits(), time.time, is_first=True)
 
@@ -50,7 +50,7 @@ class FakeRecord:
     offset: int = 0
 
 
-class Whoever(int):
+class AnyId(int):
     """The identity of a segment that is JSON: that of the file it is read from, whichever it is."""
 
     def __eq__(self, other: object) -> bool:
@@ -66,8 +66,8 @@ class FakeScan:
     records: list[FakeRecord]
     damage: list[tuple[int, int, str]] = field(default_factory=list)
     sealed: bool = True
-    epoch: int = Whoever()
-    seq: int = Whoever()
+    epoch: int = AnyId()
+    seq: int = AnyId()
 
 
 class FakeCore:

@@ -43,7 +43,7 @@ class Killed(BaseException):
 
 
 @dataclass
-class Fate:
+class FaultInjector:
     """Counts the steps of a writer and kills it at one of them: from then on it leaves no trace."""
 
     steps_left: int = -1
@@ -123,14 +123,14 @@ def rows_in(path: Path) -> Rows:
 
 
 @dataclass
-class Mill:
+class Harness:
     """A journal, a store and one writer after the other."""
 
     directory: Path
     script: list[str] = field(default_factory=list)
     limits: Redelivery = field(default_factory=Redelivery)
     exempt_drains: frozenset[str] = frozenset()
-    fate: Fate = field(default_factory=Fate)
+    injector: FaultInjector = field(default_factory=FaultInjector)
     progress: Progress = field(default_factory=Progress)
     monotonic_s: float = 0.0
     files: list[FakeFile] = field(default_factory=list)
@@ -265,14 +265,14 @@ class Mill:
         return set(self.copies.values()) <= {1.0}
 
 
-def haunt(fate: Fate, monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's
+def inject_faults(injector: FaultInjector, monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's
     """Put a chance to die around everything that leaves a trace on the disk or in the store."""
-    haunt_disk(fate, monkeypatch)
+    inject_disk_faults(injector, monkeypatch)
     for name in ("_meets_ok", "insert", "refusal_of", "counts", "sync", "refill_companion"):
-        monkeypatch.setattr(MemoryStore, name, fate.around(getattr(MemoryStore, name)))
+        monkeypatch.setattr(MemoryStore, name, injector.around(getattr(MemoryStore, name)))
 
 
-def haunt_disk(fate: Fate, monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's
+def inject_disk_faults(injector: FaultInjector, monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's
     """The same around everything that is written to our own disk."""
     for target, names in {
         Window: ("_append",),
@@ -287,6 +287,6 @@ def haunt_disk(fate: Fate, monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's
         DISK: ("sync_data",),
     }.items():
         for name in names:
-            monkeypatch.setattr(target, name, fate.around(getattr(target, name)))
-    monkeypatch.setattr(Path, "unlink", fate.while_alive(Path.unlink))
-    monkeypatch.setattr(shutil, "rmtree", fate.while_alive(shutil.rmtree))
+            monkeypatch.setattr(target, name, injector.around(getattr(target, name)))
+    monkeypatch.setattr(Path, "unlink", injector.while_alive(Path.unlink))
+    monkeypatch.setattr(shutil, "rmtree", injector.while_alive(shutil.rmtree))

@@ -36,7 +36,7 @@ class Segment:
         return {day: count for day, (_, count) in self.rows.items()}
 
 
-class Press:
+class SegmentMaker:
     """Makes segment files, and is the core for them: it remembers what each content holds."""
 
     def __init__(self, directory: Path) -> None:
