@@ -1,4 +1,4 @@
-"""A log on a disk that refuses: what was not synced is gone before anything else is relied on."""
+"""Append-only log on a failing disk: entries that were not synced are removed before the next append."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.support.memory_disk import MemoryDisk
 PATH = Path("/data/log")
 
 
-class Watched(MemoryDisk):
-    """Remembers which descriptors were synced."""
+class SyncRecorder(MemoryDisk):
+    """Memory disk that records which descriptors were synced."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Watched(MemoryDisk):
 
 
 def test_failed_append_is_removed_before_the_next_entry() -> None:
-    disk = Watched()
+    disk = SyncRecorder()
     log = AppendLog(PATH, 0, disk)
     disk.fail("sync_data", times=1)
     with pytest.raises(OSError, match="Input/output error"):
@@ -41,7 +41,7 @@ def test_failed_append_is_removed_before_the_next_entry() -> None:
 
 
 def test_descriptor_is_not_used_again_after_a_failed_sync() -> None:
-    disk = Watched()
+    disk = SyncRecorder()
     log = AppendLog(PATH, 0, disk)
     disk.fail("sync_data", times=1)
     with pytest.raises(OSError, match="Input/output error"):
@@ -50,6 +50,6 @@ def test_descriptor_is_not_used_again_after_a_failed_sync() -> None:
     log.append(b"two")
     log.append(b"three")
 
-    refused, *taken = disk.synced
-    assert refused not in taken
-    assert len(set(taken)) == 1
+    failed, *succeeded = disk.synced
+    assert failed not in succeeded
+    assert len(set(succeeded)) == 1
