@@ -1,4 +1,4 @@
-"""The tables: emitted by engine, applied once, never on top of somebody else's."""
+"""Schema migrations: emitted for the engine, applied once, never to the table of another program."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ COLUMNS = {
     **dict.fromkeys(["Links.TraceId", "Links.SpanId", "Links.TraceState"], "Array(String)"),
     "Links.Attributes": f"Array({ATTRIBUTES})",
 }
-"""What Grafana, HyperDX and hand-written SQL rely on."""
+"""Columns that Grafana, HyperDX and hand-written SQL rely on."""
 
 
 @pytest.fixture
@@ -79,8 +79,8 @@ def test_table_of_an_older_release_gets_new_indexes_and_keeps_its_rows(store: St
     store.command("OPTIMIZE TABLE otel_traces FINAL")
 
     assert applied == NAMES[4:]
-    found = store.rows("SELECT ServiceName FROM otel_traces WHERE ServiceName IN ('shop', 'cart') ORDER BY 1")
-    assert [name for (name,) in found] == ["cart", "shop"]
+    rows = store.rows("SELECT ServiceName FROM otel_traces WHERE ServiceName IN ('shop', 'cart') ORDER BY 1")
+    assert [name for (name,) in rows] == ["cart", "shop"]
     assert {"idx_timestamp", "idx_service"} <= {
         str(name)
         for (name,) in store.rows(
@@ -131,7 +131,7 @@ def test_interrupted_recreation_of_a_dropped_table_is_completed_later(
 def test_embedded_tables_sync_inserts_and_merges(store: Store) -> None:
     schema.apply(store, schema_sources(), 30)
 
-    found = schema.status(store, schema_sources(), 30)
+    status = schema.status(store, schema_sources(), 30)
     made = [
         str(row[0])
         for row in store.rows(
@@ -140,7 +140,7 @@ def test_embedded_tables_sync_inserts_and_merges(store: Store) -> None:
         )
     ]
 
-    assert dict(found.settings)["fsync_after_insert"] == "1"
+    assert dict(status.settings)["fsync_after_insert"] == "1"
     assert len(made) == 3
     for settings in (
         "fsync_after_insert = 1",
@@ -212,10 +212,14 @@ def test_each_file_has_one_statement_without_a_database_name() -> None:
             30,
             "with_buckets",
             "fsync",
-            id="a server syncs as it is told",
+            id="server: its own sync settings",
         ),
         pytest.param(
-            Engine(Version(26, 9), embedded=True), 0, "fsync_after_insert = 1", "TTL", id="ours, for ever"
+            Engine(Version(26, 9), embedded=True),
+            0,
+            "fsync_after_insert = 1",
+            "TTL",
+            id="embedded, without retention",
         ),
     ],
 )
@@ -229,7 +233,7 @@ def test_statements_depend_on_the_engine(engine: Engine, days: int, has: str, ha
 
 def test_empty_statement_waits_for_a_newer_engine() -> None:
     old, new = (
-        [one.name for one in schema.emit(schema_sources(), Engine(version, embedded=False), 30)]
+        [statement.name for statement in schema.emit(schema_sources(), Engine(version, embedded=False), 30)]
         for version in (Version(24, 11), Version(24, 12))
     )
 
@@ -237,7 +241,7 @@ def test_empty_statement_waits_for_a_newer_engine() -> None:
 
 
 class LockedServer:
-    """A server whose schema somebody else is applying, for as many looks as told."""
+    """Server whose schema lock another receiver holds for the next `looks` attempts."""
 
     embedded = False
 

@@ -1,4 +1,4 @@
-"""One contract for every store: the one in memory that other tests rely on, chDB, and a server over HTTP."""
+"""Contract tests for every store: the store in memory that other tests use, chDB, and a server over HTTP."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ def store(request: pytest.FixtureRequest, maker: SegmentMaker) -> Store:
         memory = MemoryStore()
         memory.rows_of = maker.rows_of
         return memory
-    found: Store = request.getfixturevalue(request.param)
-    return found
+    parameter: Store = request.getfixturevalue(request.param)
+    return parameter
 
 
 @pytest.fixture(params=["embedded", "over_http"])
 def engine(request: pytest.FixtureRequest) -> Store:
-    found: Store = request.getfixturevalue(request.param)
-    return found
+    parameter: Store = request.getfixturevalue(request.param)
+    return parameter
 
 
 @pytest.fixture
 def put(store: Store) -> Callable[..., int]:
-    def insert(segment: Segment, token: str = "#0") -> int:  # noqa: S107 - a token of ours
+    def insert(segment: Segment, token: str = "#0") -> int:  # noqa: S107 - not a password
         name = f"{segment.held.segment}{token}"
         return store.insert(segment.path, token=name, query_id=f"trace-drain-{name}")
 
@@ -130,17 +130,17 @@ def test_rows_of_parts_are_counted_with_their_segment(engine: Store, maker: Segm
     whole = Held(SegmentId(7, 7), RECEIVED_MS)
 
     assert engine.rows_by_heading(whole) == {}
-    found = engine.rows_by_heading(whole, part.held.segment.epoch)
-    assert sum(one.rows for one in found.values()) >= 3
+    sums = engine.rows_by_heading(whole, part.held.segment.epoch)
+    assert sum(row_sum.rows for row_sum in sums.values()) >= 3
 
 
 def test_rows_are_counted_by_drain_project_and_hour_of_receipt(engine: Store, maker: SegmentMaker) -> None:
     segment = maker.make(0, 0, 1)
     engine.insert(segment.path, token=f"{segment.held.segment}#h", query_id="trace-drain-h")
 
-    found = engine.rows_by_heading(segment.held)
+    sums = engine.rows_by_heading(segment.held)
 
-    assert {heading: one.rows for heading, one in found.items()} == {
+    assert {heading: row_sum.rows for heading, row_sum in sums.items()} == {
         Heading("", "prj_0", NOW_S // 3_600): 2,
         Heading("", "prj_1", NOW_S // 3_600): 1,
     }
@@ -240,8 +240,8 @@ def test_client_works_after_a_partly_read_answer(engine: Store) -> None:
     [
         pytest.param({"kind": "reset"}, None, False, id="connection reset"),
         pytest.param({"kind": "error", "code": 252}, 252, False, id="an error"),
-        pytest.param({"kind": "body", "code": 241}, 241, False, id="200, and an exception in the body"),
-        pytest.param({"kind": "lost"}, None, True, id="applied, the answer lost"),
+        pytest.param({"kind": "body", "code": 241}, 241, False, id="200 with an exception in the body"),
+        pytest.param({"kind": "lost"}, None, True, id="applied, answer lost"),
     ],
 )
 def test_any_http_answer_but_an_empty_200_raises_and_is_not_retried(  # noqa: PLR0913 - fixtures
@@ -322,7 +322,7 @@ def test_trial_accepts_a_valid_segment_and_stores_nothing(store: Store, maker: S
 
 @pytest.fixture
 def constrained(engine: Store) -> Iterator[Store]:
-    """An engine whose table refuses one row of every two."""
+    """Engine whose table has a constraint that refuses every second row."""
     engine.command("ALTER TABLE otel_traces ADD CONSTRAINT no_shop CHECK ServiceName != 'shop'")
     yield engine
     engine.command("ALTER TABLE otel_traces DROP CONSTRAINT no_shop")
@@ -335,7 +335,7 @@ def test_trial_reports_a_refused_segment_and_drops_its_table(constrained: Store,
 
     assert refusal is not None
     assert refusal.code == 469
-    assert clones_in(constrained) == []
+    assert trial_tables(constrained) == []
 
 
 def test_trial_table_left_by_a_crash_is_dropped_at_the_next_start(engine: Store) -> None:
@@ -345,13 +345,13 @@ def test_trial_table_left_by_a_crash_is_dropped_at_the_next_start(engine: Store)
 
     engine.forget_trials()
 
-    assert clones_in(engine) == ["trace_drain_trial_of_another"]
+    assert trial_tables(engine) == ["trace_drain_trial_of_another"]
     engine.command("DROP TABLE trace_drain_trial_of_another")
 
 
-def clones_in(engine: Store) -> list[str]:
-    found = engine.rows(
+def trial_tables(engine: Store) -> list[str]:
+    rows = engine.rows(
         "SELECT name FROM system.tables WHERE database = currentDatabase() "
         "AND startsWith(name, 'trace_drain_trial_') ORDER BY name"
     )
-    return [str(name) for (name,) in found]
+    return [str(name) for (name,) in rows]

@@ -1,4 +1,4 @@
-"""Where the embedded store lies: any path works, and nobody else may read what is under it."""
+"""Data directory of the embedded store: any path works, and other users cannot read it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ import os, sys
 from pathlib import Path
 from receiver.engine import schema
 from tests.support import engines
-from tests.support.segments import Press
+from tests.support.segments import SegmentMaker
 from tests.support.fake_clickhouse import schema_sources
 
 os.umask(0)
 data = Path(sys.argv[1])
 store = engines.bare(data / "store", "otel")
 schema.apply(store, schema_sources(), 0)
-segment = Press(data).make(0, 1)
+segment = SegmentMaker(data).make(0, 1)
 read = store.insert(segment.path, token="a", query_id="a")
 print(read, store.counts([segment.held])[segment.held.segment] == segment.days)
 store.close()
@@ -51,7 +51,7 @@ def test_data_directory_of_any_name_works_and_is_private(tmp_path: Path, name: s
 
 
 def modes_open_to_others(directory: Path) -> list[str]:
-    """Files and directories that others than their owner may read or enter."""
+    """Return the files and directories that users other than the owner may read or enter."""
     paths = [Path(root, name) for root, dirs, files in os.walk(directory) for name in [*dirs, *files]]
     return [
         str(path)

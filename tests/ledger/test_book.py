@@ -1,4 +1,4 @@
-"""The ledger's sums: what a segment adds, what replaces it, and that nothing is dropped."""
+"""Ledger in memory: contributions of segments, repeated bookings, and merging without loss."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def delivery(*tallies: Tally, drain: str = "d", hour: int = HOUR) -> Answered:
     return Answered(drain, bytes(16), hour * HOUR_NS + 1, rows, tallies)
 
 
-def a_line(project: str = "p", hour: int = HOUR, drain: str = "d") -> dict[Heading, Counts]:
+def line(project: str = "p", hour: int = HOUR, drain: str = "d") -> dict[Heading, Counts]:
     return {Heading(drain, project, hour): Counts(received=3, stored=2, rejected=1)}
 
 
@@ -89,7 +89,7 @@ def test_rows_missing_in_the_store_are_counted_as_the_rest(
 def test_last_booking_of_a_segment_counts() -> None:
     dead = {Heading("d", "p", HOUR): Counts(received=3, dead=3)}
 
-    book = book_of(booked(ONE, dead), booked(TWO, a_line()), booked(ONE, a_line("q")))
+    book = book_of(booked(ONE, dead), booked(TWO, line()), booked(ONE, line("q")))
 
     assert total(book) == Counts(received=6, stored=4, rejected=2)
 
@@ -108,7 +108,7 @@ def test_replayed_dead_letters_are_not_dead_and_not_received_again() -> None:
 
 
 def test_epoch_of_parts_is_recorded_with_their_segment() -> None:
-    book = book_of(log_codec.booked(Key(ONE), a_line(), parts_epoch=99))
+    book = book_of(log_codec.booked(Key(ONE), line(), parts_epoch=99))
 
     assert book.epochs == {7: HOUR, 99: HOUR}
 
@@ -117,7 +117,7 @@ def test_projects_beyond_the_hourly_limit_are_merged_by_drain() -> None:
     limits = Limits(projects_max=2)
 
     book = book_of(
-        *(booked(SegmentId(7, seq), a_line(f"p{seq % 5}", HOUR + seq % 2)) for seq in range(20)),
+        *(booked(SegmentId(7, seq), line(f"p{seq % 5}", HOUR + seq % 2)) for seq in range(20)),
         limits=limits,
     )
 
@@ -132,7 +132,7 @@ def test_hours_beyond_the_limit_are_merged_whatever_the_clock_says() -> None:
     hours = [HOUR, HOUR + 1, HOUR + 9_000, HOUR + 2, HOUR + 3]
 
     book = book_of(
-        *(booked(SegmentId(7, seq), a_line(hour=hour)) for seq, hour in enumerate(hours)), limits=limits
+        *(booked(SegmentId(7, seq), line(hour=hour)) for seq, hour in enumerate(hours)), limits=limits
     )
 
     assert {heading.hour for heading in book.lines} == {0, HOUR + 2, HOUR + 3, HOUR + 9_000}
@@ -142,7 +142,7 @@ def test_hours_beyond_the_limit_are_merged_whatever_the_clock_says() -> None:
 
 def test_segment_booked_again_after_a_merge_is_counted_once() -> None:
     book = book_of(
-        *(booked(SegmentId(7, seq), a_line(f"p{seq % 4}", HOUR + seq // 4)) for seq in range(8)),
+        *(booked(SegmentId(7, seq), line(f"p{seq % 4}", HOUR + seq // 4)) for seq in range(8)),
         limits=Limits(lines_max=6),
     )
 
@@ -156,7 +156,7 @@ def test_projects_of_the_oldest_hour_are_merged_first() -> None:
     limits = Limits(lines_max=6)
 
     book = book_of(
-        *(booked(SegmentId(7, seq), a_line(f"p{seq % 4}", HOUR + seq // 4)) for seq in range(8)),
+        *(booked(SegmentId(7, seq), line(f"p{seq % 4}", HOUR + seq // 4)) for seq in range(8)),
         limits=limits,
     )
 
@@ -166,9 +166,7 @@ def test_projects_of_the_oldest_hour_are_merged_first() -> None:
 
 
 def test_forgotten_epoch_makes_its_last_hour_unverifiable() -> None:
-    book = book_of(
-        *(booked(SegmentId(epoch, 0), a_line(hour=HOUR + epoch)) for epoch in range(EPOCHS_MAX + 1))
-    )
+    book = book_of(*(booked(SegmentId(epoch, 0), line(hour=HOUR + epoch)) for epoch in range(EPOCHS_MAX + 1)))
 
     assert len(book.epochs) == EPOCHS_MAX
     assert book.complete_from_hour == HOUR + 1
@@ -207,8 +205,8 @@ def test_sums_equal_the_last_bookings_after_merging_and_rereading(
         book.apply(booked(SegmentId(7, seq), lines, part))
         expected[seq, part] = lines
         if number == at:
-            book.settle([Key(SegmentId(7, one)) for one in settled])
-            gone += [expected.pop((one, "")) for one in settled if (one, "") in expected]
+            book.settle([Key(SegmentId(7, seq)) for seq in settled])
+            gone += [expected.pop((seq, "")) for seq in settled if (seq, "") in expected]
             again = log_codec.read(log_codec.written(book.entries())[0])
             book = book_of(*(linked.entry for linked in again.entries), limits=limits)
 
@@ -216,11 +214,11 @@ def test_sums_equal_the_last_bookings_after_merging_and_rereading(
     for lines in [*expected.values(), *gone]:
         for heading, counts in lines.items():
             by_drain[heading.drain] = by_drain.get(heading.drain, Counts()).plus(counts)
-    found: dict[str, Counts] = {}
+    totals: dict[str, Counts] = {}
     for heading, counts in book.lines.items():
-        found[heading.drain] = found.get(heading.drain, Counts()).plus(counts)
-    assert {drain: one for drain, one in found.items() if any(one)} == {
-        drain: one for drain, one in by_drain.items() if any(one)
+        totals[heading.drain] = totals.get(heading.drain, Counts()).plus(counts)
+    assert {drain: counts for drain, counts in totals.items() if any(counts)} == {
+        drain: counts for drain, counts in by_drain.items() if any(counts)
     }
     assert len({heading.hour for heading in book.lines} - {0}) <= limits.hours_max
 
@@ -228,10 +226,10 @@ def test_sums_equal_the_last_bookings_after_merging_and_rereading(
 def test_entries_are_read_back_as_they_were_written() -> None:
     entries: list[Entry] = [
         Begun(5, 1, 2, {2**64 - 1: HOUR}),
-        *log_codec.settled(a_line()),
-        booked(ONE, a_line(), "x"),
+        *log_codec.settled(line()),
+        booked(ONE, line(), "x"),
     ]
 
-    found = log_codec.read(log_codec.written(entries)[0]).entries
+    linked_entries = log_codec.read(log_codec.written(entries)[0]).entries
 
-    assert [linked.entry for linked in found] == entries
+    assert [linked.entry for linked in linked_entries] == entries

@@ -1,4 +1,4 @@
-"""The ledger on a disk that fails, dies and forgets: each segment is in its sums once, as booked last."""
+"""Ledger on a failing disk: the sums contain the last booking of each segment once."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ PLACE = Heading("d", "p", HOUR)
 
 
 @pytest.fixture(autouse=True)
-def logs_are_written_anew_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def rewrite_logs_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger_room, "LOG_BYTES_MIN", 200)
 
 
 @pytest.fixture
 def disk() -> MemoryDisk:
-    return a_disk()
+    return new_disk()
 
 
-def a_disk() -> MemoryDisk:
+def new_disk() -> MemoryDisk:
     disk = MemoryDisk()
     disk.make_directory(ROOT.parent)
     disk.sync_directory(Path("/"))
@@ -193,8 +193,8 @@ def test_failed_disk_writes_lose_no_booking(disk: MemoryDisk) -> None:
 STEPS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 5), st.integers(0, 3)), min_size=1, max_size=8)
 
 
-def played(disk: MemoryDisk, steps: list[tuple[int, int, int]], expected: dict[int, Lines]) -> None:
-    """One life: book segments, each as it stands then; every third one is let go of."""
+def run_once(disk: MemoryDisk, steps: list[tuple[int, int, int]], expected: dict[int, Lines]) -> None:
+    """Run once: book segments, and settle every third segment."""
     ledger = opened(disk)
     ledger.retain({segment(seq) for seq in range(5)})
     for seq, stored, dead in steps:
@@ -203,7 +203,7 @@ def played(disk: MemoryDisk, steps: list[tuple[int, int, int]], expected: dict[i
         ledger.book(segment(seq), lines)
 
 
-def how_it_ends(kind: str) -> Callable[[MemoryDisk, Random], None]:
+def ending(kind: str) -> Callable[[MemoryDisk, Random], None]:
     if kind == "killed":
         return lambda disk, _: disk.kill()
     return lambda disk, random: disk.cut_power(lambda count: random.randint(0, count))
@@ -215,19 +215,19 @@ def how_it_ends(kind: str) -> Callable[[MemoryDisk, Random], None]:
 def test_a_crash_at_any_call_counts_each_segment_once(
     kind: str, steps: list[tuple[int, int, int]], random: Random
 ) -> None:
-    whole = a_disk()
+    whole = new_disk()
     before = len(whole.calls)
-    played(whole, steps, {})
+    run_once(whole, steps, {})
 
     for at in range(1, len(whole.calls) - before + 1):
-        disk = a_disk()
+        disk = new_disk()
         expected: dict[int, Lines] = {}
         disk.fail_nth(at, Killed)
         with pytest.raises(Killed):
-            played(disk, steps, expected)
-        how_it_ends(kind)(disk, random)
+            run_once(disk, steps, expected)
+        ending(kind)(disk, random)
 
-        # The segment that was being booked is carried again, as the writer does.
+        # Book the interrupted segment again, as the writer does.
         ledger = opened(disk)
         for seq, lines in list(expected.items())[-1:]:
             ledger.book(segment(seq), lines)
@@ -245,12 +245,12 @@ def test_a_crash_at_any_call_counts_each_segment_once(
 def test_booking_from_before_a_crash_is_not_repeated(
     steps: list[tuple[int, int, int]], random: Random
 ) -> None:
-    whole = a_disk()
+    whole = new_disk()
     before = len(whole.calls)
-    played(whole, steps, {})
+    run_once(whole, steps, {})
 
     for at in range(1, len(whole.calls) - before + 1):
-        disk = a_disk()
+        disk = new_disk()
         disk.fail_nth(at, Killed)
         booked: dict[int, Lines] = {}
         begun: tuple[int, Lines] | None = None
@@ -263,12 +263,12 @@ def test_booking_from_before_a_crash_is_not_repeated(
         except Killed:
             disk.cut_power(lambda count: random.randint(0, count))
 
-        # Afterwards it is as before the entry that was being written, or as after it.
+        # The sums are those before the interrupted entry, or those after it.
         opened(disk)
         after = dict(booked)
         if begun:
             after[begun[0]] = begun[1]
-        allowed = [sum((one[PLACE].received for one in state.values()), 0) for state in (booked, after)]
+        allowed = [sum((lines[PLACE].received for lines in state.values()), 0) for state in (booked, after)]
         assert total(disk).received in allowed, f"crashed at call {at}"
 
 

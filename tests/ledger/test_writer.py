@@ -1,4 +1,4 @@
-"""What the writer books when not everything is stored: poison, damage, a note that was lost."""
+"""Bookings of the writer when rows are not stored: poison, damage, lost decisions."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_dead_letter_is_booked_although_the_store_is_unavailable(
     divide = harness.store.rows_by_heading
     asked: list[object] = []
 
-    def once(*held: Any) -> dict[Heading, RowSum]:  # noqa: ANN401 - whatever is asked
+    def once(*held: Any) -> dict[Heading, RowSum]:  # noqa: ANN401 - any arguments
         if asked:
             raise StoreTrouble("connection refused")
         asked.append(held)
@@ -261,7 +261,7 @@ def test_damage_is_counted_once_after_a_restart(
 
 
 def _rows(file: FakeFile) -> Sequence[int]:
-    """Rows that its deliveries had, and rows that it has."""
+    """Return the rows of the delivery records and the rows of the segment."""
     records = transcode.scan(file.path.read_bytes()).records
-    answered = sum(one.rows for record in records for one in answers_of(record))
+    answered = sum(delivery.rows for record in records for delivery in answers_of(record))
     return answered, sum(record.rows for record in records)

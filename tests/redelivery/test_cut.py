@@ -1,4 +1,4 @@
-"""A redelivery log that lost what was on the disk: a copy is left out all the same, or it is told."""
+"""Truncated redelivery log: copies are still recognised, or the loss is reported."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from receiver.settings import Ledger as Limits
 from tests.support.redelivery import Harness
 
 
-def logs_of(harness: Harness) -> list[Path]:
+def log_paths(harness: Harness) -> list[Path]:
     return sorted((harness.directory / "redelivery").glob("*.log"))
 
 
-def worked(directory: Path) -> Harness:
-    """Three segments stored one after the other, and a writer that was killed."""
+def after_three_segments(directory: Path) -> Harness:
+    """Return a harness that stored three segments and whose writer was killed."""
     directory.mkdir()
     harness = Harness(directory)
     for number in (1, 2, 3):
@@ -34,19 +34,19 @@ def ends_of_entries(log: bytes) -> list[int]:
     return [len(decisions.written(entries[:count])) for count in range(len(entries))]
 
 
-def is_told(harness: Harness) -> bool:
+def is_loss_reported(harness: Harness) -> bool:
     return harness.progress.window_trouble != ""
 
 
 @pytest.mark.fault("the redelivery log cut short at each of its entries, or gone, while nothing ran")
 def test_cut_log_stores_no_copy_unless_the_loss_is_reported(tmp_path: Path) -> None:
-    (log,) = logs_of(worked(tmp_path / "whole"))
+    (log,) = log_paths(after_three_segments(tmp_path / "whole"))
     ends = ends_of_entries(log.read_bytes())
     assert len(ends) == 7
-    told = []
+    reports = []
     for end in [*ends, None]:
-        harness = worked(tmp_path / f"cut at {end}")
-        (log,) = logs_of(harness)
+        harness = after_three_segments(tmp_path / f"cut at {end}")
+        (log,) = log_paths(harness)
         if end is None:
             log.unlink()
         else:
@@ -55,14 +55,14 @@ def test_cut_log_stores_no_copy_unless_the_loss_is_reported(tmp_path: Path) -> N
         harness.add([1], [2], [3])
         harness.drain()
 
-        assert harness.is_exact or is_told(harness)
-        told.append(is_told(harness))
-    assert told == [True] * 6 + [False, True]
+        assert harness.is_exact or is_loss_reported(harness)
+        reports.append(is_loss_reported(harness))
+    assert reports == [True] * 6 + [False, True]
 
 
 def test_cut_log_is_reported_once_and_the_next_log_is_trusted(tmp_path: Path) -> None:
-    harness = worked(tmp_path / "data")
-    (log,) = logs_of(harness)
+    harness = after_three_segments(tmp_path / "data")
+    (log,) = log_paths(harness)
     log.write_bytes(log.read_bytes()[:-200])
     harness.start().drain()
     harness.kill()
@@ -78,7 +78,7 @@ def test_cut_log_is_reported_once_and_the_next_log_is_trusted(tmp_path: Path) ->
 
 
 def test_older_copy_of_the_directory_is_reported(tmp_path: Path) -> None:
-    harness = worked(tmp_path / "data")
+    harness = after_three_segments(tmp_path / "data")
     shutil.copytree(harness.directory / "redelivery", tmp_path / "copy")
     harness.limits = type(harness.limits)(entries_max=GENERATIONS)
     harness.add([4])
@@ -96,7 +96,7 @@ def test_rewritten_ledger_keeps_the_extent_of_the_redelivery_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("receiver.ledger.ledger.LOG_BYTES_MIN", 0)
-    harness = worked(tmp_path / "data")
+    harness = after_three_segments(tmp_path / "data")
     before = harness.opened_ledger().window
 
     assert len(list((harness.directory / "ledger").glob("*.log"))) == 1

@@ -1,4 +1,4 @@
-"""The same delivery again: in one segment, in another, after a crash at any step. Stored once."""
+"""Redelivery in the same segment, in another segment, and after a crash at any step: stored once."""
 
 from __future__ import annotations
 
@@ -136,10 +136,10 @@ def test_delivery_that_vanished_from_the_store_is_not_known(harness: Harness) ->
     assert harness.progress.dead == {"short": 1}
 
 
-@pytest.mark.parametrize("meets", [["half"], ["partly", *["eaten"] * 8]], ids=["odd", "short"])
-def test_copy_of_a_partly_stored_delivery_is_not_stored(harness: Harness, meets: list[str]) -> None:
+@pytest.mark.parametrize("outcomes", [["half"], ["partly", *["eaten"] * 8]], ids=["odd", "short"])
+def test_copy_of_a_partly_stored_delivery_is_not_stored(harness: Harness, outcomes: list[str]) -> None:
     harness.add([3, 2])
-    harness.store.script = meets
+    harness.store.script = outcomes
     harness.drain()
     before = harness.copies
     assert 0 < sum(before.values()) < 2
@@ -222,10 +222,10 @@ def test_duplicate_is_counted_once_although_deleting_its_segment_fails(
 
 
 @pytest.mark.parametrize(
-    "meets", ["lost", "burnt", "torn", "error:252 Too many partitions for single INSERT"]
+    "outcome", ["lost", "burnt", "torn", "error:252 Too many partitions for single INSERT"]
 )
-def test_failed_insert_does_not_affect_deduplication(harness: Harness, meets: str) -> None:
-    harness.store.script = [meets, "ok", meets]
+def test_failed_insert_does_not_affect_deduplication(harness: Harness, outcome: str) -> None:
+    harness.store.script = [outcome, "ok", outcome]
     harness.add([1, 2], [3, 1])
     harness.add([4], [3, 5, 2])
 
@@ -238,31 +238,33 @@ def test_failed_insert_does_not_affect_deduplication(harness: Harness, meets: st
 def test_segment_waits_for_another_that_may_hold_the_same_rows(harness: Harness, tmp_path: Path) -> None:
     first, second = harness.add([1, 2]), harness.add([2, 3])
     window = harness.opened_window(harness.opened_ledger())
-    window.decide(first.id, [one.digest for one in _deliveries(first.path)], bytes(2))
+    window.decide(first.id, [delivery.digest for delivery in _deliveries(first.path)], bytes(2))
     window.close()
-    aside = first.path.rename(tmp_path / "aside")
+    moved = first.path.rename(tmp_path / "moved")
     first.path.mkdir()
 
-    carried_while_the_first_is_unreadable = harness.start().drain()
+    inserted_while_the_first_is_unreadable = harness.start().drain()
     first.path.rmdir()
-    aside.rename(first.path)
+    moved.rename(first.path)
     harness.drain()
 
-    assert carried_while_the_first_is_unreadable == 1
+    assert inserted_while_the_first_is_unreadable == 1
     assert not second.path.exists()
     assert harness.is_exact
 
 
 def _deliveries(path: Path) -> Sequence[Answered]:
-    return [one for record in transcode.scan(path.read_bytes()).records for one in answers_of(record)]
+    return [
+        delivery for record in transcode.scan(path.read_bytes()).records for delivery in answers_of(record)
+    ]
 
 
-SCENE = ([[1, 2], [2]], [[3, 1], [4]], [[1, 2, 3]], [[5], [4, 5]])
+SEGMENTS = ([[1, 2], [2]], [[3, 1], [4]], [[1, 2, 3]], [[5], [4, 5]])
 
 
-def _played(harness: Harness, kill_at: Sequence[int], *, is_reversed: bool = False) -> int:
-    """Play the scene, with a kill after so many steps of each life. The steps of the last life."""
-    for records in SCENE:
+def _run_with_kills(harness: Harness, kill_at: Sequence[int], *, is_reversed: bool = False) -> int:
+    """Store the segments, with a kill after so many steps of each run. Returns the steps of the last run."""
+    for records in SEGMENTS:
         harness.add(*records)
     for steps in [*kill_at, -1]:
         harness.injector.steps, harness.injector.steps_left = 0, steps
@@ -285,15 +287,15 @@ def test_kill_at_any_step_stores_every_delivery_once(
     injector = FaultInjector()
     inject_faults(injector, monkeypatch)
     (tmp_path / "whole").mkdir()
-    few = Redelivery(entries_max=24)
-    steps = _played(Harness(tmp_path / "whole", injector=injector, limits=few), [])
+    small_window = Redelivery(entries_max=24)
+    steps = _run_with_kills(Harness(tmp_path / "whole", injector=injector, limits=small_window), [])
     assert steps > 40
 
     for step in range(1, steps + 1):
         directory = tmp_path / str(step)
         directory.mkdir()
-        harness = Harness(directory, injector=injector, limits=few)
-        _played(harness, [step], is_reversed=is_reversed)
+        harness = Harness(directory, injector=injector, limits=small_window)
+        _run_with_kills(harness, [step], is_reversed=is_reversed)
         assert harness.is_exact, f"killed at step {step}: {harness.copies}"
         assert harness.is_ledger_exact, f"killed at step {step}: {harness.booked}"
         assert harness.progress.dead == {}
@@ -306,33 +308,33 @@ def test_single_failed_disk_write_duplicates_and_loses_nothing(
     injector = FaultInjector(ends_with=lambda: OSError(5, "refused"))
     inject_disk_faults(injector, monkeypatch)
     (tmp_path / "whole").mkdir()
-    few = Redelivery(entries_max=24)
-    whole = Harness(tmp_path / "whole", injector=injector, limits=few)
+    small_window = Redelivery(entries_max=24)
+    whole = Harness(tmp_path / "whole", injector=injector, limits=small_window)
     whole.start()
-    begun = injector.steps
-    _played_on(whole)
+    steps_before = injector.steps
+    _run_once(whole)
 
-    for step in range(1, injector.steps - begun + 1):
+    for step in range(1, injector.steps - steps_before + 1):
         directory = tmp_path / str(step)
         directory.mkdir()
-        harness = Harness(directory, injector=injector, limits=few)
+        harness = Harness(directory, injector=injector, limits=small_window)
         harness.start()
         injector.steps_left = step
-        _played_on(harness)
+        _run_once(harness)
         assert harness.is_exact, f"refused at step {step}: {harness.copies}"
         assert harness.is_ledger_exact, f"refused at step {step}: {harness.booked}"
         assert harness.progress.dead == {}
 
 
-def _played_on(harness: Harness) -> None:
-    for records in SCENE:
+def _run_once(harness: Harness) -> None:
+    for records in SEGMENTS:
         harness.add(*records)
     harness.drain()
 
 
 RECORDS = st.lists(st.lists(st.integers(0, 6), min_size=1, max_size=3), min_size=1, max_size=3)
-MEETS = st.sampled_from(["ok", "ok", "ok", "lost", "error:210", "burnt", "torn"])
-LIVES = st.lists(
+OUTCOMES = st.sampled_from(["ok", "ok", "ok", "lost", "error:210", "burnt", "torn"])
+RUNS = st.lists(
     st.tuples(st.lists(RECORDS, max_size=2), st.integers(1, 60), st.randoms(use_true_random=False)),
     min_size=1,
     max_size=4,
@@ -340,10 +342,10 @@ LIVES = st.lists(
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(lives=LIVES, script=st.lists(MEETS, max_size=6), entries=st.sampled_from([24, 10_000_000]))
+@given(runs=RUNS, script=st.lists(OUTCOMES, max_size=6), entries=st.sampled_from([24, 10_000_000]))
 def test_any_sequence_of_copies_and_crashes_stores_each_delivery_once(
     tmp_path_factory: pytest.TempPathFactory,
-    lives: list[tuple[list[list[list[int]]], int, Random]],
+    runs: list[tuple[list[list[list[int]]], int, Random]],
     script: list[str],
     entries: int,
 ) -> None:
@@ -353,7 +355,7 @@ def test_any_sequence_of_copies_and_crashes_stores_each_delivery_once(
         harness = Harness(
             tmp_path_factory.mktemp("data"), script, Redelivery(entries_max=entries), injector=injector
         )
-        for segments, steps, shuffle in lives:
+        for segments, steps, shuffle in runs:
             for records in segments:
                 harness.add(*records)
             order = list(harness.files)

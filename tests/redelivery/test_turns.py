@@ -1,4 +1,4 @@
-"""A delivery that comes again while its segment rests or is set aside: stored once all the same."""
+"""Redelivery while the first segment is delayed or becomes a dead letter: the delivery is stored once."""
 
 from __future__ import annotations
 
@@ -63,19 +63,19 @@ def test_restart_leaves_no_segment_waiting_for_a_deleted_segment(harness: Harnes
     assert harness.is_exact
 
 
-@pytest.mark.parametrize("lives", [1, 2])
-@pytest.mark.parametrize("is_noted", [True, False], ids=["noted", "the note was lost"])
+@pytest.mark.parametrize("runs", [1, 2])
+@pytest.mark.parametrize("is_recorded", [True, False], ids=["decision recorded", "decision lost"])
 def test_delivery_damaged_between_two_runs_is_stored_when_it_is_redelivered(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch, lives: int, *, is_noted: bool
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, runs: int, *, is_recorded: bool
 ) -> None:
     monkeypatch.setattr(dedupe, "BLOCK_ROWS_MAX", 4)
     file = harness.add([2], [3])
-    harness.store.script = ["error:117"] * lives
+    harness.store.script = ["error:117"] * runs
     harness.start().drain()
     rotted(file.path, record=1)
-    if not is_noted:
+    if not is_recorded:
         shutil.rmtree(harness.directory / "redelivery")
-    for _ in range(1, lives):
+    for _ in range(1, runs):
         harness.start().drain()
     harness.start()
     harness.drain()
