@@ -135,7 +135,7 @@ def test_damage_that_cannot_be_removed_makes_the_whole_segment_dead(
     assert lost == 3
 
 
-@pytest.mark.parametrize("meets", ["ok", POISON], ids=["stored", "set aside"])
+@pytest.mark.parametrize("meets", ["ok", POISON], ids=["stored", "dead letter"])
 @pytest.mark.timeout(300)
 def test_kill_at_any_step_counts_a_damaged_segment_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meets: str
@@ -217,7 +217,7 @@ def test_segment_that_waits_for_another_version_is_booked_once(
     assert harness.booked == Counts(received=5, stored=5)
 
 
-@pytest.mark.parametrize("meets", ["ok", POISON], ids=["stored", "set aside"])
+@pytest.mark.parametrize("meets", ["ok", POISON], ids=["stored", "dead letter"])
 @pytest.mark.parametrize("record", [0, 1])
 def test_damage_in_a_rewritten_segment_is_counted_once(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, record: int, meets: str
