@@ -1,7 +1,7 @@
-"""A log that is appended to and synced.
+"""Append-only log file, synced after each append.
 
-Keeps: when `append` returns, the entry outlives a power cut; when it raises, what was written of it is gone
-before the next append succeeds. Never: a second try on a descriptor that failed.
+Invariant: when `append` returns, the entry survives a power cut. When it raises, the bytes it wrote are
+removed before the next append succeeds. Never: reuses a descriptor after a failed write or sync.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from receiver.durable.files import DISK, Files, write_all, write_durably
 
 
 class Extent(NamedTuple):
-    """How far a numbered log is on the disk. A later one is greater."""
+    """Length of a numbered log on the disk. A later state compares greater."""
 
     number: int = 0
     bytes: int = 0
 
 
 NO_EXTENT = Extent()
-"""Of a log that nobody saw."""
+"""Extent of a log that was never read or written."""
 
 
-class AppendedLog:
-    """One file, which exists, and how much of it is good."""
+class AppendLog:
+    """An existing log file and the length of its valid content."""
 
     def __init__(self, path: Path, bytes_good: int, files: Files = DISK) -> None:
         self.bytes_good = bytes_good
@@ -33,15 +33,15 @@ class AppendedLog:
         self._fd: int | None = None
 
     @property
-    def is_there(self) -> bool:
-        """Whether the log's name still names it: nothing that is appended to another file is ever read."""
+    def is_in_place(self) -> bool:
+        """Whether the path still names the open file. Entries appended to a deleted file would be lost."""
         if self._fd is None:
             return self._files.size_bytes(self._path) is not None
         return self._files.is_at(self._fd, self._path)
 
     def append(self, content: bytes) -> None:
-        """Put it behind what is there, on the disk."""
-        fd = self._mended() if self._fd is None else self._fd
+        """Append `content` after the valid content and sync it."""
+        fd = self._reopen() if self._fd is None else self._fd
         try:
             write_all(self._files, fd, content, self.bytes_good)
             self._files.sync_data(fd)
@@ -51,13 +51,13 @@ class AppendedLog:
         self.bytes_good += len(content)
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the file; the next append opens it again."""
         if self._fd is not None:
             fd, self._fd = self._fd, None
             self._files.close(fd)
 
-    def _mended(self) -> int:
-        """Open the log anew, without what a failed write or sync may have left at its end."""
+    def _reopen(self) -> int:
+        """Open the log again, after removing the bytes that a failed write or sync may have left."""
         content = self._files.read(self._path)
         if len(content) != self.bytes_good:
             write_durably(self._path, content[: self.bytes_good], files=self._files)

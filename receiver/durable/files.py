@@ -1,4 +1,4 @@
-"""What the journal asks of a file system, in one place, so that a test can refuse, tear or lose any of it."""
+"""File system operations behind one interface, so that tests can make any of them fail, tear or be lost."""
 
 from __future__ import annotations
 
@@ -15,72 +15,72 @@ if TYPE_CHECKING:
 
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
-"""Spans are nobody else's to read, whatever the umask allows."""
+"""Other users must not read spans, whatever the umask allows."""
 
 
 class Files(Protocol):
-    """Every call may raise `OSError`."""
+    """File system operations. Every call may raise `OSError`."""
 
     def create(self, path: Path) -> int:
-        """Open a new file for reading and writing; it must not exist."""
+        """Create a file and open it for reading and writing; it must not exist."""
 
     def open(self, path: Path) -> int:
-        """Open a file that exists, for reading and writing."""
+        """Open an existing file for reading and writing."""
 
     def close(self, fd: int) -> None:
-        """Give the descriptor back; what was locked through it is free again."""
+        """Close the descriptor and release its lock."""
 
     def lock(self, fd: int) -> bool:
-        """Take the exclusive lock of this file, or say that somebody else has it."""
+        """Try to take the exclusive lock of the file. Returns False if another process holds it."""
 
     def is_at(self, fd: int, path: Path) -> bool:
-        """Whether this path still names the open file."""
+        """Return whether the path still names the open file."""
 
     def write(self, fd: int, content: memoryview, offset: int) -> int:
-        """Write at this offset; returns how many bytes were taken."""
+        """Write at this offset. Returns how many bytes were written."""
 
     def truncate(self, fd: int, size_bytes: int) -> None:
-        """Cut the file."""
+        """Set the size of the file."""
 
     def sync_data(self, fd: int) -> None:
-        """Wait until the content, and what is needed to find it, is on the disk."""
+        """Sync the content and the metadata that is needed to read it (fdatasync)."""
 
     def sync(self, fd: int) -> None:
-        """Wait until the file with all it is known by is on the disk."""
+        """Sync the content and all metadata (fsync)."""
 
     def sync_directory(self, path: Path) -> None:
-        """Wait until the names in this directory are on the disk."""
+        """Sync the names in this directory."""
 
     def read(self, path: Path) -> bytes:
-        """Return the whole content."""
+        """Return the content of the file."""
 
     def read_head(self, path: Path, size_bytes: int) -> bytes:
-        """Return so much of its beginning."""
+        """Return the first `size_bytes` bytes, or fewer if the file is shorter."""
 
     def size_bytes(self, path: Path) -> int | None:
-        """Size of the file; none: there is no such file."""
+        """Return the size of the file; `None` if it does not exist."""
 
     def names(self, path: Path) -> list[str]:
-        """Return what lies in this directory, sorted."""
+        """Return the names in this directory, sorted."""
 
     def make_directory(self, path: Path) -> None:
-        """Make a new directory; it must not exist."""
+        """Create a directory; it must not exist."""
 
     def remove_directory(self, path: Path) -> None:
         """Remove an empty directory."""
 
     def rename(self, source: Path, target: Path) -> None:
-        """Replace `target` by `source` in one step."""
+        """Rename `source` to `target` atomically, replacing `target`."""
 
     def unlink(self, path: Path) -> None:
         """Remove a file."""
 
     def free_bytes(self, path: Path) -> int:
-        """Return what this process may still write to the file system of `path`."""
+        """Return the free space that this process may use on the file system of `path`."""
 
 
 class Disk:
-    """The real file system: Linux calls, descriptors that no child inherits."""
+    """The real file system: Linux calls, with descriptors that child processes do not inherit."""
 
     def create(self, path: Path) -> int:
         """See `Files`."""
@@ -151,7 +151,7 @@ class Disk:
 
     def names(self, path: Path) -> list[str]:
         """See `Files`."""
-        return sorted(os.listdir(path))  # noqa: PTH208 - names are wanted, not paths
+        return sorted(os.listdir(path))  # noqa: PTH208 - returns names, not paths
 
     def make_directory(self, path: Path) -> None:
         """See `Files`."""
@@ -171,17 +171,17 @@ class Disk:
 
     def free_bytes(self, path: Path) -> int:
         """See `Files`."""
-        room = os.statvfs(path)
-        return room.f_bavail * room.f_frsize
+        stats = os.statvfs(path)
+        return stats.f_bavail * stats.f_frsize
 
 
 DISK = Disk()
-"""It has no state: one is enough."""
+"""Shared instance; `Disk` has no state."""
 
 
 @contextmanager
 def opened(files: Files, path: Path, *, new: bool = False) -> Iterator[int]:
-    """Lend a fresh descriptor."""
+    """Open or create a file, and close it at the end of the `with` block."""
     fd = files.create(path) if new else files.open(path)
     try:
         yield fd
@@ -190,20 +190,22 @@ def opened(files: Files, path: Path, *, new: bool = False) -> Iterator[int]:
 
 
 def write_all(files: Files, fd: int, content: bytes | memoryview, offset: int) -> None:
-    """Write everything at this offset, however short the single writes are."""
+    """Write all of `content` at this offset, repeating short writes."""
     rest = memoryview(content)
     while rest:
-        taken_bytes = files.write(fd, rest, offset)
-        if taken_bytes <= 0:
-            raise OSError(errno.EIO, f"the disk took {taken_bytes} bytes of {len(rest)}; expected progress")
-        rest = rest[taken_bytes:]
-        offset += taken_bytes
+        written_bytes = files.write(fd, rest, offset)
+        if written_bytes <= 0:
+            raise OSError(
+                errno.EIO, f"write returned {written_bytes} for {len(rest)} bytes; expected progress"
+            )
+        rest = rest[written_bytes:]
+        offset += written_bytes
 
 
 def write_new(files: Files, path: Path, *parts: bytes | memoryview) -> None:
-    """Write and sync a file under a name that is free, or that nothing depends on yet.
+    """Write and sync a new file. A file of the same name, which must not be needed, is deleted first.
 
-    What cannot be written whole is taken away again: it would keep the room that others need.
+    An incomplete file is deleted, because it would use disk space that other files need.
     """
     if files.size_bytes(path) is not None:
         files.unlink(path)
@@ -221,7 +223,7 @@ def write_new(files: Files, path: Path, *parts: bytes | memoryview) -> None:
 
 
 def write_durably(path: Path, *parts: bytes | memoryview, files: Files = DISK) -> None:
-    """Put a file under its name, whole, on the disk, for us alone; or leave what was there."""
+    """Write a file atomically and durably, readable by its owner only. An error keeps the old file."""
     draft = path.with_name(f".{path.name}.tmp")
     write_new(files, draft, *parts)
     files.rename(draft, path)
@@ -229,7 +231,7 @@ def write_durably(path: Path, *parts: bytes | memoryview, files: Files = DISK) -
 
 
 def drafts_in(directory: Path, files: Files = DISK) -> list[Path]:
-    """What `write_durably` left there when it was killed. Nobody depends on it."""
+    """Return the temporary files that a killed `write_durably` left behind. They can be deleted."""
     if files.size_bytes(directory) is None:
         return []
     names = files.names(directory)

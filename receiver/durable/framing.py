@@ -1,9 +1,9 @@
-"""Entries of a log, laid out so that a torn tail and rot are told apart. Pure bytes; no files here.
+"""Framing of log entries, which distinguishes a torn tail from damage. Pure bytes; no files here.
 
     entry:   magic, 4 bytes │ body_bytes u32 │ crc32 of the body u32 │ body
 
-A torn tail is how a crash looks, an ordinary answer. An entry that cannot be read though others follow is
-rot: told, read past.
+A torn tail is the ordinary result of a crash. An unreadable entry that others follow is damage: it is
+reported and skipped.
 """
 
 from __future__ import annotations
@@ -21,34 +21,37 @@ _HEAD = struct.Struct("<4sII")
 
 
 class Log(NamedTuple, Generic[Entry]):
-    """What could be read of a log."""
+    """Result of reading a log."""
 
     entries: list[Entry]
     good: bytes
-    """Its whole entries and nothing else."""
+    """The bytes of the readable entries, without anything else."""
     is_rotten: bool
-    """Something between them was written and cannot be read."""
+    """Whether there are unreadable bytes before or between the entries."""
 
 
 def framed(magic: bytes, bodies: Iterable[bytes]) -> bytes:
-    """Lay bodies out as they are appended."""
+    """Return the frames of these bodies, for appending to a log."""
     return b"".join(_HEAD.pack(magic, len(body), zlib.crc32(body)) + body for body in bodies)
 
 
 def unframed(magic: bytes, content: bytes, decode: Callable[[bytes], Entry]) -> Log[Entry]:
-    """Read a log: a torn tail is left out silently, rot is told. `decode` is a msgspec decoder's."""
+    """Read a log. A torn tail is omitted silently; damage before it sets `is_rotten`.
+
+    `decode`: method of a msgspec decoder, which raises `DecodeError`.
+    """
     entries: list[Entry] = []
     good: list[bytes] = []
-    at, is_rotten, is_behind_rot = 0, False, False
+    at, is_rotten, is_after_damage = 0, False, False
     while at >= 0:
         body, end = _body_at(magic, content, at)
         try:
             entry = decode(body)
         except msgspec.DecodeError:
-            is_behind_rot = True
+            is_after_damage = True
             at = content.find(magic, at + 1)
             continue
-        is_rotten = is_rotten or is_behind_rot
+        is_rotten = is_rotten or is_after_damage
         entries.append(entry)
         good.append(content[at:end])
         at = end
@@ -56,11 +59,11 @@ def unframed(magic: bytes, content: bytes, decode: Callable[[bytes], Entry]) -> 
 
 
 def _body_at(magic: bytes, content: bytes, at: int) -> tuple[bytes, int]:
-    """The body there and where it ends; no body, which no decoder takes, if there is no whole entry."""
+    """Return the body at `at` and its end. Without a valid entry: an empty body, which no decoder takes."""
     if at + _HEAD.size > len(content):
         return b"", at
-    found, body_bytes, checksum = _HEAD.unpack_from(content, at)
+    found_magic, body_bytes, checksum = _HEAD.unpack_from(content, at)
     end = at + _HEAD.size + body_bytes
     body = content[at + _HEAD.size : end]
-    is_whole = found == magic and len(body) == body_bytes and zlib.crc32(body) == checksum
+    is_whole = found_magic == magic and len(body) == body_bytes and zlib.crc32(body) == checksum
     return (body, end) if is_whole else (b"", at)

@@ -1,6 +1,7 @@
-"""Which setting is probably wrong when a ClickHouse server refuses us, and what it said.
+"""Advice for an operator when a ClickHouse server refuses requests: the setting to check, the server's text.
 
-Never: a secret, or a value of a row. Only answers that come before any row is looked at are quoted.
+Never: quotes a secret or a value of a row. Only answers from before the server reads a row
+are quoted.
 """
 
 from __future__ import annotations
@@ -9,19 +10,19 @@ import re
 from base64 import b64encode
 from dataclasses import dataclass
 
-from receiver.engine.error_codes import PASSING_STATUSES
+from receiver.engine.error_codes import TEMPORARY_STATUSES
 from receiver.logs import harmless_text
 
 QUOTED_CHARS_MAX = 200
 
-REFUSED_LOGIN = frozenset({192, 193, 194, 516})
+LOGIN_REFUSED_CODES = frozenset({192, 193, 194, 516})
 """UNKNOWN_USER, WRONG_PASSWORD, REQUIRED_PASSWORD, AUTHENTICATION_FAILED."""
-LACKS_RIGHT = frozenset({164, 497})
+RIGHT_MISSING_CODES = frozenset({164, 497})
 """READONLY, ACCESS_DENIED."""
 NATIVE_PORT = "is for clickhouse-client program"
-"""What the native port, whatever its number, answers to HTTP."""
+"""Part of the answer that the native port gives to an HTTP request."""
 NOT_CLICKHOUSE = "NOT_CLICKHOUSE"
-"""The name of the trouble when a 200 has no version of ClickHouse in it."""
+"""Error name for a 200 response without a ClickHouse version."""
 
 _BY_DRIVER = re.compile(r"(?:HTTP driver received|Received ClickHouse exception|Unexpected response to)")
 _SERVER_TEXT = re.compile(r"(?:server response|server version query): ?(?P<text>.*)", re.DOTALL)
@@ -32,45 +33,47 @@ _TAG = re.compile(r"<[^>]*(?:>|$)")
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """With what a server is asked."""
+    """The credentials that are sent to the server."""
 
     user: str = ""
     password: str = ""
 
     def is_quoted_in(self, text: str) -> bool:
-        """Whether the text holds the password, as it is or as HTTP sends it."""
-        sent = b64encode(f"{self.user}:{self.password}".encode()).decode()
-        return bool(self.password) and (self.password in text or sent in text)
+        """Return whether the text contains the password, in plain text or in its HTTP Basic encoding."""
+        basic_auth = b64encode(f"{self.user}:{self.password}".encode()).decode()
+        return bool(self.password) and (self.password in text or basic_auth in text)
 
 
 def advice_on(code: int | None, name: str, status: int | None, text: str, login: Login) -> str:
-    """Return which setting to look at, with the server's words; empty: the answer points at no setting.
+    """Return which setting to check, with the server's text; empty if the answer points at no setting.
 
-    `status` is that of an answer which is not ClickHouse's; those that pass by themselves are a proxy's.
+    `status`: HTTP status of an answer that is not from ClickHouse. Temporary statuses come from a proxy.
     """
-    words = quoted(text, login)
-    says = f"; the server says: {words}" if words else ""
-    if code in REFUSED_LOGIN:
-        where = "expected the user in store.url and its password in store.password"
-        return f"user '{login.user}' is refused; {where}{says}"
-    if code in LACKS_RIGHT:
-        return f"user '{login.user}' (store.url) lacks a right{says}"
+    server_text = quoted(text, login)
+    suffix = f"; the server says: {server_text}" if server_text else ""
+    if code in LOGIN_REFUSED_CODES:
+        expectation = "expected the user in store.url and its password in store.password"
+        return f"user '{login.user}' is refused; {expectation}{suffix}"
+    if code in RIGHT_MISSING_CODES:
+        return f"user '{login.user}' (store.url) lacks a right{suffix}"
     if NATIVE_PORT in text:
-        return f"this is ClickHouse's native port; expected its HTTP port in store.url, as 8123 or 8443{says}"
-    is_foreign = status is not None and status not in PASSING_STATUSES
+        return (
+            f"this is ClickHouse's native port; expected its HTTP port in store.url, as 8123 or 8443{suffix}"
+        )
+    is_foreign = status is not None and status not in TEMPORARY_STATUSES
     if code is None and (is_foreign or name == NOT_CLICKHOUSE):
-        return f"this is not ClickHouse's answer; expected its HTTP interface in store.url{says}"
+        return f"this is not ClickHouse's answer; expected its HTTP interface in store.url{suffix}"
     return ""
 
 
 def quoted(text: str, login: Login) -> str:
-    """Return the server's own words in quotes, as one bounded line without the driver's; or nothing."""
+    """Return the server's text in quotes, cut to one short line; empty if there is none."""
     if _BY_DRIVER.match(text):
-        found = _SERVER_TEXT.search(text)
-        text = found["text"].strip("'") if found else ""
+        match = _SERVER_TEXT.search(text)
+        text = match["text"].strip("'") if match else ""
     if login.is_quoted_in(text):
         return ""
-    words = " ".join(_TAG.sub(" ", text.partition("\n\n")[0]).split())
-    words = _AFTER_MESSAGE.sub("", _CODE.sub("", words))
-    cut = words if len(words) <= QUOTED_CHARS_MAX else f"{words[:QUOTED_CHARS_MAX]}…"
-    return f'"{harmless_text(cut)}"' if cut else ""
+    line = " ".join(_TAG.sub(" ", text.partition("\n\n")[0]).split())
+    line = _AFTER_MESSAGE.sub("", _CODE.sub("", line))
+    short = line if len(line) <= QUOTED_CHARS_MAX else f"{line[:QUOTED_CHARS_MAX]}…"
+    return f'"{harmless_text(short)}"' if short else ""

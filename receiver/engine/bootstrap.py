@@ -1,13 +1,14 @@
-"""The first creation of the embedded store: whole, or begun anew.
+"""First creation of the embedded store: complete, or repeated from the beginning.
 
-DATA/store.creating   lies there from before the store's first file until a first row is about to come, and
-                      the tables were seen to be on the disk; a start that finds it makes the store anew
+DATA/store.creating   marker file: exists from before the store's first file is written until the tables are
+                      known to be on the disk, just before the first INSERT. A start that finds it
+                      recreates the store.
 
-The engine takes refused writes for done (T2). On a full disk that leaves a store whose tables it cannot open
-again, and which never held a row of ours.
+The engine ignores failed writes (T2). On a full disk it therefore leaves a store whose tables it cannot open
+again, but which never held a row.
 
-Keeps: a store without that note, or with a part of a day in it, is never removed, whatever is wrong with it.
-No row is inserted beside the note.
+Invariant: a store without the marker, or with a part of a day in it, is never removed, whatever is wrong with
+it. No row is inserted while the marker exists.
 """
 
 from __future__ import annotations
@@ -23,25 +24,28 @@ from receiver.durable.files import DIRECTORY_MODE, DISK, write_durably
 from receiver.errors import OperatorError
 from receiver.sizes import size_text
 
-_PART_OF_A_DAY = re.compile(r"\d{8}_\d+_\d+_\d+")
+_PART_NAME = re.compile(r"\d{8}_\d+_\d+_\d+")
 
 
 class Bootstrap:
-    """The creation of the store at this path."""
+    """State of the creation of the store at one path."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._note = path.with_name(f"{path.name}.creating")
+        self._marker = path.with_name(f"{path.name}.creating")
 
     @property
     def is_under_way(self) -> bool:
-        """Whether the store is not known to be whole yet."""
-        return self._note.exists()
+        """Whether the tables are not yet known to be on the disk."""
+        return self._marker.exists()
 
     def begin(self, *, disk_free_min: int) -> None:
-        """Make room for a store, unless there is one. Raises `OperatorError` below the floor."""
+        """Create an empty directory and the marker, unless a complete store exists.
+
+        Raises `OperatorError` if less than `disk_free_min` bytes are free.
+        """
         if self._path.exists():
-            self._path.chmod(DIRECTORY_MODE)  # made readable for others by an earlier version
+            self._path.chmod(DIRECTORY_MODE)  # an earlier version made it readable for other users
             if not self.is_under_way:
                 return
         self._path.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
@@ -51,30 +55,33 @@ class Bootstrap:
                 f"embedded store is not created: '{self._path.parent}' has {size_text(free_bytes)} free; "
                 f"expected {size_text(disk_free_min)} (journal.disk_free_min)"
             )
-        write_durably(self._note, b"")
+        write_durably(self._marker, b"")
         if not self._is_open_elsewhere() and not self._holds_rows():
             shutil.rmtree(self._path, ignore_errors=True)
         self._path.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
 
     def end(self) -> bool:
-        """Let rows come. False: a table's description did not reach the disk, and all must begin anew."""
+        """Remove the marker, so that rows may be inserted.
+
+        Returns False if a table definition did not reach the disk: the store must be recreated.
+        """
         if any(not path.stat().st_size for path in self._files() if path.suffix == ".sql"):
             return False
-        self._note.unlink(missing_ok=True)
-        DISK.sync_directory(self._note.parent)
+        self._marker.unlink(missing_ok=True)
+        DISK.sync_directory(self._marker.parent)
         return True
 
     def _holds_rows(self) -> bool:
-        """Whether there is a part of a day: an older version, which knows no note, may have gone on."""
-        return any(_PART_OF_A_DAY.fullmatch(Path(root).name) for root, _, _ in os.walk(self._path))
+        """Return whether the store holds rows: an older version inserted them without removing the marker."""
+        return any(_PART_NAME.fullmatch(Path(root).name) for root, _, _ in os.walk(self._path))
 
     def _files(self) -> Iterator[Path]:
-        """List every file of the store. Directories may go meanwhile: the engine merges its own tables."""
+        """List every file of the store. Directories may disappear while the engine merges."""
         for root, _, names in os.walk(self._path):
             yield from (Path(root, name) for name in names)
 
     def _is_open_elsewhere(self) -> bool:
-        """An engine locks the directory it works in."""
+        """Return whether another process has the store open: the engine holds a lock on its `status` file."""
         try:
             fd = os.open(self._path / "status", os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:

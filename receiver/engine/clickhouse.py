@@ -1,7 +1,7 @@
-"""A ClickHouse server, over HTTP: the segment file is the request body, as it lies in the journal.
+"""Store on a ClickHouse server, over HTTP: the segment file is the request body, without re-encoding.
 
-Keeps: an INSERT is sent once per call. Whatever is not a bare 200 (an exception in a header, a text in the
-body, a lost connection) is trouble, and its outcome unknown.
+Invariant: each call sends an INSERT once. Anything but a 200 with an empty body (an exception in a header,
+text in the body, a lost connection) raises `StoreTrouble`, and the outcome of the INSERT is unknown.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NAME = re.compile(r"\(([A-Z][A-Z0-9_]*)\) \(version ")
 
 
 class ClickHouseStore(SqlStore):
-    """A server. Clients are made when they are needed: it may be down when we start."""
+    """Store on a ClickHouse server. Clients connect on first use, because the server may be down at start."""
 
     embedded = False
     _running_id = "query_id"
@@ -89,7 +89,7 @@ class ClickHouseStore(SqlStore):
             raise trouble_of(error, self._place, self._login) from error
 
     def insert(self, segment: Path, *, token: str, query_id: str) -> int:
-        """See `Store`. Never into columns that are not ours any more."""
+        """See `Store`. Refuses to insert if the table's columns were altered."""
         self._check_columns()
         return super().insert(segment, token=token, query_id=query_id)
 
@@ -133,25 +133,25 @@ class ClickHouseStore(SqlStore):
         self._pool.clear()
 
     def _check_columns(self) -> None:
-        """Raise what somebody did to the table; that it is gone, the server says better itself."""
-        found = self.rows(_COLUMNS, {"table": TABLE})
-        if found and (altered := alteration((str(name), str(kind)) for name, kind in found)):
+        """Raise if the table's columns were altered. The server itself reports a missing table better."""
+        columns = self.rows(_COLUMNS, {"table": TABLE})
+        if columns and (altered := alteration((str(name), str(kind)) for name, kind in columns)):
             raise StoreTrouble(f"'{TABLE}' was altered: {altered}", name="TABLE_ALTERED")
 
     def _forget_client(self) -> None:
-        """See `SqlStore`. Requests share nothing: the client stays."""
+        """See `SqlStore`. Keeps the client, because HTTP requests share no state."""
 
     def inspect(self) -> None:
-        """See `Store`. A server looks after itself."""
+        """See `Store`. Nothing to do: a server checks its own disk."""
 
     def sync(self) -> None:
-        """See `Store`. A server keeps what it acknowledged; `schema status` shows its fsync settings."""
+        """See `Store`. Nothing to do: a server's fsync settings decide; `schema status` shows them."""
 
 
 def _pool_to(url: StoreUrl) -> PoolManager:
-    """Make connections as the driver does by itself, through the same proxies, but follow no redirect.
+    """Return a connection pool like the driver's default, with the same proxies, that follows no redirect.
 
-    A redirect is an answer like any other: what was meant for this server is told to no other.
+    A redirect is an error: rows and credentials for this server must not be sent to another.
     """
     https_proxy = check_env_proxy("https", url.host, url.port) if url.secure else None
     http_proxy = None if https_proxy else check_env_proxy("http", url.host, url.port)
@@ -161,30 +161,30 @@ def _pool_to(url: StoreUrl) -> PoolManager:
 
 
 def _read_rows(answer: BaseHTTPResponse, place: str, login: Login) -> int:
-    """Return the rows of a plain OK. Raise `StoreTrouble` for everything else."""
+    """Return how many rows the server read. Raises `StoreTrouble` unless the answer is an empty 200."""
     code = answer.headers.get("X-ClickHouse-Exception-Code")
     text = answer.data.decode(errors="replace").strip()
     if answer.status != HTTPStatus.OK or code or text:
-        number = int(code) if code and code.isdigit() else _code_in(text)
+        error_code = int(code) if code and code.isdigit() else _code_in(text)
         status = None if answer.status == HTTPStatus.OK else answer.status
         raise StoreTrouble(
             f"the server answered {answer.status}: {text[:_TEXT_CHARS_MAX]}",
-            code=number,
+            code=error_code,
             name=_name_in(text),
             status=status,
             place=place,
-            advice=advice_on(number, _name_in(text), status, text[:_TEXT_CHARS_MAX], login),
+            advice=advice_on(error_code, _name_in(text), status, text[:_TEXT_CHARS_MAX], login),
         )
     return int(json.loads(answer.headers.get("X-ClickHouse-Summary", "{}")).get("read_rows", 0))
 
 
 def _code_in(text: str) -> int | None:
-    """Find the code in `Code: 252. DB::Exception: …`, which may stand at the end of a longer text."""
-    found = _CODE.findall(text)
-    return int(found[-1]) if found else None
+    """Return the last code in the text, as in `Code: 252. DB::Exception: …`."""
+    codes = _CODE.findall(text)
+    return int(codes[-1]) if codes else None
 
 
 def _name_in(text: str) -> str:
-    """Find the name of that code, which stands at the end: `… (TOO_MANY_PARTS) (version …)`."""
-    found = _NAME.findall(text.rpartition("Code: ")[2]) if _CODE.search(text) else []
-    return str(found[-1]) if found else ""
+    """Return the name of that code, which follows the message: `… (TOO_MANY_PARTS) (version …)`."""
+    names = _NAME.findall(text.rpartition("Code: ")[2]) if _CODE.search(text) else []
+    return str(names[-1]) if names else ""

@@ -1,6 +1,6 @@
-"""Looks at a ClickHouse server as `config check --connect` does: login, version, database, tables, rights.
+"""Checks of `config check --connect`: login, version, database, rights and tables of a ClickHouse server.
 
-Never: a change on the server.
+Never: changes anything on the server.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from receiver.errors import StoreTrouble
 from receiver.settings import Settings
 
 SYSTEM = "system"
-"""The database that every server has: connecting to it does not ask for the receiver's own."""
+"""A database that every server has: connecting to it works before the receiver's own database exists."""
 RIGHTS = ("SELECT", "INSERT", "CREATE TABLE", "CREATE VIEW", "DROP TABLE", "ALTER")
-"""What the receiver needs on its database: it makes, alters and reads tables, and drops trial tables."""
+"""Rights on the database: the receiver creates, alters and reads tables, and drops trial tables."""
 RIGHTS_OF_NEW_DATABASE = (*RIGHTS, "CREATE DATABASE")
 NO_CHECK_GRANT = 62
-"""SYNTAX_ERROR: a server that is too old to check rights."""
+"""SYNTAX_ERROR: the server is too old for CHECK GRANT."""
 
 
 class Seen(NamedTuple):
-    """One thing that was looked at."""
+    """Result of one check."""
 
     text: str
     is_fine: bool = True
 
 
 def inspect_server(settings: Settings, url: StoreUrl, sources: list[tuple[str, str]]) -> Iterator[Seen]:
-    """Yield what was found, in the order in which the receiver needs it; the first trouble ends it."""
+    """Yield the result of each check, most basic first, until the first error."""
     database = url.database or settings.store.database
-    store, beside = (_store_at(settings, replace(url, database=name)) for name in (database, SYSTEM))
+    store, system_store = (_store_at(settings, replace(url, database=name)) for name in (database, SYSTEM))
     try:
-        yield from _login_and_version(beside, url)
+        yield from _login_and_version(system_store, url)
         exists = bool(
-            beside.rows("SELECT 1 FROM system.databases WHERE name = {name:String}", {"name": database})
+            system_store.rows("SELECT 1 FROM system.databases WHERE name = {name:String}", {"name": database})
         )
         yield Seen(_database_text(database, exists=exists))
-        yield from _rights(beside, database, exists=exists)
+        yield from _rights(system_store, database, exists=exists)
         if exists:
             yield from _tables(store, settings, sources)
     except StoreTrouble as trouble:
@@ -57,7 +57,7 @@ def inspect_server(settings: Settings, url: StoreUrl, sources: list[tuple[str, s
         yield Seen(f"the store: {trouble.label}{hint}", is_fine=False)
     finally:
         store.close()
-        beside.close()
+        system_store.close()
 
 
 def _store_at(settings: Settings, url: StoreUrl) -> ClickHouseStore:
@@ -72,9 +72,9 @@ def _store_at(settings: Settings, url: StoreUrl) -> ClickHouseStore:
 
 def _login_and_version(store: Store, url: StoreUrl) -> Iterator[Seen]:
     version = store.version()
-    at = f"ClickHouse {version} at {Address(url.host, url.port)} takes user '{url.user or 'default'}'"
+    server = f"ClickHouse {version} at {Address(url.host, url.port)} accepts user '{url.user or 'default'}'"
     expected = "" if version >= VERSION_MIN else f"; expected version {VERSION_MIN} or newer"
-    yield Seen(f"{at}{expected}", is_fine=not expected)
+    yield Seen(f"{server}{expected}", is_fine=not expected)
 
 
 def _database_text(database: str, *, exists: bool) -> str:
@@ -84,7 +84,7 @@ def _database_text(database: str, *, exists: bool) -> str:
 
 
 def _rights(store: Store, database: str, *, exists: bool) -> Iterator[Seen]:
-    """Ask for each right on its own, so that the missing ones can be named."""
+    """Check each right separately, so that the message can list the missing rights."""
     rights = RIGHTS if exists else RIGHTS_OF_NEW_DATABASE
     try:
         missing = [right for right in rights if not _has(store, right, database)]
@@ -100,15 +100,15 @@ def _rights(store: Store, database: str, *, exists: bool) -> Iterator[Seen]:
 
 
 def _has(store: Store, right: str, database: str) -> bool:
-    """Ask for one right. No parameter can name a database here."""
+    """Return whether the user has the right. The statement cannot take the database as a parameter."""
     return bool(store.rows(f"CHECK GRANT {right} ON {quote_identifier(database)}.*")[0][0])
 
 
 def _tables(store: Store, settings: Settings, sources: list[tuple[str, str]]) -> Iterator[Seen]:
-    found = schema.status(store, sources, settings.store.retention_days)
-    if found.foreign:
-        yield Seen(f"{found.foreign}; `trace-drain schema apply` prints how to adopt it", is_fine=False)
-    elif found.missing:
-        yield Seen(f"{len(found.missing)} of the schema's statements are not applied; `serve` applies them")
+    status = schema.status(store, sources, settings.store.retention_days)
+    if status.foreign:
+        yield Seen(f"{status.foreign}; `trace-drain schema apply` prints how to adopt it", is_fine=False)
+    elif status.missing:
+        yield Seen(f"{len(status.missing)} of the schema's statements are not applied; `serve` applies them")
     else:
         yield Seen("the tables are up to date")

@@ -1,6 +1,6 @@
-"""Translates what the driver raised into `StoreTrouble`, with the place and a cause out of a fixed list.
+"""Translation of driver exceptions into `StoreTrouble`, with an address and a cause from a fixed list.
 
-Invariant: a cause holds nothing that the server said, and no credentials. `advice` decides what is quoted.
+Invariant: a cause contains no server text and no credentials. `advice` decides which server text is quoted.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from receiver.engine.advice import NOT_CLICKHOUSE, Login, advice_on
 from receiver.errors import StoreTrouble
 
 _STATUS = re.compile(r"HTTP driver received HTTP status (\d{3})")
-"""How the driver reports an answer that is not ClickHouse's."""
+"""How the driver reports an answer that did not come from ClickHouse."""
 _NO_VERSION = "Unexpected response to server version query"
-"""How the driver reports a 200 of something that is not ClickHouse."""
+"""How the driver reports a 200 response of a server that is not ClickHouse."""
 
 _CAUSES: dict[type[BaseException], str] = {
     ProxyError: "proxy failed",
@@ -30,21 +30,21 @@ _CAUSES: dict[type[BaseException], str] = {
     ConnectionRefusedError: "connection refused",
     TimeoutError: "timed out",
     PoolTimeout: "timed out",
-    ConnectionError: "connection broken off",
+    ConnectionError: "connection lost",
     HTTPException: "not HTTP",
-    ProtocolError: "connection broken off",
+    ProtocolError: "connection lost",
 }
-"""The first that is anywhere in the chain of what was raised."""
+"""Exception type → cause. The first type that occurs anywhere in the exception chain decides."""
 
 
 def trouble_of(error: Exception, place: str = "", login: Login | None = None) -> StoreTrouble:
-    """Translate what the driver raised when it asked a server at this place with this login."""
+    """Translate an exception that the driver raised for the server at `place` with this login."""
     code, name = getattr(error, "code", None), getattr(error, "name", None)
     chain = list(_chain(error))
-    if any(isinstance(one, ssl.SSLCertVerificationError) for one in chain):
+    if any(isinstance(link, ssl.SSLCertVerificationError) for link in chain):
         name = "CERTIFICATE_REFUSED"
-    found = _STATUS.match(str(error))
-    status = int(found[1]) if found else None
+    status_match = _STATUS.match(str(error))
+    status = int(status_match[1]) if status_match else None
     if str(error).startswith(_NO_VERSION):
         name = NOT_CLICKHOUSE
     cause, text = _cause_in(chain), str(error)
@@ -60,19 +60,18 @@ def trouble_of(error: Exception, place: str = "", login: Login | None = None) ->
 
 
 def _tls_advice(chain: list[BaseException]) -> str:
-    """Name what is wrong with TLS, in OpenSSL's words; empty: something else failed."""
-    for one in chain:
-        if isinstance(one, ssl.SSLCertVerificationError):
-            return (
-                f"{one.verify_message}; expected a certificate of a known authority for the host in store.url"
-            )
-        if isinstance(one, ssl.SSLError) and one.reason == "WRONG_VERSION_NUMBER":
-            return "no TLS is spoken there; expected http:// in store.url, or the HTTPS port, as 8443"
+    """Return what is wrong with TLS, in OpenSSL's words; empty if something else failed."""
+    for link in chain:
+        if isinstance(link, ssl.SSLCertVerificationError):
+            expected = "expected a certificate of a known authority for the host in store.url"
+            return f"{link.verify_message}; {expected}"
+        if isinstance(link, ssl.SSLError) and link.reason == "WRONG_VERSION_NUMBER":
+            return "the port does not speak TLS; expected http:// in store.url, or the HTTPS port, as 8443"
     return ""
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """What it came from, step by step."""
+    """Yield the exception, then its cause, then the cause of that."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
@@ -80,7 +79,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 def _cause_in(chain: list[BaseException]) -> str:
     for kind, cause in _CAUSES.items():
-        if any(isinstance(one, kind) for one in chain):
+        if any(isinstance(link, kind) for link in chain):
             return cause
-    numbers = [one.errno for one in chain if isinstance(one, OSError) and one.errno]
+    numbers = [link.errno for link in chain if isinstance(link, OSError) and link.errno]
     return os.strerror(numbers[-1]).lower() if numbers else ""

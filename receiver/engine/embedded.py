@@ -1,9 +1,12 @@
-"""The embedded engine: chDB in this process, its data on our disk. No port, no users, one owner.
+"""Embedded store: chDB in this process, its data on the local disk. No port, no users, one owner.
 
-Three of its habits are undone here. It ignores errors of `write()`: an event counter tells of them, and the
-parts are checked before the INSERT counts as answered. After a failed statement the next one on the same
-handle may start with the failed one's rows: a handle that saw an exception is never used again. Closing hangs
-behind a running statement: those are killed first.
+This module works around three defects of chDB:
+
+    it ignores errors of `write()`                  an event counter shows them; the new parts are checked
+                                                    before the INSERT counts as done
+    after a failed statement, the next statement    a client that raised an exception is never used again
+    on the same client may return its rows
+    `close` blocks behind a running statement       running statements are killed first
 """
 
 from __future__ import annotations
@@ -36,17 +39,17 @@ WHERE database = currentDatabase() AND table IN ('{TABLE}', '{COMPANION}')
 
 
 PRIVATE_UMASK = 0o077
-"""The engine creates its files as the umask allows, at any time and from threads of its own."""
+"""The engine creates files at any time from its own threads; only the umask limits their permissions."""
 
 
 class EngineDamaged(OperatorError):  # noqa: N818 - a verdict, as its base
-    """A merge wrote a part that cannot be read. Opened anew, the engine goes back to the parts before it."""
+    """A merge wrote an unreadable part. After a restart the engine uses the parts before the merge."""
 
     exit_code: ClassVar[int] = 1
 
 
 class EmbeddedStore(SqlStore):
-    """chDB in the data directory."""
+    """Store in chDB in the data directory."""
 
     embedded = True
     _running_id = "Settings['log_comment']"
@@ -60,9 +63,10 @@ class EmbeddedStore(SqlStore):
         disk_free_min: Callable[[], int],
         disk_floor_bytes: int = 0,
     ) -> None:
-        """Open the engine and keep it open.
+        """Open the engine, which stays open until `close`.
 
-        `disk_free_min`: with less free space it must not insert; `disk_floor_bytes`: nor even be created.
+        `disk_free_min`: free space that an INSERT requires. `disk_floor_bytes`: free space that creating the
+        store requires.
         """
         super().__init__(receiver="embedded")
         os.umask(PRIVATE_UMASK)
@@ -70,8 +74,8 @@ class EmbeddedStore(SqlStore):
         self._database = database
         self._options = {"max_server_memory_usage": str(memory_bytes_max)}
         self._disk_free_min = disk_free_min
-        self._founding = Bootstrap(path)
-        self._founding.begin(disk_free_min=disk_floor_bytes)
+        self._bootstrap = Bootstrap(path)
+        self._bootstrap.begin(disk_free_min=disk_floor_bytes)
         try:
             self._anchor = self._connect(None)
             self.create_database()
@@ -94,8 +98,8 @@ class EmbeddedStore(SqlStore):
         return client
 
     def _forget_client(self) -> None:
-        """Never use a handle again that saw an exception (T3)."""
-        client, self._mine.client = getattr(self._mine, "client", None), None
+        """Close the client: after an exception it must not be used again (T3)."""
+        client, self._per_thread.client = getattr(self._per_thread, "client", None), None
         if client is not None:
             with self._lock:
                 if client in self._clients:
@@ -107,42 +111,42 @@ class EmbeddedStore(SqlStore):
         self._anchor.command(f"CREATE DATABASE IF NOT EXISTS {quote_identifier(self._database)}")
 
     def _insert_file(self, table: str, segment: Path, query_id: str, settings: Mapping[str, str]) -> int:
-        """See `SqlStore`. The engine reads the file itself; every row it reads is one it inserts.
+        """See `SqlStore`. The engine reads the file itself and inserts every row it reads.
 
-        It takes a path for a pattern (`*`, `{a,b}`) and may read other files: it is given a descriptor.
+        The statement names a file descriptor, because the engine expands patterns (`*`, `{a,b}`) in a path.
         """
-        spelled = "".join(f"{name} = {_quoted(value)}, " for name, value in settings.items())
-        self._end_founding()
+        settings_sql = "".join(f"{name} = {_quoted(value)}, " for name, value in settings.items())
+        self._end_bootstrap()
         failures_before = self._write_failures
         with segment.open("rb") as file, self._client() as client:
             statement = (
                 f"INSERT INTO {table} FROM INFILE '/proc/self/fd/{file.fileno()}' "
                 f"COMPRESSION '{CODEC_OF[segment.suffix]}' "
-                f"SETTINGS {spelled}log_comment = {_quoted(query_id)}, "
+                f"SETTINGS {settings_sql}log_comment = {_quoted(query_id)}, "
                 f"min_free_disk_bytes_to_perform_insert = {self._disk_free_min()} FORMAT Native"
             )
             summary = client.query(statement).summary
         self._check_written(failures_before)
         return int(summary["read_rows"])
 
-    def _end_founding(self) -> None:
-        """Before the first row: see that the tables are on the disk, or have the store made anew."""
-        if not self._founding.is_under_way:
+    def _end_bootstrap(self) -> None:
+        """Before the first INSERT, check that the tables are on the disk. Raises `EngineDamaged` if not."""
+        if not self._bootstrap.is_under_way:
             return
         self.sync()
-        if self._count_write_failures() or not self._founding.end():
+        if self._count_write_failures() or not self._bootstrap.end():
             raise EngineDamaged(
-                "the disk refused writes while the embedded store was created; it is created anew"
+                "disk writes failed while the embedded store was created; a restart creates it again"
             )
 
     def refill_companion(self, held: Held, days: Sequence[str]) -> None:
-        """See `Store`. The disk may have refused these writes, and the engine not have reported it."""
+        """See `Store`. Checks the new parts, because the engine does not report failed writes."""
         failures_before = self._write_failures
         super().refill_companion(held, days)
         self._check_written(failures_before)
 
     def sync(self) -> None:
-        """See `Store`. The tables sync their parts; this also covers what the engine keeps beside them."""
+        """See `Store`. The tables sync their own parts; this also syncs the engine's metadata."""
         fd = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             if ctypes.CDLL(None, use_errno=True).syncfs(fd):
@@ -160,17 +164,17 @@ class EmbeddedStore(SqlStore):
         return int(self.rows(_WRITE_FAILURES)[0][0])
 
     def inspect(self) -> None:
-        """See `Store`. No INSERT of ours was under way, so it was a merge."""
+        """See `Store`. No INSERT is running now, so an unreadable part comes from a merge."""
         failures = self._count_write_failures()
         if failures != self._write_failures and (broken := self._broken_parts()):
             raise self._damaged(broken)
         self._write_failures = failures
 
     def _check_written(self, failures_before: int) -> None:
-        """Find parts that a swallowed write error made unreadable (T2), and take them out of the table.
+        """Detach the parts that an unreported write error made unreadable (T2), and raise if there were any.
 
-        `failures_before`: known when the statement began. A trial of another thread may have looked since,
-        when our parts were not there yet.
+        `failures_before`: the counter when the statement began. It is passed in because a trial insert in
+        another thread may have updated `self._write_failures` before this statement's parts existed.
         """
         failures = self._count_write_failures()
         if failures == failures_before:
@@ -183,7 +187,7 @@ class EmbeddedStore(SqlStore):
             self.command(f"ALTER TABLE {table} DETACH PART {_quoted(name)}")
         self._write_failures = failures
         if broken:
-            raise StoreTrouble("the disk refused writes of this INSERT; its parts were detached", code=75)
+            raise StoreTrouble("disk writes of this INSERT failed; its parts were detached", code=75)
 
     def _broken_parts(self) -> list[tuple[str, str, bool]]:
         young = [(str(table), str(name), bool(merged)) for table, name, merged in self.rows(_YOUNG_PARTS)]
@@ -192,20 +196,20 @@ class EmbeddedStore(SqlStore):
     def _damaged(self, broken: list[tuple[str, str, bool]]) -> EngineDamaged:
         names = ", ".join(f"'{name}' of '{table}'" for table, name, _ in broken)
         return EngineDamaged(
-            f"the disk refused writes and left parts that cannot be read: {names}; "
-            "the engine is opened anew, which goes back to the parts they were merged from"
+            f"disk writes failed and left unreadable parts: {names}; "
+            "a restart of the engine falls back to the parts that they were merged from"
         )
 
     def _is_readable(self, table: str, part: str) -> bool:
         try:
-            checked = self.rows(
+            results = self.rows(
                 f"CHECK TABLE {table} PART {_quoted(part)} SETTINGS check_query_single_value_result = 1"
             )
         except StoreTrouble:
             return False
-        return all(bool(row[0]) for row in checked)
+        return all(bool(row[0]) for row in results)
 
 
 def _quoted(text: str) -> str:
-    """Quote a path, token or name of ours, where the engine takes no parameter."""
+    """Quote a trusted path, token or name as a SQL string, where the engine takes no parameter."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

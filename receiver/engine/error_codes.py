@@ -1,7 +1,7 @@
-"""What each ClickHouse error means for the segment that met it: one table.
+"""Classification of ClickHouse errors: what the writer does with the segment, as one table.
 
-After any error the rows are counted before anything else happens; the class says how long to wait, whether
-to call a human, and whether the data itself may be at fault.
+After any error the writer first counts the segment's rows. The class then decides how long to wait, whether
+to alert an operator, and whether the data itself may be at fault.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from receiver.errors import StoreTrouble
 
 
 class Fault(StrEnum):
-    """What to do about an error."""
+    """Class of an error: what the writer does about it."""
 
     RETRY = "retry"
-    """It passes: the same INSERT again, soon."""
+    """Temporary: send the same INSERT again soon."""
     SLOWER = "retry_slower"
-    """The store has too much to do or too little to do it with: the same INSERT again, later."""
+    """The store is overloaded or short of resources: send the same INSERT again later."""
     HOLD = "hold"
-    """Schema, rights or deployment: a human is needed, the segment waits."""
+    """Wrong schema, rights or deployment: the segment waits for an operator."""
     POISON = "poison"
-    """The data may be at fault; set it aside if a row of our own is accepted."""
+    """The data may be at fault; the segment becomes a dead letter if the store accepts the probe row."""
     BY_DAY = "by_day"
     """Too many partitions for one INSERT: insert fewer days at once."""
     UNKNOWN = "unknown_outcome"
-    """It may have been applied, or still be."""
+    """The INSERT may have been applied, or may still be running."""
 
 
 _CODES: dict[Fault, tuple[int, ...]] = {
     # 209 SOCKET_TIMEOUT, 210 NETWORK_ERROR, 225 NO_ZOOKEEPER, 236 ABORTED, 279 ALL_CONNECTION_TRIES_FAILED,
     # 285 TOO_FEW_LIVE_REPLICAS, 394 QUERY_WAS_CANCELLED, 439 CANNOT_SCHEDULE_TASK, 999 KEEPER_EXCEPTION,
-    # 216 QUERY_WITH_SAME_ID_IS_ALREADY_RUNNING: our own, it is waited for before the next try
+    # 216 QUERY_WITH_SAME_ID_IS_ALREADY_RUNNING: an earlier try, which the writer waits for before the next
     Fault.RETRY: (209, 210, 216, 225, 236, 279, 285, 394, 439, 999),
     # 159 TIMEOUT_EXCEEDED, 201 QUOTA_EXCEEDED, 202 TOO_MANY_SIMULTANEOUS_QUERIES, 203 NO_FREE_CONNECTION,
     # 241 MEMORY_LIMIT_EXCEEDED, 242 TABLE_IS_READ_ONLY, 243 NOT_ENOUGH_SPACE, 252 TOO_MANY_PARTS,
@@ -58,23 +58,23 @@ _CODES: dict[Fault, tuple[int, ...]] = {
 }
 
 FAULT_OF: dict[int, Fault] = {code: fault for fault, codes in _CODES.items() for code in codes}
-"""Every code that is known. What is not here holds the segment, calls a human, and is poison in the end."""
+"""Error code → class. An unknown code holds the segment, alerts an operator, and ends as poison."""
 
-PASSING_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""Of a proxy that cannot reach the server just now, or has too much to do."""
+TEMPORARY_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
+"""HTTP statuses of a proxy that is overloaded or temporarily cannot reach the server."""
 
 SLOW = frozenset({Fault.SLOWER, Fault.HOLD, Fault.POISON})
-"""What is not tried again at once."""
+"""Classes that are not retried at once."""
 
 TOO_MANY_PARTS = 252
 TOO_LARGE = frozenset({159, 241})
-"""Time and memory spent: the engine is busy, or this segment is more than it can take."""
+"""Time or memory limit exceeded: the engine is busy, or this segment is too large for it."""
 OF_ONE_SEGMENT = TOO_LARGE | {TOO_MANY_PARTS}
-"""What may concern a single segment though the store has nothing against others: its size, or its days."""
+"""Codes that may concern a single segment, because of its size or its days, while others are accepted."""
 
 
 def fault_of(trouble: StoreTrouble) -> Fault:
-    """Classify. Nothing was told at all: the answer was lost, and with it the outcome."""
+    """Classify an error of the store. Without code, status and name the answer was lost: outcome unknown."""
     if trouble.code is None:
         return _fault_without_code(trouble)
     if trouble.code == TOO_MANY_PARTS and "too many partitions" in str(trouble).lower():
@@ -83,7 +83,7 @@ def fault_of(trouble: StoreTrouble) -> Fault:
 
 
 def _fault_without_code(trouble: StoreTrouble) -> Fault:
-    """Something before the server answered, or its certificate is none we trust."""
+    """Classify an answer that a proxy gave instead of the server, an untrusted certificate, or no answer."""
     if trouble.status is not None:
-        return Fault.SLOWER if trouble.status in PASSING_STATUSES else Fault.HOLD
+        return Fault.SLOWER if trouble.status in TEMPORARY_STATUSES else Fault.HOLD
     return Fault.HOLD if trouble.name else Fault.UNKNOWN

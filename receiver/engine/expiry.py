@@ -1,6 +1,8 @@
-"""Deletion by age, stopped while the clock is not believed: the embedded store's. A server has its own clock.
+"""Deletion by age in the embedded store, stopped while the wall clock is not trusted.
 
-Keeps: an engine that would begin to delete by a wrong clock is not opened; an open one deletes nothing more.
+A ClickHouse server is not affected, because it has its own clock.
+
+Invariant: an engine that would delete by a wrong clock is not opened, and an open one stops deleting.
 """
 
 from __future__ import annotations
@@ -12,35 +14,36 @@ from receiver.logs import limited
 
 
 class Expiry:
-    """Looks at the clock whenever something could be deleted soon."""
+    """Switch for deletion by age, set by the clock check."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
         self._is_on = True
         self.warning = ""
-        """Why nothing expires, once that is so."""
+        """Why deletion by age is stopped; empty if it is not."""
 
     def look(self) -> None:
-        """See to it that nothing is deleted but by a clock that is believed, then tell."""
+        """Check the clock, and stop or start deletion by age accordingly."""
         reason = self._clock.look()
         if self._store.embedded and self._is_on == bool(reason):
             self._turn(is_on=not reason, reason=reason)
         self.warning = reason
 
     def _turn(self, *, is_on: bool, reason: str) -> None:
-        """Not remembered by the engine: see `refuse_to_open`."""
+        """Start or stop deletion. The engine forgets this at restart: see `refuse_to_open`."""
         try:
             for table in (TABLE, COMPANION):
                 self._store.command(f"SYSTEM {'START' if is_on else 'STOP'} TTL MERGES {table}")
         except StoreTrouble as trouble:
-            limited.error("expiry", "deletion by age cannot be stopped or begun", why=trouble.label)
+            limited.error("expiry", "deletion by age cannot be stopped or started", error=trouble.label)
             return
         self._is_on = is_on
-        limited.warning(f"expiry: {is_on}", "deletion by age", is_on=is_on, why=reason)
+        event = "deletion by age is started again" if is_on else "deletion by age is stopped"
+        limited.warning(f"expiry: {is_on}", event, error=reason)
 
 
 def refuse_to_open(clock: Clock, retention_days: int) -> None:
-    """An engine deletes as soon as it is open, before anybody can tell it not to. Raises `OperatorError`."""
+    """Raise `OperatorError` if the clock is not trusted: an engine starts to delete as soon as it is open."""
     if clock.reason and retention_days:
-        raise OperatorError(f"{clock.reason}, and the embedded store stays closed")
+        raise OperatorError(f"{clock.reason}; the embedded store stays closed")

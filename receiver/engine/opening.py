@@ -1,10 +1,10 @@
-"""Which store the settings mean, where its files lie, and who may have it open.
+"""Opening of the configured store, the layout of its files, and the lock that gives it one owner.
 
-DATA/store        the embedded engine's directory
-DATA/store.creating   beside it while it is made: see `founding`
-DATA/store.lock   held by whoever has it open
-DATA/dead         dead letters
-DATA/repair       segments of a single day, while they are inserted
+DATA/store            the embedded engine's directory
+DATA/store.creating   marker file while the embedded store is created: see `bootstrap`
+DATA/store.lock       locked by the process that has the store open
+DATA/dead             dead letters
+DATA/repair           segments of a single day, while they are inserted
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from receiver.settings import Settings
 
 
 def open_store(settings: Settings, *, disk_free_min: Callable[[], int]) -> Store:
-    """Open it. A server may be down; the embedded engine must open, and `claimed` must hold.
+    """Open the store that the settings name. A server may be down. The embedded engine requires `claimed`.
 
-    Raises `OperatorError`, also when the engine would delete by a clock that is not believed.
+    Raises `OperatorError` if the engine does not open, or if the wall clock is not trusted.
     """
     url = parse_store_url(settings.store.url)
     if url is None:
@@ -54,14 +54,14 @@ def open_store(settings: Settings, *, disk_free_min: Callable[[], int]) -> Store
 
 
 def _name_of(settings: Settings) -> str:
-    """Tell receivers apart that share a database: by machine and data directory."""
-    place = f"{socket.gethostname()}:{Path(settings.data_dir).resolve()}"
-    return hashlib.sha256(place.encode()).hexdigest()[:12]
+    """Return a name, derived from host and data directory, that differs between receivers of one database."""
+    identity = f"{socket.gethostname()}:{Path(settings.data_dir).resolve()}"
+    return hashlib.sha256(identity.encode()).hexdigest()[:12]
 
 
 @contextmanager
 def claimed(data_dir: Path) -> Iterator[None]:
-    """Be the only one who writes to the store of this data directory."""
+    """Hold the lock on the store of this data directory. Raises `CommandFailed` if it is taken."""
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     fd = os.open(data_dir / "store.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -1,15 +1,15 @@
-"""The tables: numbered statements, applied once each, in order, forward only, and recorded.
+"""Schema migrations: numbered statements, each applied once, in order, forward only, and recorded.
 
-A line of a statement that ends in `-- if FACT` is left out when the fact does not hold:
+A line that ends in `-- if FACT` is removed from its statement unless the fact holds:
 
-    retention     spans are deleted some day; `{retention_days}` says when
-    map_buckets   the engine can lay the keys of a map out in buckets (26.3 and later)
-    merge_base    how many parts are merged at a time can be told (24.12 and later)
-    embedded      the engine is ours to keep safe: what it writes is synced
+    retention     spans are deleted by age, after `{retention_days}` days
+    map_buckets   the engine can store the keys of a map in buckets (26.3 and later)
+    merge_base    the engine has a setting for how many parts are merged at a time (24.12 and later)
+    embedded      the embedded engine: the receiver decides that it syncs its writes
 
-A statement of which only comments are left is left out; the engine gets it when it is newer.
+A statement that is then empty except for comments is skipped. It is applied once the engine is new enough.
 
-Keeps: a table that another program made is never changed.
+Invariant: a table that another program created is never changed.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from receiver.errors import OperatorError, StoreTrouble
 MIGRATIONS = "trace_drain_migrations"
 LOCK = "trace_drain_schema_lock"
 LOCK_STALE_S = 60
-"""A lock this old belongs to somebody who died: applying takes a second."""
+"""A lock this old was left by a process that died: applying takes a second."""
 
 VERSION_MIN = Version(24, 3)
-"""Nothing older was ever tried."""
+"""The oldest version that was tested."""
 MAP_BUCKETS_SINCE = Version(26, 3)
 MERGE_BASE_SINCE = Version(24, 12)
 UNKNOWN_DATABASE = 81
@@ -46,7 +46,7 @@ _TTL = re.compile(r"toIntervalDay\((\d+)\)")
 
 
 class Engine(NamedTuple):
-    """What of the engine decides how a statement is emitted."""
+    """Properties of the engine that decide how a statement is emitted."""
 
     version: Version
     embedded: bool
@@ -62,31 +62,31 @@ class Statement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How the tables of a store stand."""
+    """State of a store's tables."""
 
     engine: Engine
     applied: tuple[str, ...]
     missing: tuple[str, ...]
     foreign: str
-    """Why an existing table is not ours; empty: it is, or there is none."""
+    """Why an existing table does not belong to a receiver; empty if it does, or if there is none."""
     retention_days: int | None
-    """Of the main table; `None`: there is no table yet."""
+    """Retention of the main table; `None` if there is no table yet."""
     settings: tuple[tuple[str, str], ...]
-    """What decides whether the store keeps what it acknowledged."""
+    """Settings that decide whether acknowledged rows survive a crash."""
 
 
 def emit(sources: Sequence[tuple[str, str]], engine: Engine, retention_days: int) -> list[Statement]:
-    """Fit every statement (file name, text) to an engine."""
+    """Return the statements for an engine. `sources`: file name and text of each migration."""
     facts = {
         "retention": retention_days > 0,
         "map_buckets": engine.version >= MAP_BUCKETS_SINCE,
         "merge_base": engine.version >= MERGE_BASE_SINCE,
         "embedded": engine.embedded,
     }
-    fitted = ((name, _fitted(text, facts, retention_days)) for name, text in sources)
+    rendered = ((name, _render(text, facts, retention_days)) for name, text in sources)
     return [
         Statement(int(name[:4]), name.removesuffix(".sql"), sql)
-        for name, sql in fitted
+        for name, sql in rendered
         if _COMMENT.sub("", sql).strip()
     ]
 
@@ -98,7 +98,7 @@ def apply(
     *,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[str]:
-    """Bring the tables up to date. The names of what was done; nothing to do is an ordinary answer."""
+    """Apply the missing statements and the retention. Returns the names of the changes that were made."""
     engine = _engine_with_database(store)
     statements = emit(sources, engine, retention_days)
     _refuse_foreign(store)
@@ -106,27 +106,27 @@ def apply(
         return []
     with _locked(store, sleep):
         pending = _pending(store, statements)
-        _forget(store, pending)
-        done = [_apply_one(store, engine, statement) for statement in pending]
-        return done + _fit_retention(store, retention_days)
+        _unrecord(store, pending)
+        changes = [_apply_one(store, engine, statement) for statement in pending]
+        return changes + _set_retention(store, retention_days)
 
 
 def status(store: Store, sources: Sequence[tuple[str, str]], retention_days: int) -> Status:
-    """Look, and change nothing."""
+    """Return the state of the tables without changing anything."""
     engine = Engine(store.version(), store.embedded)
     statements = emit(sources, engine, retention_days)
     pending = {statement.name for statement in _pending(store, statements)}
     return Status(
         engine=engine,
-        applied=tuple(one.name for one in statements if one.name not in pending),
-        missing=tuple(one.name for one in statements if one.name in pending),
+        applied=tuple(statement.name for statement in statements if statement.name not in pending),
+        missing=tuple(statement.name for statement in statements if statement.name in pending),
         foreign=_foreign_reason(store),
         retention_days=_retention_of(store),
         settings=tuple(_durability(store)),
     )
 
 
-def _fitted(text: str, facts: dict[str, bool], retention_days: int) -> str:
+def _render(text: str, facts: dict[str, bool], retention_days: int) -> str:
     lines = []
     for line in text.splitlines():
         condition = _CONDITION.search(line)
@@ -151,11 +151,11 @@ def _engine_with_database(store: Store) -> Engine:
 
 
 def _columns(store: Store, table: str) -> set[str]:
-    found = store.rows(
+    rows = store.rows(
         "SELECT name FROM system.columns WHERE database = currentDatabase() AND table = {table:String}",
         {"table": table},
     )
-    return {str(name) for (name,) in found}
+    return {str(name) for (name,) in rows}
 
 
 def _foreign_reason(store: Store) -> str:
@@ -179,8 +179,12 @@ def _refuse_foreign(store: Store) -> None:
 
 def _pending(store: Store, statements: list[Statement]) -> list[Statement]:
     applied = _recorded(store)
-    there = {str(name) for (name,) in store.rows(_TABLES)}
-    return [one for one in statements if one.number not in applied or _tables_of(one) - there]
+    existing = {str(name) for (name,) in store.rows(_TABLES)}
+    return [
+        statement
+        for statement in statements
+        if statement.number not in applied or _tables_of(statement) - existing
+    ]
 
 
 def _recorded(store: Store) -> set[object]:
@@ -189,18 +193,18 @@ def _recorded(store: Store) -> set[object]:
     return {number for (number,) in store.rows(f"SELECT Number FROM {MIGRATIONS}")}  # noqa: S608 - ours
 
 
-def _forget(store: Store, pending: list[Statement]) -> None:
-    """Take back what was recorded of a table that is gone: cut off half-way, the rest is still missing."""
+def _unrecord(store: Store, pending: list[Statement]) -> None:
+    """Delete the records of statements that must run again, so that an interruption leaves them pending."""
     recorded = _recorded(store)
-    again = ", ".join(str(one.number) for one in pending if one.number in recorded)
-    if again:
+    numbers = ", ".join(str(statement.number) for statement in pending if statement.number in recorded)
+    if numbers:
         store.command(
-            f"ALTER TABLE {MIGRATIONS} DELETE WHERE Number IN ({again}) SETTINGS mutations_sync = 1"
+            f"ALTER TABLE {MIGRATIONS} DELETE WHERE Number IN ({numbers}) SETTINGS mutations_sync = 1"
         )
 
 
 def _tables_of(statement: Statement) -> set[str]:
-    """What it makes or changes: applied or not, when that was dropped it is made, and changed, again."""
+    """Return the tables that a statement creates or changes. It runs again if one was dropped."""
     return set(_OF_TABLE.findall(statement.sql))
 
 
@@ -220,19 +224,19 @@ def _apply_one(store: Store, engine: Engine, statement: Statement) -> str:
 
 
 def _retention_of(store: Store) -> int | None:
-    found = store.rows(
+    rows = store.rows(
         "SELECT create_table_query FROM system.tables "
         "WHERE database = currentDatabase() AND name = {table:String}",
         {"table": TABLE},
     )
-    if not found:
+    if not rows:
         return None
-    days = _TTL.search(str(found[0][0]))
+    days = _TTL.search(str(rows[0][0]))
     return int(days[1]) if days else 0
 
 
-def _fit_retention(store: Store, retention_days: int) -> list[str]:
-    """Make the tables forget when the setting says, however they were made. Nothing is rewritten for it."""
+def _set_retention(store: Store, retention_days: int) -> list[str]:
+    """Change the tables' TTL to the setting. Existing parts are not rewritten for it."""
     if _retention_of(store) == retention_days:
         return []
     for table, column, extra in ((COMPANION, "End", " + INTERVAL 2 DAY"), (TABLE, "Timestamp", "")):
@@ -244,8 +248,8 @@ def _fit_retention(store: Store, retention_days: int) -> list[str]:
 
 
 def _durability(store: Store) -> Iterator[tuple[str, str]]:
-    """What the engine falls back to, and what the table's own statement says on top."""
-    found = store.rows(
+    """Yield the durability settings in effect: the engine's defaults, overridden by the table's own."""
+    defaults = store.rows(
         "SELECT name, value FROM system.merge_tree_settings WHERE name IN "
         "('fsync_after_insert', 'fsync_part_directory', 'min_rows_to_fsync_after_merge', "
         "'non_replicated_deduplication_window') ORDER BY name"
@@ -255,14 +259,14 @@ def _durability(store: Store) -> Iterator[tuple[str, str]]:
         "WHERE database = currentDatabase() AND name = {table:String}",
         {"table": TABLE},
     )
-    made_with = dict(re.findall(r"(\w+) = (\w+)", str(query[0][0]).partition("SETTINGS")[2])) if query else {}
-    for name, value in found:
-        yield str(name), str(made_with.get(name, value))
+    overrides = dict(re.findall(r"(\w+) = (\w+)", str(query[0][0]).partition("SETTINGS")[2])) if query else {}
+    for name, value in defaults:
+        yield str(name), str(overrides.get(name, value))
 
 
 @contextmanager
 def _locked(store: Store, sleep: Callable[[float], None]) -> Iterator[None]:
-    """Keep other receivers of the same server out. The embedded engine has one owner anyway."""
+    """Hold the schema lock of a shared server. The embedded engine needs none, because it has one owner."""
     if store.embedded:
         yield
         return
@@ -275,7 +279,7 @@ def _locked(store: Store, sleep: Callable[[float], None]) -> Iterator[None]:
 
 
 def _take_lock(store: Store) -> bool:
-    """Creating a table is the one thing that only one of several clients can do."""
+    """Try to take the lock: of several clients, only one can create the table. Drops a stale lock."""
     try:
         store.command(f"CREATE TABLE {LOCK} (Holder String) ENGINE = Memory COMMENT '{_holder()}'")
     except StoreTrouble as trouble:

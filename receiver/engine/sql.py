@@ -1,6 +1,7 @@
-"""What both engines understand alike: the statements of the Store contract, and one client per thread.
+"""Common base of both stores: the SQL statements of the Store contract, and one client per thread.
 
-Keeps: one INSERT is one atomic block, at every try the same (`PINS`). Parameters are bound by the engine.
+Invariant: an INSERT is one atomic block, the same block at every retry (`PINS`). Parameters are bound by the
+engine.
 """
 
 from __future__ import annotations
@@ -46,26 +47,26 @@ PINS = {
     "input_format_skip_unknown_fields": "0",
     "deduplicate_blocks_in_dependent_materialized_views": "1",
 }
-"""Settings of every INSERT. With other squash settings a retry's token would have another key."""
+"""Settings of every INSERT. Other block sizes would give the blocks of a retry other deduplication keys."""
 
 NEWER_PINS = {"deduplicate_insert": "enable", "distributed_foreground_insert": "1"}
-"""The same, for engines that know them."""
+"""More of these settings, for engines that support them."""
 
-ONCE_MORE = {
+NO_DEDUPLICATION = {
     "insert_deduplicate": "0",
     "deduplicate_insert": "disable",
     "deduplicate_insert_select": "disable",
 }
-"""For statements that are safe to repeat and must not be taken for a repetition."""
+"""Settings that disable deduplication, for idempotent statements that must run every time."""
 
 CODEC_OF = {".lz4": "lz4", ".zst": "zstd"}
-"""Suffix of a segment's name → its compression, as the engine and HTTP both call it."""
+"""Suffix of a segment's name → the name of its compression in the engine and in HTTP."""
 
 TRIAL_STALE_S = 3_600
-"""A clone this old belongs to a receiver that died: a trial takes as long as an INSERT."""
+"""A trial table this old was left by a receiver that died: a trial takes as long as an INSERT."""
 
 PIECE_BYTES = 1 << 18
-"""Of a long answer, read at once."""
+"""Bytes of a long answer that are read at once."""
 
 _COUNT = f"""
 SELECT groupArray((SegmentEpoch, SegmentSeq, day, spans))
@@ -123,8 +124,8 @@ SELECT
 """A row with a value in every column, in the order of `COLUMNS`."""
 
 _TRIAL_ENGINE = "ENGINE = MergeTree ORDER BY tuple()"
-"""Computes what can refuse a row: constraints, defaults, indexes, projections. Nothing expires in it, and it
-has one partition: a trial of thousands of days is one part."""
+"""Evaluates what can refuse a row: constraints, defaults, indexes, projections. Without TTL and partitions,
+a trial insert of thousands of days makes one part."""
 _TRIAL_SETTINGS = {"insert_deduplication_token": ""}
 
 _LOCAL = r"""
@@ -136,7 +137,7 @@ WHERE (database, name) IN
     WHERE database = currentDatabase() AND name = {table:String} AND engine = 'Distributed'
 )
 """
-"""Which table of this server a `Distributed` one stands for: that one has the constraints and indexes."""
+"""Returns the local table behind a `Distributed` table, which has the constraints and indexes."""
 
 _STALE_TRIALS = """
 SELECT name FROM system.tables
@@ -146,19 +147,19 @@ WHERE database = currentDatabase() AND startsWith(name, {all:String})
 
 
 class SqlStore(ABC):
-    """The Store contract over clickhouse-connect, whatever the interface."""
+    """Implementation of the Store contract on clickhouse-connect, for any of its interfaces."""
 
     embedded: bool
     _place = ""
-    """Of the server; empty: in this process."""
+    """Address of the server; empty for the embedded engine."""
     _login = Login()
     _running_id: str
-    """Where `system.processes` holds the id that an INSERT was given."""
+    """Column of `system.processes` that holds the query id of an INSERT."""
 
     def __init__(self, *, receiver: str) -> None:
-        """`receiver`: letters and digits that name us among those who share the database."""
+        """`receiver`: letters and digits that identify this receiver among those that share the database."""
         self._trial = f"{TRIAL}{receiver}"
-        self._mine = threading.local()
+        self._per_thread = threading.local()
         self._lock = threading.Lock()
         self._clients: list[Client] = []
 
@@ -168,21 +169,21 @@ class SqlStore(ABC):
 
     @abstractmethod
     def _forget_client(self) -> None:
-        """After an error: do what must be done with this thread's client."""
+        """Discard the calling thread's client after an error, if the engine requires it."""
 
     @abstractmethod
     def _insert_file(self, table: str, segment: Path, query_id: str, settings: Mapping[str, str]) -> int:
-        """Insert a segment file in one statement. The rows the engine read."""
+        """Insert a segment file in one statement. Returns how many rows the engine read."""
 
     @contextmanager
     def _client(self) -> Iterator[Client]:
-        """Give the calling thread its client; turn whatever it raises into `StoreTrouble`."""
+        """Yield the calling thread's client. Every driver exception is raised as `StoreTrouble`."""
         try:
-            if getattr(self._mine, "client", None) is None:
-                self._mine.client = self._open()
+            if getattr(self._per_thread, "client", None) is None:
+                self._per_thread.client = self._open()
                 with self._lock:
-                    self._clients.append(self._mine.client)
-            yield self._mine.client
+                    self._clients.append(self._per_thread.client)
+            yield self._per_thread.client
         except (ClickHouseError, HTTPError, OSError) as error:
             self._forget_client()
             raise trouble_of(error, self._place, self._login) from error
@@ -197,22 +198,22 @@ class SqlStore(ABC):
         return self._insert_file(TABLE, segment, query_id, {"insert_deduplication_token": token})
 
     def refusal_of(self, segment: Path) -> StoreTrouble | None:
-        """See `Store`. Whatever engine the table has, the clone's is one that checks what any would."""
-        clone = f"{self._trial}_{secrets.token_hex(4)}"
-        self.command(f"CREATE TABLE {clone} AS {self._table_of_rows()} {_TRIAL_ENGINE}")
+        """See `Store`. The trial table is a plain MergeTree, which makes the same checks as any engine."""
+        trial_table = f"{self._trial}_{secrets.token_hex(4)}"
+        self.command(f"CREATE TABLE {trial_table} AS {self._table_of_rows()} {_TRIAL_ENGINE}")
         try:
-            self._insert_file(clone, segment, f"trace-drain-{clone}", _TRIAL_SETTINGS)
+            self._insert_file(trial_table, segment, f"trace-drain-{trial_table}", _TRIAL_SETTINGS)
         except StoreTrouble as refusal:
             return refusal
         finally:
-            self.command(f"DROP TABLE IF EXISTS {clone} SYNC")
+            self.command(f"DROP TABLE IF EXISTS {trial_table} SYNC")
         return None
 
     def _table_of_rows(self) -> str:
-        """Name the table that takes our rows in the end, if there is one here."""
+        """Return the local table that stores the rows; the table itself if this server has no other."""
         local = [
-            f"{quote_identifier(str(one))}.{quote_identifier(str(name))}"
-            for one, name in self.rows(_LOCAL, {"table": TABLE})
+            f"{quote_identifier(str(database))}.{quote_identifier(str(name))}"
+            for database, name in self.rows(_LOCAL, {"table": TABLE})
         ]
         return local[0] if local else TABLE
 
@@ -227,23 +228,23 @@ class SqlStore(ABC):
         if not held:
             return {}
         parameters: Parameters = {
-            "epochs": sorted({one.segment.epoch for one in held}),
-            "seqs": sorted({one.segment.seq for one in held}),
-            "from_ms": min(one.received_ms[0] for one in held),
-            "to_ms": max(one.received_ms[1] for one in held),
+            "epochs": sorted({location.segment.epoch for location in held}),
+            "seqs": sorted({location.segment.seq for location in held}),
+            "from_ms": min(location.received_ms[0] for location in held),
+            "to_ms": max(location.received_ms[1] for location in held),
         }
-        wanted = {one.segment for one in held}
-        found: dict[SegmentId, dict[str, int]] = {}
-        for epoch, seq, day, rows in self._listed(_COUNT, parameters):
+        wanted = {location.segment for location in held}
+        counts: dict[SegmentId, dict[str, int]] = {}
+        for epoch, seq, day, rows in self._rows_of_array(_COUNT, parameters):
             if (segment := SegmentId(epoch, seq)) in wanted:
-                found.setdefault(segment, {})[day] = rows
-        return dict(found)
+                counts.setdefault(segment, {})[day] = rows
+        return dict(counts)
 
     def rows_by_heading(self, held: Held, parts_epoch: int | None = None) -> dict[Heading, RowSum]:
         """See `Store`."""
         parameters = {**_parameters_of(held), "parts_epochs": [] if parts_epoch is None else [parts_epoch]}
-        found = self._listed(_ROWS_BY_HEADING, parameters)
-        return {Heading(drain, project, hour): RowSum(*rows) for drain, project, hour, *rows in found}
+        groups = self._rows_of_array(_ROWS_BY_HEADING, parameters)
+        return {Heading(drain, project, hour): RowSum(*rows) for drain, project, hour, *rows in groups}
 
     def running(self, prefix: str) -> list[str]:
         """See `Store`."""
@@ -251,10 +252,10 @@ class SqlStore(ABC):
             f"SELECT groupArray({self._running_id}) FROM system.processes "  # noqa: S608 - a constant of ours
             f"WHERE startsWith({self._running_id}, {{prefix:String}})"
         )
-        return [str(query_id) for query_id in self._listed(statement, {"prefix": prefix})]
+        return [str(query_id) for query_id in self._rows_of_array(statement, {"prefix": prefix})]
 
-    def _listed(self, statement: str, parameters: Parameters) -> list[Any]:
-        """Ask for one array. None at all is an answer cut short, which must not be taken for an empty one."""
+    def _rows_of_array(self, statement: str, parameters: Parameters) -> list[Any]:
+        """Run a query that returns one array. Raises if the answer was cut short, without an array."""
         rows = self.rows(statement, parameters)
         if len(rows) != 1:
             raise StoreTrouble(f"the store's answer has {len(rows)} rows; expected 1")
@@ -271,7 +272,7 @@ class SqlStore(ABC):
         self._insert_select(_REFILL, {**_parameters_of(held), "days": list(days)})
 
     def probe(self) -> None:
-        """See `Store`. It is born expired, so it leaves no trace while there is a retention."""
+        """See `Store`. The row is older than any retention, so it is deleted again."""
         self._insert_select(_PROBE, None)
 
     def command(self, statement: str) -> None:
@@ -285,13 +286,13 @@ class SqlStore(ABC):
             return [tuple(row) for row in client.query(statement, parameters=_bound(parameters)).result_rows]
 
     def lines(self, statement: str, parameters: Parameters | None = None) -> Iterator[bytes]:
-        """See `Store`. A server may fail after its 200: then a line is no object but a text."""
+        """See `Store`. A server may fail after its 200: the stream then ends with an error text."""
         with self._client() as client:
             stream = client.raw_stream(statement, parameters=_bound(parameters), fmt="JSONEachRow")
             if not isinstance(stream, io.IOBase):
                 raise TypeError(f"stream is a {type(stream).__name__}; expected an open file")
             with stream:
-                yield from _whole_lines(iter(lambda: stream.read(PIECE_BYTES), b""))
+                yield from _complete_lines(iter(lambda: stream.read(PIECE_BYTES), b""))
 
     def close(self) -> None:
         """See `Store`."""
@@ -299,22 +300,24 @@ class SqlStore(ABC):
             clients, self._clients = self._clients, []
         for client in clients:
             client.close()
-        self._mine = threading.local()
+        self._per_thread = threading.local()
 
     def _insert_select(self, statement: str, parameters: Parameters | None) -> None:
         with self._client() as client:
-            settings = {name: value for name, value in ONCE_MORE.items() if name in client.server_settings}
+            settings = {
+                name: value for name, value in NO_DEDUPLICATION.items() if name in client.server_settings
+            }
             client.query(statement, parameters=_bound(parameters), settings=settings)
 
 
 def pins(client: Client) -> dict[str, str]:
-    """Choose the pins that this engine knows."""
+    """Return the pinned settings that this engine supports."""
     newer = {name: value for name, value in NEWER_PINS.items() if name in client.server_settings}
     return PINS | newer
 
 
 def _parameters_of(held: Held) -> Parameters:
-    """Name one segment to a statement."""
+    """Return the query parameters that select a segment's rows."""
     return {
         "epoch": held.segment.epoch,
         "seq": held.segment.seq,
@@ -327,23 +330,23 @@ def _bound(parameters: Parameters | None) -> dict[str, Any] | None:
     return dict(parameters) if isinstance(parameters, Mapping) else None
 
 
-def _whole_lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Cut pieces at line ends, and stop at what is no row."""
+def _complete_lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Regroup pieces of a stream so that each ends with a line. Raises at a line that is not an object."""
     rest = b""
     for piece in pieces:
-        whole, newline, rest = (rest + piece).rpartition(b"\n")
+        lines, newline, rest = (rest + piece).rpartition(b"\n")
         if newline:
-            yield _checked(whole + newline)
+            yield _checked(lines + newline)
     if rest:
-        raise StoreTrouble(_no_row(rest))
+        raise StoreTrouble(_aborted_message(rest))
 
 
 def _checked(lines: bytes) -> bytes:
     for line in lines.splitlines():
         if not line.startswith(b"{"):
-            raise StoreTrouble(_no_row(line))
+            raise StoreTrouble(_aborted_message(line))
     return lines
 
 
-def _no_row(line: bytes) -> str:
-    return f"the store's answer broke off: {line[:200].decode(errors='replace')}"
+def _aborted_message(line: bytes) -> str:
+    return f"the store's answer ended with an error: {line[:200].decode(errors='replace')}"

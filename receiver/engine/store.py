@@ -1,7 +1,7 @@
-"""What the writer and the queries need of a database: one contract, two engines, and one kind of trouble.
+"""Store contract: the database operations that the writer and the queries need, with two implementations.
 
-Keeps: whatever an engine or its driver raises arrives as `StoreTrouble`. Every call may raise it; that the
-database is away is ordinary. Calls block, and may come from any thread.
+Invariant: every error of an engine or its driver is raised as `StoreTrouble`. Every call may raise it,
+because an unavailable database is an ordinary condition. Calls block, and may come from any thread.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from receiver.model import Heading, SegmentId
 TABLE = "otel_traces"
 COMPANION = "otel_traces_trace_id_ts"
 TRIAL = "trace_drain_trial_"
-"""How the names of our empty clones begin."""
+"""Prefix of the names of trial tables: empty copies of the table, for trial inserts."""
 
 ROW_CHECKSUM = "sum(cityHash64(SegmentEpoch, SegmentSeq, Timestamp, TraceId, SpanId))"
-"""Of any set of rows, in any order: a UInt64 that wraps. Rows that are exchanged for others change it."""
+"""Checksum of a set of rows, independent of their order: a UInt64 that wraps around."""
 
 Parameters = Mapping[str, str | int | Sequence[int] | Sequence[str]]
-"""Bound by the engine as `{name:Type}`; never put into the text of a statement."""
+"""Query parameters, bound by the engine as `{name:Type}` and never put into the text of a statement."""
 
 DayRows = Mapping[str, int]
-"""Rows by day, the day spelled as the table's partition is: `20260131`."""
+"""Row count by day; the day is written like the table's partition: `20260131`."""
 
 
 class Version(NamedTuple):
-    """Of the engine: `26.9`."""
+    """Version of the engine, as `26.9`."""
 
     major: int
     minor: int
@@ -39,14 +39,14 @@ class Version(NamedTuple):
 
 
 class RowSum(NamedTuple):
-    """How many rows there are, and their checksum: see `ROW_CHECKSUM`."""
+    """Row count and checksum of a set of rows: see `ROW_CHECKSUM`."""
 
     rows: int = 0
     checksum: int = 0
 
 
 class Held(NamedTuple):
-    """A segment, as its rows can be found in the table."""
+    """A segment and the range of time that finds its rows in the table."""
 
     segment: SegmentId
     received_ms: tuple[int, int]
@@ -58,61 +58,61 @@ class Store(Protocol):
 
     @property
     def embedded(self) -> bool:
-        """The engine runs in this process, on this disk: what it syncs is ours to decide."""
+        """Whether the engine runs in this process, so that the receiver controls what it syncs."""
 
     def version(self) -> Version:
-        """Ask the engine how old it is. Also the cheapest sign of life."""
+        """Return the version of the engine. Also the cheapest liveness check."""
 
     def create_database(self) -> None:
-        """Make the database that the tables will lie in, if it is not there."""
+        """Create the database for the tables, unless it exists."""
 
     def insert(self, segment: Path, *, token: str, query_id: str) -> int:
-        """Insert a segment file in one statement. The rows the engine read, deduplicated ones too.
+        """Insert a segment file in one statement. Returns the rows that the engine read, duplicates included.
 
-        Only a return is a plain OK: after any `StoreTrouble` the outcome is unknown.
+        After any `StoreTrouble` the outcome of the INSERT is unknown.
         """
 
     def refusal_of(self, segment: Path) -> StoreTrouble | None:
-        """What the table has against a segment file, found out on an empty clone; none: nothing.
+        """Return the error that the table raises for a segment file; `None` if it accepts the file.
 
-        Raises when there can be no clone. None is left behind.
+        The file is inserted into a trial table, which is dropped again. Raises if that cannot be created.
         """
 
     def forget_trials(self) -> None:
-        """Drop the clones that a crash of ours, or long ago of anybody's, left behind."""
+        """Drop trial tables that a crash of this receiver, or long ago of another, left behind."""
 
     def counts(self, held: Sequence[Held]) -> dict[SegmentId, DayRows]:
-        """Count the rows of each segment by day, where the INSERT went. One without rows is left out."""
+        """Count the rows of each segment by day. Segments without rows are omitted."""
 
     def rows_by_heading(self, held: Held, parts_epoch: int | None = None) -> dict[Heading, RowSum]:
-        """Sum up the rows of a segment, and of its parts, by drain, project and hour of receipt."""
+        """Count the rows of a segment and of its parts by drain, project and hour of receipt."""
 
     def running(self, prefix: str) -> list[str]:
-        """Name the statements in flight whose query id begins so."""
+        """Return the query ids of the running statements whose query id begins with `prefix`."""
 
     def kill(self, prefix: str) -> None:
-        """Ask the engine to end them; it may take a while."""
+        """Ask the engine to cancel these statements, without waiting for it."""
 
     def refill_companion(self, held: Held, days: Sequence[str]) -> None:
-        """Write the segment's traces of these days into the companion table once more. Idempotent."""
+        """Write the segment's traces of these days into the companion table again. Idempotent."""
 
     def probe(self) -> None:
-        """Insert a row of our own. Raises what the engine has against it: then no data is at fault."""
+        """Insert a valid test row. If this raises, the fault is not in the data of a segment."""
 
     def sync(self) -> None:
-        """Return when what was inserted is on the store's disk."""
+        """Wait until inserted rows are on the store's disk."""
 
     def inspect(self) -> None:
-        """Look for what the disk has damaged since. Raises what ends the process, if that can mend it."""
+        """Check for disk damage since the last call. Raises, to end the process, if a restart repairs it."""
 
     def command(self, statement: str) -> None:
         """Run a statement that returns nothing."""
 
     def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
-        """Ask something with a short answer."""
+        """Run a query with a short answer."""
 
     def lines(self, statement: str, parameters: Parameters | None = None) -> Iterator[bytes]:
-        """Ask something with a long answer: one JSON object a line, in pieces that end with a line."""
+        """Run a query with a long answer: one JSON object per line, in pieces that end with a line."""
 
     def close(self) -> None:
-        """End what still runs and let go of the engine."""
+        """Cancel running statements and close the engine."""

@@ -1,9 +1,9 @@
-"""The ledger and the journal taken together, at one instant: every span that was received, once.
+"""Balance: ledger and journal combined at one instant, so that every received span is counted once.
 
-    watch the ledger ──▶ read the journal ──▶ copy the sums ──▶ leave out what is in both
+    watch the ledger ──▶ read the journal ──▶ copy the sums ──▶ omit segments that are in both
 
-A segment that was booked before the sums were copied is counted there, though its file may have been seen;
-one that was not is counted as in the journal. What was appended after the journal was read is in neither.
+A segment that was booked before the sums were copied is counted in the sums, even if its file was read too.
+Any other segment is counted as in the journal. Spans appended after the journal was read are in neither.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ class Balance(NamedTuple):
 
     sums: Sums
     journal: Mapping[Heading, int]
-    """Spans that wait."""
+    """Spans that wait in the journal."""
     waiting: AbstractSet[SegmentId]
-    """Segments that are not booked yet. Replayed ones are among them, though their spans are counted."""
+    """Segments that are not booked yet. They include replayed segments, whose spans are counted already."""
     part_epochs: frozenset[int] = frozenset()
-    """Epochs of the parts of segments that were cut up and are not booked yet."""
+    """Epochs of the parts of split segments that are not booked yet."""
 
     def totals(self) -> dict[str, Counter[str]]:
-        """Sum up by drain and outcome; spans in the journal count as received."""
-        found: dict[str, Counter[str]] = {}
+        """Return the spans by drain and outcome. Spans in the journal count as received."""
+        totals: dict[str, Counter[str]] = {}
         for heading, counts in self.sums.lines.items():
-            found.setdefault(heading.drain, Counter()).update(counts.spans)
+            totals.setdefault(heading.drain, Counter()).update(counts.spans)
         for heading, spans in self.journal.items():
-            found.setdefault(heading.drain, Counter()).update({"journal": spans, "received": spans})
-        return found
+            totals.setdefault(heading.drain, Counter()).update({"journal": spans, "received": spans})
+        return totals
 
 
 class Backlog:
-    """Spans in the journal by segment. Each read continues where the last one ended; any thread may read."""
+    """Spans in the journal by segment. Each read continues where the last read ended. Thread-safe."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -57,22 +57,22 @@ class Backlog:
         self._known: dict[SegmentId, tuple[Mark, Counter[Heading]]] = {}
 
     def part_epochs(self) -> frozenset[int]:
-        """Return the epochs that DATA/cuts names: rows of parts are in the store before they are booked."""
+        """Return the epochs in DATA/cuts: rows of these parts may be in the store before they are booked."""
         names = (path.name.rpartition(".")[2] for path in self._root.with_name("cuts").glob("*.*"))
         return frozenset(int(name, 16) for name in names if _EPOCH.fullmatch(name))
 
     def read(self) -> dict[SegmentId, Counter[Heading]]:
-        """Count the spans that wait in the journal."""
+        """Count the spans in the journal by segment and heading."""
         with self._lock:
-            found: dict[SegmentId, tuple[Mark, Counter[Heading]]] = {}
+            segments: dict[SegmentId, tuple[Mark, Counter[Heading]]] = {}
             for waiting in waiting_in(self._root):
                 mark, before = self._known.get(waiting.id, (None, Counter[Heading]()))
                 read = waiting.read(mark)
                 if read is not None:
                     new = received_of(read.deliveries)
-                    found[waiting.id] = (read.mark, before + new if read.goes_on else new)
-            self._known = found
-            return {segment: spans for segment, (_, spans) in found.items()}
+                    segments[waiting.id] = (read.mark, before + new if read.goes_on else new)
+            self._known = segments
+            return {segment: spans for segment, (_, spans) in segments.items()}
 
 
 class Accounts:
@@ -83,12 +83,12 @@ class Accounts:
         self.backlog = backlog
 
     def balance(self) -> Balance:
-        """Take stock."""
+        """Return the balance now."""
         with self.ledger.watching() as watch:
             return self._balance(watch)[0]
 
     def around(self, ask: Callable[[Balance], T]) -> tuple[T, Balance, Watch]:
-        """Call `ask` between two balances; returns its answer, the second and what was booked between."""
+        """Call `ask` between two balances. Returns its answer, the second balance and the bookings."""
         with self.ledger.watching() as watch:
             answer = ask(self._balance(watch)[0])
             return answer, *self._balance(watch)
@@ -100,21 +100,21 @@ class Accounts:
 
 
 class AccountsAtRest:
-    """Ledger and journal of a data directory that no receiver runs on. Nothing is written."""
+    """Ledger and journal of a data directory while no receiver runs. Writes nothing."""
 
     def __init__(self, data_dir: Path, limits: Limits) -> None:
         self._data_dir = data_dir
         self._limits = limits
 
     def balance(self) -> Balance:
-        """Take stock."""
+        """Return the balance now."""
         is_first = is_first_on(self._data_dir)
         sums, booked = read_sums(self._data_dir / "ledger", self._limits, is_first=is_first)
         backlog = Backlog(self._data_dir / "journal")
         return _balance(sums, backlog.read(), booked, backlog.part_epochs())
 
     def around(self, ask: Callable[[Balance], T]) -> tuple[T, Balance, Watch]:
-        """See `Accounts`. Nothing happens in between."""
+        """See `Accounts`. Nothing is booked in between, because no receiver runs."""
         balance = self.balance()
         return ask(balance), balance, Watch(set())
 

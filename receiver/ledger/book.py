@@ -1,10 +1,11 @@
-"""The ledger in memory: sums by drain, project and hour, and what each segment that may come again put there.
+"""Ledger in memory: sums by drain, project and hour, and the contribution of each unsettled segment.
 
-Bounded, and every span stays counted: when there are too many projects in an hour, too many lines or too many
-hours, the rest, or the oldest, is counted together: first the projects of an hour, then the hours of a drain.
-Hours are numbered by what was received, never by our clock: a clock that is set folds nothing.
+Memory is bounded, but every span stays counted. Beyond the limits, lines are merged: new projects of a full
+hour into project `(other)`, then all projects of the oldest hours, then the oldest hours of a drain. Hours
+come from the time of receipt, never from the current time, so a clock step merges nothing.
 
-Keeps: the same entries in the same order give the same sums, after every restart. Never: a file.
+Invariant: the same entries in the same order give the same sums, after every restart. Never: reads or writes
+files.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ from receiver.model import Heading
 from receiver.settings import Ledger as Limits
 
 EPOCHS_MAX = 1_000
-"""Starts of intakes that are remembered, so that `--verify` knows which rows of a shared table are ours."""
+"""Epochs that are kept, so that `--verify` recognises the rows of this receiver in a shared table."""
 
 
 class Book:
-    """Everything the ledger knows."""
+    """The state of the ledger."""
 
     def __init__(self, limits: Limits, *, complete_from_hour: int = 0) -> None:
         self.complete_from_hour = complete_from_hour
         self.lines: dict[Heading, Counts] = {}
         self.open: dict[Key, dict[Heading, Counts]] = {}
-        """Part of the sums, and replaced when it is booked again."""
+        """Lines of each unsettled segment. Included in the sums, and replaced if it is booked again."""
         self.epochs: dict[int, int] = {}
         self.window = NO_EXTENT
-        """How far the redelivery window's log is at least."""
+        """Minimum extent of the deduplication window's log."""
         self._limits = limits
         self._kept_from_hour = 1
         self._named_from_hour = 1
@@ -41,11 +42,11 @@ class Book:
 
     @property
     def whole_from_hour(self) -> int:
-        """From where on every hour has lines of its own, and nothing is missing in them."""
+        """First hour from which every hour has its own, complete lines."""
         return max(self.complete_from_hour, self._kept_from_hour if self._kept_from_hour > 1 else 0)
 
     def apply(self, entry: Entry) -> None:
-        """Take one entry in."""
+        """Apply one log entry."""
         if not isinstance(entry, Settled):
             self.window = max(self.window, entry.window)
         if isinstance(entry, Begun):
@@ -60,7 +61,7 @@ class Book:
         self._fold()
 
     def entries(self) -> Iterator[Entry]:
-        """Write it down: what gives the same book again."""
+        """Yield entries that recreate this book."""
         yield Begun(
             self.complete_from_hour, self._kept_from_hour, self._named_from_hour, self.epochs, self.window
         )
@@ -74,7 +75,7 @@ class Book:
             yield log_codec.booked(key, lines)
 
     def settle(self, keys: Iterable[Key]) -> None:
-        """These are gone and are not booked again."""
+        """Forget the contributions of segments that are deleted and cannot be booked again."""
         for key in keys:
             self.open.pop(key, None)
 
@@ -88,15 +89,15 @@ class Book:
             self._add(at, counts)
             placed[at] = placed.get(at, Counts()).plus(counts)
             for epoch in (entry.epoch, entry.parts_epoch):
-                self._know(epoch, heading.hour)
+                self._add_epoch(epoch, heading.hour)
         self.open[key] = placed
 
-    def _know(self, epoch: int | None, hour: int) -> None:
+    def _add_epoch(self, epoch: int | None, hour: int) -> None:
         if epoch is None:
             return
         self.epochs[epoch] = max(hour, self.epochs.get(epoch, 0))
         if len(self.epochs) > EPOCHS_MAX:
-            oldest = min(self.epochs, key=lambda one: self.epochs[one])
+            oldest = min(self.epochs, key=lambda epoch: self.epochs[epoch])
             self.complete_from_hour = max(self.complete_from_hour, self.epochs.pop(oldest) + 1)
 
     def _add(self, heading: Heading, counts: Counts) -> None:
@@ -106,7 +107,7 @@ class Book:
         self.lines[heading] = (before or Counts()).plus(counts)
 
     def _place(self, heading: Heading) -> Heading:
-        """Where spans are counted."""
+        """Return the heading under which these spans are counted, with respect to the limits."""
         at = self._folded(heading)
         is_full = self._lines_in[at.hour] >= self._limits.projects_max if at.hour else False
         return at._replace(project=OTHER) if is_full and at not in self.lines else at
@@ -117,25 +118,25 @@ class Book:
         return heading._replace(project=OTHER) if heading.hour < self._named_from_hour else heading
 
     def _fold(self) -> None:
-        """Count the oldest together while there is too much."""
+        """Merge the oldest lines while there are too many."""
         while len(self._lines_in) > self._limits.hours_max:
-            self._forget_hour(min(self._lines_in))
+            self._merge_hour(min(self._lines_in))
         while self._lines_in.total() > self._limits.lines_max:
             named = [hour for hour in self._lines_in if hour >= self._named_from_hour]
             if named:
                 self._named_from_hour = min(named) + 1
                 self._refold(min(named))
             else:
-                self._forget_hour(min(self._lines_in))
+                self._merge_hour(min(self._lines_in))
 
-    def _forget_hour(self, hour: int) -> None:
+    def _merge_hour(self, hour: int) -> None:
         self._kept_from_hour = hour + 1
         self._refold(hour)
 
     def _refold(self, hour: int) -> None:
-        """Put the lines of an hour where they belong now."""
+        """Add the lines of an hour to the headings that now count them."""
         self._lines_in.pop(hour)
-        for heading in [one for one in self.lines if one.hour == hour]:
+        for heading in [heading for heading in self.lines if heading.hour == hour]:
             self._add_folded(heading, self.lines.pop(heading))
 
     def _add_folded(self, heading: Heading, counts: Counts) -> None:

@@ -1,19 +1,19 @@
-"""The ledger on the disk: what became of every span that was received. One log in DATA/ledger.
+"""Ledger on the disk: the outcome of every received span. One log in DATA/ledger.
 
     count in the store ──▶ book: log, then head ──▶ digests known ──▶ unlink ──▶ settle
 
-Booked is on the disk before the segment's file is deleted, under the segment's name, and replaces what was
-booked under that name before: killed between any two steps, the writer does it again and nothing is counted
-twice. Settled, in memory, once the file is gone; a log that has grown is rewritten as sums.
+An entry is booked on the disk, under the segment's id, before the segment's file is deleted. It replaces an
+earlier entry of the same id: after a kill between any two steps the writer books again and nothing is counted
+twice. Segments are settled in memory after their file is deleted. A log that has grown is rewritten as sums.
 
-Order of writes, so that every loss shows and no crash looks like one (`ledger_witness.py`):
+Order of writes, so that every loss is detected and no crash looks like a loss (`witness.py`):
 
     first start       head at 0  ─▶ log  ─▶ head
     booking           log entry  ─▶ head
     rewriting         new log    ─▶ head ─▶ delete the old log
     loss found        report     ─▶ new log ─▶ head
 
-Invariant: the sums are those of segments that are gone or about to go, each once. Lost history of the ledger
+Invariant: the sums count each segment that was deleted or is about to be, once. Lost history of the ledger
 itself is reported until an operator acknowledges it. Only the writer's thread books; any thread may read.
 """
 
@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from receiver.durable.append_log import NO_EXTENT, AppendedLog, Extent
+from receiver.durable.append_log import NO_EXTENT, AppendLog, Extent
 from receiver.durable.files import DISK, Files, drafts_in, opened, write_durably
 from receiver.ledger import line_sums, log_codec, witness
 from receiver.ledger.book import Book
@@ -50,7 +50,7 @@ class Watch:
     """Segments that may be both in the sums and in the journal."""
     since: set[SegmentId] = field(default_factory=set)
     lines: dict[Heading, Counts] = field(default_factory=dict)
-    """What the bookings since the watch began added."""
+    """Counts that were booked since the watch began."""
 
     def note(self, key: Key, before: Lines, after: Lines) -> None:
         """Record a booking. Parts (damage, replays) are skipped: their segment still waits in the journal."""
@@ -72,42 +72,42 @@ class Sums(NamedTuple):
     epochs: tuple[int, ...]
     """Intake starts whose rows in the table belong to this ledger."""
     replayed: frozenset[SegmentId] = frozenset()
-    """Segments made of dead letters: their spans are counted already, as dead."""
+    """Segments of replayed dead letters, whose spans are counted already, as dead."""
     losses: tuple[str, ...] = ()
     """Losses of history that were found and not acknowledged."""
 
 
 class Ledger:
-    """The sums, and the log that keeps them. It belongs to the writer."""
+    """The sums and their log. Only the writer changes it."""
 
     def __init__(
         self, root: Path, limits: Limits, now_s: Callable[[], float], *, is_first: bool, files: Files = DISK
     ) -> None:
-        """`is_first`: no receiver ran on this data directory before, so nothing was received before."""
+        """`is_first`: no receiver ran on this data directory before, so a missing ledger is not a loss."""
         self._root = root
         self._files = files
         self._writing = threading.Lock()
         self._lock = threading.Lock()
         self._watches: list[Watch] = []
         _prepare(root, files)
-        found = _read(root, limits, files, is_first=is_first)
-        self._number, self._book, self._head = found.number, found.book, found.head
-        self._position = found.position
+        stored = _read(root, limits, files, is_first=is_first)
+        self._number, self._book, self._head = stored.number, stored.book, stored.head
+        self._position = stored.position
         self._from_before = list(self._book.open)
-        if found.number:
-            _sync(_path(root, found.number), files)
-        if found.losses:
-            self._report(found.losses, now_s())
+        if stored.number:
+            _sync(_path(root, stored.number), files)
+        if stored.losses:
+            self._report(stored.losses, now_s())
         elif self._head.last is None:
             self._head.write(Head())
-        self._log = AppendedLog(_path(root, self._number), found.bytes_good, files)
+        self._log = AppendLog(_path(root, self._number), stored.bytes_good, files)
         self._begun_bytes = 0
-        if found.losses or not found.number:
+        if stored.losses or not stored.number:
             self._begin()
 
     @property
     def window(self) -> Extent:
-        """How far the redelivery window's log was on the disk when a segment was booked last."""
+        """Extent of the deduplication window's log when a segment was last booked."""
         return self._book.window
 
     def book(
@@ -118,7 +118,7 @@ class Ledger:
         parts_epoch: int | None = None,
         window: Extent = NO_EXTENT,
     ) -> None:
-        """Record durably what became of a segment; replaces what was recorded for it before."""
+        """Record durably the outcome of a segment, replacing an earlier record of it."""
         if lines:
             self._book_as(log_codec.booked(Key(segment), lines, parts_epoch, window))
 
@@ -147,10 +147,10 @@ class Ledger:
             if rows and not key.part and key.segment not in present:
                 yield key.segment
 
-    def put_back(self) -> bool:
-        """Write log and head again out of memory if either was removed. Returns whether that was so."""
+    def restore_files(self) -> bool:
+        """Rewrite log and head from memory if either was removed. Returns whether that was so."""
         with self._writing:
-            if self._log.is_there and self._head.is_there:
+            if self._log.is_in_place and self._head.is_in_place:
                 return False
             _prepare(self._root, self._files)
             self._head.restore()
@@ -187,12 +187,12 @@ class Ledger:
         self._head.close()
 
     def _report(self, losses: Sequence[str], now_s: float) -> None:
-        """Report lost history and go on with what is left: nothing before the next hour is sure any more."""
+        """Report lost history and continue with the rest: only hours after the current one are complete."""
         witness.report(lost_path(self._root), losses, now_s, self._files)
         self._book.complete_from_hour = int(now_s // 3_600) + 1
         limited.error(
             "ledger: lost",
-            "ledger lost history and goes on without it",
+            "ledger lost history and continues without it",
             path=str(lost_path(self._root)),
             error="; ".join(losses),
             action="find the cause, compare with `trace-drain ledger --verify`, then delete this file",
@@ -217,7 +217,7 @@ class Ledger:
                 watch.note(key, before, self._book.open[key])
 
     def _move_head(self) -> None:
-        """Witness the last entry. An entry that an earlier life appended may not be witnessed yet either."""
+        """Write the last position to the head file. An earlier process may have stopped before that."""
         if self._head.last is None or self._head.last.position != self._position:
             self._head.write(Head(self._position, self._book.window))
 
@@ -226,9 +226,9 @@ class Ledger:
             return
         try:
             self._begin()
-        except OSError as reason:
+        except OSError as error:
             self._begun_bytes = self._log.bytes_good
-            limited.warning("ledger: disk", "ledger cannot be written anew", why=reason.strerror)
+            limited.warning("ledger: disk", "ledger log cannot be rewritten", error=error.strerror)
 
     def _begin(self) -> None:
         """Rewrite the log as sums. The old log stays valid until the new one and its head are synced."""
@@ -238,7 +238,7 @@ class Ledger:
         write_durably(path, content, files=self._files)
         self._log.close()
         self._number, self._position = self._number + 1, position
-        self._log = AppendedLog(path, len(content), self._files)
+        self._log = AppendLog(path, len(content), self._files)
         self._begun_bytes = len(content)
         self._move_head()
         for number in _numbers(self._root, self._files):
@@ -247,22 +247,22 @@ class Ledger:
 
 
 def is_first_on(data_dir: Path) -> bool:
-    """Whether no writer ever worked on this data directory: then a ledger that is not there is not lost."""
+    """Return whether no writer ever ran on this data directory: a missing ledger is then not a loss."""
     return not (data_dir / "redelivery").exists()
 
 
 def lost_path(root: Path) -> Path:
-    """Where losses are reported."""
+    """Return the path of the loss report."""
     return root.with_name("ledger.lost")
 
 
 def head_path(root: Path) -> Path:
-    """Where the head lies: outside the directory whose loss it shows."""
+    """Return the path of the head file, which is outside the directory whose loss it detects."""
     return root.with_name("ledger.head")
 
 
 def sums_of(book: Book, losses: tuple[str, ...] = ()) -> Sums:
-    """Copy the sums out of a book."""
+    """Copy the sums of a book."""
     lines = {heading: counts for heading, counts in book.lines.items() if any(counts)}
     replayed = frozenset(key.segment for key in book.open if key.part == REPLAY)
     return Sums(lines, book.whole_from_hour, tuple(book.epochs), replayed, losses)
@@ -271,25 +271,25 @@ def sums_of(book: Book, losses: tuple[str, ...] = ()) -> Sums:
 def read_sums(
     root: Path, limits: Limits, files: Files = DISK, *, is_first: bool = False
 ) -> tuple[Sums, set[SegmentId]]:
-    """Read a ledger that nobody has open: its sums, and which of its segments may lie in the journal."""
-    found = _read(root, limits, files, is_first=is_first)
-    losses = (*witness.reported(lost_path(root), files), *found.losses)
-    return sums_of(found.book, losses), {key.segment for key in found.book.open if not key.part}
+    """Read a ledger that no process has open. Returns its sums and its unsettled segments."""
+    stored = _read(root, limits, files, is_first=is_first)
+    losses = (*witness.reported(lost_path(root), files), *stored.losses)
+    return sums_of(stored.book, losses), {key.segment for key in stored.book.open if not key.part}
 
 
-class _Found(NamedTuple):
+class _Stored(NamedTuple):
     number: int
-    """Of the newest log; 0: there is none."""
+    """Number of the newest log; 0 if there is none."""
     book: Book
     bytes_good: int
     position: Position
-    """Behind every entry that was ever written, those that are lost included."""
+    """Position after every entry that was ever written, including lost entries."""
     head: HeadFile
     losses: list[str]
 
 
-def _read(root: Path, limits: Limits, files: Files, *, is_first: bool) -> _Found:
-    """Read the newest log: an older one beside it is what a crash left."""
+def _read(root: Path, limits: Limits, files: Files, *, is_first: bool) -> _Stored:
+    """Read the newest log. An older log was left by a crash."""
     number = max(_numbers(root, files), default=0)
     head, book = HeadFile(head_path(root), files), Book(limits)
     log = log_codec.read(files.read(_path(root, number)) if number else b"")
@@ -301,7 +301,7 @@ def _read(root: Path, limits: Limits, files: Files, *, is_first: bool) -> _Found
     position = max(ends, key=lambda end: end.number)
     is_new = is_first and not number and not position.number
     losses = [] if is_new else witness.losses_in(log, head.last)
-    return _Found(number, book, len(log.good), position, head, losses)
+    return _Stored(number, book, len(log.good), position, head, losses)
 
 
 def _prepare(root: Path, files: Files) -> None:
@@ -311,13 +311,13 @@ def _prepare(root: Path, files: Files) -> None:
     for draft in [*drafts_in(root, files), *drafts_in(root.parent, files)]:
         if draft.parent == root or draft.name in beside:
             files.unlink(draft)
-    # A draft must be gone before its name is used again, or a later rename could bring it back.
+    # Make the deletions durable before the names are reused, or a power cut could bring the drafts back.
     files.sync_directory(root)
     files.sync_directory(root.parent)
 
 
 def _sync(path: Path, files: Files) -> None:
-    """Make durable what a killed process may have left in memory: it is relied on from now on."""
+    """Sync a log that a killed process may have left unsynced, before its entries are relied on."""
     with opened(files, path) as fd:
         files.sync_data(fd)
     files.sync_directory(path.parent)

@@ -1,12 +1,12 @@
-"""The ledger's log: how everything stood when it was begun, then one entry for each segment. Pure bytes.
+"""Codec of the ledger's log: the state at its beginning, then one entry per segment. Pure bytes.
 
-    magic:   "TDLG", framed as `receiver/durable/framing.py` says
+    magic:   "TDLG", framed as described in `receiver/durable/framing.py`
     body:    msgpack: [number, digest of the entry before, entry]
     entry:   `Begun`, `Settled` as often as needed, then `Booked` …
 
 Entries are numbered from 1 and the numbers go on when the log is rewritten, so a missing entry shows as a gap
-and a missing end shows against the head (`ledger_witness.py`). A later `Booked` of the same segment and part
-replaces the earlier one: what is done twice after a crash is counted once.
+and a missing end shows against the head (`witness.py`). A later `Booked` of the same segment and part
+replaces the earlier entry, so that a segment that is booked twice after a crash is counted once.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from receiver.model import Heading, SegmentId
 LINES_OF_ENTRY = 10_000
 DIGEST_BYTES = 16
 DAMAGE = "damage"
-"""What the disk gave back damaged of a segment."""
+"""Part for the damaged rows of a segment."""
 REPLAY = "replay"
-"""No lines: a note that the segment is made of dead letters, so that its spans are counted already."""
+"""Part without lines: the segment is made of dead letters, so its spans are counted already."""
 
 _MAGIC = b"TDLG"
 
@@ -35,28 +35,28 @@ Row = tuple[Heading, Counts]
 
 
 class Begun(msgspec.Struct, frozen=True, array_like=True, tag="begun"):
-    """The first entry: what is known beside the sums."""
+    """The first entry of a log: the state apart from the sums."""
 
     complete_from_hour: int
-    """Nothing is missing in this hour and later; 0: nothing at all."""
+    """This hour and all later hours are complete; 0: all hours are."""
     kept_from_hour: int
-    """What is older is added up in the hour 0."""
+    """Older hours are added up in hour 0."""
     named_from_hour: int
-    """In older hours all projects are counted together."""
+    """In older hours all projects are added up in `(other)`."""
     epochs: dict[int, int]
-    """Starts of intakes whose segments were booked, and the last hour of each."""
+    """Epochs of the booked segments → the last hour of each."""
     window: Extent = NO_EXTENT
-    """How far the redelivery window's log was on the disk by then."""
+    """Extent of the deduplication window's log at that time."""
 
 
 class Settled(msgspec.Struct, frozen=True, array_like=True, tag="settled"):
-    """Sums over segments that are gone."""
+    """Sums of deleted segments."""
 
     rows: tuple[Row, ...]
 
 
 class Booked(msgspec.Struct, frozen=True, array_like=True, tag="booked"):
-    """What became of a segment, or of a part of it, that may still lie there and be booked again."""
+    """Outcome of a segment, or of a part of it, that still exists and may be booked again."""
 
     epoch: int
     seq: int
@@ -64,24 +64,24 @@ class Booked(msgspec.Struct, frozen=True, array_like=True, tag="booked"):
     """See `Key`."""
     rows: tuple[Row, ...]
     parts_epoch: int | None = None
-    """What its rows are known by in the store, too, if it was cut up."""
+    """Epoch of its parts, which some of its rows have in the store if the segment was split."""
     window: Extent = NO_EXTENT
     """See `Begun`."""
 
 
 class Key(NamedTuple):
-    """What is booked once."""
+    """Key of a ledger entry: a later `Booked` with the same key replaces it."""
 
     segment: SegmentId
     part: str = ""
-    """Empty: what became of its deliveries. `DAMAGE`, `REPLAY`: see there."""
+    """Empty for the outcome of its deliveries; otherwise `DAMAGE` or `REPLAY`."""
 
 
 Entry = Begun | Settled | Booked
 
 
 class Position(NamedTuple):
-    """A place in the chain: the number of the last entry before it, and that entry's digest."""
+    """Position in the chain of entries: number and digest of the last entry before it."""
 
     number: int = 0
     digest: bytes = b""
@@ -91,7 +91,7 @@ START = Position()
 
 
 class Linked(NamedTuple):
-    """An entry and its place in the chain."""
+    """An entry and the positions before and after it."""
 
     before: Position
     entry: Entry
@@ -108,7 +108,7 @@ _DECODER = msgspec.msgpack.Decoder(_Body)
 
 
 def written(entries: Iterable[Entry], after: Position = START) -> tuple[bytes, Position]:
-    """Encode entries that follow `after`. Returns the bytes to append and the position behind them."""
+    """Encode entries that follow `after`. Returns the bytes to append and the position after them."""
     bodies: list[bytes] = []
     for entry in entries:
         body = msgspec.msgpack.encode(_Body(after.number + 1, after.digest, entry))
@@ -118,33 +118,33 @@ def written(entries: Iterable[Entry], after: Position = START) -> tuple[bytes, P
 
 
 def read(content: bytes) -> Log[Linked]:
-    """Decode a log. A torn tail is left out silently, damage before the tail sets `is_rotten`."""
+    """Decode a log. A torn tail is omitted silently; damage before it sets `is_rotten`."""
     return unframed(_MAGIC, content, _linked)
 
 
 def booked(key: Key, lines: Lines, parts_epoch: int | None = None, window: Extent = NO_EXTENT) -> Booked:
-    """Make the entry of one key."""
+    """Return the entry for a key."""
     return Booked(key.segment.epoch, key.segment.seq, key.part, tuple(lines.items()), parts_epoch, window)
 
 
 def key_of(entry: Booked) -> Key:
-    """Return what an entry is about."""
+    """Return the key of an entry."""
     return Key(SegmentId(entry.epoch, entry.seq), entry.part)
 
 
 def settled(lines: Lines) -> Iterator[Settled]:
-    """Make the entries of many sums."""
+    """Split sums into entries of bounded size."""
     rows = tuple(lines.items())
     for at in range(0, len(rows), LINES_OF_ENTRY):
         yield Settled(rows[at : at + LINES_OF_ENTRY])
 
 
 def _linked(body: bytes) -> Linked:
-    found = _DECODER.decode(body)
-    before = Position(found.number - 1, found.digest_before)
-    return Linked(before, found.entry, Position(found.number, _digest(body)))
+    decoded = _DECODER.decode(body)
+    before = Position(decoded.number - 1, decoded.digest_before)
+    return Linked(before, decoded.entry, Position(decoded.number, _digest(body)))
 
 
 def _digest(body: bytes) -> bytes:
-    """Chain an entry to all before it: the body holds the digest of its predecessor."""
+    """Return the digest of an entry. It covers earlier entries, because the body holds their digest."""
     return hashlib.blake2b(body, digest_size=DIGEST_BYTES).digest()

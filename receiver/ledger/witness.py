@@ -1,4 +1,4 @@
-"""The witness of the ledger: files outside DATA/ledger that show whether its log is whole.
+"""Loss detection for the ledger: files outside DATA/ledger that show whether its log is complete.
 
     DATA/ledger.head    position of the last log entry that was synced; appended and synced after each entry
     DATA/ledger.lost    one line per loss that was found; the operator deletes the file to acknowledge it
@@ -6,10 +6,10 @@
     log entry synced ──▶ head synced ──▶ the segment may be deleted
 
 A crash leaves the log at the head or ahead of it, never behind: the head is written only after the sync of
-the log returned. An entry behind the head belongs to a segment that is still in the journal and is booked
-again. So a log that ends before the head, or whose entry at the head has another digest, lost history, and a
-power cut alone never looks like that. A torn or lost end of the head itself is an older position, which
-claims less.
+the log returned. An entry after the head belongs to a segment that is still in the journal and is booked
+again. So a log that ends before the head, or whose entry at the head has another digest, has lost history; a
+power cut alone never causes that. If the end of the head file is torn or lost, an older position is used,
+which detects fewer losses.
 
 Invariant: no loss is acknowledged except by an operator. Never: stops the receiver for lost history.
 """
@@ -24,19 +24,19 @@ from pathlib import Path
 
 import msgspec
 
-from receiver.durable.append_log import NO_EXTENT, AppendedLog, Extent
+from receiver.durable.append_log import NO_EXTENT, AppendLog, Extent
 from receiver.durable.files import Files, write_durably
 from receiver.durable.framing import Log, framed, unframed
 from receiver.ledger.log_codec import START, Begun, Linked, Position
 
 HEAD_BYTES_MAX = 64 << 10
-"""The head file is replaced by one with its last entry alone when it is longer."""
+"""A longer head file is replaced by a file with its last entry alone."""
 
 _MAGIC = b"TDLH"
 
 
 class Head(msgspec.Struct, frozen=True, array_like=True):
-    """How far the ledger's log, and the redelivery window's, were on the disk."""
+    """Synced position of the ledger's log and synced extent of the deduplication window's log."""
 
     position: Position = START
     window: Extent = NO_EXTENT
@@ -50,21 +50,21 @@ class HeadFile:
 
     def __init__(self, path: Path, files: Files) -> None:
         self.last: Head | None = None
-        """`None`: the file is missing, or nothing in it can be read."""
+        """`None`: the file is missing or has no readable entry."""
         self._path = path
         self._files = files
-        self._log: AppendedLog | None = None
+        self._log: AppendLog | None = None
         if files.size_bytes(path) is None:
             return
-        found = unframed(_MAGIC, files.read(path), _DECODER.decode)
-        self.last = max(found.entries, key=lambda head: head.position.number, default=None)
-        if self.last is not None and not found.is_rotten:
-            self._log = AppendedLog(path, len(found.good), files)
+        log = unframed(_MAGIC, files.read(path), _DECODER.decode)
+        self.last = max(log.entries, key=lambda head: head.position.number, default=None)
+        if self.last is not None and not log.is_rotten:
+            self._log = AppendLog(path, len(log.good), files)
 
     @property
-    def is_there(self) -> bool:
-        """Whether the file that is written to still has its name."""
-        return self._log is not None and self._log.is_there
+    def is_in_place(self) -> bool:
+        """Whether the path still names the open file."""
+        return self._log is not None and self._log.is_in_place
 
     def write(self, head: Head) -> None:
         """Append a head, durably."""
@@ -92,47 +92,47 @@ class HeadFile:
     def _replace(self, content: bytes) -> None:
         write_durably(self._path, content, files=self._files)
         self.close()
-        self._log = AppendedLog(self._path, len(content), self._files)
+        self._log = AppendLog(self._path, len(content), self._files)
 
 
 def losses_in(log: Log[Linked], head: Head | None) -> list[str]:
-    """Describe each loss of history that a log shows by itself or against its head."""
+    """Describe each loss of history that the log shows by itself or in comparison with its head."""
     if not log.entries:
         return ["no entry of its log can be read: it is missing, damaged or of another version"]
-    found = [*_losses_within(log)]
+    losses = [*_losses_within(log)]
     last = log.entries[-1].after.number
     if head is None:
-        found.append("ledger.head is missing or damaged, so nothing shows that the log is whole")
+        losses.append("ledger.head is missing or damaged, so nothing shows that the log is complete")
     elif last < head.position.number:
         missing = head.position.number - last
-        found.append(
+        losses.append(
             f"the last {missing} of {head.position.number} entries are missing: "
-            "its log was cut or damaged at the end, or an older copy was put back"
+            "its log was cut or damaged at the end, or an older copy was restored"
         )
     elif not _holds(log, head.position):
-        found.append(f"entry {head.position.number} is another one than was written: its log was exchanged")
-    return found
+        losses.append(f"entry {head.position.number} is not the entry that was written: its log was replaced")
+    return losses
 
 
 def _losses_within(log: Log[Linked]) -> Iterator[str]:
     first = log.entries[0]
     if not isinstance(first.entry, Begun):
         yield f"the beginning of its log, before entry {first.after.number}, is missing or damaged"
-    is_told = not isinstance(first.entry, Begun)
-    for one, other in pairwise(log.entries):
-        if other.before != one.after:
-            is_told = True
-            missing = other.before.number - one.after.number
-            what = f"{missing} entries" if missing > 0 else "the right entries"
-            yield f"{what} between {one.after.number} and {other.after.number} are missing or damaged"
-    if log.is_rotten and not is_told:
-        yield "its log holds bytes that are no entry"
+    is_reported = not isinstance(first.entry, Begun)
+    for left, right in pairwise(log.entries):
+        if right.before != left.after:
+            is_reported = True
+            missing = right.before.number - left.after.number
+            subject = f"{missing} entries" if missing > 0 else "the right entries"
+            yield f"{subject} between {left.after.number} and {right.after.number} are missing or damaged"
+    if log.is_rotten and not is_reported:
+        yield "its log holds bytes that are not an entry"
 
 
 def _holds(log: Log[Linked], position: Position) -> bool:
-    """Whether the entry at this position is the one that was written. A log begun later cannot show it."""
-    places = [log.entries[0].before, *(one.after for one in log.entries)]
-    return all(one == position for one in places if one.number == position.number)
+    """Return whether the entry at this position has the expected digest; True if the log begins later."""
+    positions = [log.entries[0].before, *(linked.after for linked in log.entries)]
+    return all(other == position for other in positions if other.number == position.number)
 
 
 def reported(path: Path, files: Files) -> tuple[str, ...]:
@@ -143,7 +143,7 @@ def reported(path: Path, files: Files) -> tuple[str, ...]:
 
 
 def report(path: Path, losses: Sequence[str], now_s: float, files: Files) -> None:
-    """Add losses to the report, durably; those that are in it already stay as they are."""
+    """Add losses to the report, durably. Losses that it already contains keep their time."""
     before = reported(path, files)
     found_at = datetime.fromtimestamp(int(now_s), UTC).strftime("%Y-%m-%dT%H:%MZ")
     known = {line.partition(" ")[2] for line in before}

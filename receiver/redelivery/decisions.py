@@ -1,6 +1,6 @@
-"""The log of what the writer decided about redeliveries. Pure bytes; no files here.
+"""Codec of the deduplication window's log of decisions. Pure bytes; no files here.
 
-    magic:   "TDRL", framed as `receiver/durable/framing.py` says
+    magic:   "TDRL", framed as described in `receiver/durable/framing.py`
     body:    msgpack, one of `Decided`, `Ended`, `Ticked`; each carries the observed time
 
 `Decided` is on the disk before a segment's first INSERT, `Ended` before its unlink.
@@ -16,45 +16,45 @@ from receiver.durable.framing import Log, framed, unframed
 from receiver.model import SegmentId
 
 KEPT = 0
-"""Stored, and known from then on."""
+"""Stored, and its digest is known from then on."""
 DUPLICATE = 1
-"""Left out: the same delivery is stored already, or comes earlier in the same segment."""
-APART = 2
-"""Stored, and neither looked up nor known: its drain says `dedupe = false`, or its rows are not all there."""
+"""Not stored: the same delivery is stored already, or comes earlier in the same segment."""
+EXEMPT = 2
+"""Stored without deduplication: its drain sets `dedupe = false`, or some of its rows are missing."""
 
 _MAGIC = b"TDRL"
 
 
 class Decided(msgspec.Struct, frozen=True, array_like=True, tag="decided"):
-    """Which deliveries of a segment are stored. Until it ended, nobody else may store what it keeps."""
+    """Deliveries of a segment that are stored. Until `Ended`, no other segment may store them."""
 
     observed_s: float
     epoch: int
     seq: int
     digests: bytes
-    """Of the deliveries it keeps, 16 bytes each."""
+    """Digests of the deliveries that the segment stores, 16 bytes each."""
     verdicts: bytes
-    """For each of its deliveries, in order: `KEPT`, `DUPLICATE` or `APART`."""
+    """For each of its deliveries, in order: `KEPT`, `DUPLICATE` or `EXEMPT`."""
 
 
 class Ended(msgspec.Struct, frozen=True, array_like=True, tag="ended"):
-    """A segment is done with; these digests are known from now on: their rows were counted in the store."""
+    """The rows of a segment were counted in the store: these digests are known from now on."""
 
     observed_s: float
     epoch: int
     seq: int
     digests: bytes
-    """None when it kept none, or when they are in a table already."""
+    """Empty if the segment stored no delivery, or if its digests are in a table already."""
 
 
 class Ticked(msgspec.Struct, frozen=True, array_like=True, tag="ticked"):
-    """Time was seen to pass."""
+    """Observed time, written regularly, and what the window lost."""
 
     observed_s: float
     lost_until_s: float
-    """What was accepted up to then may not be known any more, though the window would reach back to it."""
+    """Deliveries accepted up to this time may be unknown, although they are within the window."""
     is_rot: bool = False
-    """Because what was noted of it is damaged or gone; else because there were too many entries."""
+    """Whether they are unknown because of damage; otherwise because there were too many entries."""
 
 
 Entry = Decided | Ended | Ticked
@@ -63,15 +63,15 @@ _DECODER = msgspec.msgpack.Decoder(Entry)
 
 
 def segment_of(entry: Decided | Ended) -> SegmentId:
-    """Whose it is."""
+    """Return the segment that the entry is about."""
     return SegmentId(entry.epoch, entry.seq)
 
 
 def written(entries: Iterable[Entry]) -> bytes:
-    """Lay entries out as they are appended."""
+    """Encode entries for appending."""
     return framed(_MAGIC, map(msgspec.msgpack.encode, entries))
 
 
 def read(content: bytes) -> Log[Entry]:
-    """Read a log: a torn tail is left out silently, rot is told."""
+    """Decode a log. A torn tail is omitted silently; damage before it sets `is_rotten`."""
     return unframed(_MAGIC, content, _DECODER.decode)

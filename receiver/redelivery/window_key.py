@@ -1,10 +1,10 @@
-"""Which digest key the redelivery window belongs to, and that there is a window at all.
+"""Record of the digest key that the deduplication window was made with, and of the window's existence.
 
     DATA/redelivery.begun    id of the digest key, hexadecimal
 
-Written once the window's first log is on the disk, before anything is noted in it. So a window that is
-removed while nothing runs is missed, and one whose key was replaced is reported: it recognises no copies of
-what was accepted before.
+The file is written once the window's first log is on the disk, before the first decision. So the receiver
+detects at start that the window was removed or its key replaced. With another key the window recognises no
+copies of deliveries accepted before.
 """
 
 from __future__ import annotations
@@ -16,42 +16,44 @@ from receiver.journal.digest_key import DigestKey
 
 
 class WindowKey:
-    """The digest key as the window sees it."""
+    """Comparison of the current digest key with the one that the window was made with."""
 
     def __init__(self, root: Path) -> None:
-        """`root`: the window's directory; the key and the note lie beside it."""
+        """`root`: the window's directory. The key file and the record are next to it."""
         self._key = DigestKey(root.parent)
-        self._note = root.with_name(f"{root.name}.begun")
+        self._record = root.with_name(f"{root.name}.begun")
 
     @property
     def _id(self) -> str:
         return self._key.load().id.hex()
 
     def loss(self, *, has_files: bool, is_empty: bool) -> str:
-        """Return why earlier deliveries are not recognised. Empty: nothing was found wrong.
+        """Return why earlier deliveries are not recognised; empty if they are.
 
-        `has_files`: the directory holds a log or a table. `is_empty`: nothing is noted in them.
+        `has_files`: the directory holds a log or a table. `is_empty`: these have no entries.
         """
-        begun_with = self._note.read_text() if self._note.exists() else None
-        if begun_with is None:
-            return "" if is_empty else f"'{self._note.name}', which names the window's digest key, is missing"
+        recorded_key = self._record.read_text() if self._record.exists() else None
+        if recorded_key is None:
+            return (
+                "" if is_empty else f"'{self._record.name}', which names the window's digest key, is missing"
+            )
         if not has_files:
             return "the window's log and tables are missing"
-        return "" if begun_with == self._id else "the digest key was replaced"
+        return "" if recorded_key == self._id else "the digest key was replaced"
 
     def begin(self) -> None:
-        """Note, durably, which key the window belongs to from now on."""
-        if not self._note.exists() or self._note.read_text() != self._id:
-            write_durably(self._note, self._id.encode())
+        """Record durably that the window belongs to the current key."""
+        if not self._record.exists() or self._record.read_text() != self._id:
+            write_durably(self._record, self._id.encode())
 
     def restore(self) -> tuple[bool, bool]:
-        """Write the key and the note again if they were removed or changed.
+        """Rewrite the key file and the record if they were removed or changed.
 
-        Returns whether they had been, and whether the file held another key, which a process may have used.
+        Returns whether that was so, and whether the file held another key, which a process may have used.
         """
-        key, found = self._key.load(), self._key.read()
-        if found != key:
+        key, key_on_disk = self._key.load(), self._key.read()
+        if key_on_disk != key:
             self._key.restore()
-        is_noted = self._note.exists()
+        is_recorded = self._record.exists()
         self.begin()
-        return found != key or not is_noted, found not in {key, None}
+        return key_on_disk != key or not is_recorded, key_on_disk not in {key, None}

@@ -137,7 +137,7 @@ class StoreWork:
         self._api_token = settings.api_token
         self._apart = _apart(settings)
         if self._window is not None:
-            self._window.apart = self._apart
+            self._window.exempt_drains = self._apart
 
     def accept_for(self, listen_fds: tuple[int, ...]) -> None:
         """Do nothing: the API has one process."""
@@ -237,7 +237,7 @@ class StoreWork:
             Path(self._settings.data_dir) / "redelivery",
             self._settings.redelivery,
             time.monotonic,
-            apart=self._apart,
+            exempt_drains=self._apart,
             extent_min=ledger.window,
         )
 

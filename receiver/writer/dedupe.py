@@ -21,12 +21,12 @@ from receiver.journal.frame import Answered
 from receiver.journal.segment_core import BLOCK_ROWS_MAX, Core, RowRange
 from receiver.logs import limited
 from receiver.model import SegmentId
-from receiver.redelivery.decisions import APART, DUPLICATE, KEPT
-from receiver.redelivery.window import Standing, Window
+from receiver.redelivery.decisions import DUPLICATE, EXEMPT, KEPT
+from receiver.redelivery.window import Decision, Window
 from receiver.writer.row_search import count_of, shifted, without
 from receiver.writer.segment_state import Reading, SegmentFile, SegmentState, reading_of
 
-_KEPT_APART = (bytes([KEPT]), bytes([APART]))
+_KEPT_APART = (bytes([KEPT]), bytes([EXEMPT]))
 
 
 class Postponed(Exception):  # noqa: N818 - a turn of events, not an error
@@ -43,11 +43,11 @@ def verdicts_on(segment: SegmentId, deliveries: Sequence[Answered], window: Wind
     seen = window.known([one.digest for one in deliveries])
     verdicts = bytearray()
     for one in deliveries:
-        if one.drain in window.apart:
-            verdicts.append(APART)
+        if one.drain in window.exempt_drains:
+            verdicts.append(EXEMPT)
         elif one.digest in seen:
             verdicts.append(DUPLICATE)
-        elif by := window.promised_by(one.digest, but_by=segment):
+        elif by := window.reserved_by(one.digest, but_by=segment):
             raise Postponed(by)
         else:
             seen.add(one.digest)
@@ -61,13 +61,13 @@ def settled(reading: Reading, window: Window, is_stored: Callable[[], bool]) -> 
     `is_stored` says whether the store has rows of the segment; it is asked when something would be left out
     of one that nothing was ever decided about.
     """
-    standing, deliveries = window.standing(reading.file.id), reading.deliveries
-    if standing is not None:
-        if len(standing.verdicts) != len(deliveries):
-            return bytes([APART]) * len(deliveries)
-        return standing.verdicts.replace(*_KEPT_APART) if reading.damage else standing.verdicts
+    decision, deliveries = window.decision(reading.file.id), reading.deliveries
+    if decision is not None:
+        if len(decision.verdicts) != len(deliveries):
+            return bytes([EXEMPT]) * len(deliveries)
+        return decision.verdicts.replace(*_KEPT_APART) if reading.damage else decision.verdicts
     if not reading.is_whole:
-        return bytes([APART]) * len(deliveries)
+        return bytes([EXEMPT]) * len(deliveries)
     verdicts = verdicts_on(reading.file.id, deliveries, window)
     if rows_left_out(deliveries, verdicts) and is_stored():
         return verdicts.replace(bytes([DUPLICATE]), bytes([KEPT]))
@@ -92,7 +92,7 @@ class Final(NamedTuple):
     """What a segment is inserted as, decided once."""
 
     verdicts: bytes
-    """For each delivery: `decisions.KEPT`, `DUPLICATE`, `APART`."""
+    """For each delivery: `decisions.KEPT`, `DUPLICATE`, `EXEMPT`."""
     rows: int
     content: bytes | None
     """To be put in the file's place; none: it stays."""
@@ -124,7 +124,7 @@ def final(
     except ValueError as reason:
         limited.error("writer: rewrite", f"segment {reading.file.id} cannot be rewritten", why=str(reason))
         given_up = reading.rows if reading.damage else 0
-        return Final(bytes([APART]) * len(verdicts), reading.rows - given_up, None, given_up)
+        return Final(bytes([EXEMPT]) * len(verdicts), reading.rows - given_up, None, given_up)
     return Final(verdicts, count_of(keep), content, leaves_out=leaves_out)
 
 
@@ -169,16 +169,16 @@ def opened(  # noqa: PLR0913 - each is a neighbour that a test replaces
     copy before it returns: of damage that cannot be left out by a rewrite it is all that is left.
     """
     reading = reading_of(file, core)
-    standing = window.standing(file.id)
-    in_doubt = in_doubt or standing is not None
+    decision = window.decision(file.id)
+    in_doubt = in_doubt or decision is not None
     if reading.damage and in_doubt and has_rows(reading):
-        return _rotten(reading, standing)
+        return _rotten(reading, decision)
     verdicts = settled(reading, window, lambda: in_doubt and has_rows(reading))
     poison = left_out.there_in(reading)
-    decided = final(reading, core, verdicts, may_merge=standing is None, left_out=poison)
+    decided = final(reading, core, verdicts, may_merge=decision is None, left_out=poison)
     if reading.damage:
         on_damage(reading, decided.rows_given_up)
-    if standing is None or decided.verdicts != standing.verdicts:
+    if decision is None or decided.verdicts != decision.verdicts:
         kept = digests_kept(reading.deliveries, decided.verdicts)
         window.decide(file.id, kept, decided.verdicts)
     if decided.content is not None:
@@ -194,11 +194,11 @@ def opened(  # noqa: PLR0913 - each is a neighbour that a test replaces
     )
 
 
-def _rotten(reading: Reading, standing: Standing | None) -> SegmentState:
+def _rotten(reading: Reading, decision: Decision | None) -> SegmentState:
     """Rows of it were stored before it rotted: what was decided stands; if nothing was, all is kept."""
     verdicts = bytes([KEPT]) * len(reading.deliveries)
-    if standing is not None and len(standing.verdicts) == len(verdicts):
-        verdicts = standing.verdicts
+    if decision is not None and len(decision.verdicts) == len(verdicts):
+        verdicts = decision.verdicts
     return SegmentState(
         file=reading.file,
         rows=reading.rows + (reading.rows_lost or 0),

@@ -220,9 +220,9 @@ class Carrier:
 
     def _know(self, case: SegmentState) -> None:
         """Know its deliveries from now on, once: a copy of what is partly stored would be stored twice."""
-        standing = self.window.standing(case.file.id)
-        if standing is None or standing.is_pending:
-            promised = standing.kept if standing else ()
+        decision = self.window.decision(case.file.id)
+        if decision is None or decision.is_pending:
+            promised = decision.kept if decision else ()
             self.window.end(case.file.id, {*promised, *digests_kept(case.deliveries, case.verdicts)})
             for one in case.duplicates:
                 self.progress.duplicate(one.drain, sum(tally.received for tally in one.tallies))

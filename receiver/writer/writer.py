@@ -147,7 +147,7 @@ class Writer:
         """
         due = {segment.id: segment for segment in sealed if not self._rests(segment.id)}
         fresh = [segment for segment in due.values() if segment.id not in self._turns]
-        fresh.sort(key=lambda segment: self._window.standing(segment.id) is None)
+        fresh.sort(key=lambda segment: self._window.decision(segment.id) is None)
         return [*fresh, *[due[tried] for tried in self._turns if tried in due][:1]]
 
     def look_after(self) -> None:
@@ -160,7 +160,7 @@ class Writer:
         """Take over from an earlier life. What that sent out of `repair` is counted like any other INSERT."""
         shutil.rmtree(self._around.repair_dir, ignore_errors=True)
         for gone in self._ledger.stored_and_gone(present):
-            self._window.keep_word(gone)
+            self._window.end_if_pending(gone)
         self._window.retain(present)
         self._cuts.retain(present)
         self._ledger.retain(present)
@@ -170,7 +170,7 @@ class Writer:
         known: dict[str, Ledger | Window] = {"ledger": self._ledger, "redelivery window": self._window}
         for name, one in known.items():
             try:
-                if one.put_back():
+                if one.restore_files():
                     self._progress.alarm("gone", f"{name} was taken away while in use; it was written anew")
             except OSError as reason:
                 self._progress.trouble = f"{name} was taken away and cannot be written: {reason.strerror}"
@@ -252,7 +252,7 @@ class Writer:
         Promised until it is gone: were the store to take it after all, a copy would be stored twice.
         """
         if self._aside.is_as_bad_as_its_copy(segment.id):
-            self._window.keep_word(segment.id)
+            self._window.end_if_pending(segment.id)
         self._publish(segment.id)
         segment.unlink()
         self._cuts.forget(segment.id)

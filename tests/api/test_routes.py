@@ -24,15 +24,15 @@ from receiver.store_process.stop_signal import StopSignal
 from receiver.writer.environment import Stopping
 from tests.support import engines
 from tests.support.fake_clickhouse import NOW_S
-from tests.support.segments import Press, Segment
+from tests.support.segments import Segment, SegmentMaker
 
 Client = TestClient[Any, Any]
 Ask = Callable[..., Awaitable[Client]]
 
 
 @pytest.fixture(scope="module")
-def press(tmp_path_factory: pytest.TempPathFactory) -> Press:
-    return Press(tmp_path_factory.mktemp("segments"))
+def maker(tmp_path_factory: pytest.TempPathFactory) -> SegmentMaker:
+    return SegmentMaker(tmp_path_factory.mktemp("segments"))
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +42,9 @@ def store(engine_dir: Path) -> Iterator[Store]:
 
 
 @pytest.fixture(scope="module")
-def stored(store: Store, press: Press) -> Segment:
+def stored(store: Store, maker: SegmentMaker) -> Segment:
     """Four spans of today, two of each project and service, each a trace of its own."""
-    segment = press.make(0, 0, 0, 0)
+    segment = maker.make(0, 0, 0, 0)
     store.insert(segment.path, token="api#0", query_id="trace-drain-api#0")
     return segment
 

@@ -25,7 +25,7 @@ from receiver.dead_letters.replay import Replayer
 from receiver.journal.quarantine import Note, QuarantineFiles
 from receiver.journal.segments import Journal
 from receiver.supervisor.data_dir import STATE_NAME
-from tests.support.redelivery import POLICY, Mill, delivery
+from tests.support.redelivery import POLICY, Harness, delivery
 from tests.support.segments import DIGEST_KEY, day_of
 
 LETTER = "0000000000000007-0000000001.poison"
@@ -37,22 +37,22 @@ def run(directory: Path, *words: str) -> Result:
 
 
 @pytest.fixture
-def mill(tmp_path: Path) -> Mill:
+def harness(tmp_path: Path) -> Harness:
     """One letter with three rows, one body."""
-    mill = Mill(tmp_path)
-    mill.store.poisonous_days = {day_of(2)}
-    mill.add([1, 2], drain="acme")
-    mill.drain()
+    harness = Harness(tmp_path)
+    harness.store.poisonous_days = {day_of(2)}
+    harness.add([1, 2], drain="acme")
+    harness.drain()
     bodies, body = QuarantineFiles(tmp_path / "aside"), delivery(3)
     bodies.write(bodies.path_of(BODY, body), body.body, Note("acme", body.received_at_ns))
-    return mill
+    return harness
 
 
-def api_of(mill: Mill, pool: ThreadPoolExecutor) -> web.Application:
+def api_of(harness: Harness, pool: ThreadPoolExecutor) -> web.Application:
     replays = Replayer(
-        shelf=DeadLetterList(mill.directory),
-        journal=mill.directory / "journal",
-        store=mill.store,
+        shelf=DeadLetterList(harness.directory),
+        journal=harness.directory / "journal",
+        store=harness.store,
         core=transcode,
         commit=partial(transcode.commit, POLICY, digest_key=DIGEST_KEY),
         footer=transcode.footer,
@@ -61,9 +61,9 @@ def api_of(mill: Mill, pool: ThreadPoolExecutor) -> web.Application:
         check=lambda: None,
         on_replay=lambda _segment: None,
     )
-    space = SpoolSpace(mill.directory, 0, lambda: 0)
+    space = SpoolSpace(harness.directory, 0, lambda: 0)
     api = Api(
-        store=mill.store,
+        store=harness.store,
         token=lambda: "",
         health=dict,
         schema=list,
@@ -75,9 +75,9 @@ def api_of(mill: Mill, pool: ThreadPoolExecutor) -> web.Application:
     return api.application(DeadLetterRoutes(replays, pool))
 
 
-async def serve(mill: Mill, ports: list[int], ready: Event, over: Event) -> None:
+async def serve(harness: Harness, ports: list[int], ready: Event, over: Event) -> None:
     with ThreadPoolExecutor(2) as pool:
-        runner = web.AppRunner(api_of(mill, pool))
+        runner = web.AppRunner(api_of(harness, pool))
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
@@ -88,11 +88,11 @@ async def serve(mill: Mill, ports: list[int], ready: Event, over: Event) -> None
 
 
 @pytest.fixture
-def running(mill: Mill) -> Iterator[Mill]:
+def running(harness: Harness) -> Iterator[Harness]:
     """The same with a receiver: this process."""
     ports: list[int] = []
     ready, over = Event(), Event()
-    thread = Thread(target=lambda: asyncio.run(serve(mill, ports, ready, over)))
+    thread = Thread(target=lambda: asyncio.run(serve(harness, ports, ready, over)))
     thread.start()
     assert ready.wait(20)
     state = {
@@ -104,20 +104,20 @@ def running(mill: Mill) -> Iterator[Mill]:
         "urls": {"api": f"http://127.0.0.1:{ports[0]}"},
         "pids": {"supervisor": os.getpid(), "intake": [], "store": 0},
     }
-    (mill.directory / STATE_NAME).write_text(json.dumps(state))
-    yield mill
+    (harness.directory / STATE_NAME).write_text(json.dumps(state))
+    yield harness
     over.set()
     thread.join(20)
 
 
-@pytest.mark.parametrize("where", ["mill", "running"])
+@pytest.mark.parametrize("where", ["harness", "running"])
 def test_ls_lists_letters_and_bodies_beside_a_receiver_and_without_one(
     where: str, request: pytest.FixtureRequest
 ) -> None:
-    mill: Mill = request.getfixturevalue(where)
+    harness: Harness = request.getfixturevalue(where)
 
-    table = run(mill.directory, "ls").output.splitlines()
-    rows = [json.loads(line) for line in run(mill.directory, "ls", "--format", "json").output.splitlines()]
+    table = run(harness.directory, "ls").output.splitlines()
+    rows = [json.loads(line) for line in run(harness.directory, "ls", "--format", "json").output.splitlines()]
 
     assert table[0].split()[:4] == ["id", "cause", "rows", "bytes"]
     assert table[1].split()[:3] == [LETTER, "poison", "3"]
@@ -126,15 +126,15 @@ def test_ls_lists_letters_and_bodies_beside_a_receiver_and_without_one(
     assert [row["id"] for row in rows] == [LETTER, BODY]
 
 
-@pytest.mark.parametrize("where", ["mill", "running"])
+@pytest.mark.parametrize("where", ["harness", "running"])
 @pytest.mark.parametrize("reason", ["", '{"segment": 7}'], ids=["torn", "of another form"])
 def test_a_letter_whose_reason_rotted_says_so_and_hides_no_other(
     where: str, reason: str, request: pytest.FixtureRequest
 ) -> None:
-    mill: Mill = request.getfixturevalue(where)
-    (mill.directory / "dead" / f"{LETTER}.json").write_text(reason)
+    harness: Harness = request.getfixturevalue(where)
+    (harness.directory / "dead" / f"{LETTER}.json").write_text(reason)
 
-    done = run(mill.directory, "ls", "--format", "json")
+    done = run(harness.directory, "ls", "--format", "json")
     letter, body = [json.loads(line) for line in done.output.splitlines()]
 
     assert done.exit_code == 0
@@ -143,7 +143,7 @@ def test_a_letter_whose_reason_rotted_says_so_and_hides_no_other(
     assert body["id"] == BODY
 
 
-def test_a_letter_whose_reason_rotted_is_not_replayed_and_may_be_dropped(running: Mill) -> None:
+def test_a_letter_whose_reason_rotted_is_not_replayed_and_may_be_dropped(running: Harness) -> None:
     running.store.poisonous_days = set()
     (running.directory / "dead" / f"{LETTER}.json").write_text("")
 
@@ -156,15 +156,15 @@ def test_a_letter_whose_reason_rotted_is_not_replayed_and_may_be_dropped(running
     assert running.letters == []
 
 
-def test_show_tells_why_whose_and_where(mill: Mill) -> None:
-    shown = run(mill.directory, "show", LETTER).output
+def test_show_tells_why_whose_and_where(harness: Harness) -> None:
+    shown = run(harness.directory, "show", LETTER).output
 
     assert "constraint is violated" in shown
     assert "of drain 'acme'" in shown
-    assert str(mill.directory / "dead" / LETTER) in shown
+    assert str(harness.directory / "dead" / LETTER) in shown
 
 
-def test_replay_puts_a_letter_and_a_body_back_into_the_journal(running: Mill) -> None:
+def test_replay_puts_a_letter_and_a_body_back_into_the_journal(running: Harness) -> None:
     running.store.poisonous_days = set()
 
     one = run(running.directory, "replay", LETTER)
@@ -177,7 +177,7 @@ def test_replay_puts_a_letter_and_a_body_back_into_the_journal(running: Mill) ->
     assert run(running.directory, "ls", "--format", "json").output == ""
 
 
-def test_replay_of_what_is_still_refused_says_why_and_exits_with_one(running: Mill) -> None:
+def test_replay_of_what_is_still_refused_says_why_and_exits_with_one(running: Harness) -> None:
     done = run(running.directory, "replay", "--all")
 
     assert done.exit_code == 1
@@ -185,7 +185,7 @@ def test_replay_of_what_is_still_refused_says_why_and_exits_with_one(running: Mi
     assert f"{BODY}: 4 rows put into the journal" in done.output
 
 
-def test_drop_lets_go_of_it(running: Mill) -> None:
+def test_drop_lets_go_of_it(running: Harness) -> None:
     assert run(running.directory, "drop", LETTER, "--yes").output == f"{LETTER}: dropped\n"
     assert run(running.directory, "drop", BODY, "--yes").exit_code == 0
     assert run(running.directory, "ls", "--format", "json").output == ""
@@ -204,7 +204,7 @@ def test_drop_lets_go_of_it(running: Mill) -> None:
         pytest.param(["show", "x"], 1, "expected an id that `dead ls` prints", id="nothing to show"),
     ],
 )
-def test_mistakes_are_told_in_one_line(running: Mill, words: list[str], code: int, why: str) -> None:
+def test_mistakes_are_told_in_one_line(running: Harness, words: list[str], code: int, why: str) -> None:
     done = run(running.directory, *words)
 
     assert done.exit_code == code
@@ -212,10 +212,10 @@ def test_mistakes_are_told_in_one_line(running: Mill, words: list[str], code: in
     assert done.output.count("\n") == 1
 
 
-def test_without_a_receiver_nothing_is_replayed_or_dropped(mill: Mill) -> None:
+def test_without_a_receiver_nothing_is_replayed_or_dropped(harness: Harness) -> None:
     for words in (["replay", LETTER], ["drop", LETTER, "--yes"], ["drop", LETTER]):
-        assert run(mill.directory, *words).output.startswith("trace-drain: no receiver runs on")
-    assert len(mill.letters) == 1
+        assert run(harness.directory, *words).output.startswith("trace-drain: no receiver runs on")
+    assert len(harness.letters) == 1
 
 
 def test_the_help_of_replay_says_that_an_id_may_be_left_out() -> None:
@@ -235,7 +235,7 @@ def test_the_receiver_that_is_missing_is_named_as_its_caller_named_it(tmp_path: 
 
 
 @pytest.mark.parametrize("path", ["", f"/{LETTER}"])
-def test_an_unknown_parameter_is_refused(running: Mill, path: str) -> None:
+def test_an_unknown_parameter_is_refused(running: Harness, path: str) -> None:
     async def get() -> int:
         url = json.loads((running.directory / STATE_NAME).read_text())["urls"]["api"]
         async with ClientSession() as session, session.get(f"{url}/api/v1/dead{path}?x=1") as answer:
@@ -244,7 +244,7 @@ def test_an_unknown_parameter_is_refused(running: Mill, path: str) -> None:
     assert asyncio.run(get()) == 400
 
 
-def test_a_page_of_another_site_cannot_replay(running: Mill) -> None:
+def test_a_page_of_another_site_cannot_replay(running: Harness) -> None:
     async def post() -> int:
         url = json.loads((running.directory / STATE_NAME).read_text())["urls"]["api"]
         async with (
@@ -256,10 +256,10 @@ def test_a_page_of_another_site_cannot_replay(running: Mill) -> None:
     assert asyncio.run(post()) == 415
 
 
-def test_what_has_no_name_of_ours_is_nothing_that_was_set_aside(mill: Mill) -> None:
-    (mill.directory / "aside" / "notes.body").write_text("strange")
-    (mill.directory / "dead" / "notes.json").mkdir()
+def test_what_has_no_name_of_ours_is_nothing_that_was_set_aside(harness: Harness) -> None:
+    (harness.directory / "aside" / "notes.body").write_text("strange")
+    (harness.directory / "dead" / "notes.json").mkdir()
 
-    DeadLetterList(mill.directory).dead.tidy()
+    DeadLetterList(harness.directory).dead.tidy()
 
-    assert run(mill.directory, "ls", "--format", "json").output.count("\n") == 2
+    assert run(harness.directory, "ls", "--format", "json").output.count("\n") == 2

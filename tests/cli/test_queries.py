@@ -23,7 +23,7 @@ from receiver.errors import OperatorError
 from receiver.settings import Settings
 from receiver.supervisor.data_dir import STATE_NAME
 from tests.support.fake_clickhouse import schema_sources
-from tests.support.segments import Press, Segment
+from tests.support.segments import Segment, SegmentMaker
 
 
 def run(*words: str) -> Result:
@@ -38,7 +38,7 @@ def data_dir(engine_dir: Path) -> Path:
 @pytest.fixture(scope="module")
 def stored(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Segment:
     """Two spans of today."""
-    segment = Press(tmp_path_factory.mktemp("segments")).make(0, 0)
+    segment = SegmentMaker(tmp_path_factory.mktemp("segments")).make(0, 0)
     store = open_store(Settings(data_dir=str(data_dir)), disk_free_min=lambda: 1)
     schema.apply(store, schema_sources(), 30)
     store.insert(segment.path, token="cli#0", query_id="trace-drain-cli#0")

@@ -126,7 +126,7 @@ def test_connect_reports_version_database_rights_and_tables(own_server: Server) 
     done = check("--connect", "--store", own_server.url)
 
     assert (done.exit_code, done.stdout) == (0, "the configuration is fine\n")
-    assert "takes user 'default'" in done.stderr
+    assert "accepts user 'default'" in done.stderr
     assert "note: database 'otel' exists\n" in done.stderr
     assert (
         "note: the user has the rights that the receiver needs: SELECT, INSERT, CREATE TABLE" in done.stderr

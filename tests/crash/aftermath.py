@@ -56,7 +56,7 @@ class Said:
         """The store, as it is found."""
         found = MemoryStore()
         found.parts = [(segment, day, rows) for _, segment, day, rows in self.stored]
-        found.spent = {(token, day) for token, _, day, _ in self.stored}
+        found.used_tokens = {(token, day) for token, _, day, _ in self.stored}
         return found
 
 

@@ -20,7 +20,7 @@ from receiver.engine.embedded import EmbeddedStore
 from receiver.errors import OperatorError, StoreTrouble
 from tests.support import engines
 from tests.support.fake_clickhouse import schema_sources
-from tests.support.segments import Press
+from tests.support.segments import SegmentMaker
 
 FILE_BYTES_MAX = 20_000
 
@@ -37,9 +37,9 @@ def starved(bytes_max: int = FILE_BYTES_MAX) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def of_an_insert(store: EmbeddedStore, press: Press) -> dict[str, object]:
+def of_an_insert(store: EmbeddedStore, maker: SegmentMaker) -> dict[str, object]:
     """Insert while the disk refuses, and then the same token while it does not."""
-    segment = press.make(*[0] * 3_000)
+    segment = maker.make(*[0] * 3_000)
     try:
         with starved():
             store.insert(segment.path, token="#0", query_id="trace-drain-starved")
@@ -50,9 +50,9 @@ def of_an_insert(store: EmbeddedStore, press: Press) -> dict[str, object]:
     return {"code": told, "before": before, "rows": store.rows("SELECT count() FROM otel_traces")[0][0]}
 
 
-def of_a_refill(store: EmbeddedStore, press: Press) -> dict[str, object]:
+def of_a_refill(store: EmbeddedStore, maker: SegmentMaker) -> dict[str, object]:
     """Fill the companion while the disk refuses, inspect, and fill it while it does not."""
-    segment = press.make(*[0] * 3_000)
+    segment = maker.make(*[0] * 3_000)
     store.insert(segment.path, token="#0", query_id="trace-drain-refilled")
     store.command("TRUNCATE TABLE otel_traces_trace_id_ts")
     told = None
@@ -67,10 +67,10 @@ def of_a_refill(store: EmbeddedStore, press: Press) -> dict[str, object]:
     return {"code": told, "traces": counted}
 
 
-def of_a_merge(store: EmbeddedStore, press: Press) -> dict[str, object]:
+def of_a_merge(store: EmbeddedStore, maker: SegmentMaker) -> dict[str, object]:
     """Merge while the disk refuses; open the engine anew, as the next process does."""
     for number in range(2):
-        store.insert(press.make(*[0] * 2_000).path, token=f"#{number}", query_id="trace-drain-merged")
+        store.insert(maker.make(*[0] * 2_000).path, token=f"#{number}", query_id="trace-drain-merged")
     with starved():
         store.command("OPTIMIZE TABLE otel_traces FINAL")
     try:
@@ -91,4 +91,4 @@ if __name__ == "__main__":
     opened = engines.bare(store_dir, "starved")
     schema.apply(opened, schema_sources(), 30)
     act = {"insert": of_an_insert, "refill": of_a_refill, "merge": of_a_merge}[what]
-    print(json.dumps(act(opened, Press(directory))))  # noqa: T201 - the answer
+    print(json.dumps(act(opened, SegmentMaker(directory))))  # noqa: T201 - the answer

@@ -26,27 +26,27 @@ from receiver.journal.start import Start
 from receiver.ledger.line_sums import Counts
 from receiver.model import ContentKind, Delivery, SegmentId
 from tests.support.fake_clickhouse import NOW_S
-from tests.support.redelivery import POLICY, Fate, Killed, Mill, delivery, haunt, rotted
+from tests.support.redelivery import POLICY, FaultInjector, Harness, Killed, delivery, inject_faults, rotted
 from tests.support.segments import DIGEST_KEY, day_of
 
 LETTER = "0000000000000007-0000000001.poison"
 
 
 class Place:
-    """A data directory whose journal is a real one, beside the mill's own files."""
+    """A data directory whose journal is a real one, next to the harness's own files."""
 
-    def __init__(self, directory: Path, fate: Fate | None = None) -> None:
+    def __init__(self, directory: Path, injector: FaultInjector | None = None) -> None:
         directory.mkdir(exist_ok=True)
         self.directory = directory
-        self.mill = Mill(directory, fate=fate or Fate())
+        self.harness = Harness(directory, injector=injector or FaultInjector())
         self.shelf = DeadLetterList(directory)
 
     def with_poison(self) -> Place:
         """Three deliveries of which the middle one's rows lie in a letter."""
-        self.mill.store.poisonous_days = {day_of(2)}
-        self.mill.add([1, 2, 3])
-        self.mill.drain()
-        self.mill.store.poisonous_days = set()
+        self.harness.store.poisonous_days = {day_of(2)}
+        self.harness.add([1, 2, 3])
+        self.harness.drain()
+        self.harness.store.poisonous_days = set()
         return self
 
     @property
@@ -54,7 +54,7 @@ class Place:
         return Replayer(
             shelf=self.shelf,
             journal=self.directory / "journal",
-            store=self.mill.store,
+            store=self.harness.store,
             core=transcode,
             commit=partial(transcode.commit, POLICY, digest_key=DIGEST_KEY),
             footer=transcode.footer,
@@ -66,17 +66,17 @@ class Place:
 
     def note(self, segment: SegmentId) -> None:
         """As the store process does, whose ledger is open meanwhile."""
-        ledger = self.mill.opened_ledger()
+        ledger = self.harness.opened_ledger()
         ledger.replaying(segment)
         ledger.close()
 
     def carry(self) -> None:
         """Start a writer on the real journal and let it drain that."""
         journal = Journal(self.directory / "journal")
-        writer = self.mill.start(journal.sealed())  # type: ignore[arg-type]  # real files for the fakes
+        writer = self.harness.start(journal.sealed())  # type: ignore[arg-type]  # real files for the fakes
         for _ in range(12):
             if not writer.drain():
-                self.mill.sleep(30.0)
+                self.harness.sleep(30.0)
         assert journal.sealed() == []
 
     def keep_body(self, body: Delivery) -> str:
@@ -98,8 +98,8 @@ def test_a_letter_that_is_replayed_is_stored_and_is_a_letter_no_more(place: Plac
     place.carry()
 
     assert (replayed.id, replayed.rows) == (LETTER, 3)
-    assert place.mill.copies == {1: 1, 2: 1, 3: 1}
-    assert place.mill.booked == Counts(received=9, stored=9)
+    assert place.harness.copies == {1: 1, 2: 1, 3: 1}
+    assert place.harness.booked == Counts(received=9, stored=9)
     assert list((place.directory / "dead").iterdir()) == []
     assert list((place.directory / "journal").iterdir()) == []
 
@@ -131,12 +131,12 @@ def test_rot_in_what_is_replayed_was_counted_as_dead_before(place: Place) -> Non
 
     place.carry()
 
-    assert place.mill.booked == Counts(received=9, stored=6, dead=3)
+    assert place.harness.booked == Counts(received=9, stored=6, dead=3)
 
 
 def test_a_letter_that_is_still_refused_is_kept_and_says_why(place: Place) -> None:
     place.with_poison()
-    place.mill.store.poisonous_days = {day_of(2)}
+    place.harness.store.poisonous_days = {day_of(2)}
 
     with pytest.raises(NotNow, match="the store still refuses it: constraint is violated"):
         place.replays.replay(LETTER)
@@ -151,7 +151,7 @@ def test_while_the_tables_are_not_made_nothing_is_tried(
     """The embedded store takes the first INSERT for the sign that it is whole."""
     place.with_poison()
     tried: list[Path] = []
-    monkeypatch.setattr(place.mill.store, "refusal_of", tried.append)
+    monkeypatch.setattr(place.harness.store, "refusal_of", tried.append)
 
     def not_yet() -> None:
         raise DiskTrouble("ledger is not read yet")
@@ -166,7 +166,7 @@ def test_while_the_tables_are_not_made_nothing_is_tried(
 def test_while_the_store_is_away_a_letter_is_kept(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     place.with_poison()
     away = StoreTrouble("connection reset")
-    monkeypatch.setattr(place.mill.store, "refusal_of", lambda _segment: away)
+    monkeypatch.setattr(place.harness.store, "refusal_of", lambda _segment: away)
 
     with pytest.raises(StoreTrouble):
         place.replays.replay(LETTER)
@@ -176,46 +176,46 @@ def test_while_the_store_is_away_a_letter_is_kept(place: Place, monkeypatch: pyt
 
 def test_a_copy_sent_before_the_replay_is_stored_no_second_time(place: Place) -> None:
     place.with_poison()
-    place.mill.add([2])
-    place.mill.drain()
+    place.harness.add([2])
+    place.harness.drain()
 
     place.replays.replay(LETTER)
     place.carry()
 
-    assert place.mill.copies == {1: 1, 2: 1, 3: 1}
+    assert place.harness.copies == {1: 1, 2: 1, 3: 1}
 
 
 def test_a_letter_that_holds_all_of_a_segment_is_no_copy_of_itself(place: Place) -> None:
-    place.mill.store.poisonous_days = {day_of(2)}
-    place.mill.add([2])
-    place.mill.drain()
-    place.mill.store.poisonous_days = set()
+    place.harness.store.poisonous_days = {day_of(2)}
+    place.harness.add([2])
+    place.harness.drain()
+    place.harness.store.poisonous_days = set()
 
     place.replays.replay(LETTER)
     place.carry()
 
-    assert place.mill.is_exact
+    assert place.harness.is_exact
 
 
 def test_what_vanished_and_came_again_is_replayed_into_nothing(place: Place) -> None:
-    place.mill.add([1, 2])
-    place.mill.store.script = ["eaten"] * 8
-    place.mill.drain()
-    place.mill.add([2])
-    place.mill.drain()
+    place.harness.add([1, 2])
+    place.harness.store.script = ["eaten"] * 8
+    place.harness.drain()
+    place.harness.add([2])
+    place.harness.drain()
 
     (letter,) = place.shelf.dead.letters()
     place.replays.replay(letter.id)
     place.carry()
 
-    assert place.mill.copies == {1: 1, 2: 1}
-    assert place.mill.booked == Counts(received=8, stored=5, duplicate=3)
+    assert place.harness.copies == {1: 1, 2: 1}
+    assert place.harness.booked == Counts(received=8, stored=5, duplicate=3)
 
 
 def test_what_is_partly_stored_is_not_replayed(place: Place) -> None:
-    place.mill.add([5])
-    place.mill.store.script = ["half"]
-    place.mill.drain()
+    place.harness.add([5])
+    place.harness.store.script = ["half"]
+    place.harness.drain()
 
     (letter,) = place.shelf.dead.letters()
     with pytest.raises(NotNow, match="holds 6 rows, of which 3 are not stored"):
@@ -225,29 +225,29 @@ def test_what_is_partly_stored_is_not_replayed(place: Place) -> None:
 
 
 def test_what_rotted_is_not_replayed_though_as_many_rows_were_lost_as_can_be_read(place: Place) -> None:
-    rotted(place.mill.add([2], [1, 0]).path, record=1)
-    place.mill.drain()
+    rotted(place.harness.add([2], [1, 0]).path, record=1)
+    place.harness.drain()
 
     (letter,) = place.shelf.dead.letters()
     with pytest.raises(NotNow, match="cannot be read whole"):
         place.replays.replay(letter.id)
 
     assert letter.reason.rows == 3
-    assert place.mill.copies[2] == 1
+    assert place.harness.copies[2] == 1
 
 
 def test_what_is_only_too_large_is_replayed_and_cut_up(place: Place) -> None:
-    place.mill.add([5])
-    place.mill.store.script = ["eaten"] * 8
-    place.mill.drain()
-    place.mill.store.rows_max = 3
+    place.harness.add([5])
+    place.harness.store.script = ["eaten"] * 8
+    place.harness.drain()
+    place.harness.store.rows_max = 3
 
     (letter,) = place.shelf.dead.letters()
     place.replays.replay(letter.id)
     place.carry()
 
-    assert place.mill.is_exact
-    assert place.mill.booked == Counts(received=6, stored=6)
+    assert place.harness.is_exact
+    assert place.harness.booked == Counts(received=6, stored=6)
 
 
 @pytest.mark.parametrize("act", [lambda one: one.replay(LETTER), lambda one: one.shelf.drop(LETTER)])
@@ -301,23 +301,23 @@ def test_a_letter_that_is_dropped_is_gone(place: Place) -> None:
 
 def test_a_body_that_crashed_the_core_is_decoded_again_and_stored(place: Place) -> None:
     name = place.keep_body(delivery(3))
-    place.mill.issued = {3}
+    place.harness.issued = {3}
 
     place.replays.replay(name)
     place.carry()
 
-    assert place.mill.is_exact
+    assert place.harness.is_exact
     assert place.shelf.listed() == []
 
 
 def test_a_body_that_was_accepted_at_another_try_is_stored_no_second_time(place: Place) -> None:
-    place.mill.add([3])
-    place.mill.drain()
+    place.harness.add([3])
+    place.harness.drain()
 
     place.replays.replay(place.keep_body(delivery(3)))
     place.carry()
 
-    assert place.mill.is_exact
+    assert place.harness.is_exact
 
 
 def test_a_body_the_decoder_still_refuses_is_kept_and_says_why(place: Place) -> None:
@@ -335,8 +335,8 @@ def test_a_body_the_decoder_still_refuses_is_kept_and_says_why(place: Place) -> 
 def test_killed_at_every_step_of_a_replay_it_is_stored_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    fate = Fate()
-    haunt(fate, monkeypatch)
+    injector = FaultInjector()
+    inject_faults(injector, monkeypatch)
     for target, names in {
         replay_room: ("write_durably",),
         DISK: ("sync_directory",),
@@ -345,29 +345,29 @@ def test_killed_at_every_step_of_a_replay_it_is_stored_once(
         DeadLetters: ("_forget", "keep"),
     }.items():
         for name in names:
-            monkeypatch.setattr(target, name, fate.around(getattr(target, name)))
+            monkeypatch.setattr(target, name, injector.around(getattr(target, name)))
     for step in range(1, 400):
-        fate.steps_left = -1
-        place = Place(tmp_path / str(step), fate)
+        injector.steps_left = -1
+        place = Place(tmp_path / str(step), injector)
         if kind == "letter":
-            name, rows = place.with_poison().mill.letters[0].id, 9
+            name, rows = place.with_poison().harness.letters[0].id, 9
         else:
             name, rows = place.keep_body(delivery(3)), 4
-            place.mill.issued = {3}
-        fate.steps_left = step
+            place.harness.issued = {3}
+        injector.steps_left = step
         with suppress(Killed):
             place.replays.replay(name)
             place.carry()
             break
-        fate.steps_left = -1
+        injector.steps_left = -1
 
         place.shelf.dead.tidy()
         for one in place.shelf.listed():
             place.replays.replay(one.id)
         place.carry()
 
-        assert place.mill.is_exact, f"killed at step {step}: {place.mill.copies}"
-        booked = place.mill.booked
+        assert place.harness.is_exact, f"killed at step {step}: {place.harness.copies}"
+        booked = place.harness.booked
         # A body that was decoded and not let go of comes back as a copy of its letter.
         copies = booked.duplicate if kind == "body" else 0
         assert booked == Counts(received=rows + copies, stored=rows, duplicate=copies), (

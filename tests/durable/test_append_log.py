@@ -1,4 +1,4 @@
-"""A log on a disk that refuses: what was not synced is gone before anything else is relied on."""
+"""Append-only log on a failing disk: entries that were not synced are removed before the next append."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from receiver.durable.append_log import AppendedLog
+from receiver.durable.append_log import AppendLog
 from tests.support.memory_disk import MemoryDisk
 
 PATH = Path("/data/log")
 
 
-class Watched(MemoryDisk):
-    """Remembers which descriptors were synced."""
+class SyncRecorder(MemoryDisk):
+    """Memory disk that records which descriptors were synced."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,9 +27,9 @@ class Watched(MemoryDisk):
         super().sync_data(fd)
 
 
-def test_what_was_refused_is_gone_before_the_next_entry_is_there() -> None:
-    disk = Watched()
-    log = AppendedLog(PATH, 0, disk)
+def test_failed_append_is_removed_before_the_next_entry() -> None:
+    disk = SyncRecorder()
+    log = AppendLog(PATH, 0, disk)
     disk.fail("sync_data", times=1)
     with pytest.raises(OSError, match="Input/output error"):
         log.append(b"much longer than what follows")
@@ -40,9 +40,9 @@ def test_what_was_refused_is_gone_before_the_next_entry_is_there() -> None:
     assert log.bytes_good == 5
 
 
-def test_a_descriptor_that_failed_is_not_tried_again() -> None:
-    disk = Watched()
-    log = AppendedLog(PATH, 0, disk)
+def test_descriptor_is_not_used_again_after_a_failed_sync() -> None:
+    disk = SyncRecorder()
+    log = AppendLog(PATH, 0, disk)
     disk.fail("sync_data", times=1)
     with pytest.raises(OSError, match="Input/output error"):
         log.append(b"one")
@@ -50,6 +50,6 @@ def test_a_descriptor_that_failed_is_not_tried_again() -> None:
     log.append(b"two")
     log.append(b"three")
 
-    refused, *taken = disk.synced
-    assert refused not in taken
-    assert len(set(taken)) == 1
+    failed, *succeeded = disk.synced
+    assert failed not in succeeded
+    assert len(set(succeeded)) == 1

@@ -1,4 +1,4 @@
-"""How the embedded engine's writes are seen onto the disk, and what follows when one is refused."""
+"""Disk writes of the embedded engine: sync, and detection of failed writes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HELD = Held(SegmentId(7, 1), (0, 0))
 
 
 class Disk:
-    """The C library's side of a flush: what was flushed, or that it could not be."""
+    """Replacement for the C library: records the synced directories, or fails."""
 
     def __init__(self, *, is_broken: bool = False) -> None:
         self.flushed: list[str] = []
@@ -30,16 +30,16 @@ class Disk:
             ctypes.set_errno(errno.EIO)
         return -1 if self._is_broken else 0
 
-    def taking_the_place_of(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def loaded(_name: None, *, use_errno: bool) -> Disk:
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def load_library(_name: None, *, use_errno: bool) -> Disk:
             assert use_errno
             return self
 
-        monkeypatch.setattr(ctypes, "CDLL", loaded)
+        monkeypatch.setattr(ctypes, "CDLL", load_library)
 
 
-class Swallowing(EmbeddedStore):
-    """No engine: the first statement meets a disk that refuses, and another one ends before it does."""
+class FailingDiskStore(EmbeddedStore):
+    """Store without an engine: a write of the first statement fails, and another statement ends first."""
 
     def __init__(self) -> None:
         self.failures = self._write_failures = 0
@@ -69,21 +69,21 @@ def embedded(directory: Path) -> EmbeddedStore:
     return store
 
 
-def test_a_refused_write_is_found_though_another_thread_looked_before_its_part_was_there() -> None:
-    store = Swallowing()
+def test_failed_write_is_detected_although_another_thread_read_the_counter_first() -> None:
+    store = FailingDiskStore()
 
-    with pytest.raises(StoreTrouble, match="the disk refused writes of this INSERT"):
+    with pytest.raises(StoreTrouble, match="disk writes of this INSERT failed"):
         store.refill_companion(HELD, ["20260101"])
 
     assert store.commands == [f"ALTER TABLE {TABLE} DETACH PART '20260101_1_1_0'"]
 
 
-def test_a_sync_flushes_the_file_system_that_the_engine_writes_to(
+def test_sync_flushes_the_file_system_of_the_engine(
     engine_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = Disk()
     store = embedded(engine_dir)
-    disk.taking_the_place_of(monkeypatch)
+    disk.install(monkeypatch)
 
     store.sync()
 
@@ -91,9 +91,9 @@ def test_a_sync_flushes_the_file_system_that_the_engine_writes_to(
     assert disk.flushed == [str(engine_dir)]
 
 
-def test_a_sync_the_disk_refused_is_trouble(engine_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_sync_raises(engine_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = embedded(engine_dir)
-    Disk(is_broken=True).taking_the_place_of(monkeypatch)
+    Disk(is_broken=True).install(monkeypatch)
 
     with pytest.raises(StoreTrouble, match="errno 5"):
         store.sync()
@@ -101,13 +101,13 @@ def test_a_sync_the_disk_refused_is_trouble(engine_dir: Path, monkeypatch: pytes
     store.close()
 
 
-def test_a_handle_that_saw_an_exception_is_never_used_again(engine_dir: Path) -> None:
+def test_client_is_not_used_again_after_an_exception(engine_dir: Path) -> None:
     store = embedded(engine_dir)
-    store.command("CREATE TEMPORARY TABLE of_this_handle (x UInt8)")
-    assert store.rows("EXISTS TEMPORARY TABLE of_this_handle") == [(1,)]
+    store.command("CREATE TEMPORARY TABLE of_this_client (x UInt8)")
+    assert store.rows("EXISTS TEMPORARY TABLE of_this_client") == [(1,)]
 
     with pytest.raises(StoreTrouble):
         store.rows("SELECT throwIf(1)")
 
-    assert store.rows("EXISTS TEMPORARY TABLE of_this_handle") == [(0,)]
+    assert store.rows("EXISTS TEMPORARY TABLE of_this_client") == [(0,)]
     store.close()

@@ -1,4 +1,4 @@
-"""While the clock is not believed the embedded store deletes nothing by age."""
+"""Deletion by age in the embedded store is stopped while the clock is not trusted."""
 
 from __future__ import annotations
 
@@ -15,55 +15,55 @@ STARTS = ["SYSTEM START TTL MERGES otel_traces", "SYSTEM START TTL MERGES otel_t
 
 
 class Engine:
-    """A store that hears commands, or is away."""
+    """Store that records commands, or is unavailable."""
 
     def __init__(self, *, embedded: bool = True) -> None:
         self.embedded = embedded
-        self.is_away = False
-        self.heard: list[str] = []
+        self.is_unavailable = False
+        self.commands: list[str] = []
 
     def command(self, statement: str) -> None:
-        if self.is_away:
-            raise StoreTrouble("away")
-        self.heard.append(statement)
+        if self.is_unavailable:
+            raise StoreTrouble("unavailable")
+        self.commands.append(statement)
 
 
 def expiry(engine: Engine, machine: Machine, root: Path) -> Expiry:
     return Expiry(cast("Store", engine), machine.clock(root))
 
 
-def test_deletion_is_stopped_once_and_begun_again(tmp_path: Path) -> None:
+def test_deletion_is_stopped_once_and_started_again(tmp_path: Path) -> None:
     engine, machine = Engine(), Machine()
-    looking = expiry(engine, machine, tmp_path)
+    expiry_switch = expiry(engine, machine, tmp_path)
     machine.wall_s += HOUR_S
-    looking.look()
-    looking.look()
-    warning = looking.warning
+    expiry_switch.look()
+    expiry_switch.look()
+    warning = expiry_switch.warning
     machine.wall_s -= HOUR_S
-    looking.look()
+    expiry_switch.look()
 
-    assert engine.heard == [*STOPS, *STARTS]
+    assert engine.commands == [*STOPS, *STARTS]
     assert warning
-    assert looking.warning == ""
+    assert expiry_switch.warning == ""
 
 
-def test_a_store_that_is_away_is_told_when_it_is_back(tmp_path: Path) -> None:
+def test_deletion_is_stopped_when_an_unavailable_store_is_back(tmp_path: Path) -> None:
     engine, machine = Engine(), Machine()
-    looking = expiry(engine, machine, tmp_path)
+    expiry_switch = expiry(engine, machine, tmp_path)
     machine.wall_s += HOUR_S
-    engine.is_away = True
-    looking.look()
-    engine.is_away = False
-    looking.look()
+    engine.is_unavailable = True
+    expiry_switch.look()
+    engine.is_unavailable = False
+    expiry_switch.look()
 
-    assert engine.heard == STOPS
+    assert engine.commands == STOPS
 
 
-def test_a_server_is_left_to_its_own_clock_but_the_warning_is_given(tmp_path: Path) -> None:
+def test_server_is_not_stopped_but_the_warning_is_set(tmp_path: Path) -> None:
     engine, machine = Engine(embedded=False), Machine()
-    looking = expiry(engine, machine, tmp_path)
+    expiry_switch = expiry(engine, machine, tmp_path)
     machine.wall_s += HOUR_S
-    looking.look()
+    expiry_switch.look()
 
-    assert engine.heard == []
-    assert looking.warning
+    assert engine.commands == []
+    assert expiry_switch.warning

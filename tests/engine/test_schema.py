@@ -1,4 +1,4 @@
-"""The tables: emitted by engine, applied once, never on top of somebody else's."""
+"""Schema migrations: emitted for the engine, applied once, never to the table of another program."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ COLUMNS = {
     **dict.fromkeys(["Links.TraceId", "Links.SpanId", "Links.TraceState"], "Array(String)"),
     "Links.Attributes": f"Array({ATTRIBUTES})",
 }
-"""What Grafana, HyperDX and hand-written SQL rely on."""
+"""Columns that Grafana, HyperDX and hand-written SQL rely on."""
 
 
 @pytest.fixture
@@ -55,12 +55,12 @@ def store(engine_dir: Path) -> Iterator[Store]:
     store.close()
 
 
-def test_the_statements_apply_in_order_once(store: Store) -> None:
+def test_statements_are_applied_once_in_order(store: Store) -> None:
     assert schema.apply(store, schema_sources(), 30) == NAMES
     assert schema.apply(store, schema_sources(), 30) == []
 
 
-def test_the_tables_have_the_columns_that_tools_rely_on(store: Store) -> None:
+def test_tables_have_the_columns_that_tools_rely_on(store: Store) -> None:
     schema.apply(store, schema_sources(), 30)
 
     described = {name: kind for name, kind, *_ in store.rows("DESCRIBE TABLE otel_traces")}
@@ -70,7 +70,7 @@ def test_the_tables_have_the_columns_that_tools_rely_on(store: Store) -> None:
     assert companion == ["TraceId", "Start", "End"]
 
 
-def test_a_table_of_an_older_release_gets_the_newer_indexes_and_keeps_its_rows(store: Store) -> None:
+def test_table_of_an_older_release_gets_new_indexes_and_keeps_its_rows(store: Store) -> None:
     schema.apply(store, schema_sources()[:4], 30)
     store.command("INSERT INTO otel_traces (Timestamp, ServiceName) VALUES (now64(9), 'shop')")
 
@@ -79,8 +79,8 @@ def test_a_table_of_an_older_release_gets_the_newer_indexes_and_keeps_its_rows(s
     store.command("OPTIMIZE TABLE otel_traces FINAL")
 
     assert applied == NAMES[4:]
-    found = store.rows("SELECT ServiceName FROM otel_traces WHERE ServiceName IN ('shop', 'cart') ORDER BY 1")
-    assert [name for (name,) in found] == ["cart", "shop"]
+    rows = store.rows("SELECT ServiceName FROM otel_traces WHERE ServiceName IN ('shop', 'cart') ORDER BY 1")
+    assert [name for (name,) in rows] == ["cart", "shop"]
     assert {"idx_timestamp", "idx_service"} <= {
         str(name)
         for (name,) in store.rows(
@@ -90,7 +90,7 @@ def test_a_table_of_an_older_release_gets_the_newer_indexes_and_keeps_its_rows(s
     }
 
 
-def test_a_table_that_was_dropped_is_made_again_with_all_that_was_changed_about_it(store: Store) -> None:
+def test_dropped_table_is_created_again_with_all_later_changes(store: Store) -> None:
     schema.apply(store, schema_sources(), 30)
     store.command("DROP TABLE otel_traces SYNC")
 
@@ -106,7 +106,7 @@ def test_a_table_that_was_dropped_is_made_again_with_all_that_was_changed_about_
     assert "merge_selector_base = 12" in str(made)
 
 
-def test_making_a_dropped_table_again_is_finished_by_the_next_one_if_it_is_cut_off(
+def test_interrupted_recreation_of_a_dropped_table_is_completed_later(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schema.apply(store, schema_sources(), 30)
@@ -131,7 +131,7 @@ def test_making_a_dropped_table_again_is_finished_by_the_next_one_if_it_is_cut_o
 def test_embedded_tables_sync_inserts_and_merges(store: Store) -> None:
     schema.apply(store, schema_sources(), 30)
 
-    found = schema.status(store, schema_sources(), 30)
+    status = schema.status(store, schema_sources(), 30)
     made = [
         str(row[0])
         for row in store.rows(
@@ -140,7 +140,7 @@ def test_embedded_tables_sync_inserts_and_merges(store: Store) -> None:
         )
     ]
 
-    assert dict(found.settings)["fsync_after_insert"] == "1"
+    assert dict(status.settings)["fsync_after_insert"] == "1"
     assert len(made) == 3
     for settings in (
         "fsync_after_insert = 1",
@@ -151,7 +151,7 @@ def test_embedded_tables_sync_inserts_and_merges(store: Store) -> None:
         assert all(settings in statement for statement in made)
 
 
-def test_status_tells_what_is_applied_and_what_is_missing(store: Store) -> None:
+def test_status_lists_applied_and_missing_statements(store: Store) -> None:
     before = schema.status(store, schema_sources(), 30)
     schema.apply(store, schema_sources(), 30)
     after = schema.status(store, schema_sources(), 30)
@@ -160,7 +160,7 @@ def test_status_tells_what_is_applied_and_what_is_missing(store: Store) -> None:
     assert (after.applied, after.missing, after.retention_days) == (tuple(NAMES), (), 30)
 
 
-def test_a_crash_between_a_statement_and_its_record_is_mended(store: Store) -> None:
+def test_crash_between_a_statement_and_its_record_is_repaired(store: Store) -> None:
     schema.apply(store, schema_sources(), 30)
     store.command("ALTER TABLE trace_drain_migrations DELETE WHERE Number >= 3 SETTINGS mutations_sync = 1")
 
@@ -168,7 +168,7 @@ def test_a_crash_between_a_statement_and_its_record_is_mended(store: Store) -> N
 
 
 @pytest.mark.parametrize("days", [7, 0, 90])
-def test_tables_forget_when_the_setting_says_and_the_companion_never_first(store: Store, days: int) -> None:
+def test_ttl_follows_the_setting_and_the_companion_expires_last(store: Store, days: int) -> None:
     schema.apply(store, schema_sources(), 30)
 
     schema.apply(store, schema_sources(), days)
@@ -184,7 +184,7 @@ def test_tables_forget_when_the_setting_says_and_the_companion_never_first(store
     assert schema.apply(store, schema_sources(), days) == []
 
 
-def test_a_collectors_table_is_recognised_and_left_alone(store: Store) -> None:
+def test_table_of_a_collector_is_recognised_and_not_changed(store: Store) -> None:
     store.command(COLLECTORS)
 
     with pytest.raises(OperatorError, match=r"made by an OpenTelemetry Collector.*RENAME TABLE"):
@@ -194,7 +194,7 @@ def test_a_collectors_table_is_recognised_and_left_alone(store: Store) -> None:
     assert "OpenTelemetry Collector" in schema.status(store, schema_sources(), 30).foreign
 
 
-def test_statements_name_no_database_and_are_one_each() -> None:
+def test_each_file_has_one_statement_without_a_database_name() -> None:
     for name, text in schema_sources():
         code = "\n".join(line.partition("--")[0] for line in text.splitlines())
         assert ";" not in code, name
@@ -212,14 +212,18 @@ def test_statements_name_no_database_and_are_one_each() -> None:
             30,
             "with_buckets",
             "fsync",
-            id="a server syncs as it is told",
+            id="server: its own sync settings",
         ),
         pytest.param(
-            Engine(Version(26, 9), embedded=True), 0, "fsync_after_insert = 1", "TTL", id="ours, for ever"
+            Engine(Version(26, 9), embedded=True),
+            0,
+            "fsync_after_insert = 1",
+            "TTL",
+            id="embedded, without retention",
         ),
     ],
 )
-def test_statements_are_fitted_to_the_engine(engine: Engine, days: int, has: str, has_not: str) -> None:
+def test_statements_depend_on_the_engine(engine: Engine, days: int, has: str, has_not: str) -> None:
     main = schema.emit(schema_sources(), engine, days)[1].sql
 
     assert has in main
@@ -227,9 +231,9 @@ def test_statements_are_fitted_to_the_engine(engine: Engine, days: int, has: str
     assert "-- if" not in main
 
 
-def test_a_statement_of_which_nothing_is_left_waits_for_a_newer_engine() -> None:
+def test_empty_statement_waits_for_a_newer_engine() -> None:
     old, new = (
-        [one.name for one in schema.emit(schema_sources(), Engine(version, embedded=False), 30)]
+        [statement.name for statement in schema.emit(schema_sources(), Engine(version, embedded=False), 30)]
         for version in (Version(24, 11), Version(24, 12))
     )
 
@@ -237,7 +241,7 @@ def test_a_statement_of_which_nothing_is_left_waits_for_a_newer_engine() -> None
 
 
 class LockedServer:
-    """A server whose schema somebody else is applying, for as many looks as told."""
+    """Server whose schema lock another receiver holds for the next `looks` attempts."""
 
     embedded = False
 
@@ -262,7 +266,7 @@ class LockedServer:
         return [(1,)] if self.is_stale and "metadata_modification_time" in statement else []
 
 
-def test_two_receivers_do_not_apply_at_once() -> None:
+def test_two_receivers_do_not_apply_statements_at_the_same_time() -> None:
     server, slept = LockedServer(2), list[float]()
 
     schema.apply(server, schema_sources(), 30, sleep=slept.append)  # type: ignore[arg-type]  # only what is used
@@ -272,7 +276,7 @@ def test_two_receivers_do_not_apply_at_once() -> None:
     assert server.commands[-1] == "DROP TABLE IF EXISTS trace_drain_schema_lock"
 
 
-def test_a_lock_of_somebody_who_died_is_broken() -> None:
+def test_lock_of_a_dead_process_is_dropped() -> None:
     server = LockedServer(1, is_stale=True)
 
     schema.apply(server, schema_sources(), 30, sleep=lambda _: None)  # type: ignore[arg-type]  # as above

@@ -1,4 +1,4 @@
-"""One contract for every store: the one in memory that other tests rely on, chDB, and a server over HTTP."""
+"""Contract tests for every store: the store in memory that other tests use, chDB, and a server over HTTP."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from receiver.errors import StoreTrouble
 from receiver.model import Heading, SegmentId
 from tests.support import engines
 from tests.support.fake_clickhouse import NOW_S, MemoryStore
-from tests.support.segments import RECEIVED_MS, Press, Segment
+from tests.support.segments import RECEIVED_MS, Segment, SegmentMaker
 from tests.support.server_process import Server
 
 
 @pytest.fixture(scope="module")
-def press(tmp_path_factory: pytest.TempPathFactory) -> Press:
-    return Press(tmp_path_factory.mktemp("segments"))
+def maker(tmp_path_factory: pytest.TempPathFactory) -> SegmentMaker:
+    return SegmentMaker(tmp_path_factory.mktemp("segments"))
 
 
 @pytest.fixture(scope="module")
@@ -41,42 +41,42 @@ def over_http(server_url: str, database: str) -> Iterator[Store]:
 
 
 @pytest.fixture(params=["memory", "embedded", "over_http"])
-def store(request: pytest.FixtureRequest, press: Press) -> Store:
+def store(request: pytest.FixtureRequest, maker: SegmentMaker) -> Store:
     if request.param == "memory":
         memory = MemoryStore()
-        memory.rows_of = press.rows_of
+        memory.rows_of = maker.rows_of
         return memory
-    found: Store = request.getfixturevalue(request.param)
-    return found
+    parameter: Store = request.getfixturevalue(request.param)
+    return parameter
 
 
 @pytest.fixture(params=["embedded", "over_http"])
 def engine(request: pytest.FixtureRequest) -> Store:
-    found: Store = request.getfixturevalue(request.param)
-    return found
+    parameter: Store = request.getfixturevalue(request.param)
+    return parameter
 
 
 @pytest.fixture
 def put(store: Store) -> Callable[..., int]:
-    def insert(segment: Segment, token: str = "#0") -> int:  # noqa: S107 - a token of ours
+    def insert(segment: Segment, token: str = "#0") -> int:  # noqa: S107 - not a password
         name = f"{segment.held.segment}{token}"
         return store.insert(segment.path, token=name, query_id=f"trace-drain-{name}")
 
     return insert
 
 
-def test_what_was_inserted_is_counted_by_day(store: Store, press: Press, put: Callable[..., int]) -> None:
-    segment = press.make(0, 0, 1, 2, 2, 2)
+def test_inserted_rows_are_counted_by_day(store: Store, maker: SegmentMaker, put: Callable[..., int]) -> None:
+    segment = maker.make(0, 0, 1, 2, 2, 2)
 
     assert put(segment) == 6
 
     assert store.counts([segment.held]) == {segment.held.segment: segment.days}
 
 
-def test_the_same_token_stores_once_and_still_reads_every_row(
-    store: Store, press: Press, put: Callable[..., int]
+def test_same_token_stores_rows_once_and_still_reads_every_row(
+    store: Store, maker: SegmentMaker, put: Callable[..., int]
 ) -> None:
-    segment = press.make(0, 1)
+    segment = maker.make(0, 1)
 
     assert put(segment) == 2
     assert put(segment) == 2
@@ -84,8 +84,10 @@ def test_the_same_token_stores_once_and_still_reads_every_row(
     assert store.counts([segment.held]) == {segment.held.segment: segment.days}
 
 
-def test_another_token_stores_again(store: Store, press: Press, put: Callable[..., int]) -> None:
-    segment = press.make(0)
+def test_another_token_stores_the_rows_again(
+    store: Store, maker: SegmentMaker, put: Callable[..., int]
+) -> None:
+    segment = maker.make(0)
 
     put(segment)
     put(segment, token="#1")
@@ -93,10 +95,10 @@ def test_another_token_stores_again(store: Store, press: Press, put: Callable[..
     assert list(store.counts([segment.held])[segment.held.segment].values()) == [2]
 
 
-def test_many_segments_are_counted_in_one_question(
-    store: Store, press: Press, put: Callable[..., int]
+def test_many_segments_are_counted_in_one_query(
+    store: Store, maker: SegmentMaker, put: Callable[..., int]
 ) -> None:
-    first, second, absent = press.make(0), press.make(0, 1), press.make(0)
+    first, second, absent = maker.make(0), maker.make(0, 1), maker.make(0)
     put(first)
     put(second)
 
@@ -111,10 +113,10 @@ def test_many_segments_are_counted_in_one_question(
     assert store.counts([]) == {}
 
 
-def test_segments_of_several_starts_are_told_apart(
-    store: Store, press: Press, put: Callable[..., int]
+def test_segments_of_different_epochs_are_distinguished(
+    store: Store, maker: SegmentMaker, put: Callable[..., int]
 ) -> None:
-    first, second = press.make(0), press.make(0)
+    first, second = maker.make(0), maker.make(0)
     put(first)
     put(second)
     of_another_start = Held(SegmentId(7, second.held.segment.seq), RECEIVED_MS)
@@ -122,32 +124,30 @@ def test_segments_of_several_starts_are_told_apart(
     assert store.counts([first.held, of_another_start]) == {first.held.segment: first.days}
 
 
-def test_rows_of_parts_are_counted_with_their_segment(engine: Store, press: Press) -> None:
-    part = press.make(0, 0, 1)
+def test_rows_of_parts_are_counted_with_their_segment(engine: Store, maker: SegmentMaker) -> None:
+    part = maker.make(0, 0, 1)
     engine.insert(part.path, token=f"{part.held.segment}#p", query_id="trace-drain-p")
     whole = Held(SegmentId(7, 7), RECEIVED_MS)
 
     assert engine.rows_by_heading(whole) == {}
-    found = engine.rows_by_heading(whole, part.held.segment.epoch)
-    assert sum(one.rows for one in found.values()) >= 3
+    sums = engine.rows_by_heading(whole, part.held.segment.epoch)
+    assert sum(row_sum.rows for row_sum in sums.values()) >= 3
 
 
-def test_rows_are_counted_by_drain_project_and_hour_of_receipt(engine: Store, press: Press) -> None:
-    segment = press.make(0, 0, 1)
+def test_rows_are_counted_by_drain_project_and_hour_of_receipt(engine: Store, maker: SegmentMaker) -> None:
+    segment = maker.make(0, 0, 1)
     engine.insert(segment.path, token=f"{segment.held.segment}#h", query_id="trace-drain-h")
 
-    found = engine.rows_by_heading(segment.held)
+    sums = engine.rows_by_heading(segment.held)
 
-    assert {heading: one.rows for heading, one in found.items()} == {
+    assert {heading: row_sum.rows for heading, row_sum in sums.items()} == {
         Heading("", "prj_0", NOW_S // 3_600): 2,
         Heading("", "prj_1", NOW_S // 3_600): 1,
     }
 
 
-def test_a_row_that_is_expired_at_the_insert_does_not_cost_its_neighbours(
-    engine: Store, press: Press
-) -> None:
-    segment = press.make(40, 0)
+def test_row_that_is_expired_at_the_insert_does_not_affect_others(engine: Store, maker: SegmentMaker) -> None:
+    segment = maker.make(40, 0)
     (expired, _), (today, _) = segment.days.items()
 
     assert engine.insert(segment.path, token=str(segment.held.segment), query_id="trace-drain-expired") == 2
@@ -157,20 +157,20 @@ def test_a_row_that_is_expired_at_the_insert_does_not_cost_its_neighbours(
     assert counted.get(expired, 0) <= 1
 
 
-def test_nothing_runs_when_nothing_was_asked_and_killing_it_is_harmless(store: Store) -> None:
+def test_idle_store_runs_no_statement_and_kill_is_harmless(store: Store) -> None:
     assert store.running("trace-drain-") == []
     store.kill("trace-drain-")
 
 
-def test_a_probe_is_accepted_a_sync_returns_and_the_engine_says_its_age(store: Store) -> None:
+def test_probe_and_sync_succeed_and_the_version_is_returned(store: Store) -> None:
     store.probe()
     store.sync()
 
     assert store.version() >= (24, 0)
 
 
-def test_the_companion_is_filled_by_the_insert_and_may_be_refilled(engine: Store, press: Press) -> None:
-    segment = press.make(0, 0, 1)
+def test_companion_is_filled_by_the_insert_and_can_be_refilled(engine: Store, maker: SegmentMaker) -> None:
+    segment = maker.make(0, 0, 1)
     engine.insert(segment.path, token=str(segment.held.segment), query_id="trace-drain-companion")
     statement = (
         "SELECT count(), countIf(spans > 1) FROM "
@@ -186,7 +186,7 @@ def test_the_companion_is_filled_by_the_insert_and_may_be_refilled(engine: Store
     assert engine.rows(statement, start)[0][0] == 3
 
 
-def test_a_file_that_is_no_segment_is_refused_and_leaves_nothing(engine: Store, tmp_path: Path) -> None:
+def test_file_that_is_not_a_segment_is_refused_and_stores_nothing(engine: Store, tmp_path: Path) -> None:
     path = tmp_path / "1.native.lz4"
     path.write_bytes(b"this is no segment")
 
@@ -196,7 +196,7 @@ def test_a_file_that_is_no_segment_is_refused_and_leaves_nothing(engine: Store, 
     assert trouble.value.code is not None
 
 
-def test_a_failed_statement_does_not_spoil_the_next(engine: Store) -> None:
+def test_failed_statement_does_not_affect_the_next(engine: Store) -> None:
     for _ in range(2):
         with pytest.raises(StoreTrouble) as trouble:
             engine.rows("SELECT throwIf(number = 90000) FROM numbers(100000)")
@@ -209,25 +209,25 @@ HOSTILE = ["'", "\\", "{a:String}", "--", "a\x00b", "'; DROP TABLE otel_traces; 
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_a_parameter_is_data_whatever_it_looks_like(engine: Store, text: str) -> None:
+def test_parameter_is_never_interpreted_as_sql(engine: Store, text: str) -> None:
     assert engine.rows("SELECT {text:String}, length({text:String})", {"text": text}) == [
         (text, len(text.encode()))
     ]
 
 
-def test_long_answers_come_as_whole_lines_of_json(engine: Store) -> None:
+def test_long_answer_is_streamed_as_complete_json_lines(engine: Store) -> None:
     pieces = list(engine.lines("SELECT number, repeat('x', 100) AS text FROM numbers(20000)"))
 
     assert all(piece.startswith(b"{") and piece.endswith(b"}\n") for piece in pieces)
     assert sum(piece.count(b"\n") for piece in pieces) == 20_000
 
 
-def test_a_long_answer_that_breaks_off_is_trouble(engine: Store) -> None:
+def test_interrupted_long_answer_raises(engine: Store) -> None:
     with pytest.raises(StoreTrouble):
         list(engine.lines("SELECT throwIf(number = 19999) FROM numbers(20000)"))
 
 
-def test_an_answer_may_be_left_half_read(engine: Store) -> None:
+def test_client_works_after_a_partly_read_answer(engine: Store) -> None:
     lines = engine.lines("SELECT number FROM numbers(1000000)")
     next(lines)
     lines.close()  # type: ignore[attr-defined]  # every implementation is a generator
@@ -240,20 +240,20 @@ def test_an_answer_may_be_left_half_read(engine: Store) -> None:
     [
         pytest.param({"kind": "reset"}, None, False, id="connection reset"),
         pytest.param({"kind": "error", "code": 252}, 252, False, id="an error"),
-        pytest.param({"kind": "body", "code": 241}, 241, False, id="200, and an exception in the body"),
-        pytest.param({"kind": "lost"}, None, True, id="applied, the answer lost"),
+        pytest.param({"kind": "body", "code": 241}, 241, False, id="200 with an exception in the body"),
+        pytest.param({"kind": "lost"}, None, True, id="applied, answer lost"),
     ],
 )
-def test_whatever_is_not_a_plain_ok_over_http_is_trouble_and_sent_once(  # noqa: PLR0913 - fixtures
+def test_any_http_answer_but_an_empty_200_raises_and_is_not_retried(  # noqa: PLR0913 - fixtures
     over_http: Store,
     server: Server,
-    press: Press,
+    maker: SegmentMaker,
     fault: dict[str, object],
     code: int | None,
     *,
     is_applied: bool,
 ) -> None:
-    segment = press.make(0)
+    segment = maker.make(0)
     server.meet(**fault)  # type: ignore[arg-type]  # the table's first value is the kind
 
     with pytest.raises(StoreTrouble) as trouble:
@@ -263,7 +263,7 @@ def test_whatever_is_not_a_plain_ok_over_http_is_trouble_and_sent_once(  # noqa:
     assert bool(over_http.counts([segment.held])) == is_applied
 
 
-def test_a_statement_of_the_embedded_engine_is_seen_by_its_id_and_can_be_killed(embedded: Store) -> None:
+def test_running_embedded_statement_is_listed_by_id_and_can_be_killed(embedded: Store) -> None:
     slow = "SELECT sleepEachRow(0.05) FROM numbers(1000) SETTINGS max_block_size = 1, log_comment = 'slow#1'"
     ends: list[StoreTrouble] = []
 
@@ -287,10 +287,10 @@ def test_a_statement_of_the_embedded_engine_is_seen_by_its_id_and_can_be_killed(
     assert embedded.running("slow#") == []
 
 
-def test_a_statement_in_flight_is_seen_by_its_id_and_can_be_killed(
-    over_http: Store, database: str, server: Server, press: Press
+def test_running_server_statement_is_listed_by_id_and_can_be_killed(
+    over_http: Store, database: str, server: Server, maker: SegmentMaker
 ) -> None:
-    segment = press.make(0)
+    segment = maker.make(0)
     server.meet("hang")
     impatient = engines.connected(server.url, database=database, insert_timeout_s=1)
 
@@ -303,7 +303,7 @@ def test_a_statement_in_flight_is_seen_by_its_id_and_can_be_killed(
     assert over_http.counts([segment.held]) == {}
 
 
-def test_a_server_that_is_down_is_trouble_without_a_code() -> None:
+def test_unreachable_server_raises_without_a_code() -> None:
     store = engines.connected("http://nobody@127.0.0.1:9", database="otel")
 
     with pytest.raises(StoreTrouble) as trouble:
@@ -312,8 +312,8 @@ def test_a_server_that_is_down_is_trouble_without_a_code() -> None:
     assert trouble.value.code is None
 
 
-def test_a_trial_accepts_what_the_table_takes_and_stores_nothing(store: Store, press: Press) -> None:
-    segment = press.make(0, 1, 40)
+def test_trial_accepts_a_valid_segment_and_stores_nothing(store: Store, maker: SegmentMaker) -> None:
+    segment = maker.make(0, 1, 40)
 
     assert store.refusal_of(segment.path) is None
 
@@ -322,36 +322,36 @@ def test_a_trial_accepts_what_the_table_takes_and_stores_nothing(store: Store, p
 
 @pytest.fixture
 def constrained(engine: Store) -> Iterator[Store]:
-    """An engine whose table refuses one row of every two."""
+    """Engine whose table has a constraint that refuses every second row."""
     engine.command("ALTER TABLE otel_traces ADD CONSTRAINT no_shop CHECK ServiceName != 'shop'")
     yield engine
     engine.command("ALTER TABLE otel_traces DROP CONSTRAINT no_shop")
 
 
-def test_a_trial_refuses_what_the_table_refuses_and_leaves_no_clone(constrained: Store, press: Press) -> None:
-    segment = press.make(0, 0)
+def test_trial_reports_a_refused_segment_and_drops_its_table(constrained: Store, maker: SegmentMaker) -> None:
+    segment = maker.make(0, 0)
 
     refusal = constrained.refusal_of(segment.path)
 
     assert refusal is not None
     assert refusal.code == 469
-    assert clones_in(constrained) == []
+    assert trial_tables(constrained) == []
 
 
-def test_a_clone_that_a_crash_left_behind_is_dropped_at_the_next_start(engine: Store) -> None:
+def test_trial_table_left_by_a_crash_is_dropped_at_the_next_start(engine: Store) -> None:
     name = "embedded_1" if engine.embedded else "tests_1"
     engine.command(f"CREATE TABLE trace_drain_trial_{name} (A UInt8) ENGINE = Memory")
     engine.command("CREATE TABLE trace_drain_trial_of_another (A UInt8) ENGINE = Memory")
 
     engine.forget_trials()
 
-    assert clones_in(engine) == ["trace_drain_trial_of_another"]
+    assert trial_tables(engine) == ["trace_drain_trial_of_another"]
     engine.command("DROP TABLE trace_drain_trial_of_another")
 
 
-def clones_in(engine: Store) -> list[str]:
-    found = engine.rows(
+def trial_tables(engine: Store) -> list[str]:
+    rows = engine.rows(
         "SELECT name FROM system.tables WHERE database = currentDatabase() "
         "AND startsWith(name, 'trace_drain_trial_') ORDER BY name"
     )
-    return [str(name) for (name,) in found]
+    return [str(name) for (name,) in rows]

@@ -1,4 +1,4 @@
-"""Where the embedded store lies: any path works, and nobody else may read what is under it."""
+"""Data directory of the embedded store: any path works, and other users cannot read it."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ import pytest
 from receiver.engine.bootstrap import Bootstrap
 from receiver.engine.embedded import EmbeddedStore
 from tests.support.fake_clickhouse import ROOT
-from tests.support.segments import Press
+from tests.support.segments import SegmentMaker
 
 SCRIPT = """
 import os, sys
 from pathlib import Path
 from receiver.engine import schema
 from tests.support import engines
-from tests.support.segments import Press
+from tests.support.segments import SegmentMaker
 from tests.support.fake_clickhouse import schema_sources
 
 os.umask(0)
 data = Path(sys.argv[1])
 store = engines.bare(data / "store", "otel")
 schema.apply(store, schema_sources(), 0)
-segment = Press(data).make(0, 1)
+segment = SegmentMaker(data).make(0, 1)
 read = store.insert(segment.path, token="a", query_id="a")
 print(read, store.counts([segment.held])[segment.held.segment] == segment.days)
 store.close()
@@ -51,7 +51,7 @@ def test_data_directory_of_any_name_works_and_is_private(tmp_path: Path, name: s
 
 
 def modes_open_to_others(directory: Path) -> list[str]:
-    """Files and directories that others than their owner may read or enter."""
+    """Return the files and directories that users other than the owner may read or enter."""
     paths = [Path(root, name) for root, dirs, files in os.walk(directory) for name in [*dirs, *files]]
     return [
         str(path)
@@ -66,8 +66,8 @@ def test_insert_reads_only_the_file_it_names_though_the_path_is_a_pattern(
     pattern, decoy = tmp_path / "a*b", tmp_path / "a1b"
     for directory in (pattern, decoy):
         directory.mkdir()
-    segment = Press(pattern).make(0)
-    (decoy / segment.path.name).write_bytes(Press(decoy).make(1, 2).path.read_bytes())
+    segment = SegmentMaker(pattern).make(0)
+    (decoy / segment.path.name).write_bytes(SegmentMaker(decoy).make(1, 2).path.read_bytes())
     store = EmbeddedStore(engine_dir, database="places", memory_bytes_max=1 << 30, disk_free_min=lambda: 1)
     store.command("CREATE TABLE IF NOT EXISTS otel_traces (Timestamp DateTime64(9)) ENGINE = Null")
     try:

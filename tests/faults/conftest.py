@@ -17,7 +17,7 @@ from tests.faults.desk import Desk
 from tests.faults.proxy import Proxy
 from tests.support import engines
 from tests.support.fake_clickhouse import schema_sources
-from tests.support.segments import Press
+from tests.support.segments import SegmentMaker
 
 IN_MEMORY = Path("/dev/shm")  # noqa: S108 - only faster
 
@@ -40,8 +40,8 @@ def upstream(server_url: str) -> tuple[str, int]:
 
 
 @pytest.fixture(scope="module")
-def press(tmp_path_factory: pytest.TempPathFactory) -> Press:
-    return Press(tmp_path_factory.mktemp("segments"))
+def maker(tmp_path_factory: pytest.TempPathFactory) -> SegmentMaker:
+    return SegmentMaker(tmp_path_factory.mktemp("segments"))
 
 
 @pytest.fixture
@@ -113,9 +113,14 @@ Connect = Callable[[str], ClickHouseStore]
 
 @pytest.fixture
 def desk(  # noqa: PLR0913, PLR0917 - fixtures
-    connected: Connect, database: str, past: ClickHouseStore, proxy: Proxy, press: Press, tmp_path: Path
+    connected: Connect,
+    database: str,
+    past: ClickHouseStore,
+    proxy: Proxy,
+    maker: SegmentMaker,
+    tmp_path: Path,
 ) -> Desk:
-    return Desk(connected(database), past, proxy, press, tmp_path)
+    return Desk(connected(database), past, proxy, maker, tmp_path)
 
 
 @pytest.fixture
@@ -124,10 +129,10 @@ def own_desk(  # noqa: PLR0913, PLR0917 - fixtures
     own_database: str,
     by_hand: ClickHouseStore,
     proxy: Proxy,
-    press: Press,
+    maker: SegmentMaker,
     tmp_path: Path,
 ) -> Desk:
-    return Desk(connected(own_database), by_hand, proxy, press, tmp_path)
+    return Desk(connected(own_database), by_hand, proxy, maker, tmp_path)
 
 
 def schema_applied(store: ClickHouseStore) -> list[str]:

@@ -22,7 +22,7 @@ from receiver.writer.progress import Progress
 from receiver.writer.writer import Writer
 from tests.faults.proxy import Proxy
 from tests.support.fake_clickhouse import NOW_S, FakeFile, FakeJournal
-from tests.support.segments import Press, Segment
+from tests.support.segments import Segment, SegmentMaker
 
 REST_S = 60.0
 """Time that passes between two rounds of the writer, longer than a segment waits for its next turn."""
@@ -39,7 +39,7 @@ class Desk:
     past: Store
     """The same, past the proxy and with patience."""
     proxy: Proxy
-    press: Press
+    maker: SegmentMaker
     directory: Path
     clock_offset_s: float = 0.0
     progress: Progress = field(default_factory=Progress)
@@ -52,7 +52,7 @@ class Desk:
 
     def file(self, *ages_days: int) -> Segment:
         """Put a segment into the journal."""
-        segment = self.press.make(*ages_days)
+        segment = self.maker.make(*ages_days)
         self.segments.append(segment)
         self.files.append(FakeFile(segment.held.segment, segment.path))
         return segment
@@ -84,7 +84,7 @@ class Desk:
         return Writer(
             FakeJournal(self.files),
             self.store,
-            core=self.press,
+            core=self.maker,
             ledger=Ledger(self.directory / "ledger", LedgerLimits(), lambda: NOW_S, is_first=True),
             window=Window(self.directory / "redelivery", Redelivery(), time.monotonic),
             dead=DeadLetters(self.directory / "dead"),

@@ -11,7 +11,7 @@ from clickhouse_connect.driver.client import Client
 from receiver.engine import schema
 from receiver.engine.embedded import EmbeddedStore
 from tests.support.fake_clickhouse import schema_sources
-from tests.support.segments import Press
+from tests.support.segments import SegmentMaker
 
 CLUSTER = (
     "<clickhouse><remote_servers><one><shard><replica><host>127.0.0.1</host><port>9</port></replica></shard>"
@@ -40,7 +40,7 @@ def main(directory: Path) -> None:
         "CREATE TABLE otel_traces AS otel_traces_local "
         "ENGINE = Distributed(one, currentDatabase(), otel_traces_local, cityHash64(TraceId))"
     )
-    segment = Press(directory).make(0, 0)
+    segment = SegmentMaker(directory).make(0, 0)
     before = store.refusal_of(segment.path)
     store.command("ALTER TABLE otel_traces_local ADD CONSTRAINT no_shop CHECK ServiceName != 'shop'")
     refusal = store.refusal_of(segment.path)

@@ -34,16 +34,16 @@ from receiver.writer.progress import Progress
 from receiver.writer.writer import Writer
 from tests.support import engines
 from tests.support.fake_clickhouse import NOW_S, FakeFile, FakeJournal, schema_sources
-from tests.support.segments import Press, Segment
+from tests.support.segments import Segment, SegmentMaker
 
 AGES_DAYS = (0, 0, 1, 2, 2, 2)
 
 
-def segments(directory: Path, count: int) -> tuple[Press, list[Segment]]:
+def segments(directory: Path, count: int) -> tuple[SegmentMaker, list[Segment]]:
     """Write the first segments, the same in every process."""
     (directory / "segments").mkdir(exist_ok=True)
-    press = Press(directory / "segments")
-    return press, [press.make(*AGES_DAYS) for _ in range(count)]
+    maker = SegmentMaker(directory / "segments")
+    return maker, [maker.make(*AGES_DAYS) for _ in range(count)]
 
 
 def opened(directory: Path) -> EmbeddedStore:
@@ -86,7 +86,7 @@ def insert(directory: Path, number: str) -> dict[str, object]:
 
 def recover(directory: Path, count: str) -> dict[str, object]:
     """Carry every segment as a writer that has just started."""
-    press, made = segments(directory, int(count))
+    maker, made = segments(directory, int(count))
     files = [FakeFile(one.held.segment, one.path) for one in made]
     store = opened(directory)
     progress, naps = Progress(), 0
@@ -106,7 +106,7 @@ def recover(directory: Path, count: str) -> dict[str, object]:
     Writer(
         FakeJournal(files),
         store,
-        core=press,
+        core=maker,
         ledger=Ledger(directory / "data" / "ledger", LedgerLimits(), lambda: NOW_S, is_first=True),
         window=Window(directory / "data" / "redelivery", Redelivery(), time.monotonic),
         dead=DeadLetters(directory / "data" / "dead"),

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.fake_clickhouse import FakeFile, MemoryStore
-from tests.support.redelivery import Killed, Mill
+from tests.support.redelivery import Harness, Killed
 
 
 @pytest.fixture
-def mill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mill:
+def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Harness:
     monkeypatch.setattr(FakeFile, "replace", without_room)
-    return Mill(tmp_path)
+    return Harness(tmp_path)
 
 
 def without_room(_file: FakeFile, _content: bytes) -> None:
@@ -24,48 +24,48 @@ def without_room(_file: FakeFile, _content: bytes) -> None:
 
 
 @pytest.mark.fault("no room to merge small blocks: they are handed over as they are")
-def test_small_blocks_go_as_they_are_and_make_room(mill: Mill) -> None:
-    mill.add([0], [1], [2])
+def test_small_blocks_go_as_they_are_and_make_room(harness: Harness) -> None:
+    harness.add([0], [1], [2])
 
-    mill.drain()
+    harness.drain()
 
-    assert mill.is_exact
-    assert set(mill.copies.values()) == {1.0}
-    assert mill.progress.alarms == 0
+    assert harness.is_exact
+    assert set(harness.copies.values()) == {1.0}
+    assert harness.progress.alarms == 0
 
 
 @pytest.mark.fault("no room to leave a copy out: the segment waits, the others do not")
-def test_a_copy_is_never_stored_for_want_of_room(mill: Mill, monkeypatch: pytest.MonkeyPatch) -> None:
-    mill.add([0, 0], [1])
-    other = mill.add([2], [3])
-    writer = mill.start()
+def test_a_copy_is_never_stored_for_want_of_room(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    harness.add([0, 0], [1])
+    other = harness.add([2], [3])
+    writer = harness.start()
 
     writer.drain()
-    waiting, gone = mill.files[0].path.exists(), not other.path.exists()
+    waiting, gone = harness.files[0].path.exists(), not other.path.exists()
     monkeypatch.undo()
-    mill.drain()
+    harness.drain()
 
     assert (waiting, gone) == (True, True)
-    assert set(mill.copies.values()) == {1.0}
+    assert set(harness.copies.values()) == {1.0}
 
 
 def test_what_was_sent_unmerged_is_not_merged_once_there_is_room(
-    mill: Mill, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mill.add([0], [1], [2])
-    mill.store.script = ["lost"]
+    harness.add([0], [1], [2])
+    harness.store.script = ["lost"]
     with monkeypatch.context() as life, suppress(Killed):
         life.setattr(MemoryStore, "counts", killed)
-        mill.start().drain()
+        harness.start().drain()
     monkeypatch.undo()
     merged: list[bytes] = []
     monkeypatch.setattr(FakeFile, "replace", lambda _file, anew: merged.append(anew))
-    mill.start()
+    harness.start()
 
-    mill.drain()
+    harness.drain()
 
     assert merged == []
-    assert set(mill.copies.values()) == {1.0}
+    assert set(harness.copies.values()) == {1.0}
 
 
 def killed(*_: object) -> None:

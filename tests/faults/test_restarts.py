@@ -17,7 +17,7 @@ from tests.faults.desk import Desk
 from tests.faults.proxy import Exchange, Proxy
 from tests.support import engines
 from tests.support.fake_clickhouse import schema_sources
-from tests.support.segments import Press
+from tests.support.segments import SegmentMaker
 from tests.support.server_process import clickhouse_server
 
 DEATHS_S = (0.0, 0.02, 0.1)
@@ -27,14 +27,14 @@ DEATHS_S = (0.0, 0.02, 0.1)
 @pytest.mark.fault(
     "the server's process is killed in the middle of an INSERT and started again, several times"
 )
-def test_a_server_killed_while_it_inserts_gets_every_row_once(press: Press, tmp_path: Path) -> None:
+def test_a_server_killed_while_it_inserts_gets_every_row_once(maker: SegmentMaker, tmp_path: Path) -> None:
     with ExitStack() as stack:
         server = stack.enter_context(clickhouse_server(tmp_path / "server"))
         proxy = stack.enter_context(Proxy(("127.0.0.1", server.port)))
         store = engines.connected(f"http://default@127.0.0.1:{proxy.port}", database="otel")
         stack.callback(store.close)
         schema.apply(store, schema_sources(), 30)
-        desk = Desk(store, store, proxy, press, tmp_path)
+        desk = Desk(store, store, proxy, maker, tmp_path)
         deaths_s = iter(DEATHS_S)
 
         def killed(exchange: Exchange) -> None:

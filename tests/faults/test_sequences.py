@@ -123,7 +123,7 @@ def test_an_insert_that_arrives_late_meets_its_own_token(desk: Desk) -> None:
 @pytest.mark.fault("the server forgets tokens: the deduplication window is overflown between two tries")
 def test_a_token_that_was_forgotten_costs_nothing(own_desk: Desk, by_hand: ClickHouseStore) -> None:
     by_hand.command("ALTER TABLE otel_traces MODIFY SETTING non_replicated_deduplication_window = 1")
-    lost, others = own_desk.file(0, 1, 2), [own_desk.press.make(0, 1, 2) for _ in range(5)]
+    lost, others = own_desk.file(0, 1, 2), [own_desk.maker.make(0, 1, 2) for _ in range(5)]
     own_desk.proxy.meet(overflown(by_hand, [str(one.path) for one in others]), times=1)
 
     own_desk.carry()

@@ -15,7 +15,7 @@ from receiver.model import SegmentId
 from receiver.redelivery.window import Window
 from receiver.settings import Redelivery
 from tests.support.memory_disk import MemoryDisk
-from tests.support.redelivery import POLICY, Mill, delivery
+from tests.support.redelivery import POLICY, Harness, delivery
 
 DATA = Path("/data")
 
@@ -109,14 +109,14 @@ def test_digest_depends_on_the_key() -> None:
         digest(bytes(31))
 
 
-def worked(directory: Path) -> Mill:
+def worked(directory: Path) -> Harness:
     """Return a data directory in which one delivery was stored by a writer that has ended."""
-    mill = Mill(directory)
-    mill.add([1])
-    mill.drain()
-    assert mill.progress.window_trouble == ""
-    mill.kill()
-    return mill
+    harness = Harness(directory)
+    harness.add([1])
+    harness.drain()
+    assert harness.progress.window_trouble == ""
+    harness.kill()
+    return harness
 
 
 @pytest.mark.fault("DATA/redelivery, its note or the digest key removed or replaced while nothing ran")
@@ -132,7 +132,7 @@ def worked(directory: Path) -> Mill:
     ids="+".join,
 )
 def test_window_that_is_removed_while_stopped_is_reported(tmp_path: Path, removed: tuple[str, ...]) -> None:
-    mill = worked(tmp_path)
+    harness = worked(tmp_path)
     for name in removed:
         path = tmp_path / name
         if path.is_dir():
@@ -140,46 +140,46 @@ def test_window_that_is_removed_while_stopped_is_reported(tmp_path: Path, remove
         else:
             path.unlink()
 
-    mill.drain()
-    trouble = mill.progress.window_trouble
-    mill.kill()
-    mill.add([1])
-    mill.drain()
+    harness.drain()
+    trouble = harness.progress.window_trouble
+    harness.kill()
+    harness.add([1])
+    harness.drain()
 
-    assert "expected 86400 s (the record of earlier ones was damaged or missing" in trouble
-    assert mill.progress.window_reach_s < mill.limits.window_s
-    assert mill.progress.window_trouble == trouble
+    assert "expected 86400 s (the log of earlier deliveries was damaged or missing" in trouble
+    assert harness.progress.window_reach_s < harness.limits.window_s
+    assert harness.progress.window_trouble == trouble
 
 
 def test_window_that_was_begun_with_another_key_is_reported_once(tmp_path: Path) -> None:
-    mill = worked(tmp_path)
+    harness = worked(tmp_path)
     (tmp_path / "digest.key").unlink()
-    mill.drain()
-    mill.kill()
-    window = mill.opened_window(mill.opened_ledger())
-    mill.monotonic_s += mill.limits.window_s + 1
+    harness.drain()
+    harness.kill()
+    window = harness.opened_window(harness.opened_ledger())
+    harness.monotonic_s += harness.limits.window_s + 1
     window.tick()
     assert window.shortfall == ""
     window.close()
 
-    assert mill.opened_window(mill.opened_ledger()).shortfall == ""
+    assert harness.opened_window(harness.opened_ledger()).shortfall == ""
 
 
 @pytest.mark.parametrize("name", ["digest.key", "redelivery.begun"])
 def test_key_that_is_removed_from_a_running_receiver_is_restored(tmp_path: Path, name: str) -> None:
-    mill = Mill(tmp_path)
-    mill.add([1])
-    mill.drain()
+    harness = Harness(tmp_path)
+    harness.add([1])
+    harness.drain()
     content = (tmp_path / name).read_bytes()
     (tmp_path / name).unlink()
 
-    mill.drain()
+    harness.drain()
 
     assert (tmp_path / name).read_bytes() == content
-    assert mill.progress.alarms == 1
-    mill.kill()
-    mill.drain()
-    assert mill.progress.window_trouble == ""
+    assert harness.progress.alarms == 1
+    harness.kill()
+    harness.drain()
+    assert harness.progress.window_trouble == ""
 
 
 def test_data_directory_that_is_removed_from_a_running_receiver_is_made_again(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_data_directory_that_is_removed_from_a_running_receiver_is_made_again(tm
     key = loaded(data)
     shutil.rmtree(data)
 
-    assert window.put_back()
+    assert window.restore_files()
 
     assert loaded(data) == key
     assert Window(data / "redelivery", Redelivery(), lambda: 0.0).shortfall == ""
@@ -198,18 +198,18 @@ def test_data_directory_that_is_removed_from_a_running_receiver_is_made_again(tm
 def test_key_that_is_replaced_under_a_running_receiver_is_restored_and_shortens_the_window(
     tmp_path: Path,
 ) -> None:
-    mill = Mill(tmp_path)
-    mill.add([1])
-    mill.drain()
+    harness = Harness(tmp_path)
+    harness.add([1])
+    harness.drain()
     content = (tmp_path / "digest.key").read_bytes()
     (tmp_path / "digest.key").unlink()
     DigestKey(tmp_path).load()
 
-    mill.drain()
+    harness.drain()
 
     assert (tmp_path / "digest.key").read_bytes() == content
-    assert mill.progress.alarms == 1
-    assert "the digest key was replaced" in mill.progress.window_trouble
-    mill.kill()
-    mill.drain()
-    assert mill.progress.window_trouble != ""
+    assert harness.progress.alarms == 1
+    assert "the digest key was replaced" in harness.progress.window_trouble
+    harness.kill()
+    harness.drain()
+    assert harness.progress.window_trouble != ""

@@ -1,4 +1,4 @@
-"""Ledger and journal at one instant: whatever the writer does meanwhile, every span is counted once."""
+"""Balance of ledger and journal: every span is counted once, even while the writer works."""
 
 from __future__ import annotations
 
@@ -27,57 +27,57 @@ def ledger(tmp_path: Path) -> Ledger:
 
 def fill(root: Path, segments: int) -> list[SegmentId]:
     journal = appender(root=root)
-    found = []
+    ids = []
     for _ in range(segments):
-        found.append(append(journal, "s"))
+        ids.append(append(journal, "s"))
         journal.seal()
-    return found
+    return ids
 
 
 def received(balance: Balance) -> int:
     return sum(counts.received for counts in balance.sums.lines.values()) + sum(balance.journal.values())
 
 
-def carry(ledger: Ledger, root: Path, waiting: Waiting) -> None:
-    """What the writer does at the end of a segment."""
+def finish(ledger: Ledger, root: Path, waiting: Waiting) -> None:
+    """Book, delete and settle a segment, as the writer does."""
     ledger.book(waiting.id, {PLACE: Counts(received=1, stored=1)})
     for path in (root / f"{waiting.id.epoch:016x}").glob(f"{waiting.id.seq:010d}.*"):
         path.unlink()
     ledger.settle(waiting.id)
 
 
-def test_a_segment_is_in_the_journal_until_it_is_booked(ledger: Ledger, tmp_path: Path) -> None:
+def test_segment_counts_as_in_the_journal_until_it_is_booked(ledger: Ledger, tmp_path: Path) -> None:
     root = tmp_path / "journal"
     fill(root, 2)
     accounts = Accounts(ledger, Backlog(root))
-    [one, two] = waiting_in(root)
+    [first, second] = waiting_in(root)
     before = accounts.balance()
-    ledger.book(one.id, {PLACE: Counts(received=1, stored=1)})
+    ledger.book(first.id, {PLACE: Counts(received=1, stored=1)})
 
     after = accounts.balance()
 
     assert (received(before), received(after)) == (2, 2)
-    assert (before.waiting, after.waiting) == ({one.id, two.id}, {two.id})
+    assert (before.waiting, after.waiting) == ({first.id, second.id}, {second.id})
     assert after.totals()["s"] == {
         **dict.fromkeys(OUTCOMES, 0), "received": 2, "stored": 1, "journal": 1
     }  # fmt: skip
 
 
-def test_at_rest_the_files_say_the_same(ledger: Ledger, tmp_path: Path) -> None:
+def test_files_of_a_stopped_receiver_give_the_same_balance(ledger: Ledger, tmp_path: Path) -> None:
     root = tmp_path / "journal"
     fill(root, 3)
-    [one, two, _] = waiting_in(root)
-    carry(ledger, root, one)
-    ledger.book(two.id, {PLACE: Counts(received=1, dead=1)})
+    [first, second, _] = waiting_in(root)
+    finish(ledger, root, first)
+    ledger.book(second.id, {PLACE: Counts(received=1, dead=1)})
     ledger.close()
 
-    found = AccountsAtRest(tmp_path, Limits()).balance()
+    balance = AccountsAtRest(tmp_path, Limits()).balance()
 
-    assert (received(found), sum(found.journal.values())) == (3, 1)
+    assert (received(balance), sum(balance.journal.values())) == (3, 1)
 
 
 @pytest.mark.parametrize("carried", [0, 1, 2])
-def test_what_is_carried_while_somebody_looks_is_counted_once(
+def test_segment_booked_during_a_read_is_counted_once(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, carried: int
 ) -> None:
     root = tmp_path / "journal"
@@ -86,10 +86,10 @@ def test_what_is_carried_while_somebody_looks_is_counted_once(
     accounts = Accounts(ledger, Backlog(root))
 
     def interrupted(at: Path) -> list[Waiting]:
-        found = list(waiting_in(at))
+        segments = list(waiting_in(at))
         for waiting in every[:carried]:
-            carry(ledger, root, waiting)
-        return found
+            finish(ledger, root, waiting)
+        return segments
 
     monkeypatch.setattr(balance_room, "waiting_in", interrupted)
 
@@ -97,7 +97,7 @@ def test_what_is_carried_while_somebody_looks_is_counted_once(
 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
-def test_of_a_segment_that_lost_rows_what_is_left_still_waits(
+def test_damaged_segment_still_waits_with_its_remaining_rows(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     root = tmp_path / "journal"
@@ -112,23 +112,23 @@ def test_of_a_segment_that_lost_rows_what_is_left_still_waits(
         ledger.damaged(segment, 5, PLACE.hour)
     else:
         monkeypatch.setattr(balance_room, "waiting_in", interrupted)
-    found = accounts.balance()
+    balance = accounts.balance()
 
-    assert (received(found), found.waiting) == (6, {segment})
+    assert (received(balance), balance.waiting) == (6, {segment})
     ledger.close()
     assert received(AccountsAtRest(tmp_path, Limits()).balance()) == 6
 
 
-def test_what_is_replayed_was_counted_before_and_waits(ledger: Ledger, tmp_path: Path) -> None:
+def test_replayed_segment_waits_without_being_counted_again(ledger: Ledger, tmp_path: Path) -> None:
     [segment] = fill(tmp_path / "journal", 1)
     ledger.replaying(segment)
 
-    found = Accounts(ledger, Backlog(tmp_path / "journal")).balance()
+    balance = Accounts(ledger, Backlog(tmp_path / "journal")).balance()
 
-    assert (received(found), found.waiting) == (0, {segment})
+    assert (received(balance), balance.waiting) == (0, {segment})
 
 
-def test_a_segment_that_was_rewritten_is_read_anew_and_counted_once(tmp_path: Path) -> None:
+def test_rewritten_segment_is_read_again_and_counted_once(tmp_path: Path) -> None:
     [segment] = fill(tmp_path / "journal", 1)
     backlog = Backlog(tmp_path / "journal")
     before = backlog.read()
@@ -142,11 +142,11 @@ def test_a_segment_that_was_rewritten_is_read_anew_and_counted_once(tmp_path: Pa
     assert before[segment].total() == 1
 
 
-def test_in_no_look_at_a_busy_writer_a_span_is_missing_or_there_twice(ledger: Ledger, tmp_path: Path) -> None:
+def test_balance_during_writes_counts_every_span_once(ledger: Ledger, tmp_path: Path) -> None:
     root = tmp_path / "journal"
     fill(root, SEGMENTS)
     accounts = Accounts(ledger, Backlog(root))
-    busy = threading.Thread(target=_carry_all, args=(ledger, root))
+    busy = threading.Thread(target=_finish_all, args=(ledger, root))
     seen = set()
 
     busy.start()
@@ -158,36 +158,34 @@ def test_in_no_look_at_a_busy_writer_a_span_is_missing_or_there_twice(ledger: Le
     assert accounts.balance().journal == {}
 
 
-def _carry_all(ledger: Ledger, root: Path) -> None:
+def _finish_all(ledger: Ledger, root: Path) -> None:
     for waiting in list(waiting_in(root)):
-        carry(ledger, root, waiting)
+        finish(ledger, root, waiting)
 
 
-def test_of_what_is_booked_again_between_two_looks_the_difference_is_told(
-    ledger: Ledger, tmp_path: Path
-) -> None:
-    [one] = fill(tmp_path / "journal", 1)
+def test_watch_reports_the_difference_of_a_repeated_booking(ledger: Ledger, tmp_path: Path) -> None:
+    [segment] = fill(tmp_path / "journal", 1)
     accounts = Accounts(ledger, Backlog(tmp_path / "journal"))
-    ledger.book(one, {PLACE: Counts(received=1, dead=1)})
+    ledger.book(segment, {PLACE: Counts(received=1, dead=1)})
 
-    _, _, seen = accounts.around(lambda _before: ledger.book(one, {PLACE: Counts(received=1, stored=1)}))
+    _, _, seen = accounts.around(lambda _before: ledger.book(segment, {PLACE: Counts(received=1, stored=1)}))
 
     assert seen.lines == {PLACE: Counts(stored=1, dead=-1)}
 
 
-def test_what_was_booked_between_two_looks_is_told(ledger: Ledger, tmp_path: Path) -> None:
+def test_watch_reports_bookings_between_two_balances(ledger: Ledger, tmp_path: Path) -> None:
     root = tmp_path / "journal"
     fill(root, 2)
     accounts = Accounts(ledger, Backlog(root))
-    [one, two] = waiting_in(root)
-    carry(ledger, root, one)
+    [first, second] = waiting_in(root)
+    finish(ledger, root, first)
 
     def between(before: Balance) -> set[SegmentId]:
-        carry(ledger, root, two)
+        finish(ledger, root, second)
         return set(before.waiting)
 
     before, after, seen = accounts.around(between)
 
-    assert before == {two.id}
-    assert (after.waiting, seen.since) == (set(), {two.id})
+    assert before == {second.id}
+    assert (after.waiting, seen.since) == (set(), {second.id})
     assert seen.lines == {PLACE: Counts(received=1, stored=1)}

@@ -1,4 +1,4 @@
-"""The ledger's sums: what a segment adds, what replaces it, and that nothing is dropped."""
+"""Ledger in memory: contributions of segments, repeated bookings, and merging without loss."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from receiver.ledger.book import EPOCHS_MAX, Book
 from receiver.ledger.line_sums import HOUR_NS, OTHER, Counts, lines_of, received_of, replayed
 from receiver.ledger.log_codec import Begun, Entry, Key
 from receiver.model import Heading, SegmentId
-from receiver.redelivery.decisions import APART, DUPLICATE, KEPT
+from receiver.redelivery.decisions import DUPLICATE, EXEMPT, KEPT
 from receiver.settings import Ledger as Limits
 
 HOUR = 500_000
@@ -24,7 +24,7 @@ def delivery(*tallies: Tally, drain: str = "d", hour: int = HOUR) -> Answered:
     return Answered(drain, bytes(16), hour * HOUR_NS + 1, rows, tallies)
 
 
-def a_line(project: str = "p", hour: int = HOUR, drain: str = "d") -> dict[Heading, Counts]:
+def line(project: str = "p", hour: int = HOUR, drain: str = "d") -> dict[Heading, Counts]:
     return {Heading(drain, project, hour): Counts(received=3, stored=2, rejected=1)}
 
 
@@ -46,11 +46,11 @@ def total(book: Book) -> Counts:
     return result
 
 
-def test_each_project_of_a_delivery_has_its_line_in_the_hour_of_receipt() -> None:
+def test_each_project_of_a_delivery_has_a_line_in_the_hour_of_receipt() -> None:
     one = delivery(Tally("p", 6, 3, 2, 1), Tally("q", 1, 1, 0, 0))
     two = delivery(Tally("p", 4, 0, 4, 0), hour=HOUR + 1)
 
-    lines = lines_of([one, two], bytes([KEPT, APART]))
+    lines = lines_of([one, two], bytes([KEPT, EXEMPT]))
 
     assert lines == {
         Heading("d", "p", HOUR): Counts(received=6, stored=3, sampled_out=2, rejected=1),
@@ -60,7 +60,7 @@ def test_each_project_of_a_delivery_has_its_line_in_the_hour_of_receipt() -> Non
     assert received_of([one, two]) == {heading: counts.received for heading, counts in lines.items()}
 
 
-def test_a_duplicate_counts_all_its_spans_as_duplicate_whatever_became_of_them_before() -> None:
+def test_duplicate_counts_all_its_spans_whatever_the_first_outcome_was() -> None:
     lines = lines_of([delivery(Tally("p", 6, 3, 2, 1))], bytes([DUPLICATE]))
 
     assert lines == {Heading("d", "p", HOUR): Counts(received=6, duplicate=6)}
@@ -75,7 +75,7 @@ def test_a_duplicate_counts_all_its_spans_as_duplicate_whatever_became_of_them_b
         ({Heading("d", "p", HOUR): 9}, "dead", Counts(6, 3, 2, 1)),
     ],
 )
-def test_what_the_store_does_not_hold_is_the_rest(
+def test_rows_missing_in_the_store_are_counted_as_the_rest(
     stored: dict[Heading, int], rest: str, expected: Counts
 ) -> None:
     deliveries = [delivery(Tally("p", 6, 3, 2, 1))]
@@ -86,15 +86,15 @@ def test_what_the_store_does_not_hold_is_the_rest(
     assert expected.unaccounted == 0
 
 
-def test_booked_again_a_segment_is_counted_as_it_was_booked_last() -> None:
+def test_last_booking_of_a_segment_counts() -> None:
     dead = {Heading("d", "p", HOUR): Counts(received=3, dead=3)}
 
-    book = book_of(booked(ONE, dead), booked(TWO, a_line()), booked(ONE, a_line("q")))
+    book = book_of(booked(ONE, dead), booked(TWO, line()), booked(ONE, line("q")))
 
     assert total(book) == Counts(received=6, stored=4, rejected=2)
 
 
-def test_dead_letters_that_are_replayed_are_dead_no_more_and_received_no_second_time() -> None:
+def test_replayed_dead_letters_are_not_dead_and_not_received_again() -> None:
     dead = {Heading("d", "p", HOUR): Counts(received=9, dead=9)}
     again = replayed(
         [delivery(Tally("p", 4, 3, 1, 0)), delivery(Tally("p", 2, 2, 0, 0))],
@@ -107,17 +107,17 @@ def test_dead_letters_that_are_replayed_are_dead_no_more_and_received_no_second_
     assert total(book) == Counts(received=9, stored=2, duplicate=3, dead=4)
 
 
-def test_the_epoch_of_parts_is_known_with_their_segment() -> None:
-    book = book_of(log_codec.booked(Key(ONE), a_line(), parts_epoch=99))
+def test_epoch_of_parts_is_recorded_with_their_segment() -> None:
+    book = book_of(log_codec.booked(Key(ONE), line(), parts_epoch=99))
 
     assert book.epochs == {7: HOUR, 99: HOUR}
 
 
-def test_projects_beyond_the_limit_of_an_hour_are_counted_together_by_drain() -> None:
+def test_projects_beyond_the_hourly_limit_are_merged_by_drain() -> None:
     limits = Limits(projects_max=2)
 
     book = book_of(
-        *(booked(SegmentId(7, seq), a_line(f"p{seq % 5}", HOUR + seq % 2)) for seq in range(20)),
+        *(booked(SegmentId(7, seq), line(f"p{seq % 5}", HOUR + seq % 2)) for seq in range(20)),
         limits=limits,
     )
 
@@ -127,12 +127,12 @@ def test_projects_beyond_the_limit_of_an_hour_are_counted_together_by_drain() ->
     assert total(book) == Counts(received=60, stored=40, rejected=20)
 
 
-def test_hours_beyond_the_limit_are_added_up_and_no_clock_matters() -> None:
+def test_hours_beyond_the_limit_are_merged_whatever_the_clock_says() -> None:
     limits = Limits(hours_max=3)
     hours = [HOUR, HOUR + 1, HOUR + 9_000, HOUR + 2, HOUR + 3]
 
     book = book_of(
-        *(booked(SegmentId(7, seq), a_line(hour=hour)) for seq, hour in enumerate(hours)), limits=limits
+        *(booked(SegmentId(7, seq), line(hour=hour)) for seq, hour in enumerate(hours)), limits=limits
     )
 
     assert {heading.hour for heading in book.lines} == {0, HOUR + 2, HOUR + 3, HOUR + 9_000}
@@ -140,9 +140,9 @@ def test_hours_beyond_the_limit_are_added_up_and_no_clock_matters() -> None:
     assert book.whole_from_hour == HOUR + 2
 
 
-def test_what_is_booked_again_after_its_projects_were_added_up_is_counted_once() -> None:
+def test_segment_booked_again_after_a_merge_is_counted_once() -> None:
     book = book_of(
-        *(booked(SegmentId(7, seq), a_line(f"p{seq % 4}", HOUR + seq // 4)) for seq in range(8)),
+        *(booked(SegmentId(7, seq), line(f"p{seq % 4}", HOUR + seq // 4)) for seq in range(8)),
         limits=Limits(lines_max=6),
     )
 
@@ -152,11 +152,11 @@ def test_what_is_booked_again_after_its_projects_were_added_up_is_counted_once()
     assert book.lines[Heading("d", OTHER, HOUR)] == Counts(received=14, stored=11, rejected=3)
 
 
-def test_lines_beyond_the_limit_lose_the_projects_of_the_oldest_hour_first() -> None:
+def test_projects_of_the_oldest_hour_are_merged_first() -> None:
     limits = Limits(lines_max=6)
 
     book = book_of(
-        *(booked(SegmentId(7, seq), a_line(f"p{seq % 4}", HOUR + seq // 4)) for seq in range(8)),
+        *(booked(SegmentId(7, seq), line(f"p{seq % 4}", HOUR + seq // 4)) for seq in range(8)),
         limits=limits,
     )
 
@@ -165,10 +165,8 @@ def test_lines_beyond_the_limit_lose_the_projects_of_the_oldest_hour_first() -> 
     assert total(book) == Counts(received=24, stored=16, rejected=8)
 
 
-def test_a_start_that_is_forgotten_makes_its_last_hour_unverifiable() -> None:
-    book = book_of(
-        *(booked(SegmentId(epoch, 0), a_line(hour=HOUR + epoch)) for epoch in range(EPOCHS_MAX + 1))
-    )
+def test_forgotten_epoch_makes_its_last_hour_unverifiable() -> None:
+    book = book_of(*(booked(SegmentId(epoch, 0), line(hour=HOUR + epoch)) for epoch in range(EPOCHS_MAX + 1)))
 
     assert len(book.epochs) == EPOCHS_MAX
     assert book.complete_from_hour == HOUR + 1
@@ -197,7 +195,7 @@ LIMITS = st.builds(
 
 
 @given(bookings=BOOKINGS, limits=LIMITS, settled=st.sets(st.integers(0, 5)), at=st.integers(0, 25))
-def test_whatever_is_folded_written_down_and_read_again_the_sums_are_what_was_booked_last(
+def test_sums_equal_the_last_bookings_after_merging_and_rereading(
     bookings: list[tuple[int, str, dict[Heading, Counts]]], limits: Limits, settled: set[int], at: int
 ) -> None:
     expected: dict[tuple[int, str], dict[Heading, Counts]] = {}
@@ -207,8 +205,8 @@ def test_whatever_is_folded_written_down_and_read_again_the_sums_are_what_was_bo
         book.apply(booked(SegmentId(7, seq), lines, part))
         expected[seq, part] = lines
         if number == at:
-            book.settle([Key(SegmentId(7, one)) for one in settled])
-            gone += [expected.pop((one, "")) for one in settled if (one, "") in expected]
+            book.settle([Key(SegmentId(7, seq)) for seq in settled])
+            gone += [expected.pop((seq, "")) for seq in settled if (seq, "") in expected]
             again = log_codec.read(log_codec.written(book.entries())[0])
             book = book_of(*(linked.entry for linked in again.entries), limits=limits)
 
@@ -216,11 +214,11 @@ def test_whatever_is_folded_written_down_and_read_again_the_sums_are_what_was_bo
     for lines in [*expected.values(), *gone]:
         for heading, counts in lines.items():
             by_drain[heading.drain] = by_drain.get(heading.drain, Counts()).plus(counts)
-    found: dict[str, Counts] = {}
+    totals: dict[str, Counts] = {}
     for heading, counts in book.lines.items():
-        found[heading.drain] = found.get(heading.drain, Counts()).plus(counts)
-    assert {drain: one for drain, one in found.items() if any(one)} == {
-        drain: one for drain, one in by_drain.items() if any(one)
+        totals[heading.drain] = totals.get(heading.drain, Counts()).plus(counts)
+    assert {drain: counts for drain, counts in totals.items() if any(counts)} == {
+        drain: counts for drain, counts in by_drain.items() if any(counts)
     }
     assert len({heading.hour for heading in book.lines} - {0}) <= limits.hours_max
 
@@ -228,10 +226,10 @@ def test_whatever_is_folded_written_down_and_read_again_the_sums_are_what_was_bo
 def test_entries_are_read_back_as_they_were_written() -> None:
     entries: list[Entry] = [
         Begun(5, 1, 2, {2**64 - 1: HOUR}),
-        *log_codec.settled(a_line()),
-        booked(ONE, a_line(), "x"),
+        *log_codec.settled(line()),
+        booked(ONE, line(), "x"),
     ]
 
-    found = log_codec.read(log_codec.written(entries)[0]).entries
+    linked_entries = log_codec.read(log_codec.written(entries)[0]).entries
 
-    assert [linked.entry for linked in found] == entries
+    assert [linked.entry for linked in linked_entries] == entries

@@ -1,4 +1,4 @@
-"""What a sender calls its projects takes little room in the ledger, however long the names are."""
+"""Long project names: each takes little memory and disk space in the ledger."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ def delivery_of(project: str) -> Delivery:
 
 
 def answered(names: Iterator[str]) -> list[Answered]:
-    """What the records answer for; the names differ only at their ends."""
-    policy, found = transcode.policy(Settings()), []
+    """Return the delivery records of one segment per project name."""
+    policy, deliveries = transcode.policy(Settings()), []
     for seq, name in enumerate(names):
-        done = transcode.commit(policy, [delivery_of(name)], SegmentId(1, seq), DIGEST_KEY)
-        assert "shortened with a hash" in done.outcomes[0].message
-        found += [one for record in transcode.scan(done.record).records for one in answers_of(record)]
-    return found
+        commit = transcode.commit(policy, [delivery_of(name)], SegmentId(1, seq), DIGEST_KEY)
+        assert "shortened with a hash" in commit.outcomes[0].message
+        records = transcode.scan(commit.record).records
+        deliveries += [delivery for record in records for delivery in answers_of(record)]
+    return deliveries
 
 
 def test_project_names_of_4_mib_take_less_than_4_kib_of_the_ledger_each(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The ledger on a disk that fails, dies and forgets: each segment is in its sums once, as booked last."""
+"""Ledger on a failing disk: the sums contain the last booking of each segment once."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ PLACE = Heading("d", "p", HOUR)
 
 
 @pytest.fixture(autouse=True)
-def logs_are_written_anew_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def rewrite_logs_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger_room, "LOG_BYTES_MIN", 200)
 
 
 @pytest.fixture
 def disk() -> MemoryDisk:
-    return a_disk()
+    return new_disk()
 
 
-def a_disk() -> MemoryDisk:
+def new_disk() -> MemoryDisk:
     disk = MemoryDisk()
     disk.make_directory(ROOT.parent)
     disk.sync_directory(Path("/"))
@@ -64,7 +64,7 @@ def total(disk: MemoryDisk) -> Counts:
     return result
 
 
-def test_what_was_booked_is_there_after_a_power_cut(disk: MemoryDisk) -> None:
+def test_booking_survives_a_power_cut(disk: MemoryDisk) -> None:
     ledger = opened(disk)
     ledger.book(segment(1), line(3))
     ledger.book(segment(2), line(4))
@@ -75,7 +75,7 @@ def test_what_was_booked_is_there_after_a_power_cut(disk: MemoryDisk) -> None:
     assert opened(disk).sums(Watch(set()))[0].lines == {PLACE: Counts(received=7, stored=7)}
 
 
-def test_a_segment_that_is_carried_again_is_counted_once_and_one_that_is_gone_is_kept(
+def test_repeated_booking_is_counted_once_and_a_deleted_segment_stays_counted(
     disk: MemoryDisk,
 ) -> None:
     ledger = opened(disk)
@@ -91,7 +91,7 @@ def test_a_segment_that_is_carried_again_is_counted_once_and_one_that_is_gone_is
     assert total(disk) == Counts(received=7, stored=7)
 
 
-def test_only_what_may_be_in_the_journal_is_looked_for_there(disk: MemoryDisk) -> None:
+def test_settled_segments_are_not_looked_up_in_the_journal(disk: MemoryDisk) -> None:
     ledger = opened(disk)
     ledger.book(segment(1), line(3))
     ledger.book(segment(2), line(4))
@@ -104,7 +104,7 @@ def test_only_what_may_be_in_the_journal_is_looked_for_there(disk: MemoryDisk) -
         assert watch.segments == {segment(1)}
 
 
-def test_the_same_booking_again_costs_no_write(disk: MemoryDisk) -> None:
+def test_identical_booking_is_not_written_again(disk: MemoryDisk) -> None:
     ledger = opened(disk)
     ledger.book(segment(1), line(3))
     calls = len(disk.calls)
@@ -114,7 +114,7 @@ def test_the_same_booking_again_costs_no_write(disk: MemoryDisk) -> None:
     assert len(disk.calls) == calls
 
 
-def test_a_replay_is_noted_before_its_segment_is_there_and_known_after_a_crash(disk: MemoryDisk) -> None:
+def test_replay_is_recorded_before_its_segment_exists_and_survives_a_crash(disk: MemoryDisk) -> None:
     opened(disk).replaying(segment(9))
     disk.cut_power(lambda _: 0)
 
@@ -127,7 +127,7 @@ def test_a_replay_is_noted_before_its_segment_is_there_and_known_after_a_crash(d
     assert not ledger.is_replay(segment(9))
 
 
-def test_a_replay_begun_while_the_writer_starts_is_not_forgotten(disk: MemoryDisk) -> None:
+def test_replay_begun_while_the_writer_starts_is_kept(disk: MemoryDisk) -> None:
     ledger = opened(disk)
     ledger.replaying(segment(9))
 
@@ -136,7 +136,7 @@ def test_a_replay_begun_while_the_writer_starts_is_not_forgotten(disk: MemoryDis
     assert ledger.is_replay(segment(9))
 
 
-def test_an_upgrade_or_a_lost_ledger_is_complete_from_the_next_hour_on(disk: MemoryDisk) -> None:
+def test_ledger_is_complete_from_the_next_hour_after_an_upgrade_or_a_loss(disk: MemoryDisk) -> None:
     opened(disk, is_first=False)
 
     assert read_sums(ROOT, Limits(), disk)[0].complete_from_hour == HOUR + 1
@@ -144,7 +144,7 @@ def test_an_upgrade_or_a_lost_ledger_is_complete_from_the_next_hour_on(disk: Mem
 
 
 @pytest.mark.parametrize(("entry", "left"), [(0, 7), (1, 4)], ids=["how it was begun", "a booking"])
-def test_rot_costs_its_entry_and_is_told(disk: MemoryDisk, entry: int, left: int) -> None:
+def test_damaged_entry_is_lost_and_reported(disk: MemoryDisk, entry: int, left: int) -> None:
     ledger = opened(disk)
     log = ROOT / disk.names(ROOT)[-1]
     begins_at = [0, disk.size_bytes(log) or 0]
@@ -160,7 +160,7 @@ def test_rot_costs_its_entry_and_is_told(disk: MemoryDisk, entry: int, left: int
     assert sums.lines == {PLACE: Counts(received=left, stored=left)}
 
 
-def test_what_a_crash_tore_off_is_no_rot_behind_the_next_booking(
+def test_torn_tail_is_not_reported_as_damage_after_the_next_booking(
     disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ledger_room, "LOG_BYTES_MIN", 10_000)
@@ -176,7 +176,7 @@ def test_what_a_crash_tore_off_is_no_rot_behind_the_next_booking(
     assert sums.lines == {PLACE: Counts(received=7, stored=7)}
 
 
-def test_a_disk_that_refuses_loses_nothing_of_what_was_booked(disk: MemoryDisk) -> None:
+def test_failed_disk_writes_lose_no_booking(disk: MemoryDisk) -> None:
     ledger = opened(disk)
     ledger.book(segment(1), line(3))
     disk.fail("sync_data", code=errno.ENOSPC)
@@ -193,8 +193,8 @@ def test_a_disk_that_refuses_loses_nothing_of_what_was_booked(disk: MemoryDisk) 
 STEPS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 5), st.integers(0, 3)), min_size=1, max_size=8)
 
 
-def played(disk: MemoryDisk, steps: list[tuple[int, int, int]], expected: dict[int, Lines]) -> None:
-    """One life: book segments, each as it stands then; every third one is let go of."""
+def run_once(disk: MemoryDisk, steps: list[tuple[int, int, int]], expected: dict[int, Lines]) -> None:
+    """Run once: book segments, and settle every third segment."""
     ledger = opened(disk)
     ledger.retain({segment(seq) for seq in range(5)})
     for seq, stored, dead in steps:
@@ -203,7 +203,7 @@ def played(disk: MemoryDisk, steps: list[tuple[int, int, int]], expected: dict[i
         ledger.book(segment(seq), lines)
 
 
-def how_it_ends(kind: str) -> Callable[[MemoryDisk, Random], None]:
+def ending(kind: str) -> Callable[[MemoryDisk, Random], None]:
     if kind == "killed":
         return lambda disk, _: disk.kill()
     return lambda disk, random: disk.cut_power(lambda count: random.randint(0, count))
@@ -215,19 +215,19 @@ def how_it_ends(kind: str) -> Callable[[MemoryDisk, Random], None]:
 def test_a_crash_at_any_call_counts_each_segment_once(
     kind: str, steps: list[tuple[int, int, int]], random: Random
 ) -> None:
-    whole = a_disk()
+    whole = new_disk()
     before = len(whole.calls)
-    played(whole, steps, {})
+    run_once(whole, steps, {})
 
     for at in range(1, len(whole.calls) - before + 1):
-        disk = a_disk()
+        disk = new_disk()
         expected: dict[int, Lines] = {}
         disk.fail_nth(at, Killed)
         with pytest.raises(Killed):
-            played(disk, steps, expected)
-        how_it_ends(kind)(disk, random)
+            run_once(disk, steps, expected)
+        ending(kind)(disk, random)
 
-        # The segment that was being booked is carried again, as the writer does.
+        # Book the interrupted segment again, as the writer does.
         ledger = opened(disk)
         for seq, lines in list(expected.items())[-1:]:
             ledger.book(segment(seq), lines)
@@ -242,15 +242,15 @@ def test_a_crash_at_any_call_counts_each_segment_once(
 
 @settings(max_examples=30, deadline=None)
 @given(steps=STEPS, random=st.randoms(use_true_random=False))
-def test_what_was_booked_before_a_crash_needs_no_second_booking(
+def test_booking_from_before_a_crash_is_not_repeated(
     steps: list[tuple[int, int, int]], random: Random
 ) -> None:
-    whole = a_disk()
+    whole = new_disk()
     before = len(whole.calls)
-    played(whole, steps, {})
+    run_once(whole, steps, {})
 
     for at in range(1, len(whole.calls) - before + 1):
-        disk = a_disk()
+        disk = new_disk()
         disk.fail_nth(at, Killed)
         booked: dict[int, Lines] = {}
         begun: tuple[int, Lines] | None = None
@@ -263,16 +263,16 @@ def test_what_was_booked_before_a_crash_needs_no_second_booking(
         except Killed:
             disk.cut_power(lambda count: random.randint(0, count))
 
-        # Afterwards it is as before the entry that was being written, or as after it.
+        # The sums are those before the interrupted entry, or those after it.
         opened(disk)
         after = dict(booked)
         if begun:
             after[begun[0]] = begun[1]
-        allowed = [sum((one[PLACE].received for one in state.values()), 0) for state in (booked, after)]
+        allowed = [sum((lines[PLACE].received for lines in state.values()), 0) for state in (booked, after)]
         assert total(disk).received in allowed, f"crashed at call {at}"
 
 
-def test_a_full_disk_does_not_keep_a_ledger_from_being_opened(disk: MemoryDisk) -> None:
+def test_ledger_opens_on_a_full_disk(disk: MemoryDisk) -> None:
     ledger = opened(disk)
     ledger.book(segment(1), line(3))
     disk.fail("create", "write", code=errno.ENOSPC, times=9)
@@ -282,7 +282,7 @@ def test_a_full_disk_does_not_keep_a_ledger_from_being_opened(disk: MemoryDisk) 
     assert ledger.sums(Watch(set()))[0].lines == {PLACE: Counts(received=3, stored=3)}
 
 
-def test_a_full_disk_does_not_keep_anything_from_being_booked_beside_what_is_there(disk: MemoryDisk) -> None:
+def test_booking_continues_when_the_log_cannot_be_rewritten(disk: MemoryDisk) -> None:
     ledger = opened(disk)
     disk.fail("create", code=errno.ENOSPC, times=99)
 
@@ -292,7 +292,7 @@ def test_a_full_disk_does_not_keep_anything_from_being_booked_beside_what_is_the
     assert total(disk) == Counts(received=29, stored=29)
 
 
-def test_a_log_that_was_not_written_whole_leaves_no_draft(disk: MemoryDisk) -> None:
+def test_incompletely_written_log_leaves_no_temporary_file(disk: MemoryDisk) -> None:
     opened(disk).book(segment(1), line(3))
     write_new(disk, ROOT / ".0000000007.log.tmp", b"half of it")
     disk.kill()
@@ -303,7 +303,7 @@ def test_a_log_that_was_not_written_whole_leaves_no_draft(disk: MemoryDisk) -> N
     assert total(disk) == Counts(received=3, stored=3)
 
 
-def test_what_is_settled_while_the_log_is_written_anew_stays_counted(
+def test_segment_settled_during_a_log_rewrite_stays_counted(
     disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = opened(disk)

@@ -1,4 +1,4 @@
-"""Lost history of the ledger is reported until it is acknowledged, and no crash is taken for a loss."""
+"""Lost ledger history is reported until it is acknowledged, and a crash is never reported as a loss."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WINDOW = Extent(1, 10)
 LINES: Lines = {Heading("d", "p", HOUR): Counts(received=1, stored=1)}
 
 
-def a_disk() -> MemoryDisk:
+def new_disk() -> MemoryDisk:
     disk = MemoryDisk()
     disk.make_directory(ROOT.parent)
     disk.sync_directory(Path("/"))
@@ -41,7 +41,7 @@ def book(ledger: Ledger, count: int) -> None:
 
 
 def losses(disk: MemoryDisk, *, is_first: bool = True) -> tuple[str, ...]:
-    """What is reported while nothing runs."""
+    """Return the losses that are reported while no receiver runs."""
     return read_sums(ROOT, Limits(), disk, is_first=is_first)[0].losses
 
 
@@ -69,15 +69,15 @@ def without(disk: MemoryDisk, *directories: Path) -> None:
 
 
 def entry_ends(content: bytes) -> list[int]:
-    """Where each entry of a log ends."""
+    """Return the offset of the end of each entry."""
     heads = [at for at in range(len(content)) if content.startswith(b"TDLG", at)]
     return [*heads[1:], len(content)]
 
 
 @pytest.fixture
 def disk() -> MemoryDisk:
-    """A ledger of five entries behind its beginning, and nothing running."""
-    disk = a_disk()
+    """Return a disk with a ledger of five entries after the first, and no receiver running."""
+    disk = new_disk()
     book(opened(disk), 5)
     disk.kill()
     assert losses(disk) == ()
@@ -150,7 +150,7 @@ def test_older_copy_of_a_log_that_was_rewritten_since_is_reported(
 
 
 def test_log_of_another_ledger_with_as_many_entries_is_reported(disk: MemoryDisk) -> None:
-    other = a_disk()
+    other = new_disk()
     ledger = opened(other)
     for seq in range(5):
         ledger.book(SegmentId(8, seq), LINES)
@@ -158,7 +158,7 @@ def test_log_of_another_ledger_with_as_many_entries_is_reported(disk: MemoryDisk
     overwrite(disk, log_of(disk), other.read(log_of(other)))
 
     [loss] = losses_after_start(disk)
-    assert "entry 6 is another one than was written" in loss
+    assert "entry 6 is not the entry that was written" in loss
 
 
 def test_bytes_between_entries_are_reported(disk: MemoryDisk) -> None:
@@ -168,7 +168,7 @@ def test_bytes_between_entries_are_reported(disk: MemoryDisk) -> None:
 
     [loss] = losses_after_start(disk)
 
-    assert "bytes that are no entry" in loss
+    assert "bytes that are not an entry" in loss
 
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["redelivery removed too", "redelivery is there"])
@@ -210,7 +210,7 @@ def test_log_of_another_version_is_lost_history(disk: MemoryDisk) -> None:
     assert "of another version" in loss
 
 
-def test_receiver_goes_on_after_a_loss_with_what_is_left(disk: MemoryDisk) -> None:
+def test_receiver_continues_after_a_loss_with_the_rest(disk: MemoryDisk) -> None:
     content = disk.read(log_of(disk))
     overwrite(disk, log_of(disk), content[: entry_ends(content)[2]])
 
@@ -243,12 +243,12 @@ def test_second_loss_is_added_to_the_first(disk: MemoryDisk) -> None:
     disk.kill()
     disk.unlink(HEAD)
 
-    found = losses_after_start(disk)
+    reported = losses_after_start(disk)
 
-    assert [loss.partition(" ")[0] for loss in found] == ["2027-01-15T08:00Z"] * 2
+    assert [loss.partition(" ")[0] for loss in reported] == ["2027-01-15T08:00Z"] * 2
 
 
-def test_booking_that_a_crash_left_without_a_head_is_witnessed_when_it_is_booked_again(
+def test_booking_without_a_head_gets_one_when_it_is_booked_again(
     disk: MemoryDisk,
 ) -> None:
     ledger = opened(disk)
@@ -279,13 +279,13 @@ def test_head_file_is_replaced_when_it_has_grown(disk: MemoryDisk, monkeypatch: 
 
 
 @pytest.mark.parametrize("path", [HEAD, ROOT / "0000000001.log"], ids=["head", "log"])
-def test_what_is_removed_while_the_receiver_runs_is_written_again(disk: MemoryDisk, path: Path) -> None:
+def test_files_removed_while_the_receiver_runs_are_written_again(disk: MemoryDisk, path: Path) -> None:
     ledger = opened(disk)
     disk.unlink(path)
 
-    assert ledger.put_back()
+    assert ledger.restore_files()
 
-    assert not ledger.put_back()
+    assert not ledger.restore_files()
     ledger.book(SegmentId(7, 9), LINES)
     disk.kill()
     assert losses(disk) == ()
@@ -293,7 +293,7 @@ def test_what_is_removed_while_the_receiver_runs_is_written_again(disk: MemoryDi
 
 
 def live(disk: MemoryDisk, steps: list[tuple[int, int]]) -> None:
-    """One life of the writer."""
+    """Run the writer once."""
     ledger = opened(disk)
     ledger.retain({SegmentId(7, seq) for seq in range(3)})
     for seq, stored in steps:
@@ -303,7 +303,7 @@ def live(disk: MemoryDisk, steps: list[tuple[int, int]]) -> None:
 
 
 def crash(disk: MemoryDisk, random: Random) -> None:
-    """End the machine: a process killed, waiting writes kept in order, or in no order at all."""
+    """Kill the process, or cut the power: pending writes are kept in order, or in any order."""
     kind = random.randint(0, 2)
     if kind == 0:
         disk.kill()
@@ -315,18 +315,16 @@ def crash(disk: MemoryDisk, random: Random) -> None:
 
 @pytest.mark.fault("the ledger killed, or its power cut, at every call of several lives: no loss is claimed")
 @pytest.mark.parametrize("seed", range(10))
-def test_crash_at_any_call_of_any_life_is_never_reported_as_a_loss(
-    monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
+def test_crash_at_any_call_is_never_reported_as_a_loss(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     random = Random(seed)
     monkeypatch.setattr(ledger_room, "LOG_BYTES_MIN", 300)
     monkeypatch.setattr(witness, "HEAD_BYTES_MAX", 200)
     steps = [(random.randint(0, 4), random.randint(0, 5)) for _ in range(random.randint(2, 8))]
-    whole = a_disk()
+    whole = new_disk()
     before = len(whole.calls)
     live(whole, steps)
     for at in range(1, len(whole.calls) - before + 1):
-        disk = a_disk()
+        disk = new_disk()
         for life in range(4):
             disk.fail_nth(random.randint(1, at) if life else at, Killed)
             try:
@@ -341,7 +339,7 @@ def test_crash_at_any_call_of_any_life_is_never_reported_as_a_loss(
 def test_crash_while_a_loss_is_handled_does_not_hide_it(harm: str) -> None:
     random = Random(20_261_122)
     for at in range(1, 40):
-        disk = a_disk()
+        disk = new_disk()
         book(opened(disk), 5)
         content = disk.read(log_of(disk))
         disk.scatter(lambda: True)

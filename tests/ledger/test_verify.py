@@ -1,4 +1,4 @@
-"""`ledger --verify` on a real engine: the harm to the table that it finds, and what is no harm."""
+"""`ledger --verify` on a real engine: detected damage to the table, and differences that are harmless."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from receiver.writer.environment import Environment
 from receiver.writer.progress import Progress
 from receiver.writer.writer import Writer
 from tests.support import engines
-from tests.support.fake_clickhouse import a_ledger, a_window
+from tests.support.fake_clickhouse import open_ledger, open_window
 from tests.support.journal import limits
 from tests.support.segments import DIGEST_KEY
 
@@ -42,7 +42,7 @@ POLICY = transcode.policy(Settings())
 
 
 @dataclass
-class Site:
+class Workspace:
     """A journal, a writer and an engine, with real segments."""
 
     root: Path
@@ -50,14 +50,14 @@ class Site:
 
     def __post_init__(self) -> None:
         self.appender = Appender(self.root / "journal", limits())
-        self.ledger = a_ledger(self.root)
+        self.ledger = open_ledger(self.root)
         self.accounts = Accounts(self.ledger, Backlog(self.root / "journal"))
         self.now_s = time.time()
         self.writer = Writer(
             Journal(self.root / "journal"),
             self.store,
             core=transcode,
-            window=a_window(self.root),
+            window=open_window(self.root),
             ledger=self.ledger,
             dead=DeadLetters(self.root / "dead"),
             progress=Progress(),
@@ -65,7 +65,7 @@ class Site:
         )
 
     def send(self, project: str, spans: int, *, bad: int = 0, trace_id: str = "") -> None:
-        """Accept a delivery, in a segment of its own. Spans of one trace id are all the same span."""
+        """Accept a delivery, in its own segment. With `trace_id` all spans are identical."""
         segment = self.appender.choose()
         done = transcode.commit(POLICY, [self._delivery(project, spans, bad, trace_id)], segment, DIGEST_KEY)
         self.appender.append(segment, done.record, done.rows)
@@ -91,42 +91,42 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path, engine_dir: Path) -> Iterator[Site]:
+def workspace(tmp_path: Path, engine_dir: Path) -> Iterator[Workspace]:
     with engines.embedded(engine_dir) as store:
-        yield Site(tmp_path, store)
+        yield Workspace(tmp_path, store)
 
 
 def by_project(answer: Answer) -> dict[str, tuple[int, int, int, int, int | None, str]]:
     return {
-        one.project: (one.received, one.stored, one.rejected, one.journal, one.table, one.verdict)
-        for one in answer.lines
+        line.project: (line.received, line.stored, line.rejected, line.journal, line.table, line.verdict)
+        for line in answer.lines
     }
 
 
-def test_what_is_stored_agrees_and_what_waits_is_in_the_journal(site: Site) -> None:
-    site.send("a", 3)
-    site.send("b", 2, bad=1)
-    site.writer.drain()
-    site.send("a", 4)
+def test_stored_spans_agree_and_waiting_spans_are_in_the_journal(workspace: Workspace) -> None:
+    workspace.send("a", 3)
+    workspace.send("b", 2, bad=1)
+    workspace.writer.drain()
+    workspace.send("a", 4)
 
-    answer = site.asked()
+    answer = workspace.asked()
 
     assert by_project(answer) == {"a": (7, 3, 0, 4, 3, "same"), "b": (3, 2, 1, 0, 2, "same")}
-    assert all(one.difference == 0 for one in answer.lines)
-    assert {one.project for one in site.asked(project="a").lines} == {"a"}
-    assert site.asked(drain="other").lines == []
+    assert all(line.difference == 0 for line in answer.lines)
+    assert {line.project for line in workspace.asked(project="a").lines} == {"a"}
+    assert workspace.asked(drain="other").lines == []
 
 
-def test_rows_of_others_are_not_ours(site: Site, tmp_path: Path) -> None:
+def test_rows_of_other_receivers_are_ignored(workspace: Workspace, tmp_path: Path) -> None:
     (tmp_path / "replica").mkdir()
-    other = Site(tmp_path / "replica", site.store)
-    for one in (site, other):
-        one.send("a", 3)
-        one.writer.drain()
+    other = Workspace(tmp_path / "replica", workspace.store)
+    for receiver in (workspace, other):
+        receiver.send("a", 3)
+        receiver.writer.drain()
     foreign = "(Timestamp, ProjectId, ReceivedAt) VALUES (now64(9), 'a', now64(3))"
-    site.store.command(f"INSERT INTO otel_traces {foreign}")
+    workspace.store.command(f"INSERT INTO otel_traces {foreign}")
 
-    assert by_project(site.asked()) == {"a": (3, 3, 0, 0, 3, "same")}
+    assert by_project(workspace.asked()) == {"a": (3, 3, 0, 0, 3, "same")}
     assert by_project(other.asked()) == {"a": (3, 3, 0, 0, 3, "same")}
 
 
@@ -137,105 +137,110 @@ def test_rows_of_others_are_not_ours(site: Site, tmp_path: Path) -> None:
         pytest.param("INSERT INTO otel_traces SELECT * FROM otel_traces WHERE", 6, id="doubled"),
     ],
 )
-def test_harm_done_to_the_table_is_reported(site: Site, harm: str, table: int) -> None:
-    site.send("a", 3)
-    site.send("b", 2)
-    site.writer.drain()
-    site.store.command(f"{harm} ProjectId = 'a' SETTINGS mutations_sync = 2")
+def test_changed_table_rows_are_reported(workspace: Workspace, harm: str, table: int) -> None:
+    workspace.send("a", 3)
+    workspace.send("b", 2)
+    workspace.writer.drain()
+    workspace.store.command(f"{harm} ProjectId = 'a' SETTINGS mutations_sync = 2")
 
-    assert by_project(site.asked()) == {"a": (3, 3, 0, 0, table, "different"), "b": (2, 2, 0, 0, 2, "same")}
+    assert by_project(workspace.asked()) == {
+        "a": (3, 3, 0, 0, table, "different"),
+        "b": (2, 2, 0, 0, 2, "same"),
+    }
 
 
-def test_rows_exchanged_for_others_of_the_same_number_are_reported(site: Site) -> None:
-    site.send("a", 16)
-    site.writer.drain()
+def test_replaced_rows_are_reported_although_their_count_agrees(workspace: Workspace) -> None:
+    workspace.send("a", 16)
+    workspace.writer.drain()
     some = "SpanId <= '0000000000000008'"
-    site.store.command(f"ALTER TABLE otel_traces DELETE WHERE {some} SETTINGS mutations_sync = 2")
-    site.store.command("INSERT INTO otel_traces SELECT * FROM otel_traces")
+    workspace.store.command(f"ALTER TABLE otel_traces DELETE WHERE {some} SETTINGS mutations_sync = 2")
+    workspace.store.command("INSERT INTO otel_traces SELECT * FROM otel_traces")
 
-    [line] = site.asked().lines
+    [line] = workspace.asked().lines
 
     assert (line.stored, line.table, line.verdict) == (16, 16, "different")
     assert line.problem == "as many rows as were stored, but not the same ones"
 
 
-def test_spans_that_a_sender_repeats_in_one_delivery_are_no_difference(site: Site) -> None:
-    site.send("a", 1)
-    site.send("a", 3, trace_id="5a" * 16)
-    site.writer.drain()
+def test_repeated_spans_in_one_delivery_are_not_a_difference(workspace: Workspace) -> None:
+    workspace.send("a", 1)
+    workspace.send("a", 3, trace_id="5a" * 16)
+    workspace.writer.drain()
 
-    assert by_project(site.asked()) == {"a": (4, 4, 0, 0, 4, "same")}
+    assert by_project(workspace.asked()) == {"a": (4, 4, 0, 0, 4, "same")}
 
 
-def test_traces_that_the_companion_lost_are_reported(site: Site) -> None:
-    site.send("a", 3)
-    site.send("b", 2)
-    site.writer.drain()
-    site.store.command("TRUNCATE TABLE otel_traces_trace_id_ts")
-    site.send("c", 4)
-    site.writer.drain()
+def test_traces_missing_in_the_companion_table_are_reported(workspace: Workspace) -> None:
+    workspace.send("a", 3)
+    workspace.send("b", 2)
+    workspace.writer.drain()
+    workspace.store.command("TRUNCATE TABLE otel_traces_trace_id_ts")
+    workspace.send("c", 4)
+    workspace.writer.drain()
 
-    found = {line.project: (line.table, line.verdict, line.problem) for line in site.asked().lines}
+    problems = {line.project: (line.table, line.verdict, line.problem) for line in workspace.asked().lines}
 
-    assert found == {
+    assert problems == {
         "a": (3, "different", "3 rows are not found by trace id"),
         "b": (2, "different", "2 rows are not found by trace id"),
         "c": (4, "same", ""),
     }
 
 
-def test_spans_outside_the_time_that_the_companion_knows_are_reported(site: Site) -> None:
-    site.send("a", 1, trace_id="5a" * 16)
-    site.writer.drain()
-    site.now_s += 5
-    site.send("a", 2, trace_id="5a" * 16)
-    site.writer.drain()
-    site.store.command("TRUNCATE TABLE otel_traces_trace_id_ts")
-    site.store.command(
+def test_spans_outside_their_companion_time_range_are_reported(workspace: Workspace) -> None:
+    workspace.send("a", 1, trace_id="5a" * 16)
+    workspace.writer.drain()
+    workspace.now_s += 5
+    workspace.send("a", 2, trace_id="5a" * 16)
+    workspace.writer.drain()
+    workspace.store.command("TRUNCATE TABLE otel_traces_trace_id_ts")
+    workspace.store.command(
         "INSERT INTO otel_traces_trace_id_ts SELECT TraceId, max(Timestamp), max(Timestamp) "
         "FROM otel_traces GROUP BY TraceId"
     )
 
-    assert [line.problem for line in site.asked().lines] == ["1 row is not found by trace id"]
+    assert [line.problem for line in workspace.asked().lines] == ["1 row is not found by trace id"]
 
 
-def test_rows_of_an_epoch_that_the_ledger_lost_are_counted_and_named(site: Site) -> None:
-    site.send("a", 3)
-    site.writer.drain()
-    site.ledger.close()
-    shutil.rmtree(site.root / "ledger")
-    (site.root / "ledger.head").unlink()
-    epoch = f"{site.appender.choose().epoch:016x}"
+def test_rows_of_an_epoch_that_the_ledger_lost_are_counted_and_listed(workspace: Workspace) -> None:
+    workspace.send("a", 3)
+    workspace.writer.drain()
+    workspace.ledger.close()
+    shutil.rmtree(workspace.root / "ledger")
+    (workspace.root / "ledger.head").unlink()
+    epoch = f"{workspace.appender.choose().epoch:016x}"
 
-    site.ledger = a_ledger(site.root)
-    site.accounts = Accounts(site.ledger, Backlog(site.root / "journal"))
-    [unknown] = site.asked().unknown
+    workspace.ledger = open_ledger(workspace.root)
+    workspace.accounts = Accounts(workspace.ledger, Backlog(workspace.root / "journal"))
+    [unknown] = workspace.asked().unknown
 
     assert (unknown.epoch, unknown.rows, unknown.is_lost) == (epoch, 3, True)
 
 
-def test_rows_of_an_unknown_epoch_on_a_server_may_be_another_receivers(site: Site, tmp_path: Path) -> None:
+def test_rows_of_an_unknown_epoch_on_a_server_may_be_another_receivers(
+    workspace: Workspace, tmp_path: Path
+) -> None:
     (tmp_path / "replica").mkdir()
-    other = Site(tmp_path / "replica", site.store)
-    for one in (site, other):
-        one.send("a", 3)
-        one.writer.drain()
+    other = Workspace(tmp_path / "replica", workspace.store)
+    for receiver in (workspace, other):
+        receiver.send("a", 3)
+        receiver.writer.drain()
 
     class Server:
-        """The same rows in a store that others may write to."""
+        """The same rows in a store that other receivers may write to."""
 
         embedded = False
 
         def rows(self, statement: str, parameters: Parameters) -> list[tuple[object, ...]]:
-            return site.store.rows(statement, parameters)
+            return workspace.store.rows(statement, parameters)
 
     asked = asked_for({"since": "2h", "verify": "1"}, now_s=time.time(), lives_hours=72)
-    [unknown] = ledger(site.accounts, Server, asked).unknown  # type: ignore[arg-type]
+    [unknown] = ledger(workspace.accounts, Server, asked).unknown  # type: ignore[arg-type]
 
     assert (unknown.rows, unknown.is_lost) == (3, False)
 
 
-def test_rows_of_parts_that_are_not_booked_yet_are_no_unknown_epoch(tmp_path: Path) -> None:
+def test_rows_of_unbooked_parts_are_not_an_unknown_epoch(tmp_path: Path) -> None:
     cut = tmp_path / "cuts" / "0000000000000007-0000000001.00000000000000ff"
     cut.mkdir(parents=True)
     (tmp_path / "cuts" / "something.else").mkdir()
@@ -254,51 +259,51 @@ def test_few_rows_are_read_in_one_statement_and_many_hour_by_hour(monkeypatch: p
     assert list(hours_at_a_time({5: 3, 6: 8, 7: 2, 9: 50}, 4)) == [(4, 6), (6, 9), (9, HOURS_END)]
 
 
-def test_hours_that_are_read_one_by_one_give_the_same_answer(
-    site: Site, monkeypatch: pytest.MonkeyPatch
+def test_reading_hour_by_hour_gives_the_same_result(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for ago in (2, 1, 0):
-        site.now_s = time.time() - ago * 3_600
-        site.send("a", 3)
-    site.writer.drain()
-    whole = site.asked(since="5h").lines
+        workspace.now_s = time.time() - ago * 3_600
+        workspace.send("a", 3)
+    workspace.writer.drain()
+    whole = workspace.asked(since="5h").lines
     monkeypatch.setattr(ledger_table, "VERIFY_ROWS_MAX", 1)
 
-    assert site.asked(since="5h").lines == whole
+    assert workspace.asked(since="5h").lines == whole
     assert [(line.table, line.verdict) for line in whole] == [(3, "same")] * 3
 
 
 @pytest.mark.parametrize("when", ["before the count", "after the count"])
-def test_what_is_carried_while_the_table_is_counted_is_left_out_on_both_sides(site: Site, when: str) -> None:
-    site.send("a", 3)
-    site.writer.drain()
-    site.send("a", 4)
+def test_segments_booked_during_the_count_are_excluded_on_both_sides(workspace: Workspace, when: str) -> None:
+    workspace.send("a", 3)
+    workspace.writer.drain()
+    workspace.send("a", 4)
     counts = []
 
     class Interrupted:
-        """The engine, while the writer works."""
+        """Engine whose answers arrive while the writer works."""
 
         def rows(self, statement: str, parameters: object) -> list[tuple[object, ...]]:
             counts.append(1)
             if when == "before the count":
-                site.writer.drain()
-            found = site.store.rows(statement, parameters)  # type: ignore[arg-type]
+                workspace.writer.drain()
+            rows = workspace.store.rows(statement, parameters)  # type: ignore[arg-type]
             if when == "after the count":
-                site.writer.drain()
-            return found
+                workspace.writer.drain()
+            return rows
 
     asked = asked_for({"since": "2h"}, now_s=time.time(), lives_hours=72)
-    balance, compared, unknown = verified(site.accounts, Interrupted(), asked)  # type: ignore[arg-type]
+    balance, compared, unknown = verified(workspace.accounts, Interrupted(), asked)  # type: ignore[arg-type]
 
     assert len(counts) == len(("epochs", "rows"))
     assert unknown == []
-    assert [one.verdict for one in compared.values()] == ["same"]
+    assert [line.verdict for line in compared.values()] == ["same"]
     assert sum(counts.stored for counts in balance.sums.lines.values()) == 7
 
 
-def test_a_segment_inserted_but_not_booked_is_in_the_journal_only(site: Site) -> None:
-    site.send("a", 3)
-    [segment] = Journal(site.root / "journal").sealed()
-    site.store.insert(segment.path, token="x", query_id="trace-drain-x")
+def test_inserted_but_unbooked_segment_counts_as_in_the_journal(workspace: Workspace) -> None:
+    workspace.send("a", 3)
+    [segment] = Journal(workspace.root / "journal").sealed()
+    workspace.store.insert(segment.path, token="x", query_id="trace-drain-x")
 
-    assert by_project(site.asked()) == {"a": (3, 0, 0, 3, None, "")}
+    assert by_project(workspace.asked()) == {"a": (3, 0, 0, 3, None, "")}

@@ -1,4 +1,4 @@
-"""What the writer books when not everything is stored: poison, damage, a note that was lost."""
+"""Bookings of the writer when rows are not stored: poison, damage, lost decisions."""
 
 from __future__ import annotations
 
@@ -21,245 +21,247 @@ from receiver.model import Heading
 from receiver.settings import Ledger as Limits
 from receiver.writer import dedupe
 from tests.support.fake_clickhouse import NOW_S, FakeFile
-from tests.support.redelivery import Fate, Killed, Mill, haunt, rotted
+from tests.support.redelivery import FaultInjector, Harness, Killed, inject_faults, rotted
 from tests.support.segments import day_of
 
 POISON = "error:70"
 
 
 @pytest.fixture
-def mill(tmp_path: Path) -> Mill:
-    return Mill(tmp_path)
+def harness(tmp_path: Path) -> Harness:
+    return Harness(tmp_path)
 
 
-def rows_stored(mill: Mill) -> int:
-    return sum(count for _, _, count in mill.store.parts)
+def rows_stored(harness: Harness) -> int:
+    return sum(count for _, _, count in harness.store.parts)
 
 
-def test_a_segment_that_is_set_aside_is_dead_and_its_copies_are_duplicates(mill: Mill) -> None:
-    mill.store.script = [POISON]
-    mill.add([1, 2])
-    mill.add([2])
+def test_dead_letter_counts_as_dead_and_its_copies_as_duplicates(harness: Harness) -> None:
+    harness.store.script = [POISON]
+    harness.add([1, 2])
+    harness.add([2])
 
-    mill.drain()
+    harness.drain()
 
-    assert mill.booked == Counts(received=8, duplicate=3, dead=5)
+    assert harness.booked == Counts(received=8, duplicate=3, dead=5)
 
 
-def test_of_a_segment_that_is_partly_stored_the_rest_is_dead(mill: Mill) -> None:
-    mill.store.script = ["partly", POISON, POISON, POISON, POISON]
-    mill.add([1, 2], [4])
+def test_missing_rows_of_a_partly_stored_segment_are_dead(harness: Harness) -> None:
+    harness.store.script = ["partly", POISON, POISON, POISON, POISON]
+    harness.add([1, 2], [4])
 
-    mill.drain()
+    harness.drain()
 
-    assert rows_stored(mill) not in {0, 10}
-    assert mill.booked == Counts(received=10, stored=rows_stored(mill), dead=10 - rows_stored(mill))
+    assert rows_stored(harness) not in {0, 10}
+    assert harness.booked == Counts(received=10, stored=rows_stored(harness), dead=10 - rows_stored(harness))
 
 
 @pytest.mark.parametrize("lives", [1, 2])
-def test_what_is_gone_from_the_journal_is_kept_as_a_sum(
-    mill: Mill, monkeypatch: pytest.MonkeyPatch, lives: int
+def test_deleted_segment_is_kept_as_a_sum(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, lives: int
 ) -> None:
     for _ in range(29):
-        mill.add([0])
+        harness.add([0])
     if lives > 1:
-        mill.drain()
-        mill.kill()
+        harness.drain()
+        harness.kill()
     monkeypatch.setattr(ledger, "LOG_BYTES_MIN", 100)
-    mill.add([0])
+    harness.add([0])
 
-    mill.drain()
+    harness.drain()
 
-    sums, one_by_one = read_sums(mill.directory / "ledger", Limits())
+    sums, one_by_one = read_sums(harness.directory / "ledger", Limits())
     assert sum(counts.received for counts in sums.lines.values()) == 30
     assert len(one_by_one) < 10
 
 
-def test_what_is_set_aside_is_booked_though_the_store_is_away_by_then(
-    mill: Mill, monkeypatch: pytest.MonkeyPatch
+def test_dead_letter_is_booked_although_the_store_is_unavailable(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    divide = mill.store.rows_by_heading
+    divide = harness.store.rows_by_heading
     asked: list[object] = []
 
-    def once(*held: Any) -> dict[Heading, RowSum]:  # noqa: ANN401 - whatever is asked
+    def once(*held: Any) -> dict[Heading, RowSum]:  # noqa: ANN401 - any arguments
         if asked:
             raise StoreTrouble("connection refused")
         asked.append(held)
         return divide(*held)
 
-    mill.store.poisonous_days = {day_of(2)}
-    mill.add([2, 3])
-    mill.store.script = ["ok", "half"]
-    monkeypatch.setattr(mill.store, "rows_by_heading", once)
+    harness.store.poisonous_days = {day_of(2)}
+    harness.add([2, 3])
+    harness.store.script = ["ok", "half"]
+    monkeypatch.setattr(harness.store, "rows_by_heading", once)
 
-    mill.drain()
+    harness.drain()
 
-    assert mill.booked.received == 7
-    assert [letter.reason.cause for letter in mill.letters] == ["odd", "poison"]
-
-
-def test_what_is_neither_none_nor_all_is_counted_row_by_row(mill: Mill) -> None:
-    mill.store.script = ["half"]
-    mill.add([3])
-
-    mill.drain()
-
-    assert mill.booked == Counts(received=4, stored=2, dead=2)
+    assert harness.booked.received == 7
+    assert [letter.reason.cause for letter in harness.letters] == ["odd", "poison"]
 
 
-def test_what_damage_costs_is_dead_though_nobody_knows_whose_it_was(mill: Mill) -> None:
-    file = mill.add([1], [2], [4])
+def test_partly_stored_segment_is_counted_row_by_row(harness: Harness) -> None:
+    harness.store.script = ["half"]
+    harness.add([3])
+
+    harness.drain()
+
+    assert harness.booked == Counts(received=4, stored=2, dead=2)
+
+
+def test_damaged_rows_are_dead_although_their_drain_is_unknown(harness: Harness) -> None:
+    file = harness.add([1], [2], [4])
     lost = rotted(file.path, record=1)
 
-    mill.drain()
+    harness.drain()
 
-    sums, _ = read_sums(mill.directory / "ledger", Limits())
+    sums, _ = read_sums(harness.directory / "ledger", Limits())
     assert sums.lines == {
         Heading("drain", "", NOW_S // 3_600): Counts(received=7, stored=7),
         Heading(UNKNOWN, OTHER, NOW_S // 3_600): Counts(received=lost, dead=lost),
     }
 
 
-def test_damage_that_cannot_be_cut_out_makes_the_whole_segment_dead(
-    mill: Mill, monkeypatch: pytest.MonkeyPatch
+def test_damage_that_cannot_be_removed_makes_the_whole_segment_dead(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> bytes:
         raise ValueError("no")
 
-    lost = rotted(mill.add([1], [2], [4]).path, record=1)
+    lost = rotted(harness.add([1], [2], [4]).path, record=1)
     monkeypatch.setattr(transcode, "rewrite", refuse)
 
-    mill.drain()
+    harness.drain()
 
-    assert mill.booked == Counts(received=10, dead=10)
+    assert harness.booked == Counts(received=10, dead=10)
     assert lost == 3
 
 
-@pytest.mark.parametrize("meets", ["ok", POISON], ids=["stored", "set aside"])
+@pytest.mark.parametrize("meets", ["ok", POISON], ids=["stored", "dead letter"])
 @pytest.mark.timeout(300)
-def test_killed_at_every_step_a_damaged_segment_is_counted_once(
+def test_kill_at_any_step_counts_a_damaged_segment_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meets: str
 ) -> None:
-    fate = Fate()
-    haunt(fate, monkeypatch)
+    injector = FaultInjector()
+    inject_faults(injector, monkeypatch)
     for step in range(1, 45):
         directory = tmp_path / str(step)
         directory.mkdir()
-        mill = Mill(directory, [meets], fate=fate)
-        rotted(mill.add([1], [2], [1, 4]).path, record=1)
-        mill.add([2, 3])
-        fate.steps_left = step
+        harness = Harness(directory, [meets], injector=injector)
+        rotted(harness.add([1], [2], [1, 4]).path, record=1)
+        harness.add([2, 3])
+        injector.steps_left = step
         with suppress(Killed):
-            mill.start().drain()
-        fate.steps_left = -1
-        mill.start()
-        mill.drain()
+            harness.start().drain()
+        injector.steps_left = -1
+        harness.start()
+        harness.drain()
 
-        assert mill.booked.unaccounted == 0, f"killed at step {step}"
-        assert mill.booked.received == 9 + 3 + 7, f"killed at step {step}: {mill.booked}"
-        assert mill.booked.stored == rows_stored(mill), f"killed at step {step}: {mill.booked}"
+        assert harness.booked.unaccounted == 0, f"killed at step {step}"
+        assert harness.booked.received == 9 + 3 + 7, f"killed at step {step}: {harness.booked}"
+        assert harness.booked.stored == rows_stored(harness), f"killed at step {step}: {harness.booked}"
 
 
 @pytest.mark.timeout(300)
-def test_killed_at_every_step_while_a_part_is_set_aside_the_ledger_agrees_with_the_store(
+def test_kill_while_a_part_becomes_a_dead_letter_keeps_the_ledger_correct(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fate = Fate()
-    haunt(fate, monkeypatch)
+    injector = FaultInjector()
+    inject_faults(injector, monkeypatch)
     for step in range(1, 70):
         directory = tmp_path / str(step)
         directory.mkdir()
-        mill = Mill(directory, ["partly", POISON, POISON, POISON, POISON, "lost"], fate=fate)
-        mill.add([1, 2], [4])
-        mill.add([2, 3])
-        fate.steps_left = step
+        harness = Harness(directory, ["partly", POISON, POISON, POISON, POISON, "lost"], injector=injector)
+        harness.add([1, 2], [4])
+        harness.add([2, 3])
+        injector.steps_left = step
         with suppress(Killed):
-            mill.start().drain()
-        assert mill.is_accounted_for, f"killed at step {step}: {mill.booked}"
-        fate.steps_left = -1
-        mill.start()
-        mill.drain()
+            harness.start().drain()
+        assert harness.is_accounted_for, f"killed at step {step}: {harness.booked}"
+        injector.steps_left = -1
+        harness.start()
+        harness.drain()
 
-        assert mill.is_accounted_for, f"killed at step {step}: {mill.booked}"
-        assert mill.booked.stored == rows_stored(mill), f"killed at step {step}: {mill.booked}"
+        assert harness.is_accounted_for, f"killed at step {step}: {harness.booked}"
+        assert harness.booked.stored == rows_stored(harness), f"killed at step {step}: {harness.booked}"
 
 
-def test_what_was_left_out_before_the_note_of_it_was_lost_is_duplicate(mill: Mill) -> None:
-    mill.add([1, 2])
-    again = mill.add([2, 3])
-    mill.store.script = ["ok", *["error:117"] * 5]
-    mill.start().drain()
+def test_removed_copy_is_a_duplicate_even_if_its_decision_was_lost(harness: Harness) -> None:
+    harness.add([1, 2])
+    again = harness.add([2, 3])
+    harness.store.script = ["ok", *["error:117"] * 5]
+    harness.start().drain()
     assert _rows(again) == (3 + 4, 4)
-    mill.kill()
-    shutil.rmtree(mill.directory / "redelivery")
+    harness.kill()
+    shutil.rmtree(harness.directory / "redelivery")
 
-    mill.drain()
+    harness.drain()
 
-    assert mill.booked == Counts(received=12, stored=9, duplicate=3)
+    assert harness.booked == Counts(received=12, stored=9, duplicate=3)
 
 
-def test_what_waits_for_another_version_is_booked_once(mill: Mill, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_segment_that_waits_for_another_version_is_booked_once(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def killed(_file: FakeFile) -> None:
         raise Killed
 
     monkeypatch.setattr(ledger, "LOG_BYTES_MIN", 1)
-    file = mill.add([1])
+    file = harness.add([1])
     with monkeypatch.context() as life, suppress(Killed):
         life.setattr(FakeFile, "unlink", killed)
-        mill.start().drain()
-    mill.start([mill.add([2])], held=[file]).drain()
-    mill.start()
+        harness.start().drain()
+    harness.start([harness.add([2])], held=[file]).drain()
+    harness.start()
 
-    mill.drain()
+    harness.drain()
 
-    assert mill.booked == Counts(received=5, stored=5)
+    assert harness.booked == Counts(received=5, stored=5)
 
 
-@pytest.mark.parametrize("meets", ["ok", POISON], ids=["stored", "set aside"])
+@pytest.mark.parametrize("meets", ["ok", POISON], ids=["stored", "dead letter"])
 @pytest.mark.parametrize("record", [0, 1])
-def test_what_rots_in_a_rewritten_segment_is_counted_once(
-    mill: Mill, monkeypatch: pytest.MonkeyPatch, record: int, meets: str
+def test_damage_in_a_rewritten_segment_is_counted_once(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, record: int, meets: str
 ) -> None:
     monkeypatch.setattr(dedupe, "BLOCK_ROWS_MAX", 4)
-    mill.add([1])
-    file = mill.add([1, 2], [3])
-    mill.store.script = ["ok", *["error:117"] * 5]
-    mill.start().drain()
+    harness.add([1])
+    file = harness.add([1, 2], [3])
+    harness.store.script = ["ok", *["error:117"] * 5]
+    harness.start().drain()
     assert _rows(file) == (2 + 3 + 4, 3 + 4)
     lost = rotted(file.path, record=record)
-    mill.kill()
-    mill.store.script = [meets]
+    harness.kill()
+    harness.store.script = [meets]
 
-    mill.drain()
+    harness.drain()
 
     received = 2 + 9 if record else 2 + 7
-    stored = rows_stored(mill)
+    stored = rows_stored(harness)
     assert stored == (2 + 7 - lost if meets == "ok" else 2)
-    assert not any(letter.reason.deliveries for letter in mill.letters)
+    assert not any(letter.reason.deliveries for letter in harness.letters)
     duplicate = 2 if record else 0
-    assert mill.booked == Counts(received, stored, duplicate=duplicate, dead=received - stored - duplicate)
+    assert harness.booked == Counts(received, stored, duplicate=duplicate, dead=received - stored - duplicate)
 
 
 @pytest.mark.parametrize("record", [0, 1])
-def test_what_rotted_is_counted_once_by_the_next_life_too(
-    mill: Mill, monkeypatch: pytest.MonkeyPatch, record: int
+def test_damage_is_counted_once_after_a_restart(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, record: int
 ) -> None:
     monkeypatch.setattr(dedupe, "BLOCK_ROWS_MAX", 4)
-    file = mill.add([2], [3])
-    mill.store.script = ["error:117"] * 2
-    mill.start().drain()
+    file = harness.add([2], [3])
+    harness.store.script = ["error:117"] * 2
+    harness.start().drain()
     lost = rotted(file.path, record=record)
-    mill.start().drain()
+    harness.start().drain()
     assert not transcode.scan(file.path.read_bytes()).damage
-    mill.kill()
+    harness.kill()
 
-    mill.drain()
+    harness.drain()
 
-    assert mill.booked == Counts(received=7, stored=7 - lost, dead=lost)
+    assert harness.booked == Counts(received=7, stored=7 - lost, dead=lost)
 
 
 def _rows(file: FakeFile) -> Sequence[int]:
-    """Rows that its deliveries had, and rows that it has."""
+    """Return the rows of the delivery records and the rows of the segment."""
     records = transcode.scan(file.path.read_bytes()).records
-    answered = sum(one.rows for record in records for one in answers_of(record))
+    answered = sum(delivery.rows for record in records for delivery in answers_of(record))
     return answered, sum(record.rows for record in records)

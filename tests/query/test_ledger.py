@@ -19,7 +19,7 @@ from receiver.query.ledger import Asked, asked_for, compare, lives_hours
 from receiver.query.ledger_table import Rows
 from receiver.settings import Ledger as Limits
 from receiver.settings import Store
-from tests.support.fake_clickhouse import a_ledger
+from tests.support.fake_clickhouse import open_ledger
 
 HOUR = 500_000
 NOW = Asked(since_hour=HOUR - 100, now_s=HOUR * 3_600.0)
@@ -118,7 +118,7 @@ def run(data: Path, *words: str) -> tuple[int, str]:
 
 
 def test_the_command_prints_lines_and_totals_without_a_receiver(tmp_path: Path) -> None:
-    book = a_ledger(tmp_path)
+    book = open_ledger(tmp_path)
     hour = int(time.time() // 3_600)
     lines = {
         Heading("d", "p", hour): Counts(received=10, stored=6, rejected=4),
@@ -142,7 +142,7 @@ def test_the_command_prints_lines_and_totals_without_a_receiver(tmp_path: Path) 
 
 def test_a_span_that_is_nowhere_makes_the_command_fail(tmp_path: Path) -> None:
     hour = int(time.time() // 3_600)
-    a_ledger(tmp_path).book(segment(1), {Heading("d", "p", hour): Counts(received=3, stored=2)})
+    open_ledger(tmp_path).book(segment(1), {Heading("d", "p", hour): Counts(received=3, stored=2)})
 
     code, text = run(tmp_path)
 
@@ -180,7 +180,7 @@ def test_lost_history_makes_the_command_fail_until_it_is_acknowledged(
     tmp_path: Path, harm: Callable[[Path], None]
 ) -> None:
     hour = int(time.time() // 3_600)
-    book, log = a_ledger(tmp_path), tmp_path / "ledger" / "0000000001.log"
+    book, log = open_ledger(tmp_path), tmp_path / "ledger" / "0000000001.log"
     for seq in range(3):
         (tmp_path / "copy").write_bytes(log.read_bytes())
         book.book(segment(seq), {Heading("d", "p", hour): Counts(received=3, stored=3)})
@@ -189,7 +189,7 @@ def test_lost_history_makes_the_command_fail_until_it_is_acknowledged(
 
     harm(log)
     at_rest = run(tmp_path)
-    a_ledger(tmp_path).close()
+    open_ledger(tmp_path).close()
     after_start = run(tmp_path)
     (tmp_path / "ledger.lost").unlink()
 

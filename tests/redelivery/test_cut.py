@@ -1,4 +1,4 @@
-"""A redelivery log that lost what was on the disk: a copy is left out all the same, or it is told."""
+"""Truncated redelivery log: copies are still recognised, or the loss is reported."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from receiver.ledger.ledger import Ledger
 from receiver.redelivery import decisions
 from receiver.redelivery.window import GENERATIONS
 from receiver.settings import Ledger as Limits
-from tests.support.redelivery import Mill
+from tests.support.redelivery import Harness
 
 
-def logs_of(mill: Mill) -> list[Path]:
-    return sorted((mill.directory / "redelivery").glob("*.log"))
+def log_paths(harness: Harness) -> list[Path]:
+    return sorted((harness.directory / "redelivery").glob("*.log"))
 
 
-def worked(directory: Path) -> Mill:
-    """Three segments stored one after the other, and a writer that was killed."""
+def after_three_segments(directory: Path) -> Harness:
+    """Return a harness that stored three segments and whose writer was killed."""
     directory.mkdir()
-    mill = Mill(directory)
+    harness = Harness(directory)
     for number in (1, 2, 3):
-        mill.add([number])
-        mill.drain()
-    mill.kill()
-    return mill
+        harness.add([number])
+        harness.drain()
+    harness.kill()
+    return harness
 
 
 def ends_of_entries(log: bytes) -> list[int]:
@@ -34,71 +34,71 @@ def ends_of_entries(log: bytes) -> list[int]:
     return [len(decisions.written(entries[:count])) for count in range(len(entries))]
 
 
-def is_told(mill: Mill) -> bool:
-    return mill.progress.window_trouble != ""
+def is_loss_reported(harness: Harness) -> bool:
+    return harness.progress.window_trouble != ""
 
 
 @pytest.mark.fault("the redelivery log cut short at each of its entries, or gone, while nothing ran")
-def test_of_a_log_that_was_cut_no_copy_is_stored_unless_it_is_told(tmp_path: Path) -> None:
-    (log,) = logs_of(worked(tmp_path / "whole"))
+def test_cut_log_stores_no_copy_unless_the_loss_is_reported(tmp_path: Path) -> None:
+    (log,) = log_paths(after_three_segments(tmp_path / "whole"))
     ends = ends_of_entries(log.read_bytes())
     assert len(ends) == 7
-    told = []
+    reports = []
     for end in [*ends, None]:
-        mill = worked(tmp_path / f"cut at {end}")
-        (log,) = logs_of(mill)
+        harness = after_three_segments(tmp_path / f"cut at {end}")
+        (log,) = log_paths(harness)
         if end is None:
             log.unlink()
         else:
             log.write_bytes(log.read_bytes()[:end])
 
-        mill.add([1], [2], [3])
-        mill.drain()
+        harness.add([1], [2], [3])
+        harness.drain()
 
-        assert mill.is_exact or is_told(mill)
-        told.append(is_told(mill))
-    assert told == [True] * 6 + [False, True]
+        assert harness.is_exact or is_loss_reported(harness)
+        reports.append(is_loss_reported(harness))
+    assert reports == [True] * 6 + [False, True]
 
 
-def test_a_cut_log_is_told_once_and_its_successor_is_believed(tmp_path: Path) -> None:
-    mill = worked(tmp_path / "data")
-    (log,) = logs_of(mill)
+def test_cut_log_is_reported_once_and_the_next_log_is_trusted(tmp_path: Path) -> None:
+    harness = after_three_segments(tmp_path / "data")
+    (log,) = log_paths(harness)
     log.write_bytes(log.read_bytes()[:-200])
-    mill.start().drain()
-    mill.kill()
-    window = mill.opened_window(mill.opened_ledger())
-    mill.monotonic_s += mill.limits.window_s + 1
+    harness.start().drain()
+    harness.kill()
+    window = harness.opened_window(harness.opened_ledger())
+    harness.monotonic_s += harness.limits.window_s + 1
     window.tick()
     assert window.shortfall == ""
     window.close()
 
-    again = mill.opened_window(mill.opened_ledger())
+    again = harness.opened_window(harness.opened_ledger())
 
     assert again.shortfall == ""
 
 
-def test_an_older_copy_of_the_directory_is_told(tmp_path: Path) -> None:
-    mill = worked(tmp_path / "data")
-    shutil.copytree(mill.directory / "redelivery", tmp_path / "copy")
-    mill.limits = type(mill.limits)(entries_max=GENERATIONS)
-    mill.add([4])
-    mill.drain()
-    mill.add([5])
-    mill.drain()
-    mill.kill()
-    shutil.rmtree(mill.directory / "redelivery")
-    shutil.copytree(tmp_path / "copy", mill.directory / "redelivery")
+def test_older_copy_of_the_directory_is_reported(tmp_path: Path) -> None:
+    harness = after_three_segments(tmp_path / "data")
+    shutil.copytree(harness.directory / "redelivery", tmp_path / "copy")
+    harness.limits = type(harness.limits)(entries_max=GENERATIONS)
+    harness.add([4])
+    harness.drain()
+    harness.add([5])
+    harness.drain()
+    harness.kill()
+    shutil.rmtree(harness.directory / "redelivery")
+    shutil.copytree(tmp_path / "copy", harness.directory / "redelivery")
 
-    assert mill.opened_window(mill.opened_ledger()).shortfall != ""
+    assert harness.opened_window(harness.opened_ledger()).shortfall != ""
 
 
-def test_how_far_the_log_was_outlives_a_ledger_that_is_written_anew(
+def test_rewritten_ledger_keeps_the_extent_of_the_redelivery_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("receiver.ledger.ledger.LOG_BYTES_MIN", 0)
-    mill = worked(tmp_path / "data")
-    before = mill.opened_ledger().window
+    harness = after_three_segments(tmp_path / "data")
+    before = harness.opened_ledger().window
 
-    assert len(list((mill.directory / "ledger").glob("*.log"))) == 1
+    assert len(list((harness.directory / "ledger").glob("*.log"))) == 1
     assert before > (0, 0)
-    assert Ledger(mill.directory / "ledger", Limits(), lambda: 0.0, is_first=False).window == before
+    assert Ledger(harness.directory / "ledger", Limits(), lambda: 0.0, is_first=False).window == before

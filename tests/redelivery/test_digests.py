@@ -1,4 +1,4 @@
-"""Tables of digests that are not ordinary: the first version's, and of digests that somebody chose."""
+"""Special tables of digests: tables of version 1, and digests chosen to collide."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import zlib
 from pathlib import Path
 from random import Random
 
-from receiver.redelivery.digests import Fresh, Frozen
+from receiver.redelivery.digests import FrozenTable, GrowingTable
 
 SLOTS = 4_096
 SALT = bytes(range(16))
 RANDOM = Random(7)
 
 
-def some(count: int) -> list[bytes]:
+def random_digests(count: int) -> list[bytes]:
     return [RANDOM.randbytes(16) for _ in range(count)]
 
 
-def first_version(digests: list[bytes]) -> bytes:
-    """A table as the first version wrote it."""
+def version_1_table(digests: list[bytes]) -> bytes:
+    """Return a table as version 1 wrote it."""
     factor = int.from_bytes(SALT, "little") | 1
     slots = [bytes(16)] * SLOTS
     for digest in digests:
@@ -28,44 +28,44 @@ def first_version(digests: list[bytes]) -> bytes:
             at = (at + 1) % SLOTS
         slots[at] = digest
     head = struct.Struct("<4sIQQdd16sI4x")
-    told, content = (b"TDRW", 1, SLOTS, len(digests), 1.0, 2.0, SALT), b"".join(slots)
-    return head.pack(*told, zlib.crc32(head.pack(*told, 0), zlib.crc32(content))) + content
+    fields, content = (b"TDRW", 1, SLOTS, len(digests), 1.0, 2.0, SALT), b"".join(slots)
+    return head.pack(*fields, zlib.crc32(head.pack(*fields, 0), zlib.crc32(content))) + content
 
 
-def test_a_table_of_the_first_version_is_read_and_written_once_more_as_it_was(tmp_path: Path) -> None:
-    put, others = some(2_700), some(2_700)
+def test_version_1_table_is_read_and_rewritten_unchanged(tmp_path: Path) -> None:
+    stored, others = random_digests(2_700), random_digests(2_700)
     path, again = tmp_path / "table", tmp_path / "again"
-    path.write_bytes(first_version(put))
+    path.write_bytes(version_1_table(stored))
 
-    frozen = Frozen.open(path)
+    frozen = FrozenTable.open(path)
     frozen.write(again)
 
-    assert frozen.known(b"".join(put)) == list(range(len(put)))
+    assert frozen.known(b"".join(stored)) == list(range(len(stored)))
     assert frozen.known(b"".join(others)) == []
     assert again.read_bytes() == path.read_bytes()
 
 
-class Watched(Frozen):
-    """Counts how often a slot is looked at."""
+class SlotReadCounter(FrozenTable):
+    """Frozen table that counts slot reads."""
 
-    looks = 0
+    slot_reads = 0
 
-    def _lies_at(self, slot: int, digest: bytes) -> bool:
-        self.looks += 1
-        return super()._lies_at(slot, digest)
+    def _is_in_slot(self, slot: int, digest: bytes) -> bool:
+        self.slot_reads += 1
+        return super()._is_in_slot(slot, digest)
 
 
-def test_digests_that_somebody_chose_to_be_alike_are_looked_for_as_seldom_as_others(tmp_path: Path) -> None:
-    """Alike in their first twelve bytes: in the first version's tables all of them want the same slot.
+def test_similar_digests_cost_no_more_slot_reads_than_random_ones(tmp_path: Path) -> None:
+    """The first twelve bytes are equal: version 1 would hash all of these digests to the same slot.
 
-    That they have homes of their own is seen where these are: `transcode/src/digests.rs`.
+    The tests in `transcode/src/digests.rs` check the distribution over the slots.
     """
     count = 2_000
-    put = b"".join(b"alike, alike" + number.to_bytes(4, "big") for number in range(count))
-    fresh = Fresh()
-    fresh.add(put)
+    stored = b"".join(b"alike, alike" + number.to_bytes(4, "big") for number in range(count))
+    fresh = GrowingTable()
+    fresh.add(stored)
     fresh.write(tmp_path / "table", first_s=1.0, last_s=2.0)
-    frozen = Watched.open(tmp_path / "table")
+    frozen = SlotReadCounter.open(tmp_path / "table")
 
-    assert fresh.known(put) == frozen.known(put) == list(range(count))
-    assert count <= frozen.looks < 1.1 * count
+    assert fresh.known(stored) == frozen.known(stored) == list(range(count))
+    assert count <= frozen.slot_reads < 1.1 * count

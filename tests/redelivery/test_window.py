@@ -1,4 +1,4 @@
-"""The redelivery window: what it knows after crashes, how it forgets, and that it says so."""
+"""Deduplication window: known digests after crashes and damage, expiry, and reported losses."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from receiver.durable.files import DISK
 from receiver.model import SegmentId
 from receiver.redelivery import decisions
-from receiver.redelivery.decisions import APART, DUPLICATE, KEPT
-from receiver.redelivery.digests import Fresh, Frozen, NotATable
+from receiver.redelivery.decisions import DUPLICATE, EXEMPT, KEPT
+from receiver.redelivery.digests import FrozenTable, GrowingTable, NotATable
 from receiver.redelivery.window import GENERATIONS, TICK_S, Window
 from receiver.settings import MIB, Redelivery
 
@@ -31,19 +31,19 @@ class Clock:
 
 
 @dataclass
-class Bench:
+class WindowFactory:
     directory: Path
     clock: Clock
     limits: Redelivery
 
-    def opened(self) -> Window:
-        """What the next process reads; its monotonic clock begins anywhere."""
+    def open(self) -> Window:
+        """Open the window as the next process would. Its monotonic clock may start at any value."""
         return Window(self.directory, self.limits, self.clock)
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path / "redelivery", Clock(), Redelivery())
+def factory(tmp_path: Path) -> WindowFactory:
+    return WindowFactory(tmp_path / "redelivery", Clock(), Redelivery())
 
 
 def digest(number: int) -> bytes:
@@ -57,75 +57,75 @@ def store(window: Window, segment: SegmentId, *numbers: int) -> None:
     window.forget(segment)
 
 
-def knows(window: Window, one: bytes) -> bool:
-    return one in window.known([one])
+def knows(window: Window, digest: bytes) -> bool:
+    return digest in window.known([digest])
 
 
 def decide_both(window: Window) -> None:
-    """One segment is decided, another is stored as well."""
+    """Decide about two segments, and store the second."""
     window.decide(ONE, [digest(1)], bytes([KEPT, DUPLICATE]))
     window.decide(TWO, [digest(2)], bytes([KEPT]))
     window.end(TWO, [digest(2)])
 
 
-def assert_both_stand(window: Window) -> None:
-    one, two = window.standing(ONE), window.standing(TWO)
-    assert one is not None
-    assert two is not None
-    assert (one.verdicts, one.kept) == (bytes([KEPT, DUPLICATE]), frozenset({digest(1)}))
-    assert (two.verdicts, two.kept) == (bytes([KEPT]), frozenset())
-    assert (one.is_pending, two.is_pending) == (True, False)
+def assert_both_decisions(window: Window) -> None:
+    first, second = window.decision(ONE), window.decision(TWO)
+    assert first is not None
+    assert second is not None
+    assert (first.verdicts, first.kept) == (bytes([KEPT, DUPLICATE]), frozenset({digest(1)}))
+    assert (second.verdicts, second.kept) == (bytes([KEPT]), frozenset())
+    assert (first.is_pending, second.is_pending) == (True, False)
 
 
-def test_a_digest_is_promised_until_its_rows_were_counted_and_known_from_then_on(bench: Bench) -> None:
-    window = bench.opened()
+def test_digest_is_reserved_until_its_rows_are_counted_and_then_known(factory: WindowFactory) -> None:
+    window = factory.open()
     assert not knows(window, digest(1))
 
-    window.decide(ONE, [digest(1)], bytes([KEPT, DUPLICATE, APART]))
-    assert (knows(window, digest(1)), window.promised_by(digest(1), but_by=TWO)) == (False, ONE)
-    assert window.promised_by(digest(1), but_by=ONE) is None
+    window.decide(ONE, [digest(1)], bytes([KEPT, DUPLICATE, EXEMPT]))
+    assert (knows(window, digest(1)), window.reserved_by(digest(1), but_by=TWO)) == (False, ONE)
+    assert window.reserved_by(digest(1), but_by=ONE) is None
 
     window.end(ONE, [digest(1)])
-    assert (knows(window, digest(1)), window.promised_by(digest(1), but_by=TWO)) == (True, None)
+    assert (knows(window, digest(1)), window.reserved_by(digest(1), but_by=TWO)) == (True, None)
 
 
-def test_what_was_decided_stands_after_a_restart_until_the_segment_is_gone(bench: Bench) -> None:
-    window = bench.opened()
+def test_decision_survives_restarts_until_the_segment_is_deleted(factory: WindowFactory) -> None:
+    window = factory.open()
     decide_both(window)
 
-    again = bench.opened()
-    assert_both_stand(again)
+    again = factory.open()
+    assert_both_decisions(again)
 
     again.retain({ONE})
-    assert (again.standing(TWO), knows(again, digest(2))) == (None, True)
+    assert (again.decision(TWO), knows(again, digest(2))) == (None, True)
 
 
-def test_a_log_cut_at_any_byte_holds_its_whole_entries_and_goes_on(bench: Bench) -> None:
-    window = bench.opened()
-    log = bench.directory / "0000000001.log"
-    whole_at = [log.stat().st_size]
+def test_log_cut_at_any_byte_keeps_its_complete_entries_and_accepts_more(factory: WindowFactory) -> None:
+    window = factory.open()
+    log = factory.directory / "0000000001.log"
+    complete_at = [log.stat().st_size]
     for number in range(1, 5):
         window.end(SegmentId(7, number), [digest(number)])
-        whole_at.append(log.stat().st_size)
+        complete_at.append(log.stat().st_size)
     window.close()
     content = log.read_bytes()
 
-    for cut in range(whole_at[0], len(content) + 1):
+    for cut in range(complete_at[0], len(content) + 1):
         log.write_bytes(content[:cut])
-        window = bench.opened()
+        window = factory.open()
         known = [number for number in range(1, 5) if knows(window, digest(number))]
-        assert known == [number for number in range(1, 5) if whole_at[number] <= cut]
+        assert known == [number for number in range(1, 5) if complete_at[number] <= cut]
         assert window.shortfall == ""
         window.end(TWO, [digest(9)])
         window.close()
-        after = bench.opened()
+        after = factory.open()
         assert knows(after, digest(9))
         assert all(knows(after, digest(number)) for number in known)
 
 
-def test_every_flipped_bit_of_a_log_costs_its_entry_and_is_told_unless_it_is_the_tail(bench: Bench) -> None:
-    window = bench.opened()
-    log = bench.directory / "0000000001.log"
+def test_flipped_bit_loses_one_entry_and_is_reported(factory: WindowFactory) -> None:
+    window = factory.open()
+    log = factory.directory / "0000000001.log"
     starts = []
     for number in (1, 2, 3):
         starts.append(log.stat().st_size)
@@ -134,113 +134,113 @@ def test_every_flipped_bit_of_a_log_costs_its_entry_and_is_told_unless_it_is_the
     content = log.read_bytes()
 
     for bit in range(starts[1] * 8, starts[2] * 8):
-        for path in bench.directory.iterdir():
+        for path in factory.directory.iterdir():
             path.unlink()
         flipped = bytearray(content)
         flipped[bit // 8] ^= 1 << (bit % 8)
         log.write_bytes(flipped)
-        window = bench.opened()
+        window = factory.open()
         assert [knows(window, digest(number)) for number in (1, 2, 3)] == [True, False, True]
         assert window.shortfall != ""
         window.close()
 
 
-def test_an_entry_stays_for_the_window_and_not_for_ever(bench: Bench) -> None:
-    window = bench.opened()
+def test_entry_is_dropped_soon_after_the_window(factory: WindowFactory) -> None:
+    window = factory.open()
     store(window, ONE, 1)
     hours = 0
     while knows(window, digest(1)):
-        bench.clock.now_s += 3_600
+        factory.clock.now_s += 3_600
         window.tick()
         hours += 1
 
     assert 24 < hours <= 24 + 24 / GENERATIONS + 1
     assert window.shortfall == ""
-    assert [path.suffix for path in bench.directory.iterdir()] == [".log"]
+    assert [path.suffix for path in factory.directory.iterdir()] == [".log"]
 
 
-def test_the_youngest_entry_of_a_generation_stays_for_the_whole_window(bench: Bench) -> None:
-    window = bench.opened()
+def test_youngest_entry_of_a_generation_stays_for_the_whole_window(factory: WindowFactory) -> None:
+    window = factory.open()
     store(window, ONE, 1)
-    bench.clock.now_s += DAY_S / GENERATIONS - 1
+    factory.clock.now_s += DAY_S / GENERATIONS - 1
     store(window, TWO, 2)
-    bench.clock.now_s += 2
+    factory.clock.now_s += 2
     window.tick()
 
-    bench.clock.now_s += DAY_S - 10
+    factory.clock.now_s += DAY_S - 10
     window.tick()
 
     assert knows(window, digest(2))
     assert window.shortfall == ""
 
 
-def test_what_stands_is_carried_on_when_a_generation_is_closed(bench: Bench) -> None:
-    window = bench.opened()
+def test_decisions_are_copied_when_a_generation_is_closed(factory: WindowFactory) -> None:
+    window = factory.open()
     decide_both(window)
-    bench.clock.now_s += DAY_S
+    factory.clock.now_s += DAY_S
     window.tick()
 
-    window = bench.opened()
+    window = factory.open()
 
-    assert_both_stand(window)
-    assert window.promised_by(digest(1), but_by=TWO) == ONE
-    assert window.promised_by(digest(2), but_by=ONE) is None
+    assert_both_decisions(window)
+    assert window.reserved_by(digest(1), but_by=TWO) == ONE
+    assert window.reserved_by(digest(2), but_by=ONE) is None
 
 
-def test_what_a_crash_left_beside_the_newest_log_goes(bench: Bench) -> None:
-    store(bench.opened(), ONE, 1)
-    (log,) = bench.directory.iterdir()
+def test_files_that_a_crash_left_beside_the_newest_log_are_deleted(factory: WindowFactory) -> None:
+    store(factory.open(), ONE, 1)
+    (log,) = factory.directory.iterdir()
     for left in (".0000000009.log.tmp", "0000000000.log"):
-        (bench.directory / left).write_bytes(log.read_bytes()[:40])
+        (factory.directory / left).write_bytes(log.read_bytes()[:40])
 
-    assert knows(bench.opened(), digest(1))
-    assert list(bench.directory.iterdir()) == [log]
+    assert knows(factory.open(), digest(1))
+    assert list(factory.directory.iterdir()) == [log]
 
 
-def test_the_directory_is_on_the_disk_before_anything_is_noted_in_it(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+def test_directory_is_synced_before_the_first_entry(
+    factory: WindowFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[Path] = []
     monkeypatch.setattr(DISK, "sync_directory", synced.append)
 
-    bench.opened()
+    factory.open()
 
-    assert bench.directory.parent in synced
+    assert factory.directory.parent in synced
 
 
-def test_time_that_nobody_saw_pass_makes_nothing_older(bench: Bench) -> None:
-    window = bench.opened()
+def test_time_while_the_receiver_was_stopped_does_not_age_entries(factory: WindowFactory) -> None:
+    window = factory.open()
     store(window, ONE, 1)
     window.close()
 
     for jump_s in (365 * DAY_S, -365 * DAY_S):
-        bench.clock.now_s += jump_s
-        window = bench.opened()
+        factory.clock.now_s += jump_s
+        window = factory.open()
         window.tick()
         assert knows(window, digest(1))
         assert window.observed_s < TICK_S
         window.close()
 
 
-def test_time_that_was_seen_is_carried_on_by_the_next_process(bench: Bench) -> None:
-    window = bench.opened()
+def test_observed_time_continues_in_the_next_process(factory: WindowFactory) -> None:
+    window = factory.open()
     store(window, ONE, 1)
     for _ in range(27):
-        bench.clock.now_s += 3_600
+        factory.clock.now_s += 3_600
         window.tick()
         window.close()
-        bench.clock.now_s = 5.0
-        window = bench.opened()
+        factory.clock.now_s = 5.0
+        window = factory.open()
 
     assert not knows(window, digest(1))
 
 
-def test_a_window_with_too_many_entries_is_shortened_and_says_so(bench: Bench) -> None:
-    bench.limits = Redelivery(entries_max=120)
-    window = bench.opened()
+def test_window_with_too_many_entries_is_shortened_and_reports_it(factory: WindowFactory) -> None:
+    factory.limits = Redelivery(entries_max=120)
+    window = factory.open()
     for number in range(1, 301):
         store(window, SegmentId(7, number), number)
-        bench.clock.now_s += 60
+        factory.clock.now_s += 60
         window.tick()
         assert len(window) <= 120
 
@@ -250,50 +250,51 @@ def test_a_window_with_too_many_entries_is_shortened_and_says_so(bench: Bench) -
     assert (301 - known[0]) * 60 - 60 <= window.reach_s <= (302 - known[0]) * 60
     assert "expected 86400 s (redelivery.entries_max is 120, " in window.shortfall
     window.close()
-    assert bench.opened().shortfall == window.shortfall
+    assert factory.open().shortfall == window.shortfall
 
-    window = bench.opened()
+    window = factory.open()
     for _ in range(25):
-        bench.clock.now_s += 3_600
+        factory.clock.now_s += 3_600
         window.tick()
     assert window.shortfall == ""
 
 
 @pytest.mark.parametrize("kept", ["", "table", "log"])
-def test_a_generation_that_is_damaged_or_gone_is_told(bench: Bench, kept: str) -> None:
-    bench.limits = Redelivery(entries_max=GENERATIONS)
-    window = bench.opened()
+def test_damaged_or_missing_generation_is_reported(factory: WindowFactory, kept: str) -> None:
+    factory.limits = Redelivery(entries_max=GENERATIONS)
+    window = factory.open()
     for number in (1, 2):
         store(window, SegmentId(7, number), number)
         window.tick()
     window.close()
-    table = bench.directory / "0000000001.table"
+    table = factory.directory / "0000000001.table"
     if kept == "log":
         table.write_bytes(table.read_bytes()[:-1])
     elif kept == "table":
-        next(bench.directory.glob("*.log")).unlink()
+        next(factory.directory.glob("*.log")).unlink()
     else:
         table.write_bytes(b"")
 
-    again = bench.opened()
+    again = factory.open()
 
     assert again.shortfall.endswith(
-        "expected 86400 s (the record of earlier ones was damaged or missing, or the digest key was replaced)"
+        "expected 86400 s (the log of earlier deliveries was damaged or missing, "
+        "or the digest key was replaced)"
     )
-    assert bench.opened().shortfall == again.shortfall
+    assert factory.open().shortfall == again.shortfall
     assert knows(again, digest(2))
     assert knows(again, digest(1)) == (kept == "table")
     for _ in range(25):
-        bench.clock.now_s += 3_600
+        factory.clock.now_s += 3_600
         again.tick()
     again.close()
-    assert bench.opened().shortfall == ""
+    assert factory.open().shortfall == ""
 
 
-def test_a_disk_that_refuses_once_leaves_no_trace_of_what_was_refused(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+def test_decision_whose_sync_failed_is_not_recorded(
+    factory: WindowFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    window = bench.opened()
+    window = factory.open()
     store(window, ONE, 1)
     with monkeypatch.context() as patch:
         patch.setattr(os, "fdatasync", _refuse)
@@ -301,10 +302,10 @@ def test_a_disk_that_refuses_once_leaves_no_trace_of_what_was_refused(
             window.decide(THREE, [digest(2)], bytes([KEPT]))
     window.decide(TWO, [digest(3)], bytes([KEPT]))
 
-    again = bench.opened()
+    again = factory.open()
 
-    assert again.standing(THREE) is None
-    assert again.standing(TWO) is not None
+    assert again.decision(THREE) is None
+    assert again.decision(TWO) is not None
     assert knows(again, digest(1))
 
 
@@ -316,53 +317,53 @@ def _refuse(_fd: int) -> None:
 @given(
     st.lists(st.binary(min_size=16, max_size=16), unique=True), st.lists(st.binary(min_size=16, max_size=16))
 )
-def test_a_table_is_a_set_before_and_after_it_is_frozen(
-    tmp_path_factory: pytest.TempPathFactory, put: list[bytes], asked: list[bytes]
+def test_table_is_a_set_before_and_after_it_is_frozen(
+    tmp_path_factory: pytest.TempPathFactory, stored: list[bytes], asked: list[bytes]
 ) -> None:
     path = tmp_path_factory.mktemp("table") / "table"
-    fresh = Fresh()
-    fresh.add(b"".join([*put, *put[:3]]))
+    fresh = GrowingTable()
+    fresh.add(b"".join([*stored, *stored[:3]]))
     fresh.write(path, first_s=1.0, last_s=2.0)
-    frozen = Frozen.open(path)
+    frozen = FrozenTable.open(path)
     again = path.with_name("again")
     frozen.write(again)
 
-    asked = [bytes(16), *asked, *put]
-    known = [number for number, one in enumerate(asked) if one in put]
-    assert len(fresh) == len(frozen) == len(put)
+    asked = [bytes(16), *asked, *stored]
+    known = [index for index, digest_ in enumerate(asked) if digest_ in stored]
+    assert len(fresh) == len(frozen) == len(stored)
     assert fresh.known(b"".join(asked)) == frozen.known(b"".join(asked)) == known
     assert again.read_bytes() == path.read_bytes()
 
 
-def test_a_table_grows_and_an_entry_costs_tens_of_bytes(tmp_path: Path) -> None:
+def test_table_entry_takes_24_to_48_bytes(tmp_path: Path) -> None:
     count = 60_000
-    fresh = Fresh()
+    fresh = GrowingTable()
     fresh.add(b"".join(digest(number << 64) for number in range(count)))
     fresh.write(tmp_path / "table", first_s=1.0, last_s=2.0)
-    frozen = Frozen.open(tmp_path / "table")
+    frozen = FrozenTable.open(tmp_path / "table")
 
     size_bytes = (tmp_path / "table").stat().st_size
-    assert size_bytes > MIB  # it is read in several pieces
+    assert size_bytes > MIB  # the file is read in several pieces
     assert frozen.known(b"".join(digest(number << 64) for number in range(count))) == list(range(count))
     assert frozen.known(b"".join(digest(number) for number in range(2, count))) == []
     assert 24 <= size_bytes / count <= 48
-    assert (frozen.told.first_s, frozen.told.last_s) == (1.0, 2.0)
+    assert (frozen.header.first_s, frozen.header.last_s) == (1.0, 2.0)
 
 
-def test_a_damaged_table_is_never_believed(tmp_path: Path) -> None:
-    fresh = Fresh()
+def test_damaged_table_is_rejected(tmp_path: Path) -> None:
+    fresh = GrowingTable()
     fresh.add(digest(5))
     fresh.write(tmp_path / "table", first_s=1.0, last_s=2.0)
     content = (tmp_path / "table").read_bytes()
 
     for byte in [*range(64), 64, len(content) - 1]:
         if 60 <= byte < 64:
-            continue  # nothing is stored there
+            continue  # unused bytes
         flipped = bytearray(content)
         flipped[byte] ^= 1
         (tmp_path / "table").write_bytes(flipped)
         with pytest.raises(NotATable):
-            Frozen.open(tmp_path / "table")
+            FrozenTable.open(tmp_path / "table")
 
 
 def test_entries_are_read_back_as_they_were_written() -> None:

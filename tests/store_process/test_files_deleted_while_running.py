@@ -11,17 +11,17 @@ from click.testing import CliRunner
 from receiver.cli import main
 from receiver.redelivery.window import GENERATIONS
 from receiver.settings import Redelivery
-from tests.support.redelivery import Mill
+from tests.support.redelivery import Harness
 
 
 @pytest.fixture
-def mill(tmp_path: Path) -> Mill:
+def harness(tmp_path: Path) -> Harness:
     """A writer at work: some generations of the window are closed, one segment is stored in the newest."""
-    mill = Mill(tmp_path, limits=Redelivery(entries_max=GENERATIONS * 2))
+    harness = Harness(tmp_path, limits=Redelivery(entries_max=GENERATIONS * 2))
     for number in (1, 2, 3, 4, 5):
-        mill.add([number])
-        mill.drain()
-    return mill
+        harness.add([number])
+        harness.drain()
+    return harness
 
 
 def take_away(directory: Path, kind: str) -> None:
@@ -46,29 +46,29 @@ def take_away(directory: Path, kind: str) -> None:
 )
 @pytest.mark.parametrize("is_busy", [True, False], ids=["busy", "idle"])
 def test_what_was_taken_away_is_whole_again_and_told(
-    mill: Mill, what: str, kind: str, *, is_busy: bool
+    harness: Harness, what: str, kind: str, *, is_busy: bool
 ) -> None:
-    take_away(mill.directory / what, kind)
+    take_away(harness.directory / what, kind)
 
     if is_busy:
-        mill.add([5, 6])
-    mill.drain()
-    assert mill.progress.alarms == 1
-    mill.kill()
-    mill.add([1, 2, 3, 4, 5, 6])
-    mill.drain()
+        harness.add([5, 6])
+    harness.drain()
+    assert harness.progress.alarms == 1
+    harness.kill()
+    harness.add([1, 2, 3, 4, 5, 6])
+    harness.drain()
 
-    assert mill.is_exact
-    assert mill.is_ledger_exact
-    assert mill.progress.window_trouble == ""
-    assert mill.progress.alarms == 1
+    assert harness.is_exact
+    assert harness.is_ledger_exact
+    assert harness.progress.window_trouble == ""
+    assert harness.progress.alarms == 1
 
 
-def test_a_ledger_that_was_taken_away_is_missed_by_whoever_asks_while_nothing_runs(mill: Mill) -> None:
-    mill.kill()
-    shutil.rmtree(mill.directory / "ledger")
+def test_a_ledger_that_was_taken_away_is_missed_by_whoever_asks_while_nothing_runs(harness: Harness) -> None:
+    harness.kill()
+    shutil.rmtree(harness.directory / "ledger")
 
-    found = CliRunner().invoke(main, ["ledger", "--data", str(mill.directory)])
+    found = CliRunner().invoke(main, ["ledger", "--data", str(harness.directory)])
 
     assert found.exit_code == 1
     assert "ledger is missing or damaged" in found.output

@@ -107,13 +107,13 @@ def test_a_name_that_nobody_knows_is_told() -> None:
 
 
 WRONG = [
-    pytest.param(closes, False, "connection broken off", id="closed without a word"),
+    pytest.param(closes, False, "connection lost", id="closed without a word"),
     pytest.param(hangs, False, "timed out", id="never answered"),
     pytest.param(greets, False, "not HTTP", id="another protocol"),
     pytest.param(
         answers("400 Bad Request"),
         True,
-        "TLS failed: no TLS is spoken there; expected http:// in store.url, or the HTTPS port, as 8443",
+        "TLS failed: the port does not speak TLS; expected http:// in store.url, or the HTTPS port, as 8443",
         id="https to a plain port",
     ),
 ]

@@ -1,16 +1,16 @@
-"""A ClickHouse server for tests: enough of its HTTP protocol over chDB, in a process of its own, with faults.
+"""ClickHouse stand-in for tests: part of the HTTP protocol on chDB, in its own process, with injected faults.
 
-    python tests/support/clickhouse_server.py DIRECTORY   print the port, serve until standard input ends
+    python tests/support/clickhouse_server.py DIRECTORY   print the port, serve until standard input is closed
     POST /_fault   {"kind": "error", "code": 241, "times": 1}
 
-| fault  | what an INSERT meets                                                       |
-|--------|----------------------------------------------------------------------------|
-| reset  | the connection is reset, nothing was applied                               |
-| slow   | `seconds` pass, then it is applied, whether the client is still there or not |
-| error  | the error `code`, nothing was applied                                      |
-| body   | a 200 whose body ends in an exception, nothing was applied                 |
-| lost   | it is applied, and the connection is reset before the answer               |
-| hang   | no answer until it is killed; nothing was applied                          |
+| fault  | effect on an INSERT                                                               |
+|--------|-----------------------------------------------------------------------------------|
+| reset  | not applied; the connection is reset                                              |
+| slow   | applied after `seconds`, even if the client has disconnected                      |
+| error  | not applied; answered with the error `code`                                       |
+| body   | not applied; answered with a 200 whose body ends in an exception                  |
+| lost   | applied; the connection is reset before the answer                                |
+| hang   | not applied; no answer until it is killed                                         |
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _CODE = re.compile(r"Code: (\d+)")
 
 @dataclass
 class Fault:
-    """What the next INSERTs meet."""
+    """Fault that is injected into the next INSERTs."""
 
     kind: str = ""
     code: int = 0
@@ -57,11 +57,11 @@ class Fault:
 
 @dataclass
 class Engine:
-    """The embedded engine, and who is asking it."""
+    """The embedded engine and its running queries."""
 
     directory: Path
     running: dict[str, threading.Event] = field(default_factory=dict)
-    """Query id → set when it was killed."""
+    """Query id → event that is set when the query is killed."""
     fault: Fault = field(default_factory=Fault)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -70,28 +70,28 @@ class Engine:
         self.anchor.query("CREATE DATABASE IF NOT EXISTS otel")
 
     def take_fault(self) -> Fault:
-        """Give the fault that is due, once less."""
+        """Return the fault for the next INSERT and decrement its count."""
         with self.lock:
             if not self.fault.times:
                 return Fault()
             self.fault.times -= 1
             return self.fault
 
-    def ask(self, sql: str, asked: Asked) -> Any:  # noqa: ANN401 - chDB's result has no public type
-        """Run one statement on a handle of its own."""
-        handle = chdb.connect(str(self.directory))  # type: ignore[no-untyped-call]  # no types
+    def ask(self, sql: str, query: Query) -> Any:  # noqa: ANN401 - chDB's result has no public type
+        """Run one statement on its own connection."""
+        connection = chdb.connect(str(self.directory))  # type: ignore[no-untyped-call]  # no types
         try:
-            handle.query(f"USE `{asked.database}`")
-            if asked.settings:
-                handle.query("SET " + ", ".join(map(setting, asked.settings.items())))
-            return handle.query(sql, asked.default_format, params=asked.parameters)
+            connection.query(f"USE `{query.database}`")
+            if query.settings:
+                connection.query("SET " + ", ".join(map(setting, query.settings.items())))
+            return connection.query(sql, query.default_format, params=query.parameters)
         finally:
-            handle.close()
+            connection.close()
 
 
 @dataclass
-class Asked:
-    """One request, taken apart."""
+class Query:
+    """A parsed request."""
 
     sql: str
     body: bytes
@@ -104,24 +104,24 @@ class Asked:
 
     @property
     def is_insert_of_body(self) -> bool:
-        """The body is the data."""
+        """Whether the body is the data of an INSERT."""
         return bool(self.body) and self.sql.lstrip().upper().startswith("INSERT")
 
 
 def setting(named: tuple[str, str]) -> str:
-    """Spell one setting as `SET` wants it."""
+    """Format a setting for a `SET` statement."""
     name, value = named
     quoted = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"{name} = '{quoted}'"
 
 
-def taken_apart(target: str, body: bytes, encoding: str | None) -> Asked:
-    """Read a request as the server does: unknown URL parameters are settings."""
+def parse_request(target: str, body: bytes, encoding: str | None) -> Query:
+    """Parse a request as the server does: unknown URL parameters are settings."""
     url = dict(parse_qsl(urlsplit(target).query, keep_blank_values=True))
     sql = url.get("query", "")
     if not sql:
         sql, body = body.decode(), b""
-    return Asked(
+    return Query(
         sql=sql,
         body=body,
         encoding=encoding,
@@ -133,25 +133,25 @@ def taken_apart(target: str, body: bytes, encoding: str | None) -> Asked:
     )
 
 
-class Reset(Exception):  # noqa: N818 - an order, not an error
-    """Reset the connection instead of answering."""
+class Reset(Exception):  # noqa: N818 - control flow, not an error
+    """Raised to reset the connection instead of answering."""
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One connection."""
+    """Handler of one connection."""
 
     protocol_version = "HTTP/1.1"
     engine: Engine
 
     def do_GET(self) -> None:
-        """Answer a ping or a question."""
+        """Answer a ping or a query."""
         if self.path == "/ping":
             self.answer(200, b"Ok.\n", {})
         else:
             self.handle_statement(b"")
 
     def do_POST(self) -> None:
-        """Answer a statement, or take a fault."""
+        """Answer a statement, or set the fault for the next INSERTs."""
         body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
         if self.path == "/_fault":
             self.engine.fault = Fault(**json.loads(body))
@@ -160,34 +160,34 @@ class Handler(BaseHTTPRequestHandler):
             self.handle_statement(body)
 
     def handle_statement(self, body: bytes) -> None:
-        """Run it, and answer as a server would."""
-        asked = taken_apart(self.path, body, self.headers.get("Content-Encoding"))
+        """Run a statement and answer as a server would."""
+        query = parse_request(self.path, body, self.headers.get("Content-Encoding"))
         killed = threading.Event()
-        if asked.query_id and self.engine.running.setdefault(asked.query_id, killed) is not killed:
+        if query.query_id and self.engine.running.setdefault(query.query_id, killed) is not killed:
             self.answer_error("Code: 216. DB::Exception: Query with id is already running. (QUERY_ID)")
             return
         try:
-            self.answer_statement(asked, killed)
+            self.answer_statement(query, killed)
         except Reset:
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.close_connection = True
         except RuntimeError as error:
             self.answer_error(str(error))
         finally:
-            self.engine.running.pop(asked.query_id, None)
+            self.engine.running.pop(query.query_id, None)
 
-    def answer_statement(self, asked: Asked, killed: threading.Event) -> None:
-        """Run it under the fault that is due."""
-        if asked.is_insert_of_body:
-            self.answer_insert(asked, killed)
+    def answer_statement(self, query: Query, killed: threading.Event) -> None:
+        """Run a statement, with the fault to be injected."""
+        if query.is_insert_of_body:
+            self.answer_insert(query, killed)
             return
-        result = self.engine.ask(self.rewritten(asked), asked)
-        found = _FORMAT.search(asked.sql)
-        headers = {"X-ClickHouse-Format": found[1] if found else asked.default_format}
+        result = self.engine.ask(self.rewrite(query), query)
+        match = _FORMAT.search(query.sql)
+        headers = {"X-ClickHouse-Format": match[1] if match else query.default_format}
         self.answer(200, result.bytes() or b"", headers | summary_of(result))
 
-    def answer_insert(self, asked: Asked, killed: threading.Event) -> None:
-        """Insert the body, or do what the fault says."""
+    def answer_insert(self, query: Query, killed: threading.Event) -> None:
+        """Insert the body, with the fault to be injected."""
         fault = self.engine.take_fault()
         if fault.kind == "reset":
             raise Reset
@@ -202,41 +202,41 @@ class Handler(BaseHTTPRequestHandler):
         if fault.kind == "body":
             self.answer(200, b"some output\n" + text.encode(), {})
             return
-        result = self.insert(asked)
+        result = self.insert(query)
         if fault.kind == "lost":
             raise Reset
         self.answer(200, b"", summary_of(result))
 
-    def insert(self, asked: Asked) -> Any:  # noqa: ANN401 - chDB's result has no public type
-        """Let the engine unpack the body: that is what a server does with it."""
-        with tempfile.NamedTemporaryFile(suffix=SUFFIX_OF[asked.encoding]) as file:
-            file.write(asked.body)
+    def insert(self, query: Query) -> Any:  # noqa: ANN401 - chDB's result has no public type
+        """Insert the body from a file, so that the engine decompresses it."""
+        with tempfile.NamedTemporaryFile(suffix=SUFFIX_OF[query.encoding]) as file:
+            file.write(query.body)
             file.flush()
-            source = f"FROM INFILE '{file.name}' {COMPRESSION_OF[asked.encoding]} FORMAT"
-            return self.engine.ask(re.sub(r"\bFORMAT\b", source, asked.sql, count=1), asked)
+            source = f"FROM INFILE '{file.name}' {COMPRESSION_OF[query.encoding]} FORMAT"
+            return self.engine.ask(re.sub(r"\bFORMAT\b", source, query.sql, count=1), query)
 
-    def rewritten(self, asked: Asked) -> str:
-        """Let the process list be the requests in flight."""
-        if asked.sql.startswith("KILL QUERY"):
-            prefix = asked.parameters["prefix"]
+    def rewrite(self, query: Query) -> str:
+        """Rewrite a statement so that `system.processes` lists the requests in flight."""
+        if query.sql.startswith("KILL QUERY"):
+            prefix = query.parameters["prefix"]
             for query_id, killed in list(self.engine.running.items()):
                 if query_id.startswith(prefix):
                     killed.set()
             return "SELECT 'waiting' AS kill_status WHERE 0 FORMAT Native"
-        ids = ", ".join(f"'{query_id}'" for query_id in self.engine.running if query_id != asked.query_id)
-        listed = f"(SELECT arrayJoin(CAST([{ids}], 'Array(String)')) AS query_id)"
-        return asked.sql.replace("system.processes", listed)
+        ids = ", ".join(f"'{query_id}'" for query_id in self.engine.running if query_id != query.query_id)
+        processes = f"(SELECT arrayJoin(CAST([{ids}], 'Array(String)')) AS query_id)"
+        return query.sql.replace("system.processes", processes)
 
     def answer_error(self, text: str) -> None:
-        """Say an exception as a server does."""
+        """Answer with an exception as a server does."""
         text = text[max(text.find("Code: "), 0) :].rstrip()
         text += "" if text.endswith(")") and "(version " in text else " (version 26.9.2.1)"
-        found = _CODE.search(text)
-        code = int(found[1]) if found else 1001
+        match = _CODE.search(text)
+        code = int(match[1]) if match else 1001
         self.answer(STATUS_OF.get(code, 500), text.encode(), {"X-ClickHouse-Exception-Code": str(code)})
 
     def answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
-        """Send one whole answer."""
+        """Send a complete answer."""
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
@@ -245,20 +245,20 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the standard library's name
-        """Say nothing."""
+        """Log nothing."""
 
 
 def summary_of(result: Any) -> dict[str, str]:  # noqa: ANN401 - chDB's result has no public type
-    """Tell what was read, in the header where clients look for it."""
+    """Return the header that tells clients how many rows were read."""
     return {"X-ClickHouse-Summary": json.dumps({"read_rows": str(result.rows_read())})}
 
 
 def main() -> None:
-    """Serve until standard input ends."""
+    """Serve until standard input is closed."""
     Handler.engine = Engine(Path(sys.argv[1]))
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    print(server.server_address[1], flush=True)  # noqa: T201 - how the port is told
+    print(server.server_address[1], flush=True)  # noqa: T201 - the parent process reads the port
     threading.Thread(target=server.serve_forever, daemon=True).start()
     sys.stdin.read()
 

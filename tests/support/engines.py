@@ -1,4 +1,4 @@
-"""The real engines, open for a test: a database of its own in each, with the tables applied."""
+"""Real engines for tests: each test gets its own database with the schema applied."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.fake_clickhouse import schema_sources
 
 
 def connected(url: str, *, database: str, insert_timeout_s: int = 60) -> ClickHouseStore:
-    """A client of a server, which may be down."""
+    """Return a store on a server, which may be down."""
     parts = parse_store_url(url)
     assert parts is not None
     return ClickHouseStore(
@@ -31,7 +31,7 @@ def connected(url: str, *, database: str, insert_timeout_s: int = 60) -> ClickHo
 
 @contextmanager
 def over_http(url: str, *, database: str = "", insert_timeout_s: int = 60) -> Iterator[ClickHouseStore]:
-    """A server's."""
+    """Yield a store in a new database of a server, which is dropped at the end."""
     name = database or f"test_{uuid4().hex}"
     store = connected(url, database=name, insert_timeout_s=insert_timeout_s)
     schema.apply(store, schema_sources(), 30)
@@ -41,13 +41,13 @@ def over_http(url: str, *, database: str = "", insert_timeout_s: int = 60) -> It
 
 
 def bare(directory: Path, database: str) -> EmbeddedStore:
-    """The embedded engine, without tables."""
+    """Open the embedded engine without tables."""
     return EmbeddedStore(directory, database=database, memory_bytes_max=4 * GIB, disk_free_min=lambda: 1)
 
 
 @contextmanager
 def embedded(directory: Path) -> Iterator[EmbeddedStore]:
-    """The embedded one."""
+    """Yield a store in a new database of the embedded engine, which is dropped at the end."""
     name = f"test_{uuid4().hex}"
     store = bare(directory, name)
     schema.apply(store, schema_sources(), 30)

@@ -1,4 +1,4 @@
-"""What tests of the storage need: segments made without the core, a store in memory, the real engines."""
+"""Test doubles for writer tests: segments made without the Rust core, a fake core, a store in memory."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ TODAY = NOW_S // DAY_S
 
 
 def schema_sources() -> list[tuple[str, str]]:
-    """Read the numbered statements where they lie in the repository."""
+    """Return the schema statements of the repository: file name and text."""
     return [(path.name, path.read_text()) for path in sorted((ROOT / "schemas").glob("*.sql"))]
 
 
-def a_window(directory: Path) -> Window:
-    """Open the redelivery window of a data directory, with its ordinary limits."""
+def open_window(directory: Path) -> Window:
+    """Open the deduplication window of a data directory, with the default limits."""
     return Window(directory / "redelivery", Redelivery(), time.monotonic)
 
 
-def a_ledger(directory: Path) -> Ledger:
-    """Open the ledger of a data directory, with its ordinary limits."""
+def open_ledger(directory: Path) -> Ledger:
+    """Open the ledger of a data directory, with the default limits."""
     return Ledger(directory / "ledger", Limits(), time.time, is_first=True)
 
 
 @dataclass(frozen=True)
 class FakeRecord:
-    """As the core's."""
+    """Replacement for the core's record."""
 
     rows: int
     received_ms: tuple[int, int]
@@ -50,8 +50,8 @@ class FakeRecord:
     offset: int = 0
 
 
-class Whoever(int):
-    """The identity of a segment that is JSON: that of the file it is read from, whichever it is."""
+class AnyId(int):
+    """Epoch or sequence number that equals any other: a JSON segment does not contain its id."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, int)
@@ -61,17 +61,17 @@ class Whoever(int):
 
 @dataclass(frozen=True)
 class FakeScan:
-    """As the core's."""
+    """Replacement for the core's scan result."""
 
     records: list[FakeRecord]
     damage: list[tuple[int, int, str]] = field(default_factory=list)
     sealed: bool = True
-    epoch: int = Whoever()
-    seq: int = Whoever()
+    epoch: int = AnyId()
+    seq: int = AnyId()
 
 
 class FakeCore:
-    """The core for segments that are JSON: a list of records, a record being the days of its rows."""
+    """Replacement for the core, for JSON segments: a list of records, each a list of the days of its rows."""
 
     cannot_rewrite = ""
     cannot_tell_days = ""
@@ -111,7 +111,7 @@ class FakeCore:
 
 
 def segment_of(*records: Sequence[int]) -> bytes:
-    """Make a segment for `FakeCore`."""
+    """Return a segment for `FakeCore`."""
     return json.dumps([list(days) for days in records]).encode()
 
 
@@ -121,7 +121,7 @@ def _rows(segment: bytes) -> list[int]:
 
 @dataclass
 class FakeFile:
-    """A sealed segment, as the journal gives it."""
+    """Replacement for the journal's sealed segment file."""
 
     id: SegmentId
     path: Path
@@ -130,7 +130,7 @@ class FakeFile:
 
     @classmethod
     def make(cls, directory: Path, content: bytes, *, seq: int = 1) -> FakeFile:
-        """Write it down."""
+        """Write a segment file."""
         path = directory / f"{seq:010d}.native.lz4"
         path.write_bytes(content)
         return cls(SegmentId(7, seq), path)
@@ -165,9 +165,9 @@ class FakeJournal:
 
 
 class MemoryStore:
-    """The Store contract without an engine: parts, tokens, and whatever a script says goes wrong.
+    """Store contract in memory: parts, deduplication tokens, and scripted faults.
 
-    `script` holds what each INSERT meets, in turn; see the methods named `_meets_…`.
+    `script` lists the outcome of each INSERT in turn; `_meets_NAME` implements the outcome `NAME`.
     """
 
     embedded = True
@@ -175,11 +175,11 @@ class MemoryStore:
     def __init__(self, *script: str) -> None:
         self.script = list(script)
         self.parts: list[tuple[SegmentId, str, int]] = []
-        self.spent: set[tuple[str, str]] = set()
+        self.used_tokens: set[tuple[str, str]] = set()
         self.tokens: list[str] = []
         self.events: list[str] = []
         self.in_flight: list[str] = []
-        self.looks_until_quiet = 0
+        self.polls_until_done = 0
         self.probe_refused = False
         self.poisonous_days: set[str] = set()
         self.rows_max: int | None = None
@@ -218,8 +218,8 @@ class MemoryStore:
 
     def _meets_ok(self, _meets: str, rows: Rows, token: str, _query_id: str) -> None:
         for day, (segment, count) in rows.items():
-            if (token, day) not in self.spent:
-                self.spent.add((token, day))
+            if (token, day) not in self.used_tokens:
+                self.used_tokens.add((token, day))
                 self.parts.append((segment, day, count))
 
     def _meets_error(self, meets: str, _rows: Rows, _token: str, _query_id: str) -> None:
@@ -228,83 +228,86 @@ class MemoryStore:
         raise StoreTrouble(text or "refused", code=int(name), name="REFUSED")
 
     def _meets_lost(self, meets: str, rows: Rows, token: str, query_id: str) -> None:
-        """Applied, and the answer is lost."""
+        """Apply the INSERT and lose the answer."""
         self._meets_ok(meets, rows, token, query_id)
         raise StoreTrouble("connection reset")
 
     def _meets_sour(self, meets: str, rows: Rows, token: str, query_id: str) -> None:
-        """Applied, and then an error that speaks of the data."""
+        """Apply the INSERT and answer with an error that blames the data."""
         self._meets_ok(meets, rows, token, query_id)
         raise StoreTrouble("cannot convert", code=70)
 
     def _meets_late(self, meets: str, rows: Rows, token: str, query_id: str) -> None:
-        """Applied while it runs on, the answer lost."""
+        """Lose the answer and apply the INSERT later: it runs for so many calls of `running`."""
         self.in_flight.append(query_id)
-        self.looks_until_quiet = int(meets.partition(":")[2])
+        self.polls_until_done = int(meets.partition(":")[2])
         self.late = (rows, token)
         raise StoreTrouble("timed out")
 
     def _meets_burnt(self, _meets: str, rows: Rows, token: str, _query_id: str) -> None:
-        """T1: killed between the deduplication record and the rename."""
-        self.spent |= {(token, day) for day in rows}
+        """T1: a kill between the deduplication record and the rename. Rows are lost, tokens are used."""
+        self.used_tokens |= {(token, day) for day in rows}
         raise StoreTrouble("connection reset")
 
     def _meets_torn(self, _meets: str, rows: Rows, token: str, _query_id: str) -> None:
-        """T1 with several days: the first is in, the others are lost, all are remembered."""
-        self.spent |= {(token, day) for day in rows}
+        """T1 with several days: only the first is stored, the tokens of all are used."""
+        self.used_tokens |= {(token, day) for day in rows}
         day, (segment, count) = next(iter(rows.items()))
         self.parts.append((segment, day, count))
         raise StoreTrouble("connection reset")
 
     def _meets_eaten(self, _meets: str, _rows: Rows, _token: str, _query_id: str) -> None:
-        """Answered OK, and nothing is there: DELETE, DROP PARTITION."""
+        """Answer OK without rows, as after a DELETE or DROP PARTITION."""
 
     def _meets_emptied(self, _meets: str, _rows: Rows, _token: str, _query_id: str) -> None:
-        """Answered OK, and nothing of anything is there: TRUNCATE."""
+        """Answer OK and drop all rows, as after a TRUNCATE."""
         self.parts.clear()
 
     def _meets_partly(self, meets: str, rows: Rows, token: str, _query_id: str) -> None:
-        """The first day is in and its token remembered, of the others nothing is; no answer, or a code."""
+        """Apply only the first day, with its token. Lose the answer, or answer with a code."""
         day = next(iter(rows))
         self._meets_ok("ok", {day: rows[day]}, token, "")
         raise StoreTrouble("connection reset", code=int(meets.partition(":")[2] or 0) or None)
 
     def _meets_half(self, meets: str, rows: Rows, token: str, query_id: str) -> None:
-        """Half of a day's rows: no rule of the engine explains it. With a code, that is the answer."""
+        """Store half of a day's rows, which no engine does. With a code, answer with that error."""
         day, (segment, count) = next(iter(rows.items()))
         self.parts.append((segment, day, count // 2))
         if ":" in meets:
             self._meets_error(meets, rows, token, query_id)
 
     def _meets_twice(self, meets: str, rows: Rows, token: str, query_id: str) -> None:
-        """Applied, and by somebody else once more."""
+        """Apply the INSERT twice, as if another client had repeated it."""
         self._meets_ok(meets, rows, token, query_id)
         self._meets_ok(meets, rows, f"{token} of another", query_id)
 
     def counts(self, held: Sequence[Held]) -> dict[SegmentId, DayRows]:
         """See `Store`."""
         self.events.append("count")
-        found: dict[SegmentId, Counter[str]] = {}
+        counts: dict[SegmentId, Counter[str]] = {}
         for segment, day, count in self.parts:
-            if segment in {one.segment for one in held}:
-                found.setdefault(segment, Counter())[day] += count
-        return dict(found)
+            if segment in {location.segment for location in held}:
+                counts.setdefault(segment, Counter())[day] += count
+        return dict(counts)
 
     def rows_by_heading(self, held: Held, parts_epoch: int | None = None) -> dict[Heading, RowSum]:
-        """See `Store`. Who sent a row is not known here: all of them are the same drain's."""
-        theirs = (one for one in self.parts if one[0] == held.segment or one[0].epoch == parts_epoch)
-        rows = sum(count for _, _, count in theirs)
+        """See `Store`. All rows are attributed to one drain, because their sender is not known here."""
+        rows = sum(
+            count
+            for segment, _, count in self.parts
+            if segment == held.segment or segment.epoch == parts_epoch
+        )
         return {Heading("drain", "", NOW_S // 3_600): RowSum(rows)}
 
     def running(self, prefix: str) -> list[str]:
         """See `Store`."""
-        found = [query_id for query_id in self.in_flight if query_id.startswith(prefix)]
-        if found and not self.looks_until_quiet:
+        query_ids = [query_id for query_id in self.in_flight if query_id.startswith(prefix)]
+        if query_ids and not self.polls_until_done:
             self.in_flight.clear()
             self._meets_ok("ok", *self.late, "")
             return []
-        self.looks_until_quiet -= 1
-        return found
+        self.polls_until_done -= 1
+        return query_ids
 
     def kill(self, prefix: str) -> None:
         """See `Store`."""
@@ -356,8 +359,8 @@ def _too_many(days: Collection[str], days_max: int) -> StoreTrouble | None:
 
 
 def _rows_in_file(path: Path) -> Rows:
-    """Read a segment of `FakeCore`; its name tells whose it is."""
+    """Return the rows of a `FakeCore` segment file, whose name contains the segment's number."""
     segment = SegmentId(7, int(path.name.partition("@")[0].partition(".")[0].rpartition("-")[2]))
     days = Counter(day for day in _rows(path.read_bytes()))
-    spell = {day: datetime.fromtimestamp(day * DAY_S, UTC).strftime("%Y%m%d") for day in days}
-    return {spell[day]: (segment, count) for day, count in days.items()}
+    names = {day: datetime.fromtimestamp(day * DAY_S, UTC).strftime("%Y%m%d") for day in days}
+    return {names[day]: (segment, count) for day, count in days.items()}

@@ -1,9 +1,9 @@
-"""A file system in memory that forgets, fails and dies on command: `Files` for tests of the journal.
+"""File system in memory that loses data, fails and kills the process on request: `Files` for tests.
 
-Everything has two states: what a process sees now, and what is kept by the medium. Changes wait until a
-sync carries them over; a power cut keeps some first part of them. A failed sync of a file throws its
-waiting writes away while the process goes on seeing them, and a later sync succeeds: what Linux does, and
-why nobody may sync twice.
+Every file and directory has two states: the one that a process sees, and the one on the medium. Changes are
+pending until a sync writes them to the medium; a power cut keeps some prefix of them. A failed sync of a file
+discards its pending writes while the process still sees them, and a later sync succeeds. Linux behaves in
+this way, which is why a failed sync must not be repeated.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ State = TypeVar("State", bytearray, dict[str, "Node[Any]"])
 
 
 class Killed(BaseException):
-    """The process died in the middle of a call."""
+    """Raised where the simulated process is killed in the middle of a call."""
 
 
 class Node(Generic[State]):
-    """A file or a directory: what is seen, what is kept, and the changes in between."""
+    """A file or a directory: visible state, state on the medium, and the pending changes."""
 
     def __init__(self, empty: State) -> None:
         self.now: State = empty
@@ -33,24 +33,24 @@ class Node(Generic[State]):
         self.pending: list[Callable[[State], object]] = []
 
     def change(self, step: Callable[[State], object]) -> None:
-        """Do it now, keep it later."""
+        """Apply a change to the visible state and add it to the pending changes."""
         step(self.now)
         self.pending.append(step)
 
     def keep(self, count: int) -> None:
-        """Carry the first changes over."""
+        """Write the first `count` pending changes to the medium."""
         for step in self.pending[:count]:
             step(self.kept)
         del self.pending[:count]
 
     def lose(self) -> None:
-        """Go back to what is kept."""
+        """Drop the pending changes."""
         self.now = copy(self.kept)
         self.pending = []
 
 
 class MemoryDisk:
-    """See above. `fault` is asked before each call that changes something and may raise."""
+    """`Files` in memory. `fault` is called before each call that changes something, and may raise."""
 
     def __init__(self) -> None:
         self.tree: dict[Path, Node[dict[str, Node[Any]]]] = {Path("/"): Node({})}
@@ -62,10 +62,10 @@ class MemoryDisk:
         self._locks: dict[int, Node[bytearray]] = {}
         self._next_fd = 3
 
-    # What a test does to it.
+    # Controls for tests.
 
     def fail(self, *calls: str, code: int = errno.EIO, times: int = 1) -> None:
-        """Let the next so many calls of each of these names fail."""
+        """Make the next `times` calls of each of these functions fail."""
         left = dict.fromkeys(calls, times)
 
         def fault(_count: int, name: str) -> None:
@@ -76,7 +76,7 @@ class MemoryDisk:
         self.fault = fault
 
     def fail_nth(self, count: int, how: Callable[[], BaseException], *, for_ever: bool = False) -> None:
-        """Let the n-th call from now fail, whatever it is, and perhaps all after it."""
+        """Make the n-th call from now fail, and with `for_ever` all calls after it."""
         target = len(self.calls) + count
 
         def fault(at: int, _call: str) -> None:
@@ -86,24 +86,24 @@ class MemoryDisk:
         self.fault = fault
 
     def heal(self) -> None:
-        """Fail no more."""
+        """Remove the injected fault."""
         self.fault = lambda _count, _call: None
 
     def kill(self) -> None:
-        """End the process: descriptors and locks go, everything written stays."""
+        """Kill the process: descriptors and locks are released, written data stays."""
         self.heal()
         self._fds.clear()
         self._locks.clear()
 
     def cut_power(self, pick: Callable[[int], int]) -> None:
-        """End the machine. Of its waiting changes each file and directory keeps the first `pick(count)`."""
+        """Cut the power. Each file and directory keeps the first `pick(count)` of its pending changes."""
         self.kill()
         for node in self._nodes():
             node.keep(pick(len(node.pending)))
             node.lose()
 
     def scatter(self, is_kept: Callable[[], bool]) -> None:
-        """End the machine. Each waiting change is kept or not, whatever became of those before it."""
+        """Cut the power. Each pending change is kept or lost independently of the others."""
         self.kill()
         for node in self._nodes():
             node.pending = [step for step in node.pending if is_kept()]
@@ -112,11 +112,11 @@ class MemoryDisk:
 
     @property
     def descriptor_count(self) -> int:
-        """How many descriptors were not given back."""
+        """Number of open descriptors."""
         return len(self._fds)
 
     def is_directory(self, path: Path) -> bool:
-        """Whether a directory lies there."""
+        """Return whether the path is a directory."""
         return path in self.tree and self._is_linked(path)
 
     def _nodes(self) -> list[Node[Any]]:
@@ -127,7 +127,7 @@ class MemoryDisk:
             files[id(directory)] = directory
         return list(files.values())
 
-    # What the journal asks of it.
+    # Implementation of `Files`.
 
     def create(self, path: Path) -> int:
         self._step("create", path)
@@ -154,14 +154,14 @@ class MemoryDisk:
         return self._entries(path.parent).get(path.name) is self._fds[fd]
 
     def write(self, fd: int, content: memoryview, offset: int) -> int:
-        taken = bytes(content[: self.write_bytes_max])
+        chunk = bytes(content[: self.write_bytes_max])
         try:
             self._step("write", Path(str(fd)))
         except BaseException:
-            self._put(fd, taken[: len(taken) // 2], offset)
+            self._put(fd, chunk[: len(chunk) // 2], offset)
             raise
-        self._put(fd, taken, offset)
-        return len(taken)
+        self._put(fd, chunk, offset)
+        return len(chunk)
 
     def truncate(self, fd: int, size_bytes: int) -> None:
         self._step("truncate", Path(str(fd)))
@@ -239,7 +239,7 @@ class MemoryDisk:
         node.keep(len(node.pending))
 
     def _put(self, fd: int, content: bytes, offset: int) -> None:
-        """Two changes: a power cut may tear a write."""
+        """Add the write as two changes, so that a power cut can tear it."""
         half = len(content) // 2
         self._put_at(fd, content[:half], offset)
         self._put_at(fd, content[half:], offset + half)

@@ -1,6 +1,6 @@
-"""Real segments whose deliveries can be told apart in the store, and a writer that can be killed anywhere.
+"""Writer test harness: real segments whose deliveries are identifiable in the store, and fault injection.
 
-Delivery number n has n + 1 spans, all of them n days old: so the rows of a day are the copies of a delivery.
+Delivery number n has n + 1 spans, all of them n days old. So the rows of a day are copies of one delivery.
 """
 
 from __future__ import annotations
@@ -39,15 +39,18 @@ POLICY = transcode.policy(Settings())
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """Raised where the simulated process is killed."""
 
 
 @dataclass
-class Fate:
-    """Counts the steps of a writer and kills it at one of them: from then on it leaves no trace."""
+class FaultInjector:
+    """Counts the steps of a writer and injects a kill or an error at one of them.
+
+    After a kill the writer changes nothing more on the disk or in the store.
+    """
 
     steps_left: int = -1
-    """0: dead."""
+    """0: killed; negative: no fault."""
     steps: int = 0
     ends_with: Callable[[], BaseException] = Killed
 
@@ -55,30 +58,30 @@ class Fate:
         self.steps += 1
         self.steps_left -= self.steps_left > 0
         if self.steps_left == 0:
-            end = self.ends_with()
-            self.steps_left -= not isinstance(end, Killed)
-            raise end
+            fault = self.ends_with()
+            self.steps_left -= not isinstance(fault, Killed)
+            raise fault
 
     def around(self, call: Callable[P, T]) -> Callable[P, T]:
-        """The same, with a chance to die before it and after it."""
+        """Wrap a call so that a fault can be injected before and after it."""
 
-        def called(*args: P.args, **more: P.kwargs) -> T:
+        def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
             self.step()
-            result = call(*args, **more)
+            result = call(*args, **kwargs)
             self.step()
             return result
 
-        return called
+        return wrapper
 
     def while_alive(self, call: Callable[P, T]) -> Callable[P, T]:
-        """The same, but nobody who was killed does it on the way out."""
+        """Wrap a call so that it does nothing during cleanup after a kill."""
 
-        def called(*args: P.args, **more: P.kwargs) -> T:
+        def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
             if self.steps_left == 0:
                 raise Killed
-            return call(*args, **more)
+            return call(*args, **kwargs)
 
-        return called
+        return wrapper
 
 
 def delivery(number: int, drain: str = "drain") -> Delivery:
@@ -95,10 +98,10 @@ def delivery(number: int, drain: str = "drain") -> Delivery:
 
 
 def segment_of(seq: int, *records: Sequence[int], drain: str = "drain") -> bytes:
-    """A sealed segment: each record answers for these deliveries."""
+    """Return a sealed segment whose records contain these deliveries."""
     content = b"".join(
         transcode.commit(
-            POLICY, [delivery(one, drain) for one in record], SegmentId(EPOCH, seq), DIGEST_KEY
+            POLICY, [delivery(number, drain) for number in record], SegmentId(EPOCH, seq), DIGEST_KEY
         ).record
         for record in records
     )
@@ -106,16 +109,16 @@ def segment_of(seq: int, *records: Sequence[int], drain: str = "drain") -> bytes
 
 
 def rotted(path: Path, *, record: int) -> int:
-    """Rot in the payload of a record. Its rows."""
+    """Damage the payload of a record. Returns how many rows it has."""
     content = bytearray(path.read_bytes())
-    found = transcode.scan(bytes(content)).records[record]
-    content[found.offset + found.length - 3] ^= 0xFF
+    damaged = transcode.scan(bytes(content)).records[record]
+    content[damaged.offset + damaged.length - 3] ^= 0xFF
     path.write_bytes(content)
-    return found.rows
+    return damaged.rows
 
 
 def rows_in(path: Path) -> Rows:
-    """What a segment file would put into the store."""
+    """Return the rows by day that an INSERT of a segment file adds."""
     content = path.read_bytes()
     scan = transcode.scan(content)
     days = outcome.rows_by_day(transcode.day_runs(content))
@@ -123,14 +126,14 @@ def rows_in(path: Path) -> Rows:
 
 
 @dataclass
-class Mill:
-    """A journal, a store and one writer after the other."""
+class Harness:
+    """A journal, a store in memory, and a writer that can be restarted."""
 
     directory: Path
     script: list[str] = field(default_factory=list)
     limits: Redelivery = field(default_factory=Redelivery)
-    apart: frozenset[str] = frozenset()
-    fate: Fate = field(default_factory=Fate)
+    exempt_drains: frozenset[str] = frozenset()
+    injector: FaultInjector = field(default_factory=FaultInjector)
     progress: Progress = field(default_factory=Progress)
     monotonic_s: float = 0.0
     files: list[FakeFile] = field(default_factory=list)
@@ -145,7 +148,7 @@ class Mill:
         self.naps = 0
 
     def add(self, *records: Sequence[int], drain: str = "drain") -> FakeFile:
-        """Seal one more segment."""
+        """Add a sealed segment to the journal."""
         seq = len(self.files) + 1
         file = FakeFile.make(self.directory, segment_of(seq, *records, drain=drain), seq=seq)
         self.files.append(file)
@@ -164,7 +167,7 @@ class Mill:
             self.directory / "redelivery",
             self.limits,
             lambda: self.monotonic_s,
-            apart=self.apart,
+            exempt_drains=self.exempt_drains,
             extent_min=ledger.window,
         )
 
@@ -172,7 +175,7 @@ class Mill:
         return Ledger(self.directory / "ledger", LedgerLimits(), lambda: NOW_S, is_first=True)
 
     def start(self, order: Sequence[FakeFile] | None = None, *, held: Sequence[FakeFile] = ()) -> Writer:
-        """Begin a new life: nothing is known but what the disk and the store know. `held`: by the journal."""
+        """Start a writer that knows only the disk and the store. `held`: segments held by the journal."""
         around = Environment(
             now=lambda: NOW_S + self.monotonic_s,
             sleep=self.sleep,
@@ -194,7 +197,7 @@ class Mill:
         return self._current
 
     def drain(self) -> None:
-        """Go on until the journal is empty."""
+        """Run the writer until the journal is empty."""
         current = self.current
         for _ in range(200):
             if not current.drain():
@@ -204,14 +207,14 @@ class Mill:
         raise AssertionError("the journal is not empty")
 
     def turns(self, count: int) -> None:
-        """Let the present writer make so many rounds, with time for every rest in between."""
+        """Run the writer `count` times, with a pause in between that is longer than any retry delay."""
         for _ in range(count):
             self.current.drain()
             self.sleep(60.0)
 
     @property
     def current(self) -> Writer:
-        """The writer that lives."""
+        """The running writer; started if there is none."""
         return self._current or self.start()
 
     def kill(self) -> None:
@@ -219,7 +222,7 @@ class Mill:
 
     @property
     def booked(self) -> Counts:
-        """What the ledger on the disk says of everything."""
+        """Sum of all lines of the ledger on the disk."""
         total = Counts()
         for counts in self._sums()[0].lines.values():
             total = total.plus(counts)
@@ -227,7 +230,7 @@ class Mill:
 
     @property
     def is_accounted_for(self) -> bool:
-        """Every span that was sent is in the ledger or in the journal, once, and nowhere else."""
+        """Whether every sent span is in the ledger or in the journal exactly once."""
         sums, may_wait = self._sums()
         waiting = [file.id for file in self.files if file.path.exists() and file.id not in may_wait]
         in_journal = sum(number + 1 for segment in waiting for _, number in self.sent[segment])
@@ -237,10 +240,10 @@ class Mill:
 
     @property
     def is_ledger_exact(self) -> bool:
-        """The journal is empty, and the ledger says what an oracle says that knows only what was sent."""
-        copies = Counter(one for copies in self.sent.values() for one in copies)
+        """Whether the ledger has the counts that follow from the sent deliveries, with an empty journal."""
+        copies = Counter(copy for copies in self.sent.values() for copy in copies)
         received = sum((number + 1) * count for (_, number), count in copies.items())
-        kept = {one: count if one[0] in self.apart else 1 for one, count in copies.items()}
+        kept = {copy: count if copy[0] in self.exempt_drains else 1 for copy, count in copies.items()}
         stored = sum((number + 1) * count for (_, number), count in kept.items())
         return self.booked == Counts(received=received, stored=stored, duplicate=received - stored)
 
@@ -249,12 +252,12 @@ class Mill:
 
     @property
     def letters(self) -> list[Letter]:
-        """What was set aside."""
+        """The dead letters."""
         return DeadLetters(self.directory / "dead").letters()
 
     @property
     def copies(self) -> dict[int, float]:
-        """Delivery → how often its rows are stored."""
+        """Delivery number → how often its rows are stored."""
         rows: Counter[str] = Counter()
         for _, day, count in self.store.parts:
             rows[day] += count
@@ -265,15 +268,15 @@ class Mill:
         return set(self.copies.values()) <= {1.0}
 
 
-def haunt(fate: Fate, monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's
-    """Put a chance to die around everything that leaves a trace on the disk or in the store."""
-    haunt_disk(fate, monkeypatch)
+def inject_faults(injector: FaultInjector, monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's MonkeyPatch
+    """Inject faults around every change of the disk or the store."""
+    inject_disk_faults(injector, monkeypatch)
     for name in ("_meets_ok", "insert", "refusal_of", "counts", "sync", "refill_companion"):
-        monkeypatch.setattr(MemoryStore, name, fate.around(getattr(MemoryStore, name)))
+        monkeypatch.setattr(MemoryStore, name, injector.around(getattr(MemoryStore, name)))
 
 
-def haunt_disk(fate: Fate, monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's
-    """The same around everything that is written to our own disk."""
+def inject_disk_faults(injector: FaultInjector, monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's MonkeyPatch
+    """Inject faults around every write to the local disk."""
     for target, names in {
         Window: ("_append",),
         Ledger: ("book", "_begin"),
@@ -287,6 +290,6 @@ def haunt_disk(fate: Fate, monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's
         DISK: ("sync_data",),
     }.items():
         for name in names:
-            monkeypatch.setattr(target, name, fate.around(getattr(target, name)))
-    monkeypatch.setattr(Path, "unlink", fate.while_alive(Path.unlink))
-    monkeypatch.setattr(shutil, "rmtree", fate.while_alive(shutil.rmtree))
+            monkeypatch.setattr(target, name, injector.around(getattr(target, name)))
+    monkeypatch.setattr(Path, "unlink", injector.while_alive(Path.unlink))
+    monkeypatch.setattr(shutil, "rmtree", injector.while_alive(shutil.rmtree))

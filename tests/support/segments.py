@@ -1,4 +1,4 @@
-"""Segments the engines can read, made without the core."""
+"""Segments that the real engines can read, made without the Rust core."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SKIPPABLE = struct.pack("<II", 0x184D2A54, 4) + b"note"
 
 @dataclass(frozen=True)
 class Segment:
-    """A segment file and what it holds."""
+    """A segment file, its location in the store, and its rows."""
 
     path: Path
     held: Held
@@ -32,12 +32,12 @@ class Segment:
 
     @property
     def days(self) -> dict[str, int]:
-        """What a count must say once it is stored."""
+        """Expected row counts by day once the segment is stored."""
         return {day: count for day, (_, count) in self.rows.items()}
 
 
-class Press:
-    """Makes segment files, and is the core for them: it remembers what each content holds."""
+class SegmentMaker:
+    """Makes segment files and implements `Core` for them: it remembers the rows of each file content."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -45,22 +45,22 @@ class Press:
         self._known: dict[bytes, tuple[SegmentId, tuple[int, ...]]] = {}
 
     def make(self, *ages_days: int) -> Segment:
-        """Write a segment with one block per row, the rows being so many days old."""
+        """Write a segment with one block and row per age."""
         self._seq += 1
         segment = SegmentId(EPOCH, self._seq)
         path = self._directory / f"{self._seq:010d}.native.lz4"
-        path.write_bytes(self._pressed(segment, ages_days, range(len(ages_days))))
+        path.write_bytes(self._encode(segment, ages_days, range(len(ages_days))))
         return Segment(path, Held(segment, RECEIVED_MS), self.rows_of(path))
 
     def rows_of(self, path: Path) -> Rows:
-        """Look up what a file holds."""
+        """Return the rows of a file."""
         segment, ages = self._known[sha256(path.read_bytes()).digest()]
         return {day: (segment, count) for day, count in Counter(day_of(age) for age in ages).items()}
 
     def scan(self, segment: bytes, /) -> FakeScan:
-        """See `Core`. As if it were one record: nothing is rewritten for its blocks."""
-        whose, ages = self._known[sha256(segment).digest()]
-        return FakeScan([FakeRecord(len(ages), RECEIVED_MS)], epoch=whose.epoch, seq=whose.seq)
+        """See `Core`. Reports one record, so that the writer does not merge blocks."""
+        segment_id, ages = self._known[sha256(segment).digest()]
+        return FakeScan([FakeRecord(len(ages), RECEIVED_MS)], epoch=segment_id.epoch, seq=segment_id.seq)
 
     def rewrite(
         self,
@@ -72,16 +72,16 @@ class Press:
         /,
     ) -> bytes:
         """See `Core`."""
-        whose, ages = self._known[sha256(segment).digest()]
+        segment_id, ages = self._known[sha256(segment).digest()]
         rows = [row for first, end in keep for row in range(first, end)]
-        return self._pressed(whose, [ages[row] for row in rows], rows)
+        return self._encode(segment_id, [ages[row] for row in rows], rows)
 
     def day_runs(self, segment: bytes, /) -> list[tuple[int, int, int]]:
         """See `Core`."""
         _, ages = self._known[sha256(segment).digest()]
         return [(row, row + 1, TODAY - age) for row, age in enumerate(ages)]
 
-    def _pressed(self, segment: SegmentId, ages: Sequence[int], rows: Iterable[int]) -> bytes:
+    def _encode(self, segment: SegmentId, ages: Sequence[int], rows: Iterable[int]) -> bytes:
         blocks = [block_of(age * DAY_S, segment, row) for age, row in zip(ages, rows, strict=True)]
         content = b"".join(SKIPPABLE + lz4.frame.compress(block) for block in blocks)
         self._known[sha256(content).digest()] = (segment, tuple(ages))
@@ -89,7 +89,7 @@ class Press:
 
 
 def block_of(age_s: int, segment: SegmentId, row: int) -> bytes:
-    """Lay one span out as a Native block: the columns that the storage looks at."""
+    """Encode one span as a Native block with the columns that the store's queries use."""
     columns = [
         ("Timestamp", "DateTime64(9)", struct.pack("<q", (NOW_S - age_s) * 10**9 + row)),
         ("TraceId", "String", _text(f"{segment.seq:016x}{row:016x}")),
@@ -108,7 +108,7 @@ def block_of(age_s: int, segment: SegmentId, row: int) -> bytes:
 
 
 def day_of(age_days: int) -> str:
-    """Spell the day so long ago."""
+    """Return the name of the day `age_days` ago: `20260131`."""
     return datetime.fromtimestamp(NOW_S - age_days * DAY_S, UTC).strftime("%Y%m%d")
 
 

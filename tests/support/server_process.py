@@ -1,4 +1,4 @@
-"""The ClickHouse stand-in over chDB as a process of its own, for tests that talk to a server over HTTP."""
+"""Test server process: the ClickHouse stand-in on chDB, for tests that use a server over HTTP."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Server:
 
     @property
     def url(self) -> str:
-        """As the setting `store.url` wants it."""
+        """Value for the setting `store.url`."""
         return f"http://default@127.0.0.1:{self.port}/otel"
 
-    def meet(self, kind: str, **more: object) -> None:
-        """Let the next INSERTs meet a fault."""
-        body = json.dumps({"kind": kind, **more}).encode()
+    def meet(self, kind: str, **details: object) -> None:
+        """Inject a fault into the next INSERTs."""
+        body = json.dumps({"kind": kind, **details}).encode()
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}/_fault", data=body)
         with urllib.request.urlopen(request, timeout=10) as answer:
             assert answer.status == 200

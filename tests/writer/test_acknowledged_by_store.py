@@ -13,20 +13,20 @@ from receiver.intake.waiting import Waiting
 from receiver.journal.outcomes import STORED, SegmentOutcome, SegmentOutcomes
 from receiver.model import Outcome, SegmentId
 from tests.support.intake import OutcomeDouble, claim_of
-from tests.support.redelivery import EPOCH, POLICY, Mill, delivery
+from tests.support.redelivery import EPOCH, POLICY, Harness, delivery
 from tests.support.segments import DIGEST_KEY, day_of
 
 SEGMENT = SegmentId(EPOCH, 1)
 
 
 @pytest.fixture
-def mill(tmp_path: Path) -> Mill:
-    return Mill(tmp_path)
+def harness(tmp_path: Path) -> Harness:
+    return Harness(tmp_path)
 
 
-def outcome_in(mill: Mill, segment: SegmentId = SEGMENT) -> SegmentOutcome | None:
+def outcome_in(harness: Harness, segment: SegmentId = SEGMENT) -> SegmentOutcome | None:
     """What an intake would read."""
-    return SegmentOutcomes(mill.directory / "outcomes").read(segment)
+    return SegmentOutcomes(harness.directory / "outcomes").read(segment)
 
 
 def digest_of(number: int) -> str:
@@ -44,51 +44,51 @@ def answered(became: SegmentOutcome | None, *digests: str) -> list[Outcome | Rec
     return given
 
 
-def test_segment_that_is_stored_is_published_as_stored(mill: Mill) -> None:
-    mill.add([1, 2])
+def test_segment_that_is_stored_is_published_as_stored(harness: Harness) -> None:
+    harness.add([1, 2])
 
-    mill.drain()
+    harness.drain()
 
-    assert outcome_in(mill) == STORED
-
-
-def test_rows_that_became_dead_letters_are_published_by_delivery(mill: Mill) -> None:
-    mill.store.poisonous_days = {day_of(2)}
-    mill.add([1, 2, 3])
-
-    mill.drain()
-
-    assert outcome_in(mill) == SegmentOutcome({digest_of(2): 3})
+    assert outcome_in(harness) == STORED
 
 
-def test_segment_of_nothing_but_dead_letters_is_published_as_dead(mill: Mill) -> None:
-    mill.store.poisonous_days = {day_of(2)}
-    mill.add([2])
+def test_rows_that_became_dead_letters_are_published_by_delivery(harness: Harness) -> None:
+    harness.store.poisonous_days = {day_of(2)}
+    harness.add([1, 2, 3])
 
-    mill.drain()
+    harness.drain()
 
-    assert outcome_in(mill) == SegmentOutcome({digest_of(2): 3})
+    assert outcome_in(harness) == SegmentOutcome({digest_of(2): 3})
 
 
-def test_rows_that_vanished_are_published_as_incomplete(mill: Mill) -> None:
-    mill.store.script = ["eaten"] * 9
-    mill.add([1, 2])
+def test_segment_of_nothing_but_dead_letters_is_published_as_dead(harness: Harness) -> None:
+    harness.store.poisonous_days = {day_of(2)}
+    harness.add([2])
 
-    mill.drain()
+    harness.drain()
 
-    found = outcome_in(mill)
+    assert outcome_in(harness) == SegmentOutcome({digest_of(2): 3})
+
+
+def test_rows_that_vanished_are_published_as_incomplete(harness: Harness) -> None:
+    harness.store.script = ["eaten"] * 9
+    harness.add([1, 2])
+
+    harness.drain()
+
+    found = outcome_in(harness)
     assert found is not None
     assert found.is_incomplete
 
 
-def test_dead_letters_of_the_parts_of_a_segment_make_it_incomplete(mill: Mill) -> None:
-    mill.store.rows_max = 3
-    mill.store.poisonous_days = {day_of(1)}
-    mill.add([5, 1, 4])
+def test_dead_letters_of_the_parts_of_a_segment_make_it_incomplete(harness: Harness) -> None:
+    harness.store.rows_max = 3
+    harness.store.poisonous_days = {day_of(1)}
+    harness.add([5, 1, 4])
 
-    mill.drain()
+    harness.drain()
 
-    found = outcome_in(mill)
+    found = outcome_in(harness)
     assert found is not None
     assert found.is_incomplete
 

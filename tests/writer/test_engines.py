@@ -17,8 +17,8 @@ from receiver.writer.environment import Environment, Stopping
 from receiver.writer.progress import Progress
 from receiver.writer.writer import Writer
 from tests.support import engines
-from tests.support.fake_clickhouse import NOW_S, FakeFile, FakeJournal, a_ledger
-from tests.support.segments import Press, Segment, day_of
+from tests.support.fake_clickhouse import NOW_S, FakeFile, FakeJournal, open_ledger
+from tests.support.segments import Segment, SegmentMaker, day_of
 from tests.support.server_process import Server
 
 NAPS_MAX = 200
@@ -29,14 +29,14 @@ class Desk:
     """A writer before a real store."""
 
     store: Store
-    press: Press
+    maker: SegmentMaker
     directory: Path
     naps: list[float] = field(default_factory=list)
     between_turns_s: float = 0.0
     """Time that passed while no segment had a turn."""
 
     def file(self, *ages_days: int) -> tuple[Segment, FakeFile]:
-        segment = self.press.make(*ages_days)
+        segment = self.maker.make(*ages_days)
         return segment, FakeFile(segment.held.segment, segment.path)
 
     def sleep(self, delay_s: float) -> None:
@@ -56,9 +56,9 @@ class Desk:
         writer = Writer(
             FakeJournal([*files]),
             self.store,
-            core=self.press,
+            core=self.maker,
             window=Window(self.directory / "redelivery", Redelivery(), time.monotonic),
-            ledger=a_ledger(self.directory),
+            ledger=open_ledger(self.directory),
             dead=DeadLetters(self.directory / "dead"),
             progress=Progress(),
             around=around,
@@ -91,8 +91,8 @@ class Desk:
 
 
 @pytest.fixture(scope="module")
-def press(tmp_path_factory: pytest.TempPathFactory) -> Press:
-    return Press(tmp_path_factory.mktemp("segments"))
+def maker(tmp_path_factory: pytest.TempPathFactory) -> SegmentMaker:
+    return SegmentMaker(tmp_path_factory.mktemp("segments"))
 
 
 @pytest.fixture(scope="module")
@@ -108,8 +108,8 @@ def over_http(server_url: str) -> Iterator[Store]:
 
 
 @pytest.fixture(params=["embedded", "over_http"])
-def desk(request: pytest.FixtureRequest, press: Press, tmp_path: Path) -> Desk:
-    return Desk(request.getfixturevalue(request.param), press, tmp_path)
+def desk(request: pytest.FixtureRequest, maker: SegmentMaker, tmp_path: Path) -> Desk:
+    return Desk(request.getfixturevalue(request.param), maker, tmp_path)
 
 
 def test_a_fresh_segment_is_stored_and_let_go_of(desk: Desk) -> None:
@@ -218,9 +218,9 @@ def test_companion_of_more_than_a_hundred_days_is_filled_again(desk: Desk) -> No
     ],
 )
 def test_whatever_the_server_does_every_row_is_stored_once(
-    over_http: Store, server: Server, press: Press, tmp_path: Path, fault: dict[str, object]
+    over_http: Store, server: Server, maker: SegmentMaker, tmp_path: Path, fault: dict[str, object]
 ) -> None:
-    desk = Desk(over_http, press, tmp_path)
+    desk = Desk(over_http, maker, tmp_path)
     segment, file = desk.file(0, 1, 1)
     server.meet(**fault)  # type: ignore[arg-type]  # the table's first value is the kind
 

@@ -14,187 +14,194 @@ from receiver import transcode
 from receiver.errors import StoreTrouble
 from receiver.writer import row_search
 from receiver.writer.segment_state import reading_of
-from tests.support.redelivery import NAPS_MAX, Fate, Killed, Mill, haunt, haunt_disk
+from tests.support.redelivery import (
+    NAPS_MAX,
+    FaultInjector,
+    Harness,
+    Killed,
+    inject_disk_faults,
+    inject_faults,
+)
 from tests.support.segments import day_of
 
 GONE = "0000000000000007-0000000001"
 
 
 @pytest.fixture
-def mill(tmp_path: Path) -> Mill:
-    made = Mill(tmp_path)
+def harness(tmp_path: Path) -> Harness:
+    made = Harness(tmp_path)
     made.store.poisonous_days = {day_of(2)}
     return made
 
 
-def rows_of_letters(mill: Mill) -> list[tuple[str, int]]:
+def rows_of_letters(harness: Harness) -> list[tuple[str, int]]:
     return [
         (letter.reason.cause, sum(one.rows for one in transcode.scan(letter.path.read_bytes()).records))
-        for letter in mill.letters
+        for letter in harness.letters
     ]
 
 
-def test_the_rows_that_are_refused_are_kept_and_the_rest_goes_in(mill: Mill) -> None:
-    mill.add([1, 2, 3], [4])
+def test_the_rows_that_are_refused_are_kept_and_the_rest_goes_in(harness: Harness) -> None:
+    harness.add([1, 2, 3], [4])
 
-    mill.drain()
+    harness.drain()
 
-    assert mill.copies == {1: 1, 2: 0, 3: 1, 4: 1}
-    assert rows_of_letters(mill) == [("poison", 3)]
-    assert mill.progress.dead_rows == {"poison": 3}
+    assert harness.copies == {1: 1, 2: 0, 3: 1, 4: 1}
+    assert rows_of_letters(harness) == [("poison", 3)]
+    assert harness.progress.dead_rows == {"poison": 3}
 
 
-def test_a_letter_tells_the_stores_error_the_drain_and_the_project(mill: Mill) -> None:
-    mill.add([1, 2, 3], drain="acme")
+def test_a_letter_tells_the_stores_error_the_drain_and_the_project(harness: Harness) -> None:
+    harness.add([1, 2, 3], drain="acme")
 
-    mill.drain()
+    harness.drain()
 
-    (letter,) = mill.letters
+    (letter,) = harness.letters
     (dead,) = letter.reason.deliveries
     assert letter.reason.text == "constraint is violated"
     assert (dead.drain, dead.projects, dead.rows) == ("acme", ("",), 3)
     assert (letter.reason.left_out, letter.reason.of_rows) == (((2, 5),), 9)
 
 
-def test_letters_are_for_us_alone(mill: Mill) -> None:
-    (mill.directory / "dead").mkdir(mode=0o755)
-    mill.add([2])
+def test_letters_are_for_us_alone(harness: Harness) -> None:
+    (harness.directory / "dead").mkdir(mode=0o755)
+    harness.add([2])
 
-    mill.drain()
+    harness.drain()
 
-    files = [*(mill.directory / "dead").iterdir()]
+    files = [*(harness.directory / "dead").iterdir()]
     assert len(files) == 2
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
-    assert (mill.directory / "dead").stat().st_mode & 0o777 == 0o700
+    assert (harness.directory / "dead").stat().st_mode & 0o777 == 0o700
 
 
-def test_the_rest_is_one_insert_under_a_token_of_its_own(mill: Mill) -> None:
-    mill.add([1, 2, 3])
+def test_the_rest_is_one_insert_under_a_token_of_its_own(harness: Harness) -> None:
+    harness.add([1, 2, 3])
 
-    mill.drain()
+    harness.drain()
 
-    assert [token.partition(GONE)[2] for token in mill.store.tokens] == ["#0", "!#0"]
-    assert list((mill.directory / "repair").iterdir()) == []
+    assert [token.partition(GONE)[2] for token in harness.store.tokens] == ["#0", "!#0"]
+    assert list((harness.directory / "repair").iterdir()) == []
 
 
-def test_after_a_crash_too_the_rest_has_a_token_of_its_own(mill: Mill) -> None:
-    mill.store.script = ["ok", *["error:210"] * 2 * NAPS_MAX]
-    mill.add([1, 2, 3])
+def test_after_a_crash_too_the_rest_has_a_token_of_its_own(harness: Harness) -> None:
+    harness.store.script = ["ok", *["error:210"] * 2 * NAPS_MAX]
+    harness.add([1, 2, 3])
     with suppress(AssertionError):
-        mill.drain()
+        harness.drain()
 
-    mill.store.script, mill.naps = [], 0
-    mill.start()
-    mill.drain()
+    harness.store.script, harness.naps = [], 0
+    harness.start()
+    harness.drain()
 
-    assert {token.partition("#")[0][-2:] for token in mill.store.tokens[1:]} == {"1!"}
-    assert mill.copies == {1: 1, 2: 0, 3: 1}
+    assert {token.partition("#")[0][-2:] for token in harness.store.tokens[1:]} == {"1!"}
+    assert harness.copies == {1: 1, 2: 0, 3: 1}
 
 
-def test_a_segment_of_nothing_but_poison_is_one_letter(mill: Mill) -> None:
-    mill.add([2], [2])
+def test_a_segment_of_nothing_but_poison_is_one_letter(harness: Harness) -> None:
+    harness.add([2], [2])
 
-    mill.drain()
+    harness.drain()
 
-    assert rows_of_letters(mill) == [("poison", 3)]
-    assert mill.copies == {2: 0}
+    assert rows_of_letters(harness) == [("poison", 3)]
+    assert harness.copies == {2: 0}
 
 
 def test_others_have_their_turn_while_the_rows_are_searched_for(
-    mill: Mill, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("receiver.writer.poison.TRIES_A_TURN", 1)
-    mill.add([1, 2, 3])
-    mill.add([4])
+    harness.add([1, 2, 3])
+    harness.add([4])
 
-    turns = mill.start().drain()
+    turns = harness.start().drain()
 
     assert turns == 2
-    assert mill.copies == {1: 0, 2: 0, 3: 0, 4: 1}
-    assert mill.naps == 0
+    assert harness.copies == {1: 0, 2: 0, 3: 0, 4: 1}
+    assert harness.naps == 0
 
 
-def test_a_copy_of_a_delivery_with_dead_rows_is_stored_no_second_time(mill: Mill) -> None:
-    mill.add([1, 2])
-    mill.drain()
+def test_a_copy_of_a_delivery_with_dead_rows_is_stored_no_second_time(harness: Harness) -> None:
+    harness.add([1, 2])
+    harness.drain()
 
-    mill.add([2, 1])
-    mill.drain()
+    harness.add([2, 1])
+    harness.drain()
 
-    assert mill.copies == {1: 1, 2: 0}
-    assert len(mill.letters) == 1
-    assert mill.progress.duplicates == {"drain": 2}
+    assert harness.copies == {1: 1, 2: 0}
+    assert len(harness.letters) == 1
+    assert harness.progress.duplicates == {"drain": 2}
 
 
-def test_what_is_refused_again_without_its_poison_is_set_aside_too(mill: Mill) -> None:
-    mill.add([1, 2, 3])
-    mill.store.script = ["error:70 first", "error:70 the view says no"]
+def test_what_is_refused_again_without_its_poison_is_set_aside_too(harness: Harness) -> None:
+    harness.add([1, 2, 3])
+    harness.store.script = ["error:70 first", "error:70 the view says no"]
 
-    mill.start().drain()
-    mill.drain()
+    harness.start().drain()
+    harness.drain()
 
-    assert [(letter.reason.cause, letter.reason.rows) for letter in mill.letters] == [
+    assert [(letter.reason.cause, letter.reason.rows) for letter in harness.letters] == [
         ("poison", 3),
         ("refused", 6),
     ]
-    assert sum(mill.copies.values()) == 0
+    assert sum(harness.copies.values()) == 0
 
 
-def test_poison_in_a_day_that_is_missing_leaves_the_stored_days_alone(mill: Mill) -> None:
-    mill.add([1, 2, 3])
-    mill.store.poisonous_days = set()
-    mill.store.script = ["partly"]
-    mill.start()
-    whole = mill.store.insert
+def test_poison_in_a_day_that_is_missing_leaves_the_stored_days_alone(harness: Harness) -> None:
+    harness.add([1, 2, 3])
+    harness.store.poisonous_days = set()
+    harness.store.script = ["partly"]
+    harness.start()
+    whole = harness.store.insert
 
     def insert(segment: Path, *, token: str, query_id: str) -> int:
         try:
             return whole(segment, token=token, query_id=query_id)
         finally:
-            mill.store.poisonous_days = {day_of(2)}
+            harness.store.poisonous_days = {day_of(2)}
 
-    mill.store.insert = insert  # type: ignore[method-assign]  # from the second INSERT on
-    mill.drain()
+    harness.store.insert = insert  # type: ignore[method-assign]  # from the second INSERT on
+    harness.drain()
 
-    assert mill.copies == {1: 1, 2: 0, 3: 1}
-    assert rows_of_letters(mill) == [("poison", 3)]
+    assert harness.copies == {1: 1, 2: 0, 3: 1}
+    assert rows_of_letters(harness) == [("poison", 3)]
 
 
 def test_without_the_right_to_make_a_clone_all_is_set_aside_and_says_so(
-    mill: Mill, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refusal_of(_segment: Path) -> StoreTrouble | None:
         raise StoreTrouble("not enough privileges", code=497, name="ACCESS_DENIED")
 
-    mill.add([1, 2, 3])
-    mill.store.poisonous_days = set()
-    mill.store.script = ["error:469 constraint"]
-    monkeypatch.setattr(mill.store, "refusal_of", lambda _segment: None)
-    mill.start()
-    whole = mill.store.insert
+    harness.add([1, 2, 3])
+    harness.store.poisonous_days = set()
+    harness.store.script = ["error:469 constraint"]
+    monkeypatch.setattr(harness.store, "refusal_of", lambda _segment: None)
+    harness.start()
+    whole = harness.store.insert
 
     def insert(segment: Path, *, token: str, query_id: str) -> int:
         try:
             return whole(segment, token=token, query_id=query_id)
         finally:
-            monkeypatch.setattr(mill.store, "refusal_of", refusal_of)
+            monkeypatch.setattr(harness.store, "refusal_of", refusal_of)
 
-    monkeypatch.setattr(mill.store, "insert", insert)
-    writer = mill.start()
+    monkeypatch.setattr(harness.store, "insert", insert)
+    writer = harness.start()
     for _ in range(8):
         writer.drain()
-        mill.sleep(60.0)
+        harness.sleep(60.0)
 
-    (letter,) = mill.letters
+    (letter,) = harness.letters
     assert letter.reason.cause == "refused"
     assert letter.reason.text == "constraint; its rows could not be tried one by one: ACCESS_DENIED (497)"
 
 
 @pytest.mark.parametrize("code", [None, 210, 252], ids=["no answer", "network", "too many parts"])
 def test_a_trial_that_failed_says_nothing_about_its_rows(
-    mill: Mill, monkeypatch: pytest.MonkeyPatch, code: int | None
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, code: int | None
 ) -> None:
-    refusal_of, tried = mill.store.refusal_of, set()
+    refusal_of, tried = harness.store.refusal_of, set()
 
     def first_failing(segment: Path) -> StoreTrouble | None:
         content = segment.read_bytes()
@@ -203,30 +210,30 @@ def test_a_trial_that_failed_says_nothing_about_its_rows(
         tried.add(content)
         return StoreTrouble("failed", code=code)
 
-    mill.add([1, 2, 3])
-    monkeypatch.setattr(mill.store, "refusal_of", first_failing)
-    mill.drain()
+    harness.add([1, 2, 3])
+    monkeypatch.setattr(harness.store, "refusal_of", first_failing)
+    harness.drain()
 
     assert len(tried) > 2
-    assert rows_of_letters(mill) == [("poison", 3)]
-    assert mill.copies == {1: 1, 2: 0, 3: 1}
+    assert rows_of_letters(harness) == [("poison", 3)]
+    assert harness.copies == {1: 1, 2: 0, 3: 1}
 
 
 def test_a_trial_the_store_has_no_memory_for_is_tried_in_halves(
-    mill: Mill, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refusal_of = mill.store.refusal_of
+    refusal_of = harness.store.refusal_of
 
     def narrow(segment: Path) -> StoreTrouble | None:
-        mill.store.rows_max = 3 if ".trial" in segment.name else None
+        harness.store.rows_max = 3 if ".trial" in segment.name else None
         return refusal_of(segment)
 
-    mill.add([1, 2, 3])
-    monkeypatch.setattr(mill.store, "refusal_of", narrow)
-    mill.drain()
+    harness.add([1, 2, 3])
+    monkeypatch.setattr(harness.store, "refusal_of", narrow)
+    harness.drain()
 
-    assert rows_of_letters(mill) == [("poison", 3)]
-    assert mill.copies == {1: 1, 2: 0, 3: 1}
+    assert rows_of_letters(harness) == [("poison", 3)]
+    assert harness.copies == {1: 1, 2: 0, 3: 1}
 
 
 def test_what_was_refused_and_not_looked_into_is_bad_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,14 +246,16 @@ def test_what_was_refused_and_not_looked_into_is_bad_as_a_whole(monkeypatch: pyt
     assert looked.found() == [(0, 8)]
 
 
-def test_a_search_that_finds_no_end_calls_the_rest_bad(mill: Mill, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_that_finds_no_end_calls_the_rest_bad(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(row_search, "TRIES_MAX", 2)
-    mill.add([5, 2])
+    harness.add([5, 2])
 
-    mill.drain()
+    harness.drain()
 
-    assert rows_of_letters(mill) == [("poison", 5)]
-    assert mill.copies == {5: 4 / 6, 2: 0}
+    assert rows_of_letters(harness) == [("poison", 5)]
+    assert harness.copies == {5: 4 / 6, 2: 0}
 
 
 @pytest.mark.parametrize(
@@ -261,34 +270,34 @@ def test_a_search_that_finds_no_end_calls_the_rest_bad(mill: Mill, monkeypatch: 
 def test_killed_at_every_step_of_it_every_row_is_stored_or_in_one_letter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: list[list[int]], *, is_mended: bool
 ) -> None:
-    fate = Fate()
-    haunt(fate, monkeypatch)
+    injector = FaultInjector()
+    inject_faults(injector, monkeypatch)
     for step in range(1, 400):
         directory = tmp_path / str(step)
         directory.mkdir()
-        mill = Mill(directory, fate=fate)
-        mill.store.poisonous_days = {day_of(2)}
+        harness = Harness(directory, injector=injector)
+        harness.store.poisonous_days = {day_of(2)}
         for record in records:
-            mill.add(record)
-        mill.add([4])
-        fate.steps_left = step
+            harness.add(record)
+        harness.add([4])
+        injector.steps_left = step
         with suppress(Killed):
-            mill.start().drain()
-            mill.drain()
+            harness.start().drain()
+            harness.drain()
             break
-        fate.steps_left = -1
+        injector.steps_left = -1
         if is_mended:
-            mill.store.poisonous_days = set()
+            harness.store.poisonous_days = set()
 
-        mill.start(mill.files[::-1])
-        mill.drain()
+        harness.start(harness.files[::-1])
+        harness.drain()
 
-        letters = rows_of_letters(mill)
-        expected = {number: float(number != 2 or not letters) for number in mill.issued}
-        assert mill.copies == expected, f"killed at step {step}"
+        letters = rows_of_letters(harness)
+        expected = {number: float(number != 2 or not letters) for number in harness.issued}
+        assert harness.copies == expected, f"killed at step {step}"
         assert letters == [("poison", 3)] or (is_mended and not letters), f"killed at step {step}"
-        assert mill.is_accounted_for, f"killed at step {step}: {mill.booked}"
-        assert mill.booked.dead == (3 if letters else 0), f"killed at step {step}: {mill.booked}"
+        assert harness.is_accounted_for, f"killed at step {step}: {harness.booked}"
+        assert harness.booked.dead == (3 if letters else 0), f"killed at step {step}: {harness.booked}"
     else:
         raise AssertionError("never reached the end")
 
@@ -296,37 +305,37 @@ def test_killed_at_every_step_of_it_every_row_is_stored_or_in_one_letter(
 def test_a_disk_that_refuses_any_one_write_costs_no_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fate = Fate(ends_with=lambda: OSError(5, "Input/output error"))
-    haunt_disk(fate, monkeypatch)
+    injector = FaultInjector(ends_with=lambda: OSError(5, "Input/output error"))
+    inject_disk_faults(injector, monkeypatch)
     for step in range(1, 400):
         directory = tmp_path / str(step)
         directory.mkdir()
-        mill = Mill(directory, fate=fate)
-        mill.store.poisonous_days = {day_of(2)}
-        mill.add([1, 2, 3])
-        writer = mill.start()
-        fate.steps_left = step
+        harness = Harness(directory, injector=injector)
+        harness.store.poisonous_days = {day_of(2)}
+        harness.add([1, 2, 3])
+        writer = harness.start()
+        injector.steps_left = step
         writer.drain()
-        is_over, fate.steps_left = fate.steps_left > 0, -1
+        is_over, injector.steps_left = injector.steps_left > 0, -1
 
-        mill.drain()
+        harness.drain()
 
-        assert mill.copies == {1: 1, 2: 0, 3: 1}, f"refused at step {step}"
-        assert rows_of_letters(mill) == [("poison", 3)], f"refused at step {step}"
-        assert mill.is_accounted_for, f"refused at step {step}: {mill.booked}"
-        assert mill.booked.dead == 3, f"refused at step {step}: {mill.booked}"
+        assert harness.copies == {1: 1, 2: 0, 3: 1}, f"refused at step {step}"
+        assert rows_of_letters(harness) == [("poison", 3)], f"refused at step {step}"
+        assert harness.is_accounted_for, f"refused at step {step}: {harness.booked}"
+        assert harness.booked.dead == 3, f"refused at step {step}: {harness.booked}"
         if is_over:
             return
     raise AssertionError("never reached the end")
 
 
-def test_the_letter_is_a_segment_that_can_be_read(mill: Mill) -> None:
-    mill.add([1, 2])
-    mill.drain()
+def test_the_letter_is_a_segment_that_can_be_read(harness: Harness) -> None:
+    harness.add([1, 2])
+    harness.drain()
 
-    (letter,) = mill.letters
+    (letter,) = harness.letters
     content = letter.path.read_bytes()
-    file = mill.files[0]
+    file = harness.files[0]
     file.path.write_bytes(content)
 
     assert not reading_of(file, transcode).damage

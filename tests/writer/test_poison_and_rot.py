@@ -11,7 +11,7 @@ from receiver.writer.progress import Progress
 from receiver.writer.row_search import shifted, without
 from receiver.writer.segment_state import Reading
 from tests.support.fake_clickhouse import FakeFile
-from tests.support.redelivery import Fate, Killed, Mill, haunt, rotted
+from tests.support.redelivery import FaultInjector, Harness, Killed, inject_faults, rotted
 from tests.support.segments import day_of
 
 
@@ -21,15 +21,15 @@ def small_blocks_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Reading, "has_small_blocks", False)
 
 
-def with_a_letter(mill: Mill) -> FakeFile:
+def with_a_letter(harness: Harness) -> FakeFile:
     """Delivery 3 is poison; killed before its rows were left out of the segment."""
-    mill.store.poisonous_days = {day_of(3)}
-    file = mill.add([1], [2], [3], [4])
+    harness.store.poisonous_days = {day_of(3)}
+    file = harness.add([1], [2], [3], [4])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FakeFile, "replace", _kill)
         with pytest.raises(Killed):
-            mill.drain()
-    assert [letter.reason.cause for letter in mill.letters] == ["poison"]
+            harness.drain()
+    assert [letter.reason.cause for letter in harness.letters] == ["poison"]
     return file
 
 
@@ -37,23 +37,23 @@ def _kill(_file: FakeFile, _content: bytes) -> None:
     raise Killed
 
 
-def assert_right(mill: Mill, lost: int) -> None:
-    assert {number for number, copies in mill.copies.items() if copies} == {1, 2, 4} - {lost}
-    assert sorted(letter.reason.cause for letter in mill.letters) == ["damaged", "poison"]
-    assert (mill.booked.received, mill.booked.unaccounted) == (2 + 3 + 4 + 5, 0)
+def assert_right(harness: Harness, lost: int) -> None:
+    assert {number for number, copies in harness.copies.items() if copies} == {1, 2, 4} - {lost}
+    assert sorted(letter.reason.cause for letter in harness.letters) == ["damaged", "poison"]
+    assert (harness.booked.received, harness.booked.unaccounted) == (2 + 3 + 4 + 5, 0)
 
 
 @pytest.mark.fault("rot in a segment whose poison was found and not left out yet, each of its records")
 @pytest.mark.parametrize("record", [0, 1, 2, 3])
 def test_rows_of_a_letter_are_left_out_wherever_rot_moved_them(tmp_path: Path, record: int) -> None:
-    mill = Mill(tmp_path)
-    file = with_a_letter(mill)
+    harness = Harness(tmp_path)
+    file = with_a_letter(harness)
     rotted(file.path, record=record)
 
-    mill.start()
-    mill.drain()
+    harness.start()
+    harness.drain()
 
-    assert_right(mill, record + 1)
+    assert_right(harness, record + 1)
 
 
 def test_killed_at_every_step_of_that_they_are_left_out_all_the_same(
@@ -62,18 +62,18 @@ def test_killed_at_every_step_of_that_they_are_left_out_all_the_same(
     for step in range(1, 400):
         directory = tmp_path / str(step)
         directory.mkdir()
-        mill = Mill(directory)
-        rotted(with_a_letter(mill).path, record=0)
+        harness = Harness(directory)
+        rotted(with_a_letter(harness).path, record=0)
         with monkeypatch.context() as patch:
-            haunt(fate := Fate(steps_left=step), patch)
+            inject_faults(injector := FaultInjector(steps_left=step), patch)
             with suppress(Killed):
-                mill.start().drain()
+                harness.start().drain()
 
-        mill.start()
-        mill.drain()
+        harness.start()
+        harness.drain()
 
-        assert_right(mill, 1)
-        if fate.steps_left > 0:
+        assert_right(harness, 1)
+        if injector.steps_left > 0:
             return
     raise AssertionError("never reached the end")
 
@@ -81,8 +81,8 @@ def test_killed_at_every_step_of_that_they_are_left_out_all_the_same(
 def test_a_damaged_segment_that_is_tried_again_is_one_letter_and_one_alarm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mill = Mill(tmp_path)
-    rotted(mill.add([1], [2]).path, record=0)
+    harness = Harness(tmp_path)
+    rotted(harness.add([1], [2]).path, record=0)
     replace, refusals = FakeFile.replace, iter([True, True, True])
 
     def refused(file: FakeFile, content: bytes) -> None:
@@ -94,9 +94,9 @@ def test_a_damaged_segment_that_is_tried_again_is_one_letter_and_one_alarm(
     alarms: list[str] = []
     monkeypatch.setattr(Progress, "alarm", lambda _self, cause, _text: alarms.append(cause))
 
-    mill.drain()
+    harness.drain()
 
-    assert (mill.progress.dead, mill.progress.dead_rows) == ({"damaged": 1}, {"damaged": 2})
+    assert (harness.progress.dead, harness.progress.dead_rows) == ({"damaged": 1}, {"damaged": 2})
     assert alarms.count("damaged") == 1
 
 

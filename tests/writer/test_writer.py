@@ -20,8 +20,8 @@ from tests.support.fake_clickhouse import (
     FakeFile,
     FakeJournal,
     MemoryStore,
-    a_ledger,
-    a_window,
+    open_ledger,
+    open_window,
     segment_of,
 )
 
@@ -69,8 +69,8 @@ class Bench:
             FakeJournal(self.files),
             self.store,
             core=self.core,
-            window=a_window(self.directory),
-            ledger=a_ledger(self.directory),
+            window=open_window(self.directory),
+            ledger=open_ledger(self.directory),
             dead=DeadLetters(self.directory / "dead"),
             progress=self.progress,
             around=around,
