@@ -74,7 +74,10 @@ def lines(result: Result, findings: Findings | None) -> Iterator[tuple[str, str]
     yield "retries", f"{report['retries']:,}"
     yield (
         "not acknowledged",
-        f"{report['refused']:,} refused, {report['given_up']:,} given up, {report['unfinished']:,} unfinished",
+        (
+            f"{report['refused']:,} refused, {report['given_up']:,} given up, "
+            f"{report['unfinished']:,} unfinished"
+        ),
     )
     yield "rejected spans", f"{report['rejected_spans']:,}"
     yield "load generator", f"{_busy(result):.0%} of a core"
