@@ -17,7 +17,7 @@ MANIFEST := --manifest-path transcode/Cargo.toml
 CORE_SOURCES := $(shell find transcode/src schemas -type f) transcode/Cargo.toml transcode/Cargo.lock pyproject.toml
 
 .PHONY: help
-help: ## say what there is
+help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 .PHONY: serve
@@ -109,7 +109,7 @@ test-clickhouse: setup $(VENV)/.dev ## store contract and faults against a real 
 	$(BIN)/pytest -q tests/engine/test_store_contract.py tests/engine/test_schema.py tests/writer/test_engines.py tests/faults/test_answers.py tests/faults/test_sequences.py tests/faults/test_tables.py
 
 .PHONY: fix
-fix: $(VENV)/.dev ## what the formatters and linters can mend by themselves
+fix: $(VENV)/.dev ## apply the automatic fixes of the formatters and linters
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(CARGO) fmt $(MANIFEST)
@@ -122,11 +122,11 @@ docs: $(VENV)/.core ## write docs/settings.md, docs/metrics.md and docs/reliabil
 reliability: docs ## the same: docs/reliability.md is written from the tests and docs/results
 
 .PHONY: faults
-faults: setup $(VENV)/.dev ## every fault case at full length, and what became of them (CASES=… OUTAGE=600; TRACE_DRAIN_TEST_CLICKHOUSE=URL)
+faults: setup $(VENV)/.dev ## every fault case at full length, and record the results (CASES=… OUTAGE=600; TRACE_DRAIN_TEST_CLICKHOUSE=URL)
 	TRACE_DRAIN_TEST_FAULTS=1 TRACE_DRAIN_TEST_OUTAGE_S=$(or $(OUTAGE),600) TRACE_DRAIN_TEST_POWER_SEEDS=200 $(BIN)/pytest -q -m fault -p tests.support.fault_record --faults-json docs/results/faults.json $(or $(CASES),tests)
 
 .PHONY: torture
-torture: setup $(VENV)/.dev ## kill, freeze and restart it under load, then read what it kept (DURATION=30m SEED=7 KILLS=1000)
+torture: setup $(VENV)/.dev ## kill, freeze and restart it under load, then verify what it stored (DURATION=30m SEED=7 KILLS=1000)
 	PYTHONPATH=. $(BIN)/python -m tests.torture --duration $(or $(DURATION),30m) --json $(or $(JSON),docs/results/torture.json) $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS)) $(ARGS)
 
 .PHONY: bench-core
@@ -138,7 +138,7 @@ check-speed: $(BIN)/python ## instructions per span of the core against benchmar
 	$(BIN)/python benchmarks/core_instructions.py
 
 .PHONY: speed-record
-speed-record: $(BIN)/python ## write benchmarks/core_instructions.json anew
+speed-record: $(BIN)/python ## update benchmarks/core_instructions.json
 	$(BIN)/python benchmarks/core_instructions.py --write
 
 .PHONY: bench
@@ -146,11 +146,11 @@ bench: setup ## this receiver and its peers side by side, an hour (ARGS="--only 
 	PYTHONPATH=. $(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: bench-store
-bench-store: setup ## our table beside the exporter's: inserts, bytes, questions (ARGS="--spans 10000000,50000000" or "--sustain 30m")
+bench-store: setup ## our table beside the exporter's: inserts, bytes, queries (ARGS="--spans 10000000,50000000" or "--sustain 30m")
 	PYTHONPATH=. $(BIN)/python -m benchmarks.store $(ARGS)
 
 .PHONY: bench-long
-bench-long: setup ## what only shows after a while: growth in half an hour, a backlog of 10 GB (ARGS="--part backlog --gb 2")
+bench-long: setup ## long runs: growth in half an hour, a backlog of 10 GB (ARGS="--part backlog --gb 2")
 	PYTHONPATH=. $(BIN)/python -m benchmarks.long $(ARGS)
 
 .PHONY: fuzz
@@ -160,7 +160,7 @@ fuzz: ## long fuzzing of unpack, protobuf and JSON (SECONDS=600 each); needs nig
 	cd transcode && for target in unpack protobuf json; do cargo +nightly fuzz run $$target -- -max_total_time=$(or $(SECONDS),600); done
 
 .PHONY: lock
-lock: $(VENV)/.serve ## write the lock files anew
+lock: $(VENV)/.serve ## update the lock files
 	$(PIP) install pip-tools
 	for name in build serve dev tools; do $(MAKE) --no-print-directory requirements/$$name.lock.new; done
 
@@ -168,5 +168,5 @@ requirements/%.lock.new:
 	$(BIN)/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras --no-header --no-annotate --no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(if $(filter serve,$*),--extra embedded pyproject.toml,requirements/$*.in) --output-file requirements/$*.lock
 
 .PHONY: clean
-clean: ## remove what was built and installed (data stays)
+clean: ## remove everything built and installed (data stays)
 	rm -rf $(VENV) benchmarks/.peers benchmarks/.last benchmarks/sink/target transcode/target receiver/_transcode*.so

@@ -1,4 +1,4 @@
-"""Writes docs/reliability.md: the promise, every fault it was tried against, and what became of it."""
+"""Generator of docs/reliability.md: the promise, every fault it was tested against, and the results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 class Case(NamedTuple):
-    """A test that bears `@pytest.mark.fault("…")`."""
+    """A test with the marker `@pytest.mark.fault("…")`."""
 
     file: str
     name: str
@@ -21,12 +21,12 @@ class Case(NamedTuple):
 
     @property
     def id(self) -> str:
-        """As pytest calls it."""
+        """Node id of the test in pytest."""
         return f"{self.file}::{self.name}"
 
 
 def cases() -> Iterator[Case]:
-    """Every case, by file and place in it."""
+    """Yield every case, ordered by file and position."""
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -43,12 +43,12 @@ def _faults_of(test: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
 
 def _results(name: str) -> dict[str, Any]:
     path = RESULTS / name
-    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    return found
+    results: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return results
 
 
 def _promise() -> str:
-    """As the README has it."""
+    """Return the promise from the README."""
     section = (ROOT / "README.md").read_text().partition("## What a 200 means\n\n")[2]
     return section.partition("\n## ")[0].strip()
 
@@ -57,11 +57,11 @@ def _case_rows() -> Iterator[str]:
     results = _results("faults.json")
     for case in cases():
         where = f"[{case.name}](../{case.file})"
-        yield f"| {case.fault} | {where} | {_told(results.get(case.id))} |"
+        yield f"| {case.fault} | {where} | {_result_text(results.get(case.id))} |"
 
 
-def _told(outcome: dict[str, Any] | None) -> str:
-    """How often, which variant, when, and how it ended."""
+def _result_text(outcome: dict[str, Any] | None) -> str:
+    """Return the cells of a case: runs, variant, time and result."""
     if outcome is None:
         return "not recorded yet |"
     runs = outcome["passed"] + outcome["failed"]

@@ -54,7 +54,7 @@ def ls(config: str | None, data: str | None, form: Literal["table", "json"]) -> 
 def show(name: str, config: str | None, data: str | None, form: Literal["table", "json"]) -> None:
     """Print why ID is a dead letter, whose rows it holds, and the path of its bytes."""
     listed = _listed(loaded_with(config, data).settings)
-    row = next((one for one in listed if one["id"] == name), None)
+    row = next((row for row in listed if row["id"] == name), None)
     if row is None:
         raise _not_there(name)
     for line in _card(row) if form == "table" else [json.dumps(row)]:
@@ -76,11 +76,11 @@ def replay(
     """
     settings = loaded_with(config, data).settings
     if is_all == bool(name):
-        raise OperatorError("expected an ID or --all, and not both")
-    names = [one["id"] for one in _listed(settings)] if is_all else [str(name)]
+        raise OperatorError("expected an ID or --all, not both")
+    names = [row["id"] for row in _listed(settings)] if is_all else [str(name)]
     is_any_kept = False
-    for one in names:
-        row = _replayed(settings, one)
+    for replayed_id in names:
+        row = _replayed(settings, replayed_id)
         is_any_kept |= "kept" in row
         click.echo(json.dumps(row) if form == "json" else _told(row))
     if is_any_kept:
@@ -96,7 +96,7 @@ def drop(name: str, config: str | None, data: str | None, *, yes: bool) -> None:
     """Delete ID for good: its spans are lost."""
     settings = loaded_with(config, data).settings
     if not name:
-        raise OperatorError("ID is empty; expected one that `dead ls` prints")
+        raise OperatorError("ID is empty; expected an id that `dead ls` prints")
     _asked(settings, name, "GET")
     if not yes:
         click.confirm(f"delete '{harmless_text(name)}' and its spans for good", abort=True)

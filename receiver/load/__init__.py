@@ -1,7 +1,7 @@
-"""The load harness: makes traffic, sends it as OTLP clients do, measures, and checks what was kept.
+"""Load generator: makes traffic, sends it as OTLP clients do, measures, and verifies what was stored.
 
-    traffic → wire → template → feed → client → tally → report        verify: what the store holds of it
+    traffic → wire → template → requests → client → tally → report        verify: compares with the store
 
-Keeps: it knows the protocol and the API only, nothing of how a receiver does it: it must be able to show
-a false claim.
+Invariant: uses only the protocol and the API, no knowledge of the receiver's internals, so that it can
+disprove the receiver's claims.
 """

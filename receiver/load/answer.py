@@ -1,4 +1,4 @@
-"""An answer read off a connection: as much of HTTP/1.1 as servers of OTLP use."""
+"""Parser of HTTP/1.1 answers, as far as OTLP servers use HTTP/1.1."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ ANSWER_BYTES_MAX = 1 << 20
 
 
 class NotHttp(ValueError):  # noqa: N818 - a verdict
-    """What came is no answer of HTTP/1.1."""
+    """The received bytes are not an HTTP/1.1 answer."""
 
 
 class Answer(NamedTuple):
-    """What of an answer matters to a sender."""
+    """The parts of an answer that matter to a sender."""
 
     status: int
     body: bytes
@@ -33,7 +33,7 @@ class Answer(NamedTuple):
 
     @property
     def rejected_count(self) -> int:
-        """Spans that it says were refused."""
+        """Number of rejected spans that the answer reports."""
         if not self.body or self.body == b"{}":
             return 0
         try:
@@ -46,15 +46,15 @@ class Answer(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What it says, for a human."""
+        """The answer's message as text."""
         if self.content_type == "application/x-protobuf":
-            with suppress(DecodeError):  # a google.rpc.Status has its text where this has its own
+            with suppress(DecodeError):  # a google.rpc.Status has its text in the same field
                 return ExportTracePartialSuccess.FromString(self.body).error_message
         return self.body.decode(errors="replace")
 
 
 def answer_in(received: bytes) -> tuple[Answer, int] | None:
-    """The first answer and its length; `None`: it is not all there yet. Raises `NotHttp`."""
+    """Return the first answer and its length; None if it is incomplete. Raises `NotHttp`."""
     head_end = received.find(b"\r\n\r\n")
     if head_end < 0:
         _require(len(received) <= ANSWER_BYTES_MAX)
@@ -108,7 +108,7 @@ def _chunks_in(received: bytes, position: int) -> tuple[bytes, int] | None:
         try:
             length = int(size, 16)
         except ValueError as reason:
-            raise NotHttp("a chunk's size is no number") from reason
+            raise NotHttp("a chunk's size is not a number") from reason
         _require(0 <= length <= ANSWER_BYTES_MAX)
         end = line_end + 2 + length + 2
         if len(received) < end:
@@ -120,6 +120,6 @@ def _chunks_in(received: bytes, position: int) -> tuple[bytes, int] | None:
     return None
 
 
-def _require(is_right: bool) -> None:  # noqa: FBT001 - reads as a sentence
-    if not is_right:
+def _require(is_valid: bool) -> None:  # noqa: FBT001 - reads like an assertion
+    if not is_valid:
         raise NotHttp("the answer is not HTTP/1.1, or too long")

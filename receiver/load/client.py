@@ -1,6 +1,6 @@
-"""One OTLP client: one request at a time, and the same bytes again until they are answered for.
+"""OTLP client: sends one request at a time, and retries the same bytes until a final answer.
 
-Callbacks, not coroutines: at 10 spans a request a future for each would cost as much as all the rest.
+Uses callbacks instead of coroutines: with 10 spans per request, a future per request would double the cost.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from receiver.load.answer import RETRYABLE, Answer
 from receiver.load.connection import RESET, Connection
-from receiver.load.permanent_errors import EXPECTED_TLS, speaks_tls, told, unmendable
+from receiver.load.permanent_errors import EXPECTED_TLS, failure_text, permanent_error, speaks_tls
 from receiver.load.requests import Request
 from receiver.load.tally import Tally
 
@@ -25,21 +25,21 @@ JITTER = 0.2
 
 
 class Target(NamedTuple):
-    """Where requests go, and how patient a client is."""
+    """Address of the receiver, and timeouts of a client."""
 
     host: str
     port: int
     tls: ssl.SSLContext | None = None
     timeout_s: float = 10.0
-    """Of one try, as SDKs have it."""
+    """Timeout of one try; the default is that of SDKs."""
     patience_s: float = 60.0
-    """Of all tries of one request."""
+    """Timeout of all tries of one request."""
     backoff_first_s: float = BACKOFF_FIRST_S
-    """Doubled at every try that no `Retry-After` follows, up to 5 s."""
+    """Doubled after every try without a `Retry-After`, up to 5 s."""
 
 
-class Line:
-    """What all clients share: where requests come from, and where results go."""
+class ClientContext:
+    """State that all clients share: source of requests and destination of results."""
 
     def __init__(
         self,
@@ -48,9 +48,9 @@ class Line:
         next_request: Callable[[], Request | None],
         on_hopeless: Callable[[str], None],
     ) -> None:
-        """`next_request` gives the next request, with the time at which it is to be sent.
+        """`next_request` returns the next request with its due time.
 
-        `on_hopeless` is told what no retry mends.
+        `on_hopeless` is called with an error that no retry can fix.
         """
         self.target = target
         self.tally = tally
@@ -60,34 +60,39 @@ class Line:
         self.known: dict[bytes, Answer] = {}
         self.dice = Random()  # noqa: S311 - jitter
 
-    def failed(self, how: str) -> None:
-        """Count a try without an answer; the first of them may be for want of TLS."""
-        self.tally.failed(how)
-        if how == RESET and self.target.tls is None and self._probe is None and not self.tally.was_answered:
-            self._probe = asyncio.get_running_loop().create_task(self._ask_for_tls())
+    def failed(self, reason: str) -> None:
+        """Count a try without an answer. If none was ever answered, probe whether the server expects TLS."""
+        self.tally.failed(reason)
+        if (
+            reason == RESET
+            and self.target.tls is None
+            and self._probe is None
+            and not self.tally.was_answered
+        ):
+            self._probe = asyncio.get_running_loop().create_task(self._probe_tls())
 
-    async def _ask_for_tls(self) -> None:
+    async def _probe_tls(self) -> None:
         target = self.target
         if await speaks_tls(target.host, target.port, target.timeout_s) and not self.tally.was_answered:
             self.on_hopeless(EXPECTED_TLS)
 
 
 class Client:
-    """Sends one request after another, over one connection after another."""
+    """Client that sends one request after another, and reconnects when its connection closes."""
 
-    def __init__(self, line: Line, on_end: Callable[[], None]) -> None:
-        self._line, self._on_end = line, on_end
+    def __init__(self, context: ClientContext, on_end: Callable[[], None]) -> None:
+        self._context, self._on_end = context, on_end
         self._loop = asyncio.get_running_loop()
         self._connection: Connection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._request: Request | None = None
         self._deadline_s = 0.0
-        """When the try that runs is given up; 0: none runs."""
+        """Time at which the current try times out; 0: no try is running."""
         self._has_ended = False
 
     def take_next(self) -> None:
-        """Go on with the next request, or end."""
-        self._request = request = self._line.next_request()
+        """Send the next request, or end."""
+        self._request = request = self._context.next_request()
         if request is None:
             self.end()
             self._on_end()
@@ -99,21 +104,21 @@ class Client:
             self._try()
 
     def check(self, now_s: float) -> None:
-        """Give up a try that takes too long."""
+        """Fail the current try if it has timed out."""
         if self._deadline_s and now_s > self._deadline_s:
             self.failed("time-out")
 
     def end(self) -> None:
-        """Drop what is on its way."""
-        self._line.tally.unfinished += self._request is not None and self._request.attempts > 0
+        """Drop the request in flight and close the connection."""
+        self._context.tally.unfinished += self._request is not None and self._request.attempts > 0
         self._request, self._has_ended = None, True
         self._hang_up()
 
     def answered(self, answer: Answer) -> None:
         """See `Owner`."""
-        request, tally, now_s = self._request, self._line.tally, time.perf_counter()
+        request, tally, now_s = self._request, self._context.tally, time.perf_counter()
         if request is None or not self._deadline_s:
-            self.failed("an answer to nothing")
+            self.failed("an answer without a request")
             return
         self._deadline_s = 0.0
         tally.answered(answer)
@@ -122,69 +127,69 @@ class Client:
         if answer.status == HTTPStatus.OK:
             tally.accepted(request, answer, now_s - request.intended_s)
         elif answer.status in RETRYABLE:
-            self._again_later(request, answer.retry_after_s)
+            self._retry_later(request, answer.retry_after_s)
             return
         else:
             tally.refused += 1
         self.take_next()
 
-    def failed(self, how: str) -> None:
+    def failed(self, reason: str) -> None:
         """See `Owner`."""
         had_begun = bool(self._deadline_s)
         self._hang_up()
         if had_begun and self._request is not None:
-            self._line.failed(how)
-            self._again_later(self._request, None)
+            self._context.failed(reason)
+            self._retry_later(self._request, None)
 
     def _try(self) -> None:
         request = self._request
         if request is None or self._has_ended:
             return
         now_s = time.perf_counter()
-        self._deadline_s = now_s + self._line.target.timeout_s
-        # A timer may be early: nobody waits for less than nothing.
+        self._deadline_s = now_s + self._context.target.timeout_s
+        # A timer may fire early; latency must not be negative.
         request.intended_s = min(request.intended_s, now_s)
         request.attempts += 1
-        self._line.tally.retries += request.attempts > 1
+        self._context.tally.retries += request.attempts > 1
         if self._connection is None:
             self._connecting = self._loop.create_task(self._connect(request))
         else:
             self._send(request, self._connection)
 
     def _send(self, request: Request, connection: Connection) -> None:
-        self._line.tally.bytes_sent += len(request.body)
+        self._context.tally.bytes_sent += len(request.body)
         connection.send(request.head, request.body)
 
     async def _connect(self, request: Request) -> None:
-        target = self._line.target
-        connection = self._connection = Connection(self, self._line.known)
+        target = self._context.target
+        connection = self._connection = Connection(self, self._context.known)
         try:
             async with asyncio.timeout(target.timeout_s):
                 await self._loop.create_connection(
                     lambda: connection, target.host, target.port, ssl=target.tls
                 )
         except OSError as reason:
-            if self._connection is connection:  # not given up meanwhile
-                self.failed(told(reason))
-            if what := unmendable(reason):
-                self._line.on_hopeless(what)
+            if self._connection is connection:  # it has not timed out meanwhile
+                self.failed(failure_text(reason))
+            if error := permanent_error(reason):
+                self._context.on_hopeless(error)
             return
         if self._connection is connection:
             self._deadline_s = time.perf_counter() + target.timeout_s
             self._send(request, connection)
 
-    def _again_later(self, request: Request, retry_after_s: float | None) -> None:
+    def _retry_later(self, request: Request, retry_after_s: float | None) -> None:
         delay_s = self._backoff_s(request) if retry_after_s is None else retry_after_s
-        if time.perf_counter() + delay_s > request.intended_s + self._line.target.patience_s:
-            self._line.tally.given_up += 1
+        if time.perf_counter() + delay_s > request.intended_s + self._context.target.patience_s:
+            self._context.tally.given_up += 1
             self.take_next()
         else:
             self._loop.call_later(delay_s, self._try)
 
     def _backoff_s(self, request: Request) -> float:
         doublings = max(0, min(request.attempts, 8) - 1)
-        plain_s = min(BACKOFF_MAX_S, self._line.target.backoff_first_s * (1 << doublings))
-        return plain_s * self._line.dice.uniform(1 - JITTER, 1 + JITTER)
+        plain_s = min(BACKOFF_MAX_S, self._context.target.backoff_first_s * (1 << doublings))
+        return plain_s * self._context.dice.uniform(1 - JITTER, 1 + JITTER)
 
     def _hang_up(self) -> None:
         self._deadline_s = 0.0

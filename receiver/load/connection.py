@@ -1,4 +1,4 @@
-"""One connection: requests out, answers in. Knows bytes, not what they mean for a request."""
+"""Client connection: sends requests and parses answers, without interpreting them."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ RESET = "reset"
 
 
 class Owner(Protocol):
-    """Who is told."""
+    """Receiver of a connection's events."""
 
     def answered(self, answer: Answer) -> None:
-        """Take a whole answer."""
+        """Handle a complete answer."""
 
-    def failed(self, how: str) -> None:
-        """The connection is gone, or was of no use."""
+    def failed(self, reason: str) -> None:
+        """Handle a connection that closed or could not be used."""
 
 
 class Connection(asyncio.Protocol):
-    """A connection that tells its owner, until it hangs up."""
+    """Connection that reports to its owner until the owner hangs up."""
 
     def __init__(self, owner: Owner, known: dict[bytes, Answer]) -> None:
-        """`known`: whole answers that were read before. Most are the same to the byte."""
+        """`known`: cache of complete answers that were parsed before; most are identical."""
         self._owner: Owner | None = owner
         self._known = known
         self._transport: asyncio.Transport | None = None
@@ -37,19 +37,19 @@ class Connection(asyncio.Protocol):
             self._transport.writelines((head, body))
 
     def hang_up(self) -> None:
-        """Tell nobody anything any more."""
+        """Close the connection without reporting it."""
         self._owner = None
         if self._transport is not None:
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep it, if it is still wanted."""
+        """Keep the transport, unless the owner has hung up."""
         self._transport = cast("asyncio.Transport", transport)
         if self._owner is None:
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Read an answer."""
+        """Parse received data and report a complete answer."""
         if self._owner is None:
             return
         known = self._known.get(data)
@@ -58,12 +58,12 @@ class Connection(asyncio.Protocol):
             return
         self._received += data
         try:
-            found = answer_in(self._received)
+            parsed = answer_in(self._received)
         except NotHttp:
             self._owner.failed("no HTTP")
             return
-        if found is not None:
-            answer, length = found
+        if parsed is not None:
+            answer, length = parsed
             self._remember(self._received[:length], answer)
             self._received = b""
             self._owner.answered(answer)
@@ -74,6 +74,6 @@ class Connection(asyncio.Protocol):
         self._known[whole] = answer
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
-        """Tell the owner, if it did not hang up itself."""
+        """Report the loss, unless the owner has hung up."""
         if self._owner is not None:
             self._owner.failed(RESET)

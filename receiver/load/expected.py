@@ -1,4 +1,4 @@
-"""A span as the table must show it, by the OpenTelemetry ClickHouse exporter's columns and value forms."""
+"""Expected table row of a span, in the columns and value forms of the OpenTelemetry ClickHouse exporter."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _CODES = {0: "Unset", 1: "Ok", 2: "Error"}
 def wrong_columns(
     row: dict[str, Any], resource: Resource, span: Span, half: bytes, base_ns: int
 ) -> list[str]:
-    """Name the columns in which a stored row is not the span that was sent."""
+    """Return the columns in which a stored row differs from the span that was sent."""
     expected = expected_row(resource, span, half, base_ns)
     return [name for name, value in expected.items() if row.get(name) != value]
 
 
 def expected_row(resource: Resource, span: Span, half: bytes, base_ns: int) -> dict[str, Any]:
-    """The columns that say what was sent."""
+    """Return the columns of the row and their expected values."""
     events = [span.event] if span.event else []
     return {
         "TraceId": (half + span.trace_half).hex(),
@@ -45,7 +45,7 @@ def expected_row(resource: Resource, span: Span, half: bytes, base_ns: int) -> d
 
 
 def time_text(time_ns: int) -> str:
-    """As DateTime64(9) is printed in UTC."""
+    """Return the time as ClickHouse prints DateTime64(9) in UTC."""
     seconds, fraction = divmod(time_ns, 10**9)
     return f"{_date(seconds)}.{fraction:09}"
 
@@ -59,7 +59,7 @@ def _texts(attributes: Attributes) -> dict[str, str]:
 
 
 def _text(value: Value) -> str:
-    """Whole numbers are printed without a fraction."""
+    """Return the stored text of a value; whole floats have no fraction."""
     match value:
         case bool():
             return "true" if value else "false"

@@ -1,4 +1,4 @@
-"""Latencies, kept to within one part in 128 whatever their size, and their quantiles."""
+"""Histogram of latencies with a relative error of at most 1/128."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Histogram:
         self._counts: Counter[int] = Counter()
 
     def add(self, latency_s: float) -> None:
-        """One more."""
+        """Add one latency."""
         self.count += 1
         self.max_s = max(self.max_s, latency_s)
         latency_us = int(latency_s * 1e6)
@@ -24,13 +24,13 @@ class Histogram:
         self._counts[latency_us >> shift << shift] += 1
 
     def take(self, other: Histogram) -> None:
-        """Those of another one as well."""
+        """Add all latencies of another histogram."""
         self.count += other.count
         self.max_s = max(self.max_s, other.max_s)
         self._counts += other._counts
 
     def quantile_s(self, share: float) -> float | None:
-        """The latency that this share of them does not exceed; nothing yet: `None`."""
+        """Return the latency that this share does not exceed; None if empty."""
         if not self.count:
             return None
         wanted, seen = share * self.count, 0

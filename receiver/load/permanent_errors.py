@@ -1,4 +1,4 @@
-"""Why there is no connection, and what of that no retry mends: somebody has to change the order."""
+"""Connection errors as text, and those that no retry can fix: the command line must change."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import ssl
 from receiver.load.plan import tls_context
 
 NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"})
-"""What OpenSSL calls an answer in plain text: it depends on its release."""
-EXPECTED_TLS = "TLS is spoken there, and the URL says http; expected https://"
-EXPECTED_PLAIN = "no TLS is spoken there, and the URL says https; expected http://, or another port"
+"""OpenSSL's reasons for an answer in plain text; they depend on its release."""
+EXPECTED_TLS = "the server expects TLS, and the URL has http; expected https://"
+EXPECTED_PLAIN = "the server does not use TLS, and the URL has https; expected http://, or another port"
 
 
-def told(reason: OSError) -> str:
-    """Say why there is no connection."""
+def failure_text(reason: OSError) -> str:
+    """Return why the connection failed."""
     match reason:
         case TimeoutError():
             return "time-out"
@@ -26,12 +26,12 @@ def told(reason: OSError) -> str:
             return "no connection"
 
 
-def unmendable(reason: OSError) -> str:
-    """Say what has to be changed before there can be a connection; empty: a retry may do."""
+def permanent_error(reason: OSError) -> str:
+    """Return what must change before a connection can succeed; empty: a retry may succeed."""
     match reason:
         case ssl.SSLCertVerificationError():
-            found = reason.verify_message.rstrip(".")
-            return f"certificate is not trusted: {found}; expected one that --ca FILE trusts, or --insecure"
+            why = reason.verify_message.rstrip(".")
+            return f"certificate is not trusted: {why}; expected one that --ca FILE trusts, or --insecure"
         case ssl.SSLError() if reason.reason in NOT_TLS:
             return EXPECTED_PLAIN
         case _:
@@ -39,7 +39,7 @@ def unmendable(reason: OSError) -> str:
 
 
 async def speaks_tls(host: str, port: int, timeout_s: float) -> bool:
-    """Tell whether a server that closes without a word would have liked a handshake."""
+    """Return whether the server completes a TLS handshake."""
     context = tls_context(ca_file=None, is_insecure=True)
     try:
         async with asyncio.timeout(timeout_s):

@@ -1,4 +1,4 @@
-"""What was asked for, checked: a URL, headers, secrets and rates become a plan, a target and a recipe."""
+"""Parsers of command-line values: URL, headers, secrets, TLS settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):\s*([\x21-\x7e]?[\t\x20-\x7
 
 
 class Url(NamedTuple):
-    """Where requests go."""
+    """URL of the drain endpoint."""
 
     host: str
     port: int
@@ -24,13 +24,13 @@ class Url(NamedTuple):
 
     @property
     def authority(self) -> str:
-        """As `Host` says it."""
+        """Value of the `Host` header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
 
 def parse_url(text: str) -> Url:
-    """Read the endpoint's URL; no path is that of OTLP."""
+    """Parse the endpoint's URL; the default path is `/v1/traces`."""
     try:
         parts = urlsplit(text)
         host, port = parts.hostname, parts.port
@@ -49,15 +49,15 @@ def parse_url(text: str) -> Url:
 
 
 def parse_header(text: str) -> tuple[str, str]:
-    """Read `Name: value`."""
-    found = _HEADER.fullmatch(text.strip())
-    if not found:
+    """Parse `Name: value`."""
+    match = _HEADER.fullmatch(text.strip())
+    if not match:
         raise OperatorError("--header cannot be read; expected 'Name: value' in printable ASCII")
-    return found[1], found[2]
+    return match[1], match[2]
 
 
 def secret_in(file: str, option: str) -> str:
-    """Read a secret, without the line's end."""
+    """Read a secret from a file, without surrounding white space."""
     try:
         secret = Path(file).read_text().strip()
     except (OSError, UnicodeDecodeError) as reason:
@@ -68,7 +68,7 @@ def secret_in(file: str, option: str) -> str:
 
 
 def tls_context(*, ca_file: str | None, is_insecure: bool) -> ssl.SSLContext:
-    """Trust the system's authorities, one of the operator's own, or anybody."""
+    """Return a context that trusts the system's CAs, the given CA, or any certificate."""
     try:
         context = ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as reason:

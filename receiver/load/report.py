@@ -1,4 +1,4 @@
-"""What a run amounts to: a line every second, at the end a table or one JSON object."""
+"""Report of a run: a progress line every second; at the end a table or one JSON object."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
 
 
 def progress_line(elapsed_s: float, tally: Tally) -> str:
-    """How the last second went."""
+    """Return the progress line of the last second."""
     recent_ms, requests = quantiles_ms(tally.recent), tally.recent.count
     trouble = f"  latest: {tally.trouble}" if tally.trouble else ""
     return (
@@ -25,7 +25,7 @@ def progress_line(elapsed_s: float, tally: Tally) -> str:
 
 
 def document(result: Result, findings: Findings | None) -> dict[str, Any]:
-    """Everything, for programs."""
+    """Return the full result as a JSON object."""
     tally = result.tally
     elapsed_s = max(result.elapsed_s, 1e-9)
     return {
@@ -51,28 +51,37 @@ def document(result: Result, findings: Findings | None) -> dict[str, Any]:
 
 
 def quantiles_ms(latency: Histogram) -> dict[str, float | None]:
-    """Latencies in milliseconds; `None`: there are none."""
-    found = {name: latency.quantile_s(share) for name, share in QUANTILES.items()}
-    found["max"] = latency.max_s if latency.count else None
-    return {name: None if value_s is None else round(value_s * 1e3, 3) for name, value_s in found.items()}
+    """Return quantiles in milliseconds; None if there are no latencies."""
+    quantiles_s = {name: latency.quantile_s(share) for name, share in QUANTILES.items()}
+    quantiles_s["max"] = latency.max_s if latency.count else None
+    return {
+        name: None if value_s is None else round(value_s * 1e3, 3) for name, value_s in quantiles_s.items()
+    }
 
 
 def lines(result: Result, findings: Findings | None) -> Iterator[tuple[str, str]]:
-    """What and how much, for people."""
-    said = document(result, findings)
-    requests, spans = counted(said["requests"], "request"), counted(said["spans"], "span")
-    yield "acknowledged", f"{requests}, {spans} in {said['elapsed_s']:.1f} s"
-    yield "rate", f"{said['requests_per_s']:,.0f} requests/s, {said['spans_per_s']:,.0f} spans/s"
-    yield "latency", "  ".join(f"{name} {_ms(value, 'g')}" for name, value in said["latency_ms"].items())
-    yield "answers", ", ".join(f"{answer}: {count:,}" for answer, count in said["answers"].items()) or "none"
-    yield "retries", f"{said['retries']:,}"
+    """Yield the name and text of each line of the table."""
+    report = document(result, findings)
+    latencies = report["latency_ms"].items()
+    requests, spans = counted(report["requests"], "request"), counted(report["spans"], "span")
+    yield "acknowledged", f"{requests}, {spans} in {report['elapsed_s']:.1f} s"
+    yield "rate", f"{report['requests_per_s']:,.0f} requests/s, {report['spans_per_s']:,.0f} spans/s"
+    yield "latency", "  ".join(f"{name} {_ms(value, 'g')}" for name, value in latencies)
+    yield (
+        "answers",
+        ", ".join(f"{answer}: {count:,}" for answer, count in report["answers"].items()) or "none",
+    )
+    yield "retries", f"{report['retries']:,}"
     yield (
         "not acknowledged",
-        f"{said['refused']:,} refused, {said['given_up']:,} given up, {said['unfinished']:,} unfinished",
+        (
+            f"{report['refused']:,} refused, {report['given_up']:,} given up, "
+            f"{report['unfinished']:,} unfinished"
+        ),
     )
-    yield "rejected spans", f"{said['rejected_spans']:,}"
+    yield "rejected spans", f"{report['rejected_spans']:,}"
     yield "load generator", f"{_busy(result):.0%} of a core"
-    for status, text in said["said"].items():
+    for status, text in report["said"].items():
         yield f"a {status} said", text
     if findings is not None:
         yield from findings.lines()

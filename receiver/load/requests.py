@@ -1,6 +1,6 @@
-"""Requests one after another: every one with trace ids of its own, ready to be written to a socket.
+"""Stream of requests, each with its own trace ids, ready to be written to a socket.
 
-trace id:  run 4 bytes │ request number 4 bytes │ out of the seed 8 bytes
+trace id:  run 4 bytes │ request number 4 bytes │ from the seed 8 bytes
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from receiver.load.traffic import Shape
 from receiver.load.wire import ENCODINGS
 
 SPANS_VARIED = 16_640
-"""Spans that differ in more than trace id and time, before they come again."""
+"""Number of spans that differ in more than trace id and time; then they repeat."""
 TEMPLATES_MIN = 16
 GZIP_LEVEL = 6
-"""What SDKs use."""
+"""The level that SDKs use."""
 READY_BYTES_MAX = 256 << 20
-"""Of compressed bodies, made before the clock starts."""
+"""Limit of compressed bodies made before the run starts."""
 NUMBERS_MAX = 1 << 32
 
 
 class Origin(NamedTuple):
-    """What a request was made from."""
+    """Template and time of a request, for comparing stored spans with it."""
 
     ordinal: int
     base_ns: int
@@ -39,7 +39,7 @@ class Origin(NamedTuple):
 
 @dataclass(slots=True)
 class Request:
-    """One request, kept until it is answered for."""
+    """One request, kept until its final answer."""
 
     number: int
     origin: Origin
@@ -51,7 +51,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How requests are made."""
+    """Parameters from which requests are made."""
 
     shape: Shape
     run: bytes
@@ -61,18 +61,18 @@ class Recipe:
     compression: Literal["none", "gzip"] = "none"
     headers: tuple[tuple[str, str], ...] = ()
     sign: Callable[[bytes], tuple[str, str]] | None = field(default=None)
-    """Body → the header that signs it."""
+    """Body → name and value of its signature header."""
     spans_varied: int = SPANS_VARIED
 
 
 def signed_with(secret: bytes, header: str, algorithm: str) -> Callable[[bytes], tuple[str, str]]:
-    """Sign bodies as a drain does."""
+    """Return a function that signs bodies by HMAC."""
     digest = getattr(hashlib, algorithm)
     return lambda body: (header, hmac.new(secret, body, digest).hexdigest())
 
 
 class RequestStream:
-    """Makes requests."""
+    """Iterator of requests."""
 
     def __init__(self, recipe: Recipe, count_max: int = NUMBERS_MAX) -> None:
         self._recipe = recipe
@@ -89,11 +89,11 @@ class RequestStream:
             **({"Content-Encoding": "gzip"} if recipe.compression == "gzip" else {}),
             **dict(recipe.headers),
         }
-        said = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
-        self._head = f"POST {recipe.path} HTTP/1.1\r\n{said}".encode()
+        head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+        self._head = f"POST {recipe.path} HTTP/1.1\r\n{head}".encode()
 
     def prepare(self, count: int) -> int:
-        """Make so many requests now, as far as memory goes. How many there are."""
+        """Make up to `count` requests in advance, within the memory limit. Return their number."""
         size_bytes = 0
         for request in itertools.islice(self._fresh(), count):
             self._ready.append(request)
@@ -103,7 +103,7 @@ class RequestStream:
         return len(self._ready)
 
     def next(self) -> Request | None:
-        """The next request; `None`: there were as many as were wanted."""
+        """Return the next request; None after the last."""
         return self._ready.popleft() if self._ready else next(self._fresh(), None)
 
     def _fresh(self) -> Iterator[Request]:

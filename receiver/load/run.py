@@ -1,7 +1,7 @@
-"""One run: so many clients, an open or a closed loop, until the time or the requests are used up.
+"""One run: clients in an open or closed loop, until the duration or number of requests is reached.
 
-Open loop: request n is due at n / rate, whether or not anybody is free to send it, and its latency counts
-from then: a server that stalls is charged for everything that had to wait (no coordinated omission).
+Open loop: request n is due at n / rate, even if no client is free to send it, and its latency counts from
+then, so that a stall counts for every request that waited (no coordinated omission).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from receiver.load.client import Client, Line, Target
+from receiver.load.client import Client, ClientContext, Target
 from receiver.load.requests import Request, RequestStream
 from receiver.load.tally import Tally
 
@@ -22,52 +22,52 @@ SWEEP_S = 0.1
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is sent, and how fast."""
+    """Number of connections, duration and rate of a run."""
 
     connections: int = 8
     duration_s: float | None = 10.0
-    """After this no request is begun; `None`: only the requests count."""
+    """After this no new request is sent; None: until the requests are used up."""
     requests_per_s: float | None = None
-    """Open loop; `None`: closed, every client as fast as it is answered."""
+    """Rate of an open loop; None: a closed loop, each client as fast as answers arrive."""
 
 
 @dataclass
 class Result:
-    """What a run amounts to."""
+    """Result of a run."""
 
     tally: Tally
     began_ns: int
-    """By the wall clock."""
+    """Start by the wall clock."""
     elapsed_s: float = 0.0
-    """To the last answer."""
+    """Time until the last answer."""
     cpu_s: float = 0.0
-    """Our own: near to the elapsed time, we were the bottleneck."""
+    """CPU time of the load generator; near `elapsed_s`, the generator was the bottleneck."""
     was_interrupted: bool = False
     hopeless: str = ""
-    """What ended it because no retry mends it."""
+    """Error that ended the run because no retry can fix it."""
 
 
 Progress = Callable[[float, Tally], None]
 
 
 class Run:
-    """Sends until done."""
+    """Runs the clients until all requests are answered."""
 
     def __init__(self, plan: Plan, target: Target, feed: RequestStream, tally: Tally) -> None:
         self._plan, self._feed = plan, feed
         self._began_s = 0.0
         self._taken = 0
-        self._line = Line(target, tally, self._next, self._despair)
+        self._context = ClientContext(target, tally, self._next, self._abort)
         self._hopeless = ""
         self._done = asyncio.Event()
         self._clients_left = plan.connections
 
     async def run(self, progress: Progress) -> Result:
-        """Send everything, or until interrupted."""
+        """Send all requests, until finished or interrupted. Return the result."""
         loop = asyncio.get_running_loop()
-        result = Result(self._line.tally, time.time_ns())
+        result = Result(self._context.tally, time.time_ns())
         self._began_s, cpu_s = time.perf_counter(), _cpu_s()
-        clients = [Client(self._line, self._ended) for _ in range(self._plan.connections)]
+        clients = [Client(self._context, self._ended) for _ in range(self._plan.connections)]
         loop.add_signal_handler(signal.SIGINT, self._interrupt, result)
         watch = loop.create_task(self._watch(clients, progress))
         try:
@@ -100,7 +100,7 @@ class Run:
         if not self._clients_left:
             self._done.set()
 
-    def _despair(self, why: str) -> None:
+    def _abort(self, why: str) -> None:
         self._hopeless = self._hopeless or why
         self._done.set()
 
@@ -109,17 +109,17 @@ class Run:
         self._done.set()
 
     async def _watch(self, clients: list[Client], progress: Progress) -> None:
-        """Give up tries that take too long, and say every second how it goes."""
-        told_s = self._began_s
+        """Time out slow tries, and report progress every second."""
+        reported_s = self._began_s
         while True:
             await asyncio.sleep(SWEEP_S)
             now_s = time.perf_counter()
             for client in clients:
                 client.check(now_s)
-            if now_s - told_s >= 1:
-                told_s += 1
-                progress(now_s - self._began_s, self._line.tally)
-                self._line.tally.next_second()
+            if now_s - reported_s >= 1:
+                reported_s += 1
+                progress(now_s - self._began_s, self._context.tally)
+                self._context.tally.next_second()
 
 
 def _cpu_s() -> float:

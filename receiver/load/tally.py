@@ -1,4 +1,4 @@
-"""What was seen while sending: counts, latencies, and which requests were acknowledged."""
+"""Counters of a run: answers, latencies, and the acknowledged requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from receiver.load.requests import Origin, Request
 WORDS_CHARS_MAX = 500
 TROUBLE_CHARS_MAX = 80
 SAMPLES_MAX = 64
-"""Requests of which a trace is compared, spread over the run."""
+"""Number of requests, spread over the run, of which a trace is compared with the store."""
 
 
 class Sample(NamedTuple):
@@ -30,41 +30,41 @@ class Tally:
 
     spans_per_request: int
     latency: Histogram = field(default_factory=Histogram)
-    """Of acknowledgements, from when the request was to be sent."""
+    """Latency of acknowledgements, counted from the time the request was due."""
     recent: Histogram = field(default_factory=Histogram)
-    """The same, of the second that runs."""
+    """The same for the current second."""
     answers: Counter[str] = field(default_factory=Counter)
-    """By status, or by how there was none."""
+    """Number of tries by status, or by the reason why there was no answer."""
     said: dict[str, str] = field(default_factory=dict)
-    """What the first answer of each refusing status said."""
+    """Status → message of its first answer, for all statuses but 200."""
     trouble: str = ""
-    """Why a try failed, the latest, until the end of a second in which something is acknowledged."""
+    """Why the latest try failed; cleared after a second with an acknowledgement."""
     acknowledged: bytearray = field(default_factory=bytearray)
-    """By request number: 1."""
+    """1 at the number of each acknowledged request."""
     rejected: dict[int, int] = field(default_factory=dict)
-    """Request number → spans that its answer says were refused."""
+    """Request number → rejected spans that its answer reports."""
     samples: list[Sample] = field(default_factory=list)
     bytes_sent: int = 0
-    """Of bodies, tries counted."""
+    """Bytes of bodies sent, retries included."""
     retries: int = 0
     given_up: int = 0
     refused: int = 0
     unfinished: int = 0
-    """Begun, and neither of these nor acknowledged when the run was ended."""
+    """Requests without a final answer at the end of the run."""
     _sample_every: int = 1
 
     @property
     def spans(self) -> int:
-        """Spans acknowledged, without those told as refused."""
+        """Number of acknowledged spans, without rejected spans."""
         return self.latency.count * self.spans_per_request - sum(self.rejected.values())
 
     @property
     def lost(self) -> int:
-        """Requests that ended without an acknowledgement."""
+        """Number of requests that ended without an acknowledgement."""
         return self.given_up + self.refused
 
     def accepted(self, request: Request, answer: Answer, latency_s: float) -> None:
-        """Note a 200."""
+        """Record a 200."""
         self.latency.add(latency_s)
         self.recent.add(latency_s)
         number = request.number
@@ -77,19 +77,19 @@ class Tally:
             self._sample(request)
 
     def _sample(self, request: Request) -> None:
-        """Keep every so many; when there are too many, every second one of those."""
+        """Keep the request as a sample; above the limit, drop every second sample."""
         self.samples.append(Sample(request.number, request.origin))
         if len(self.samples) > SAMPLES_MAX:
             self._sample_every *= 2
-            self.samples = [one for one in self.samples if one.number % self._sample_every == 0]
+            self.samples = [sample for sample in self.samples if sample.number % self._sample_every == 0]
 
     @property
     def was_answered(self) -> bool:
-        """Whether there was any answer, whatever it said."""
-        return any(how.isdigit() for how in self.answers)
+        """Whether any try got an answer, of any status."""
+        return any(key.isdigit() for key in self.answers)
 
     def answered(self, answer: Answer) -> None:
-        """Count an answer, and note what a refusal says."""
+        """Count an answer, and record the message of a refusal."""
         status = str(answer.status)
         self.answers[status] += 1
         if answer.status != HTTPStatus.OK:
@@ -97,13 +97,13 @@ class Tally:
             self.said.setdefault(status, words)
             self.trouble = f"{status} {' '.join(words.split())[:TROUBLE_CHARS_MAX]}".rstrip()
 
-    def failed(self, how: str) -> None:
+    def failed(self, reason: str) -> None:
         """Count a try without an answer."""
-        self.answers[how] += 1
-        self.trouble = how
+        self.answers[reason] += 1
+        self.trouble = reason
 
     def next_second(self) -> None:
-        """Forget the second that was; its trouble only if not all was."""
+        """Start a new second; clear the latest error if the old second had an acknowledgement."""
         if self.recent.count:
             self.trouble = ""
         self.recent = Histogram()

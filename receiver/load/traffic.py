@@ -1,8 +1,7 @@
-"""Spans as a platform sends them, out of a seed: always the same ones for the same seed.
+"""Generator of realistic spans: the same seed always makes the same spans.
 
-Requests, what they call and what they compute; keys that repeat, values that do (routes, methods) or do not
-(ids, statements); traces of ten spans. Times are offsets, trace ids halves: the other half is fresh in every
-request.
+Traces of ten spans: HTTP requests, database calls and functions. Keys repeat; values repeat (routes, methods)
+or not (ids, statements). Times are offsets. Trace ids are halves; the other half is new in every request.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ _AGENTS = (
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a request looks like."""
+    """Shape of the traffic."""
 
     spans: int = 520
     attributes: int = 11
-    """Of each span."""
+    """Attributes per span."""
     events_share: float = 0.1
-    """Of the spans have an exception event, and failed."""
+    """Share of spans that failed and have an exception event."""
     projects: int = 20
     cardinality: int = 1_000_000
-    """Of the values that identify something: users, orders, addresses."""
+    """Number of distinct values of identifiers: users, orders, addresses."""
     seed: int = 1
 
 
@@ -72,7 +71,7 @@ class Span(NamedTuple):
 
 
 class Resource(NamedTuple):
-    """What the spans of one service share."""
+    """Resource of one service, with its spans."""
 
     attributes: Attributes
     scope: tuple[str, str]
@@ -80,12 +79,12 @@ class Resource(NamedTuple):
 
     @property
     def service(self) -> str:
-        """Its name."""
+        """Name of the service."""
         return str(self.attributes["service.name"])
 
 
 def delivery(shape: Shape, ordinal: int) -> tuple[Resource, ...]:
-    """The spans of one request body."""
+    """Return the spans of one request body."""
     dice = Random(f"{shape.seed}/{ordinal}")  # noqa: S311 - test data
     count = min(RESOURCES_MAX, -(-shape.spans // TRACE_SPANS))
     shares = [shape.spans // count + (place < shape.spans % count) for place in range(count)]
@@ -130,7 +129,7 @@ def _span(dice: Random, shape: Shape, start_ns: int, trace_half: bytes, root: by
     has_failed = dice.random() < shape.events_share
     return Span(
         trace_half,
-        # A span id of nothing but zeros is no span id.
+        # A span id of only zeros is invalid.
         dice.randbytes(7) + b"\x01",
         root,
         name,
@@ -144,7 +143,7 @@ def _span(dice: Random, shape: Shape, start_ns: int, trace_half: bytes, root: by
 
 
 def _sized(dice: Random, shape: Shape, attributes: dict[str, Value]) -> Attributes:
-    """As many attributes as were asked for."""
+    """Return exactly `shape.attributes` attributes."""
     kept = dict(list(attributes.items())[: shape.attributes])
     for place in range(len(kept), shape.attributes):
         kept[f"app.extra.{place}"] = f"value {dice.randrange(shape.cardinality)}"
@@ -209,10 +208,10 @@ def _function(dice: Random, shape: Shape) -> tuple[str, dict[str, Value]]:
 
 
 def _exception(dice: Random) -> Attributes:
-    said = "Cannot read properties of undefined (reading 'id')"
+    message = "Cannot read properties of undefined (reading 'id')"
     return {
         "exception.type": dice.choice(("TypeError", "TimeoutError")),
-        "exception.message": said,
-        "exception.stacktrace": f"TypeError: {said}\n    at priceItems (/var/task/chunks/cart.js:"
+        "exception.message": message,
+        "exception.stacktrace": f"TypeError: {message}\n    at priceItems (/var/task/chunks/cart.js:"
         f"{dice.randrange(400)}:17)\n    at async loadCart (/var/task/chunks/cart.js:88:5)",
     }

@@ -1,7 +1,7 @@
-"""What the store holds of a run, against what was acknowledged: every span once, some traces to the letter.
+"""Verification of a run against the store: every acknowledged span once, and some traces in full detail.
 
-Counts are asked for by request: a request's number is in the trace ids of its spans. Assumes that nothing is
-sampled out.
+Spans are counted per request, because a request's number is in the trace ids of its spans. Assumes that
+sampling is off.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ from receiver.load.traffic import delivery
 
 Row = dict[str, Any]
 Ask = Callable[[str, Mapping[str, str]], Iterator[Row]]
-"""A path and a query of the receiver's API → the objects it answers with; an unknown trace: none."""
+"""API path and query → objects of the answer; an unknown trace has none."""
 
 PAGE_DIGITS = 5
-"""Hex digits of the request number that one question leaves open: a million requests."""
+"""Hex digits of the request number that one query covers: a million requests."""
 EXAMPLES_MAX = 5
 POLL_S = 0.5
 
 
 @dataclass
 class Findings:
-    """What was found wrong, and how much was looked at."""
+    """Errors found, and how much was checked."""
 
     spans: int = 0
-    """Acknowledged, and looked for."""
+    """Acknowledged spans that were looked for."""
     missing: int = 0
     twice: int = 0
     wrong: int = 0
-    """Of those whose content was compared."""
+    """Spans whose content differs, of those compared."""
     compared: int = 0
     examples: list[str] = field(default_factory=list)
 
     @property
     def are_good(self) -> bool:
-        """Every acknowledged span is there, once, and nothing compared was wrong."""
+        """Whether every acknowledged span is stored once and no compared span differs."""
         return not (self.missing or self.twice or self.wrong)
 
     def add(self, example: str) -> None:
-        """Keep the first few."""
+        """Keep the example, up to `EXAMPLES_MAX`."""
         if len(self.examples) < EXAMPLES_MAX:
             self.examples.append(example)
 
     def document(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the findings as a JSON object."""
         return {
             "ok": self.are_good,
             "spans": self.spans,
@@ -63,7 +63,7 @@ class Findings:
         }
 
     def lines(self) -> Iterator[tuple[str, str]]:
-        """For people."""
+        """Yield the name and text of each line of the table."""
         spans = f"{counted(self.spans, 'span')} acknowledged: {self.missing:,} missing"
         yield (
             "verified",
@@ -75,17 +75,17 @@ class Findings:
 
 @dataclass(frozen=True)
 class Verifier:
-    """Asks, and compares."""
+    """Compares a run with the store through the API."""
 
     ask: Ask
     recipe: Recipe
     settle_s: float = 30.0
-    """How long nothing more may arrive before what is missing is missing."""
+    """Time without new spans after which the rest counts as missing."""
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
     def verify(self, result: Result) -> Findings:
-        """Wait until everything that was acknowledged is there, or nothing more comes."""
+        """Wait until all acknowledged spans are stored, or no more arrive, and compare."""
         findings = Findings()
         since = f"{int(time.time() - result.began_ns / 1e9) + 60}s"
         self._count(result.tally, since, findings)
@@ -106,7 +106,7 @@ class Verifier:
             self._judge(wanted, found, findings)
 
     def _settled(self, page: str, since: str, wanted: int) -> dict[int, tuple[int, int]]:
-        """Ask until there is as much as was acknowledged, or until nothing more comes."""
+        """Query until the acknowledged spans are stored, or until no more arrive."""
         most, moved_s = -1, self.now()
         query = {"trace_id": self.recipe.run.hex() + page, "digits": "16", "since": since}
         while True:
@@ -134,22 +134,22 @@ class Verifier:
                 findings.add(f"{self._name(number)}: {stored} rows for {distinct} spans")
 
     def _compare(self, number: int, ordinal: int, base_ns: int, findings: Findings) -> None:
-        """Read one trace of a request, and compare every span with what was sent."""
+        """Read one trace of a request, and compare every span with the span sent."""
         half = self.recipe.run + number.to_bytes(4, "big")
         resources = delivery(self.recipe.shape, ordinal)
-        halves = sorted({span.trace_half for one in resources for span in one.spans})
+        halves = sorted({span.trace_half for resource in resources for span in resource.spans})
         trace_half = halves[number % len(halves)]
         rows = self.ask(f"/api/v1/traces/{(half + trace_half).hex()}", {})
         stored = {row["SpanId"]: row for row in rows}
         for resource in resources:
-            for span in (one for one in resource.spans if one.trace_half == trace_half):
+            for span in (span for span in resource.spans if span.trace_half == trace_half):
                 findings.compared += 1
                 row = stored.get(span.span_id.hex())
                 columns = ["all"] if row is None else wrong_columns(row, resource, span, half, base_ns)
                 if columns:
                     findings.wrong += 1
-                    said = f"span {span.span_id.hex()} is not as sent in {', '.join(columns)}"
-                    findings.add(f"{self._name(number)}: {said}")
+                    difference = f"span {span.span_id.hex()} differs in {', '.join(columns)}"
+                    findings.add(f"{self._name(number)}: {difference}")
 
     def _name(self, number: int) -> str:
         return f"request {number} (trace ids {(self.recipe.run + number.to_bytes(4, 'big')).hex()}…)"

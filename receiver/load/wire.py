@@ -1,6 +1,6 @@
-"""A delivery on the wire, in both encodings, with marks where something fresh goes in at every request.
+"""Encoders of deliveries, protobuf and JSON, with marks where each request gets new trace ids and times.
 
-Protobuf is encoded by OpenTelemetry's own library, JSON as SDKs spell it: hex ids, times as decimal strings.
+Protobuf is encoded by OpenTelemetry's library, JSON as SDKs write it: hex ids, times as decimal strings.
 """
 
 from __future__ import annotations
@@ -18,50 +18,50 @@ from opentelemetry.proto.trace.v1 import trace_pb2
 from receiver.load.traffic import Attributes, Event, Resource, Span, Value
 
 HALF_MARK = bytes.fromhex("f3a1c5977be2d04d")
-"""Stands for the fresh half of a trace id."""
+"""Placeholder of the per-request half of a trace id."""
 TIME_MARK = 0xD7C3_A95E
-"""Upper half of a number that stands for a time; the lower half is its place among them."""
+"""Upper half of a time's placeholder; the lower half is its index."""
 JSON_TIME_MARK = 8_642_097_531 * 10**9
-"""The same in decimal: nine digits are left for the place."""
+"""The same in decimal, with nine digits for the index."""
 FLAGS = 0x101
 
 
 class Marks:
-    """Hands out what stands for a time."""
+    """Allocator of placeholders for times."""
 
     def __init__(self, base: int) -> None:
         self._base = base
         self.offsets_ns: list[int] = []
 
     def time(self, offset_ns: int) -> int:
-        """The stand-in for one time."""
+        """Return the placeholder for one time."""
         self.offsets_ns.append(offset_ns)
         return self._base + len(self.offsets_ns) - 1
 
 
 class Encoding(NamedTuple):
-    """How bodies are written, and how their marks are found and filled."""
+    """How bodies are encoded, and how their marks are found and filled."""
 
     content_type: str
     body: Callable[[Sequence[Resource]], tuple[bytes, list[int]]]
-    """The marked body, and which offset each time mark stands for."""
+    """Returns the marked body, and the offset for each time mark."""
     half_mark: bytes
     half: Callable[[bytes], bytes]
-    """A trace id's half as it is written."""
+    """Encodes a trace id's half."""
     time_mark: re.Pattern[bytes]
     place: Callable[[bytes], int]
     time: Callable[[int], bytes]
-    """A time as it is written, as long as its mark."""
+    """Encodes a time; as long as its mark."""
 
 
 def protobuf_body(resources: Sequence[Resource]) -> tuple[bytes, list[int]]:
-    """As `application/x-protobuf`."""
+    """Encode as `application/x-protobuf`."""
     marks = Marks(TIME_MARK << 32)
     request = ExportTraceServiceRequest()
     for resource in resources:
-        one = request.resource_spans.add()
-        one.resource.attributes.extend(_pairs(resource.attributes))
-        scope = one.scope_spans.add()
+        resource_spans = request.resource_spans.add()
+        resource_spans.resource.attributes.extend(_pairs(resource.attributes))
+        scope = resource_spans.scope_spans.add()
         scope.scope.name, scope.scope.version = resource.scope
         scope.spans.extend(_protobuf_span(span, marks) for span in resource.spans)
     return request.SerializeToString(), marks.offsets_ns
@@ -107,7 +107,7 @@ def _any_value(value: Value) -> dict[str, Any]:
 
 
 def json_body(resources: Sequence[Resource]) -> tuple[bytes, list[int]]:
-    """As `application/json`."""
+    """Encode as `application/json`."""
     marks = Marks(JSON_TIME_MARK)
     document = {
         "resourceSpans": [

@@ -56,7 +56,7 @@ def test_a_liar_is_found_out(lie: str, what: str, count: int) -> None:
 def test_the_wrong_column_is_named() -> None:
     _, findings = verified(lie="renames")
 
-    assert findings["examples"][0].endswith("is not as sent in SpanName")
+    assert findings["examples"][0].endswith("differs in SpanName")
 
 
 def test_what_was_never_acknowledged_may_be_missing() -> None:
