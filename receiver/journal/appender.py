@@ -24,7 +24,7 @@ from receiver.journal.ceiling import Ceiling
 from receiver.journal.names import Kind
 from receiver.journal.outcomes import SegmentOutcomes
 from receiver.journal.segment import Place, Segment
-from receiver.journal.start import Start
+from receiver.journal.start import EpochDirectory
 from receiver.logs import limited
 from receiver.model import SegmentId
 
@@ -44,7 +44,7 @@ RETRY_S = 1.0
 ASK_S = 0.05
 """How long a predecessor is taken for not stored yet."""
 
-TAIL_AT_LARGE = "journal's disk refuses to drop a record that was never acknowledged"
+TAIL_NOT_DROPPED = "journal's disk refuses to drop a record that was never acknowledged"
 """While this is so, nothing is acknowledged."""
 
 
@@ -65,7 +65,7 @@ class Retired:
 
 
 class Appender:
-    """One per intake start. Calls that write take turns; `choose`, `hand_over` may be called beside them."""
+    """One per intake start. Calls that write take turns; `choose`, `seal_retired` may be called beside them."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Appender:
         files: Files = DISK,
     ) -> None:
         try:
-            self._start = Start.draw(root, files)
+            self._start = EpochDirectory.create(root, files)
         except OSError as reason:
             found = reason.strerror or "unknown error"
             raise OperatorError(
@@ -88,7 +88,7 @@ class Appender:
         self._files = files
         self._outcomes = SegmentOutcomes(root.parent / "outcomes")
         self._ceiling = Ceiling(root, limits, files, now)
-        self._ceiling.look()
+        self._ceiling.measure()
         self._writing = threading.Lock()
         self._choosing = threading.Lock()
         self._seq = 0
@@ -97,9 +97,9 @@ class Appender:
         self._opened_at_s = 0.0
         self._asked_at_s = 0.0
         self._retired: list[Retired] = []
-        self._mending = threading.Lock()
-        self._trouble = ""
-        self._troubled_at_s = 0.0
+        self._sealing = threading.Lock()
+        self._error = ""
+        self._error_at_s = 0.0
         self._closed = False
 
     @property
@@ -116,7 +116,7 @@ class Appender:
             return SegmentId(self.epoch, self._seq)
 
     def append(self, segment: SegmentId, record: bytes, rows: int) -> None:
-        """Put a record on the disk. A record of a later segment retires the open one: see `hand_over`.
+        """Put a record on the disk. A record of a later segment retires the open one: see `seal_retired`.
 
         Raises `JournalFull` or `DiskTrouble` (the sender must wait), `StaleSegment` (choose again).
         """
@@ -125,14 +125,14 @@ class Appender:
                 raise StaleSegment(str(segment))
             self._admit(len(record))
             try:
-                self._opened(segment.seq).append(record, rows)
+                self._open_segment(segment.seq).append(record, rows)
             except OSError as reason:
                 raise self._failed(segment, reason) from reason
-            self._trouble = ""
+            self._error = ""
             self._ceiling.add(len(record))
 
     def retire_if_due(self) -> None:
-        """Take no more records into what is due: see `hand_over`. To be called when no group is in flight.
+        """Take no more records into what is due: see `seal_retired`. To be called when no group is in flight.
 
         Raises `OperatorError` when the start directory was removed: a new start has to draw another.
         """
@@ -144,49 +144,49 @@ class Appender:
             current = self._open
             if current is not None and (current.place.seq < self._seq or self._is_due(current)):
                 self._retire(current, tail_dropped=True)
-            self._ceiling.look()
+            self._ceiling.measure()
 
     def seal(self) -> None:
         """Hand the open segment over to the writer."""
         with self._writing:
             if self._open is not None:
                 self._retire(self._open, tail_dropped=True)
-        self.hand_over()
+        self.seal_retired()
 
     @property
     def has_retired(self) -> bool:
-        """Whether a segment waits for `hand_over`."""
+        """Whether a segment waits for `seal_retired`."""
         return bool(self._retired)
 
-    def hand_over(self) -> None:
+    def seal_retired(self) -> None:
         """Seal what takes no more records, for the writer. What the disk refuses is tried again, in time.
 
         No promise waits for this: what the segments hold is on the disk already. After `close` they are not
         ours any more, and nothing happens.
         """
-        with self._mending:
+        with self._sealing:
             if self._closed:
                 return
             for retired in list(self._retired):
                 if self._now() - retired.tried_at_s >= RETRY_S:
-                    self._mend(retired)
+                    self._seal_one(retired)
 
     def close(self) -> None:
         """Seal and leave. What cannot be sealed is adopted later, as after a crash."""
         self.seal()
-        with self._writing, self._mending:
+        with self._writing, self._sealing:
             self._closed = True
             self._start.leave()
 
     @property
     def trouble(self) -> str:
         """What the disk refused lately, if no append succeeded since."""
-        return self._trouble if self._now() - self._troubled_at_s < TROUBLE_S else ""
+        return self._error if self._now() - self._error_at_s < TROUBLE_S else ""
 
     def full_reason(self, more_bytes: int = 0) -> str | None:
         """Return why a record of this size cannot be appended now; none: it probably can. Asks no disk."""
-        if self._tail_at_large():
-            return TAIL_AT_LARGE
+        if self._has_undropped_tail():
+            return TAIL_NOT_DROPPED
         return self._ceiling.reason(more_bytes)
 
     def is_stored(self, segment: SegmentId) -> bool:
@@ -218,11 +218,11 @@ class Appender:
     def _admit(self, record_bytes: int) -> None:
         if self._closed:
             raise ShuttingDown("journal is closed; expected no more records")
-        if self._tail_at_large():
-            self.hand_over()
-        if self._tail_at_large():
-            raise DiskTrouble(TAIL_AT_LARGE)
-        self._ceiling.look()
+        if self._has_undropped_tail():
+            self.seal_retired()
+        if self._has_undropped_tail():
+            raise DiskTrouble(TAIL_NOT_DROPPED)
+        self._ceiling.measure()
         reason = self._ceiling.reason(record_bytes)
         if reason is not None:
             raise JournalFull(reason)
@@ -231,12 +231,12 @@ class Appender:
         """Leave the segment and remember the trouble."""
         if self._open is not None:
             self._retire(self._open, tail_dropped=False)
-            self.hand_over()
-        self._trouble = f"journal segment {segment}: {reason.strerror}; expected a write"
-        self._troubled_at_s = self._now()
-        return DiskTrouble(self._trouble)
+            self.seal_retired()
+        self._error = f"journal segment {segment}: {reason.strerror}; expected a write"
+        self._error_at_s = self._now()
+        return DiskTrouble(self._error)
 
-    def _opened(self, seq: int) -> Segment:
+    def _open_segment(self, seq: int) -> Segment:
         if self._open is not None and self._open.place.seq < seq:
             self._retire(self._open, tail_dropped=True)
         if self._open is None:
@@ -254,7 +254,7 @@ class Appender:
             self._seq = max(self._seq, self._seq_min)
         self._retired.append(Retired(target.place, target.sums, tail_dropped))
 
-    def _mend(self, retired: Retired) -> None:
+    def _seal_one(self, retired: Retired) -> None:
         retired.tried_at_s = self._now()
         try:
             if not retired.tail_dropped:
@@ -267,7 +267,7 @@ class Appender:
         else:
             self._retired.remove(retired)
 
-    def _tail_at_large(self) -> bool:
+    def _has_undropped_tail(self) -> bool:
         if not self._retired:
             return False
         return any(not retired.tail_dropped for retired in tuple(self._retired))

@@ -38,35 +38,35 @@ class Ceiling:
         self._files = files
         self._now = now
         self._floor_bytes = limits.disk_free_min
-        self._scales = DiskUsage(root, files)
+        self._disk_usage = DiskUsage(root, files)
         self._lock = threading.Lock()
         self._measured_at_s = -math.inf
-        self._held_bytes = 0
+        self._used_bytes = 0
         self._free_bytes = 0
-        self._trouble = ""
+        self._error = ""
 
-    def look(self) -> None:
+    def measure(self) -> None:
         """Measure, if the last look is old. Costs a listing of the journal: never on the event loop."""
         measured_for_s = MEASURED_FOR_S if self.reason() is None else FULL_MEASURED_FOR_S
         if self._now() - self._measured_at_s < measured_for_s:
             return
         try:
-            free_bytes, held_bytes = self._files.free_bytes(self._root), self._scales.bytes_total()
+            free_bytes, held_bytes = self._files.free_bytes(self._root), self._disk_usage.bytes_total()
         except OSError as reason:
-            self._trouble = f"journal cannot be measured: {reason.strerror}"
+            self._error = f"journal cannot be measured: {reason.strerror}"
             return
         with self._lock:
-            self._free_bytes, self._held_bytes = free_bytes, held_bytes
+            self._free_bytes, self._used_bytes = free_bytes, held_bytes
             self._measured_at_s = self._now()
-            self._trouble = ""
+            self._error = ""
 
     def reason(self, more_bytes: int = 0) -> str | None:
         """Why so many more bytes cannot be taken now; none: they can. By the last look."""
         with self._lock:
-            if self._trouble:
-                return self._trouble
-            if self._held_bytes + more_bytes > self._limits.bytes_max:
-                held, ceiling = size_text(self._held_bytes), size_text(self._limits.bytes_max)
+            if self._error:
+                return self._error
+            if self._used_bytes + more_bytes > self._limits.bytes_max:
+                held, ceiling = size_text(self._used_bytes), size_text(self._limits.bytes_max)
                 more = f" and {size_text(more_bytes)} more do not fit" if more_bytes else ""
                 return f"journal holds {held}{more}; the ceiling is {ceiling}"
             if self._free_bytes - more_bytes < self._floor_bytes:
@@ -78,7 +78,7 @@ class Ceiling:
     def add(self, written_bytes: int) -> None:
         """Count what was just written, until the next look."""
         with self._lock:
-            self._held_bytes += written_bytes
+            self._used_bytes += written_bytes
             self._free_bytes -= written_bytes
 
 

@@ -105,7 +105,7 @@ class DigestKey:
         """Open the file and hold its lock. The file is made if it is missing."""
         for _ in range(LOCK_TRIES_MAX):
             with ExitStack() as held:
-                fd = self._opened()
+                fd = self._open_segment()
                 held.callback(self._files.close, fd)
                 if self._files.lock(fd) and self._files.is_at(fd, self.path):
                     yield fd
@@ -113,7 +113,7 @@ class DigestKey:
             time.sleep(LOCK_DELAY_S)
         raise OSError(errno.EAGAIN, "another process keeps the digest key locked")
 
-    def _opened(self) -> int:
+    def _open_segment(self) -> int:
         with suppress(FileExistsError):
             return self._files.create(self.path)
         return self._files.open(self.path)

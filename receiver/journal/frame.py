@@ -77,7 +77,7 @@ class Damage(NamedTuple):
         return f"segment {self.segment} at byte {self.offset}, {self.length_bytes} bytes: {self.reason}"
 
 
-class Claim(NamedTuple):
+class FooterCounts(NamedTuple):
     """What a footer says of the segment before it."""
 
     records: int
@@ -104,7 +104,7 @@ class Sums:
         return transcode.footer_for(bytes(self.checksums), self.rows, self.bytes)
 
 
-class HasAnswers(Protocol):
+class HasDeliveries(Protocol):
     """A record, as the core tells of it."""
 
     @property
@@ -115,7 +115,7 @@ class HasAnswers(Protocol):
 _ANSWERS = msgspec.msgpack.Decoder(tuple[Answered, ...])
 
 
-def answers_of(record: HasAnswers) -> tuple[Answered, ...]:
+def answers_of(record: HasDeliveries) -> tuple[Answered, ...]:
     """Decode what a record answers for."""
     return decoded(record.answers)
 
@@ -154,11 +154,11 @@ def sealed_kind(content: bytes, scan: Scan) -> Kind:
     return Kind.LZ4
 
 
-def claim_of(tail: bytes) -> Claim | None:
+def footer_counts_of(tail: bytes) -> FooterCounts | None:
     """Read the footer at the very end, trusting it: enough to list a segment, not to store it."""
     if len(tail) < FOOTER_BYTES:
         return None
     magic, _, name, _, _, records, rows, bytes_before, *_ = _FOOTER.unpack_from(
         tail, len(tail) - FOOTER_BYTES
     )
-    return Claim(records, rows, bytes_before) if (magic, name) == (_FOOTER_MAGIC, b"TDRF") else None
+    return FooterCounts(records, rows, bytes_before) if (magic, name) == (_FOOTER_MAGIC, b"TDRF") else None

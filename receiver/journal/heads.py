@@ -20,7 +20,7 @@ import msgspec
 
 from receiver.durable.files import DISK
 from receiver.journal.frame import Answered, decoded
-from receiver.journal.names import SEALED, Kind, epoch_of, understood
+from receiver.journal.names import SEALED, Kind, epoch_of, parse_file_name
 from receiver.journal.newer import VERSION
 from receiver.journal.segment import Place
 from receiver.model import SegmentId
@@ -32,7 +32,7 @@ _HEAD_MAGIC = b"TDRJ"
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ReadPosition:
     """How far a file was read."""
 
     inode: int
@@ -40,50 +40,52 @@ class Mark:
     offset: int = 0
 
 
-class Read(NamedTuple):
+class ReadResult(NamedTuple):
     """What was read of a segment."""
 
     deliveries: list[Answered]
-    mark: Mark
-    goes_on: bool
+    mark: ReadPosition
+    continues_previous: bool
     """They come on top of what was read before; else they are all there is."""
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PendingSegment:
     """A segment that lies in the journal."""
 
     id: SegmentId
     place: Place
 
-    def read(self, mark: Mark | None) -> Read | None:
+    def read(self, mark: ReadPosition | None) -> ReadResult | None:
         """Read what it answers for behind the mark. `None`: the file is gone."""
         for kind in (Kind.OPEN, *SEALED):
             with suppress(FileNotFoundError), self.place.path(kind).open("rb") as file:
                 return self._read(file, mark)
         return None
 
-    def _read(self, file: BinaryIO, mark: Mark | None) -> Read:
+    def _read(self, file: BinaryIO, mark: ReadPosition | None) -> ReadResult:
         inode, promised = os.fstat(file.fileno()).st_ino, self.place.bytes_promised()
         size = file.seek(0, os.SEEK_END)
         behind = size if promised is None else min(size, promised)
-        goes_on = mark is not None and mark.inode == inode and mark.offset <= behind
-        offset = mark.offset if mark is not None and goes_on else 0
+        continues_previous = mark is not None and mark.inode == inode and mark.offset <= behind
+        offset = mark.offset if mark is not None and continues_previous else 0
         found: list[Answered] = []
         while (record := _record_at(file, offset)) is not None and record[1] <= behind:
             answers, offset = record
             found += answers
-        return Read(found, Mark(inode, offset), goes_on)
+        return ReadResult(found, ReadPosition(inode, offset), continues_previous)
 
 
-def waiting_in(root: Path) -> Iterator[Waiting]:
+def pending_segments(root: Path) -> Iterator[PendingSegment]:
     """Every segment, once each, whatever it is called now."""
     starts = [path for path in root.iterdir() if epoch_of(path.name) is not None] if root.is_dir() else []
     for directory in starts:
         with suppress(FileNotFoundError):
-            named = [one for path in directory.iterdir() if (one := understood(path.name)) is not None]
+            named = [one for path in directory.iterdir() if (one := parse_file_name(path.name)) is not None]
             for seq in sorted({one.seq for one in named if one.kind in (Kind.OPEN, *SEALED)}):
-                yield Waiting(SegmentId(epoch_of(directory.name) or 0, seq), Place(directory, seq, DISK))
+                yield PendingSegment(
+                    SegmentId(epoch_of(directory.name) or 0, seq), Place(directory, seq, DISK)
+                )
 
 
 def _record_at(file: BinaryIO, offset: int) -> tuple[tuple[Answered, ...], int] | None:

@@ -28,7 +28,7 @@ class Kind(StrEnum):
 SEALED = (Kind.LZ4, Kind.ZSTD)
 
 
-class Named(NamedTuple):
+class FileName(NamedTuple):
     """A file name, understood."""
 
     seq: int
@@ -54,7 +54,7 @@ def file_name(seq: int, kind: Kind) -> str:
     return f"{seq:010d}.{kind}"
 
 
-def understood(name: str) -> Named | None:
+def parse_file_name(name: str) -> FileName | None:
     """Tell what a file is; none: not ours."""
     found = _FILE.fullmatch(name)
-    return Named(int(found[1]), Kind(found[2])) if found else None
+    return FileName(int(found[1]), Kind(found[2])) if found else None

@@ -19,10 +19,10 @@ from receiver import transcode
 from receiver.durable.files import DISK, write_new
 from receiver.journal.ceiling import DiskUsage
 from receiver.journal.frame import bytes_of_records, damage_in, sealed_kind
-from receiver.journal.names import SEALED, START_NOTE, Kind, Named, epoch_of, file_name, understood
+from receiver.journal.names import SEALED, START_NOTE, FileName, Kind, epoch_of, file_name, parse_file_name
 from receiver.journal.newer import is_newer
 from receiver.journal.segment import Place
-from receiver.journal.start import Start, note_of
+from receiver.journal.start import EpochDirectory, note_of
 from receiver.model import SegmentId
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class SegmentFile:
         self.files.sync_directory(self.path.parent)
 
 
-class Found(NamedTuple):
+class JournalFile(NamedTuple):
     """A file of ours in some start directory."""
 
     id: SegmentId
@@ -93,13 +93,13 @@ class Journal:
     def __init__(self, root: Path, files: Files = DISK) -> None:
         self._root = root
         self._files = files
-        self._scales = DiskUsage(root, files)
-        self._told: set[str] = set()
+        self._disk_usage = DiskUsage(root, files)
+        self._logged_paths: set[str] = set()
         self._known: dict[Path, bool] = {}
         self._is_newer: dict[Path, bool] = {}
         self.held: list[SegmentId] = []
         """Segments that wait for the newer version that wrote them, by the last look. For any thread."""
-        for found in self._found():
+        for found in self._journal_files():
             if found.kind is Kind.DRAFT:
                 self._files.unlink(found.path)
 
@@ -109,7 +109,7 @@ class Journal:
         for directory in self._starts():
             self._adopt(directory)
         listed = []
-        for found in self._found():
+        for found in self._journal_files():
             size_bytes = self._files.size_bytes(found.path)
             if found.kind in SEALED and size_bytes is not None and not self._is_held(found.path):
                 listed.append(SegmentFile(found.id, found.path, size_bytes, found.kind, self._files))
@@ -124,12 +124,12 @@ class Journal:
         except OSError:
             return False
         if found:
-            self._tell("segment of a newer version; left for that version", path)
+            self._log_once("segment of a newer version; left for that version", path)
         return found
 
     def bytes_total(self) -> int:
         """Bytes of everything in it, open segments included."""
-        return self._scales.bytes_total() if self._exists() else 0
+        return self._disk_usage.bytes_total() if self._exists() else 0
 
     def _exists(self) -> bool:
         return self._files.size_bytes(self._root) is not None
@@ -139,18 +139,18 @@ class Journal:
         names = self._files.names(self._root) if self._exists() else []
         for name in names:
             if epoch_of(name) is None:
-                self._tell("strange name in the journal; left alone", self._root / name)
+                self._log_once("strange name in the journal; left alone", self._root / name)
         directories = [self._root / name for name in names if epoch_of(name) is not None]
         return sorted(directories, key=lambda path: (note_of(path, self._files).created_at_ns, path.name))
 
-    def _found(self) -> Iterator[Found]:
+    def _journal_files(self) -> Iterator[JournalFile]:
         for directory in self._starts():
             epoch = epoch_of(directory.name) or 0
             for named in self._listed(directory):
                 path = directory / file_name(named.seq, named.kind)
-                yield Found(SegmentId(epoch, named.seq), path, named.kind)
+                yield JournalFile(SegmentId(epoch, named.seq), path, named.kind)
 
-    def _listed(self, directory: Path) -> list[Named]:
+    def _listed(self, directory: Path) -> list[FileName]:
         """Files of ours in a start directory, by counter; a directory that vanished has none."""
         try:
             names = self._files.names(directory)
@@ -158,19 +158,19 @@ class Journal:
             return []
         listed = []
         for name in names:
-            named = understood(name)
+            named = parse_file_name(name)
             if named is not None:
                 listed.append(named)
             elif name != START_NOTE:
-                self._tell("strange name in the journal; left alone", directory / name)
+                self._log_once("strange name in the journal; left alone", directory / name)
         return listed
 
     def _adopt(self, directory: Path) -> None:
         """Finish what a dead start left. What the disk refuses now is tried again at the next call."""
         try:
-            start = Start.adopt(directory, self._files)
+            start = EpochDirectory.adopt(directory, self._files)
         except OSError as reason:
-            self._tell("start cannot be adopted yet", directory, reason)
+            self._log_once("start cannot be adopted yet", directory, reason)
             return
         if start is None:
             return
@@ -180,7 +180,7 @@ class Journal:
         finally:
             start.leave()
 
-    def _finish(self, directory: Path, named: Named) -> None:
+    def _finish(self, directory: Path, named: FileName) -> None:
         place = Place(directory, named.seq, self._files)
         try:
             if named.kind is Kind.OPEN:
@@ -188,7 +188,7 @@ class Journal:
             elif named.kind is Kind.MARK and not place.has(Kind.OPEN):
                 place.unmark()
         except OSError as reason:
-            self._tell("segment cannot be adopted yet", place.path(named.kind), reason)
+            self._log_once("segment cannot be adopted yet", place.path(named.kind), reason)
 
     def _seal(self, place: Place) -> None:
         path = place.path(Kind.OPEN)
@@ -200,16 +200,16 @@ class Journal:
         place.seal(bytes_good, _footer_of(content[:bytes_good], path), sealed_kind(content, scan))
         log.info("segment adopted", path=str(path), bytes=bytes_good, cut_bytes=len(content) - bytes_good)
 
-    def _tell(self, event: str, path: Path, reason: OSError | None = None) -> None:
+    def _log_once(self, event: str, path: Path, reason: OSError | None = None) -> None:
         """Once for each path."""
-        if str(path) not in self._told:
-            self._told.add(str(path))
+        if str(path) not in self._logged_paths:
+            self._logged_paths.add(str(path))
             why = {"reason": reason.strerror} if reason else {}
             log.warning(event, path=str(path), **why)
 
 
 def _id_of(path: Path) -> SegmentId:
-    named = understood(path.name)
+    named = parse_file_name(path.name)
     return SegmentId(epoch_of(path.parent.name) or 0, named.seq if named else 0)
 
 

@@ -46,7 +46,7 @@ def draw_epoch() -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class EpochDirectory:
     """A start directory whose lock this process holds."""
 
     epoch: int
@@ -55,7 +55,7 @@ class Start:
     files: Files
 
     @classmethod
-    def draw(cls, root: Path, files: Files, epoch: Callable[[], int] = draw_epoch) -> Self:
+    def create(cls, root: Path, files: Files, epoch: Callable[[], int] = draw_epoch) -> Self:
         """Make and lock a directory that never was, durably."""
         _make_root(root, files)
         for _ in range(DRAWS_MAX):
@@ -64,7 +64,7 @@ class Start:
                 files.make_directory(directory)
                 start = cls._locked(directory, files, new=True)
                 if start is not None:
-                    start.introduce()
+                    start.write_note()
                     return start
         raise OSError(
             errno.EEXIST, f"no free start directory in {DRAWS_MAX} draws; expected one in the first"
@@ -88,7 +88,7 @@ class Start:
             undo.pop_all()
         return cls(epoch_of(directory.name) or 0, directory, fd, files)
 
-    def introduce(self) -> None:
+    def write_note(self) -> None:
         """Say who is here, and make the directory one that outlives a power cut."""
         note = msgspec.json.encode(Note(os.getpid(), time.time_ns()))
         with ExitStack() as undo:

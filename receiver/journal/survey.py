@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from receiver import transcode
 from receiver.durable.files import DISK
 from receiver.errors import CommandFailed
-from receiver.journal.frame import FOOTER_BYTES, Claim, Damage, claim_of, damage_in
-from receiver.journal.names import SEALED, START_NOTE, Kind, epoch_of, understood
+from receiver.journal.frame import FOOTER_BYTES, Damage, FooterCounts, damage_in, footer_counts_of
+from receiver.journal.names import SEALED, START_NOTE, Kind, epoch_of, parse_file_name
 from receiver.journal.newer import is_newer
 from receiver.journal.start import note_of
 from receiver.model import SegmentId
@@ -26,13 +26,13 @@ LOCKS = Path("/proc/locks")
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SegmentInfo:
     """A segment file, as it was a moment ago."""
 
     id: SegmentId
     path: Path
     is_sealed: bool
-    start_lives: bool
+    is_epoch_active: bool
     bytes: int
     age_s: float
     """Since the last write."""
@@ -42,7 +42,7 @@ class Seen:
         """In one word or two."""
         if self.is_sealed:
             return "sealed"
-        return "open" if self.start_lives else "left open"
+        return "open" if self.is_epoch_active else "left open"
 
     def read(self) -> Scan:
         """Read every record. Raises `FileNotFoundError` when it went to the store meanwhile."""
@@ -54,52 +54,54 @@ class Seen:
             return [Damage(self.id, 0, self.bytes, "written by a newer version, which can read it")]
         return damage_in(scan, self.id, self.bytes if self.is_sealed else None)
 
-    def claim(self) -> Claim:
+    def footer_counts(self) -> FooterCounts:
         """Count records and rows: from the footer if there is one, else by reading."""
-        claim = self._claimed() if self.is_sealed else None
-        if claim is not None:
-            return claim
+        footer_counts = self._footer_counts() if self.is_sealed else None
+        if footer_counts is not None:
+            return footer_counts
         scan = self.read()
-        return Claim(len(scan.records), sum(record.rows for record in scan.records), scan.good_bytes)
+        return FooterCounts(len(scan.records), sum(record.rows for record in scan.records), scan.good_bytes)
 
-    def _claimed(self) -> Claim | None:
+    def _footer_counts(self) -> FooterCounts | None:
         with self.path.open("rb") as file:
             file.seek(max(0, self.bytes - FOOTER_BYTES))
-            return claim_of(file.read())
+            return footer_counts_of(file.read())
 
 
-def segments_under(root: Path) -> Iterator[Seen]:
+def list_segments(root: Path) -> Iterator[SegmentInfo]:
     """Yield every segment, by start and counter."""
     found = root.iterdir() if root.is_dir() else ()
     starts = [path for path in found if epoch_of(path.name) is not None and path.is_dir()]
     for directory in sorted(starts, key=lambda path: (note_of(path, DISK).created_at_ns, path.name)):
         with suppress(FileNotFoundError):
-            lives = start_lives(directory)
+            is_active = is_epoch_active(directory)
             for path in sorted(directory.iterdir()):
                 with suppress(FileNotFoundError):
-                    yield from _seen(path, lives=lives)
+                    yield from _seen(path, is_active=is_active)
 
 
-def _seen(path: Path, *, lives: bool) -> Iterator[Seen]:
-    named = understood(path.name)
+def _seen(path: Path, *, is_active: bool) -> Iterator[SegmentInfo]:
+    named = parse_file_name(path.name)
     if named is not None and named.kind in (Kind.OPEN, *SEALED):
         segment = SegmentId(epoch_of(path.parent.name) or 0, named.seq)
-        yield _seen_as(segment, path, is_sealed=named.kind in SEALED, lives=lives)
+        yield _seen_as(segment, path, is_sealed=named.kind in SEALED, is_active=is_active)
 
 
-def _seen_as(segment: SegmentId, path: Path, *, is_sealed: bool, lives: bool) -> Seen:
+def _seen_as(segment: SegmentId, path: Path, *, is_sealed: bool, is_active: bool) -> SegmentInfo:
     status = path.stat()
-    return Seen(segment, path, is_sealed, lives, status.st_size, max(0.0, time.time() - status.st_mtime))
+    return SegmentInfo(
+        segment, path, is_sealed, is_active, status.st_size, max(0.0, time.time() - status.st_mtime)
+    )
 
 
-def start_lives(directory: Path) -> bool:
+def is_epoch_active(directory: Path) -> bool:
     """Whether some process holds the lock of this start, as the kernel lists it."""
     inode = (directory / START_NOTE).stat().st_ino
     locks = [line.split() for line in LOCKS.read_text().splitlines()]
     return any("FLOCK" in fields and fields[5].endswith(f":{inode}") for fields in locks)
 
 
-def segment_called(name: str, root: Callable[[], Path]) -> Seen:
+def find_segment(name: str, root: Callable[[], Path]) -> SegmentInfo:
     """Find a segment by its path, wherever that is, or by its name as `journal ls` prints it.
 
     Only what is no path is looked for, under `root`.
@@ -107,16 +109,16 @@ def segment_called(name: str, root: Callable[[], Path]) -> Seen:
     path = Path(name)
     if path.is_file():
         return _lying_at(path)
-    for seen in () if "/" in name else segments_under(root()):
+    for seen in () if "/" in name else list_segments(root()):
         if str(seen.id) == name:
             return seen
     raise CommandFailed(f"segment '{name}' is not there; expected a path or a name that `journal ls` prints")
 
 
-def _lying_at(path: Path) -> Seen:
+def _lying_at(path: Path) -> SegmentInfo:
     """A segment anywhere: its records say which it is. What has none must at least have the name of one."""
     scan = transcode.scan(path.read_bytes())
-    if not (scan.records or scan.sealed or understood(path.name)):
+    if not (scan.records or scan.sealed or parse_file_name(path.name)):
         raise CommandFailed(f"'{path}' holds no record of a journal; expected a segment")
     is_sealed = path.name.endswith(SEALED)
-    return _seen_as(SegmentId(scan.epoch, scan.seq), path, is_sealed=is_sealed, lives=True)
+    return _seen_as(SegmentId(scan.epoch, scan.seq), path, is_sealed=is_sealed, is_active=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from receiver.errors import DiskTrouble, JournalFull, OperatorError, ShuttingDown
-from receiver.journal.appender import TAIL_AT_LARGE, Appender, StaleSegment
+from receiver.journal.appender import TAIL_NOT_DROPPED, Appender, StaleSegment
 from receiver.journal.names import Kind, file_name, start_name
 from receiver.journal.segments import Journal
 from receiver.journal.start import note_of
@@ -58,7 +58,7 @@ def test_a_segment_that_is_large_enough_is_left_by_the_next_record(setting_key: 
     journal = Appender(ROOT, limits(**{setting_key: most}), now=Clock(), files=files)
 
     seqs = [append(journal, name).seq for name in "abc"]
-    journal.hand_over()
+    journal.seal_retired()
 
     assert seqs == [0, 0, 1]
     assert files_of(files, journal) == ["0000000000.native.lz4", "0000000001.open"]
@@ -234,10 +234,10 @@ def test_while_neither_cut_nor_mark_is_possible_nothing_is_acknowledged() -> Non
         append(journal, "x")
     clock.now_s += 60
 
-    with pytest.raises(DiskTrouble, match=TAIL_AT_LARGE):
+    with pytest.raises(DiskTrouble, match=TAIL_NOT_DROPPED):
         append(journal, "y")
 
-    assert journal.full_reason() == TAIL_AT_LARGE
+    assert journal.full_reason() == TAIL_NOT_DROPPED
 
 
 def test_once_the_disk_drops_the_tail_the_journal_goes_on() -> None:

@@ -6,12 +6,12 @@ import pytest
 from receiver import transcode
 from receiver.journal.frame import (
     Answered,
-    Claim,
+    FooterCounts,
     Tally,
     answers_of,
-    claim_of,
     damage_in,
     decoded,
+    footer_counts_of,
     sealed_kind,
 )
 from receiver.journal.names import Kind
@@ -151,6 +151,6 @@ def test_the_first_payload_tells_the_codec(content: bytes, kind: Kind) -> None:
 def test_a_footer_can_be_listed_without_reading_the_segment() -> None:
     sealed = of("a", "b") + transcode.footer(of("a", "b"))
 
-    assert claim_of(sealed[-100:]) == Claim(records=2, rows=4, bytes_before=len(of("a", "b")))
-    assert claim_of(of("a")) is None
-    assert claim_of(b"") is None
+    assert footer_counts_of(sealed[-100:]) == FooterCounts(records=2, rows=4, bytes_before=len(of("a", "b")))
+    assert footer_counts_of(of("a")) is None
+    assert footer_counts_of(b"") is None

@@ -163,7 +163,7 @@ def test_parts_of_segments_that_were_cut_up_count_as_journal(tmp_path: Path) -> 
     (tmp_path / "cuts" / "strange").write_bytes(bytes(5))
 
     ceiling = Ceiling(root, limits(bytes_max=before + 999), DISK, lambda: 0.0)
-    ceiling.look()
+    ceiling.measure()
 
     assert Journal(root).bytes_total() == before + 1_000
     assert "the ceiling is" in (ceiling.reason() or "")
@@ -205,7 +205,7 @@ def test_what_the_disk_refused_to_seal_is_left_alone_once_the_journal_is_closed(
     clock.now_s += 60
     calls_count = len(files.calls)
 
-    journal.hand_over()
+    journal.seal_retired()
 
     assert files.calls[calls_count:] == []
     assert recovered(files) == ["a"]

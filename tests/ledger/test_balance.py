@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.journal.heads import Waiting, waiting_in
+from receiver.journal.heads import PendingSegment, pending_segments
 from receiver.ledger import balance as balance_room
 from receiver.ledger.balance import Accounts, AccountsAtRest, Backlog, Balance
 from receiver.ledger.ledger import Ledger
@@ -38,7 +38,7 @@ def received(balance: Balance) -> int:
     return sum(counts.received for counts in balance.sums.lines.values()) + sum(balance.journal.values())
 
 
-def carry(ledger: Ledger, root: Path, waiting: Waiting) -> None:
+def carry(ledger: Ledger, root: Path, waiting: PendingSegment) -> None:
     """What the writer does at the end of a segment."""
     ledger.book(waiting.id, {PLACE: Counts(received=1, stored=1)})
     for path in (root / f"{waiting.id.epoch:016x}").glob(f"{waiting.id.seq:010d}.*"):
@@ -50,7 +50,7 @@ def test_a_segment_is_in_the_journal_until_it_is_booked(ledger: Ledger, tmp_path
     root = tmp_path / "journal"
     fill(root, 2)
     accounts = Accounts(ledger, Backlog(root))
-    [one, two] = waiting_in(root)
+    [one, two] = pending_segments(root)
     before = accounts.balance()
     ledger.book(one.id, {PLACE: Counts(received=1, stored=1)})
 
@@ -66,7 +66,7 @@ def test_a_segment_is_in_the_journal_until_it_is_booked(ledger: Ledger, tmp_path
 def test_at_rest_the_files_say_the_same(ledger: Ledger, tmp_path: Path) -> None:
     root = tmp_path / "journal"
     fill(root, 3)
-    [one, two, _] = waiting_in(root)
+    [one, two, _] = pending_segments(root)
     carry(ledger, root, one)
     ledger.book(two.id, {PLACE: Counts(received=1, dead=1)})
     ledger.close()
@@ -82,16 +82,16 @@ def test_what_is_carried_while_somebody_looks_is_counted_once(
 ) -> None:
     root = tmp_path / "journal"
     fill(root, 3)
-    every = list(waiting_in(root))
+    every = list(pending_segments(root))
     accounts = Accounts(ledger, Backlog(root))
 
-    def interrupted(at: Path) -> list[Waiting]:
-        found = list(waiting_in(at))
+    def interrupted(at: Path) -> list[PendingSegment]:
+        found = list(pending_segments(at))
         for waiting in every[:carried]:
             carry(ledger, root, waiting)
         return found
 
-    monkeypatch.setattr(balance_room, "waiting_in", interrupted)
+    monkeypatch.setattr(balance_room, "pending_segments", interrupted)
 
     assert received(accounts.balance()) == 3
 
@@ -104,14 +104,14 @@ def test_of_a_segment_that_lost_rows_what_is_left_still_waits(
     [segment] = fill(root, 1)
     accounts = Accounts(ledger, Backlog(root))
 
-    def interrupted(at: Path) -> list[Waiting]:
+    def interrupted(at: Path) -> list[PendingSegment]:
         ledger.damaged(segment, 5, PLACE.hour)
-        return list(waiting_in(at))
+        return list(pending_segments(at))
 
     if when == "before":
         ledger.damaged(segment, 5, PLACE.hour)
     else:
-        monkeypatch.setattr(balance_room, "waiting_in", interrupted)
+        monkeypatch.setattr(balance_room, "pending_segments", interrupted)
     found = accounts.balance()
 
     assert (received(found), found.waiting) == (6, {segment})
@@ -159,7 +159,7 @@ def test_in_no_look_at_a_busy_writer_a_span_is_missing_or_there_twice(ledger: Le
 
 
 def _carry_all(ledger: Ledger, root: Path) -> None:
-    for waiting in list(waiting_in(root)):
+    for waiting in list(pending_segments(root)):
         carry(ledger, root, waiting)
 
 
@@ -179,7 +179,7 @@ def test_what_was_booked_between_two_looks_is_told(ledger: Ledger, tmp_path: Pat
     root = tmp_path / "journal"
     fill(root, 2)
     accounts = Accounts(ledger, Backlog(root))
-    [one, two] = waiting_in(root)
+    [one, two] = pending_segments(root)
     carry(ledger, root, one)
 
     def between(before: Balance) -> set[SegmentId]:
