@@ -70,7 +70,7 @@ class Backlog:
                 read = waiting.read(mark)
                 if read is not None:
                     new = received_of(read.deliveries)
-                    found[waiting.id] = (read.mark, before + new if read.continues_previous else new)
+                    found[waiting.id] = (read.position, before + new if read.continues_previous else new)
             self._known = found
             return {segment: spans for segment, (_, spans) in found.items()}
 

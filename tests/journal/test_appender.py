@@ -47,7 +47,7 @@ def test_records_share_a_segment_until_it_is_due() -> None:
 
 
 @pytest.mark.parametrize(
-    ("knob", "most"),
+    ("setting_key", "most"),
     [
         pytest.param("segment_rows_max", 2, id="rows"),
         pytest.param("segment_bytes_max", 2 * len(record("a")), id="bytes"),
@@ -385,7 +385,7 @@ def test_a_journal_whose_directory_was_removed_fails_closed(tmp_path: Path) -> N
 def test_a_root_that_cannot_be_written_is_the_operator_s_to_mend(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(OperatorError, match="Not a directory; expected a directory to write in"):
+    with pytest.raises(OperatorError, match="cannot be used: Not a directory"):
         appender(root=tmp_path / "file" / "journal")
 
 

@@ -113,7 +113,7 @@ def test_a_sealed_name_without_a_footer_is_damage() -> None:
 
     assert str(damage) == (
         "segment 0000000000000007-0000000003 at byte 120, 1 bytes: "
-        "no whole footer; expected one in a sealed file"
+        "footer is missing or damaged in a sealed file"
     )
     assert damage_in(found, SEGMENT) == []
 
@@ -121,7 +121,7 @@ def test_a_sealed_name_without_a_footer_is_damage() -> None:
 def test_records_under_another_segment_s_name_are_damage() -> None:
     [damage] = damage_in(transcode.scan(of("a")), SegmentId(7, 4))
 
-    assert damage.reason == "holds records of segment 0000000000000007-0000000003"
+    assert damage.reason == "contains records of segment 0000000000000007-0000000003"
 
 
 def test_a_record_of_another_segment_among_ours_is_damage() -> None:

@@ -50,7 +50,7 @@ def test_a_file_that_grew_and_was_sealed_is_read_on_from_the_mark(journal: Appen
     append(journal, "b")
     journal.seal()
 
-    second = waiting.read(first.mark)
+    second = waiting.read(first.position)
 
     assert (names(first), names(second)) == (["a"], ["b"])
     assert second is not None
@@ -66,7 +66,7 @@ def test_a_rewritten_file_is_read_anew(journal: Appender, tmp_path: Path) -> Non
     [sealed] = Journal(tmp_path).sealed()
     sealed.replace(sealed.read())
 
-    again = waiting.read(first.mark)
+    again = waiting.read(first.position)
 
     assert names(again) == ["a"]
     assert again is not None
@@ -98,7 +98,7 @@ def test_what_was_never_promised_is_not_read_though_it_was_seen_before(
     assert seen is not None
     path.with_suffix(".cut").write_bytes(b"%d\n" % promised_bytes)
 
-    again = waiting.read(seen.mark)
+    again = waiting.read(seen.position)
 
     assert (names(seen), names(again)) == (["a", "b"], ["a"])
     assert again is not None

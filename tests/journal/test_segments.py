@@ -12,7 +12,7 @@ from receiver.durable.files import DISK
 from receiver.journal.frame import answers_of
 from receiver.journal.names import start_name
 from receiver.journal.segments import Journal
-from receiver.journal.start import DRAWS_MAX, EpochDirectory
+from receiver.journal.start import TRIES_MAX, EpochDirectory
 from tests.support.journal import ROOT, append, appender, names_in, recovered, try_to_adopt
 from tests.support.memory_disk import Killed, MemoryDisk
 from tests.support.record_layout import record
@@ -183,7 +183,7 @@ def test_rot_in_a_record_that_was_promised_names_the_loss_and_spares_the_rest() 
     damage, no_footer = found.damage(found.scan())
 
     assert names_in(found) == ["a", "c"]
-    assert no_footer.reason.startswith("no whole footer")
+    assert no_footer.reason.startswith("footer is missing")
     assert (damage.segment, damage.offset, damage.length_bytes) == (found.id, offset, len(record("b")))
 
 
@@ -316,7 +316,7 @@ def test_a_draw_that_always_meets_others_gives_up() -> None:
     files = MemoryDisk()
     EpochDirectory.create(ROOT, files, lambda: 1)
 
-    with pytest.raises(OSError, match=f"in {DRAWS_MAX} draws"):
+    with pytest.raises(OSError, match=f"in {TRIES_MAX} draws"):
         EpochDirectory.create(ROOT, files, lambda: 1)
 
 
