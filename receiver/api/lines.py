@@ -1,4 +1,4 @@
-"""The form of an answer in lines: one JSON object a line, then a line that says how many there were."""
+"""Format of a streamed response: one JSON object a line, then a line with their count."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ JSON_LINES = "application/x-ndjson"
 
 
 def end_line(count: int) -> bytes:
-    """Return the last line of an answer of so many lines."""
+    """Return the last line of a response with `count` lines."""
     return msgspec.json.encode({"end": {"count": count}}) + b"\n"

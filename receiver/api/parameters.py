@@ -1,4 +1,4 @@
-"""What may stand behind the `?` of a URL of the API: the same for every route."""
+"""Check of the query parameters of the API, the same for every route."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from receiver.errors import MalformedBody
 
 
-def refuse_unknown(query: Mapping[str, str], known: Collection[str] = ()) -> None:
-    """Raise `MalformedBody` for a parameter that means nothing here: whoever said it expects something."""
+def reject_unknown_parameters(query: Mapping[str, str], known: Collection[str] = ()) -> None:
+    """Raise `MalformedBody` for an unknown parameter: ignoring it would mislead the client."""
     if not set(query) <= set(known):
         names = ", ".join(sorted(known)) or "none"
         raise MalformedBody(f"unknown parameter in the URL; known are: {names}", field="query")

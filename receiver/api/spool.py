@@ -1,11 +1,11 @@
-"""What the store has answered and the client has not read yet: a little in memory, the rest on disk.
+"""Spool: the part of a response that the client has not read yet, some in memory and the rest on disk.
 
-The store must not wait for a client: a statement that waits holds the engine's memory, one of its few threads
-and its time limit. So the statement runs at its own pace, and the client reads from here.
+The store must not wait for a client: a waiting statement occupies memory and a thread of the engine and may
+exceed its time limit. So the statement runs at its own pace, and the client reads from the spool.
 
 Invariant: unread bytes in memory and on disk are bounded. Where the disk is short, the statement waits for
     the client, and fails once the client has read nothing for `STALL_S`.
-Never: a file with a name. A crash leaves nothing behind.
+Never: creates a file with a name, so a crash leaves no files.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STALL_S = 10.0
 
 
 class ClientTooSlow(Unavailable):
-    """The answer does not fit on the disk, and its client does not read it."""
+    """The response does not fit on the disk, and the client does not read it."""
 
 
 class SpoolSpace:
@@ -63,7 +63,7 @@ class SpoolSpace:
             return True
 
     def release_file(self) -> None:
-        """Give the space of one file back."""
+        """Release the space of one file."""
         with self._lock:
             self._used_bytes -= FILE_BYTES_MAX
 
@@ -107,7 +107,7 @@ class _Extent:
 
 
 class Spool:
-    """The unread pieces of one answer. One thread appends, another one takes."""
+    """Unread pieces of one response. One thread appends, another takes."""
 
     def __init__(self, space: SpoolSpace) -> None:
         self._space = space
@@ -127,7 +127,7 @@ class Spool:
         reason: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Forget what was not read. A thread that still appends is told so."""
+        """Discard unread pieces and make a concurrent `append` return False."""
         with self._changed:
             self._is_closed = True
             self._pieces.clear()
@@ -145,7 +145,7 @@ class Spool:
                     self._memory_bytes += len(piece)
                     return True
                 if self._has_room_on_disk(len(piece)):
-                    self._pieces.append(self._written(piece))
+                    self._pieces.append(self._write_to_file(piece))
                     return True
                 self._wait_for_reader()
             return False
@@ -180,7 +180,7 @@ class Spool:
             raise DiskTrouble(f"answer cannot be kept on disk: {reason.strerror}") from reason
         return True
 
-    def _written(self, piece: bytes) -> _Extent:
+    def _write_to_file(self, piece: bytes) -> _Extent:
         file = self._files[-1]
         try:
             return _Extent(file, file.append(piece), len(piece))

@@ -1,7 +1,7 @@
-"""From a blocking iterator in a thread to the event loop, without holding the thread at the reader's pace.
+"""Streaming: passes pieces of a blocking iterator in a thread to the event loop, not slowed by the reader.
 
-Invariant: one question lives in one thread from its first row to its last; a reader who leaves ends it. What
-    goes wrong in the thread is raised after the pieces that came before it.
+Invariant: a query runs in one thread from its first row to its last, and ends if the reader disconnects. An
+    exception in the thread is raised after the pieces that precede it.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from receiver.api.spool import Spool, SpoolSpace
 
 
 @asynccontextmanager
-async def pumped(
+async def stream_from_thread(
     pool: ThreadPoolExecutor, space: SpoolSpace, ask: Callable[[], Iterator[bytes]]
 ) -> AsyncIterator[AsyncIterator[bytes]]:
-    """Ask in a thread of the pool; give the pieces here."""
+    """Call `ask` in a thread of the pool and yield an iterator of the pieces that it returns."""
     loop = asyncio.get_running_loop()
     arrived = asyncio.Event()
 
     def finished(asking: asyncio.Future[None]) -> None:
         arrived.set()
         if not asking.cancelled():
-            asking.exception()  # also where nobody waits for it any more
+            asking.exception()  # marks it as retrieved if the reader has gone
 
     with Spool(space) as spool:
         asking = loop.run_in_executor(pool, _run, ask, spool, lambda: loop.call_soon_threadsafe(arrived.set))

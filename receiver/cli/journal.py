@@ -15,13 +15,13 @@ from receiver.cli.group import Group, examples
 from receiver.cli.options import config_option, data_dir_of, data_option, loaded_with
 from receiver.cli.table import counted
 from receiver.journal.frame import answers_of
-from receiver.journal.survey import segment_called, segments_under
+from receiver.journal.survey import find_segment, list_segments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from receiver.journal.frame import Answered, Tally
-    from receiver.journal.survey import Seen
+    from receiver.journal.survey import SegmentInfo
     from receiver.transcode import Scan
 
 ROW = "{:<28} {:<10} {:>12} {:>8} {:>10} {:>9}"
@@ -43,9 +43,9 @@ def ls(config: str | None, data: str | None) -> None:
     """List every segment with its state, size, records, rows and age."""
     root = _root(config, data)
     click.echo(ROW.format("SEGMENT", "STATE", "BYTES", "RECORDS", "ROWS", "AGE"))
-    for seen in segments_under(root):
+    for seen in list_segments(root):
         with suppress(FileNotFoundError):
-            claim = seen.claim()
+            claim = seen.footer_counts()
             age = f"{seen.age_s:.1f} s"
             click.echo(ROW.format(str(seen.id), seen.state, seen.bytes, claim.records, claim.rows, age))
 
@@ -56,7 +56,7 @@ def ls(config: str | None, data: str | None) -> None:
 def verify(config: str | None, data: str | None) -> None:
     """Check every checksum. If an acknowledged record cannot be read, name it and exit with 1."""
     segments = records = lost = 0
-    for seen in segments_under(_root(config, data)):
+    for seen in list_segments(_root(config, data)):
         with suppress(FileNotFoundError):
             scan = seen.read()
             segments += 1
@@ -87,14 +87,14 @@ def inspect(segment: str, config: str | None, data: str | None, form: Literal["t
 
     If an acknowledged record in it cannot be read, the exit code is 1.
     """
-    seen = segment_called(segment, lambda: _root(config, data))
+    seen = find_segment(segment, lambda: _root(config, data))
     scan = seen.read()
     click.echo(_as_json(seen, scan) if form == "json" else "\n".join(_as_text(seen, scan)))
     if seen.damage(scan):
         raise SystemExit(1)
 
 
-def _as_json(seen: Seen, scan: Scan) -> str:
+def _as_json(seen: SegmentInfo, scan: Scan) -> str:
     listing = {
         "segment": str(seen.id),
         "path": str(seen.path),
@@ -131,7 +131,7 @@ def _counted(tally: Tally) -> dict[str, str | int]:
     return {"kept" if what == "stored" else what: count for what, count in counts.items()}
 
 
-def _as_text(seen: Seen, scan: Scan) -> Iterator[str]:
+def _as_text(seen: SegmentInfo, scan: Scan) -> Iterator[str]:
     yield f"segment {seen.id}, {seen.state}, {seen.bytes} bytes, {seen.path}"
     for record in scan.records:
         yield f"record at byte {record.offset}: {record.length} bytes, {counted(record.rows, 'row')}"

@@ -83,9 +83,9 @@ def _asked(settings: Settings, given: dict[str, str]) -> dict[str, Any]:
     state = running_on(settings)
     if state is not None:
         return next(answered(settings, state, "/api/v1/ledger", given))
-    lives_hours = question.lives_hours(settings.store)
+    row_lifetime_hours = question.row_lifetime_hours(settings.store)
     try:
-        asked = question.asked_for(given, now_s=time.time(), lives_hours=lives_hours)
+        asked = question.parse_ledger_query(given, now_s=time.time(), row_lifetime_hours=row_lifetime_hours)
     except Refused as reason:
         raise OperatorError(str(reason)) from reason
     stock = AccountsAtRest(data_dir_of(settings), settings.ledger)

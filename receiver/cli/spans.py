@@ -108,7 +108,7 @@ def _note(rows: _Counted, since: str) -> str:
 
 def _found(settings: Settings, given: dict[str, str]) -> Iterator[dict[str, Any]]:
     try:
-        wanted = question.Wanted(
+        wanted = question.SpanFilter(
             since_s=question.parse_since(given["since"]),
             project=given.get("project"),
             service=given.get("service"),

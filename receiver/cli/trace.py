@@ -50,7 +50,7 @@ def trace(
     """
     settings = loaded_with(config, data).settings
     try:
-        plain = question.normalised(trace_id)
+        plain = question.normalized_trace_id(trace_id)
     except Refused as reason:
         raise OperatorError(str(reason)) from reason
     rows = _rows(settings, plain)

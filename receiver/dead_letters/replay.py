@@ -24,7 +24,7 @@ from receiver.journal.frame import answers_of
 from receiver.journal.names import Kind, file_name
 from receiver.journal.quarantine import Body
 from receiver.journal.segment_core import BLOCK_ROWS_MAX, Core
-from receiver.journal.start import Start, draw_epoch
+from receiver.journal.start import EpochDirectory, draw_epoch
 from receiver.model import Commit, Delivery, SegmentId
 
 PASSES = {Fault.RETRY, Fault.SLOWER, Fault.UNKNOWN}
@@ -109,7 +109,7 @@ class Replayer:
 
     def _handed_over(self, letter: Letter, weight: Weight) -> SegmentId:
         """Give its rows an identity that the store never saw, and move it into the journal."""
-        start = Start.draw(self.journal, DISK)
+        start = EpochDirectory.create(self.journal, DISK)
         try:
             segment = SegmentId(start.epoch, 1)
             suffix = letter.path.name.removeprefix(letter.id).removeprefix(".")

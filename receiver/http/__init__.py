@@ -1,1 +1,1 @@
-"""What every HTTP port shares: parser limits, connection caps, timeouts, the check of Host and Origin."""
+"""Code shared by all HTTP ports: parser limits, connection limits, timeouts, the check of Host and Origin."""

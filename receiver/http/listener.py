@@ -1,7 +1,7 @@
 """The listener of the API or the admin port: accepts connections up to a cap.
 
-Invariant: at the cap a newcomer takes the place of the connection that has been idle for longest; where every
-    connection is being answered, the newcomer gets 503. Without descriptors the listener pauses.
+Invariant: at the limit a new connection evicts the one that has been idle longest. If no connection is idle,
+    the new one gets 503. Without free descriptors the listener pauses.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from receiver.metrics import Metrics
 ACCEPTS_MAX = 64
 """Connections accepted before other work of the event loop has its turn."""
 PAUSE_S = 0.1
-"""Pause after the system refused a connection, as without descriptors: no spinning."""
+"""Pause after accept failed, for example without free descriptors, so that the loop does not spin."""
 SHUTDOWN_S = 1.0
-"""A stop gives running requests so long."""
+"""Grace period of running requests on a stop."""
 READ_BYTES = 64 * 1024
 FULL = raw_error(HTTPStatus.SERVICE_UNAVAILABLE, "all connections are busy; expected a free one")
 
@@ -40,7 +40,7 @@ class Listener:
         self._runner: web.AppRunner | None = None
         self._server: Server | None = None
         self._connections: set[HttpConnection] = set()
-        self._handovers: set[asyncio.Task[None]] = set()
+        self._attach_tasks: set[asyncio.Task[None]] = set()
 
     @property
     def connection_count(self) -> int:
@@ -73,7 +73,7 @@ class Listener:
             if self._listening is None:
                 return
             try:
-                plug, _ = self._listening.accept()
+                sock, _ = self._listening.accept()
             except BlockingIOError:
                 return
             except (InterruptedError, ConnectionAbortedError):
@@ -83,7 +83,7 @@ class Listener:
                 if not accepted_count:
                     self._pause(reason)
                 return
-            self._take(plug)
+            self._add_connection(sock)
 
     def _pause(self, reason: OSError) -> None:
         """Free a descriptor and accept again in a moment."""
@@ -98,23 +98,23 @@ class Listener:
         if self._listening is not None:
             self._loop.add_reader(self._listening, self._accept)
 
-    def _take(self, plug: socket.socket) -> None:
-        plug.setblocking(False)  # noqa: FBT003 - as above
+    def _add_connection(self, sock: socket.socket) -> None:
+        sock.setblocking(False)  # noqa: FBT003 - as above
         if self.connection_count >= self._limits.connections_max and not self._evict_idle():
-            self._refuse(plug)
+            self._refuse(sock)
             return
         assert self._server is not None, "set by open()"  # noqa: S101 - tells the type checker
         connection = HttpConnection(
             self._server, self._limits, on_lost=self._connections.discard, on_close=self._count
         )
         self._connections.add(connection)
-        handover = self._loop.create_task(self._hand_over(plug, connection))
-        self._handovers.add(handover)
-        handover.add_done_callback(self._handovers.discard)
+        attach_task = self._loop.create_task(self._attach(sock, connection))
+        self._attach_tasks.add(attach_task)
+        attach_task.add_done_callback(self._attach_tasks.discard)
 
-    async def _hand_over(self, plug: socket.socket, connection: HttpConnection) -> None:
+    async def _attach(self, sock: socket.socket, connection: HttpConnection) -> None:
         try:
-            await self._loop.connect_accepted_socket(lambda: connection, plug)
+            await self._loop.connect_accepted_socket(lambda: connection, sock)
         except OSError:  # the client is gone already
             self._connections.discard(connection)
 
@@ -128,13 +128,13 @@ class Listener:
         longest.disconnect("evicted")
         return True
 
-    def _refuse(self, plug: socket.socket) -> None:
+    def _refuse(self, sock: socket.socket) -> None:
         """Answer 503 without waiting for the request; unread bytes would turn the close into a reset."""
         self._count("full")
-        with plug, suppress(OSError):
+        with sock, suppress(OSError):
             with suppress(BlockingIOError):
-                plug.recv(READ_BYTES)
-            plug.send(FULL)
+                sock.recv(READ_BYTES)
+            sock.send(FULL)
 
     def _count(self, reason: str) -> None:
         port = self._limits.port

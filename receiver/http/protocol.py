@@ -116,15 +116,15 @@ class HttpConnection(RequestHandler):
         if self._is_closing:
             cast("asyncio.Transport", transport).abort()
             return
-        plug = transport.get_extra_info("socket")
-        if plug is not None and plug.family != socket.AF_UNIX:
+        sock = transport.get_extra_info("socket")
+        if sock is not None and sock.family != socket.AF_UNIX:
             unsent_ms_max = int((self._limits.write_timeout_s + KERNEL_MARGIN_S) * 1000)
-            plug.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, unsent_ms_max)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, unsent_ms_max)
         super().connection_made(transport)
         self._start_head_timer()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Release whatever waits for this connection."""
+        """Stop the timer and remove the connection from the listener."""
         self._stop_head_timer()
         self._on_lost(self)
         super().connection_lost(exc)
@@ -182,7 +182,7 @@ class HttpConnection(RequestHandler):
             self._idle_since_s = self._loop.time()
 
     async def _drain_helper(self) -> None:
-        """Wait until the client has read enough, but not for ever."""
+        """Wait until the client has read enough, for at most `write_timeout_s`."""
         try:
             async with asyncio.timeout(self._limits.write_timeout_s):
                 await super()._drain_helper()
@@ -197,11 +197,11 @@ class HttpConnection(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,  # noqa: ARG002 - holds input
     ) -> StreamResponse:
-        """Answer what aiohttp could not parse, or a handler did not foresee."""
+        """Answer a request that could not be parsed or whose handler raised an unexpected exception."""
         if isinstance(exc, ConnectionError):
             raise exc
         if isinstance(exc, HttpProcessingError):
-            response = error_response(*_refusal_of(exc))
+            response = error_response(*_parse_error_answer(exc))
         else:
             limited.error(
                 f"{self._limits.port}: request", "request failed", port=self._limits.port, exc_info=exc
@@ -216,7 +216,7 @@ class HttpConnection(RequestHandler):
 _TOO_LARGE = f"request head is over {HEAD_BYTES_MAX} bytes; expected at most that"
 
 
-def _refusal_of(error: HttpProcessingError) -> tuple[int, str]:
+def _parse_error_answer(error: HttpProcessingError) -> tuple[int, str]:
     """Return status and fixed text for a parse error. The error's own text holds input."""
     if isinstance(error, LineTooLong):
         return 431, f"request line or a header is over {FIELD_BYTES_MAX} bytes; expected at most that"

@@ -63,9 +63,9 @@ class Appender(Protocol):
 
     @property
     def has_retired(self) -> bool:
-        """Whether a segment waits for `hand_over`."""
+        """Whether a segment waits for `seal_retired`."""
 
-    def hand_over(self) -> None:
+    def seal_retired(self) -> None:
         """Seal such segments. May be called beside everything else."""
 
     def retire_if_due(self) -> None:
@@ -370,7 +370,7 @@ class Committer:
             return
         if self._handing_over:
             self._handing_over.result()
-        self._handing_over = self._sealer.do(self._appender.hand_over)
+        self._handing_over = self._sealer.do(self._appender.seal_retired)
 
 
 def _log_first(group: Group, drain: str, *, span_count: int) -> None:

@@ -67,9 +67,9 @@ class LazyJournal:
         """See `Appender`."""
         return self._drawn is not None and self._drawn.has_retired
 
-    def hand_over(self) -> None:
+    def seal_retired(self) -> None:
         """See `Appender`."""
-        self._required().hand_over()
+        self._required().seal_retired()
 
     def is_stored(self, segment: SegmentId) -> bool:
         """See `Appender`."""

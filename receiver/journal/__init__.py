@@ -1,14 +1,14 @@
-"""The journal: what is promised and not yet stored.
+"""The journal: write-ahead log of acknowledged deliveries between intake and store.
 
-Frame (bytes) → segment (one file) → appender (the intake's end) and segments (the writer's end).
+Layers: frame (bytes) → segment (one file) → appender (used by the intake) and segments (used by the writer).
 
     DATA/journal/
-    └── 9f86d081884c7d65/            one start of an intake: 64 random bits
-        ├── start                    who and when; locked while that intake lives
-        ├── 0000000004.native.lz4    sealed: waits for the writer, unlinked once stored
+    └── 9f86d081884c7d65/            one epoch, that is one start of an intake: 64 random bits
+        ├── start                    process id and time; locked while that intake runs
+        ├── 0000000004.native.lz4    sealed: waits for the writer, deleted once stored
         ├── 0000000005.open          being written
-        └── 0000000003.cut           rare: how much of `0000000003.open` was ever promised
+        └── 0000000003.cut           rare: how many bytes of `0000000003.open` are valid
 
-Keeps: what was acknowledged is found again, once, whatever was killed, unplugged or filled up.
-Never: a network, a database, an event loop.
+Invariant: every acknowledged record is read back exactly once after a crash, a power cut or a full disk.
+Never: uses the network, a database or an event loop.
 """

@@ -1,8 +1,8 @@
-"""What the journal may hold: a ceiling on its bytes, a floor under the disk's free space.
+"""Size limits of the journal: a ceiling on its bytes and a floor under the disk's free space.
 
-Several intakes and the writer share both, so they are measured again once a second; in between the own
-bytes are added. All together may overshoot by what the others write in that second: `disk_free_min` has to
-leave that much room, and some for the writer, which notes a decision before it makes room.
+Several intakes and the writer share both, so each process measures them once a second and adds its own
+writes in between. Together they may overshoot by what the other processes write in that second.
+`disk_free_min` must cover that and what the writer writes before it can delete a segment.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from receiver import settings
     from receiver.durable.files import Files
 
-MEASURED_FOR_S = 1.0
-FULL_MEASURED_FOR_S = 0.2
-"""The same while there is no room: deliveries are held until there is."""
+MEASURE_INTERVAL_S = 1.0
+FULL_MEASURE_INTERVAL_S = 0.2
+"""Interval while the journal is full: deliveries wait for the next measurement."""
 
 CUTS = "cuts"
-"""Beside the journal: parts of segments that are too large for one INSERT. They wait like segments."""
+"""Directory beside the journal: parts of segments too large for one INSERT. They count like segments."""
 
 
 class Ceiling:
-    """Says why a record must wait. Asked by the event loop, and measured by the thread that appends."""
+    """Size limits of one journal. The appending thread measures; the event loop reads the result."""
 
     def __init__(self, root: Path, limits: settings.Journal, files: Files, now: Callable[[], float]) -> None:
         self._root = root
@@ -38,35 +38,35 @@ class Ceiling:
         self._files = files
         self._now = now
         self._floor_bytes = limits.disk_free_min
-        self._scales = DiskUsage(root, files)
+        self._disk_usage = DiskUsage(root, files)
         self._lock = threading.Lock()
         self._measured_at_s = -math.inf
-        self._held_bytes = 0
+        self._used_bytes = 0
         self._free_bytes = 0
-        self._trouble = ""
+        self._error = ""
 
-    def look(self) -> None:
-        """Measure, if the last look is old. Costs a listing of the journal: never on the event loop."""
-        measured_for_s = MEASURED_FOR_S if self.reason() is None else FULL_MEASURED_FOR_S
-        if self._now() - self._measured_at_s < measured_for_s:
+    def measure(self) -> None:
+        """Measure again if the last measurement is old. Never call it on the event loop: it lists files."""
+        interval_s = MEASURE_INTERVAL_S if self.reason() is None else FULL_MEASURE_INTERVAL_S
+        if self._now() - self._measured_at_s < interval_s:
             return
         try:
-            free_bytes, held_bytes = self._files.free_bytes(self._root), self._scales.bytes_total()
+            free_bytes, held_bytes = self._files.free_bytes(self._root), self._disk_usage.bytes_total()
         except OSError as reason:
-            self._trouble = f"journal cannot be measured: {reason.strerror}"
+            self._error = f"journal size cannot be measured: {reason.strerror}"
             return
         with self._lock:
-            self._free_bytes, self._held_bytes = free_bytes, held_bytes
+            self._free_bytes, self._used_bytes = free_bytes, held_bytes
             self._measured_at_s = self._now()
-            self._trouble = ""
+            self._error = ""
 
     def reason(self, more_bytes: int = 0) -> str | None:
-        """Why so many more bytes cannot be taken now; none: they can. By the last look."""
+        """Return why this many more bytes do not fit, or `None`, by the last measurement."""
         with self._lock:
-            if self._trouble:
-                return self._trouble
-            if self._held_bytes + more_bytes > self._limits.bytes_max:
-                held, ceiling = size_text(self._held_bytes), size_text(self._limits.bytes_max)
+            if self._error:
+                return self._error
+            if self._used_bytes + more_bytes > self._limits.bytes_max:
+                held, ceiling = size_text(self._used_bytes), size_text(self._limits.bytes_max)
                 more = f" and {size_text(more_bytes)} more do not fit" if more_bytes else ""
                 return f"journal holds {held}{more}; the ceiling is {ceiling}"
             if self._free_bytes - more_bytes < self._floor_bytes:
@@ -76,16 +76,17 @@ class Ceiling:
         return None
 
     def add(self, written_bytes: int) -> None:
-        """Count what was just written, until the next look."""
+        """Count bytes written since the last measurement."""
         with self._lock:
-            self._held_bytes += written_bytes
+            self._used_bytes += written_bytes
             self._free_bytes -= written_bytes
 
 
 class DiskUsage:
-    """Weighs all start directories, and those of parts: a long backlog costs the listing of its names.
+    """Sizes of all epoch directories and of the directories of segment parts.
 
-    A sealed segment is looked at once: only a rewrite changes it, shortly before it goes.
+    Sizes of sealed segments are cached, because only a rewrite shortly before deletion changes them. So
+    measuring a long backlog costs one listing of file names.
     """
 
     def __init__(self, root: Path, files: Files) -> None:
@@ -94,7 +95,7 @@ class DiskUsage:
         self._known: dict[Path, dict[str, int]] = {}
 
     def bytes_total(self) -> int:
-        """Bytes of everything, open segments included. What vanishes meanwhile counts nothing."""
+        """Return the bytes of all segments, open ones included. Files deleted meanwhile count 0."""
         starts = [self._root / name for name in self._files.names(self._root) if epoch_of(name) is not None]
         cuts = self._root.parent / CUTS
         parts = [cuts / name for name in self._names(cuts)]

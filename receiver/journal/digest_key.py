@@ -1,11 +1,11 @@
-"""The key of the digests by which deliveries are compared: random, one per data directory.
+"""Digest key: random secret of a data directory for the digests that identify duplicate deliveries.
 
     DATA/digest.key    key 32 bytes │ its id, the first 16 bytes of the key's SHA-256
 
-Whoever needs the key first makes it: an intake or the store process, at the same time perhaps. All take the
-file's lock before they read it, so that all get the same key.
+The first process that needs the key creates it. Intakes and the store process may do so at the same time, so
+each locks the file before it reads it, and all get the same key.
 
-Invariant: a key that was returned is on the disk. Never: in a log, in an answer.
+Invariant: a key that was returned is on the disk. Never: logs the key or puts it into a response.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ ID_BYTES = 16
 NAME = "digest.key"
 LOCK_TRIES_MAX = 500
 LOCK_DELAY_S = 0.01
-"""Another process holds the lock for as long as two syncs take."""
+"""Another process holds the lock no longer than two syncs take."""
 
 
 class Key(NamedTuple):
-    """A key and what may be noted of it."""
+    """A secret and its public id."""
 
     secret: bytes
     id: bytes
 
     @property
     def is_whole(self) -> bool:
-        """Whether the id belongs to the secret."""
+        """Return whether the id belongs to the secret."""
         return len(self.secret) == KEY_BYTES and self.id == _id_of(self.secret)
 
     def __repr__(self) -> str:
@@ -49,7 +49,7 @@ class Key(NamedTuple):
 
 
 class DigestKey:
-    """The key of this data directory. It is read or made when it is first needed, and then kept in memory."""
+    """Digest key of a data directory: read or created on first use, then kept in memory."""
 
     def __init__(self, data_dir: Path, files: Files = DISK) -> None:
         self.path = data_dir / NAME
@@ -57,16 +57,16 @@ class DigestKey:
         self._key: Key | None = None
 
     def load(self) -> Key:
-        """Return the key; make one if there is none. The directory must exist. Raises `OSError`."""
+        """Return the key; create it if there is none. The directory must exist. Raises `OSError`."""
         if self._key is None:
             with self._locked() as fd:
-                key = self.read() or self._made(fd)
+                key = self.read() or self._create(fd)
                 self._files.sync_directory(self.path.parent)
             self._key = key
         return self._key
 
     def read(self) -> Key | None:
-        """Return the key that is in the file now. None: there is no whole one."""
+        """Return the key in the file, or `None` if the file is missing or incomplete."""
         try:
             content = self._files.read(self.path)
         except FileNotFoundError:
@@ -79,13 +79,13 @@ class DigestKey:
         key = self.load()
         write_durably(self.path, key.secret, key.id, files=self._files)
 
-    def _made(self, fd: int) -> Key:
+    def _create(self, fd: int) -> Key:
         if self._files.size_bytes(self.path):
             limited.error(
                 "digest key",
                 "digest key is damaged or incomplete",
                 path=str(self.path),
-                action="a new key is made",
+                action="a new key is created",
             )
         secret = secrets.token_bytes(KEY_BYTES)
         key = Key(secret, _id_of(secret))
@@ -102,18 +102,18 @@ class DigestKey:
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
-        """Open the file and hold its lock. The file is made if it is missing."""
+        """Open the file, creating it if needed, and hold its lock."""
         for _ in range(LOCK_TRIES_MAX):
             with ExitStack() as held:
-                fd = self._opened()
+                fd = self._open_file()
                 held.callback(self._files.close, fd)
                 if self._files.lock(fd) and self._files.is_at(fd, self.path):
                     yield fd
                     return
             time.sleep(LOCK_DELAY_S)
-        raise OSError(errno.EAGAIN, "another process keeps the digest key locked")
+        raise OSError(errno.EAGAIN, "another process holds the lock of the digest key")
 
-    def _opened(self) -> int:
+    def _open_file(self) -> int:
         with suppress(FileExistsError):
             return self._files.create(self.path)
         return self._files.open(self.path)

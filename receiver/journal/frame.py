@@ -1,4 +1,4 @@
-"""A record on disk, and the footer that seals a segment. Pure bytes; no files here.
+"""Byte layout of a record and of the footer that seals a segment. Accesses no files.
 
     record:   magic 0x184D2A54 u32 │ frame_bytes u32 │ header │ answers │ payload
     header:   "TDRJ" │ version u16 │ flags u16 │ payload_bytes u64 │ rows u32 │ answers_bytes u32 │ epoch u64
@@ -9,12 +9,12 @@
     footer:   magic 0x184D2A55 u32 │ 44 u32 │ "TDRF" │ version u16 │ 0 u16 │ records u32 │ rows u64
               │ bytes_before u64 │ digest of the record checksums u64 │ checksum u64
 
-All integers little endian. `frame_bytes` counts header and answers: stock tools skip the frame and read the
-payload. A checksum is xxh3-64 of everything else in the record or footer.
+All integers are little endian. `frame_bytes` counts header and answers, so that standard LZ4 and zstd tools
+skip the frame and read the payload. A checksum is xxh3-64 of everything else in the record or footer.
 
-A torn tail (fewer bytes than announced, or a last record whose checksum disagrees) is how a crash looks, so
-it is an ordinary answer. Rot in a record that others follow, or that a footer seals, is damage: reported
-with its place.
+A torn tail (fewer bytes than announced, or a last record whose checksum disagrees) is the normal result of a
+crash and no error. A bad checksum in a record that another record or a footer follows is damage, which is
+reported with its offset.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _FOOTER = struct.Struct("<II4sHHIQQQQ")
 _FOOTER_MAGIC = 0x184D2A55
 FOOTER_BYTES = _FOOTER.size
 _CHECKSUM = slice(64, 72)
-"""Where a record keeps its own."""
+"""Position of the checksum in a record."""
 
 
 class Tally(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What became of one project's spans in one delivery."""
+    """Span counts of one project in one delivery, by outcome."""
 
     project: str
     received: int
@@ -54,19 +54,19 @@ class Tally(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Answered(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One delivery that a record answers for."""
+    """A delivery whose rows a record holds: stored in the record, answered by its acknowledgement."""
 
     drain: str
     digest: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
-    """xxh3-128 of drain, content kind and unpacked body: what a redelivery is known by."""
+    """xxh3-128 of drain, content kind and unpacked body; identifies duplicates."""
     received_at_ns: int
     rows: int
-    """The delivery's rows in the block; they follow each other in this order."""
+    """Number of rows in the block; deliveries follow each other in this order."""
     tallies: tuple[Tally, ...]
 
 
 class Damage(NamedTuple):
-    """A stretch of a segment that was promised and cannot be read."""
+    """A byte range of a segment that was acknowledged and cannot be read."""
 
     segment: SegmentId
     offset: int
@@ -77,8 +77,8 @@ class Damage(NamedTuple):
         return f"segment {self.segment} at byte {self.offset}, {self.length_bytes} bytes: {self.reason}"
 
 
-class Claim(NamedTuple):
-    """What a footer says of the segment before it."""
+class FooterCounts(NamedTuple):
+    """Counts that a footer holds about its segment."""
 
     records: int
     rows: int
@@ -87,65 +87,65 @@ class Claim(NamedTuple):
 
 @dataclass(slots=True)
 class Sums:
-    """What a footer will say of the records so far, kept while they are appended: none is read again."""
+    """Running totals for the footer, kept while records are appended, so that no record is read again."""
 
     rows: int = 0
     bytes: int = 0
     checksums: bytearray = field(default_factory=bytearray)
 
     def add(self, record: builtins.bytes, rows: int) -> None:
-        """Count one more."""
+        """Add a record."""
         self.rows += rows
         self.bytes += len(record)
         self.checksums += record[_CHECKSUM]
 
     def footer(self) -> builtins.bytes:
-        """What seals them."""
+        """Return the footer for the records added so far."""
         return transcode.footer_for(bytes(self.checksums), self.rows, self.bytes)
 
 
-class HasAnswers(Protocol):
-    """A record, as the core tells of it."""
+class HasDeliveries(Protocol):
+    """A record as the compiled core returns it."""
 
     @property
     def answers(self) -> bytes:
-        """What it answers for, as msgpack."""
+        """Deliveries of the record, encoded as msgpack."""
 
 
 _ANSWERS = msgspec.msgpack.Decoder(tuple[Answered, ...])
 
 
-def answers_of(record: HasAnswers) -> tuple[Answered, ...]:
-    """Decode what a record answers for."""
+def answers_of(record: HasDeliveries) -> tuple[Answered, ...]:
+    """Decode the deliveries of a record."""
     return decoded(record.answers)
 
 
 def decoded(answers: bytes) -> tuple[Answered, ...]:
-    """Decode answers that are not to be trusted. Raises `msgspec.DecodeError`, `UnicodeDecodeError`."""
+    """Decode deliveries from unverified bytes. Raises `msgspec.DecodeError` or `UnicodeDecodeError`."""
     return _ANSWERS.decode(answers)
 
 
 def bytes_of_records(scan: Scan) -> int:
-    """Where the last whole record ends: what a seal closes, and a torn seal is cut to."""
+    """Return the offset after the last complete record: the end of valid data, without a footer."""
     return scan.good_bytes - FOOTER_BYTES if scan.sealed else scan.good_bytes
 
 
 def damage_in(scan: Scan, segment: SegmentId, sealed_bytes: int | None = None) -> list[Damage]:
-    """Everything that was promised under this name and is not there as promised. A sealed file has a size."""
-    found = [Damage(segment, *stretch) for stretch in scan.damage]
+    """Return the unreadable ranges of a segment. `sealed_bytes`: the file size if the file is sealed."""
+    damage = [Damage(segment, *damaged_range) for damaged_range in scan.damage]
     if scan.records and (scan.epoch, scan.seq) != (segment.epoch, segment.seq):
         other = SegmentId(scan.epoch, scan.seq)
-        found.append(Damage(segment, 0, scan.good_bytes, f"holds records of segment {other}"))
+        damage.append(Damage(segment, 0, scan.good_bytes, f"contains records of segment {other}"))
     if sealed_bytes is not None and not scan.sealed:
         rest_bytes = sealed_bytes - scan.good_bytes
-        found.append(
-            Damage(segment, scan.good_bytes, rest_bytes, "no whole footer; expected one in a sealed file")
+        damage.append(
+            Damage(segment, scan.good_bytes, rest_bytes, "footer is missing or damaged in a sealed file")
         )
-    return found
+    return damage
 
 
 def sealed_kind(content: bytes, scan: Scan) -> Kind:
-    """Tell the codec, and so the name once sealed, by the first payload."""
+    """Return the file kind for a sealed segment, by the codec of its first payload."""
     for record in scan.records:
         if record.rows:
             _, frame_bytes = _FRAME_PREFIX.unpack_from(content, record.offset)
@@ -154,11 +154,11 @@ def sealed_kind(content: bytes, scan: Scan) -> Kind:
     return Kind.LZ4
 
 
-def claim_of(tail: bytes) -> Claim | None:
-    """Read the footer at the very end, trusting it: enough to list a segment, not to store it."""
+def footer_counts_of(tail: bytes) -> FooterCounts | None:
+    """Read the footer without verifying it: enough to list a segment, not to store it."""
     if len(tail) < FOOTER_BYTES:
         return None
     magic, _, name, _, _, records, rows, bytes_before, *_ = _FOOTER.unpack_from(
         tail, len(tail) - FOOTER_BYTES
     )
-    return Claim(records, rows, bytes_before) if (magic, name) == (_FOOTER_MAGIC, b"TDRF") else None
+    return FooterCounts(records, rows, bytes_before) if (magic, name) == (_FOOTER_MAGIC, b"TDRF") else None

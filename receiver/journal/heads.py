@@ -1,9 +1,9 @@
-"""What segments answer for, read from the heads of their records alone: payloads are skipped, not verified.
+"""Backlog reader: reads which deliveries wait in the journal from record headers, without the payloads.
 
-Enough to count what waits, not to store it. A head that is not whole, is none or is of another version ends
-the reading: a torn tail, rot, which the writer meets and tells of, or what is left for the version it is of.
+Good enough to count waiting spans, not to store them. Reading a segment stops at a header that is incomplete,
+invalid or of another version: a torn tail, damage (which the writer reports) or data for a newer version.
 
-Keeps: a file that grows is read on from where it was left.
+Invariant: a file that has grown is read from where the last read ended.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import msgspec
 
 from receiver.durable.files import DISK
 from receiver.journal.frame import Answered, decoded
-from receiver.journal.names import SEALED, Kind, epoch_of, understood
+from receiver.journal.names import SEALED, Kind, epoch_of, parse_file_name
 from receiver.journal.newer import VERSION
 from receiver.journal.segment import Place
 from receiver.model import SegmentId
@@ -32,58 +32,60 @@ _HEAD_MAGIC = b"TDRJ"
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """How far a file was read."""
+class ReadPosition:
+    """Position up to which a file was read."""
 
     inode: int
-    """A rewritten segment is another file."""
+    """Detects a rewritten segment, which is a new file."""
     offset: int = 0
 
 
-class Read(NamedTuple):
-    """What was read of a segment."""
+class ReadResult(NamedTuple):
+    """Deliveries read from a segment."""
 
     deliveries: list[Answered]
-    mark: Mark
-    goes_on: bool
-    """They come on top of what was read before; else they are all there is."""
+    position: ReadPosition
+    continues_previous: bool
+    """True: the deliveries are those after the previous position. False: they are all of the segment."""
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """A segment that lies in the journal."""
+class PendingSegment:
+    """A segment in the journal that is not stored yet."""
 
     id: SegmentId
     place: Place
 
-    def read(self, mark: Mark | None) -> Read | None:
-        """Read what it answers for behind the mark. `None`: the file is gone."""
+    def read(self, after: ReadPosition | None) -> ReadResult | None:
+        """Read the deliveries after this position. `None`: the file was deleted."""
         for kind in (Kind.OPEN, *SEALED):
             with suppress(FileNotFoundError), self.place.path(kind).open("rb") as file:
-                return self._read(file, mark)
+                return self._read(file, after)
         return None
 
-    def _read(self, file: BinaryIO, mark: Mark | None) -> Read:
-        inode, promised = os.fstat(file.fileno()).st_ino, self.place.bytes_promised()
+    def _read(self, file: BinaryIO, after: ReadPosition | None) -> ReadResult:
+        inode, valid_bytes = os.fstat(file.fileno()).st_ino, self.place.bytes_promised()
         size = file.seek(0, os.SEEK_END)
-        behind = size if promised is None else min(size, promised)
-        goes_on = mark is not None and mark.inode == inode and mark.offset <= behind
-        offset = mark.offset if mark is not None and goes_on else 0
-        found: list[Answered] = []
-        while (record := _record_at(file, offset)) is not None and record[1] <= behind:
-            answers, offset = record
-            found += answers
-        return Read(found, Mark(inode, offset), goes_on)
+        end = size if valid_bytes is None else min(size, valid_bytes)
+        continues_previous = after is not None and after.inode == inode and after.offset <= end
+        offset = after.offset if after is not None and continues_previous else 0
+        deliveries: list[Answered] = []
+        while (record := _record_at(file, offset)) is not None and record[1] <= end:
+            record_deliveries, offset = record
+            deliveries += record_deliveries
+        return ReadResult(deliveries, ReadPosition(inode, offset), continues_previous)
 
 
-def waiting_in(root: Path) -> Iterator[Waiting]:
-    """Every segment, once each, whatever it is called now."""
-    starts = [path for path in root.iterdir() if epoch_of(path.name) is not None] if root.is_dir() else []
-    for directory in starts:
+def pending_segments(root: Path) -> Iterator[PendingSegment]:
+    """Yield each segment once, open or sealed."""
+    epochs = [path for path in root.iterdir() if epoch_of(path.name) is not None] if root.is_dir() else []
+    for directory in epochs:
         with suppress(FileNotFoundError):
-            named = [one for path in directory.iterdir() if (one := understood(path.name)) is not None]
-            for seq in sorted({one.seq for one in named if one.kind in (Kind.OPEN, *SEALED)}):
-                yield Waiting(SegmentId(epoch_of(directory.name) or 0, seq), Place(directory, seq, DISK))
+            names = [name for path in directory.iterdir() if (name := parse_file_name(path.name)) is not None]
+            for seq in sorted({name.seq for name in names if name.kind in (Kind.OPEN, *SEALED)}):
+                yield PendingSegment(
+                    SegmentId(epoch_of(directory.name) or 0, seq), Place(directory, seq, DISK)
+                )
 
 
 def _record_at(file: BinaryIO, offset: int) -> tuple[tuple[Answered, ...], int] | None:

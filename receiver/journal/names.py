@@ -1,4 +1,4 @@
-"""What the files of the journal are called. Names are made of integers only, and only such names are ours."""
+"""File names of the journal. They consist of integers only; files with other names are left alone."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from enum import StrEnum
 from typing import NamedTuple
 
 START_NOTE = "start"
-"""In each start directory: who writes there, and since when. Its lock is held by that intake."""
+"""File in each epoch directory: process id and start time of the intake, which holds a lock on it."""
 
 
 class Kind(StrEnum):
-    """What a file is, by its suffix."""
+    """File kinds, by suffix."""
 
     OPEN = "open"
-    """Being written, or left by a start that ended."""
+    """Being written, or orphaned by an intake that ended."""
     LZ4 = "native.lz4"
-    """Sealed."""
+    """Sealed, compressed with LZ4."""
     ZSTD = "native.zst"
-    """Sealed."""
+    """Sealed, compressed with zstd."""
     MARK = "cut"
-    """How many bytes of the open file were ever promised."""
+    """Number of valid bytes of the open file."""
     DRAFT = "rewrite"
-    """New content of a sealed file, until it is complete."""
+    """New content of a sealed file, not complete yet."""
 
 
 SEALED = (Kind.LZ4, Kind.ZSTD)
 
 
-class Named(NamedTuple):
-    """A file name, understood."""
+class FileName(NamedTuple):
+    """Parsed name of a segment file."""
 
     seq: int
     kind: Kind
@@ -40,21 +40,21 @@ _FILE = re.compile(r"([0-9]{10})\.(" + "|".join(map(re.escape, Kind)) + ")")
 
 
 def start_name(epoch: int) -> str:
-    """Name of the directory of one intake start."""
+    """Return the directory name of an epoch."""
     return f"{epoch:016x}"
 
 
 def epoch_of(name: str) -> int | None:
-    """Whose directory this is; none: not ours."""
+    """Parse the name of an epoch directory. `None`: not a journal name."""
     return int(name, 16) if _START.fullmatch(name) else None
 
 
 def file_name(seq: int, kind: Kind) -> str:
-    """Name of one file of a start."""
+    """Return the name of a segment file."""
     return f"{seq:010d}.{kind}"
 
 
-def understood(name: str) -> Named | None:
-    """Tell what a file is; none: not ours."""
-    found = _FILE.fullmatch(name)
-    return Named(int(found[1]), Kind(found[2])) if found else None
+def parse_file_name(name: str) -> FileName | None:
+    """Parse the name of a segment file. `None`: not a journal name."""
+    match = _FILE.fullmatch(name)
+    return FileName(int(match[1]), Kind(match[2])) if match else None

@@ -1,9 +1,9 @@
-"""What became of segments lately, for intakes that hold an answer back until its spans are stored.
+"""Outcomes of recently stored segments, for intakes that answer only after the spans are stored.
 
     DATA/outcomes/<segment>     written by the writer just before it deletes the segment
 
-Invariant: a segment that is gone without such a file was not deleted by the writer.
-Never: synced. After a power cut no sender waits for the answer any more.
+Invariant: a missing segment without such a file was not deleted by the writer.
+Never: syncs. After a power cut no sender waits for the answer any more.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ if TYPE_CHECKING:
     from receiver.model import SegmentId
 
 OUTCOMES_MAX = 1_000
-"""Files kept: an intake looks within 50 ms, and a writer deletes a few segments a second."""
+"""Number of files kept: an intake reads them within 50 ms, and a writer deletes a few segments a second."""
 
 
 class SegmentOutcome(msgspec.Struct, frozen=True):
-    """What became of the rows of a segment."""
+    """Outcome of the rows of a segment."""
 
     dead_rows: dict[str, int] = {}
-    """Digest of a delivery → how many of its rows the store refuses for good: they are dead letters."""
+    """Digest of a delivery → number of its rows that became dead letters."""
     is_incomplete: bool = False
-    """Other rows are not stored, and nobody knows whose: what is sent again will be stored."""
+    """Other rows are not stored and their deliveries are unknown. A retried delivery will be stored."""
 
 
 STORED = SegmentOutcome()
 
 
 class SegmentOutcomes:
-    """The directory of these files."""
+    """The outcomes directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._names: deque[str] | None = None
 
     def write(self, segment: SegmentId, outcome: SegmentOutcome) -> None:
-        """Write what became of a segment, and forget the oldest. Raises `OSError`."""
+        """Write the outcome of a segment and delete the oldest files. Raises `OSError`."""
         if self._names is None:
             self._directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
             self._names = deque(sorted(DISK.names(self._directory), key=self._modified_ns))
@@ -58,7 +58,7 @@ class SegmentOutcomes:
             (self._directory / self._names.popleft()).unlink(missing_ok=True)
 
     def read(self, segment: SegmentId) -> SegmentOutcome | None:
-        """Return what became of a segment that is gone; `None`: the writer did not delete it."""
+        """Return the outcome of a deleted segment, or `None` if the writer did not delete it."""
         with suppress(OSError, msgspec.DecodeError):
             return msgspec.json.decode((self._directory / str(segment)).read_bytes(), type=SegmentOutcome)
         return None

@@ -1,9 +1,9 @@
-"""Bodies that crashed the core, on the disk: written by an intake, read by whoever looks after them.
+"""Quarantine: bodies that crashed the decoder, written by an intake and inspected by operators.
 
-    DATA/aside/<digest>.<kind>[.<encoding>…].body     the body as it came off the wire
-    DATA/aside/<digest>.<kind>[.<encoding>…].json     whose, when, and how often it crashed
+    DATA/aside/<digest>.<kind>[.<encoding>…].body     the body as received
+    DATA/aside/<digest>.<kind>[.<encoding>…].json     drain, time of receipt, number of crashes
 
-Keeps: the note is there before the body. Never: readable by others.
+Invariant: the note is written before the body. Never: readable by other users.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ _NAME = re.compile(rf"[^.]+\.({'|'.join(ContentKind)})(\.[^.]+)*{re.escape(SUFFI
 
 
 class Note(msgspec.Struct, frozen=True):
-    """What is known of a body."""
+    """Metadata of a quarantined body."""
 
     drain: str = ""
     received_at_ns: int = 0
     crashes: int = 1
-    """Times it crashed the core, in every process so far."""
+    """Number of crashes of the decoder, in all processes so far."""
 
 
 class Body(NamedTuple):
-    """A body, as it lies there."""
+    """A quarantined body."""
 
     id: str
-    """Its digest."""
+    """Digest of the body."""
     path: Path
     bytes: int
     note: Note
 
     def delivery(self, *, body_bytes_max: int) -> Delivery:
-        """The delivery as it came."""
+        """Return the delivery as it was received."""
         _, kind, *encodings = self.path.name.removesuffix(SUFFIX).split(".")
         return Delivery(
             self.note.drain,
@@ -55,13 +55,13 @@ class Body(NamedTuple):
 
 
 class QuarantineFiles:
-    """The directory."""
+    """The quarantine directory."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def listed(self) -> list[Body]:
-        """Every body, by name. What has another name than ours is none."""
+        """Return all bodies, by name. Files with other names are ignored."""
         return [
             Body(path.name.partition(".")[0], path, path.stat().st_size, self.note_of(path))
             for path in sorted(self._root.glob(f"*{SUFFIX}"))
@@ -69,25 +69,25 @@ class QuarantineFiles:
         ]
 
     def path_of(self, digest: str, delivery: Delivery) -> Path:
-        """Where a body lies, or would."""
+        """Return the path for a body, whether or not it exists."""
         return self._root / (".".join((digest, delivery.content_kind, *delivery.encodings)) + SUFFIX)
 
     def write(self, path: Path, body: bytes, note: Note) -> None:
-        """Keep a body with its note; one that is there stays, only its note is new."""
+        """Write a body and its note. If the body exists, only the note is replaced."""
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         _write(path.with_suffix(".json"), msgspec.json.encode(note))
         if not path.exists():
             _write(path, body)
 
     def note_of(self, path: Path) -> Note:
-        """What is known of a body; of one without a note, nothing."""
+        """Read the note of a body; return an empty note if it is missing or damaged."""
         try:
             return msgspec.json.decode(path.with_suffix(".json").read_bytes(), type=Note)
         except (FileNotFoundError, msgspec.DecodeError):
             return Note()
 
     def drop(self, body: Body) -> None:
-        """Let go of it for good."""
+        """Delete a body and its note durably."""
         body.path.unlink(missing_ok=True)
         body.path.with_suffix(".json").unlink(missing_ok=True)
         fd = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -98,7 +98,7 @@ class QuarantineFiles:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Not synced: a crash costs what the sender still has, for it was never answered with 200."""
+    """Write a file without syncing it: the delivery was not acknowledged, so its sender still has it."""
     draft = path.with_name(f".{path.name}.tmp")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
         file.write(content)

@@ -1,8 +1,8 @@
-"""One segment file: written record by record, then cut, closed with a footer and named sealed.
+"""Segment file: records are appended, then the file is truncated, sealed with a footer and renamed.
 
-Keeps: `bytes_good` moves only past records that are on the disk under a name that is on the disk too.
-Never: a second try on a descriptor that failed. After a failed sync the kernel may call lost pages clean,
-so whatever comes next cuts the file to `bytes_good` through a fresh descriptor and writes what follows anew.
+Invariant: `bytes_good`, the end of valid data, advances only after the record and the file name are synced.
+Never: retries on a descriptor that failed. After a failed sync the kernel may mark lost pages clean, so the
+file is truncated to `bytes_good` through a new descriptor and later data is written again.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class Segment:
-    """A file being written. It comes into being with its first record: an empty one leaves no trace."""
+    """An open segment. The file is created with the first record, so an empty segment leaves no file."""
 
     def __init__(self, place: Place, is_abandoned: Callable[[], bool] = lambda: False) -> None:
-        """`is_abandoned`: whether the directory is not ours any more: others may adopt what is in it."""
+        """`is_abandoned`: returns whether the directory was removed, so that others may adopt its files."""
         self.place = place
         self._is_abandoned = is_abandoned
         self.sums = Sums()
@@ -35,11 +35,11 @@ class Segment:
 
     @property
     def bytes_good(self) -> int:
-        """How far it is promised."""
+        """Return the end of valid data: the number of synced bytes."""
         return self.sums.bytes
 
     def append(self, record: bytes, rows: int) -> None:
-        """Put one record on the disk: one write, one sync. After an error only `close` may follow."""
+        """Write and sync one record. After an error only `close` may be called."""
         files, path = self.place.files, self.place.path(Kind.OPEN)
         if self._fd is None:
             self._fd = files.create(path)
@@ -48,11 +48,11 @@ class Segment:
         if self.bytes_good == 0:
             files.sync_directory(self.place.directory)
         if self._is_abandoned() or not files.is_at(self._fd, path):
-            raise FileNotFoundError(errno.ENOENT, "segment file was taken away while in use")
+            raise FileNotFoundError(errno.ENOENT, "segment file was removed while in use")
         self.sums.add(record, rows)
 
     def close(self) -> None:
-        """Give the descriptor back. Whether the content is safe was settled by the syncs before."""
+        """Close the descriptor. Errors are ignored: every acknowledged record is synced already."""
         if self._fd is not None:
             fd, self._fd = self._fd, None
             with suppress(OSError):
@@ -61,51 +61,52 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a segment lies, and what can be done to it there once nobody appends any more."""
+    """Location of a segment, with the operations on one that accepts no more records."""
 
     directory: Path
     seq: int
     files: Files
 
     def path(self, kind: Kind) -> Path:
-        """Path of the segment, or of what belongs to it."""
+        """Return the path of this segment's file of that kind."""
         return self.directory / file_name(self.seq, kind)
 
     def has(self, kind: Kind) -> bool:
-        """Whether it lies there under this name."""
+        """Return whether this segment's file of that kind exists."""
         return self.files.size_bytes(self.path(kind)) is not None
 
     def is_stored(self) -> bool:
-        """Whether nothing of it is left. The open name first: a rename in between is then seen."""
+        """Return whether the segment was deleted."""
+        # The open name is checked first, so that a concurrent rename to a sealed name is not missed.
         return not any(self.has(kind) for kind in (Kind.OPEN, *SEALED))
 
     def seal(self, bytes_good: int, footer: bytes, kind: Kind) -> None:
-        """Cut it, close it with a footer, name it sealed; remove it when nothing in it was ever promised.
+        """Truncate the file, add a footer and rename it to sealed; delete it if it has no valid data.
 
-        The same act for a segment that is full, one that met a disk error and one that a dead start left.
-        Promised bytes that rotted stay as they are: the writer finds them, and the footer says what is lost.
-        Stopped anywhere, by an error or a crash, it can be done again from the beginning.
+        Used for full segments, segments with a disk error and orphaned segments. Damaged records are kept:
+        the writer reports them, and the footer shows how much is lost. After an error or a crash the call
+        can be repeated.
         """
         path = self.path(Kind.OPEN)
         if self.has(Kind.OPEN):
             if bytes_good:
-                self._close(bytes_good, footer)
+                self._write_footer(bytes_good, footer)
                 self.files.rename(path, self.path(kind))
             else:
                 self.files.unlink(path)
         self.files.sync_directory(self.directory)
         self.unmark()
 
-    def _close(self, bytes_good: int, footer: bytes) -> None:
+    def _write_footer(self, bytes_good: int, footer: bytes) -> None:
         with opened(self.files, self.path(Kind.OPEN)) as fd:
             self.files.truncate(fd, bytes_good)
             write_all(self.files, fd, footer, bytes_good)
             self.files.sync(fd)
 
     def cut(self, bytes_good: int) -> None:
-        """See to it that nothing after `bytes_good` comes back: cut it off or, failing that, mark the place.
+        """Truncate the file to `bytes_good` or, if that fails, record the size in a marker file.
 
-        A record that was written but never acknowledged will be sent again, so it must not survive.
+        A record that was written but not acknowledged will be resent, so it must not survive.
         """
         try:
             if self.has(Kind.OPEN):
@@ -117,7 +118,10 @@ class Place:
             self.files.sync_directory(self.directory)
 
     def bytes_promised(self) -> int | None:
-        """Read the mark; none: every whole record counts. After a torn one nothing was acknowledged."""
+        """Return the valid size from the marker file. `None`: no marker, so every complete record is valid.
+
+        An incomplete marker counts as none: no record was acknowledged after it.
+        """
         if not self.has(Kind.MARK):
             return None
         text = self.files.read(self.path(Kind.MARK))
@@ -125,7 +129,7 @@ class Place:
         return int(digits) if text != digits and digits.isdigit() else None
 
     def unmark(self) -> None:
-        """Remove the mark, which must not happen before the open name is durably gone."""
+        """Delete the marker file. Call it only after the removal of the open name is synced."""
         if self.has(Kind.MARK):
             self.files.unlink(self.path(Kind.MARK))
             self.files.sync_directory(self.directory)

@@ -1,11 +1,10 @@
-"""The writer's end of the journal: sealed segments, oldest first, those of dead starts included.
+"""Journal reader for the writer: lists sealed segments, oldest first, and adopts orphaned epochs.
 
-A start whose lock is free is dead: it is adopted. Its open segments are cut after the last whole record
-that was ever promised, sealed like any other, and its directory goes when it is empty. All that happens
-under its lock.
+An epoch whose lock is free is orphaned. Its open segments are truncated after the last complete acknowledged
+record and sealed; its directory is deleted when it is empty. All of this happens under the epoch's lock.
 
-Keeps: what is listed is complete, synced and never written again, except by `SegmentFile.replace`.
-Never: touches a file whose name it does not understand or that a newer version wrote, or hides damage.
+Invariant: a listed segment is complete, synced and never written again, except by `SegmentFile.replace`.
+Never: changes a file with an unknown name or written by a newer version; hides damage.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from receiver import transcode
 from receiver.durable.files import DISK, write_new
 from receiver.journal.ceiling import DiskUsage
 from receiver.journal.frame import bytes_of_records, damage_in, sealed_kind
-from receiver.journal.names import SEALED, START_NOTE, Kind, Named, epoch_of, file_name, understood
+from receiver.journal.names import SEALED, START_NOTE, FileName, Kind, epoch_of, file_name, parse_file_name
 from receiver.journal.newer import is_newer
 from receiver.journal.segment import Place
-from receiver.journal.start import Start, note_of
+from receiver.journal.start import EpochDirectory, note_of
 from receiver.model import SegmentId
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class SegmentFile:
-    """A sealed segment, as it lies there."""
+    """A sealed segment."""
 
     id: SegmentId
     path: Path
@@ -49,11 +48,11 @@ class SegmentFile:
 
     @property
     def codec(self) -> str:
-        """How its payloads are compressed, in the settings' words."""
+        """Return the compression of the payloads, named as in the settings."""
         return "zstd" if self.kind is Kind.ZSTD else "lz4"
 
     def read(self) -> builtins.bytes:
-        """Return the whole file: what one INSERT is fed with."""
+        """Return the content of the file, the input of one INSERT."""
         return self.files.read(self.path)
 
     def scan(self) -> Scan:
@@ -61,11 +60,11 @@ class SegmentFile:
         return transcode.scan(self.read())
 
     def damage(self, scan: Scan) -> list[Damage]:
-        """List what was promised in this file and is not there as promised."""
+        """Return the unreadable ranges of this file."""
         return damage_in(scan, self.id, self.bytes)
 
     def replace(self, content: builtins.bytes) -> SegmentFile:
-        """Put new content in its place, in one step that outlives a power cut."""
+        """Replace the content atomically and durably."""
         draft = self.path.parent / file_name(self.id.seq, Kind.DRAFT)
         write_new(self.files, draft, content)
         self.files.rename(draft, self.path)
@@ -73,14 +72,14 @@ class SegmentFile:
         return replace(self, bytes=len(content))
 
     def unlink(self) -> None:
-        """Let go of it, durably. Only once every row of it is in the store, or set aside."""
+        """Delete the segment durably. Call it only when every row is stored or dead-lettered."""
         if self.files.size_bytes(self.path) is not None:
             self.files.unlink(self.path)
         self.files.sync_directory(self.path.parent)
 
 
-class Found(NamedTuple):
-    """A file of ours in some start directory."""
+class JournalFile(NamedTuple):
+    """A segment file in an epoch directory."""
 
     id: SegmentId
     path: Path
@@ -88,99 +87,99 @@ class Found(NamedTuple):
 
 
 class Journal:
-    """All start directories under one root. One per data directory: it belongs to the writer."""
+    """All epoch directories under one root. Each data directory has one, used by the writer."""
 
     def __init__(self, root: Path, files: Files = DISK) -> None:
         self._root = root
         self._files = files
-        self._scales = DiskUsage(root, files)
-        self._told: set[str] = set()
+        self._disk_usage = DiskUsage(root, files)
+        self._logged_paths: set[str] = set()
         self._known: dict[Path, bool] = {}
         self._is_newer: dict[Path, bool] = {}
         self.held: list[SegmentId] = []
-        """Segments that wait for the newer version that wrote them, by the last look. For any thread."""
-        for found in self._found():
-            if found.kind is Kind.DRAFT:
-                self._files.unlink(found.path)
+        """Segments written by a newer version, as of the last listing. May be read from any thread."""
+        for file in self._journal_files():
+            if file.kind is Kind.DRAFT:
+                self._files.unlink(file.path)
 
     def sealed(self) -> list[SegmentFile]:
-        """Sealed segments, oldest first, after adopting what dead starts left."""
+        """Adopt orphaned epochs, then return the sealed segments, oldest first."""
         self._known, self._is_newer = self._is_newer, {}
-        for directory in self._starts():
+        for directory in self._epoch_directories():
             self._adopt(directory)
         listed = []
-        for found in self._found():
-            size_bytes = self._files.size_bytes(found.path)
-            if found.kind in SEALED and size_bytes is not None and not self._is_held(found.path):
-                listed.append(SegmentFile(found.id, found.path, size_bytes, found.kind, self._files))
+        for file in self._journal_files():
+            size_bytes = self._files.size_bytes(file.path)
+            if file.kind in SEALED and size_bytes is not None and not self._is_held(file.path):
+                listed.append(SegmentFile(file.id, file.path, size_bytes, file.kind, self._files))
         self.held = [_id_of(path) for path, is_newer in self._is_newer.items() if is_newer]
         return listed
 
     def _is_held(self, path: Path) -> bool:
-        """Look once at each."""
+        """Return whether a newer version wrote this segment. Each file is checked once."""
         try:
             known = self._known.get(path)
-            found = self._is_newer[path] = is_newer(path, self._files) if known is None else known
+            held = self._is_newer[path] = is_newer(path, self._files) if known is None else known
         except OSError:
             return False
-        if found:
-            self._tell("segment of a newer version; left for that version", path)
-        return found
+        if held:
+            self._log_once("segment was written by a newer version; it is kept for that version", path)
+        return held
 
     def bytes_total(self) -> int:
-        """Bytes of everything in it, open segments included."""
-        return self._scales.bytes_total() if self._exists() else 0
+        """Return the bytes of all segments, open ones included."""
+        return self._disk_usage.bytes_total() if self._exists() else 0
 
     def _exists(self) -> bool:
         return self._files.size_bytes(self._root) is not None
 
-    def _starts(self) -> list[Path]:
-        """Start directories, in the order they were made."""
+    def _epoch_directories(self) -> list[Path]:
+        """Return the epoch directories in the order of their creation."""
         names = self._files.names(self._root) if self._exists() else []
         for name in names:
             if epoch_of(name) is None:
-                self._tell("strange name in the journal; left alone", self._root / name)
+                self._log_once("unknown file name in the journal; file ignored", self._root / name)
         directories = [self._root / name for name in names if epoch_of(name) is not None]
         return sorted(directories, key=lambda path: (note_of(path, self._files).created_at_ns, path.name))
 
-    def _found(self) -> Iterator[Found]:
-        for directory in self._starts():
+    def _journal_files(self) -> Iterator[JournalFile]:
+        for directory in self._epoch_directories():
             epoch = epoch_of(directory.name) or 0
-            for named in self._listed(directory):
+            for named in self._file_names(directory):
                 path = directory / file_name(named.seq, named.kind)
-                yield Found(SegmentId(epoch, named.seq), path, named.kind)
+                yield JournalFile(SegmentId(epoch, named.seq), path, named.kind)
 
-    def _listed(self, directory: Path) -> list[Named]:
-        """Files of ours in a start directory, by counter; a directory that vanished has none."""
+    def _file_names(self, directory: Path) -> list[FileName]:
+        """Return the segment files of an epoch directory by sequence number; none if it was deleted."""
         try:
             names = self._files.names(directory)
         except (FileNotFoundError, NotADirectoryError):
             return []
         listed = []
         for name in names:
-            named = understood(name)
-            if named is not None:
-                listed.append(named)
+            parsed = parse_file_name(name)
+            if parsed is not None:
+                listed.append(parsed)
             elif name != START_NOTE:
-                self._tell("strange name in the journal; left alone", directory / name)
+                self._log_once("unknown file name in the journal; file ignored", directory / name)
         return listed
 
     def _adopt(self, directory: Path) -> None:
-        """Finish what a dead start left. What the disk refuses now is tried again at the next call."""
+        """Seal the open segments of an orphaned epoch. After a disk error the next call tries again."""
         try:
-            start = Start.adopt(directory, self._files)
+            start = EpochDirectory.adopt(directory, self._files)
         except OSError as reason:
-            self._tell("start cannot be adopted yet", directory, reason)
+            self._log_once("orphaned epoch cannot be adopted yet", directory, reason)
             return
         if start is None:
             return
         try:
-            for named in self._listed(directory):
+            for named in self._file_names(directory):
                 self._finish(directory, named)
         finally:
             start.leave()
 
-    def _finish(self, directory: Path, named: Named) -> None:
+    def _finish(self, directory: Path, named: FileName) -> None:
         place = Place(directory, named.seq, self._files)
         try:
             if named.kind is Kind.OPEN:
@@ -188,7 +187,7 @@ class Journal:
             elif named.kind is Kind.MARK and not place.has(Kind.OPEN):
                 place.unmark()
         except OSError as reason:
-            self._tell("segment cannot be adopted yet", place.path(named.kind), reason)
+            self._log_once("segment cannot be adopted yet", place.path(named.kind), reason)
 
     def _seal(self, place: Place) -> None:
         path = place.path(Kind.OPEN)
@@ -200,23 +199,25 @@ class Journal:
         place.seal(bytes_good, _footer_of(content[:bytes_good], path), sealed_kind(content, scan))
         log.info("segment adopted", path=str(path), bytes=bytes_good, cut_bytes=len(content) - bytes_good)
 
-    def _tell(self, event: str, path: Path, reason: OSError | None = None) -> None:
-        """Once for each path."""
-        if str(path) not in self._told:
-            self._told.add(str(path))
-            why = {"reason": reason.strerror} if reason else {}
-            log.warning(event, path=str(path), **why)
+    def _log_once(self, event: str, path: Path, reason: OSError | None = None) -> None:
+        """Log a warning once for each path."""
+        if str(path) not in self._logged_paths:
+            self._logged_paths.add(str(path))
+            fields = {"error": reason.strerror} if reason else {}
+            log.warning(event, path=str(path), **fields)
 
 
 def _id_of(path: Path) -> SegmentId:
-    named = understood(path.name)
+    named = parse_file_name(path.name)
     return SegmentId(epoch_of(path.parent.name) or 0, named.seq if named else 0)
 
 
 def _footer_of(content: bytes, path: Path) -> bytes:
-    """Close what a dead start left. Of records that rotted nobody knows the sums: no footer, so damage."""
+    """Return the footer for an orphaned segment. Empty if a record is damaged: its row count is unknown."""
     try:
         return transcode.footer(content)
     except transcode.CoreError as reason:
-        log.error("promised records rotted; sealed as they are", path=str(path), reason=str(reason))
+        log.error(
+            "acknowledged records are damaged", path=str(path), error=str(reason), action="sealed as they are"
+        )
         return b""

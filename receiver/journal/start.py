@@ -1,11 +1,11 @@
-"""The directory of one intake start: drawn at random, locked while that intake lives, removed when empty.
+"""Epoch directory: the directory of one intake start, with a random name, locked while the intake runs.
 
-The lock is on the note in it and goes with the process, however that ends: a start whose lock is free is
-dead, and whoever takes the lock next may adopt its segments. Drawing and adopting may meet in the moment
-between making the directory and locking it; the one who draws then finds the lock taken or the directory
-gone, and draws again.
+The lock is on the note file and is freed by the kernel when the process ends. An epoch whose lock is free is
+orphaned, and the next process that takes the lock may adopt its segments. Another process may adopt a new
+directory before its creator has locked it. The creator then fails to lock it, or it is gone, and the creator
+makes another directory.
 
-Keeps: two processes never write in one directory, and no directory is ever used for a second start.
+Invariant: two processes never write in one directory, and no directory is used by two intake starts.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ if TYPE_CHECKING:
 
     from receiver.durable.files import Files
 
-DRAWS_MAX = 8
-"""Losing the race for a fresh directory this often in a row means that something else is wrong."""
+TRIES_MAX = 8
+"""Losing the race for a new directory this often in a row means that something else is wrong."""
 
 
 class Note(msgspec.Struct, frozen=True):
-    """Who writes in a start directory, for messages and for the order among starts; never for correctness."""
+    """Process id and start time of the intake, for messages and the order of epochs; not for correctness."""
 
     pid: int = 0
     created_at_ns: int = 0
 
 
 def draw_epoch() -> int:
-    """Draw what a start is known by; no clock: a restored or cloned journal must not meet its past."""
+    """Return a random epoch id. No clock is used: a restored or cloned journal must not repeat an id."""
     return secrets.randbits(64)
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """A start directory whose lock this process holds."""
+class EpochDirectory:
+    """An epoch directory whose lock this process holds."""
 
     epoch: int
     directory: Path
@@ -55,24 +55,22 @@ class Start:
     files: Files
 
     @classmethod
-    def draw(cls, root: Path, files: Files, epoch: Callable[[], int] = draw_epoch) -> Self:
-        """Make and lock a directory that never was, durably."""
+    def create(cls, root: Path, files: Files, epoch: Callable[[], int] = draw_epoch) -> Self:
+        """Create and lock a new directory durably."""
         _make_root(root, files)
-        for _ in range(DRAWS_MAX):
+        for _ in range(TRIES_MAX):
             directory = root / start_name(epoch())
             with suppress(FileExistsError, FileNotFoundError):
                 files.make_directory(directory)
                 start = cls._locked(directory, files, new=True)
                 if start is not None:
-                    start.introduce()
+                    start.write_note()
                     return start
-        raise OSError(
-            errno.EEXIST, f"no free start directory in {DRAWS_MAX} draws; expected one in the first"
-        )
+        raise OSError(errno.EEXIST, f"no new epoch directory could be created in {TRIES_MAX} tries")
 
     @classmethod
     def adopt(cls, directory: Path, files: Files) -> Self | None:
-        """Take over a dead start; none: its intake lives, or somebody else is there first."""
+        """Lock an orphaned epoch. `None`: its intake runs, or another process adopts it."""
         with suppress(FileExistsError, FileNotFoundError):
             return cls._locked(directory, files, new=files.size_bytes(directory / START_NOTE) is None)
         return None
@@ -88,8 +86,8 @@ class Start:
             undo.pop_all()
         return cls(epoch_of(directory.name) or 0, directory, fd, files)
 
-    def introduce(self) -> None:
-        """Say who is here, and make the directory one that outlives a power cut."""
+    def write_note(self) -> None:
+        """Write the note and sync the directory."""
         note = msgspec.json.encode(Note(os.getpid(), time.time_ns()))
         with ExitStack() as undo:
             undo.callback(self.leave)
@@ -100,7 +98,7 @@ class Start:
             undo.pop_all()
 
     def is_gone(self) -> bool:
-        """Whether the directory was taken away while in use. When the disk does not say, it was not."""
+        """Return whether the directory was removed while in use. False if the disk cannot be read."""
         try:
             return not self.files.is_at(self.lock_fd, self.directory / START_NOTE)
         except FileNotFoundError:
@@ -109,7 +107,7 @@ class Start:
             return False
 
     def leave(self) -> None:
-        """Free the lock. A directory with nothing but the note in it goes; if not now, then when adopted."""
+        """Release the lock and delete the directory if it has no segments. On error adoption deletes it."""
         with suppress(OSError):
             if self.files.names(self.directory) == [START_NOTE]:
                 self.files.unlink(self.directory / START_NOTE)
@@ -118,7 +116,7 @@ class Start:
 
 
 def note_of(directory: Path, files: Files) -> Note:
-    """Who writes, or wrote, there; a torn note is nobody, since ever."""
+    """Read the note of an epoch directory; return an empty note if it is missing or incomplete."""
     try:
         return msgspec.json.decode(files.read(directory / START_NOTE), type=Note)
     except (FileNotFoundError, msgspec.DecodeError):
@@ -126,7 +124,7 @@ def note_of(directory: Path, files: Files) -> Note:
 
 
 def _make_root(root: Path, files: Files) -> None:
-    """Make it, durably, even if the one who made it died before its name was on the disk."""
+    """Create the journal directory durably, also if its creator died before it synced the parent."""
     missing = [path for path in (root, *root.parents) if files.size_bytes(path) is None]
     for path in reversed(missing):
         with suppress(FileExistsError):

@@ -1,4 +1,4 @@
-"""What lies in a journal, seen from outside: no lock is taken, nothing is written, files may vanish."""
+"""Read-only listing of a journal: takes no locks and writes nothing; files may be deleted meanwhile."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from receiver import transcode
 from receiver.durable.files import DISK
 from receiver.errors import CommandFailed
-from receiver.journal.frame import FOOTER_BYTES, Claim, Damage, claim_of, damage_in
-from receiver.journal.names import SEALED, START_NOTE, Kind, epoch_of, understood
+from receiver.journal.frame import FOOTER_BYTES, Damage, FooterCounts, damage_in, footer_counts_of
+from receiver.journal.names import SEALED, START_NOTE, Kind, epoch_of, parse_file_name
 from receiver.journal.newer import is_newer
 from receiver.journal.start import note_of
 from receiver.model import SegmentId
@@ -26,97 +26,101 @@ LOCKS = Path("/proc/locks")
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A segment file, as it was a moment ago."""
+class SegmentInfo:
+    """State of a segment file at the time of the listing."""
 
     id: SegmentId
     path: Path
     is_sealed: bool
-    start_lives: bool
+    is_epoch_active: bool
     bytes: int
     age_s: float
-    """Since the last write."""
+    """Seconds since the last write."""
 
     @property
     def state(self) -> str:
-        """In one word or two."""
+        """Return `sealed`, `open` or `left open`: open, but its intake has ended."""
         if self.is_sealed:
             return "sealed"
-        return "open" if self.start_lives else "left open"
+        return "open" if self.is_epoch_active else "left open"
 
     def read(self) -> Scan:
-        """Read every record. Raises `FileNotFoundError` when it went to the store meanwhile."""
+        """Read every record. Raises `FileNotFoundError` if the segment was stored and deleted meanwhile."""
         return transcode.scan(self.path.read_bytes())
 
     def damage(self, scan: Scan) -> list[Damage]:
-        """List what was promised and is not there as promised, as far as this version can tell."""
+        """Return the unreadable ranges, as far as this version can tell."""
         if is_newer(self.path, DISK):
             return [Damage(self.id, 0, self.bytes, "written by a newer version, which can read it")]
         return damage_in(scan, self.id, self.bytes if self.is_sealed else None)
 
-    def claim(self) -> Claim:
-        """Count records and rows: from the footer if there is one, else by reading."""
-        claim = self._claimed() if self.is_sealed else None
-        if claim is not None:
-            return claim
+    def footer_counts(self) -> FooterCounts:
+        """Return the counts of records and rows from the footer or, without one, by reading the records."""
+        counts = self._footer_counts() if self.is_sealed else None
+        if counts is not None:
+            return counts
         scan = self.read()
-        return Claim(len(scan.records), sum(record.rows for record in scan.records), scan.good_bytes)
+        return FooterCounts(len(scan.records), sum(record.rows for record in scan.records), scan.good_bytes)
 
-    def _claimed(self) -> Claim | None:
+    def _footer_counts(self) -> FooterCounts | None:
         with self.path.open("rb") as file:
             file.seek(max(0, self.bytes - FOOTER_BYTES))
-            return claim_of(file.read())
+            return footer_counts_of(file.read())
 
 
-def segments_under(root: Path) -> Iterator[Seen]:
-    """Yield every segment, by start and counter."""
-    found = root.iterdir() if root.is_dir() else ()
-    starts = [path for path in found if epoch_of(path.name) is not None and path.is_dir()]
-    for directory in sorted(starts, key=lambda path: (note_of(path, DISK).created_at_ns, path.name)):
+def list_segments(root: Path) -> Iterator[SegmentInfo]:
+    """Yield every segment, ordered by epoch and sequence number."""
+    paths = root.iterdir() if root.is_dir() else ()
+    epochs = [path for path in paths if epoch_of(path.name) is not None and path.is_dir()]
+    for directory in sorted(epochs, key=lambda path: (note_of(path, DISK).created_at_ns, path.name)):
         with suppress(FileNotFoundError):
-            lives = start_lives(directory)
+            is_active = is_epoch_active(directory)
             for path in sorted(directory.iterdir()):
                 with suppress(FileNotFoundError):
-                    yield from _seen(path, lives=lives)
+                    yield from _segments_at(path, is_active=is_active)
 
 
-def _seen(path: Path, *, lives: bool) -> Iterator[Seen]:
-    named = understood(path.name)
+def _segments_at(path: Path, *, is_active: bool) -> Iterator[SegmentInfo]:
+    named = parse_file_name(path.name)
     if named is not None and named.kind in (Kind.OPEN, *SEALED):
         segment = SegmentId(epoch_of(path.parent.name) or 0, named.seq)
-        yield _seen_as(segment, path, is_sealed=named.kind in SEALED, lives=lives)
+        yield _segment_info(segment, path, is_sealed=named.kind in SEALED, is_active=is_active)
 
 
-def _seen_as(segment: SegmentId, path: Path, *, is_sealed: bool, lives: bool) -> Seen:
+def _segment_info(segment: SegmentId, path: Path, *, is_sealed: bool, is_active: bool) -> SegmentInfo:
     status = path.stat()
-    return Seen(segment, path, is_sealed, lives, status.st_size, max(0.0, time.time() - status.st_mtime))
+    return SegmentInfo(
+        segment, path, is_sealed, is_active, status.st_size, max(0.0, time.time() - status.st_mtime)
+    )
 
 
-def start_lives(directory: Path) -> bool:
-    """Whether some process holds the lock of this start, as the kernel lists it."""
+def is_epoch_active(directory: Path) -> bool:
+    """Return whether a process holds the lock of this epoch, according to `/proc/locks`."""
     inode = (directory / START_NOTE).stat().st_ino
     locks = [line.split() for line in LOCKS.read_text().splitlines()]
     return any("FLOCK" in fields and fields[5].endswith(f":{inode}") for fields in locks)
 
 
-def segment_called(name: str, root: Callable[[], Path]) -> Seen:
-    """Find a segment by its path, wherever that is, or by its name as `journal ls` prints it.
+def find_segment(name: str, root: Callable[[], Path]) -> SegmentInfo:
+    """Return a segment by its path or by its name as `journal ls` prints it.
 
-    Only what is no path is looked for, under `root`.
+    If no file has this path, the name is searched under `root`.
     """
     path = Path(name)
     if path.is_file():
-        return _lying_at(path)
-    for seen in () if "/" in name else segments_under(root()):
-        if str(seen.id) == name:
-            return seen
-    raise CommandFailed(f"segment '{name}' is not there; expected a path or a name that `journal ls` prints")
+        return _segment_at(path)
+    for segment in () if "/" in name else list_segments(root()):
+        if str(segment.id) == name:
+            return segment
+    raise CommandFailed(
+        f"segment '{name}' does not exist; expected a path or a name that `journal ls` prints"
+    )
 
 
-def _lying_at(path: Path) -> Seen:
-    """A segment anywhere: its records say which it is. What has none must at least have the name of one."""
+def _segment_at(path: Path) -> SegmentInfo:
+    """Return a segment at any path. Records hold its id; a file without records needs a segment's name."""
     scan = transcode.scan(path.read_bytes())
-    if not (scan.records or scan.sealed or understood(path.name)):
+    if not (scan.records or scan.sealed or parse_file_name(path.name)):
         raise CommandFailed(f"'{path}' holds no record of a journal; expected a segment")
     is_sealed = path.name.endswith(SEALED)
-    return _seen_as(SegmentId(scan.epoch, scan.seq), path, is_sealed=is_sealed, lives=True)
+    return _segment_info(SegmentId(scan.epoch, scan.seq), path, is_sealed=is_sealed, is_active=True)

@@ -16,7 +16,7 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from receiver.journal.heads import Mark, waiting_in
+from receiver.journal.heads import ReadPosition, pending_segments
 from receiver.ledger.ledger import Ledger, Sums, Watch, is_first_on, read_sums
 from receiver.ledger.line_sums import received_of
 from receiver.model import Heading, SegmentId
@@ -54,7 +54,7 @@ class Backlog:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._lock = threading.Lock()
-        self._known: dict[SegmentId, tuple[Mark, Counter[Heading]]] = {}
+        self._known: dict[SegmentId, tuple[ReadPosition, Counter[Heading]]] = {}
 
     def part_epochs(self) -> frozenset[int]:
         """Return the epochs in DATA/cuts: rows of these parts may be in the store before they are booked."""
@@ -64,13 +64,13 @@ class Backlog:
     def read(self) -> dict[SegmentId, Counter[Heading]]:
         """Count the spans in the journal by segment and heading."""
         with self._lock:
-            segments: dict[SegmentId, tuple[Mark, Counter[Heading]]] = {}
-            for waiting in waiting_in(self._root):
+            segments: dict[SegmentId, tuple[ReadPosition, Counter[Heading]]] = {}
+            for waiting in pending_segments(self._root):
                 mark, before = self._known.get(waiting.id, (None, Counter[Heading]()))
                 read = waiting.read(mark)
                 if read is not None:
                     new = received_of(read.deliveries)
-                    segments[waiting.id] = (read.mark, before + new if read.goes_on else new)
+                    segments[waiting.id] = (read.position, before + new if read.continues_previous else new)
             self._known = segments
             return {segment: spans for segment, (_, spans) in segments.items()}
 

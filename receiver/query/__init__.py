@@ -1,1 +1,1 @@
-"""Questions: what operators may ask the store. Reads the store, never the journal."""
+"""Operators' queries. They read the store, never the journal."""

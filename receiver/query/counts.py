@@ -1,6 +1,6 @@
-"""How many spans there are, and how many different ones, by the beginning of their trace id.
+"""Span counts, total and distinct, grouped by a prefix of the trace id.
 
-For whoever chose the trace ids, and wants to know whether every span is there once.
+A load generator that chooses its trace ids uses them to check that every span is stored exactly once.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ LIMIT {COUNTS_MAX}
 """  # noqa: S608 - the table's name is a constant
 
 
-class Counted(NamedTuple):
-    """Which spans, and how they are grouped."""
+class CountQuery(NamedTuple):
+    """Filter and grouping of a count."""
 
     trace_id: str
-    """How their trace ids begin."""
+    """Prefix of the trace ids."""
     digits: int
-    """Of the trace id, by which they are counted."""
+    """Number of leading hex digits to group by."""
     since_s: int
-    """Started at most so many seconds ago."""
+    """Maximum age of the span start in seconds."""
 
 
-def counts(store: Store, counted: Counted, *, now_s: float) -> Iterator[bytes]:
-    """Give prefix, spans and distinct spans, one JSON object a line."""
+def counts(store: Store, counted: CountQuery, *, now_s: float) -> Iterator[bytes]:
+    """Return prefix, spans and distinct spans, one JSON object a line."""
     parameters: dict[str, str | int] = {
         "trace_id": counted.trace_id,
         "digits": counted.digits,
@@ -53,7 +53,7 @@ def counts(store: Store, counted: Counted, *, now_s: float) -> Iterator[bytes]:
 
 
 def parse_prefix(text: str) -> str:
-    """Read the beginning of a trace id."""
+    """Parse a prefix of a trace id."""
     if not _HEX.fullmatch(text):
         raise MalformedBody(
             f"trace_id has {len(text)} characters; expected 2 to 32 lower-case hex digits", field="trace_id"
@@ -62,7 +62,7 @@ def parse_prefix(text: str) -> str:
 
 
 def parse_digits(text: str) -> int:
-    """Read by how many digits spans are counted."""
+    """Parse the number of digits to group by."""
     if not (text.isascii() and text.isdigit() and len(text) <= 2 and 1 <= int(text) <= DIGITS_MAX):  # noqa: PLR2004 - two digits
         raise MalformedBody(f"digits: expected a whole number from 1 to {DIGITS_MAX}", field="digits")
     return int(text)

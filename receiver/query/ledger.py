@@ -1,12 +1,11 @@
-"""What became of every span: lines by drain, project and hour of receipt, and how the table compares.
+"""Ledger query: span counts by outcome per drain, project and hour of receipt, compared with the table.
 
     received = stored + sampled out + rejected + duplicate + dead + in the journal
 
-The table is compared only in rows of our own segments, and only where nothing can move: what was inserted or
-booked while the table was being counted is left out on both sides. Compared are the number of rows, their
-checksum (rows deleted and others doubled do not cancel out) and whether the companion table finds them by
-trace id. Rows that may have expired make an hour `unverifiable`, not `different`. Rows of intake starts that
-the ledger does not know are counted by start.
+The comparison covers rows of our own segments and leaves out on both sides the rows that were inserted or
+recorded during the count. It compares the number of rows, their checksum (so deleted and doubled rows do not
+cancel out) and whether the companion table finds them by trace id. Rows that may have expired make an hour
+`unverifiable`, not `different`. Rows of epochs that the ledger does not know are counted by epoch.
 """
 
 from __future__ import annotations
@@ -32,37 +31,37 @@ T = TypeVar("T")
 HOUR_S = 3_600
 SINCE = "24h"
 TRIES_MAX = 3
-"""A difference is reported when it is found this often in a row."""
+"""A difference is reported only if this many consecutive comparisons find it."""
 CLOCK_MARGIN_HOURS = 2
-"""How far the store's clock may be ahead of ours, and that a row is from anywhere in its hour."""
+"""Margin for a store clock ahead of ours and for the position of a row in its hour."""
 
 Verdict = Literal["same", "different", "unverifiable"]
 
 
-class Stock(Protocol):
+class BalanceSource(Protocol):
     """Source of balances: `receiver.ledger.balance`."""
 
     def balance(self) -> Balance:
-        """Take stock."""
+        """Return the current balance."""
 
     def around(self, ask: Callable[[Balance], T]) -> tuple[T, Balance, Watch]:
-        """Call `ask` between two balances; returns its answer, the second and what was booked between."""
+        """Call `ask` between two balances; return its result, the second balance and entries in between."""
 
 
-class Asked(NamedTuple):
-    """A question about the ledger."""
+class LedgerQuery(NamedTuple):
+    """Filters of a ledger query."""
 
     since_hour: int
     now_s: float
     project: str | None = None
     drain: str | None = None
     verify: bool = False
-    lives_hours: int | None = None
-    """A row cannot expire within so many hours of its receipt; `None`: it never does."""
+    row_lifetime_hours: int | None = None
+    """Hours after receipt in which a row cannot expire; `None`: it never expires."""
 
 
 class Compared(NamedTuple):
-    """What the table says of one line."""
+    """Result of comparing one line with the table."""
 
     table: int
     verdict: Verdict
@@ -75,7 +74,7 @@ class Line(msgspec.Struct, frozen=True):
     drain: str
     project: str
     hour: str
-    """UTC, ISO 8601; empty: all that is older than the hours that are kept."""
+    """UTC, ISO 8601; empty: all hours older than those that are kept."""
     received: int
     stored: int
     sampled_out: int
@@ -84,61 +83,63 @@ class Line(msgspec.Struct, frozen=True):
     dead: int
     journal: int
     difference: int
-    """Spans received that are nowhere. Anything but 0 is a defect."""
+    """Received spans without an outcome. Any value but 0 is a bug."""
     table: int | None = None
     """Rows counted in the table; `None`: it was not compared."""
     verdict: str = ""
     problem: str = ""
-    """How the rows differ from what was booked; empty: they do not."""
+    """Difference between the rows and the ledger; empty: none."""
 
 
 class Unknown(msgspec.Struct, frozen=True):
-    """Rows in the table that no segment of this ledger accounts for."""
+    """Rows in the table from an epoch that this ledger does not know."""
 
     epoch: str
-    """The intake start that wrote them."""
+    """Epoch of the intake that wrote them."""
     rows: int
     first: str
     last: str
-    """Hours of receipt, as in a line."""
+    """Hours of receipt, formatted as in a line."""
     is_lost: bool
-    """They are this receiver's, and the ledger should know them. Else they may be another receiver's."""
+    """True: this receiver wrote them and the ledger lost them. False: another receiver may have."""
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The ledger, as it is printed."""
+    """Response of a ledger query."""
 
     taken_at: str
     since: str
     complete_from: str
-    """Nothing is missing from this hour on; empty: nothing ever."""
+    """First hour of the complete history; empty: the whole history is complete."""
     trouble: str
-    """Losses of history that are not acknowledged; empty: none."""
+    """Losses of history that no operator has acknowledged; empty: none."""
     lines: list[Line]
     unknown: list[Unknown]
-    """Rows of intake starts that the ledger does not know; counted only when the table is compared."""
+    """Rows of epochs that the ledger does not know; filled only if the table is compared."""
 
 
-def asked_for(query: Mapping[str, str], *, now_s: float, lives_hours: int | None) -> Asked:
-    """Parse a question. Raises `MalformedBody`."""
-    return Asked(
+def parse_ledger_query(
+    query: Mapping[str, str], *, now_s: float, row_lifetime_hours: int | None
+) -> LedgerQuery:
+    """Parse the parameters of a ledger query. Raises `MalformedBody`."""
+    return LedgerQuery(
         since_hour=max(0, _since_s(query.get("since") or SINCE, now_s) // HOUR_S),
         now_s=now_s,
         project=query.get("project"),
         drain=query.get("drain"),
         verify=query.get("verify", "") not in {"", "0", "false"},
-        lives_hours=lives_hours,
+        row_lifetime_hours=row_lifetime_hours,
     )
 
 
-def lives_hours(settings: StoreSettings) -> int | None:
-    """How long a row lives at least: spans that would go sooner are stored under their receive time."""
+def row_lifetime_hours(settings: StoreSettings) -> int | None:
+    """Return the minimum row lifetime: spans that would expire sooner are stored with the receive time."""
     days = min(settings.retention_days, settings.late_margin_days)
     return days * 24 if settings.retention_days else None
 
 
-def ledger(stock: Stock, store: Callable[[], Store], asked: Asked) -> Answer:
-    """Answer what became of every span, compared with the table if that is asked."""
+def ledger(stock: BalanceSource, store: Callable[[], Store], asked: LedgerQuery) -> Answer:
+    """Return span counts by outcome, compared with the table if the query asks for it."""
     unknown: list[Unknown] = []
     if asked.verify:
         balance, compared, epochs = verified(stock, opened := store(), asked)
@@ -147,30 +148,35 @@ def ledger(stock: Stock, store: Callable[[], Store], asked: Asked) -> Answer:
         balance, compared = stock.balance(), {}
     lines = balance.sums.lines
     headings = {*lines, *balance.journal, *compared}
-    wanted = sorted((one for one in headings if _is_wanted(one, asked)), key=lambda one: (one.hour, *one))
+    wanted = sorted(
+        (heading for heading in headings if _matches(heading, asked)),
+        key=lambda heading: (heading.hour, *heading),
+    )
     return Answer(
         taken_at=_instant(asked.now_s),
         since=_hour(asked.since_hour),
         complete_from=_hour(balance.sums.complete_from_hour),
         trouble=_trouble(balance.sums.losses),
         lines=[
-            _line(one, lines.get(one, Counts()), balance.journal.get(one, 0), compared.get(one))
-            for one in wanted
+            _line(
+                heading, lines.get(heading, Counts()), balance.journal.get(heading, 0), compared.get(heading)
+            )
+            for heading in wanted
         ],
         unknown=unknown,
     )
 
 
 class Verified(NamedTuple):
-    """The ledger beside the table."""
+    """A balance and its comparison with the table."""
 
     balance: Balance
     compared: dict[Heading, Compared]
     unknown: Sequence[UnknownEpoch]
 
 
-def verified(stock: Stock, store: Store, asked: Asked) -> Verified:
-    """Compare with the table, again when there is a difference: it may be a clock that was set just then."""
+def verified(stock: BalanceSource, store: Store, asked: LedgerQuery) -> Verified:
+    """Compare with the table; repeat on a difference, because a clock change may have caused it."""
     for _ in range(TRIES_MAX):
         (table, before), balance, seen = stock.around(lambda before: (_read(store, before, asked), before))
         moving = seen.since | balance.waiting
@@ -184,23 +190,23 @@ def verified(stock: Stock, store: Store, asked: Asked) -> Verified:
             if heading.hour >= asked.since_hour
         }
         compared = compare(stored, found, balance.sums.complete_from_hour, asked)
-        if all(one.verdict != "different" for one in compared.values()):
+        if all(line.verdict != "different" for line in compared.values()):
             break
     return Verified(balance, compared, unknown_epochs(table.by_epoch, before, balance))
 
 
 def compare(
-    stored: Mapping[Heading, Rows], table: Mapping[Heading, Rows], complete_from_hour: int, asked: Asked
+    stored: Mapping[Heading, Rows], table: Mapping[Heading, Rows], complete_from_hour: int, asked: LedgerQuery
 ) -> dict[Heading, Compared]:
-    """Compare what should be there with what is. Projects the ledger does not name are counted together."""
+    """Compare ledger and table. Rows of projects that the ledger does not name are counted together."""
     placed: dict[Heading, Rows] = {}
     for heading, rows in table.items():
         other = heading._replace(project=OTHER)
         at = heading if heading in stored or other not in stored else other
         placed[at] = placed.get(at, Rows()).plus(rows)
     sure_from_hour = 0
-    if asked.lives_hours is not None:
-        sure_from_hour = int(asked.now_s // HOUR_S) - asked.lives_hours + CLOCK_MARGIN_HOURS
+    if asked.row_lifetime_hours is not None:
+        sure_from_hour = int(asked.now_s // HOUR_S) - asked.row_lifetime_hours + CLOCK_MARGIN_HOURS
     compared = {}
     for heading in {*stored, *placed}:
         expected, found = stored.get(heading, Rows()), placed.get(heading, Rows())
@@ -214,7 +220,7 @@ def compare(
 
 
 def _problem(expected: Rows, found: Rows) -> str:
-    """Describe how the rows of a line differ from those that were booked; empty: they do not."""
+    """Describe how the rows of a line differ from the ledger; empty: they do not."""
     problems = []
     if found.rows < expected.rows:
         problems.append(f"{_rows_are(expected.rows - found.rows)} missing")
@@ -231,17 +237,17 @@ def _rows_are(count: int) -> str:
     return "1 row is" if count == 1 else f"{count} rows are"
 
 
-def _read(store: Store, before: Balance, asked: Asked) -> TableRows:
+def _read(store: Store, before: Balance, asked: LedgerQuery) -> TableRows:
     return read_table(store, before, asked.since_hour, asked.now_s)
 
 
-def _expected(counts: Counts, booked_meanwhile: Counts) -> Rows:
-    rest = counts.minus(booked_meanwhile)
+def _expected(counts: Counts, recorded_meanwhile: Counts) -> Rows:
+    rest = counts.minus(recorded_meanwhile)
     return Rows(rest.stored, rest.checksum)
 
 
 def _unknown(epoch: UnknownEpoch, balance: Balance, *, is_ours: bool) -> Unknown:
-    """Judge an unknown epoch. Nobody else writes to an embedded store; to a server other receivers do."""
+    """Report an unknown epoch. Only this receiver writes to an embedded store; others may share a server."""
     is_lost = is_ours and epoch.last_hour >= balance.sums.complete_from_hour
     return Unknown(epoch.epoch, epoch.rows, _hour(epoch.first_hour), _hour(epoch.last_hour), is_lost=is_lost)
 
@@ -250,7 +256,7 @@ def _trouble(losses: Sequence[str]) -> str:
     return f"ledger is missing or damaged: {'; '.join(losses)}" if losses else ""
 
 
-def _is_wanted(heading: Heading, asked: Asked) -> bool:
+def _matches(heading: Heading, asked: LedgerQuery) -> bool:
     return (
         heading.hour >= asked.since_hour
         and asked.project in {None, heading.project}
@@ -274,7 +280,7 @@ def _line(heading: Heading, counts: Counts, journal: int, compared: Compared | N
 
 
 def _since_s(text: str, now_s: float) -> int:
-    """Read an age like `24h`, or an instant in ISO 8601."""
+    """Parse an age like `24h` or an instant in ISO 8601."""
     try:
         instant = datetime.fromisoformat(text)
     except ValueError:
@@ -295,5 +301,5 @@ def _instant(seconds: float) -> str:
     try:
         return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%MZ")
     except (OverflowError, ValueError, OSError) as reason:
-        text = "since is no time of this calendar; expected one like 24h"
+        text = "since is out of range; expected an age like 24h"
         raise MalformedBody(text, field="since") from reason

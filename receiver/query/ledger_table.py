@@ -1,7 +1,7 @@
-"""What the table holds of the spans that the ledger counts: rows, their checksum, and whose they are.
+"""Table side of the ledger comparison: row counts and checksums by drain, project, hour and epoch.
 
-One statement counts rows by epoch and hour. The rows of our epochs are then read hour by hour, several hours
-in one statement while they are few enough, with their checksum and a look into the companion table for each.
+One statement counts rows by epoch and hour. Further statements read the rows of our epochs with checksums and
+the companion table, each for one hour or for several hours with few rows.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from receiver.model import Heading, SegmentId
 from receiver.query.limits import SETTINGS, VERIFY_ROWS_MAX
 
 RECENT_S = 600
-"""Rows received so lately are asked for segment by segment: they may move while they are counted."""
+"""Rows received this recently are counted by segment, because they may change during the count."""
 HOURS_END = 2_777_777
-"""Later than any hour of receipt: in the year 2286."""
+"""End of the last range of hours: in the year 2286."""
 
 _RANGE = """ReceivedAt >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
   AND ReceivedAt < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')"""
@@ -57,21 +57,21 @@ GROUP BY Drain, ProjectId, Hour, MayMove, Epoch, Seq
 
 
 class Rows(NamedTuple):
-    """Rows of the table, or what the ledger says of them."""
+    """Count and checksum of rows, in the table or in the ledger."""
 
     rows: int = 0
     checksum: int = 0
     unreachable: int = 0
-    """Of which the companion does not know the trace, or not at that time: `trace` does not find them."""
+    """Rows that the companion table lacks or has at other times, so that a trace query misses them."""
 
     def plus(self, other: Rows) -> Rows:
-        """Add."""
+        """Return the sum with other rows."""
         checksum = (self.checksum + other.checksum) % CHECKSUMS
         return Rows(self.rows + other.rows, checksum, self.unreachable + other.unreachable)
 
 
 class UnknownEpoch(msgspec.Struct, frozen=True):
-    """Rows of an intake start that the ledger knows nothing of."""
+    """Rows of an epoch that the ledger does not know."""
 
     epoch: str
     rows: int
@@ -80,16 +80,16 @@ class UnknownEpoch(msgspec.Struct, frozen=True):
 
 
 class TableRows(NamedTuple):
-    """One reading of the table."""
+    """Result of reading the table once."""
 
     by_segment: list[tuple[Heading, SegmentId, Rows]]
-    """The segment is told only where rows may move while they are counted."""
+    """The segment is filled only for rows that may change during the count."""
     by_epoch: Mapping[int, Counter[int]]
-    """Epoch → hour → rows, of everybody who writes to this table."""
+    """Epoch → hour → rows, of all receivers that write to this table."""
 
 
 def read_table(store: Store, before: Balance, since_hour: int, now_s: float) -> TableRows:
-    """Count and sum up the rows that were received in this hour or later."""
+    """Return counts and checksums of the rows received in this hour or later."""
     by_epoch: dict[int, Counter[int]] = {}
     for epoch, hour, rows in store.rows(_EPOCHS, _range(since_hour, HOURS_END)):
         by_epoch.setdefault(epoch, Counter())[hour] = rows
@@ -112,7 +112,7 @@ def read_table(store: Store, before: Balance, since_hour: int, now_s: float) -> 
 
 
 def hours_at_a_time(hours: Mapping[int, int], since_hour: int) -> Iterator[tuple[int, int]]:
-    """Divide the time from `since_hour` on, so that a statement reads few rows, or a single hour."""
+    """Yield ranges of hours from `since_hour` on, each with a limited number of rows or a single hour."""
     first, rows = since_hour, 0
     for hour in sorted(hours):
         if rows and rows + hours[hour] > VERIFY_ROWS_MAX:

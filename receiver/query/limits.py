@@ -1,4 +1,4 @@
-"""Ceilings of one question, by name. They go with every statement, whoever asks."""
+"""Limits of a query, attached to every statement."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from receiver.errors import StoreTrouble
 
 SPANS_DEFAULT = 100
 SPANS_MAX = 1_000_000
-"""Spans of one answer; it is streamed."""
+"""Maximum number of spans in a response, which is streamed."""
 COUNTS_MAX = 2_000_000
-"""Lines of an answer that counts by trace id; it is streamed."""
+"""Maximum number of lines of a count query, which is streamed."""
 VERIFY_ROWS_MAX = 10_000_000
-"""Rows that one statement of `ledger --verify` reads; a single hour may have more."""
+"""Maximum number of rows that one statement of `ledger --verify` reads; a single hour may have more."""
 SECONDS_MAX = 60
-"""Of the engine's time."""
+"""Time limit in the engine."""
 MEMORY_BYTES_MAX = 2 << 30
-"""Of the engine's memory."""
+"""Memory limit in the engine."""
 
 SETTINGS = (
     "SETTINGS session_timezone = 'UTC', output_format_json_quote_64bit_integers = 0, "
     "output_format_json_escape_forward_slashes = 0, "
     f"max_execution_time = {SECONDS_MAX}, max_memory_usage = {MEMORY_BYTES_MAX}"
 )
-"""Times are UTC; 64-bit integers are numbers, exact in every reader that does not take them for doubles."""
+"""Times are UTC. 64-bit integers are JSON numbers; readers that parse them as doubles lose precision."""
 
 
 def within_time(pieces: Iterator[bytes], now: Callable[[], float] = time.monotonic) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""The newest spans that match, by age, project and service. What a client chose is always a parameter."""
+"""Span query: the newest spans by age, project and service. Client input is always passed as a parameter."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from receiver.query.limits import SETTINGS, SPANS_DEFAULT, SPANS_MAX, within_tim
 _AGE = re.compile(r"([0-9]{1,9})(s|m|h|d)")
 _SECONDS_OF = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _AGE_S_MAX = 200 * 366 * 86_400
-"""Before that no time of the table lies."""
+"""Older than any time in the table."""
 
 
-class Wanted(NamedTuple):
-    """Which spans."""
+class SpanFilter(NamedTuple):
+    """Filter of a span query."""
 
     since_s: int = 3_600
-    """Started at most so many seconds ago."""
+    """Maximum age of the span start in seconds."""
     project: str | None = None
-    """ProjectId; `None`: any. Empty is a project: that of spans for which none was found."""
+    """ProjectId; `None`: any. The empty string selects spans without a project."""
     service: str | None = None
     """ServiceName; `None`: any."""
     limit: int = SPANS_DEFAULT
 
 
-def spans(store: Store, wanted: Wanted, *, now_s: float) -> Iterator[bytes]:
-    """Give the newest matching spans, newest first, one JSON object a line."""
+def spans(store: Store, wanted: SpanFilter, *, now_s: float) -> Iterator[bytes]:
+    """Return the newest matching spans, newest first, one JSON object a line."""
     parameters: dict[str, str | int] = {
         "from_ns": max(0, int(now_s) - wanted.since_s) * 10**9,
         "limit": wanted.limit,
@@ -45,18 +45,18 @@ def spans(store: Store, wanted: Wanted, *, now_s: float) -> Iterator[bytes]:
 
 
 def parse_since(text: str) -> int:
-    """Read `15m`, `24h`, `7d`, `90s` as seconds."""
-    found = _AGE.fullmatch(text.strip())
-    if found is None:
+    """Parse an age such as `15m`, `24h`, `7d` or `90s` into seconds."""
+    match = _AGE.fullmatch(text.strip())
+    if match is None:
         raise MalformedBody(
             "since is not an age; expected a number and s, m, h or d, like 15m",
             field="since",
         )
-    return min(int(found[1]) * _SECONDS_OF[found[2]], _AGE_S_MAX)
+    return min(int(match[1]) * _SECONDS_OF[match[2]], _AGE_S_MAX)
 
 
 def parse_limit(text: str) -> int:
-    """Read how many spans are wanted."""
+    """Parse the maximum number of spans."""
     if not (text.isascii() and text.isdigit() and len(text) <= len(str(SPANS_MAX))) or not (
         1 <= int(text) <= SPANS_MAX
     ):
@@ -65,7 +65,7 @@ def parse_limit(text: str) -> int:
 
 
 def _statement(conditions: list[str]) -> str:
-    """Join conditions out of this file; whatever a client chose is a parameter."""
+    """Build the statement from constant conditions; client input is passed as parameters."""
     return (
         f"SELECT * FROM {TABLE} WHERE {' AND '.join(conditions)} "  # noqa: S608 - constants of this file
         f"ORDER BY Timestamp DESC LIMIT {{limit:UInt64}} {SETTINGS}"

@@ -1,4 +1,4 @@
-"""One trace by its id: the companion says when it was, the spans are read in that range only."""
+"""Trace query: finds the time range of a trace in the companion table, then reads spans in that range."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ LIMIT {SPANS_MAX}
 
 
 def trace(store: Store, trace_id: str) -> Iterator[bytes]:
-    """Give the spans of a trace by start time, one JSON object a line. An unknown trace has no lines."""
-    parameters: Parameters = {"trace_id": normalised(trace_id)}
+    """Return the spans of a trace by start time, one JSON object a line. An unknown trace has no lines."""
+    parameters: Parameters = {"trace_id": normalized_trace_id(trace_id)}
     from_ns, to_ns, found = store.rows(_WHEN, parameters)[0]
     if not found:
         return iter(())
     return within_time(store.lines(_SPANS, {**parameters, "from_ns": from_ns, "to_ns": to_ns}))
 
 
-def normalised(trace_id: str) -> str:
-    """Read a trace id as people paste it: any case, dashes as in a UUID."""
+def normalized_trace_id(trace_id: str) -> str:
+    """Return a trace id in lower case without the dashes of a UUID."""
     plain = trace_id.strip().lower().replace("-", "")
     if not _HEX_32.fullmatch(plain):
         raise MalformedBody(f"trace id has {len(plain)} characters; expected 32 hex digits", field="trace_id")

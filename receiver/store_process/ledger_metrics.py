@@ -18,7 +18,7 @@ HOUR_S = 3_600
 
 
 class LedgerMetrics:
-    """Asks for one balance at a time."""
+    """Computes one balance at a time in the pool and reports it."""
 
     def __init__(
         self, pool: ThreadPoolExecutor, metrics: Metrics, now_s: Callable[[], float] = time.monotonic
@@ -27,31 +27,31 @@ class LedgerMetrics:
         self._metrics = metrics
         self._now_s = now_s
         self._due_at_s = 0.0
-        self._asked: Future[Balance] | None = None
+        self._pending: Future[Balance] | None = None
         self.trouble = ""
         """Losses of history that no operator has acknowledged; empty: none."""
 
     def stop(self) -> None:
-        """Ask for no more: the pool closes."""
+        """Start no more computations, because the pool closes."""
         self._due_at_s = math.inf
 
     def tick(self, balance: Callable[[], Balance]) -> None:
         """Report the balance that was computed, and start the next one when it is due."""
-        if self._asked is not None and self._asked.done():
-            asked, self._asked = self._asked, None
+        if self._pending is not None and self._pending.done():
+            asked, self._pending = self._pending, None
             try:
                 found = asked.result()
                 self.trouble = "; ".join(found.sums.losses)
                 report_balance(found, self._metrics)
             except OSError as reason:
                 limited.warning("ledger: journal", "journal cannot be counted", why=reason.strerror)
-        if self._asked is None and self._now_s() >= self._due_at_s:
+        if self._pending is None and self._now_s() >= self._due_at_s:
             self._due_at_s = self._now_s() + EVERY_S
-            self._asked = self._pool.submit(balance)
+            self._pending = self._pool.submit(balance)
 
 
 def report_balance(balance: Balance, metrics: Metrics) -> None:
-    """Set the metrics of what became of every span since the ledger was begun."""
+    """Set the metrics of spans by outcome since the ledger was created."""
     for drain, totals in balance.totals().items():
         for outcome in OUTCOMES:
             metrics.set("ledger_spans", totals[outcome], drain=drain, outcome=outcome)

@@ -10,7 +10,7 @@ from receiver.writer.progress import Progress
 
 
 def report(progress: Progress, dead: DeadLetters, metrics: Metrics) -> None:
-    """Set every metric of the writer to its present value."""
+    """Set every metric of the writer to its current value."""
     metrics.set("backlog_segments", progress.backlog_segments)
     metrics.set("backlog_bytes", progress.backlog_bytes)
     metrics.set("backlog_age_seconds", progress.oldest_age_s(time.time()))

@@ -1,8 +1,7 @@
-"""The store process at work: API, what is known of earlier lives, schema, writer, begun in this order.
+"""Store process: starts the API, reads ledger and deduplication window, applies the schema, runs the writer.
 
-Keeps: it starts, and answers for its health and its ledger, while the store is away. When told to stop it
-hands over what is sealed, for as long as it has; what is left waits in the journal. A writer that dies ends
-the process.
+Invariant: it starts and serves health and ledger while the store is unavailable. On a stop it inserts sealed
+segments within its grace period; the others stay in the journal. A failure of the writer ends the process.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import TypeVar
 
 from receiver import transcode
 from receiver.api.dead_letters import DeadLetterRoutes
-from receiver.api.routes import QUESTIONS_MAX, Api
+from receiver.api.routes import REQUESTS_MAX, Api
 from receiver.api.spool import SpoolSpace
 from receiver.channel import Start
 from receiver.clock import NOTE_NAME
@@ -42,7 +41,7 @@ from receiver.ledger.ledger import Ledger, is_first_on
 from receiver.logs import limited
 from receiver.metrics import Metrics
 from receiver.model import SegmentId
-from receiver.query import ledger as question
+from receiver.query import ledger as ledger_query
 from receiver.redelivery.window import Window
 from receiver.settings import Settings
 from receiver.store_process.ledger_metrics import LedgerMetrics
@@ -57,10 +56,10 @@ from receiver.writer.writer import Writer
 T = TypeVar("T")
 
 CLOSE_S = 3.0
-"""Of the grace, kept for closing the engine."""
+"""Part of the grace period reserved for closing the engine."""
 
 
-async def begin(start: Start, metrics: Metrics) -> StoreWork:
+async def start_store_process(start: Start, metrics: Metrics) -> StoreWork:
     """Claim the data directory, open the store, start the writer, serve the API."""
     held = ExitStack()
     try:
@@ -81,15 +80,15 @@ class StoreWork:
         self._settings = settings
         self._api_token = settings.api_token
         self._metrics = metrics
-        self._held = held
+        self._resources = held
         self._journal = Journal(data_dir / "journal")
-        self._shelf = DeadLetterList(data_dir)
-        self._dead = self._shelf.dead
-        self._dead.tidy()
+        self._dead_letter_list = DeadLetterList(data_dir)
+        self._dead_letters = self._dead_letter_list.dead
+        self._dead_letters.tidy()
         self._progress = Progress()
-        self._pause = StopSignal(time.monotonic)
-        self._pulse = Watchdog(time.monotonic, silence_s_max=settings.store.insert_timeout_s + MARGIN_S)
-        self._apart = _apart(settings)
+        self._stop_signal = StopSignal(time.monotonic)
+        self._watchdog = Watchdog(time.monotonic, silence_s_max=settings.store.insert_timeout_s + MARGIN_S)
+        self._drains_without_dedupe = _drains_without_dedupe(settings)
         self._window: Window | None = None
         self._accounts: Accounts | None = None
         self._has_tables = False
@@ -99,14 +98,14 @@ class StoreWork:
         self._store = open_store(settings, disk_free_min=self._disk_free_min)
         held.callback(self._store.close)
         self._expiry = Expiry(self._store, self._clock)
-        self._pool = ThreadPoolExecutor(QUESTIONS_MAX, thread_name_prefix="question")
-        self._stream_pool = ThreadPoolExecutor(QUESTIONS_MAX, thread_name_prefix="answer")
-        self._stocktaking = LedgerMetrics(self._pool, metrics)
+        self._pool = ThreadPoolExecutor(REQUESTS_MAX, thread_name_prefix="question")
+        self._stream_pool = ThreadPoolExecutor(REQUESTS_MAX, thread_name_prefix="answer")
+        self._ledger_metrics = LedgerMetrics(self._pool, metrics)
         self._thread = threading.Thread(target=self._write, name="writer", daemon=True)
         self._listener: Listener | None = None
 
     async def serve(self, listen_fd: int) -> None:
-        """Start the writer and answer questions on the inherited socket."""
+        """Start the writer and serve the API on the inherited socket."""
         api = Api(
             store=self._store,
             token=lambda: self._api_token,
@@ -135,9 +134,9 @@ class StoreWork:
     async def reload(self, settings: Settings) -> None:
         """Take the new token and each drain's `dedupe`; a new store, retention or window needs a restart."""
         self._api_token = settings.api_token
-        self._apart = _apart(settings)
+        self._drains_without_dedupe = _drains_without_dedupe(settings)
         if self._window is not None:
-            self._window.exempt_drains = self._apart
+            self._window.exempt_drains = self._drains_without_dedupe
 
     def accept_for(self, listen_fds: tuple[int, ...]) -> None:
         """Do nothing: the API has one process."""
@@ -146,51 +145,53 @@ class StoreWork:
         """Do nothing: the store process has no open segment."""
 
     def health(self) -> dict[str, str]:
-        """How the store and the writer are. Raises what the writer died of, or that it hangs."""
+        """Return the checks of store and writer. Raises the writer's exception, or `WriterHangs`."""
         if self._failure is not None:
             raise self._failure
-        self._pulse.check()
-        report(self._progress, self._dead, self._metrics)
+        self._watchdog.check()
+        report(self._progress, self._dead_letters, self._metrics)
         if self._accounts is not None:
-            self._stocktaking.tick(self._accounts.balance)
+            self._ledger_metrics.tick(self._accounts.balance)
         return {
             "store": self._progress.trouble,
             "writer": self._progress.stall_reason,
             "redelivery": self._progress.window_trouble,
-            "ledger": self._stocktaking.trouble,
+            "ledger": self._ledger_metrics.trouble,
             "clock": self._expiry.warning,
-            "journal": _held_back(len(self._journal.held)),
+            "journal": _newer_segments_text(len(self._journal.held)),
         }
 
     def _ledger_answer(self, query: Mapping[str, str]) -> object:
-        """Answer a question about the ledger. Called in a thread of the pool."""
-        accounts = self._accounts_read()
-        lives_hours = question.lives_hours(self._settings.store)
-        asked = question.asked_for(query, now_s=time.time(), lives_hours=lives_hours)
-        return question.ledger(accounts, lambda: self._store, asked)
+        """Answer a ledger query. Called in a thread of the pool."""
+        accounts = self._require_accounts()
+        row_lifetime_hours = ledger_query.row_lifetime_hours(self._settings.store)
+        asked = ledger_query.parse_ledger_query(
+            query, now_s=time.time(), row_lifetime_hours=row_lifetime_hours
+        )
+        return ledger_query.ledger(accounts, lambda: self._store, asked)
 
-    def _accounts_read(self) -> Accounts:
+    def _require_accounts(self) -> Accounts:
         if self._accounts is None:
             raise DiskTrouble("ledger is not read yet; expected within seconds of the start")
         return self._accounts
 
     async def stop(self) -> None:
-        """Answer no more, hand over what is sealed, let go of the engine."""
+        """Close the API, insert sealed segments within the grace period and close the engine."""
         if self._listener is not None:
             await self._listener.close()
-        self._stocktaking.stop()
+        self._ledger_metrics.stop()
         grace_s = max(1.0, self._settings.limits.stop_grace_s - CLOSE_S)
-        self._pause.stop(grace_s)
+        self._stop_signal.stop(grace_s)
         await asyncio.to_thread(self._thread.join, grace_s)
-        await asyncio.to_thread(self._held.close)
+        await asyncio.to_thread(self._resources.close)
         self._pool.shutdown(wait=False)
         self._stream_pool.shutdown(wait=False)
 
     def _write(self) -> None:
-        """Live as the writer's thread."""
+        """Run the writer; body of its thread."""
         try:
-            ledger = self._opened("ledger", self._open_ledger)
-            self._window = self._opened("redelivery window", partial(self._open_window, ledger))
+            ledger = self._open_with_retries("ledger", self._open_ledger)
+            self._window = self._open_with_retries("redelivery window", partial(self._open_window, ledger))
             self._accounts = Accounts(ledger, Backlog(Path(self._settings.data_dir) / "journal"))
             writer = self._writer(self._window, ledger)
             writer.look_after()
@@ -201,24 +202,24 @@ class StoreWork:
         except BaseException as failure:  # noqa: BLE001 - `health` raises it, and the process ends
             self._failure = failure
         finally:
-            self._pulse.stop()
+            self._watchdog.stop()
 
     def _apply_schema(self, writer: Writer) -> None:
-        """Bring the tables up to date, however long the store is away or in somebody else's hands."""
+        """Apply the schema, retrying for as long as the store is unavailable or used by another process."""
         progress, delays = self._progress, Delays(random.random)
         while fault := self._schema_fault():
             progress.backlog(list(self._journal.sealed()), time.time())
             limited.warning("writer: schema", "schema cannot be applied yet", why=progress.trouble)
             writer.look_after()
-            self._pause.sleep(next(delays.slow if fault in SLOW else delays.fast))
+            self._stop_signal.sleep(next(delays.slow if fault in SLOW else delays.fast))
         progress.trouble = ""
         self._has_tables = True
 
     def _schema_fault(self) -> Fault | None:
-        """Apply it. None: it is as it should be."""
+        """Apply the schema once. `None`: the tables are up to date."""
         progress, days = self._progress, self._settings.store.retention_days
         try:
-            schema.apply(self._store, transcode.SCHEMAS, days, sleep=self._pause.sleep)
+            schema.apply(self._store, transcode.SCHEMAS, days, sleep=self._stop_signal.sleep)
             self._store.forget_trials()
         except StoreTrouble as trouble:
             fault, why = fault_of(trouble), trouble.label
@@ -237,7 +238,7 @@ class StoreWork:
             Path(self._settings.data_dir) / "redelivery",
             self._settings.redelivery,
             time.monotonic,
-            exempt_drains=self._apart,
+            exempt_drains=self._drains_without_dedupe,
             extent_min=ledger.window,
         )
 
@@ -245,8 +246,8 @@ class StoreWork:
         root = Path(self._settings.data_dir) / "ledger"
         return Ledger(root, self._settings.ledger, time.time, is_first=self._is_first)
 
-    def _opened(self, what: str, call: Callable[[], T]) -> T:
-        """Read what is known, however long the disk refuses: without it nothing may be stored."""
+    def _open_with_retries(self, what: str, call: Callable[[], T]) -> T:
+        """Open a log, retrying on disk errors for ever: without it no row may be stored."""
         for delay_s in backoff_s(random.random, first_s=SLOWER_FIRST_S, ceiling_s=SLOWER_CEILING_S):
             try:
                 return call()
@@ -254,17 +255,17 @@ class StoreWork:
                 why = place_and_reason(reason)
                 self._progress.trouble = f"{what} cannot be read: {why}"
                 limited.error(f"writer: {what}", f"{what} cannot be read", why=why)
-            self._pause.sleep(delay_s)
+            self._stop_signal.sleep(delay_s)
         raise AssertionError("backoff ended; expected it to go on for ever")
 
     def _writer(self, window: Window, ledger: Ledger) -> Writer:
         around = Environment(
             now=time.time,
-            sleep=self._pause.sleep,
+            sleep=self._stop_signal.sleep,
             jitter=random.random,
             repair_dir=Path(self._settings.data_dir) / "repair",
             retention_days=self._settings.store.retention_days,
-            alive=self._alive,
+            alive=self._on_step,
         )
         return Writer(
             self._journal,
@@ -272,18 +273,18 @@ class StoreWork:
             core=transcode,
             window=window,
             ledger=ledger,
-            dead=self._dead,
+            dead=self._dead_letters,
             progress=self._progress,
             around=around,
         )
 
     def _replays(self) -> Replayer:
-        """What goes back into the journal; bodies are decoded by the policy of the start."""
+        """Return the replayer of dead letters; it decodes bodies with the settings of the start."""
         policy, data_dir = transcode.policy(self._settings), Path(self._settings.data_dir)
         digest_key = DigestKey(data_dir)
         limits = {drain.name: drain.body_bytes_max for drain in self._settings.drain}
         return Replayer(
-            shelf=self._shelf,
+            shelf=self._dead_letter_list,
             journal=data_dir / "journal",
             store=self._store,
             core=transcode,
@@ -299,27 +300,29 @@ class StoreWork:
 
     def _check_tables(self) -> None:
         if not self._has_tables:
-            raise NotNow("the store's tables are not seen to be up to date yet; `/readyz?verbose` says why")
+            raise NotNow("the store's tables are not known to be up to date yet; `/readyz?verbose` says why")
 
     def _on_replay(self, segment: SegmentId) -> None:
-        self._accounts_read().ledger.replaying(segment)
+        self._require_accounts().ledger.replaying(segment)
 
-    def _alive(self) -> None:
-        """Between two steps of the writer."""
-        self._pulse.beat()
+    def _on_step(self) -> None:
+        """Run between two steps of the writer."""
+        self._watchdog.beat()
         self._expiry.look()
 
     def _disk_free_min(self) -> int:
-        """What the journal may still grow, and the floor below: the engine must stop first."""
+        """Return the free disk that the engine must leave: room for the journal to grow, plus its floor."""
         journal = self._settings.journal
         return max(0, journal.bytes_max - self._journal.bytes_total()) + journal.disk_free_min
 
 
-def _apart(settings: Settings) -> frozenset[str]:
-    """Name the drains whose deliveries are stored as often as they come."""
+def _drains_without_dedupe(settings: Settings) -> frozenset[str]:
+    """Return the drains without deduplication."""
     return frozenset(drain.name for drain in settings.drain if not drain.dedupe)
 
 
-def _held_back(count: int) -> str:
-    """Tell of segments that this version cannot read."""
-    return f"{count} segments were written by a newer version, which is expected back" if count else ""
+def _newer_segments_text(count: int) -> str:
+    """Return the health text for segments of a newer version; empty if there are none."""
+    return (
+        f"{count} segments were written by a newer version; run that version to store them" if count else ""
+    )

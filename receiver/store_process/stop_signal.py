@@ -1,4 +1,4 @@
-"""How the writer's thread waits, and how it is told that its time is up."""
+"""Stop signal: an interruptible sleep for the writer's thread, with a deadline after the stop."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from collections.abc import Callable
 
 from receiver.writer.environment import Stopping
 
-LAST_TRIES = 1
-"""Waits that end at once after a stop: for what was sealed last, or one more try of what failed."""
+TRIES_AFTER_STOP = 1
+"""Sleeps that return at once after a stop, for the segments sealed last or a final retry."""
 
 
 class StopSignal:
-    """A sleep that a stop cuts short."""
+    """A sleep that a stop interrupts."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._stop = threading.Event()
         self._deadline_s = 0.0
-        self._tries_left = LAST_TRIES
+        self._tries_left = TRIES_AFTER_STOP
 
     def stop(self, grace_s: float) -> None:
-        """End whoever waits, and whoever still works in `grace_s`."""
+        """Interrupt sleeping threads now and the others after `grace_s`."""
         self._deadline_s = self._now() + grace_s
         self._stop.set()
 
     def sleep(self, delay_s: float) -> None:
-        """Wait. Raises `Stopping` when there is nothing left to wait for; 0 only asks for the time."""
+        """Sleep. Raises `Stopping` after a stop without tries left; a delay of 0 only checks the deadline."""
         if not self._stop.wait(delay_s):
             return
         if delay_s:

@@ -1,4 +1,4 @@
-"""Whether the writer's thread still comes back from the store. A hung engine is mended by a new process."""
+"""Watchdog: detects a writer thread that hangs in the store, so that the process is replaced."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import ClassVar
 from receiver.errors import OperatorError
 
 MARGIN_S = 300.0
-"""Beyond the time an INSERT may take: longer than any wait between two tries, or any question."""
+"""Margin beyond the INSERT timeout: longer than any pause between retries and than any query."""
 
 
 class WriterHangs(OperatorError):  # noqa: N818 - a verdict, as its base
-    """The writer did not come back from the store. The next process finds its segments in doubt."""
+    """The writer hangs in the store. The next process checks whether its last segment was stored."""
 
     exit_code: ClassVar[int] = 1
 
 
 class Watchdog:
-    """When the writer was last seen alive; it need not have begun."""
+    """Time of the writer's last sign of life. A writer that has not started yet is not checked."""
 
     def __init__(self, now: Callable[[], float], *, silence_s_max: float) -> None:
         self._now = now
@@ -26,15 +26,15 @@ class Watchdog:
         self._beat_at_s: float | None = None
 
     def beat(self) -> None:
-        """Say that the writer lives. Called on its own thread."""
+        """Record a sign of life. Called on the writer's thread."""
         self._beat_at_s = self._now()
 
     def stop(self) -> None:
-        """Expect no more."""
+        """Stop checking the writer."""
         self._beat_at_s = None
 
     def check(self) -> None:
-        """Raise `WriterHangs` when it was silent for too long."""
+        """Raise `WriterHangs` if the last sign of life is too old."""
         beat_at_s = self._beat_at_s
         silent_s = 0.0 if beat_at_s is None else self._now() - beat_at_s
         if silent_s > self._silence_s_max:

@@ -1,21 +1,22 @@
-"""The supervisor: starts, watches, reloads and stops the two kinds of process, and serves the admin port.
+"""Supervisor: starts, monitors, reloads and stops intakes and store process, and serves the admin port.
 
-machine       what must be there before anything starts: Linux, the engine
-data_dir      the directory, its locks, and `receiver.json`
-sockets       listening sockets, our own or systemd's, held open while processes are replaced
-certificate   the last good one
-self_signed   `--tls-self-signed`
-child         one process: started, watched, replaced
-descriptors   file descriptors in reserve, so that a process can always be replaced
-ends          how often a process ended by itself lately
-health        what the admin port says
-exposition    the counts of all processes as one
-reload        which new settings a running receiver takes over
-admin         the admin port
-versions      what runs here
-late          loads admin and self_signed when they are needed
-run           all of it, in order
-welcome       what is printed at the start
-summary       the line that is logged once a minute
-notify        what systemd is told
+machine          requirements of the machine: Linux, the engine
+data_dir         data directory: locks and `receiver.json`
+sockets          listening sockets, our own or systemd's, kept open while processes are replaced
+certificate      last valid certificate
+self_signed      `--tls-self-signed`
+child            one process: start, monitoring, replacement
+descriptors      file descriptors in reserve, so that a process can always be replaced
+restart_history  how often a process exited unexpectedly in the last minutes
+budget           failed deliveries of the past hour, per drain
+health           readiness checks
+exposition       metrics of all processes, merged
+reload           which settings a running receiver can change
+admin            admin port
+versions         versions of package, core and dependencies
+lazy_imports     loads admin and self_signed when they are needed
+run              lifecycle of the supervisor
+banner           text printed at the start
+summary          log line once a minute
+notify           systemd notifications
 """

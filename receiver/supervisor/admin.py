@@ -1,7 +1,7 @@
-"""The admin port: `/livez`, `/readyz`, `/metrics`, `/version` for all processes, nothing else.
+"""Admin port: `/livez`, `/readyz`, `/metrics` and `/version` for all processes.
 
-The supervisor serves it, because that process is never busy. Connections are capped, so that they cannot use
-up the descriptors that the supervisor needs to start a process.
+The supervisor serves it, because that process is never busy. The number of connections is limited, so that
+they cannot use up the descriptors that the supervisor needs to start a process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 @dataclass(frozen=True)
 class Admin:
-    """What the admin port answers from."""
+    """Handlers of the admin port and their data sources."""
 
     readiness: Callable[[], Readiness]
     counts: Callable[[], Iterable[Snapshot]]
@@ -37,7 +37,7 @@ class Admin:
     version: Mapping[str, str] = field(default_factory=versions)
 
     async def serve(self, listening: socket) -> Listener:
-        """Answer on this socket until the listener is closed. Raises `OperatorError` without a C parser."""
+        """Serve this socket until the listener is closed. Raises `OperatorError` without a C parser."""
         check = OriginCheck("admin", self.settings.api_hosts, allows_short_names=True)
         app = web.Application(middlewares=[check.middleware])
         app.add_routes(
@@ -60,12 +60,12 @@ class Admin:
         return web.Response(text="ok\n", headers=HEADERS)
 
     async def _readyz(self, request: web.Request) -> web.Response:
-        found = self.readiness()
-        status = 200 if found.ready else 503
+        readiness = self.readiness()
+        status = 200 if readiness.ready else 503
         if "json" in request.headers.get("Accept", ""):
-            return _json(found, status)
+            return _json(readiness, status)
         return web.Response(
-            text=found.as_text(is_verbose="verbose" in request.query), status=status, headers=HEADERS
+            text=readiness.as_text(is_verbose="verbose" in request.query), status=status, headers=HEADERS
         )
 
     async def _metrics(self, _request: web.Request) -> web.Response:

@@ -1,6 +1,6 @@
-"""The text printed at the start: addresses, how to send a first trace, how to read it back.
+"""Startup banner: addresses, a command that sends a first trace and a command that reads it back.
 
-Never: a secret. Where a token is required, the line reads it from the shell.
+Never: prints a secret. If a token is required, the printed command reads it from a shell variable.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from receiver.supervisor.certificate import CA_NAME
 from receiver.supervisor.data_dir import State
 
 
-def welcome(settings: Settings, state: State, config: Path | None = None) -> str:
-    """For a human who has just started it. `config`: the file that was read, if any."""
+def startup_banner(settings: Settings, state: State, config: Path | None = None) -> str:
+    """Return the text printed at the start. `config`: the configuration file that was read, if any."""
     lines = [
         f"endpoint   {state.urls['listen']}{drain.path}   (drain {drain.name})" for drain in settings.drain
     ]
     lines += [f"admin      {state.urls['admin']}/readyz?verbose", f"API        {state.urls['api']}"]
     lines += [*_trust_note(settings), ""]
-    drain = next((one for one in settings.drain if not one.signature_header), None)
+    drain = next((drain for drain in settings.drain if not drain.signature_header), None)
     if drain is None:
         lines += [
-            "every drain asks for signed bodies: send a first trace from the platform that signs them",
+            "every drain requires signed bodies: send a first trace from the platform that signs them",
             "",
         ]
     else:
@@ -37,13 +37,13 @@ def welcome(settings: Settings, state: State, config: Path | None = None) -> str
 
 
 def first_trace(settings: Settings, drain: Drain, url: str, config: Path | None = None) -> list[str]:
-    """A curl line with a valid trace of now, and the line that reads it back."""
+    """Return a curl command that sends a trace with the current time, and the command that reads it back."""
     trace_id = secrets.token_hex(16)
     command = ["curl", "-sS", f"{url}{drain.path}", "-H", "content-type: application/json"]
     quoted = [*(shlex.quote(word) for word in command), *_credentials(drain), *_trust(settings)]
     body = json.dumps(_request(trace_id, time.time_ns()), separators=(",", ":"))
-    by_file = ["--config", str(config)] if config else []
-    read_back = [*_command(), "trace", trace_id, *by_file, "--data", settings.data_dir]
+    config_option = ["--config", str(config)] if config else []
+    read_back = [*_command(), "trace", trace_id, *config_option, "--data", settings.data_dir]
     return [
         "send a first trace:",
         f"  {' '.join(quoted)} -d {shlex.quote(body)}",
@@ -61,7 +61,7 @@ def _credentials(drain: Drain) -> list[str]:
 
 
 def _trust_note(settings: Settings) -> list[str]:
-    """Return the lines that say how exporters trust the self-signed certificate."""
+    """Return the line that shows how exporters trust the self-signed certificate."""
     if not settings.tls.self_signed:
         return []
     return [f"trust      OTEL_EXPORTER_OTLP_CERTIFICATE={shlex.quote(_ca_file(settings))}"]
@@ -76,11 +76,11 @@ def _ca_file(settings: Settings) -> str:
 
 
 def _command() -> list[str]:
-    """How this program is called here."""
+    """Return the command line words that run this program in this environment."""
     if shutil.which("trace-drain"):
         return ["trace-drain"]
-    beside = Path(sys.executable).with_name("trace-drain")
-    return [_short(beside)] if beside.exists() else [_short(Path(sys.executable)), "-m", "receiver.cli"]
+    script = Path(sys.executable).with_name("trace-drain")
+    return [_short(script)] if script.exists() else [_short(Path(sys.executable)), "-m", "receiver.cli"]
 
 
 def _short(path: Path) -> str:

@@ -1,12 +1,12 @@
-"""How much of a drain's patience is spent: its failed answers of the past hour, out of the merged counts.
+"""Failure budget: failed deliveries per drain in the past hour, computed from the merged counters.
 
 Platforms e-mail the owner and mark a drain as errored after 50 failed deliveries in an hour, or when 80 % of
-them fail. A delivery failed when it was answered anything but 2xx, or not at all because its connection ended
-first: 3xx too, for no platform follows it. Apart: 401 and 403, since whoever gets them may be a stranger. No
-deliveries: OPTIONS (204), other methods (405), and requests that name no drain.
+them fail. A delivery failed if the status was not 2xx or the connection closed before the answer. 3xx counts
+too, because no platform follows redirects. 401 and 403 are counted apart, because the sender may be a
+stranger. OPTIONS (204), other methods (405) and requests for unknown drains are not deliveries.
 
-Keeps: an hour of our own monotonic time, exact to a minute. A process that is replaced loses nothing of it;
-a new supervisor begins at nothing, and `failure_budget_counts_seconds` says how long it has counted.
+Invariant: the window is one hour of monotonic time, exact to a minute. Replacing a process loses no counts; a
+new supervisor starts at zero, and `failure_budget_counts_seconds` reports how long it has counted.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from receiver.settings import Budget
 
 HOUR_S = 3_600
 MARK_S = 60
-"""Between two marks: how exact the hour is."""
+"""Interval between two samples: the precision of the hour."""
 CREDENTIALS = frozenset({"401", "403"})
 NO_DELIVERIES = frozenset({"204", "405"})
 
 
 class Answers(NamedTuple):
-    """What became of one drain's deliveries."""
+    """Counts of answered deliveries of one drain."""
 
     all: float = 0
-    """But those refused for credentials."""
+    """All but those with wrong credentials."""
     failed: float = 0
     refused: float = 0
-    """For credentials: somebody else may be knocking."""
+    """Requests with wrong credentials, perhaps from strangers."""
 
     def plus(self, status: str, count: float) -> Answers:
-        """Count answers of one status."""
+        """Return the counts with `count` more answers of this status."""
         if status in NO_DELIVERIES:
             return self
         if status in CREDENTIALS:
@@ -44,12 +44,12 @@ class Answers(NamedTuple):
         return self._replace(all=self.all + count, failed=self.failed + failed)
 
     def minus(self, other: Answers) -> Answers:
-        """Leave out what was counted before."""
+        """Return the difference to earlier counts."""
         return Answers(self.all - other.all, self.failed - other.failed, self.refused - other.refused)
 
 
 class FailureBudget:
-    """Remembers what was counted a minute at a time, for an hour."""
+    """Samples of the counters, one a minute, for the past hour."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -57,40 +57,41 @@ class FailureBudget:
         self._marks: deque[tuple[float, Mapping[str, Answers]]] = deque([(now(), {})])
 
     def mark(self, snapshots: Iterable[Snapshot]) -> None:
-        """Remember how things stand. To be called every `MARK_S`."""
+        """Record a sample. Call it every `MARK_S`."""
         self._marks.append((self._now(), answers_of(snapshots)))
         while len(self._marks) > 1 and self._marks[1][0] <= self._now() - HOUR_S:
             self._marks.popleft()
 
     def past_hour(self, snapshots: Iterable[Snapshot]) -> dict[str, Answers]:
-        """Count per drain what was answered since an hour ago, or since the start."""
+        """Return the answers per drain in the past hour, or since the start."""
         _, before = self._marks[0]
         return {
-            drain: found.minus(before.get(drain, Answers())) for drain, found in answers_of(snapshots).items()
+            drain: answers.minus(before.get(drain, Answers()))
+            for drain, answers in answers_of(snapshots).items()
         }
 
-    def tell(self, metrics: Metrics, snapshots: Iterable[Snapshot], limits: Budget) -> None:
-        """Set the gauges."""
+    def report(self, metrics: Metrics, snapshots: Iterable[Snapshot], limits: Budget) -> None:
+        """Set the failure budget gauges."""
         metrics.set("failure_budget_counts_seconds", min(HOUR_S, self._now() - self._begun_s))
-        for drain, found in self.past_hour(snapshots).items():
-            ratio = found.failed / max(found.all, 1)
-            metrics.set("failed_answers_past_hour", found.failed, drain=drain)
+        for drain, answers in self.past_hour(snapshots).items():
+            ratio = answers.failed / max(answers.all, 1)
+            metrics.set("failed_answers_past_hour", answers.failed, drain=drain)
             metrics.set("failed_answers_past_hour_ratio", ratio, drain=drain)
             metrics.set(
-                "failure_budget_answers_left", max(0, limits.failed_answers_max - found.failed), drain=drain
+                "failure_budget_answers_left", max(0, limits.failed_answers_max - answers.failed), drain=drain
             )
             metrics.set("failure_budget_ratio_left", max(0, limits.failed_ratio_max - ratio), drain=drain)
-            metrics.set("refused_credentials_past_hour", found.refused, drain=drain)
+            metrics.set("refused_credentials_past_hour", answers.refused, drain=drain)
 
 
 def answers_of(snapshots: Iterable[Snapshot]) -> dict[str, Answers]:
-    """Add up the answers to each drain. Requests that name no drain spend nobody's patience."""
+    """Return the total answers of each drain. Requests for unknown drains are left out."""
     labels = METRICS["deliveries"].labels
     totals: dict[str, Answers] = defaultdict(Answers)
     for snapshot in snapshots:
-        for one in snapshot.series:
-            if one.name == "deliveries":
-                named = dict(zip(labels, one.labels, strict=True))
-                totals[named["drain"]] = totals[named["drain"]].plus(named["status"], one.value)
+        for series in snapshot.series:
+            if series.name == "deliveries":
+                label = dict(zip(labels, series.labels, strict=True))
+                totals[label["drain"]] = totals[label["drain"]].plus(label["status"], series.value)
     totals.pop("", None)
     return dict(totals)

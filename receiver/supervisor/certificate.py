@@ -1,4 +1,4 @@
-"""Certificates in the supervisor: the self-signed one, and the last one that could be loaded.
+"""Certificates in the supervisor: the self-signed one, and the last valid content of the certificate files.
 
 Invariant: the last good certificate is kept in memory, for an intake that starts while the files are broken.
 """
@@ -17,11 +17,11 @@ from receiver.settings import Settings, Tls
 from receiver.supervisor.lazy_imports import self_signed
 
 CA_NAME = "ca.crt"
-"""Beside the self-signed certificate: the authority that signed it, for clients to trust."""
+"""File beside the self-signed certificate: its certificate authority, for clients to trust."""
 
 
 class LastGood:
-    """The newest content of the certificate's files that could be loaded."""
+    """Newest content of the certificate files that could be loaded."""
 
     def __init__(self, tls: Tls) -> None:
         self.pems: Pems | None = None
@@ -29,16 +29,16 @@ class LastGood:
         self.look(tls)
 
     def look(self, tls: Tls) -> None:
-        """Read the files if they changed. To be called as often as the intakes look."""
+        """Read the files if they changed. Call it as often as the intakes check them."""
         stamp = stamp_of(tls)
         if not tls.cert_file or stamp == self._stamp:
             return
         self._stamp = stamp
         with suppress(OSError, OperatorError):
-            found = Pems(_content(tls.cert_file), _content(tls.key_file), _content(tls.client_ca_file))
-            with as_files(found) as files:
+            pems = Pems(_content(tls.cert_file), _content(tls.key_file), _content(tls.client_ca_file))
+            with as_files(pems) as files:
                 build_context(files)
-            self.pems = found
+            self.pems = pems
 
 
 def _content(file: str) -> bytes:
@@ -46,7 +46,7 @@ def _content(file: str) -> bytes:
 
 
 def with_certificate(settings: Settings, data_dir: Path) -> Settings:
-    """Return settings that name a certificate; make one if `tls.self_signed` asks for it."""
+    """Return settings with certificate files; create a certificate if `tls.self_signed` is set."""
     if not settings.tls.self_signed:
         return settings
     cert_file, key_file = self_signed(data_dir / "tls")

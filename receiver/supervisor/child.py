@@ -1,6 +1,6 @@
-"""One process of the receiver: started, watched, and replaced when it ends or hangs, until it is stopped.
+"""Child process of the supervisor: started, monitored, and replaced when it exits or hangs, until stopped.
 
-Invariant: a process is replaced only once the old one has been reaped: two never work on the same data.
+Invariant: a process is replaced only after the old one was reaped, so two never work on the same data.
 """
 
 from __future__ import annotations
@@ -37,71 +37,71 @@ from receiver.logs import limited
 from receiver.metrics import Metrics, Snapshot, carried_over
 from receiver.settings import MIB, Settings
 from receiver.supervisor.descriptors import DescriptorReserve
-from receiver.supervisor.restart_history import TOLD_MIN, RestartHistory
+from receiver.supervisor.restart_history import REPORTED_MIN, RestartHistory
 
-KEPT_MEMORY = {
+MALLOC_SETTINGS = {
     "MALLOC_MMAP_THRESHOLD_": str(32 * MIB),
     "MALLOC_TRIM_THRESHOLD_": str(32 * MIB),
 }
-"""Of what a body took, so much stays with the process: to get it from the kernel page by page for each body
-costs as much as reading it. glibc reads these; what the operator says of them holds."""
+"""Settings of glibc's malloc: the process keeps this much of the memory that request bodies used, because
+getting it from the kernel page by page costs as much as reading a body. Operators can override it."""
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long we wait for a process."""
+    """Timeouts for a process."""
 
     silence_s: float = 30.0
-    """Without a report, once it was ready, until it is taken for hung."""
+    """Time without a report after which a ready process counts as hung."""
     start_s: float = 120.0
-    """Without a report, before that: an engine may load for long."""
+    """The same before the process is ready: loading the engine may take long."""
     head_start_s: float = 2.0
-    """Until all intakes are ready: they have the machine to themselves at first."""
+    """Time that the intakes get to become ready before the store process is started."""
     exit_s: float = 5.0
-    """From its last word to its end."""
+    """Time between the close of the channel and the exit of the process."""
     steady_s: float = 60.0
-    """A process that lived so long is replaced at once again."""
+    """Run time after which the restart backoff is reset."""
     quiet_s: float = 3.0
-    """Without a report, until the other intakes also accept the connections of this one."""
+    """Time without a report after which the other intakes accept the connections of this one too."""
     seal_s: float = 2.0
-    """Until an intake has sealed its open segment, before the store is stopped."""
+    """Time that an intake gets to seal its open segment before the store process is stopped."""
 
 
 @dataclass(frozen=True)
 class Role:
-    """What a process is for."""
+    """Command, inherited descriptors and restart policy of a process."""
 
     name: str
     """`intake-0`, `store`."""
     module: str
-    """What Python runs."""
+    """Python module to run."""
     listen_fd: int
     lock_fd: int
-    """Inherited, and held until the process ends."""
+    """Lock that the process inherits and holds until it exits."""
     last_good: Callable[[], Pems | None] = lambda: None
-    """What it is handed for the case that its certificate is broken when it starts."""
+    """Returns the certificate that the process uses if the certificate files are invalid when it starts."""
     environ: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables set for it, whatever the supervisor's own are."""
+    """Environment variables that override those of the supervisor."""
     sibling_fds: tuple[int, ...] = ()
-    """Inherited too: the listening sockets of all intakes, for `AcceptFor`."""
+    """Listening sockets of all intakes, inherited for `AcceptFor`."""
     pause_s_max: float = 10.0
-    """Longest pause before it is started again."""
+    """Longest pause before a restart."""
 
 
 POLL_S = 0.01
-"""Between two looks whether a process that has closed its channel has ended."""
+"""Poll interval for the exit of a process that has closed its channel."""
 
 
 def backoff_s(pause_s_max: float) -> Iterator[float]:
-    """Yield the pauses before a process is started again: none the first time."""
+    """Return the pauses before successive restarts; the first is 0."""
     steps_s = chain([0.0, 0.2, 0.5, 1.0, 2.0, 5.0], repeat(10.0))
     return (min(step_s, pause_s_max) for step_s in steps_s)
 
 
 class Child:
-    """One process and those that replace it."""
+    """A process and its replacements."""
 
-    def __init__(  # noqa: PLR0913 - what all processes of a supervisor share
+    def __init__(  # noqa: PLR0913 - dependencies that all processes share
         self,
         role: Role,
         settings: Settings,
@@ -125,57 +125,57 @@ class Child:
         self._health: dict[str, str] = {}
         self._reported: Snapshot | None = None
         self._retired: Snapshot | None = None
-        self._failed: Failed | None = None
+        self._failure: Failed | None = None
         self.ends = RestartHistory(time.monotonic)
         self._stopping = asyncio.Event()
         self._sealed = asyncio.Event()
-        self._heard_at_s = 0.0
+        self._last_message_at_s = 0.0
         self._accepts_for: frozenset[int] = frozenset()
         self._running: asyncio.Task[None] | None = None
 
     @property
     def health(self) -> dict[str, str]:
-        """What it last said, and whether it runs at all."""
+        """Return the process state, its recent exits and the checks of its last report."""
         running = "" if self.is_ready else "starting" if self._process else "not running"
         ends = self.ends.reason
-        if ends and self._failed and not self._failed.raised_at:  # an exception may quote a sender
-            ends += f": {self._failed.error}"
+        if ends and self._failure and not self._failure.raised_at:  # an exception may quote a sender
+            ends += f": {self._failure.error}"
         return {"process": running, "ends": ends, **self._health}
 
     @property
     def listen_fd(self) -> int:
-        """The listening socket it accepts from."""
+        """Return the descriptor of the listening socket of this process."""
         return self._role.listen_fd
 
     @property
     def is_accepting(self) -> bool:
-        """Whether it accepts connections now, by its last report."""
-        return self.is_ready and time.monotonic() - self._heard_at_s < self._patience.quiet_s
+        """Return whether the process accepts connections, judged by the age of its last report."""
+        return self.is_ready and time.monotonic() - self._last_message_at_s < self._patience.quiet_s
 
     @property
     def snapshots(self) -> list[Snapshot]:
-        """What was counted by this process and by those before it."""
+        """Return the metrics of this process and of those that it replaced."""
         return [snapshot for snapshot in (self._reported, self._retired) if snapshot]
 
     def start(self) -> asyncio.Task[None]:
-        """Run from now on. The task ends when it was stopped, or with what went wrong in us."""
+        """Start the process and keep it running. The returned task ends after `stop` or with an exception."""
         self._running = asyncio.create_task(self._run())
         return self._running
 
     async def reload(self, settings: Settings) -> None:
-        """Give it, and whoever replaces it, these settings."""
+        """Send new settings to the process and use them for its replacements."""
         self._settings = settings
         if self._channel:
             await self._channel.send(Reload(settings))
 
     async def accept_for(self, listen_fds: frozenset[int]) -> None:
-        """Have it accept also from these sockets, and from no others but its own."""
+        """Make the process accept from these sockets in addition to its own."""
         if self._channel and self.is_ready and listen_fds != self._accepts_for:
             self._accepts_for = listen_fds
             await self._channel.send(AcceptFor(tuple(sorted(listen_fds))))
 
     async def seal(self) -> None:
-        """Have it seal its open segment; do not wait for long."""
+        """Make the process seal its open segment, and wait for at most `seal_s`."""
         if not self._channel or not self.is_ready:
             return
         self._sealed.clear()
@@ -185,7 +185,7 @@ class Child:
                 await self._sealed.wait()
 
     async def stop(self, grace_s: float) -> None:
-        """Stop it; kill it if that takes longer than this."""
+        """Stop the process; kill it after `grace_s`."""
         self._stopping.set()
         if self._running is None:
             return
@@ -194,32 +194,32 @@ class Child:
         done, _ = await asyncio.wait({self._running}, timeout=grace_s)
         if not done:
             structlog.get_logger().warning(
-                "process does not stop in time",
+                "process did not stop within its grace period",
                 name=self.name,
                 pid=self.pid,
                 grace_s=grace_s,
-                action="killed; the journal keeps the rest",
+                action="killed; remaining data stays in the journal",
             )
             self._kill()
             await asyncio.wait({self._running})
 
     def end(self) -> None:
-        """Kill it, and do not replace it."""
+        """Kill the process and do not replace it."""
         self._stopping.set()
         self._kill()
 
     def _kill(self) -> None:
-        """Kill it, with the processes that it started."""
+        """Kill the process and its process group."""
         if self._process and self._process.poll() is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     async def _run(self) -> None:
-        """Run one process after the other, until stopped."""
+        """Run the process and its replacements until stopped."""
         pauses_s = backoff_s(self._role.pause_s_max)
         for ordinal in count():
             began_s = time.monotonic()
-            await self._live(ordinal)
+            await self._run_process(ordinal)
             if time.monotonic() - began_s > self._patience.steady_s:
                 pauses_s = backoff_s(self._role.pause_s_max)
             if not self._stopping.is_set():
@@ -237,8 +237,8 @@ class Child:
             async with asyncio.timeout(pause_s):
                 await self._stopping.wait()
 
-    async def _live(self, ordinal: int) -> None:
-        """Run one process, from its start until it has been reaped."""
+    async def _run_process(self, ordinal: int) -> None:
+        """Run one process from its start until it was reaped."""
         try:
             process, channel = await self._spawn(ordinal)
         except OSError as reason:
@@ -247,35 +247,35 @@ class Child:
             )
             return
         self._process, self._channel, self.pid = process, channel, process.pid
-        self._failed = None
+        self._failure = None
         self._on_change()
         if self._stopping.is_set():
             await channel.send(Stop())
         await self._watch(channel)
-        status = await self._until_dead(process)
+        status = await self._reap(process)
         await channel.close()
         self._reserve.refill()
-        self._forget()
+        self._reset()
         self._report_end(status)
 
     def _report_end(self, status: int) -> None:
-        """Log how it ended; if that happens again and again, as one condition that lasts."""
+        """Log how the process exited. Repeated exits are logged as one lasting condition."""
         if self._stopping.is_set() and status == 0:
             structlog.get_logger().info("process stopped", name=self.name, pid=self.pid)
             return
         action = "none" if self._stopping.is_set() else "replaced"
-        fields = {"name": self.name, "pid": self.pid, "how": _how(status), "action": action}
-        if self._failed:
-            fields |= {"error": self._failed.error, "raised_at": self._failed.raised_at}
-        if self.ends.count < TOLD_MIN - 1:
-            structlog.get_logger().warning("process ended by itself", **fields)
+        fields = {"name": self.name, "pid": self.pid, "exit": _exit_text(status), "action": action}
+        if self._failure:
+            fields |= {"error": self._failure.error, "raised_at": self._failure.raised_at}
+        if self.ends.count < REPORTED_MIN - 1:
+            structlog.get_logger().warning("process exited unexpectedly", **fields)
         else:
-            limited.error(f"{self.name} ends", "process ends again and again", **fields)
+            limited.error(f"{self.name} ends", "process exits repeatedly", **fields)
 
     async def _spawn(self, ordinal: int) -> tuple[subprocess.Popen[bytes], ChildChannel]:
-        """Start a process in its own process group: the supervisor decides what a terminal's Ctrl-C means."""
+        """Start a process in its own process group: Ctrl-C in a terminal must reach only the supervisor."""
         role = self._role
-        with self._reserve.lent():
+        with self._reserve.released():
             ours, theirs = socket.socketpair()
             with theirs:
                 try:
@@ -299,15 +299,15 @@ class Child:
         )
 
     async def _watch(self, channel: ChildChannel) -> None:
-        """Follow its messages until it closes the channel, or is silent for too long."""
+        """Handle messages until the process closes the channel; kill it if it is silent for too long."""
         while True:
-            patience_s = self._patience.silence_s if self.is_ready else self._patience.start_s
+            timeout_s = self._patience.silence_s if self.is_ready else self._patience.start_s
             try:
-                async with asyncio.timeout(patience_s):
+                async with asyncio.timeout(timeout_s):
                     message = await channel.receive()
             except TimeoutError:
                 structlog.get_logger().error(
-                    "process hangs", name=self.name, silent_s=patience_s, action="killed"
+                    "process sends no reports", name=self.name, silent_s=timeout_s, action="killed"
                 )
                 self._kill()
                 return
@@ -319,24 +319,24 @@ class Child:
                 return
             if message is None:
                 return
-            self._heard(message)
+            self._handle_message(message)
 
-    def _heard(self, message: object) -> None:
-        self._heard_at_s = time.monotonic()
+    def _handle_message(self, message: object) -> None:
+        self._last_message_at_s = time.monotonic()
         if isinstance(message, Ready):
             self.is_ready = True
             self._on_change()
         elif isinstance(message, Sealed):
             self._sealed.set()
         elif isinstance(message, Failed):
-            self._failed = message
+            self._failure = message
         elif isinstance(message, Report):
             self._health, self._reported = message.health, message.metrics
 
-    async def _until_dead(self, process: subprocess.Popen[bytes]) -> int:
-        """Reap it; kill it first if it does not end. Return its exit status.
+    async def _reap(self, process: subprocess.Popen[bytes]) -> int:
+        """Wait for the process to exit, kill it after `exit_s`, and return its exit status.
 
-        Polled, because it has closed its channel and so is about to end, and a look costs no descriptor.
+        It polls: the process has closed its channel and exits soon, and polling needs no descriptor.
         """
         deadline_s = time.monotonic() + self._patience.exit_s
         while (status := process.poll()) is None:
@@ -345,8 +345,8 @@ class Child:
             await asyncio.sleep(POLL_S)
         return status
 
-    def _forget(self) -> None:
-        """Keep what it counted, drop what it reported."""
+    def _reset(self) -> None:
+        """Add the metrics of the process to those of its predecessors and clear its state."""
         if self._reported:
             self._retired = carried_over(self._reported, self._retired)
         self._process = self._channel = self._reported = None
@@ -358,8 +358,8 @@ class Child:
 
 
 def environment(own: Mapping[str, str]) -> dict[str, str]:
-    """Ours, without what systemd says to the supervisor alone, and with how memory is kept."""
-    ours_alone = {
+    """Return the environment of a child: ours plus malloc settings, without systemd's variables."""
+    supervisor_only = {
         "LISTEN_PID",
         "LISTEN_FDS",
         "LISTEN_FDNAMES",
@@ -367,10 +367,10 @@ def environment(own: Mapping[str, str]) -> dict[str, str]:
         "WATCHDOG_USEC",
         "WATCHDOG_PID",
     }
-    return KEPT_MEMORY | {name: value for name, value in own.items() if name not in ours_alone}
+    return MALLOC_SETTINGS | {name: value for name, value in own.items() if name not in supervisor_only}
 
 
-def _how(status: int) -> str:
+def _exit_text(status: int) -> str:
     if status >= 0:
         return f"exit status {status}"
     return f"signal {signal.Signals(-status).name}"

@@ -1,11 +1,11 @@
-"""The data directory: who owns it, and the file that tells others where the receiver is.
+"""Data directory: its locks, and the file with the addresses of the running receiver.
 
-    lock            held by the supervisor: a second receiver says so at once
-    children.lock   held by the supervisor and, inherited, by every child. A supervisor that was killed leaves
-                    children that finish by themselves; the next one waits until the last has let go
+    lock            held by the supervisor, so that a second receiver fails at once
+    children.lock   held by the supervisor and inherited by every child. The children of a killed supervisor
+                    finish their work and exit; the next supervisor waits until the last of them has exited
     receiver.json   addresses and process ids of the running receiver, removed when it stops
 
-Both locks are `flock`s: the kernel frees them with the last descriptor, however its owner ends.
+Both locks are `flock`s: the kernel frees them when the last descriptor is closed.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ POLL_S = 0.05
 
 
 class DirectoryTaken(CommandFailed):
-    """Another receiver works on this data directory."""
+    """Another receiver uses this data directory."""
 
 
 class Pids(msgspec.Struct, frozen=True, kw_only=True):
-    """Process ids, kept current when a process is replaced."""
+    """Process ids, updated when a process is replaced."""
 
     supervisor: int
     intake: tuple[int, ...]
@@ -40,7 +40,7 @@ class Pids(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """What `receiver.json` says."""
+    """Content of `receiver.json`."""
 
     listen: str
     """HOST:PORT of the drain endpoint, as bound."""
@@ -54,7 +54,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_state(directory: Path) -> State:
-    """Where the receiver on this directory is. Raises `OperatorError` if there is none."""
+    """Return the state of the receiver that uses this directory. Raises `CommandFailed` if there is none."""
     try:
         return msgspec.json.decode((directory / STATE_NAME).read_bytes(), type=State)
     except FileNotFoundError as reason:
@@ -68,31 +68,31 @@ def read_state(directory: Path) -> State:
 
 
 class DataDir:
-    """A data directory that is ours, once it is taken."""
+    """A data directory and the locks on it."""
 
     def __init__(self, path: Path, children_wait_s: float = CHILDREN_WAIT_S) -> None:
         self.path = path
         self._children_wait_s = children_wait_s
         self._lock_fd = -1
         self.children_lock_fd = -1
-        """Passed to every child: it keeps the lock until the last of them ends."""
+        """Inherited by every child, so that the lock is held until the last of them exits."""
 
     async def take(self) -> None:
-        """Make it if need be, and be the only one to work on it. Raises `DirectoryTaken`."""
+        """Create the directory if needed and lock it. Raises `DirectoryTaken`."""
         try:
-            _make(self.path)
+            _create(self.path)
             self._lock_fd = _open(self.path / "lock")
             self.children_lock_fd = _open(self.path / "children.lock")
         except OSError as reason:
             raise OperatorError(f"data_dir '{self.path}' cannot be used: {reason.strerror}") from reason
         if not _lock(self._lock_fd):
-            raise self._taken("another receiver works on it", "lock")
+            raise self._in_use_error("another receiver uses it", "lock")
         os.ftruncate(self._lock_fd, 0)
         os.write(self._lock_fd, f"{os.getpid()}\n".encode())
         if not await self._children_have_ended():
-            raise self._taken("processes of an earlier receiver do not end", "children.lock")
+            raise self._in_use_error("processes of an earlier receiver have not exited", "children.lock")
         with suppress(OSError):
-            self.remove_state()  # of a receiver that was killed: its addresses are wrong now
+            self.remove_state()  # a killed receiver leaves its file, and its addresses are wrong now
 
     async def _children_have_ended(self) -> bool:
         deadline_s = time.monotonic() + self._children_wait_s
@@ -102,34 +102,34 @@ class DataDir:
             await asyncio.sleep(POLL_S)
         return True
 
-    def _taken(self, why: str, lock_name: str) -> DirectoryTaken:
+    def _in_use_error(self, why: str, lock_name: str) -> DirectoryTaken:
         pids = ", ".join(str(pid) for pid in holders(self.path / lock_name)) or "unknown"
-        self.let_go()
+        self.release()
         return DirectoryTaken(
             f"data_dir '{self.path}' is in use: {why} (process {pids}); expected it to be free"
         )
 
     def write_state(self, state: State) -> None:
-        """Replace `receiver.json` in one step."""
-        beside = self.path / f"{STATE_NAME}.new"
-        beside.write_bytes(msgspec.json.format(msgspec.json.encode(state)) + b"\n")
-        beside.chmod(0o600)
-        beside.replace(self.path / STATE_NAME)
+        """Replace `receiver.json` atomically."""
+        draft = self.path / f"{STATE_NAME}.new"
+        draft.write_bytes(msgspec.json.format(msgspec.json.encode(state)) + b"\n")
+        draft.chmod(0o600)
+        draft.replace(self.path / STATE_NAME)
 
-    def let_go(self) -> None:
-        """Free the locks."""
+    def release(self) -> None:
+        """Release the locks."""
         for fd in (self._lock_fd, self.children_lock_fd):
             if fd >= 0:
                 os.close(fd)
         self._lock_fd = self.children_lock_fd = -1
 
     def remove_state(self) -> None:
-        """Say that no receiver runs here any more."""
+        """Delete `receiver.json`, because no receiver runs any more."""
         (self.path / STATE_NAME).unlink(missing_ok=True)
 
 
 def holders(path: Path) -> list[int]:
-    """Processes that have this file open, other than this one; those of other users stay unseen."""
+    """Return the other processes that have this file open, without those of other users."""
     wanted = path.resolve()
     processes = {int(process.name): process for process in Path("/proc").glob("[0-9]*")}
     return sorted(
@@ -144,16 +144,16 @@ def _has_open(process: Path, wanted: Path) -> bool:
         return False
 
 
-def _make(path: Path) -> None:
-    """Make the directory so that a power cut cannot take it, and all that is promised in it, away."""
-    missing = [one for one in (path, *path.parents) if not one.exists()]
+def _create(path: Path) -> None:
+    """Create the directory durably: a power cut must not remove it with the data in it."""
+    missing = [directory for directory in (path, *path.parents) if not directory.exists()]
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for made in missing:
-        above = os.open(made.parent, os.O_RDONLY | os.O_DIRECTORY)
+    for created in missing:
+        parent_fd = os.open(created.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            os.fsync(above)
+            os.fsync(parent_fd)
         finally:
-            os.close(above)
+            os.close(parent_fd)
 
 
 def _open(path: Path) -> int:

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from receiver.logs import limited
 
 RESERVED = 32
-"""Starting a process takes 6 and keeps one: enough for many starts before others free any."""
+"""Starting a process needs 6 descriptors and keeps 1, so the reserve allows many starts."""
 
 
 class DescriptorReserve:
@@ -24,7 +24,7 @@ class DescriptorReserve:
         self.refill()
 
     @contextmanager
-    def lent(self) -> Iterator[None]:
+    def released(self) -> Iterator[None]:
         """Free the reserve for the calls inside, which must not await, and refill it afterwards."""
         self.close()
         try:
@@ -33,14 +33,14 @@ class DescriptorReserve:
             self.refill()
 
     def refill(self) -> None:
-        """Take descriptors until the reserve is full, or none is left: then report it."""
+        """Open descriptors until the reserve is full; log an error if none is left."""
         try:
             while len(self._held) < RESERVED:
                 self._held.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
         except OSError as reason:
             limited.error(
                 "descriptors",
-                "the supervisor has no file descriptors left",
+                "supervisor has no file descriptors left",
                 error=reason.strerror,
                 action="processes are replaced from a reserve; raise LimitNOFILE",
                 reserve=len(self._held),

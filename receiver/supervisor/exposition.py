@@ -1,4 +1,4 @@
-"""The counts of all processes as one, in Prometheus' text format."""
+"""Metrics of all processes, merged, in Prometheus' text format."""
 
 from __future__ import annotations
 
@@ -22,49 +22,49 @@ def render(snapshots: Iterable[Snapshot]) -> bytes:
     return generate_latest(registry)
 
 
-def _told_apart(snapshot: Snapshot) -> Iterator[Series]:
-    """Give the gauges of one process that cannot be added up its name."""
-    for one in snapshot.series:
-        if spec_of(one.name).kind == "gauge_by_process":
-            yield Series(one.name, (*one.labels, snapshot.process), one.value)
+def _labelled_by_process(snapshot: Snapshot) -> Iterator[Series]:
+    """Add a process label to the gauges that cannot be summed over processes."""
+    for series in snapshot.series:
+        if spec_of(series.name).kind == "gauge_by_process":
+            yield Series(series.name, (*series.labels, snapshot.process), series.value)
         else:
-            yield one
+            yield series
 
 
 class _Merged(Collector):
-    """All processes as one, in the order of the names."""
+    """Collector of the summed series, ordered by name."""
 
     def __init__(self, snapshots: Iterable[Snapshot]) -> None:
-        told_apart = [one for snapshot in snapshots for one in _told_apart(snapshot)]
+        labelled = [series for snapshot in snapshots for series in _labelled_by_process(snapshot)]
         self._by_name: dict[str, list[Series]] = defaultdict(list)
-        for one in added_up(told_apart).values():
-            self._by_name[one.name].append(one)
+        for series in added_up(labelled).values():
+            self._by_name[series.name].append(series)
 
     def collect(self) -> Iterator[Metric]:
         for name in sorted(self._by_name):
             yield _family(name, spec_of(name), self._by_name[name])
 
 
-def _family(name: str, spec: Spec, series: list[Series]) -> Metric:
+def _family(name: str, spec: Spec, series_list: list[Series]) -> Metric:
     full_name, labels = PREFIX + name, list(spec.labels)
     if spec.kind == "seconds":
         histogram = HistogramMetricFamily(full_name, spec.help, labels=labels)
-        for one in series:
-            histogram.add_metric(one.labels, list(_le(one.buckets)), one.value)
+        for series in series_list:
+            histogram.add_metric(series.labels, list(_le(series.buckets)), series.value)
         return histogram
     if spec.kind == "counter":
         counter = CounterMetricFamily(full_name, spec.help, labels=labels)
-        for one in series:
-            counter.add_metric(one.labels, one.value)
+        for series in series_list:
+            counter.add_metric(series.labels, series.value)
         return counter
     by_process = ["process"] if spec.kind == "gauge_by_process" else []
     gauge = GaugeMetricFamily(full_name, spec.help, labels=labels + by_process)
-    for one in series:
-        gauge.add_metric(one.labels, one.value)
+    for series in series_list:
+        gauge.add_metric(series.labels, series.value)
     return gauge
 
 
 def _le(buckets: tuple[int, ...]) -> Iterator[tuple[str, float]]:
-    """Prometheus' buckets: upper edge and everything up to it."""
+    """Return Prometheus' cumulative buckets: upper edge and count up to it."""
     edges = [*(str(edge) for edge in SECONDS_BUCKETS), "+Inf"]
     return zip(edges, (float(total) for total in accumulate(buckets)), strict=True)

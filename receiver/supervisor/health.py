@@ -1,7 +1,7 @@
-"""What the admin port says about the receiver as a whole.
+"""Readiness of the receiver as a whole, served by the admin port.
 
-The receiver is ready while every intake accepts. That the store is away is shown and is no reason to send
-traces elsewhere: they are safe in the journal.
+The receiver is ready while every intake accepts deliveries. An unavailable store is reported but does not
+affect readiness: the traces are safe in the journal.
 """
 
 from __future__ import annotations
@@ -13,45 +13,45 @@ import msgspec
 from receiver.supervisor.child import Child
 
 DECIDING = frozenset({"process", "journal"})
-"""The checks of an intake that decide: whether it runs, and whether its journal takes more."""
+"""Checks of an intake that affect readiness: whether it runs, and whether its journal accepts records."""
 
 
-ALWAYS_TOLD = frozenset({"ends", "writer"})
-"""What is told in a few words too, though nothing depends on it: nobody looks further while all is `ok`."""
+ALWAYS_REPORTED = frozenset({"ends", "writer"})
+"""Checks that the short text shows although they do not affect readiness, so that operators notice them."""
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One thing that was checked."""
+    """Result of one check."""
 
     process: str
     name: str
     reason: str
-    """Empty: fine."""
+    """Empty: no problem."""
     decides: bool
-    """Whether readiness depends on it."""
+    """Whether the check affects readiness."""
 
     @property
-    def is_told(self) -> bool:
-        """Whether it is worth a line to whoever did not ask for all."""
-        return bool(self.reason) and (self.decides or self.name in ALWAYS_TOLD)
+    def is_reported(self) -> bool:
+        """Return whether the short text shows this check."""
+        return bool(self.reason) and (self.decides or self.name in ALWAYS_REPORTED)
 
 
 class Readiness(msgspec.Struct, frozen=True):
-    """All checks, and what follows."""
+    """All checks and the resulting readiness."""
 
     ready: bool
     checks: tuple[Check, ...]
 
     def as_text(self, *, is_verbose: bool) -> str:
-        """`ok`, or what is wrong; verbose: every check on its own line."""
-        lines = [_line(check) for check in self.checks if is_verbose or check.is_told]
+        """Return `ok` or the problems; if verbose, every check on its own line."""
+        lines = [_line(check) for check in self.checks if is_verbose or check.is_reported]
         return "\n".join([*lines, "ok" if self.ready else "not ready"]) + "\n"
 
 
 def readiness(intakes: Sequence[Child], store: Child, *, is_stopping: bool) -> Readiness:
-    """How things stand now."""
+    """Return the current state of all checks."""
     checks = [
-        Check("supervisor", "stopping", "the receiver stops" if is_stopping else "", decides=True),
+        Check("supervisor", "stopping", "the receiver is stopping" if is_stopping else "", decides=True),
         *(check for intake in intakes for check in _checks(intake, deciding=DECIDING)),
         *_checks(store, deciding=frozenset()),
     ]

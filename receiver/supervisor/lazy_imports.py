@@ -1,6 +1,6 @@
-"""Rooms that are loaded when they are needed, because what they stand on takes as long to load as an intake.
+"""Lazy imports of modules whose dependencies take as long to load as a whole intake.
 
-Keeps: on the way to the first 200 the supervisor loads no aiohttp, no prometheus_client, no cryptography.
+Invariant: before the first 200 the supervisor loads neither aiohttp nor prometheus_client nor cryptography.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from receiver.supervisor.admin import Admin
 
 
-def admin_room() -> type[Admin]:
-    """Load what serves the admin port."""
+def load_admin_class() -> type[Admin]:
+    """Import the admin port."""
     return cast("type[Admin]", import_module("receiver.supervisor.admin").Admin)
 
 
 def self_signed(directory: Path) -> tuple[Path, Path]:
-    """Load what makes a certificate, and have one with its key in this directory."""
-    room = import_module("receiver.supervisor.self_signed")
-    return cast("Callable[[Path], tuple[Path, Path]]", room.self_signed)(directory)
+    """Return the paths of a self-signed certificate and its key in this directory; create them if needed."""
+    module = import_module("receiver.supervisor.self_signed")
+    return cast("Callable[[Path], tuple[Path, Path]]", module.self_signed)(directory)

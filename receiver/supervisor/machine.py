@@ -1,4 +1,4 @@
-"""What must be there before anything starts."""
+"""Requirements of the machine, checked before any process starts."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from receiver.settings import Settings
 
 
 def raise_file_limit() -> None:
-    """Let every process open as many files as it may; they inherit it."""
+    """Raise the soft limit of open files to the hard limit; child processes inherit it."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def check_machine(settings: Settings) -> None:
-    """Raises `OperatorError` naming what is missing and how to get it."""
+    """Raise `OperatorError` if a requirement is missing; the message says how to install it."""
     if not sys.platform.startswith("linux"):
         raise OperatorError(f"the platform is '{sys.platform}'; expected Linux")
     require_engine(settings)

@@ -1,4 +1,4 @@
-"""What systemd is told (`Type=notify`): ready, reloading, stopping. Without systemd: nothing."""
+"""Notifications for systemd (`Type=notify`): ready, reloading, stopping. Without systemd they do nothing."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from collections.abc import Mapping
 
 
 def notify(environ: Mapping[str, str], state: str) -> None:
-    """Send one state, as `READY=1`. A manager that does not listen is not our trouble."""
+    """Send one state, such as `READY=1`. Errors are ignored: the receiver works without systemd."""
     address = environ.get("NOTIFY_SOCKET", "")
     if not address:
         return
     if address.startswith("@"):
         address = "\0" + address[1:]
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sending:
-        sending.sendto(state.encode(), address)
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.sendto(state.encode(), address)
 
 
 def reloading() -> str:
-    """The state that begins a reload; `READY=1` ends it."""
+    """Return the state that begins a reload; `READY=1` ends it."""
     return f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}"

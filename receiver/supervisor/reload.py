@@ -1,6 +1,6 @@
-"""Which settings a running receiver takes over, and which wait for the next start.
+"""Reload: which changed settings a running receiver applies, and which wait for the next start.
 
-Keeps: what is in force together never exposes what would have been refused at the start.
+Invariant: the settings in force after a reload pass the same exposure checks as at the start.
 """
 
 from __future__ import annotations
@@ -26,44 +26,44 @@ AT_START_ONLY = (
     "redelivery",
     "ledger",
 )
-"""What sockets, processes, the store's tables and the writer's logs were made from."""
+"""Settings that determine sockets, processes, the store's tables and the writer's logs."""
 
 
 @dataclass(frozen=True)
-class Reloaded:
-    """New settings as far as they can be used now."""
+class ReloadResult:
+    """Settings in force after a reload, and what changed."""
 
     settings: Settings
     changed: tuple[str, ...]
-    """Top-level keys that are different from now on."""
+    """Top-level keys whose new values apply now."""
     waiting: tuple[str, ...]
-    """Top-level keys that are different from the next start on."""
+    """Top-level keys whose new values apply after the next start."""
 
 
-def reloaded(running: Settings, new: Settings) -> Reloaded:
-    """What of `new` a receiver that runs with `running` can use. Raises `OperatorError` if it may not."""
+def applicable_settings(running: Settings, new: Settings) -> ReloadResult:
+    """Return the part of `new` that a running receiver can apply. Raises `OperatorError` if it is unsafe."""
     keys = [name for name in Settings.__struct_fields__ if getattr(running, name) != getattr(new, name)]
-    waiting = AT_START_ONLY if _is_alike(running.tls, new.tls) else (*AT_START_ONLY, "tls")
+    waiting = AT_START_ONLY if _have_same_mode(running.tls, new.tls) else (*AT_START_ONLY, "tls")
     in_force = msgspec.structs.replace(new, **{name: getattr(running, name) for name in waiting})
     problems = exposure_of(in_force)
     if problems:
-        what = "with the settings that wait for the next start the new ones cannot be used:"
-        raise OperatorError("\n".join([what, *problems]))
-    return Reloaded(
+        heading = "the new settings conflict with settings that change only at the next start:"
+        raise OperatorError("\n".join([heading, *problems]))
+    return ReloadResult(
         settings=in_force,
         changed=tuple(key for key in keys if key not in waiting),
         waiting=tuple(key for key in keys if key in waiting),
     )
 
 
-def _is_alike(one: Tls, other: Tls) -> bool:
-    """Whether both speak TLS or neither, and both ask for client certificates or neither."""
-    return bool(one.cert_file) == bool(other.cert_file) and bool(one.client_ca_file) == bool(
-        other.client_ca_file
+def _have_same_mode(running: Tls, new: Tls) -> bool:
+    """Return whether both use TLS or neither, and both require client certificates or neither."""
+    return bool(running.cert_file) == bool(new.cert_file) and bool(running.client_ca_file) == bool(
+        new.client_ca_file
     )
 
 
-def in_one_line(reason: OperatorError) -> str:
-    """What is told in several lines, as a log line holds it: the heading, then every problem."""
+def one_line(reason: OperatorError) -> str:
+    """Return a message of several lines as one line: the heading, then every problem."""
     heading, *problems = (line.strip() for line in str(reason).splitlines())
     return f"{heading} {'; '.join(problems)}".rstrip()

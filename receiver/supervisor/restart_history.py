@@ -1,4 +1,4 @@
-"""How often a process ended lately without being told to: what ends again and again needs a human."""
+"""Restart history: how often a process exited unexpectedly in the last minutes."""
 
 from __future__ import annotations
 
@@ -6,31 +6,33 @@ from collections import deque
 from collections.abc import Callable
 
 WITHIN_S = 600.0
-"""How long an end is remembered."""
-TOLD_MIN = 3
-"""So many ends are told: one is a kill, or an upgrade of something below."""
+"""How long an exit is counted."""
+REPORTED_MIN = 3
+"""Number of exits that is reported: a single one may be a kill or an upgrade of a library."""
 
 
 class RestartHistory:
-    """Of one process and those that replaced it."""
+    """Recent exits of one process and its replacements."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
         self._at_s: deque[float] = deque()
 
     def note(self) -> None:
-        """It ended."""
+        """Record an exit."""
         self._at_s.append(self._now_s())
 
     @property
     def count(self) -> int:
-        """How often, lately."""
+        """Return the number of recent exits."""
         while self._at_s and self._now_s() - self._at_s[0] > WITHIN_S:
             self._at_s.popleft()
         return len(self._at_s)
 
     @property
     def reason(self) -> str:
-        """What there is to say of it; empty: not often enough."""
+        """Return a description if there were enough exits, else an empty string."""
         count = self.count
-        return f"ended {count} times in the last {WITHIN_S / 60:.0f} minutes" if count >= TOLD_MIN else ""
+        return (
+            f"exited {count} times in the last {WITHIN_S / 60:.0f} minutes" if count >= REPORTED_MIN else ""
+        )

@@ -1,12 +1,12 @@
-"""The supervisor's life, in order: take the directory, bind, start, watch, reload, stop.
+"""Lifecycle of the supervisor: lock the directory, bind, start, monitor, reload, stop.
 
-The intakes start first, and alone: the admin port and the store process take as long to load as they do.
-Requests to the admin port meanwhile wait in the socket's queue.
+The intakes start first and alone, because the admin port and the store process take as long to load as they
+do. Meanwhile requests to the admin port wait in the socket's queue.
 
-SIGTERM and SIGINT: the intakes seal what they have, the store inserts what is sealed and stops, and the
-intakes stop last: they accept until then, so a store that hangs costs no sender anything. What they
-acknowledge after the store has stopped stays in the journal for the next start. A second signal kills.
-SIGHUP: read the configuration again; a broken one leaves the old one in force.
+SIGTERM and SIGINT: the intakes seal their segments, the store process inserts sealed segments and stops, and
+the intakes stop last. They accept deliveries until then, so a store that hangs does not affect senders.
+Deliveries acknowledged after the store process has stopped stay in the journal. A second signal kills.
+SIGHUP: read the configuration again; an invalid one leaves the old one in force.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ from receiver.errors import OperatorError
 from receiver.metrics import Metrics, Snapshot
 from receiver.process import first_of
 from receiver.settings import Settings
-from receiver.supervisor.banner import welcome
+from receiver.supervisor.banner import startup_banner
 from receiver.supervisor.budget import MARK_S, FailureBudget
 from receiver.supervisor.certificate import LastGood, with_certificate
 from receiver.supervisor.child import Child, Patience, Role
 from receiver.supervisor.data_dir import DataDir, Pids, State
 from receiver.supervisor.descriptors import DescriptorReserve
 from receiver.supervisor.health import Readiness, readiness
-from receiver.supervisor.lazy_imports import admin_room
+from receiver.supervisor.lazy_imports import load_admin_class
 from receiver.supervisor.notify import notify, reloading
-from receiver.supervisor.reload import in_one_line, reloaded
+from receiver.supervisor.reload import applicable_settings, one_line
 from receiver.supervisor.sockets import Sockets, address_of, open_sockets
 from receiver.supervisor.summary import Summary
 
 KILL_MARGIN_S = 2.0
-"""What a process gets on top of its own grace before it is killed."""
-TRUSTS_NOBODY = {"SSL_CERT_FILE": os.devnull, "SSL_CERT_DIR": os.devnull}
-"""An intake asks no other server anything, and aiohttp reads all the authorities it could trust, twice."""
+"""Time in addition to its own grace period before a process is killed."""
+NO_CERTIFICATE_AUTHORITIES = {"SSL_CERT_FILE": os.devnull, "SSL_CERT_DIR": os.devnull}
+"""An intake connects to no server, but aiohttp would read all certificate authorities, twice."""
 TICK_S = 1.0
-"""Between two looks at the certificate, at intakes that do not report, and at what could not be written."""
+"""Interval of the checks of the certificate, of silent intakes and of `receiver.json`."""
 INTAKE_PAUSE_S_MAX = 1.0
-"""Before an intake is started again, however often it ends: it starts fast, and its connections wait."""
+"""Longest pause before an intake is restarted: it starts fast, and connections wait for it."""
 EXIT_KILLED = 1
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run."""
+    """Configuration and modules to run."""
 
     sources: Sources
     loaded: Loaded
@@ -69,7 +69,7 @@ class Plan:
 
 
 async def supervise(plan: Plan) -> int:
-    """Run the receiver until it is told to stop. The exit code; raises `OperatorError` if it cannot start."""
+    """Run the receiver until a signal; return the exit code. Raises `OperatorError` if it cannot start."""
     directory = DataDir(Path(plan.loaded.settings.data_dir))
     await directory.take()
     try:
@@ -77,24 +77,24 @@ async def supervise(plan: Plan) -> int:
         sockets = open_sockets(settings, plan.environ)
         try:
             return await Supervisor(
-                plan, _as_bound(plan.loaded.settings, settings, sockets), directory, sockets
+                plan, _with_bound_addresses(plan.loaded.settings, settings, sockets), directory, sockets
             ).run()
         finally:
             sockets.close()
     finally:
-        directory.let_go()
+        directory.release()
 
 
-def _as_bound(said: Settings, settings: Settings, sockets: Sockets) -> Settings:
-    """With the addresses we got, systemd's included; what is refused for ours is refused for its."""
+def _with_bound_addresses(configured: Settings, settings: Settings, sockets: Sockets) -> Settings:
+    """Return settings with the bound addresses. Sockets from systemd must pass the checks for settings."""
     addresses = {
         "listen": str(address_of(sockets.drain[0])),
         "admin_listen": str(address_of(sockets.admin)),
         "api_listen": str(address_of(sockets.api)),
     }
-    problems = problems_of(msgspec.structs.replace(said, **addresses))
+    problems = problems_of(msgspec.structs.replace(configured, **addresses))
     if problems:
-        raise OperatorError("\n".join(["the sockets that were passed cannot be used:", *problems]))
+        raise OperatorError("\n".join(["the sockets passed by systemd cannot be used:", *problems]))
     return msgspec.structs.replace(settings, **addresses)
 
 
@@ -124,63 +124,63 @@ class Supervisor:
         self._intakes = [
             self._child(
                 Role(
-                    f"intake-{place}",
+                    f"intake-{index}",
                     plan.intake_module,
                     listen_fd,
                     lock_fd,
                     lambda: self._last_good.pems,
-                    TRUSTS_NOBODY,
+                    NO_CERTIFICATE_AUTHORITIES,
                     listen_fds,
                     INTAKE_PAUSE_S_MAX,
                 )
             )
-            for place, listen_fd in enumerate(listen_fds)
+            for index, listen_fd in enumerate(listen_fds)
         ]
         self._store = self._child(Role("store", plan.store_module, sockets.api.fileno(), lock_fd))
 
     async def run(self) -> int:
-        """From the first process to the last."""
+        """Start all processes, run until a signal or an error, and stop them."""
         self._handle_signals()
         self._metrics.begin([drain.name for drain in self._settings.drain])
         self._metrics.set("counting_since_seconds", time.time())
         self._metrics.set("build_info", 1, version=__version__, core_profile=transcode.BUILD_PROFILE)
         intakes = [intake.start() for intake in self._intakes]
-        rest = asyncio.create_task(self._run_rest())
+        store_and_admin = asyncio.create_task(self._run_store_and_admin())
         with suppress(OSError):
-            told = welcome(self._settings, self._state(), self._plan.sources.file())
-            print(told, flush=True)  # noqa: T201 - this is what a human started us for
+            banner = startup_banner(self._settings, self._state(), self._plan.sources.file())
+            print(banner, flush=True)  # noqa: T201 - the output of `serve`
         try:
             await first_of(
                 asyncio.create_task(self._stop.wait()),
-                asyncio.create_task(self._reload_when_told()),
+                asyncio.create_task(self._reload_on_hangup()),
                 asyncio.create_task(self._mark_answers()),
                 asyncio.create_task(self._tick()),
                 asyncio.create_task(self._cover_intakes()),
-                rest,
+                store_and_admin,
                 *intakes,
             )
             await self._finish()
         finally:
             self._end()
-            rest.cancel()
-            await asyncio.wait({rest})
+            store_and_admin.cancel()
+            await asyncio.wait({store_and_admin})
             self._reserve.close()
         self._directory.remove_state()
         return EXIT_KILLED if self._is_killed else 0
 
-    async def _run_rest(self) -> None:
-        """Store and admin port, once every intake takes deliveries or has had the time for it."""
+    async def _run_store_and_admin(self) -> None:
+        """Run store process and admin port, started when the intakes are ready or `head_start_s` is over."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._plan.patience.head_start_s):
                 await self._is_past_head_start.wait()
         if self._stop.is_set():
             return
-        storing = self._store.start()
-        admin = await asyncio.to_thread(admin_room)
-        served = admin(self._readiness, self._counts, self._settings, self._metrics)
-        listener = await served.serve(self._sockets.admin)
+        store_task = self._store.start()
+        admin_class = await asyncio.to_thread(load_admin_class)
+        admin = admin_class(self._readiness, self._metrics_snapshots, self._settings, self._metrics)
+        listener = await admin.serve(self._sockets.admin)
         try:
-            await storing
+            await store_task
         finally:
             await listener.close()
 
@@ -190,16 +190,21 @@ class Supervisor:
 
     def _child(self, role: Role) -> Child:
         return Child(
-            role, self._settings, self._metrics, self._changed, self._plan.patience, reserve=self._reserve
+            role,
+            self._settings,
+            self._metrics,
+            self._on_child_change,
+            self._plan.patience,
+            reserve=self._reserve,
         )
 
     def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
-        for stopping in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(stopping, self._told_to_stop)
+        for stop_signal in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(stop_signal, self._request_stop)
         loop.add_signal_handler(signal.SIGHUP, self._hangup.set)
 
-    def _told_to_stop(self) -> None:
+    def _request_stop(self) -> None:
         if self._stop.is_set():
             self._end()
             self._is_killed = True
@@ -211,34 +216,36 @@ class Supervisor:
             child.end()
 
     async def _finish(self) -> None:
-        """Stop the store first and the intakes last: the port is served until there is nothing left to do."""
+        """Stop the store process first and the intakes last, so that they accept deliveries until the end."""
         notify(self._plan.environ, "STOPPING=1")
         structlog.get_logger().info("stopping")
         grace_s = self._settings.limits.stop_grace_s + KILL_MARGIN_S
         await asyncio.gather(*(intake.seal() for intake in self._intakes))
         await self._store.stop(grace_s)
-        self._sockets.api.close()  # refuse questions at once: nobody will answer them
-        self._sockets.take_no_more()
+        self._sockets.api.close()  # refuse API requests at once: the store process is gone
+        self._sockets.stop_new_connections()
         await asyncio.gather(*(intake.stop(grace_s) for intake in self._intakes))
-        self._summary.log(self._counted())
+        self._summary.log(self._child_snapshots())
         structlog.get_logger().info("stopped")
 
-    async def _reload_when_told(self) -> None:
+    async def _reload_on_hangup(self) -> None:
         while True:
             await self._hangup.wait()
             self._hangup.clear()
             await self._reload()
 
     async def _reload(self) -> None:
-        """Take over what can be taken over."""
+        """Read the configuration again and apply the settings that can change at run time."""
         log = structlog.get_logger()
         notify(self._plan.environ, reloading())
         try:
             loaded = self._plan.sources.load()
-            new = reloaded(self._settings, self._comparable(loaded.settings))
+            new = applicable_settings(self._settings, self._comparable(loaded.settings))
         except OperatorError as reason:
             self._metrics.add("reloads", outcome="refused")
-            log.error("configuration not reloaded; the old one stays in force", why=in_one_line(reason))
+            log.error(
+                "configuration not reloaded", error=one_line(reason), action="the old one stays in force"
+            )
         else:
             self._metrics.add("reloads", outcome="taken")
             self._settings = new.settings
@@ -248,17 +255,17 @@ class Supervisor:
         notify(self._plan.environ, "READY=1")
 
     def _comparable(self, new: Settings) -> Settings:
-        """With the certificate and the addresses that the same words gave at the start."""
-        said = self._plan.loaded.settings
+        """Return new settings with the certificate and, if unchanged, the bound addresses of the start."""
+        configured = self._plan.loaded.settings
         bound = {
             key: getattr(self._settings, key)
             for key in ("listen", "admin_listen", "api_listen")
-            if getattr(new, key) == getattr(said, key)
+            if getattr(new, key) == getattr(configured, key)
         }
         return msgspec.structs.replace(with_certificate(new, self._directory.path), **bound)
 
-    def _changed(self) -> None:
-        """Note that a process began, is ready, or ended."""
+    def _on_child_change(self) -> None:
+        """React to a process that started, became ready or exited."""
         self._is_changed.set()
         self._write_state()
         if not self._is_announced and self._readiness().ready:
@@ -268,7 +275,7 @@ class Supervisor:
             structlog.get_logger().info("ready", **self._ready_fields())
 
     def _ready_fields(self) -> dict[str, object]:
-        """Return what an operator wants to know of a receiver that has just started."""
+        """Return the fields of the log event `ready`."""
         settings, file = self._settings, self._plan.sources.file()
         return {
             "version": __version__,
@@ -310,7 +317,7 @@ class Supervisor:
         if not all(child.pid for child in self._children):
             return
         try:
-            with self._reserve.lent():
+            with self._reserve.released():
                 self._directory.write_state(self._state())
         except OSError as reason:
             self._is_state_written = False
@@ -331,27 +338,27 @@ class Supervisor:
             logs.limited.flush()
 
     async def _cover_intakes(self) -> None:
-        """Have the intakes that accept also accept for those that do not, and only as long as they do not."""
+        """Make the accepting intakes accept connections of the others, as long as those do not accept."""
         while True:
             await self._is_changed.wait()
             self._is_changed.clear()
             accepting = [intake for intake in self._intakes if intake.is_accepting]
-            down = {intake.listen_fd for intake in self._intakes} - {one.listen_fd for one in accepting}
+            down = {intake.listen_fd for intake in self._intakes} - {intake.listen_fd for intake in accepting}
             await asyncio.gather(*(intake.accept_for(frozenset(down)) for intake in accepting))
 
     async def _mark_answers(self) -> None:
         while True:
             await asyncio.sleep(MARK_S)
-            self._budget.mark(self._counted())
-            self._summary.log(self._counted())
+            self._budget.mark(self._child_snapshots())
+            self._summary.log(self._child_snapshots())
 
-    def _counted(self) -> list[Snapshot]:
+    def _child_snapshots(self) -> list[Snapshot]:
         return [snapshot for child in self._children for snapshot in child.snapshots]
 
-    def _counts(self) -> list[Snapshot]:
-        """Of all processes."""
+    def _metrics_snapshots(self) -> list[Snapshot]:
+        """Return the metrics of all processes."""
         for child in self._children:
             self._metrics.set("process_up", float(child.is_ready), process=child.name)
             self._metrics.set("process_ends_recent", child.ends.count, process=child.name)
-        self._budget.tell(self._metrics, self._counted(), self._settings.budget)
-        return [self._metrics.snapshot(), *self._counted()]
+        self._budget.report(self._metrics, self._child_snapshots(), self._settings.budget)
+        return [self._metrics.snapshot(), *self._child_snapshots()]

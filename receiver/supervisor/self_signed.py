@@ -4,10 +4,10 @@
     cert.pem   the server certificate, then the authority
     key.pem    the key of the server certificate
 
-The server certificate is no authority (`CA:FALSE`), because rustls refuses a server that shows one.
+The server certificate is not an authority (`CA:FALSE`), because rustls rejects an authority as a server.
 
-Invariant: files that fit together are kept until a day before they expire, so clients can keep trusting them.
-Never: the key of the authority on disk. It signs one certificate and is dropped.
+Invariant: valid files are kept until a day before they expire, so clients can keep trusting them.
+Never: writes the key of the authority to disk. It signs one certificate and is discarded.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ VALID_DAYS = 365
 
 
 def self_signed(directory: Path) -> tuple[Path, Path]:
-    """Return the paths of certificate and key; make them if they are missing, unfit or about to expire."""
+    """Return the paths of certificate and key; create them if missing, invalid or about to expire."""
     cert_file, key_file = directory / "cert.pem", directory / "key.pem"
     if not is_usable(directory, now=datetime.now(UTC)):
-        _make(directory / CA_NAME, cert_file, key_file)
+        _create(directory / CA_NAME, cert_file, key_file)
     return cert_file, key_file
 
 
 def is_usable(directory: Path, *, now: datetime) -> bool:
-    """Return whether the three files fit together and do not expire within a day."""
+    """Return whether the three files belong together and do not expire within a day."""
     try:
         authority = x509.load_pem_x509_certificate((directory / CA_NAME).read_bytes())
         server = x509.load_pem_x509_certificate((directory / "cert.pem").read_bytes())
@@ -49,7 +49,7 @@ def is_usable(directory: Path, *, now: datetime) -> bool:
     return key.public_key() == server.public_key() and server.not_valid_after_utc > now + timedelta(days=1)
 
 
-def _make(ca_file: Path, cert_file: Path, key_file: Path) -> None:
+def _create(ca_file: Path, cert_file: Path, key_file: Path) -> None:
     ca_file.parent.mkdir(mode=0o700, exist_ok=True)
     ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     authority = _authority(ca_key)
@@ -136,10 +136,10 @@ def _addresses() -> list[x509.GeneralName]:
 
 
 def _write(file: Path, content: bytes) -> None:
-    """Write a file that is private from its first byte, and whole or missing."""
-    beside = file.with_suffix(".new")
-    beside.unlink(missing_ok=True)
-    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    """Write a private file atomically."""
+    draft = file.with_suffix(".new")
+    draft.unlink(missing_ok=True)
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "wb") as opened:
         opened.write(content)
-    beside.replace(file)
+    draft.replace(file)

@@ -1,11 +1,11 @@
-"""Listening sockets, held open here: while a process is replaced, connections wait in the backlog.
+"""Listening sockets of the supervisor: connections wait in their backlog while a process is replaced.
 
-One `SO_REUSEPORT` socket per intake, or systemd's: `listen`, `admin` and `api` by `FileDescriptorName=`, a
-socket with another name belongs to the drain endpoint.
+There is one `SO_REUSEPORT` socket per intake, or systemd passes sockets named `listen`, `admin` and `api` by
+`FileDescriptorName=`. A socket with another name belongs to the drain endpoint.
 
-The sockets are closed when the supervisor exits, after everything else. When a socket is closed, the kernel
-resets the connections in its queue. So without systemd, shortly before the exit, the sockets take no new
-connections and the intakes accept all that are waiting; systemd's sockets stay open, for the next start.
+The supervisor closes the sockets last. The kernel resets connections that are still in the queue of a closed
+socket. So without systemd the sockets ignore new connections shortly before the exit, and the intakes accept
+those that wait. systemd keeps its sockets open for the next start.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ from receiver.errors import CommandFailed, OperatorError
 from receiver.settings import Settings
 
 BACKLOG = 4_096
-"""Connections that wait for an intake; the kernel cuts it to net.core.somaxconn."""
+"""Length of the accept queue; the kernel limits it to net.core.somaxconn."""
 SYSTEMD_FD_FIRST = 3
 SO_ATTACH_FILTER = 26
-"""Of Linux; Python has no name for it."""
-NO_NEW_CONNECTION = (
+"""Linux socket option; Python has no name for it."""
+IGNORE_SYN = (
     (0x30, 0, 0, 13),  # the flags of the TCP header
-    (0x54, 0, 0, 0x12),  # SYN and ACK of them
-    (0x15, 0, 1, 0x02),  # SYN alone asks for a connection:
-    (0x06, 0, 0, 0),  # unheard
-    (0x06, 0, 0, 0xFFFF_FFFF),  # whatever else, whole
+    (0x54, 0, 0, 0x12),  # keep only SYN and ACK
+    (0x15, 0, 1, 0x02),  # SYN without ACK requests a new connection:
+    (0x06, 0, 0, 0),  # drop it
+    (0x06, 0, 0, 0xFFFF_FFFF),  # pass every other packet
 )
-"""A BPF program (code, jump if true, jump if false, value). Handshakes under way are finished."""
+"""BPF program (code, jump if true, jump if false, value). Handshakes in progress are completed."""
 
 
 @dataclass(frozen=True)
 class Sockets:
-    """Everything we listen on."""
+    """All listening sockets."""
 
     drain: tuple[socket.socket, ...]
     """One per intake; several intakes may share one."""
     admin: socket.socket
     api: socket.socket
     drain_is_ours: bool
-    """Not systemd's, which keeps listening when we are gone."""
+    """False if systemd passed the sockets: it keeps them open after we exit."""
 
-    def take_no_more(self) -> None:
-        """Ignore requests for new connections to the drain endpoint; the clients' kernels repeat them."""
+    def stop_new_connections(self) -> None:
+        """Ignore new connections to the drain endpoint; the kernels of the clients retry them."""
         if self.drain_is_ours:
-            for one in self.drain:
-                _ignore_new(one)
+            for listening in self.drain:
+                _ignore_new_connections(listening)
 
     def close(self) -> None:
         """Close all of them."""
@@ -64,131 +64,132 @@ class Sockets:
 
 
 def open_sockets(settings: Settings, environ: Mapping[str, str]) -> Sockets:
-    """Take systemd's sockets, bind what it did not give. Raises `OperatorError` naming all that failed."""
+    """Use systemd's sockets and bind the others. Raises `CommandFailed` listing every failure."""
     given = from_systemd(environ)
-    wanted: tuple[Callable[[], list[socket.socket]], ...] = (
+    openers: tuple[Callable[[], list[socket.socket]], ...] = (
         lambda: given.get("listen") or bind_shared("listen", settings.listen, settings.intakes),
-        lambda: [_only("admin", given) or bind("admin_listen", settings.admin_listen)],
-        lambda: [_only("api", given) or bind("api_listen", settings.api_listen)],
+        lambda: [_single_socket("admin", given) or bind("admin_listen", settings.admin_listen)],
+        lambda: [_single_socket("api", given) or bind("api_listen", settings.api_listen)],
     )
     opened: list[list[socket.socket]] = []
     problems: list[str] = []
-    for bound in wanted:
+    for open_group in openers:
         try:
-            opened.append(bound())
+            opened.append(open_group())
         except OperatorError as reason:
             problems.append(str(reason))
     if problems:
-        for one in chain(*opened):
-            one.close()
+        for listening in chain(*opened):
+            listening.close()
         raise CommandFailed("\n".join(problems))
     drain, (admin,), (api,) = opened
     return Sockets(
-        tuple(drain[place % len(drain)] for place in range(settings.intakes)),
+        tuple(drain[index % len(drain)] for index in range(settings.intakes)),
         admin,
         api,
         drain_is_ours="listen" not in given,
     )
 
 
-def _ignore_new(listening: socket.socket) -> None:
-    code = b"".join(struct.pack("HBBI", *step) for step in NO_NEW_CONNECTION)
+def _ignore_new_connections(listening: socket.socket) -> None:
+    code = b"".join(struct.pack("HBBI", *step) for step in IGNORE_SYN)
     program = ctypes.create_string_buffer(code, len(code))
-    where = struct.pack("HP", len(NO_NEW_CONNECTION), ctypes.addressof(program))
-    with suppress(OSError):  # a kernel that filters nothing: who comes in the last moment sees a reset
-        listening.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, where)
+    filter_header = struct.pack("HP", len(IGNORE_SYN), ctypes.addressof(program))
+    with suppress(OSError):  # without the filter, connections made in the last moment are reset
+        listening.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, filter_header)
 
 
 def bind_shared(key: str, listen: str, count: int) -> list[socket.socket]:
-    """So many sockets on one address; the kernel spreads connections over them."""
+    """Bind `count` sockets to one address; the kernel distributes connections among them."""
     first = bind(key, listen, is_shared=True)
     address = address_of(first)
-    return [first, *(_bound(key, address, is_shared=True) for _ in range(count - 1))]
+    return [first, *(_bind(key, address, is_shared=True) for _ in range(count - 1))]
 
 
 def bind(key: str, listen: str, *, is_shared: bool = False) -> socket.socket:
-    """One socket. Sharing a port with a stranger would lose traces, so nobody else may listen there."""
+    """Bind one socket. Fails if another program listens there: a shared port would lose traces to it."""
     address = parse_address(listen)
     if is_shared and address.port:
-        _bound(key, address, is_shared=False, is_listening=False).close()
-    return _bound(key, address, is_shared=is_shared)
+        _bind(key, address, is_shared=False, is_listening=False).close()
+    return _bind(key, address, is_shared=is_shared)
 
 
 def require_free(key: str, listen: str) -> None:
-    """Raise `OperatorError` unless this address can be bound now. Nothing listens on it meanwhile."""
-    _bound(key, parse_address(listen), is_shared=False, is_listening=False).close()
+    """Raise `OperatorError` unless this address can be bound. The check does not listen on it."""
+    _bind(key, parse_address(listen), is_shared=False, is_listening=False).close()
 
 
 def address_of(listening: socket.socket) -> Address:
-    """Where it is bound."""
+    """Return the address that a socket is bound to."""
     host, port = listening.getsockname()[:2]
     return Address(host, port)
 
 
 def from_systemd(environ: Mapping[str, str]) -> dict[str, list[socket.socket]]:
-    """The sockets systemd passed, by name."""
-    found: dict[str, list[socket.socket]] = defaultdict(list)
+    """Return the sockets that systemd passed, by name."""
+    sockets: dict[str, list[socket.socket]] = defaultdict(list)
     if environ.get("LISTEN_PID") != str(os.getpid()):
-        return found
+        return sockets
     names = environ.get("LISTEN_FDNAMES", "").split(":")
-    for place in range(int(environ.get("LISTEN_FDS", "0"))):
-        name = names[place] if place < len(names) else ""
-        found[name if name in ("admin", "api") else "listen"].append(_inherited(SYSTEMD_FD_FIRST + place))
-    return found
+    for index in range(int(environ.get("LISTEN_FDS", "0"))):
+        name = names[index] if index < len(names) else ""
+        port = name if name in ("admin", "api") else "listen"
+        sockets[port].append(_adopt_systemd_socket(SYSTEMD_FD_FIRST + index))
+    return sockets
 
 
-def _inherited(fd: int) -> socket.socket:
+def _adopt_systemd_socket(fd: int) -> socket.socket:
     try:
-        taken = socket.socket(fileno=fd)
-        is_listening = taken.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        listening = socket.socket(fileno=fd)
+        is_listening = listening.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
     except OSError as reason:
-        raise OperatorError(f"descriptor {fd} from systemd is no socket: {reason.strerror}") from reason
-    if taken.family not in (socket.AF_INET, socket.AF_INET6) or not is_listening:
+        raise OperatorError(f"descriptor {fd} from systemd is not a socket: {reason.strerror}") from reason
+    if listening.family not in (socket.AF_INET, socket.AF_INET6) or not is_listening:
         raise OperatorError(
-            f"descriptor {fd} from systemd listens on no TCP port; expected ListenStream=HOST:PORT"
+            f"descriptor {fd} from systemd is not a listening TCP socket; expected ListenStream=HOST:PORT"
         )
-    taken.set_inheritable(False)
-    return taken
+    listening.set_inheritable(False)
+    return listening
 
 
-def _only(name: str, given: Mapping[str, list[socket.socket]]) -> socket.socket | None:
+def _single_socket(name: str, given: Mapping[str, list[socket.socket]]) -> socket.socket | None:
     sockets = given.get(name, [])
     if len(sockets) > 1:
         raise OperatorError(f"systemd passed {len(sockets)} sockets named '{name}'; expected one")
     return sockets[0] if sockets else None
 
 
-def _bound(key: str, address: Address, *, is_shared: bool, is_listening: bool = True) -> socket.socket:
+def _bind(key: str, address: Address, *, is_shared: bool, is_listening: bool = True) -> socket.socket:
     family, sockaddr = _resolved(key, address)
-    made = socket.socket(family, socket.SOCK_STREAM)
+    bound = socket.socket(family, socket.SOCK_STREAM)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if is_shared:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6 and address.host == "::":
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        made.bind(sockaddr)
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        bound.bind(sockaddr)
         if is_listening:
-            made.listen(BACKLOG)
+            bound.listen(BACKLOG)
     except OSError as reason:
-        made.close()
-        raise OperatorError(f"{key} = '{address}' cannot be bound: {_why(reason)}") from reason
-    return made
+        bound.close()
+        raise OperatorError(f"{key} = '{address}' cannot be bound: {_bind_error(reason)}") from reason
+    return bound
 
 
 def _resolved(key: str, address: Address) -> tuple[socket.AddressFamily, tuple[object, ...]]:
-    """IPv4 first: `localhost` is what clients that try both will find."""
+    """Resolve an address and prefer IPv4: clients that connect to `localhost` try both families."""
     try:
-        found = socket.getaddrinfo(
+        candidates = socket.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
     except socket.gaierror as reason:
         raise OperatorError(f"{key} = '{address}' cannot be resolved: {reason.strerror}") from reason
-    family, _, _, _, sockaddr = min(found, key=lambda one: one[0] != socket.AF_INET)
+    family, _, _, _, sockaddr = min(candidates, key=lambda candidate: candidate[0] != socket.AF_INET)
     return family, sockaddr
 
 
-def _why(reason: OSError) -> str:
+def _bind_error(reason: OSError) -> str:
     if reason.errno == errno.EADDRINUSE:
         return "another program listens there; expected a free port, or port 0 to pick one"
     if reason.errno == errno.EACCES:

@@ -1,6 +1,6 @@
-"""The line that is logged once a minute: what came in, what was stored, what waits.
+"""Summary line, logged once a minute: spans received, spans stored, backlog.
 
-Never: a line when nothing has changed since the last one.
+Never: logs a line if nothing has changed since the last one.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ STATUS_LABEL = METRICS["deliveries"].labels.index("status")
 
 
 class Summary:
-    """Compares the merged counts with those of the line before."""
+    """Logs the differences between the merged counters and those of the previous line."""
 
     def __init__(self) -> None:
-        self._counted: Counter[str] = Counter()
+        self._child_snapshots: Counter[str] = Counter()
         self._answers: Counter[str] = Counter()
         self._waiting: Counter[str] = Counter()
         """Empty when no store process runs."""
@@ -37,7 +37,7 @@ class Summary:
     def log(self, snapshots: Iterable[Snapshot]) -> None:
         """Log what changed since the last call, if anything did."""
         counted, answers, waiting = _totals(snapshots)
-        new, new_answers = counted - self._counted, answers - self._answers
+        new, new_answers = counted - self._child_snapshots, answers - self._answers
         if new or new_answers or (waiting and waiting != self._waiting):
             structlog.get_logger().info(
                 "summary",
@@ -46,11 +46,11 @@ class Summary:
                 **{field: new[field] for field in COUNTED.values()},
                 **waiting,
             )
-        self._counted, self._answers, self._waiting = counted, answers, waiting
+        self._child_snapshots, self._answers, self._waiting = counted, answers, waiting
 
 
 def _totals(snapshots: Iterable[Snapshot]) -> tuple[Counter[str], Counter[str], Counter[str]]:
-    """Add up spans by what became of them, answers by class of status, and what waits if the store says."""
+    """Return spans by outcome, answers by status class, and the backlog if the store process reported it."""
     counted, answers, waiting = Counter[str](), Counter[str](), Counter[str]()
     for snapshot in snapshots:
         for series in snapshot.series:

@@ -1,4 +1,4 @@
-"""What runs here: this package, its core, and what it stands on."""
+"""Versions of this package, its compiled core and its dependencies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from receiver import __version__, transcode
 
 
 def versions() -> dict[str, str]:
-    """What runs: this package, its core, and what it stands on."""
+    """Return the versions by component."""
     return {
         "version": __version__,
         "core": transcode.VERSION,
@@ -23,7 +23,7 @@ def versions() -> dict[str, str]:
 
 
 def _engine() -> str:
-    """The embedded engine; its major and minor version are ClickHouse's."""
+    """Return the version of the embedded engine; its major and minor version are those of ClickHouse."""
     engine = _installed("chdb-core")
     return f"chdb {_installed('chdb')} (engine {engine})" if engine != "not installed" else engine
 

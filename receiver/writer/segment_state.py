@@ -16,7 +16,7 @@ from typing import Protocol
 
 from receiver.engine.store import Held
 from receiver.errors import StoreTrouble
-from receiver.journal.frame import Answered, answers_of, claim_of
+from receiver.journal.frame import Answered, answers_of, footer_counts_of
 from receiver.journal.segment_core import BLOCK_ROWS_MAX, Core, RowRange, Scan
 from receiver.ledger.line_sums import Rest
 from receiver.model import Heading, SegmentId
@@ -244,7 +244,7 @@ def reading_of(file: SegmentFile, core: Core) -> Reading:
         damage.append("footer is missing or disagrees; expected a sealed segment")
     if not is_ours:
         damage.append(f"holds records of segment {SegmentId(scan.epoch, scan.seq)}")
-    promised = claim_of(content) if damage and scan.sealed else None
+    promised = footer_counts_of(content) if damage and scan.sealed else None
     rows_lost = promised.rows - rows if promised else None
     received = [record.received_ms for record in scan.records if record.rows] or [(0, 0)]
     return Reading(

@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from receiver.durable.files import DISK, write_durably
-from receiver.journal.names import SEALED, Kind, epoch_of, file_name, start_name, understood
+from receiver.journal.names import SEALED, Kind, epoch_of, file_name, parse_file_name, start_name
 from receiver.journal.segment_core import BLOCK_ROWS_MAX, Core
 from receiver.journal.segments import SegmentFile as PartFile
 from receiver.journal.start import draw_epoch
@@ -144,7 +144,7 @@ class SegmentSplitter:
     def _parts(self, segment: SegmentId) -> Iterator[PartFile]:
         directory = self._parts_of.get(segment)
         for name in DISK.names(directory) if directory else ():
-            named = understood(name)
+            named = parse_file_name(name)
             if directory and named and named.kind in SEALED:
                 path = directory / name
                 part = SegmentId(epoch_of(directory.suffix[1:]) or 0, named.seq)

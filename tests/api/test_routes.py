@@ -15,11 +15,11 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from receiver.api.routes import Api
 from receiver.api.spool import SpoolSpace
-from receiver.api.streaming import pumped
+from receiver.api.streaming import stream_from_thread
 from receiver.engine.store import Store
 from receiver.errors import Refused, StoreTrouble
-from receiver.query.spans import Wanted, parse_limit, parse_since, spans
-from receiver.query.traces import normalised
+from receiver.query.spans import SpanFilter, parse_limit, parse_since, spans
+from receiver.query.traces import normalized_trace_id
 from receiver.store_process.stop_signal import StopSignal
 from receiver.writer.environment import Stopping
 from tests.support import engines
@@ -137,7 +137,7 @@ async def test_a_trace_comes_with_every_stored_column(api: Ask, stored: Segment)
 )
 def test_spans_are_filtered(store: Store, stored: Segment, query: dict[str, str], count: int) -> None:
     limit = parse_limit(query.get("limit", "100"))
-    wanted = Wanted(project=query.get("project"), service=query.get("service"), limit=limit)
+    wanted = SpanFilter(project=query.get("project"), service=query.get("service"), limit=limit)
 
     found = b"".join(spans(store, wanted, now_s=NOW_S + 60)).splitlines()
 
@@ -245,7 +245,7 @@ async def test_a_reader_who_leaves_ends_the_question(tmp_path: Path) -> None:
             ended.set()
 
     with ThreadPoolExecutor(1) as pool:
-        async with pumped(pool, no_spool(tmp_path), endless) as pieces:
+        async with stream_from_thread(pool, no_spool(tmp_path), endless) as pieces:
             assert await anext(pieces) == b"x"
         assert await asyncio.to_thread(ended.wait, 10)
 
@@ -265,8 +265,8 @@ def test_other_ages_are_refused(text: str) -> None:
 
 
 def test_trace_ids_are_read_as_people_paste_them() -> None:
-    assert normalised(" 0AF7651916CD43DD8448EB211C80319C\n") == "0af7651916cd43dd8448eb211c80319c"
-    assert normalised("0af76519-16cd-43dd-8448-eb211c80319c") == "0af7651916cd43dd8448eb211c80319c"
+    assert normalized_trace_id(" 0AF7651916CD43DD8448EB211C80319C\n") == "0af7651916cd43dd8448eb211c80319c"
+    assert normalized_trace_id("0af76519-16cd-43dd-8448-eb211c80319c") == "0af7651916cd43dd8448eb211c80319c"
 
 
 def test_a_stop_cuts_a_wait_short_lets_one_more_try_happen_and_then_ends_it() -> None:

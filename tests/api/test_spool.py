@@ -13,7 +13,7 @@ import pytest
 
 from receiver.api import spool as module
 from receiver.api.spool import FILE_BYTES_MAX, MEMORY_BYTES_MAX, ClientTooSlow, Spool, SpoolSpace
-from receiver.api.streaming import pumped
+from receiver.api.streaming import stream_from_thread
 from receiver.errors import StoreTrouble
 from receiver.query.limits import SECONDS_MAX, within_time
 
@@ -100,10 +100,13 @@ def test_statement_waits_for_the_reader_when_the_disk_is_short(tmp_path: Path) -
 async def test_readers_that_do_not_read_hold_no_thread_of_the_store(space: SpoolSpace) -> None:
     given = pieces(100)
     with ThreadPoolExecutor(1) as pool:
-        async with pumped(pool, space, lambda: iter(given)) as first:
+        async with stream_from_thread(pool, space, lambda: iter(given)) as first:
             assert await anext(first) == given[0]
 
-            async with asyncio.timeout(WAIT_S), pumped(pool, space, lambda: iter(given)) as second:
+            async with (
+                asyncio.timeout(WAIT_S),
+                stream_from_thread(pool, space, lambda: iter(given)) as second,
+            ):
                 assert [piece async for piece in second] == given
 
             assert [piece async for piece in first] == given[1:]
@@ -115,7 +118,7 @@ async def test_failure_is_raised_after_the_pieces_before_it(space: SpoolSpace) -
         raise StoreTrouble("gone")
 
     with ThreadPoolExecutor(1) as pool:
-        async with pumped(pool, space, failing) as answer:
+        async with stream_from_thread(pool, space, failing) as answer:
             assert [await anext(answer) for _ in range(20)] == pieces(20)
             with pytest.raises(StoreTrouble):
                 await anext(answer)
@@ -132,7 +135,7 @@ async def test_reader_that_leaves_ends_a_statement_that_waits_for_it(tmp_path: P
             ended.set()
 
     with ThreadPoolExecutor(1) as pool:
-        async with pumped(pool, SpoolSpace(tmp_path, 0, lambda: 0), endless) as answer:
+        async with stream_from_thread(pool, SpoolSpace(tmp_path, 0, lambda: 0), endless) as answer:
             assert await anext(answer) == PIECE
         assert await asyncio.to_thread(ended.wait, WAIT_S)
 

@@ -49,7 +49,7 @@ def test_ls_tells_a_segment_that_a_dead_start_left(tmp_path: Path) -> None:
     append(dead, "a")
     live_listing = rows_of(run(tmp_path, "ls").output)
 
-    dead._files.close(dead._start.lock_fd)  # noqa: SLF001 - as a death would
+    dead._files.close(dead._directory.lock_fd)  # noqa: SLF001 - as a death would
 
     assert live_listing[0][1] == "open"
     assert rows_of(run(tmp_path, "ls").output)[0][1:3] == ["left", "open"]
@@ -145,7 +145,7 @@ def test_a_path_to_nothing_is_not_there_whatever_the_data_directory(tmp_path: Pa
     done = run(tmp_path / "absent", "inspect", str(path))
 
     assert done.exit_code == 1
-    assert f"segment '{path}' is not there; expected a path or a name" in done.output
+    assert f"segment '{path}' does not exist; expected a path or a name" in done.output
 
 
 @pytest.mark.parametrize("content", [b"", b"root:x:0:0:", bytes(1 << 16)], ids=["empty", "text", "zeros"])
@@ -178,7 +178,7 @@ def test_inspect_of_what_is_not_there_says_what_was_expected(tmp_path: Path) -> 
     done = run(tmp_path, "inspect", "0000000000000001-0000000001")
 
     assert done.exit_code != 0
-    assert "is not there; expected a path or a name that `journal ls` prints" in done.output
+    assert "does not exist; expected a path or a name that `journal ls` prints" in done.output
 
 
 def test_looking_changes_nothing(tmp_path: Path, live: Appender) -> None:

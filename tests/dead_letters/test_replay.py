@@ -22,7 +22,7 @@ from receiver.durable.files import DISK
 from receiver.errors import DiskTrouble, StoreTrouble
 from receiver.journal.quarantine import Note, QuarantineFiles
 from receiver.journal.segments import Journal
-from receiver.journal.start import Start
+from receiver.journal.start import EpochDirectory
 from receiver.ledger.line_sums import Counts
 from receiver.model import ContentKind, Delivery, SegmentId
 from tests.support.fake_clickhouse import NOW_S
@@ -341,7 +341,7 @@ def test_killed_at_every_step_of_a_replay_it_is_stored_once(
         replay_room: ("write_durably",),
         DISK: ("sync_directory",),
         Path: ("rename", "unlink"),
-        Start: ("draw", "leave", "introduce"),
+        EpochDirectory: ("create", "leave", "write_note"),
         DeadLetters: ("_forget", "keep"),
     }.items():
         for name in names:

@@ -192,5 +192,5 @@ def test_a_second_receiver_says_so_and_harms_nothing(site: Site) -> None:
     )
 
     assert second.returncode != 0
-    assert "another receiver works on it" in second.stderr
+    assert "another receiver uses it" in second.stderr
     assert site.post() == 200

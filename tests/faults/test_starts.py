@@ -91,7 +91,7 @@ def test_what_is_taken_away_from_a_receiver_that_waits_for_its_store_is_written_
     proxy.down()
     with Site(tmp_path, url_through(proxy, server_url, name_of(store)), store, proxy) as site:
         refused = site.run_command("dead", "replay", "some-letter")
-        assert "tables are not seen to be up to date yet" in refused.stdout
+        assert "tables are not known to be up to date yet" in refused.stdout
         for room in (tmp_path / "ledger", tmp_path / "redelivery"):
             there = partial(has_log, room)
             site.wait_until(there, f"{room.name} is not begun", patience_s=15)

@@ -6,12 +6,12 @@ import pytest
 from receiver import transcode
 from receiver.journal.frame import (
     Answered,
-    Claim,
+    FooterCounts,
     Tally,
     answers_of,
-    claim_of,
     damage_in,
     decoded,
+    footer_counts_of,
     sealed_kind,
 )
 from receiver.journal.names import Kind
@@ -113,7 +113,7 @@ def test_a_sealed_name_without_a_footer_is_damage() -> None:
 
     assert str(damage) == (
         "segment 0000000000000007-0000000003 at byte 120, 1 bytes: "
-        "no whole footer; expected one in a sealed file"
+        "footer is missing or damaged in a sealed file"
     )
     assert damage_in(found, SEGMENT) == []
 
@@ -121,7 +121,7 @@ def test_a_sealed_name_without_a_footer_is_damage() -> None:
 def test_records_under_another_segment_s_name_are_damage() -> None:
     [damage] = damage_in(transcode.scan(of("a")), SegmentId(7, 4))
 
-    assert damage.reason == "holds records of segment 0000000000000007-0000000003"
+    assert damage.reason == "contains records of segment 0000000000000007-0000000003"
 
 
 def test_a_record_of_another_segment_among_ours_is_damage() -> None:
@@ -151,6 +151,6 @@ def test_the_first_payload_tells_the_codec(content: bytes, kind: Kind) -> None:
 def test_a_footer_can_be_listed_without_reading_the_segment() -> None:
     sealed = of("a", "b") + transcode.footer(of("a", "b"))
 
-    assert claim_of(sealed[-100:]) == Claim(records=2, rows=4, bytes_before=len(of("a", "b")))
-    assert claim_of(of("a")) is None
-    assert claim_of(b"") is None
+    assert footer_counts_of(sealed[-100:]) == FooterCounts(records=2, rows=4, bytes_before=len(of("a", "b")))
+    assert footer_counts_of(of("a")) is None
+    assert footer_counts_of(b"") is None

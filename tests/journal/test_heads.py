@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from receiver.journal.appender import Appender
-from receiver.journal.heads import Mark, Read, waiting_in
+from receiver.journal.heads import ReadPosition, ReadResult, pending_segments
 from receiver.journal.segments import Journal
 from tests.support.journal import append, appender
 from tests.support.record_layout import record
@@ -18,13 +18,13 @@ def journal(tmp_path: Path) -> Appender:
     return appender(root=tmp_path)
 
 
-def names(read: Read | None) -> list[str]:
+def names(read: ReadResult | None) -> list[str]:
     assert read is not None
     return [one.drain for one in read.deliveries]
 
 
 def read_all(root: Path) -> list[str]:
-    return [name for waiting in waiting_in(root) for name in names(waiting.read(None))]
+    return [name for waiting in pending_segments(root) for name in names(waiting.read(None))]
 
 
 def the_open_file(root: Path) -> Path:
@@ -44,33 +44,33 @@ def test_open_and_sealed_segments_are_read_record_by_record(journal: Appender, t
 
 def test_a_file_that_grew_and_was_sealed_is_read_on_from_the_mark(journal: Appender, tmp_path: Path) -> None:
     append(journal, "a")
-    [waiting] = waiting_in(tmp_path)
+    [waiting] = pending_segments(tmp_path)
     first = waiting.read(None)
     assert first is not None
     append(journal, "b")
     journal.seal()
 
-    second = waiting.read(first.mark)
+    second = waiting.read(first.position)
 
     assert (names(first), names(second)) == (["a"], ["b"])
     assert second is not None
-    assert second.goes_on
+    assert second.continues_previous
 
 
 def test_a_rewritten_file_is_read_anew(journal: Appender, tmp_path: Path) -> None:
     append(journal, "a")
     journal.seal()
-    [waiting] = waiting_in(tmp_path)
+    [waiting] = pending_segments(tmp_path)
     first = waiting.read(None)
     assert first is not None
     [sealed] = Journal(tmp_path).sealed()
     sealed.replace(sealed.read())
 
-    again = waiting.read(first.mark)
+    again = waiting.read(first.position)
 
     assert names(again) == ["a"]
     assert again is not None
-    assert not again.goes_on
+    assert not again.continues_previous
 
 
 def test_a_record_cut_anywhere_counts_nothing(journal: Appender, tmp_path: Path) -> None:
@@ -93,16 +93,16 @@ def test_what_was_never_promised_is_not_read_though_it_was_seen_before(
     path = the_open_file(tmp_path)
     promised_bytes = path.stat().st_size
     append(journal, "b")
-    [waiting] = waiting_in(tmp_path)
+    [waiting] = pending_segments(tmp_path)
     seen = waiting.read(None)
     assert seen is not None
     path.with_suffix(".cut").write_bytes(b"%d\n" % promised_bytes)
 
-    again = waiting.read(seen.mark)
+    again = waiting.read(seen.position)
 
     assert (names(seen), names(again)) == (["a", "b"], ["a"])
     assert again is not None
-    assert not again.goes_on
+    assert not again.continues_previous
 
 
 def test_a_head_that_is_none_ends_the_reading(journal: Appender, tmp_path: Path) -> None:
@@ -121,10 +121,10 @@ def test_a_head_that_is_none_ends_the_reading(journal: Appender, tmp_path: Path)
 
 def test_a_file_that_is_gone_is_told(journal: Appender, tmp_path: Path) -> None:
     append(journal, "a")
-    [waiting] = waiting_in(tmp_path)
+    [waiting] = pending_segments(tmp_path)
     the_open_file(tmp_path).unlink()
 
-    assert waiting.read(Mark(1)) is None
+    assert waiting.read(ReadPosition(1)) is None
 
 
 @pytest.mark.parametrize("version", [0, 2, 0xFFFF])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from receiver.errors import DiskTrouble, JournalFull, OperatorError
-from receiver.journal.appender import TAIL_AT_LARGE, Appender, StaleSegment
+from receiver.journal.appender import TAIL_NOT_DROPPED, Appender, StaleSegment
 from receiver.journal.segments import Journal, SegmentFile
 from tests.support.journal import ROOT, Clock, appender, names_in
 from tests.support.memory_disk import Killed, MemoryDisk
@@ -82,9 +82,9 @@ class JournalMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.intake is not None)
     @rule()
-    def hand_over(self) -> None:
+    def seal_retired(self) -> None:
         assert self.intake is not None
-        self.survive(self.intake.hand_over)
+        self.survive(self.intake.seal_retired)
 
     @precondition(lambda self: self.intake is not None)
     @rule()
@@ -147,7 +147,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     def remember_what_may_come_back(self) -> None:
         """Expect that what failed is dropped by now, unless the journal says that it could not."""
-        if self.intake is not None and self.intake.full_reason() == TAIL_AT_LARGE:
+        if self.intake is not None and self.intake.full_reason() == TAIL_NOT_DROPPED:
             self.unresolved |= self.at_large
         self.at_large.clear()
 

@@ -191,7 +191,7 @@ def test_a_file_that_was_taken_away_takes_no_record(tmp_path: Path) -> None:
     segment = written(DISK, tmp_path, "a")
     (tmp_path / "0000000000.open").unlink()
 
-    with pytest.raises(FileNotFoundError, match="taken away"):
+    with pytest.raises(FileNotFoundError, match="was removed"):
         segment.append(record("b"), 1)
 
     segment.close()

@@ -12,7 +12,7 @@ from receiver.durable.files import DISK
 from receiver.journal.frame import answers_of
 from receiver.journal.names import start_name
 from receiver.journal.segments import Journal
-from receiver.journal.start import DRAWS_MAX, Start
+from receiver.journal.start import TRIES_MAX, EpochDirectory
 from tests.support.journal import ROOT, append, appender, names_in, recovered, try_to_adopt
 from tests.support.memory_disk import Killed, MemoryDisk
 from tests.support.record_layout import record
@@ -183,7 +183,7 @@ def test_rot_in_a_record_that_was_promised_names_the_loss_and_spares_the_rest() 
     damage, no_footer = found.damage(found.scan())
 
     assert names_in(found) == ["a", "c"]
-    assert no_footer.reason.startswith("no whole footer")
+    assert no_footer.reason.startswith("footer is missing")
     assert (damage.segment, damage.offset, damage.length_bytes) == (found.id, offset, len(record("b")))
 
 
@@ -266,7 +266,7 @@ def test_two_starts_never_share_a_directory_even_when_the_draw_is_the_same() -> 
     files = MemoryDisk()
     draws = iter([1, 1, 1, 2])
 
-    starts = [Start.draw(ROOT, files, lambda: next(draws)) for _ in range(2)]
+    starts = [EpochDirectory.create(ROOT, files, lambda: next(draws)) for _ in range(2)]
 
     assert [start.epoch for start in starts] == [1, 2]
 
@@ -279,7 +279,7 @@ def test_a_start_that_meets_its_adopter_before_it_holds_the_lock_draws_again(
     if not removes_directory:
         files.fail("remove_directory")
 
-    start = Start.draw(ROOT, files, iter([1, 2]).__next__)
+    start = EpochDirectory.create(ROOT, files, iter([1, 2]).__next__)
 
     assert start.epoch == 2
     assert start_name(2) in files.names(ROOT)
@@ -293,7 +293,7 @@ class MeddledDisk(MemoryDisk):
     def lock(self, fd: int) -> bool:
         if not self.met:
             self.met = True
-            adopter = Start.adopt(ROOT / start_name(1), self)
+            adopter = EpochDirectory.adopt(ROOT / start_name(1), self)
             assert adopter is not None
             adopter.leave()
         return super().lock(fd)
@@ -314,17 +314,17 @@ def test_a_root_whose_maker_died_before_its_name_was_on_the_disk_is_made_durable
 
 def test_a_draw_that_always_meets_others_gives_up() -> None:
     files = MemoryDisk()
-    Start.draw(ROOT, files, lambda: 1)
+    EpochDirectory.create(ROOT, files, lambda: 1)
 
-    with pytest.raises(OSError, match=f"in {DRAWS_MAX} draws"):
-        Start.draw(ROOT, files, lambda: 1)
+    with pytest.raises(OSError, match=f"in {TRIES_MAX} tries"):
+        EpochDirectory.create(ROOT, files, lambda: 1)
 
 
 def test_a_live_start_cannot_be_adopted() -> None:
     files = MemoryDisk()
-    live = Start.draw(ROOT, files)
+    live = EpochDirectory.create(ROOT, files)
 
-    assert Start.adopt(live.directory, files) is None
+    assert EpochDirectory.adopt(live.directory, files) is None
     assert files.names(live.directory) == ["start"]
 
 
@@ -339,7 +339,7 @@ def test_a_directory_that_was_never_locked_is_adopted_and_removed() -> None:
 
 
 def test_the_lock_holds_between_processes_and_is_not_inherited(tmp_path: Path) -> None:
-    start = Start.draw(tmp_path, DISK)
+    start = EpochDirectory.create(tmp_path, DISK)
     with multiprocessing.get_context("spawn").Pool(1) as other:
         while_held = other.apply(try_to_adopt, [start.directory])
         DISK.close(start.lock_fd)

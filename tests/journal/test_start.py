@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from receiver.journal.names import start_name
-from receiver.journal.start import Note, Start, draw_epoch, note_of
+from receiver.journal.start import EpochDirectory, Note, draw_epoch, note_of
 from tests.support.journal import ROOT, append, appender
 from tests.support.memory_disk import MemoryDisk
 
@@ -55,7 +55,7 @@ def test_a_disk_that_does_not_say_whether_a_start_is_there_takes_it_from_nobody(
             return super().is_at(fd, path)
 
     files = Silent()
-    start = Start.draw(ROOT, files)
+    start = EpochDirectory.create(ROOT, files)
     files.is_silent = True
 
     assert not start.is_gone()

@@ -54,7 +54,7 @@ def test_a_start_whose_directory_was_removed_is_over(tmp_path: Path) -> None:
     look_after(journal)
     shutil.rmtree(tmp_path / "journal" / start_name(journal.epoch))
 
-    with pytest.raises(OperatorError, match="start directory"):
+    with pytest.raises(OperatorError, match="epoch directory"):
         look_after(journal)
 
 
@@ -73,7 +73,7 @@ def test_a_start_whose_directory_was_replaced_promises_nothing_in_it(tmp_path: P
     directory.mkdir()
     (directory / "start").touch()
 
-    with pytest.raises(DiskTrouble, match="taken away"):
+    with pytest.raises(DiskTrouble, match="was removed"):
         append(journal, "a")
 
 
@@ -163,7 +163,7 @@ def test_parts_of_segments_that_were_cut_up_count_as_journal(tmp_path: Path) -> 
     (tmp_path / "cuts" / "strange").write_bytes(bytes(5))
 
     ceiling = Ceiling(root, limits(bytes_max=before + 999), DISK, lambda: 0.0)
-    ceiling.look()
+    ceiling.measure()
 
     assert Journal(root).bytes_total() == before + 1_000
     assert "the ceiling is" in (ceiling.reason() or "")
@@ -205,7 +205,7 @@ def test_what_the_disk_refused_to_seal_is_left_alone_once_the_journal_is_closed(
     clock.now_s += 60
     calls_count = len(files.calls)
 
-    journal.hand_over()
+    journal.seal_retired()
 
     assert files.calls[calls_count:] == []
     assert recovered(files) == ["a"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.journal.heads import Waiting, waiting_in
+from receiver.journal.heads import PendingSegment, pending_segments
 from receiver.ledger import balance as balance_room
 from receiver.ledger.balance import Accounts, AccountsAtRest, Backlog, Balance
 from receiver.ledger.ledger import Ledger
@@ -38,7 +38,7 @@ def received(balance: Balance) -> int:
     return sum(counts.received for counts in balance.sums.lines.values()) + sum(balance.journal.values())
 
 
-def finish(ledger: Ledger, root: Path, waiting: Waiting) -> None:
+def finish(ledger: Ledger, root: Path, waiting: PendingSegment) -> None:
     """Book, delete and settle a segment, as the writer does."""
     ledger.book(waiting.id, {PLACE: Counts(received=1, stored=1)})
     for path in (root / f"{waiting.id.epoch:016x}").glob(f"{waiting.id.seq:010d}.*"):
@@ -50,7 +50,7 @@ def test_segment_counts_as_in_the_journal_until_it_is_booked(ledger: Ledger, tmp
     root = tmp_path / "journal"
     fill(root, 2)
     accounts = Accounts(ledger, Backlog(root))
-    [first, second] = waiting_in(root)
+    [first, second] = pending_segments(root)
     before = accounts.balance()
     ledger.book(first.id, {PLACE: Counts(received=1, stored=1)})
 
@@ -66,7 +66,7 @@ def test_segment_counts_as_in_the_journal_until_it_is_booked(ledger: Ledger, tmp
 def test_files_of_a_stopped_receiver_give_the_same_balance(ledger: Ledger, tmp_path: Path) -> None:
     root = tmp_path / "journal"
     fill(root, 3)
-    [first, second, _] = waiting_in(root)
+    [first, second, _] = pending_segments(root)
     finish(ledger, root, first)
     ledger.book(second.id, {PLACE: Counts(received=1, dead=1)})
     ledger.close()
@@ -82,16 +82,16 @@ def test_segment_booked_during_a_read_is_counted_once(
 ) -> None:
     root = tmp_path / "journal"
     fill(root, 3)
-    every = list(waiting_in(root))
+    every = list(pending_segments(root))
     accounts = Accounts(ledger, Backlog(root))
 
-    def interrupted(at: Path) -> list[Waiting]:
-        segments = list(waiting_in(at))
+    def interrupted(at: Path) -> list[PendingSegment]:
+        segments = list(pending_segments(at))
         for waiting in every[:carried]:
             finish(ledger, root, waiting)
         return segments
 
-    monkeypatch.setattr(balance_room, "waiting_in", interrupted)
+    monkeypatch.setattr(balance_room, "pending_segments", interrupted)
 
     assert received(accounts.balance()) == 3
 
@@ -104,14 +104,14 @@ def test_damaged_segment_still_waits_with_its_remaining_rows(
     [segment] = fill(root, 1)
     accounts = Accounts(ledger, Backlog(root))
 
-    def interrupted(at: Path) -> list[Waiting]:
+    def interrupted(at: Path) -> list[PendingSegment]:
         ledger.damaged(segment, 5, PLACE.hour)
-        return list(waiting_in(at))
+        return list(pending_segments(at))
 
     if when == "before":
         ledger.damaged(segment, 5, PLACE.hour)
     else:
-        monkeypatch.setattr(balance_room, "waiting_in", interrupted)
+        monkeypatch.setattr(balance_room, "pending_segments", interrupted)
     balance = accounts.balance()
 
     assert (received(balance), balance.waiting) == (6, {segment})
@@ -159,7 +159,7 @@ def test_balance_during_writes_counts_every_span_once(ledger: Ledger, tmp_path: 
 
 
 def _finish_all(ledger: Ledger, root: Path) -> None:
-    for waiting in list(waiting_in(root)):
+    for waiting in list(pending_segments(root)):
         finish(ledger, root, waiting)
 
 
@@ -177,7 +177,7 @@ def test_watch_reports_bookings_between_two_balances(ledger: Ledger, tmp_path: P
     root = tmp_path / "journal"
     fill(root, 2)
     accounts = Accounts(ledger, Backlog(root))
-    [first, second] = waiting_in(root)
+    [first, second] = pending_segments(root)
     finish(ledger, root, first)
 
     def between(before: Balance) -> set[SegmentId]:

@@ -22,7 +22,7 @@ from receiver.journal.segments import Journal
 from receiver.ledger.balance import Accounts, AccountsAtRest, Backlog
 from receiver.model import ContentKind, Delivery
 from receiver.query import ledger_table
-from receiver.query.ledger import Answer, Asked, asked_for, ledger, verified
+from receiver.query.ledger import Answer, LedgerQuery, ledger, parse_ledger_query, verified
 from receiver.query.ledger_table import HOURS_END, hours_at_a_time, unknown_epochs
 from receiver.settings import Ledger as Limits
 from receiver.settings import Settings
@@ -35,7 +35,7 @@ from tests.support.journal import limits
 from tests.support.segments import DIGEST_KEY
 
 HOUR = 500_000
-NOW = Asked(since_hour=HOUR - 100, now_s=HOUR * 3_600.0)
+NOW = LedgerQuery(since_hour=HOUR - 100, now_s=HOUR * 3_600.0)
 
 HOUR = 500_000
 POLICY = transcode.policy(Settings())
@@ -86,7 +86,9 @@ class Workspace:
         )
 
     def asked(self, **more: str) -> Answer:
-        asked = asked_for({"since": "2h", "verify": "1", **more}, now_s=time.time(), lives_hours=72)
+        asked = parse_ledger_query(
+            {"since": "2h", "verify": "1", **more}, now_s=time.time(), row_lifetime_hours=72
+        )
         return ledger(self.accounts, lambda: self.store, asked)
 
 
@@ -234,7 +236,7 @@ def test_rows_of_an_unknown_epoch_on_a_server_may_be_another_receivers(
         def rows(self, statement: str, parameters: Parameters) -> list[tuple[object, ...]]:
             return workspace.store.rows(statement, parameters)
 
-    asked = asked_for({"since": "2h", "verify": "1"}, now_s=time.time(), lives_hours=72)
+    asked = parse_ledger_query({"since": "2h", "verify": "1"}, now_s=time.time(), row_lifetime_hours=72)
     [unknown] = ledger(workspace.accounts, Server, asked).unknown  # type: ignore[arg-type]
 
     assert (unknown.rows, unknown.is_lost) == (3, False)
@@ -292,7 +294,7 @@ def test_segments_booked_during_the_count_are_excluded_on_both_sides(workspace: 
                 workspace.writer.drain()
             return rows
 
-    asked = asked_for({"since": "2h"}, now_s=time.time(), lives_hours=72)
+    asked = parse_ledger_query({"since": "2h"}, now_s=time.time(), row_lifetime_hours=72)
     balance, compared, unknown = verified(workspace.accounts, Interrupted(), asked)  # type: ignore[arg-type]
 
     assert len(counts) == len(("epochs", "rows"))

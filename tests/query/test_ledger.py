@@ -15,14 +15,14 @@ from receiver.errors import MalformedBody
 from receiver.ledger.ledger import Ledger
 from receiver.ledger.line_sums import CHECKSUMS, OTHER, Counts
 from receiver.model import Heading, SegmentId
-from receiver.query.ledger import Asked, asked_for, compare, lives_hours
+from receiver.query.ledger import LedgerQuery, compare, parse_ledger_query, row_lifetime_hours
 from receiver.query.ledger_table import Rows
 from receiver.settings import Ledger as Limits
 from receiver.settings import Store
 from tests.support.fake_clickhouse import open_ledger
 
 HOUR = 500_000
-NOW = Asked(since_hour=HOUR - 100, now_s=HOUR * 3_600.0)
+NOW = LedgerQuery(since_hour=HOUR - 100, now_s=HOUR * 3_600.0)
 
 
 def place(project: str = "p", hour: int = HOUR) -> Heading:
@@ -46,7 +46,7 @@ def place(project: str = "p", hour: int = HOUR) -> Heading:
 def test_a_line_is_held_against_the_table(
     stored: int, table: int, complete_from: int, lives: int | None, verdict: str
 ) -> None:
-    asked = NOW._replace(lives_hours=lives)
+    asked = NOW._replace(row_lifetime_hours=lives)
 
     expected = {place(): Rows(stored)} if stored else {}
 
@@ -85,24 +85,26 @@ def test_projects_that_were_counted_together_are_compared_together() -> None:
     ],
 )
 def test_since_is_an_age_or_an_instant_and_means_whole_hours(since: str, hour: int) -> None:
-    assert asked_for({"since": since}, now_s=NOW.now_s + 60, lives_hours=None).since_hour == hour
+    assert (
+        parse_ledger_query({"since": since}, now_s=NOW.now_s + 60, row_lifetime_hours=None).since_hour == hour
+    )
 
 
 def test_what_is_no_since_is_told_both_forms_of_it() -> None:
     with pytest.raises(MalformedBody, match="like 15m, or an instant, like 2026-01-31T10:00Z"):
-        asked_for({"since": "yesterday"}, now_s=NOW.now_s, lives_hours=None)
+        parse_ledger_query({"since": "yesterday"}, now_s=NOW.now_s, row_lifetime_hours=None)
 
 
 @pytest.mark.parametrize("since", ["yesterday", "24", "9999-99-99"])
 def test_any_other_since_is_refused(since: str) -> None:
     with pytest.raises(MalformedBody, match="since is"):
-        asked_for({"since": since}, now_s=NOW.now_s, lives_hours=None)
+        parse_ledger_query({"since": since}, now_s=NOW.now_s, row_lifetime_hours=None)
 
 
 def test_a_row_lives_as_long_as_late_spans_are_stored_as_they_are() -> None:
-    assert lives_hours(Store(retention_days=30, late_margin_days=3)) == 72
-    assert lives_hours(Store(retention_days=2, late_margin_days=3)) == 48
-    assert lives_hours(Store(retention_days=0)) is None
+    assert row_lifetime_hours(Store(retention_days=30, late_margin_days=3)) == 72
+    assert row_lifetime_hours(Store(retention_days=2, late_margin_days=3)) == 48
+    assert row_lifetime_hours(Store(retention_days=0)) is None
 
 
 def segment(seq: int) -> SegmentId:

@@ -51,7 +51,7 @@ def test_what_is_older_than_an_hour_is_forgotten() -> None:
 def test_the_share_is_of_all_answers() -> None:
     metrics = Metrics("supervisor")
 
-    FailureBudget(Clock()).tell(metrics, counted(s200=2, s503=6), Budget())
+    FailureBudget(Clock()).report(metrics, counted(s200=2, s503=6), Budget())
 
     told = {one.name: one.value for one in metrics.snapshot().series}
     assert told["failed_answers_past_hour"] == 6
@@ -66,7 +66,7 @@ def test_what_is_left_is_told_and_ends_at_nothing(failed: int, answers_left: int
     budget = FailureBudget(clock)
     clock.now_s += 90
 
-    budget.tell(
+    budget.report(
         metrics,
         counted(s200=10 - failed, s502=failed, s401=80),
         Budget(failed_answers_max=5, failed_ratio_max=0.5),

@@ -145,7 +145,7 @@ def sockets() -> Iterator[Sockets]:
 def test_a_socket_that_takes_no_more_hears_whom_it_has_and_nobody_new(sockets: Sockets) -> None:
     (listening,) = sockets.drain
     with socket.create_connection(listening.getsockname()) as known:
-        sockets.take_no_more()
+        sockets.stop_new_connections()
         with pytest.raises(TimeoutError):
             socket.create_connection(listening.getsockname(), timeout=0.2)
         accepted, _ = listening.accept()
@@ -160,7 +160,7 @@ def test_the_socket_of_systemd_goes_on_taking_connections(sockets: Sockets) -> N
     given = bind("listen", ANYWHERE)
     passed = Sockets((given,), sockets.admin, sockets.api, drain_is_ours=False)
 
-    passed.take_no_more()
+    passed.stop_new_connections()
 
     with given, socket.create_connection(given.getsockname(), timeout=5) as connected:
         assert connected.getpeername() == given.getsockname()

@@ -20,14 +20,14 @@ from receiver.metrics import Metrics
 from receiver.settings import Drain, Sampling, Settings, Store, Tls
 from receiver.supervisor import data_dir
 from receiver.supervisor.admin import Admin
-from receiver.supervisor.banner import first_trace, welcome
+from receiver.supervisor.banner import first_trace, startup_banner
 from receiver.supervisor.certificate import with_certificate
 from receiver.supervisor.child import backoff_s, environment
 from receiver.supervisor.data_dir import DataDir, DirectoryTaken, Pids, State, read_state
 from receiver.supervisor.health import Readiness
 from receiver.supervisor.machine import check_machine
 from receiver.supervisor.notify import notify
-from receiver.supervisor.reload import in_one_line, reloaded
+from receiver.supervisor.reload import applicable_settings, one_line
 from receiver.supervisor.run import INTAKE_PAUSE_S_MAX
 from receiver.supervisor.sockets import address_of, bind, bind_shared, open_sockets
 
@@ -58,7 +58,7 @@ async def test_a_data_directory_is_made_for_us_alone(tmp_path: Path) -> None:
     await directory.take()
 
     assert directory.path.stat().st_mode & 0o777 == 0o700
-    directory.let_go()
+    directory.release()
 
 
 async def test_a_directory_that_was_let_go_can_be_taken_again(tmp_path: Path) -> None:
@@ -67,17 +67,17 @@ async def test_a_directory_that_was_let_go_can_be_taken_again(tmp_path: Path) ->
     with pytest.raises(DirectoryTaken):
         await second.take()
 
-    first.let_go()
+    first.release()
 
     await second.take()
-    second.let_go()
+    second.release()
 
 
 async def test_children_that_do_not_end_are_named_after_a_while(tmp_path: Path, children_lock: int) -> None:
     assert children_lock
     directory = DataDir(tmp_path, children_wait_s=0.1)
 
-    with pytest.raises(DirectoryTaken, match="processes of an earlier receiver do not end"):
+    with pytest.raises(DirectoryTaken, match="processes of an earlier receiver have not exited"):
         await directory.take()
 
 
@@ -156,7 +156,7 @@ CLIENTS_ASKED = Tls(cert_file="a.pem", key_file="a.key", client_ca_file="ca.pem"
 def test_whether_tls_is_spoken_and_whom_it_asks_waits_for_the_next_start(
     running: Tls, new: Tls, *, waits: bool
 ) -> None:
-    found = reloaded(Settings(tls=running), Settings(tls=new))
+    found = applicable_settings(Settings(tls=running), Settings(tls=new))
 
     assert found.settings.tls == (running if waits else new)
     assert (found.waiting, found.changed) == ((("tls",), ()) if waits else ((), ("tls",)))
@@ -188,7 +188,7 @@ KNOWN, OPEN = (Drain(name="d", tokens=("s",)),), (Drain(name="d"),)
 )
 def test_a_reload_may_not_open_what_is_still_listened_on(running: Settings, new: Settings) -> None:
     with pytest.raises(OperatorError, match="is beyond loopback"):
-        reloaded(running, new)
+        applicable_settings(running, new)
 
 
 def test_a_reload_takes_over_drains_and_leaves_what_sockets_and_tables_were_made_from() -> None:
@@ -197,7 +197,7 @@ def test_a_reload_takes_over_drains_and_leaves_what_sockets_and_tables_were_made
         intakes=4, store=Store(retention_days=9), drain=(Drain(name="a"),), sampling=Sampling(rate=0.5)
     )
 
-    found = reloaded(running, new)
+    found = applicable_settings(running, new)
 
     assert (found.settings.intakes, found.settings.store) == (1, Store())
     assert (found.settings.drain, found.settings.sampling) == (new.drain, new.sampling)
@@ -224,7 +224,7 @@ def test_the_first_trace_is_valid_json_of_now_and_read_back_by_its_id() -> None:
 def test_the_line_that_reads_back_names_the_file_that_may_say_the_token_of_the_api() -> None:
     settings = Settings(data_dir="d", api_token="canary", drain=(Drain(name="a"),))
 
-    told = welcome(settings, STATE, Path("my own.toml"))
+    told = startup_banner(settings, STATE, Path("my own.toml"))
 
     line = next(line for line in told.splitlines() if " trace " in line)
     assert shlex.split(line)[-4:] == ["--config", "my own.toml", "--data", "d"]
@@ -234,7 +234,7 @@ def test_the_line_that_reads_back_names_the_file_that_may_say_the_token_of_the_a
 def test_the_start_says_which_file_clients_of_a_self_signed_certificate_trust(tmp_path: Path) -> None:
     settings = with_certificate(Settings(tls=Tls(self_signed=True), drain=(Drain(name="a"),)), tmp_path)
 
-    told = welcome(settings, STATE)
+    told = startup_banner(settings, STATE)
 
     assert f"OTEL_EXPORTER_OTLP_CERTIFICATE={tmp_path}/tls/ca.crt" in told
     assert f"--cacert {tmp_path}/tls/ca.crt" in told
@@ -243,7 +243,9 @@ def test_the_start_says_which_file_clients_of_a_self_signed_certificate_trust(tm
 def test_drains_that_ask_for_signatures_are_left_to_who_signs() -> None:
     signed = Drain(name="a", signature_header="x-signature", signature_secrets=("s",))
 
-    assert "send a first trace from the platform that signs them" in welcome(Settings(drain=(signed,)), STATE)
+    assert "send a first trace from the platform that signs them" in startup_banner(
+        Settings(drain=(signed,)), STATE
+    )
 
 
 def test_systemd_is_told_over_its_socket(tmp_path: Path) -> None:
@@ -292,7 +294,7 @@ def test_a_process_keeps_memory_for_bodies_unless_the_operator_says_otherwise() 
 def test_why_a_reload_was_refused_is_one_line() -> None:
     many = OperatorError("the configuration cannot be used:\n  'a' is 1; expected 2\n  'b' is 3; expected 4")
 
-    told = in_one_line(many)
+    told = one_line(many)
 
     assert told == "the configuration cannot be used: 'a' is 1; expected 2; 'b' is 3; expected 4"
-    assert in_one_line(OperatorError("one line")) == "one line"
+    assert one_line(OperatorError("one line")) == "one line"

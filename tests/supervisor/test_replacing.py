@@ -98,7 +98,7 @@ def test_a_crash_is_logged_with_its_cause_and_what_is_done(supervised: Supervise
 
     killed = crash_for_good(supervised)
 
-    fields = f'"name": "intake-0", "pid": {killed}, "how": "signal SIGKILL", "action": "replaced"'
+    fields = f'"name": "intake-0", "pid": {killed}, "exit": "signal SIGKILL", "action": "replaced"'
     wait_until(lambda: fields in (supervised.directory / "log").read_text())
     metric = 'trace_drain_process_restarts_total{process="intake-0"}'
     wait_until(lambda: metric in supervised.admin("/metrics")[1])
@@ -129,10 +129,10 @@ def test_a_process_that_ends_again_and_again_is_one_condition_in_the_log(supervi
     wait_until(lambda: supervised.starts("store") >= 5)
 
     log = (supervised.directory / "log").read_text()
-    assert log.count("process ended by itself") == 2
-    assert 1 <= log.count("process ends again and again") < supervised.starts("store") - 2
+    assert log.count("process exited unexpectedly") == 2
+    assert 1 <= log.count("process exits repeatedly") < supervised.starts("store") - 2
     assert log.count('"error": "the disk has 1 MiB free"') == log.count('"name": "store", "pid"')
-    told = "[-] store ends: ended 5 times in the last 10 minutes: the disk has 1 MiB free\nok\n"
+    told = "[-] store ends: exited 5 times in the last 10 minutes: the disk has 1 MiB free\nok\n"
     wait_until(lambda: told in supervised.admin("/readyz")[1])
 
 

@@ -279,7 +279,7 @@ def test_a_second_receiver_on_the_directory_names_the_first_and_exits(supervised
     )
 
     assert second.returncode == 1
-    assert f"another receiver works on it (process {supervised.process.pid})" in second.stderr
+    assert f"another receiver uses it (process {supervised.process.pid})" in second.stderr
     assert supervised.is_ready()
 
 

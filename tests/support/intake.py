@@ -190,7 +190,7 @@ class AppenderDouble:
     def retire_if_due(self) -> None:
         self.sealed_count += 1
 
-    def hand_over(self) -> None:
+    def seal_retired(self) -> None:
         self.may_seal.wait(10)
 
     def seal(self) -> None:

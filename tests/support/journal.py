@@ -12,7 +12,7 @@ from receiver.durable.files import DISK, Files
 from receiver.journal.appender import Appender
 from receiver.journal.frame import answers_of
 from receiver.journal.segments import Journal, SegmentFile
-from receiver.journal.start import Start
+from receiver.journal.start import EpochDirectory
 from tests.support.record_layout import record
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def appender(
 def look_after(journal: Appender) -> None:
     """Do what the committer does again and again."""
     journal.retire_if_due()
-    journal.hand_over()
+    journal.seal_retired()
 
 
 def append(journal: Appender, name: str, *, rows: int = 1, padding_bytes: int = 0) -> SegmentId:
@@ -71,4 +71,4 @@ def recovered(files: Files = DISK, root: Path = ROOT) -> list[str]:
 
 def try_to_adopt(directory: Path) -> bool:
     """Try it, in another process."""
-    return Start.adopt(directory, DISK) is not None
+    return EpochDirectory.adopt(directory, DISK) is not None
