@@ -21,7 +21,7 @@ from aiohttp import web
 
 from receiver.api.lines import JSON_LINES, end_line
 from receiver.api.parameters import refuse_unknown
-from receiver.dead_letters.listing import shown
+from receiver.dead_letters.listing import entry_of
 from receiver.dead_letters.replay import Replayer
 from receiver.errors import UnsupportedMedia
 
@@ -45,13 +45,13 @@ class DeadLetterRoutes:
 
     async def _listed(self, request: web.Request) -> web.Response:
         refuse_unknown(request.query)
-        listed = await self._asked(self.replays.shelf.listed)
+        listed = await self._asked(self.replays.dead_letter_list.entries)
         lines = b"".join(map(_line, listed)) + end_line(len(listed))
         return web.Response(body=lines, headers={"Content-Type": JSON_LINES})
 
     async def _shown(self, request: web.Request) -> web.Response:
         name = _named(request)
-        return _answer(await self._asked(lambda: shown(self.replays.shelf.found(name))))
+        return _answer(await self._asked(lambda: entry_of(self.replays.dead_letter_list.find(name))))
 
     async def _replay(self, request: web.Request) -> web.Response:
         _refuse_pages(request)
@@ -61,7 +61,7 @@ class DeadLetterRoutes:
 
     async def _drop(self, request: web.Request) -> web.Response:
         name = _named(request)
-        await self._asked(lambda: self.replays.shelf.drop(name))
+        await self._asked(lambda: self.replays.dead_letter_list.drop(name))
         return _answer({"id": name})
 
     async def _asked(self, ask: Callable[[], T]) -> T:

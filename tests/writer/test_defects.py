@@ -12,7 +12,7 @@ import pytest
 
 from receiver.model import SegmentId
 from receiver.writer.progress import Progress
-from receiver.writer.segment_state import SegmentFile, reading_of
+from receiver.writer.segment_state import SegmentFile, read_segment
 from tests.support.fake_clickhouse import (
     TODAY,
     FakeCore,
@@ -152,7 +152,7 @@ def test_poison_in_one_day_costs_that_day_and_what_is_set_aside_is_what_is_missi
     bench.writer.drain()
 
     assert [(letter.cause, letter.rows, letter.text) for letter in bench.letters] == [
-        ("refused", 200, "cannot convert; an empty clone of the table takes all of it")
+        ("refused", 200, "cannot convert; an empty clone of the table accepts all of its rows")
     ]
     kept = (bench.directory / "dead" / f"{ID}.refused.native.lz4").read_bytes()
     assert kept == segment_of([TODAY] * 200)
@@ -251,7 +251,7 @@ def test_a_segment_that_alone_is_refused_lets_the_others_go_first(bench: Bench) 
             f"segment {ID} makes no progress: the store refuses it and accepts other rows: REFUSED (117)",
             id="this one",
         ),
-        pytest.param(True, "store refuses every segment: REFUSED (117)", id="every one"),
+        pytest.param(True, "the store refuses every segment: REFUSED (117)", id="every one"),
     ],
 )
 def test_an_alarm_says_whether_one_segment_is_refused_or_every_one(
@@ -273,7 +273,7 @@ def test_rows_are_counted_from_the_first_receipt_to_the_last(bench: Bench) -> No
         def scan(self, _segment: bytes, /) -> FakeScan:
             return FakeScan([FakeRecord(1, (5, 6)), FakeRecord(1, (3, 4)), FakeRecord(0, (0, 9))])
 
-    reading = reading_of(bench.file(TWO_DAYS), LateCore())
+    reading = read_segment(bench.file(TWO_DAYS), LateCore())
 
     assert reading.received_ms == (3, 6)
 
@@ -289,7 +289,7 @@ def test_one_small_block_has_nothing_to_be_merged_with(bench: Bench) -> None:
 def test_freshness_is_of_the_span_that_waited_longest() -> None:
     progress = Progress()
 
-    progress.stored(2, (10_000, 14_000), 15.0)
+    progress.record_stored(2, (10_000, 14_000), 15.0)
 
     assert list(progress.freshness_s) == [5.0]
 
@@ -341,7 +341,7 @@ def test_what_damage_costs_is_known_by_the_footer(bench: Bench) -> None:
 
     file = bench.file(TWO_DAYS[:-1] + b', "rot"]' + footer)
 
-    reading = reading_of(file, SealedCore())
+    reading = read_segment(file, SealedCore())
 
     assert reading.rows == 500
     assert reading.rows_lost == 200
@@ -382,13 +382,13 @@ def test_a_long_backlog_is_weighed_once_and_not_once_for_each_of_its_segments(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[tuple[int, int]] = []
-    waits = Progress.waits
+    waits = Progress.record_backlog_sizes
 
     def noted(progress: Progress, oldest: SegmentFile | None, segments: int, size: int, now_s: float) -> None:
         told.append((segments, size))
         waits(progress, oldest, segments, size, now_s)
 
-    monkeypatch.setattr(Progress, "waits", noted)
+    monkeypatch.setattr(Progress, "record_backlog_sizes", noted)
     for seq in range(1, 31):
         made = bench.file(segment_of([TODAY]), seq=seq)
         bench.files[seq - 1] = FileThatIsWeighed(made.id, made.path)

@@ -61,7 +61,7 @@ class Desk:
             ledger=a_ledger(self.directory),
             dead=DeadLetters(self.directory / "dead"),
             progress=Progress(),
-            around=around,
+            environment=around,
         )
         for _ in range(turns):
             self.between_turns_s += 0.0 if writer.drain() else 60.0

@@ -9,7 +9,7 @@ import pytest
 from receiver.engine.error_codes import FAULT_OF, Fault, fault_of
 from receiver.errors import StoreTrouble
 from receiver.writer.backoff import backoff_s
-from receiver.writer.outcome import Finding, Found, due_days, judge, rows_by_day
+from receiver.writer.outcome import Comparison, Completeness, due_days, judge, rows_by_day
 
 DAY_S = 86_400
 JAN_31 = 20_484  # days from 1970 to 2026-01-31
@@ -19,47 +19,69 @@ BOTH = frozenset(ROWS)
 
 
 @pytest.mark.parametrize(
-    ("counted", "due", "answered", "finding"),
+    ("counted", "due", "answered", "comparison"),
     [
-        pytest.param(ROWS, BOTH, set(), Finding(Found.COMPLETE), id="all there"),
-        pytest.param({}, BOTH, set(), Finding(Found.NOTHING, tuple(ROWS)), id="nothing there"),
-        pytest.param({}, BOTH, BOTH, Finding(Found.NOTHING, tuple(ROWS)), id="swallowed: OK, yet nothing"),
+        pytest.param(ROWS, BOTH, set(), Comparison(Completeness.COMPLETE), id="all there"),
+        pytest.param({}, BOTH, set(), Comparison(Completeness.NOTHING, tuple(ROWS)), id="nothing there"),
         pytest.param(
-            {"20260130": 3}, BOTH, BOTH, Finding(Found.MISSING, ("20260131",)), id="a whole day is missing"
+            {}, BOTH, BOTH, Comparison(Completeness.NOTHING, tuple(ROWS)), id="swallowed: OK, yet nothing"
         ),
         pytest.param(
-            {"20260130": 3, "20260131": 4}, BOTH, set(), Finding(Found.ODD, ("20260131",)), id="half a day"
+            {"20260130": 3},
+            BOTH,
+            BOTH,
+            Comparison(Completeness.MISSING, ("20260131",)),
+            id="a whole day is missing",
         ),
         pytest.param(
-            {"20260130": 6, "20260131": 5}, BOTH, set(), Finding(Found.ODD, ("20260130",)), id="a day twice"
+            {"20260130": 3, "20260131": 4},
+            BOTH,
+            set(),
+            Comparison(Completeness.INCONSISTENT, ("20260131",)),
+            id="half a day",
         ),
         pytest.param(
-            {"20260131": 5}, {"20260131"}, BOTH, Finding(Found.COMPLETE), id="answered, then expired: as told"
+            {"20260130": 6, "20260131": 5},
+            BOTH,
+            set(),
+            Comparison(Completeness.INCONSISTENT, ("20260130",)),
+            id="a day twice",
+        ),
+        pytest.param(
+            {"20260131": 5},
+            {"20260131"},
+            BOTH,
+            Comparison(Completeness.COMPLETE),
+            id="answered, then expired: as told",
         ),
         pytest.param(
             {"20260131": 5},
             {"20260131"},
             set(),
-            Finding(Found.MISSING, ("20260130",)),
+            Comparison(Completeness.MISSING, ("20260130",)),
             id="not due, never answered: once more",
         ),
         pytest.param(
             {"20260130": 1, "20260131": 5},
             {"20260131"},
             set(),
-            Finding(Found.COMPLETE),
+            Comparison(Completeness.COMPLETE),
             id="expiring by and by",
         ),
-        pytest.param({}, set(), BOTH, Finding(Found.COMPLETE), id="all expired at the INSERT"),
+        pytest.param({}, set(), BOTH, Comparison(Completeness.COMPLETE), id="all expired at the INSERT"),
         pytest.param(
-            {}, set(), set(), Finding(Found.NOTHING, tuple(ROWS)), id="all may expire, none answered"
+            {},
+            set(),
+            set(),
+            Comparison(Completeness.NOTHING, tuple(ROWS)),
+            id="all may expire, none answered",
         ),
     ],
 )
 def test_counts_are_judged_by_day(
-    counted: dict[str, int], due: set[str], answered: set[str], finding: Finding
+    counted: dict[str, int], due: set[str], answered: set[str], comparison: Comparison
 ) -> None:
-    assert judge(ROWS, counted, due=due, answered=answered) == finding
+    assert judge(ROWS, counted, due=due, answered=answered) == comparison
 
 
 def test_rows_are_counted_by_the_day_the_partition_is_named_for() -> None:

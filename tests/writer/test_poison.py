@@ -13,7 +13,7 @@ import pytest
 from receiver import transcode
 from receiver.errors import StoreTrouble
 from receiver.writer import row_search
-from receiver.writer.segment_state import reading_of
+from receiver.writer.segment_state import read_segment
 from tests.support.redelivery import NAPS_MAX, Fate, Killed, Mill, haunt, haunt_disk
 from tests.support.segments import day_of
 
@@ -103,7 +103,7 @@ def test_a_segment_of_nothing_but_poison_is_one_letter(mill: Mill) -> None:
 def test_others_have_their_turn_while_the_rows_are_searched_for(
     mill: Mill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("receiver.writer.poison.TRIES_A_TURN", 1)
+    monkeypatch.setattr("receiver.writer.poison.TRIALS_PER_TURN", 1)
     mill.add([1, 2, 3])
     mill.add([4])
 
@@ -187,7 +187,7 @@ def test_without_the_right_to_make_a_clone_all_is_set_aside_and_says_so(
 
     (letter,) = mill.letters
     assert letter.reason.cause == "refused"
-    assert letter.reason.text == "constraint; its rows could not be tried one by one: ACCESS_DENIED (497)"
+    assert letter.reason.text == "constraint; the rows could not be tried individually: ACCESS_DENIED (497)"
 
 
 @pytest.mark.parametrize("code", [None, 210, 252], ids=["no answer", "network", "too many parts"])
@@ -233,10 +233,10 @@ def test_what_was_refused_and_not_looked_into_is_bad_as_a_whole(monkeypatch: pyt
     monkeypatch.setattr(row_search, "TRIES_MAX", 3)
     looked = row_search.RowSearch.among([(0, 8)], reason="refused", code=70)
 
-    is_over = looked.go_on(lambda rows: any(first in {0, 4} for first, _ in rows), 99)
+    is_over = looked.advance(lambda rows: any(first in {0, 4} for first, _ in rows), 99)
 
     assert is_over
-    assert looked.found() == [(0, 8)]
+    assert looked.refused_rows() == [(0, 8)]
 
 
 def test_a_search_that_finds_no_end_calls_the_rest_bad(mill: Mill, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,4 +329,4 @@ def test_the_letter_is_a_segment_that_can_be_read(mill: Mill) -> None:
     file = mill.files[0]
     file.path.write_bytes(content)
 
-    assert not reading_of(file, transcode).damage
+    assert not read_segment(file, transcode).damage

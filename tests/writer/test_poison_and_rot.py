@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from receiver.writer.progress import Progress
-from receiver.writer.row_search import shifted, without
+from receiver.writer.row_search import shift_after_removal, subtract
 from receiver.writer.segment_state import Reading
 from tests.support.fake_clickhouse import FakeFile
 from tests.support.redelivery import Fate, Killed, Mill, haunt, rotted
@@ -113,4 +113,4 @@ def test_a_damaged_segment_that_is_tried_again_is_one_letter_and_one_alarm(
 def test_rows_are_found_again_behind_those_that_are_gone(
     left_out: list[tuple[int, int]], lost: tuple[int, int], expected: list[tuple[int, int]]
 ) -> None:
-    assert shifted(without(left_out, [lost]), [lost]) == expected
+    assert shift_after_removal(subtract(left_out, [lost]), [lost]) == expected

@@ -73,13 +73,13 @@ class Bench:
             ledger=a_ledger(self.directory),
             dead=DeadLetters(self.directory / "dead"),
             progress=self.progress,
-            around=around,
+            environment=around,
         )
 
     def carry(self, *, in_doubt: bool = False, turns_max: int = 1_000) -> None:
         """Give the first segment turn after turn until it is deleted; time passes between the turns."""
         writer = self.writer
-        writer.carry(self.files[0], in_doubt=in_doubt)
+        writer.process(self.files[0], in_doubt=in_doubt)
         for _ in range(turns_max):
             if not self.files[0].path.exists():
                 return
@@ -256,7 +256,7 @@ def test_poison_is_set_aside_with_its_reason_and_the_next_segment_goes_in(bench:
     bench.writer.drain()
 
     assert [(letter.cause, letter.text) for letter in bench.letters] == [
-        ("refused", "cannot convert; an empty clone of the table takes all of it")
+        ("refused", "cannot convert; an empty clone of the table accepts all of its rows")
     ]
     assert (bench.directory / "dead" / f"{ID}.refused.native.lz4").read_bytes() == TWO_DAYS
     assert [count for _, _, count in bench.store.parts] == [1]
