@@ -1,4 +1,4 @@
-"""What counts say about an INSERT, and how long to wait before the next."""
+"""Comparison of counts with a segment, error classes and retry delays."""
 
 from __future__ import annotations
 
@@ -78,13 +78,13 @@ BOTH = frozenset(ROWS)
         ),
     ],
 )
-def test_counts_are_judged_by_day(
+def test_counts_are_compared_by_day(
     counted: dict[str, int], due: set[str], answered: set[str], comparison: Comparison
 ) -> None:
     assert judge(ROWS, counted, due=due, answered=answered) == comparison
 
 
-def test_rows_are_counted_by_the_day_the_partition_is_named_for() -> None:
+def test_rows_are_counted_by_partition_id() -> None:
     runs = [(0, 3, JAN_31 - 1), (3, 5, JAN_31), (5, 6, JAN_31 - 1)]
 
     assert rows_by_day(runs) == {"20260130": 4, "20260131": 2}
@@ -99,17 +99,17 @@ def test_rows_are_counted_by_the_day_the_partition_is_named_for() -> None:
         pytest.param(31 * DAY_S, False, id="expired"),
     ],
 )
-def test_a_day_is_due_until_its_first_row_can_have_expired(age_s: int, is_due: bool) -> None:  # noqa: FBT001
+def test_day_is_due_until_its_first_row_may_have_expired(age_s: int, is_due: bool) -> None:  # noqa: FBT001
     due = due_days(["20260131"], now_s=JAN_31 * DAY_S + age_s, retention_days=30)
 
     assert due == ({"20260131"} if is_due else set())
 
 
-def test_every_day_is_due_when_nothing_ever_expires() -> None:
+def test_every_day_is_due_without_expiry() -> None:
     assert due_days(["19900101"], now_s=JAN_31 * DAY_S, retention_days=0) == {"19900101"}
 
 
-def test_delays_double_up_to_a_ceiling_and_jitter_only_shortens() -> None:
+def test_delays_double_up_to_a_ceiling_and_jitter_only_shortens_them() -> None:
     plain = backoff_s(lambda: 0.0, first_s=0.1, ceiling_s=1.0)
     jittered = backoff_s(lambda: 1.0, first_s=0.1, ceiling_s=1.0)
 
@@ -121,7 +121,7 @@ POISON = {6, 7, 9, 20, 27, 32, 33, 38, 41, 50, 53, 62, 69, 70, 72, 128, 131, 190
 LATER = {159, 201, 202, 203, 209, 210, 225, 236, 241, 242, 243, 279, 285, 394, 439, 692, 745, 999}
 
 
-def test_every_known_code_has_its_class() -> None:
+def test_every_known_error_code_has_its_class() -> None:
     later = {code for code, fault in FAULT_OF.items() if fault in {Fault.RETRY, Fault.SLOWER}}
     by_fault = {fault: {code for code, of in FAULT_OF.items() if of is fault} for fault in Fault}
 
@@ -147,5 +147,5 @@ def test_every_known_code_has_its_class() -> None:
         pytest.param(StoreTrouble("?", code=987_654), Fault.HOLD, id="a code nobody knows"),
     ],
 )
-def test_trouble_is_classified_by_code_and_where_needed_by_text(trouble: StoreTrouble, fault: Fault) -> None:
+def test_errors_are_classified_by_code_and_if_needed_by_text(trouble: StoreTrouble, fault: Fault) -> None:
     assert fault_of(trouble) is fault

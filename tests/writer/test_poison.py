@@ -1,4 +1,4 @@
-"""Poison: the rows the store refuses are found and kept, the rest is one INSERT, whatever dies in between.
+"""Poison rows: refused rows become a dead letter and the others are one INSERT, also after crashes.
 
 Delivery n has n + 1 rows, all n days old: a poisonous day is a delivery whose rows are refused.
 """
@@ -29,12 +29,12 @@ def mill(tmp_path: Path) -> Mill:
 
 def rows_of_letters(mill: Mill) -> list[tuple[str, int]]:
     return [
-        (letter.reason.cause, sum(one.rows for one in transcode.scan(letter.path.read_bytes()).records))
+        (letter.reason.cause, sum(record.rows for record in transcode.scan(letter.path.read_bytes()).records))
         for letter in mill.letters
     ]
 
 
-def test_the_rows_that_are_refused_are_kept_and_the_rest_goes_in(mill: Mill) -> None:
+def test_refused_rows_become_a_dead_letter_and_the_others_are_inserted(mill: Mill) -> None:
     mill.add([1, 2, 3], [4])
 
     mill.drain()
@@ -44,7 +44,7 @@ def test_the_rows_that_are_refused_are_kept_and_the_rest_goes_in(mill: Mill) -> 
     assert mill.progress.dead_rows == {"poison": 3}
 
 
-def test_a_letter_tells_the_stores_error_the_drain_and_the_project(mill: Mill) -> None:
+def test_dead_letter_names_the_error_the_drain_and_the_project(mill: Mill) -> None:
     mill.add([1, 2, 3], drain="acme")
 
     mill.drain()
@@ -56,7 +56,7 @@ def test_a_letter_tells_the_stores_error_the_drain_and_the_project(mill: Mill) -
     assert (letter.reason.left_out, letter.reason.of_rows) == (((2, 5),), 9)
 
 
-def test_letters_are_for_us_alone(mill: Mill) -> None:
+def test_dead_letters_are_readable_only_by_their_owner(mill: Mill) -> None:
     (mill.directory / "dead").mkdir(mode=0o755)
     mill.add([2])
 
@@ -68,7 +68,7 @@ def test_letters_are_for_us_alone(mill: Mill) -> None:
     assert (mill.directory / "dead").stat().st_mode & 0o777 == 0o700
 
 
-def test_the_rest_is_one_insert_under_a_token_of_its_own(mill: Mill) -> None:
+def test_remaining_rows_are_one_insert_with_its_own_token(mill: Mill) -> None:
     mill.add([1, 2, 3])
 
     mill.drain()
@@ -77,7 +77,7 @@ def test_the_rest_is_one_insert_under_a_token_of_its_own(mill: Mill) -> None:
     assert list((mill.directory / "repair").iterdir()) == []
 
 
-def test_after_a_crash_too_the_rest_has_a_token_of_its_own(mill: Mill) -> None:
+def test_remaining_rows_have_their_own_token_after_a_crash(mill: Mill) -> None:
     mill.store.script = ["ok", *["error:210"] * 2 * NAPS_MAX]
     mill.add([1, 2, 3])
     with suppress(AssertionError):
@@ -91,7 +91,7 @@ def test_after_a_crash_too_the_rest_has_a_token_of_its_own(mill: Mill) -> None:
     assert mill.copies == {1: 1, 2: 0, 3: 1}
 
 
-def test_a_segment_of_nothing_but_poison_is_one_letter(mill: Mill) -> None:
+def test_segment_of_only_refused_rows_is_one_dead_letter(mill: Mill) -> None:
     mill.add([2], [2])
 
     mill.drain()
@@ -100,7 +100,7 @@ def test_a_segment_of_nothing_but_poison_is_one_letter(mill: Mill) -> None:
     assert mill.copies == {2: 0}
 
 
-def test_others_have_their_turn_while_the_rows_are_searched_for(
+def test_search_for_refused_rows_does_not_delay_other_segments(
     mill: Mill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("receiver.writer.poison.TRIALS_PER_TURN", 1)
@@ -114,7 +114,7 @@ def test_others_have_their_turn_while_the_rows_are_searched_for(
     assert mill.naps == 0
 
 
-def test_a_copy_of_a_delivery_with_dead_rows_is_stored_no_second_time(mill: Mill) -> None:
+def test_duplicate_of_a_delivery_with_dead_rows_is_not_stored(mill: Mill) -> None:
     mill.add([1, 2])
     mill.drain()
 
@@ -126,7 +126,7 @@ def test_a_copy_of_a_delivery_with_dead_rows_is_stored_no_second_time(mill: Mill
     assert mill.progress.duplicates == {"drain": 2}
 
 
-def test_what_is_refused_again_without_its_poison_is_set_aside_too(mill: Mill) -> None:
+def test_remaining_rows_that_are_refused_become_a_dead_letter(mill: Mill) -> None:
     mill.add([1, 2, 3])
     mill.store.script = ["error:70 first", "error:70 the view says no"]
 
@@ -140,7 +140,7 @@ def test_what_is_refused_again_without_its_poison_is_set_aside_too(mill: Mill) -
     assert sum(mill.copies.values()) == 0
 
 
-def test_poison_in_a_day_that_is_missing_leaves_the_stored_days_alone(mill: Mill) -> None:
+def test_refused_rows_of_a_missing_day_leave_the_stored_days_unchanged(mill: Mill) -> None:
     mill.add([1, 2, 3])
     mill.store.poisonous_days = set()
     mill.store.script = ["partly"]
@@ -160,7 +160,7 @@ def test_poison_in_a_day_that_is_missing_leaves_the_stored_days_alone(mill: Mill
     assert rows_of_letters(mill) == [("poison", 3)]
 
 
-def test_without_the_right_to_make_a_clone_all_is_set_aside_and_says_so(
+def test_without_the_right_to_create_a_clone_all_rows_are_dead(
     mill: Mill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refusal_of(_segment: Path) -> StoreTrouble | None:
@@ -191,7 +191,7 @@ def test_without_the_right_to_make_a_clone_all_is_set_aside_and_says_so(
 
 
 @pytest.mark.parametrize("code", [None, 210, 252], ids=["no answer", "network", "too many parts"])
-def test_a_trial_that_failed_says_nothing_about_its_rows(
+def test_failed_trial_is_no_verdict_on_its_rows(
     mill: Mill, monkeypatch: pytest.MonkeyPatch, code: int | None
 ) -> None:
     refusal_of, tried = mill.store.refusal_of, set()
@@ -212,9 +212,7 @@ def test_a_trial_that_failed_says_nothing_about_its_rows(
     assert mill.copies == {1: 1, 2: 0, 3: 1}
 
 
-def test_a_trial_the_store_has_no_memory_for_is_tried_in_halves(
-    mill: Mill, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trial_that_exceeds_the_stores_memory_is_halved(mill: Mill, monkeypatch: pytest.MonkeyPatch) -> None:
     refusal_of = mill.store.refusal_of
 
     def narrow(segment: Path) -> StoreTrouble | None:
@@ -229,7 +227,7 @@ def test_a_trial_the_store_has_no_memory_for_is_tried_in_halves(
     assert mill.copies == {1: 1, 2: 0, 3: 1}
 
 
-def test_what_was_refused_and_not_looked_into_is_bad_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_range_without_further_trials_is_dead_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_search, "TRIES_MAX", 3)
     looked = row_search.RowSearch.among([(0, 8)], reason="refused", code=70)
 
@@ -239,7 +237,9 @@ def test_what_was_refused_and_not_looked_into_is_bad_as_a_whole(monkeypatch: pyt
     assert looked.refused_rows() == [(0, 8)]
 
 
-def test_a_search_that_finds_no_end_calls_the_rest_bad(mill: Mill, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_over_its_trial_limit_treats_open_ranges_as_refused(
+    mill: Mill, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(row_search, "TRIES_MAX", 2)
     mill.add([5, 2])
 
@@ -258,7 +258,7 @@ def test_a_search_that_finds_no_end_calls_the_rest_bad(mill: Mill, monkeypatch: 
         pytest.param([[1], [2], [4, 2]], False, id="some of many"),
     ],
 )
-def test_killed_at_every_step_of_it_every_row_is_stored_or_in_one_letter(
+def test_kill_at_any_step_of_the_search_keeps_every_row_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: list[list[int]], *, is_mended: bool
 ) -> None:
     fate = Fate()
@@ -293,9 +293,7 @@ def test_killed_at_every_step_of_it_every_row_is_stored_or_in_one_letter(
         raise AssertionError("never reached the end")
 
 
-def test_a_disk_that_refuses_any_one_write_costs_no_row(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_any_single_failed_write_loses_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fate = Fate(ends_with=lambda: OSError(5, "Input/output error"))
     haunt_disk(fate, monkeypatch)
     for step in range(1, 400):
@@ -320,7 +318,7 @@ def test_a_disk_that_refuses_any_one_write_costs_no_row(
     raise AssertionError("never reached the end")
 
 
-def test_the_letter_is_a_segment_that_can_be_read(mill: Mill) -> None:
+def test_dead_letter_is_a_readable_segment(mill: Mill) -> None:
     mill.add([1, 2])
     mill.drain()
 
