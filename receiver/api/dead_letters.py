@@ -21,7 +21,7 @@ from aiohttp import web
 
 from receiver.api.lines import JSON_LINES, end_line
 from receiver.api.parameters import reject_unknown_parameters
-from receiver.dead_letters.listing import shown
+from receiver.dead_letters.listing import entry_of
 from receiver.dead_letters.replay import Replayer
 from receiver.errors import UnsupportedMedia
 
@@ -45,13 +45,13 @@ class DeadLetterRoutes:
 
     async def _list(self, request: web.Request) -> web.Response:
         reject_unknown_parameters(request.query)
-        listed = await self._run_in_pool(self.replays.shelf.listed)
+        listed = await self._run_in_pool(self.replays.dead_letter_list.entries)
         lines = b"".join(map(_json_line, listed)) + end_line(len(listed))
         return web.Response(body=lines, headers={"Content-Type": JSON_LINES})
 
     async def _show(self, request: web.Request) -> web.Response:
         name = _dead_letter_id(request)
-        return _answer(await self._run_in_pool(lambda: shown(self.replays.shelf.found(name))))
+        return _answer(await self._run_in_pool(lambda: entry_of(self.replays.dead_letter_list.find(name))))
 
     async def _replay(self, request: web.Request) -> web.Response:
         _require_json_content_type(request)
@@ -61,7 +61,7 @@ class DeadLetterRoutes:
 
     async def _drop(self, request: web.Request) -> web.Response:
         name = _dead_letter_id(request)
-        await self._run_in_pool(lambda: self.replays.shelf.drop(name))
+        await self._run_in_pool(lambda: self.replays.dead_letter_list.drop(name))
         return _answer({"id": name})
 
     async def _run_in_pool(self, ask: Callable[[], T]) -> T:

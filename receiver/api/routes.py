@@ -31,8 +31,8 @@ from receiver.api.lines import JSON_LINES, end_line
 from receiver.api.parameters import reject_unknown_parameters
 from receiver.api.spool import ClientTooSlow, SpoolSpace
 from receiver.api.streaming import stream_from_thread
-from receiver.dead_letters.letter_files import NoSuchLetter
-from receiver.dead_letters.listing import NotNow
+from receiver.dead_letters.letter_files import NoSuchDeadLetter
+from receiver.dead_letters.listing import DeadLetterConflict
 from receiver.engine.store import Store
 from receiver.errors import ANSWER_OF, ReceiverError, StoreTrouble
 from receiver.http.origin import OriginCheck
@@ -66,8 +66,8 @@ STATUS_OF: Mapping[type[ReceiverError], int] = {
     **{kind: answer.status for kind, answer in ANSWER_OF.items()},
     Unauthorized: HTTPStatus.UNAUTHORIZED,
     NoSuchTrace: HTTPStatus.NOT_FOUND,
-    NoSuchLetter: HTTPStatus.NOT_FOUND,
-    NotNow: HTTPStatus.CONFLICT,
+    NoSuchDeadLetter: HTTPStatus.NOT_FOUND,
+    DeadLetterConflict: HTTPStatus.CONFLICT,
     ClientTooSlow: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 

@@ -108,8 +108,8 @@ def _listed(settings: Settings) -> list[Row]:
     state = running_on(settings)
     if state is not None:
         return list(answered(settings, state, "/api/v1/dead", {}))
-    shelf = DeadLetterList(data_dir_of(settings))
-    return [msgspec.to_builtins(one) for one in shelf.listed()]
+    dead_letter_list = DeadLetterList(data_dir_of(settings))
+    return [msgspec.to_builtins(one) for one in dead_letter_list.entries()]
 
 
 def _not_there(name: str) -> CommandFailed:

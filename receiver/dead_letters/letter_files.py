@@ -1,11 +1,11 @@
-"""Dead letters: what the store will not take, or what the disk gave back damaged, kept for a human.
+"""Files of dead letters: rows that the store refuses or that the disk returned damaged, kept for an operator.
 
     DATA/dead/<segment>.<cause>.native.lz4     the bytes
-    DATA/dead/<segment>.<cause>.json           why, when, how many rows, whose
+    DATA/dead/<segment>.<cause>.json           the reason: cause, time, number of rows, deliveries
 
-Keeps: the bytes and the reason are on the disk, under their names, before anybody lets go of the original. A
-letter is there when both files are: the bytes come first and go first. What it says is decided for good.
-Never: readable by others.
+Invariant: both files are durable before the original is deleted. A dead letter exists while both files exist:
+the bytes are written first and deleted first. A reason never changes.
+Never: readable by other users.
 """
 
 from __future__ import annotations
@@ -25,70 +25,70 @@ from receiver.model import SegmentId
 SUFFIXES = (".native.lz4", ".native.zst")
 
 
-class NoSuchLetter(ReceiverError):  # noqa: N818 - a verdict
-    """No dead letter of this name."""
+class NoSuchDeadLetter(ReceiverError):  # noqa: N818 - a verdict
+    """No dead letter has this id."""
 
 
-class Dead(msgspec.Struct, frozen=True):
-    """Rows of one delivery that lie in a letter."""
+class DeadDelivery(msgspec.Struct, frozen=True):
+    """Rows of one delivery in a dead letter."""
 
     drain: str
     projects: tuple[str, ...]
-    """Of all its spans; with more than one, nobody can tell which of them these rows have."""
+    """Projects of all spans of the delivery. With several, the project of these rows is unknown."""
     rows: int
     digest: str
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a segment, or a part of one, was set aside."""
+    """Why a segment, or some of its rows, became a dead letter."""
 
     segment: str
     cause: str
-    """Short and stable, a metric label: `poison`, `refused`, `short`, `odd`, `unreadable`, `damaged`."""
+    """Metric label, never renamed: `poison`, `refused`, `short`, `odd`, `unreadable`, `damaged`."""
     text: str
-    """What was found; what was expected."""
+    """Description for the operator."""
     rows: int | None
-    """Rows that are not in the store because of this; `None`: nobody can know."""
+    """Rows that are not in the store because of this; `None`: unknown."""
     at: str
-    """UTC, ISO 8601."""
-    deliveries: tuple[Dead, ...] = ()
+    """Time in UTC, ISO 8601."""
+    deliveries: tuple[DeadDelivery, ...] = ()
     left_out: tuple[tuple[int, int], ...] = ()
-    """Which rows of the segment these are, when all others of it go into the store."""
+    """Positions of the rows in the segment, if its other rows are inserted."""
     of_rows: int = 0
-    """How many the segment had before these were left out."""
+    """Rows of the segment before these were removed."""
 
     @property
     def is_final(self) -> bool:
-        """The segment was done with when this was written: whatever of it was not stored is here."""
+        """Return whether the segment is finished: the dead letter holds all rows that are not stored."""
         return self.cause != "damaged" and not self.left_out
 
     @property
     def is_refused(self) -> bool:
-        """The store refused these rows. Their deliveries are known: copies of them are duplicates."""
+        """Return whether the store refused these rows. Copies of their deliveries are duplicates."""
         return self.cause in {"poison", "refused"}
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
-    """A letter, as it lies there."""
+class DeadLetter:
+    """A dead letter on disk."""
 
     id: str
     path: Path
-    """Of the bytes."""
+    """Path of the bytes."""
     bytes: int
     reason: Reason
 
 
 class DeadLetters:
-    """The directory of what was set aside."""
+    """The directory of dead letters."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._lock = threading.RLock()
-        """For moments only: the writer looks in here at every segment."""
+        """Held only briefly, because the writer reads this directory for every segment."""
 
     def keep(self, content: bytes, suffix: str, reason: Reason) -> Path:
-        """Keep these bytes with their reason. Doing it twice leaves one of each."""
+        """Write a dead letter. Writing it twice leaves one, so a crash can be repeated."""
         with self._lock:
             self._root.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
             self._root.chmod(DIRECTORY_MODE)
@@ -99,46 +99,49 @@ class DeadLetters:
             write_durably(self._root / f"{name}.json", msgspec.json.format(msgspec.json.encode(reason)))
             return kept
 
-    def letters(self) -> list[Letter]:
-        """Every letter, by name. One whose bytes are gone is none; one whose reason rotted says so."""
-        return self._called("*", _reason_or_excuse)
+    def letters(self) -> list[DeadLetter]:
+        """Return all dead letters, by name. A damaged reason is replaced by one that says so."""
+        return self._matching("*", _reason_or_substitute)
 
-    def letter(self, name: str) -> Letter:
-        """The letter of this name. Raises `NoSuchLetter`."""
+    def letter(self, name: str) -> DeadLetter:
+        """Return the dead letter with this id. Raises `NoSuchDeadLetter`."""
         for letter in self.letters():
             if letter.id == name:
                 return letter
-        raise NoSuchLetter("no dead letter has this id; expected one that `trace-drain dead ls` prints")
+        raise NoSuchDeadLetter("no dead letter has this id; expected one that `trace-drain dead ls` prints")
 
-    def of(self, segment: SegmentId) -> list[Letter]:
-        """What was set aside of a segment. Raises `DecodeError`: what was decided is not guessed."""
-        return self._called(f"{segment}.*", _reason)
+    def of(self, segment: SegmentId) -> list[DeadLetter]:
+        """Return the dead letters of a segment.
+
+        Raises `DecodeError` if a reason is damaged, because the writer must not guess what it decided.
+        """
+        return self._matching(f"{segment}.*", _reason)
 
     def has_any_of(self, epoch: int) -> bool:
         """Return whether there is a dead letter of a segment of this epoch."""
         return any(self._bytes_of(path) is not None for path in self._root.glob(f"{epoch:016x}-*.json"))
 
     def count(self) -> int:
-        """How many letters lie there."""
+        """Return the number of dead letters."""
         return sum(1 for path in self._root.glob("*.json") if self._bytes_of(path) is not None)
 
-    def drop(self, letter: Letter) -> None:
-        """Let go of it for good."""
+    def drop(self, letter: DeadLetter) -> None:
+        """Delete a dead letter."""
         with self._lock:
             letter.path.unlink(missing_ok=True)
             self._forget(letter)
 
-    def move(self, letter: Letter, target: Path) -> None:
-        """Hand its bytes over, in one step: they are here or there, and from then on no letter."""
+    def move(self, letter: DeadLetter, target: Path) -> None:
+        """Move the bytes to `target` with one rename, which ends the dead letter."""
         with self._lock:
             letter.path.rename(target)
             DISK.sync_directory(target.parent)
             self._forget(letter)
 
     def tidy(self) -> None:
-        """Remove what a crash left: drafts, and reasons whose bytes were handed over or dropped just before.
+        """Delete what a crash left behind: drafts, and reasons whose bytes were moved or deleted.
 
-        To be called before anybody keeps or replays anything.
+        Call before any dead letter is written or replayed.
         """
         with self._lock:
             for draft in drafts_in(self._root):
@@ -147,22 +150,22 @@ class DeadLetters:
                 if self._bytes_of(path) is None and path.is_file():
                     path.unlink()
 
-    def _forget(self, letter: Letter) -> None:
-        """Remove what is left of a letter whose bytes are gone, and are gone for good."""
+    def _forget(self, letter: DeadLetter) -> None:
+        """Sync the removal of the bytes, then delete the reason."""
         DISK.sync_directory(self._root)
         (self._root / f"{letter.id}.json").unlink(missing_ok=True)
         DISK.sync_directory(self._root)
 
-    def _called(self, pattern: str, read: Callable[[Path], Reason]) -> list[Letter]:
+    def _matching(self, pattern: str, read: Callable[[Path], Reason]) -> list[DeadLetter]:
         with self._lock:
-            found = [self._letter(path, read) for path in sorted(self._root.glob(f"{pattern}.json"))]
-        return [letter for letter in found if letter is not None]
+            letters = [self._letter(path, read) for path in sorted(self._root.glob(f"{pattern}.json"))]
+        return [letter for letter in letters if letter is not None]
 
-    def _letter(self, path: Path, read: Callable[[Path], Reason]) -> Letter | None:
+    def _letter(self, path: Path, read: Callable[[Path], Reason]) -> DeadLetter | None:
         content = self._bytes_of(path)
         if content is None:
             return None
-        return Letter(path.stem, content, content.stat().st_size, read(path))
+        return DeadLetter(path.stem, content, content.stat().st_size, read(path))
 
     @staticmethod
     def _bytes_of(path: Path) -> Path | None:
@@ -174,8 +177,8 @@ def _reason(path: Path) -> Reason:
     return msgspec.json.decode(path.read_bytes(), type=Reason)
 
 
-def _reason_or_excuse(path: Path) -> Reason:
-    """Read a reason; of one that the disk gave back damaged, tell what its name and its age tell."""
+def _reason_or_substitute(path: Path) -> Reason:
+    """Read a reason. For a damaged file, return a reason made from its name and modification time."""
     try:
         return _reason(path)
     except msgspec.DecodeError:

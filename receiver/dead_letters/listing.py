@@ -1,6 +1,6 @@
-"""What was set aside, for whoever looks after it: dead letters of the writer, bodies of the intakes.
+"""List of dead letters of the writer and quarantined bodies of the intakes, for operators.
 
-Keeps: what still belongs to a segment on its way into the store is shown, and not touched.
+Invariant: a dead letter whose segment still exists is listed but cannot be replayed or deleted.
 """
 
 from __future__ import annotations
@@ -12,110 +12,114 @@ from pathlib import Path
 
 import msgspec
 
-from receiver.dead_letters.letter_files import Dead, DeadLetters, Letter, NoSuchLetter
+from receiver.dead_letters.letter_files import DeadDelivery, DeadLetter, DeadLetters, NoSuchDeadLetter
 from receiver.durable.files import DISK
 from receiver.errors import ReceiverError
 from receiver.journal.names import SEALED, file_name
 from receiver.journal.quarantine import Body, QuarantineFiles
 
 CRASHED = "crashed"
-"""The cause of bodies that the core could not digest."""
+"""Cause of bodies that crashed the decoder."""
 
 
-class NotNow(ReceiverError):  # noqa: N818 - a verdict
-    """It cannot be done with this letter, or not yet. It is kept."""
+class DeadLetterConflict(ReceiverError):  # noqa: N818 - a verdict
+    """The dead letter cannot be replayed or deleted now. It is kept."""
 
 
-class Listed(msgspec.Struct, frozen=True, kw_only=True):
-    """One letter or body."""
+class DeadLetterEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A dead letter or a quarantined body, as shown to operators."""
 
     id: str
     cause: str
     rows: int | None
-    """`None`: nobody can know."""
+    """`None`: unknown."""
     bytes: int
     at: str
     text: str
-    deliveries: tuple[Dead, ...]
+    deliveries: tuple[DeadDelivery, ...]
     path: str
 
 
 class DeadLetterList:
-    """The two directories."""
+    """The directories of dead letters and of quarantined bodies."""
 
     def __init__(self, data_dir: Path) -> None:
         self.lock = threading.Lock()
-        """Held while something is handed over or dropped, however long the store takes to try it."""
+        """Held during a replay or deletion, including the trial INSERT of a replay."""
         self.dead = DeadLetters(data_dir / "dead")
         self.bodies = QuarantineFiles(data_dir / "aside")
         self._data_dir = data_dir
 
-    def listed(self) -> list[Listed]:
-        """All of it."""
-        return [shown(one) for one in self._all()]
+    def entries(self) -> list[DeadLetterEntry]:
+        """Return all dead letters and quarantined bodies."""
+        return [entry_of(item) for item in self._all()]
 
-    def found(self, name: str) -> Letter | Body:
-        """What has this id. Raises `NoSuchLetter`."""
-        for one in self._all():
-            if one.id == name:
-                return one
-        raise NoSuchLetter("nothing set aside has this id; expected one that `trace-drain dead ls` prints")
+    def find(self, name: str) -> DeadLetter | Body:
+        """Return the dead letter or body with this id. Raises `NoSuchDeadLetter`."""
+        for item in self._all():
+            if item.id == name:
+                return item
+        raise NoSuchDeadLetter(
+            "no dead letter or quarantined body has this id; expected an id that `trace-drain dead ls` prints"
+        )
 
     def drop(self, name: str) -> None:
-        """Let go of it for good. Raises `NoSuchLetter`, `NotNow`."""
+        """Delete a dead letter or body. Raises `NoSuchDeadLetter`, `DeadLetterConflict`."""
         with self.lock:
-            one = self.found(name)
-            if isinstance(one, Body):
-                self.bodies.drop(one)
+            item = self.find(name)
+            if isinstance(item, Body):
+                self.bodies.drop(item)
             else:
-                self.refuse_on_its_way(one)
-                self.dead.drop(one)
+                self.require_segment_deleted(item)
+                self.dead.drop(item)
 
-    def _all(self) -> list[Letter | Body]:
+    def _all(self) -> list[DeadLetter | Body]:
         return [*self.dead.letters(), *self.bodies.listed()]
 
-    def refuse_on_its_way(self, letter: Letter) -> None:
-        """Leave a letter alone while its segment is not let go of: it says what was decided about that.
+    def require_segment_deleted(self, letter: DeadLetter) -> None:
+        """Raise `DeadLetterConflict` while the segment exists: the writer needs the decision in the letter.
 
-        A segment that is gone may come back after a power cut until its directory was synced.
+        The directories are synced, because a deleted segment may reappear after a power failure until then.
         """
         epoch, _, seq = letter.reason.segment.partition("-")
         names = [file_name(int(seq), kind) for kind in SEALED] if seq.isdigit() else []
         journal, cuts = self._data_dir / "journal" / epoch, self._data_dir / "cuts"
-        there = (any([(journal / name).exists(), *cuts.glob(f"*.{epoch}/{name}")]) for name in names)
-        if any(there):
-            raise NotNow(f"segment {letter.reason.segment} is still on its way; expected it to have ended")
+        exists = (any([(journal / name).exists(), *cuts.glob(f"*.{epoch}/{name}")]) for name in names)
+        if any(exists):
+            raise DeadLetterConflict(
+                f"segment {letter.reason.segment} is not finished yet; expected it to be stored or deleted"
+            )
         for directory in (journal, journal.parent, cuts, *cuts.glob(f"*.{epoch}")):
             with suppress(FileNotFoundError):
                 DISK.sync_directory(directory)
 
 
-def shown(one: Letter | Body) -> Listed:
-    """What there is to say of it."""
-    if isinstance(one, Letter):
-        reason = one.reason
-        return Listed(
-            id=one.id,
+def entry_of(item: DeadLetter | Body) -> DeadLetterEntry:
+    """Return the description of a dead letter or body for operators."""
+    if isinstance(item, DeadLetter):
+        reason = item.reason
+        return DeadLetterEntry(
+            id=item.id,
             cause=reason.cause,
             rows=reason.rows,
-            bytes=one.bytes,
+            bytes=item.bytes,
             at=reason.at,
             text=reason.text,
             deliveries=reason.deliveries,
-            path=str(one.path),
+            path=str(item.path),
         )
-    return Listed(
-        id=one.id,
+    return DeadLetterEntry(
+        id=item.id,
         cause=CRASHED,
         rows=None,
-        bytes=one.bytes,
-        at=spelled_instant(one.note.received_at_ns / 1e9),
-        text=f"the decoder crashed on this body, times seen: {one.note.crashes}",
-        deliveries=(Dead(one.note.drain, (), 0, one.id),),
-        path=str(one.path),
+        bytes=item.bytes,
+        at=iso_timestamp(item.note.received_at_ns / 1e9),
+        text=f"the decoder crashed on this body, times seen: {item.note.crashes}",
+        deliveries=(DeadDelivery(item.note.drain, (), 0, item.id),),
+        path=str(item.path),
     )
 
 
-def spelled_instant(at_s: float) -> str:
-    """UTC, ISO 8601, to the second."""
+def iso_timestamp(at_s: float) -> str:
+    """Format seconds since 1970 as UTC, ISO 8601, to the second."""
     return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="seconds")

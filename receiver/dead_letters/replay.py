@@ -1,11 +1,11 @@
-"""Replay: what was set aside goes back into the journal, as a segment of its own, and so into the store.
+"""Replay: moves a dead letter back into the journal as a new segment, which the writer inserts.
 
-    try         on an empty clone of the table: still refused, it stays and says why
-    name anew   rows of the old segment are in the store and counted by its identity
-    hand over   one rename, out of DATA/dead into the journal: from then on the journal promises it
+    try       INSERT into an empty clone of the table; if the store still refuses, keep the dead letter
+    new id    other rows of the old segment may be in the store and are counted by its id
+    move      one rename from DATA/dead into the journal, which owns the rows from then on
 
-Keeps: killed anywhere, a letter is either still a letter or a segment in the journal, never both and never
-neither. What a sender may have sent again meanwhile is told apart by the redelivery window, as ever.
+Invariant: killed at any point, the rows are either a dead letter or a segment in the journal, never both and
+never neither. Deliveries that a sender repeated meanwhile are deduplicated like any others.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from receiver.dead_letters.letter_files import Dead, Letter, Reason
-from receiver.dead_letters.listing import CRASHED, DeadLetterList, NotNow, spelled_instant
+from receiver.dead_letters.letter_files import DeadDelivery, DeadLetter, Reason
+from receiver.dead_letters.listing import CRASHED, DeadLetterConflict, DeadLetterList, iso_timestamp
 from receiver.durable.files import DISK, write_durably
 from receiver.engine.error_codes import TOO_LARGE, Fault, fault_of
 from receiver.engine.store import Store
@@ -27,124 +27,134 @@ from receiver.journal.segment_core import BLOCK_ROWS_MAX, Core
 from receiver.journal.start import EpochDirectory, draw_epoch
 from receiver.model import Commit, Delivery, SegmentId
 
-PASSES = {Fault.RETRY, Fault.SLOWER, Fault.UNKNOWN}
-"""What says nothing about the rows of a trial."""
+TRANSIENT = {Fault.RETRY, Fault.SLOWER, Fault.UNKNOWN}
+"""Failures that give no verdict on the rows of a trial."""
 
 
 class Replayed(NamedTuple):
-    """What became of a letter."""
+    """Result of a replay."""
 
     id: str
     segment: str
-    """Who its rows are from now on; empty: nothing of it was to be stored."""
+    """Id of the new segment; empty: there were no rows to store."""
     rows: int
 
 
 @dataclass(frozen=True, slots=True)
 class Replayer:
-    """The way back."""
+    """Replays dead letters and quarantined bodies."""
 
-    shelf: DeadLetterList
+    dead_letter_list: DeadLetterList
     journal: Path
     store: Store
     core: Core
     commit: Callable[[Sequence[Delivery], SegmentId], Commit]
     footer: Callable[[bytes], bytes]
     body_bytes_max: Callable[[str], int]
-    """Of a drain."""
+    """Body size limit of a drain."""
     now: Callable[[], float]
     check: Callable[[], object]
-    """Raises while the tables may not be whole: a trial is an INSERT, too."""
+    """Raises until the tables are up to date, because a trial is an INSERT, too."""
     on_replay: Callable[[SegmentId], None]
-    """Note that this segment's spans were counted before, as dead. May raise: then nothing is handed over."""
+    """Records that the segment's spans were counted as dead before. May raise, which cancels the replay."""
 
     def replay(self, name: str) -> Replayed:
-        """Hand a letter over. Raises `NoSuchLetter`, `NotNow`, `StoreTrouble`; then it is kept."""
+        """Replay a dead letter or body. An exception leaves it unchanged.
+
+        Raises `NoSuchDeadLetter`, `DeadLetterConflict`, `StoreTrouble`.
+        """
         self.check()
-        with self.shelf.lock:
-            one = self.shelf.found(name)
-            letter = self._letter_of(one) if isinstance(one, Body) else one
+        with self.dead_letter_list.lock:
+            item = self.dead_letter_list.find(name)
+            letter = self._decode_into_letter(item) if isinstance(item, Body) else item
             if letter is None:
                 return Replayed(name, "", 0)
-            self.shelf.refuse_on_its_way(letter)
-            weight = weight_of(letter, self.core)
-            self._refuse_refused(letter)
-            return Replayed(name, str(self._handed_over(letter, weight)), weight.rows)
+            self.dead_letter_list.require_segment_deleted(letter)
+            replayable = replayable_content(letter, self.core)
+            self._require_accepted(letter)
+            return Replayed(name, str(self._move_to_journal(letter, replayable)), replayable.rows)
 
-    def _letter_of(self, body: Body) -> Letter | None:
-        """Decode a body with this version's core: then it is a letter like any other. None: no rows."""
+    def _decode_into_letter(self, body: Body) -> DeadLetter | None:
+        """Decode a body and make its rows a dead letter. Returns None if it has no rows."""
         delivery = body.delivery(body_bytes_max=self.body_bytes_max(body.note.drain))
         name = f"{body.id}.{CRASHED}"
-        letter = next((one for one in self.shelf.dead.letters() if one.id == name), None)
+        letter = next((letter for letter in self.dead_letter_list.dead.letters() if letter.id == name), None)
         if letter is None:
-            done = self.commit([delivery], SegmentId(draw_epoch(), 1))
-            (outcome,) = done.outcomes
+            commit = self.commit([delivery], SegmentId(draw_epoch(), 1))
+            (outcome,) = commit.outcomes
             if outcome.verdict != "accepted":
-                raise NotNow(f"the decoder says '{outcome.verdict}' {outcome.message}".rstrip())
-            if done.rows:
-                self._keep(body, done)
-                letter = self.shelf.dead.letter(name)
-        self.shelf.bodies.drop(body)
+                raise DeadLetterConflict(
+                    f"the decoder refuses it as '{outcome.verdict}': {outcome.message}".rstrip()
+                )
+            if commit.rows:
+                self._keep(body, commit)
+                letter = self.dead_letter_list.dead.letter(name)
+        self.dead_letter_list.bodies.drop(body)
         return letter
 
-    def _keep(self, body: Body, done: Commit) -> None:
+    def _keep(self, body: Body, commit: Commit) -> None:
         reason = Reason(
             segment=body.id,
             cause=CRASHED,
-            text="the decoder crashed on it before, and does not any more",
-            rows=done.rows,
-            at=spelled_instant(self.now()),
-            deliveries=(Dead(body.note.drain, (), done.rows, body.id),),
+            text="the decoder crashed on this body before and now accepts it",
+            rows=commit.rows,
+            at=iso_timestamp(self.now()),
+            deliveries=(DeadDelivery(body.note.drain, (), commit.rows, body.id),),
         )
-        self.shelf.dead.keep(done.record + self.footer(done.record), f".{Kind.LZ4}", reason)
+        self.dead_letter_list.dead.keep(commit.record + self.footer(commit.record), f".{Kind.LZ4}", reason)
 
-    def _refuse_refused(self, letter: Letter) -> None:
-        """What is only too large will be cut up by the writer."""
+    def _require_accepted(self, letter: DeadLetter) -> None:
+        """Raise if the store still refuses the rows. A size error passes: the writer splits the segment."""
         refusal = self.store.refusal_of(letter.path)
         if refusal is None or refusal.code in TOO_LARGE:
             return
-        if fault_of(refusal) in PASSES:
+        if fault_of(refusal) in TRANSIENT:
             raise refusal
-        raise NotNow(f"the store still refuses it: {refusal}")
+        raise DeadLetterConflict(f"the store still refuses it: {refusal}")
 
-    def _handed_over(self, letter: Letter, weight: Weight) -> SegmentId:
-        """Give its rows an identity that the store never saw, and move it into the journal."""
+    def _move_to_journal(self, letter: DeadLetter, replayable: Replayable) -> SegmentId:
+        """Rewrite the rows under a new segment id and move them into the journal."""
         start = EpochDirectory.create(self.journal, DISK)
         try:
             segment = SegmentId(start.epoch, 1)
             suffix = letter.path.name.removeprefix(letter.id).removeprefix(".")
             codec = "zstd" if suffix == Kind.ZSTD else "lz4"
-            anew = (segment.epoch, segment.seq, weight.with_answers)
+            new_id = (segment.epoch, segment.seq, replayable.with_answers)
             content = letter.path.read_bytes()
-            keep = [(0, weight.rows)]
-            write_durably(letter.path, self.core.rewrite(content, keep, codec, BLOCK_ROWS_MAX, anew))
+            keep = [(0, replayable.rows)]
+            write_durably(letter.path, self.core.rewrite(content, keep, codec, BLOCK_ROWS_MAX, new_id))
             if letter.reason.cause != CRASHED:
                 self.on_replay(segment)
-            self.shelf.dead.move(letter, start.directory / file_name(segment.seq, Kind(suffix)))
+            self.dead_letter_list.dead.move(letter, start.directory / file_name(segment.seq, Kind(suffix)))
         finally:
             start.leave()
         return segment
 
 
-class Weight(NamedTuple):
-    """What a letter holds."""
+class Replayable(NamedTuple):
+    """Content of a dead letter, checked for replay."""
 
     rows: int
     with_answers: bool
-    """It answers for deliveries that a sender may have sent again: those that are stored are left out.
+    """Keep the list of deliveries, so that those stored meanwhile are left out as duplicates.
 
-    Not so refused rows: their deliveries are known, and as a copy of themselves they would be left out.
+    False for refused rows: their deliveries are already known, so all of them would be left out.
     """
 
 
-def weight_of(letter: Letter, core: Core) -> Weight:
-    """Weigh a letter. Raises `NotNow` when some of its rows are in the store, or cannot be read."""
+def replayable_content(letter: DeadLetter, core: Core) -> Replayable:
+    """Return the content of a dead letter.
+
+    Raises `DeadLetterConflict` if some of its rows are in the store or cannot be read.
+    """
     scan = core.scan(letter.path.read_bytes())
     rows = sum(record.rows for record in scan.records)
     if scan.damage or not scan.sealed or not rows:
-        raise NotNow("its bytes cannot be read whole; expected a segment without damage")
+        raise DeadLetterConflict("the dead letter is damaged; expected a segment without damage")
     if rows != letter.reason.rows:
-        unstored = "nobody knows how many" if letter.reason.rows is None else letter.reason.rows
-        raise NotNow(f"it holds {rows} rows, of which {unstored} are not stored; expected all of them")
-    answered = sum(one.rows for record in scan.records for one in answers_of(record))
-    return Weight(rows, answered == rows and not letter.reason.is_refused)
+        unstored = "an unknown number" if letter.reason.rows is None else letter.reason.rows
+        raise DeadLetterConflict(
+            f"it holds {rows} rows, of which {unstored} are not stored; expected all of them"
+        )
+    answered = sum(delivery.rows for record in scan.records for delivery in answers_of(record))
+    return Replayable(rows, answered == rows and not letter.reason.is_refused)

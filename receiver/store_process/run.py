@@ -24,7 +24,7 @@ from receiver.api.routes import REQUESTS_MAX, Api
 from receiver.api.spool import SpoolSpace
 from receiver.channel import Start
 from receiver.clock import NOTE_NAME
-from receiver.dead_letters.listing import DeadLetterList, NotNow
+from receiver.dead_letters.listing import DeadLetterConflict, DeadLetterList
 from receiver.dead_letters.replay import Replayer
 from receiver.engine import schema
 from receiver.engine.clock_check import Clock
@@ -194,7 +194,7 @@ class StoreWork:
             self._window = self._open_with_retries("redelivery window", partial(self._open_window, ledger))
             self._accounts = Accounts(ledger, Backlog(Path(self._settings.data_dir) / "journal"))
             writer = self._writer(self._window, ledger)
-            writer.look_after()
+            writer.run_maintenance()
             self._apply_schema(writer)
             writer.run()
         except Stopping:
@@ -208,9 +208,9 @@ class StoreWork:
         """Apply the schema, retrying for as long as the store is unavailable or used by another process."""
         progress, delays = self._progress, Delays(random.random)
         while fault := self._schema_fault():
-            progress.backlog(list(self._journal.sealed()), time.time())
+            progress.record_backlog(list(self._journal.sealed()), time.time())
             limited.warning("writer: schema", "schema cannot be applied yet", why=progress.trouble)
-            writer.look_after()
+            writer.run_maintenance()
             self._stop_signal.sleep(next(delays.slow if fault in SLOW else delays.fast))
         progress.trouble = ""
         self._has_tables = True
@@ -223,7 +223,7 @@ class StoreWork:
             self._store.forget_trials()
         except StoreTrouble as trouble:
             fault, why = fault_of(trouble), trouble.label
-            progress.met(fault, why)
+            progress.record_failure(fault, why)
         except OperatorError as reason:
             fault, why = Fault.HOLD, str(reason)
         else:
@@ -275,7 +275,7 @@ class StoreWork:
             ledger=ledger,
             dead=self._dead_letters,
             progress=self._progress,
-            around=around,
+            environment=around,
         )
 
     def _replays(self) -> Replayer:
@@ -284,7 +284,7 @@ class StoreWork:
         digest_key = DigestKey(data_dir)
         limits = {drain.name: drain.body_bytes_max for drain in self._settings.drain}
         return Replayer(
-            shelf=self._dead_letter_list,
+            dead_letter_list=self._dead_letter_list,
             journal=data_dir / "journal",
             store=self._store,
             core=transcode,
@@ -300,7 +300,9 @@ class StoreWork:
 
     def _check_tables(self) -> None:
         if not self._has_tables:
-            raise NotNow("the store's tables are not known to be up to date yet; `/readyz?verbose` says why")
+            raise DeadLetterConflict(
+                "the store's tables are not known to be up to date yet; `/readyz?verbose` says why"
+            )
 
     def _on_replay(self, segment: SegmentId) -> None:
         self._require_accounts().ledger.replaying(segment)

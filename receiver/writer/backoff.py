@@ -1,4 +1,4 @@
-"""How long to wait between two tries: a generator without a clock, so that it is tested as a list."""
+"""Retry delays: an infinite generator that never reads a clock, so that tests compare it with a list."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SLOWER_CEILING_S = 60.0
 
 
 def backoff_s(jitter: Callable[[], float], *, first_s: float, ceiling_s: float) -> Iterator[float]:
-    """Double from `first_s` to `ceiling_s`, for ever; `jitter` (0 to 1) takes off up to half of each."""
+    """Yield delays that double from `first_s` to `ceiling_s`; `jitter` (0 to 1) subtracts up to half."""
     delay_s = first_s
     while True:
         yield delay_s * (1 - jitter() / 2)
@@ -19,14 +19,14 @@ def backoff_s(jitter: Callable[[], float], *, first_s: float, ceiling_s: float) 
 
 
 class Delays:
-    """The two schedules of one segment."""
+    """The two retry schedules of a segment: `fast` for brief failures, `slow` for an overloaded store."""
 
     def __init__(self, jitter: Callable[[], float]) -> None:
         self._jitter = jitter
         self.restart()
 
     def restart(self) -> None:
-        """Begin with the shortest delays again."""
+        """Reset both schedules to their shortest delay."""
         jitter = self._jitter
         self.fast: Iterator[float] = backoff_s(jitter, first_s=FIRST_S, ceiling_s=CEILING_S)
         self.slow: Iterator[float] = backoff_s(jitter, first_s=SLOWER_FIRST_S, ceiling_s=SLOWER_CEILING_S)

@@ -1,6 +1,6 @@
-"""What the writer sets aside: a segment, or what is left of it, goes to the dead letters with the reason.
+"""Dead letters written by the writer: a segment, or some of its rows, kept with the reason.
 
-Keeps: nobody lets go of a segment before its letter is on the disk, counted, and a human was called.
+Invariant: a segment is deleted only after its dead letter is on disk and counted, and an alarm was raised.
 """
 
 from __future__ import annotations
@@ -12,119 +12,131 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from receiver.dead_letters.letter_files import Dead, DeadLetters, Reason
+from receiver.dead_letters.letter_files import DeadDelivery, DeadLetters, Reason
 from receiver.journal.outcomes import SegmentOutcome
 from receiver.journal.segment_core import Core, RowRange
 from receiver.model import SegmentId
 from receiver.redelivery.decisions import DUPLICATE
 from receiver.writer.progress import Progress
-from receiver.writer.row_search import count_of
-from receiver.writer.segment_state import Reading, SegmentFile, SegmentState, SetAside, only_rows, runs_of
+from receiver.writer.row_search import row_count
+from receiver.writer.segment_state import (
+    DeadLettered,
+    Reading,
+    SegmentFile,
+    SegmentState,
+    extract_rows,
+    ranges_of_days,
+)
 
 
-def unreadable(case: SegmentState, reason: ValueError) -> SetAside:
-    """Tell of a segment that the core can neither look into nor cut: whatever of it is missing stays so."""
-    return SetAside("unreadable", f"{reason}; {case.rows_stored} of {case.rows} rows are stored")
+def unreadable_segment(state: SegmentState, reason: ValueError) -> DeadLettered:
+    """Return the exception that makes a segment a dead letter because the core cannot read or rewrite it."""
+    return DeadLettered("unreadable", f"{reason}; {state.rows_stored} of {state.rows} rows are stored")
 
 
-class Why(NamedTuple):
-    """What a letter says of itself. See `Reason`."""
+class LetterDetails(NamedTuple):
+    """Fields of a `Reason` that depend on the cause."""
 
     cause: str
     text: str
-    deliveries: tuple[Dead, ...] = ()
+    deliveries: tuple[DeadDelivery, ...] = ()
     left_out: tuple[RowRange, ...] = ()
     of_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterWriter:
-    """The writer's way to the dead letters."""
+    """Writes dead letters, and answers what earlier ones decided."""
 
-    dead: DeadLetters
+    directory: DeadLetters
     core: Core
     progress: Progress
     now: Callable[[], float]
     """Wall clock, seconds since 1970."""
 
-    def keep(self, case: SegmentState, reason: SetAside) -> None:
-        """Keep what the store does not hold, and no more where it can be told: a human may insert it."""
-        content, rows, ranges = case.file.read(), max(0, case.rows - case.rows_stored), [(0, case.rows)]
+    def keep(self, state: SegmentState, reason: DeadLettered) -> None:
+        """Keep the rows that the store does not hold, or the whole segment if their days are unknown."""
+        content, rows, ranges = state.file.read(), max(0, state.rows - state.rows_stored), [(0, state.rows)]
         if reason.days:
             with suppress(ValueError):
-                ranges = runs_of(content, reason.days, self.core)
-                content, rows = only_rows(content, ranges, self.core, case.file.codec), count_of(ranges)
-        why = Why(reason.cause, str(reason), deliveries=dead_among(case, ranges))
-        self._keep(case.file, content, rows, why)
+                ranges = ranges_of_days(content, reason.days, self.core)
+                content, rows = extract_rows(content, ranges, self.core, state.file.codec), row_count(ranges)
+        details = LetterDetails(reason.cause, str(reason), deliveries=dead_deliveries(state, ranges))
+        self._keep(state.file, content, rows, details)
 
-    def keep_rows(self, case: SegmentState, ranges: Sequence[RowRange], text: str) -> None:
-        """Keep these rows: from then on it is decided that they are left out, and nothing else."""
-        content = only_rows(case.file.read(), ranges, self.core, case.file.codec)
-        why = Why("poison", text, dead_among(case, ranges), tuple(ranges), case.rows)
-        self._keep(case.file, content, count_of(ranges), why)
+    def keep_rows(self, state: SegmentState, ranges: Sequence[RowRange], text: str) -> None:
+        """Keep these rows. The dead letter is the decision that the segment is inserted without them."""
+        content = extract_rows(state.file.read(), ranges, self.core, state.file.codec)
+        details = LetterDetails("poison", text, dead_deliveries(state, ranges), tuple(ranges), state.rows)
+        self._keep(state.file, content, row_count(ranges), details)
 
     def keep_damaged(self, reading: Reading, rows_given_up: int) -> None:
-        """Keep a copy of what the disk gave back damaged, and of the whole rows that are lost with it."""
+        """Keep a copy of a damaged segment. `rows_given_up`: readable rows that are lost with the damage."""
         rows = None if reading.rows_lost is None else reading.rows_lost + rows_given_up
-        self._keep(reading.file, reading.content, rows, Why("damaged", reading.damage))
+        self._keep(reading.file, reading.content, rows, LetterDetails("damaged", reading.damage))
 
-    def is_done_with(self, segment: SegmentId) -> bool:
-        """Whether it was set aside in an earlier life, which only did not come to unlink it."""
-        return any(letter.reason.is_final for letter in self.dead.of(segment))
+    def is_dead_lettered(self, segment: SegmentId) -> bool:
+        """Return whether an earlier process made the segment a dead letter and did not delete its file."""
+        return any(letter.reason.is_final for letter in self.directory.of(segment))
 
-    def is_as_bad_as_its_copy(self, segment: SegmentId) -> bool:
-        """Whether it is kept because of what is in it: another copy of its deliveries helps nobody."""
-        return any(letter.reason.is_refused for letter in self.dead.of(segment))
+    def is_refused_by_store(self, segment: SegmentId) -> bool:
+        """Return whether the store refused its rows, so that a duplicate would be refused as well."""
+        return any(letter.reason.is_refused for letter in self.directory.of(segment))
 
     def outcome_of(self, segment: SegmentId, parts_epoch: int | None) -> SegmentOutcome:
-        """Return what became of a segment that ends now, by its dead letters and those of its parts."""
-        reasons = [letter.reason for letter in self.dead.of(segment)]
+        """Return the outcome of a finished segment from its dead letters and those of its parts."""
+        reasons = [letter.reason for letter in self.directory.of(segment)]
         dead_rows: Counter[str] = Counter()
-        for one in (dead for reason in reasons if reason.is_refused for dead in reason.deliveries):
-            dead_rows[one.digest] += one.rows
+        for delivery in (dead for reason in reasons if reason.is_refused for dead in reason.deliveries):
+            dead_rows[delivery.digest] += delivery.rows
         is_attributed = all(
-            reason.is_refused and sum(one.rows for one in reason.deliveries) == reason.rows
+            reason.is_refused and sum(delivery.rows for delivery in reason.deliveries) == reason.rows
             for reason in reasons
         )
-        is_cut_and_dead = parts_epoch is not None and self.dead.has_any_of(parts_epoch)
-        return SegmentOutcome(dict(dead_rows), is_incomplete=not is_attributed or is_cut_and_dead)
+        has_dead_parts = parts_epoch is not None and self.directory.has_any_of(parts_epoch)
+        return SegmentOutcome(dict(dead_rows), is_incomplete=not is_attributed or has_dead_parts)
 
-    def _keep(self, file: SegmentFile, content: bytes, rows: int | None, why: Why) -> None:
+    def _keep(self, file: SegmentFile, content: bytes, rows: int | None, details: LetterDetails) -> None:
         at = datetime.fromtimestamp(self.now(), UTC).isoformat(timespec="seconds")
         reason = Reason(
             segment=str(file.id),
-            cause=why.cause,
-            text=why.text,
+            cause=details.cause,
+            text=details.text,
             rows=rows,
             at=at,
-            deliveries=why.deliveries,
-            left_out=why.left_out,
-            of_rows=why.of_rows,
+            deliveries=details.deliveries,
+            left_out=details.left_out,
+            of_rows=details.of_rows,
         )
-        is_told = any(
-            (one.reason.cause, one.reason.text, one.reason.rows) == (reason.cause, reason.text, reason.rows)
-            for one in self.dead.of(file.id)
+        is_reported = any(
+            (letter.reason.cause, letter.reason.text, letter.reason.rows)
+            == (reason.cause, reason.text, reason.rows)
+            for letter in self.directory.of(file.id)
         )
-        self.dead.keep(content, "".join(file.path.suffixes), reason)
-        if is_told:
+        self.directory.keep(content, "".join(file.path.suffixes), reason)
+        if is_reported:
             return
-        self.progress.set_aside(why.cause, rows or 0)
-        what = "rows of segment" if why.left_out else "segment"
-        self.progress.alarm(why.cause, f"{what} {file.id} set aside in the dead letters")
+        self.progress.record_dead_letter(details.cause, rows or 0)
+        subject = "rows of segment" if details.left_out else "segment"
+        self.progress.alarm(details.cause, f"{subject} {file.id} moved to the dead letters")
 
 
-def dead_among(case: SegmentState, ranges: Sequence[RowRange]) -> tuple[Dead, ...]:
-    """Tell whose rows these are; nobody's, if the segment lacks rows that its deliveries speak of."""
-    kept = [one for one, verdict in zip(case.deliveries, case.verdicts, strict=True) if verdict != DUPLICATE]
-    if sum(one.rows for one in kept) != case.rows:
+def dead_deliveries(state: SegmentState, ranges: Sequence[RowRange]) -> tuple[DeadDelivery, ...]:
+    """Return the deliveries of these rows; empty if rows are missing, because positions are then unknown."""
+    kept = [
+        delivery
+        for delivery, verdict in zip(state.deliveries, state.verdicts, strict=True)
+        if verdict != DUPLICATE
+    ]
+    if sum(delivery.rows for delivery in kept) != state.rows:
         return ()
-    found: list[Dead] = []
+    dead: list[DeadDelivery] = []
     first = 0
-    for one in kept:
-        behind = first + one.rows
-        rows = sum(max(0, min(end, behind) - max(start, first)) for start, end in ranges)
+    for delivery in kept:
+        stop = first + delivery.rows
+        rows = sum(max(0, min(end, stop) - max(start, first)) for start, end in ranges)
         if rows:
-            projects = tuple(sorted({tally.project for tally in one.tallies}))
-            found.append(Dead(one.drain, projects, rows, one.digest.hex()))
-        first = behind
-    return tuple(found)
+            projects = tuple(sorted({tally.project for tally in delivery.tallies}))
+            dead.append(DeadDelivery(delivery.drain, projects, rows, delivery.digest.hex()))
+        first = stop
+    return tuple(dead)

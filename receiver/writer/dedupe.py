@@ -1,14 +1,14 @@
-"""Which deliveries of a segment are stored: those that were not stored before.
+"""Deduplication: decides which deliveries of a segment are stored, and removes the duplicates from it.
 
-    known           rows of the same delivery were counted in the store   left out
-    twice in here   it comes earlier in the same segment                  left out
-    promised        another segment is about to store it                  this one waits for that one
-    anything else                                                         stored, known once it is counted
+    known      the rows of the same delivery were counted in the store   left out
+    repeated   the delivery occurs earlier in the same segment           left out
+    pending    another segment is about to store the delivery            this segment waits for that one
+    new        all others                                                stored, and known once counted
 
-What rotted after rows of it were stored is left as it is: what was promised of it stays promised.
+A segment that was damaged after rows of it were stored is not rewritten, and its decisions stay in force.
 
-Keeps: a decision is on the disk before the segment's first INSERT and never changes after it. So a segment is
-never measured against itself, and nothing is left out of one whose rows may be in the store.
+Invariant: a decision is on disk before the segment's first INSERT and never changes afterwards. So a segment
+is never a duplicate of itself, and no row is removed from a segment whose rows may be in the store.
 """
 
 from __future__ import annotations
@@ -23,43 +23,43 @@ from receiver.logs import limited
 from receiver.model import SegmentId
 from receiver.redelivery.decisions import DUPLICATE, EXEMPT, KEPT
 from receiver.redelivery.window import Decision, Window
-from receiver.writer.row_search import count_of, shifted, without
-from receiver.writer.segment_state import Reading, SegmentFile, SegmentState, reading_of
+from receiver.writer.row_search import row_count, shift_after_removal, subtract
+from receiver.writer.segment_state import Reading, SegmentFile, SegmentState, read_segment
 
 _KEPT_APART = (bytes([KEPT]), bytes([EXEMPT]))
 
 
-class Postponed(Exception):  # noqa: N818 - a turn of events, not an error
-    """Another segment holds the same delivery, and it is not known yet whether that one is stored."""
+class WaitingFor(Exception):  # noqa: N818 - control flow, not an error
+    """Another segment holds the same delivery and is not known to be stored yet."""
 
     def __init__(self, by: SegmentId) -> None:
-        """`by`: the one to wait for."""
+        """`by`: the segment to wait for."""
         super().__init__(str(by))
         self.by = by
 
 
 def verdicts_on(segment: SegmentId, deliveries: Sequence[Answered], window: Window) -> bytes:
-    """Decide about each delivery, in order. Raises `Postponed`."""
-    seen = window.known([one.digest for one in deliveries])
+    """Return the verdict on each delivery, in order. Raises `WaitingFor`."""
+    seen = window.known([delivery.digest for delivery in deliveries])
     verdicts = bytearray()
-    for one in deliveries:
-        if one.drain in window.exempt_drains:
+    for delivery in deliveries:
+        if delivery.drain in window.exempt_drains:
             verdicts.append(EXEMPT)
-        elif one.digest in seen:
+        elif delivery.digest in seen:
             verdicts.append(DUPLICATE)
-        elif by := window.reserved_by(one.digest, but_by=segment):
-            raise Postponed(by)
+        elif by := window.reserved_by(delivery.digest, but_by=segment):
+            raise WaitingFor(by)
         else:
-            seen.add(one.digest)
+            seen.add(delivery.digest)
             verdicts.append(KEPT)
     return bytes(verdicts)
 
 
-def settled(reading: Reading, window: Window, is_stored: Callable[[], bool]) -> bytes:
-    """Decide, or repeat what was decided. Raises `Postponed`.
+def decide_verdicts(reading: Reading, window: Window, is_stored: Callable[[], bool]) -> bytes:
+    """Return the verdicts that are on disk, or decide now. Raises `WaitingFor`.
 
-    `is_stored` says whether the store has rows of the segment; it is asked when something would be left out
-    of one that nothing was ever decided about.
+    `is_stored` returns whether the store has rows of the segment. It is called only if deliveries would be
+    left out of a segment without a decision on disk.
     """
     decision, deliveries = window.decision(reading.file.id), reading.deliveries
     if decision is not None:
@@ -74,108 +74,115 @@ def settled(reading: Reading, window: Window, is_stored: Callable[[], bool]) -> 
     return verdicts
 
 
-class LeftOut(NamedTuple):
-    """Rows that lie in a letter, and of how many they were: they are not stored, that is decided."""
+class DeadRows(NamedTuple):
+    """Rows of a segment that a dead letter holds, so that they are never stored."""
 
     rows: Sequence[RowRange] = ()
     of_rows: int = 0
+    """Rows of the segment before these were removed."""
 
-    def there_in(self, reading: Reading) -> list[RowRange]:
-        """Which rows of a segment they are now, if that was not done yet: rot may have taken others."""
+    def locate_in(self, reading: Reading) -> list[RowRange]:
+        """Return their positions in the segment now, after damage; empty if they were removed before."""
         lost = [reading.lost] if reading.lost else []
-        if reading.rows + count_of(lost) != self.of_rows:
+        if reading.rows + row_count(lost) != self.of_rows:
             return []
-        return shifted(without(self.rows, lost), lost)
+        return shift_after_removal(subtract(self.rows, lost), lost)
 
 
-class Final(NamedTuple):
-    """What a segment is inserted as, decided once."""
+class FinalContent(NamedTuple):
+    """Final content of a segment, decided once."""
 
     verdicts: bytes
     """For each delivery: `decisions.KEPT`, `DUPLICATE`, `EXEMPT`."""
     rows: int
     content: bytes | None
-    """To be put in the file's place; none: it stays."""
+    """Replacement for the file; `None`: the file stays."""
     rows_given_up: int = 0
-    """Rows that could be read, and not be cut out of the damage around them."""
+    """Readable rows that could not be separated from the damage around them."""
     leaves_out: bool = True
-    """The content leaves something out; else it only merges blocks, which can be done without."""
+    """Rows are left out; otherwise the content only merges blocks, which is optional."""
 
 
-def final(
+def finalize(
     reading: Reading, core: Core, verdicts: bytes, *, may_merge: bool, left_out: Sequence[RowRange] = ()
-) -> Final:
-    """Merge small blocks, leave out duplicates, damage and poison: in memory, nothing is written.
+) -> FinalContent:
+    """Merge small blocks and leave out duplicates, damage and dead rows. In memory; writes nothing.
 
-    `may_merge`: nothing was decided before, so nothing of it was ever sent.
-    What cannot be rewritten is inserted as it is, duplicates too; of what is damaged then, nothing. Nor of
-    another segment's records.
+    `may_merge`: no decision is on disk, so no row was ever sent.
+    A segment that cannot be rewritten is inserted unchanged, with duplicates, unless it is damaged: then no
+    row is inserted. Neither are records of another segment.
     """
     if not reading.is_ours:
-        return Final(verdicts, 0, None)
-    has_copies = reading.is_whole and rows_left_out(reading.deliveries, verdicts) > 0
-    keep = rows_kept(reading.deliveries, verdicts) if has_copies else [(0, reading.rows)]
-    keep = without(keep, left_out)
-    leaves_out = has_copies or bool(reading.damage or left_out)
+        return FinalContent(verdicts, 0, None)
+    has_duplicates = reading.is_whole and rows_left_out(reading.deliveries, verdicts) > 0
+    keep = rows_kept(reading.deliveries, verdicts) if has_duplicates else [(0, reading.rows)]
+    keep = subtract(keep, left_out)
+    leaves_out = has_duplicates or bool(reading.damage or left_out)
     if not (leaves_out or (may_merge and reading.has_small_blocks)):
-        return Final(verdicts, reading.rows, None)
+        return FinalContent(verdicts, reading.rows, None)
     try:
         content = core.rewrite(reading.content, keep, reading.file.codec, BLOCK_ROWS_MAX)
     except ValueError as reason:
-        limited.error("writer: rewrite", f"segment {reading.file.id} cannot be rewritten", why=str(reason))
+        limited.error(
+            "writer: rewrite", "segment cannot be rewritten", segment=str(reading.file.id), error=str(reason)
+        )
         given_up = reading.rows if reading.damage else 0
-        return Final(bytes([EXEMPT]) * len(verdicts), reading.rows - given_up, None, given_up)
-    return Final(verdicts, count_of(keep), content, leaves_out=leaves_out)
+        return FinalContent(bytes([EXEMPT]) * len(verdicts), reading.rows - given_up, None, given_up)
+    return FinalContent(verdicts, row_count(keep), content, leaves_out=leaves_out)
 
 
 def rows_left_out(deliveries: Iterable[Answered], verdicts: bytes) -> int:
-    """Count the rows of what is left out."""
-    return sum(one.rows for one, verdict in zip(deliveries, verdicts, strict=True) if verdict == DUPLICATE)
+    """Count the rows of duplicate deliveries."""
+    return sum(
+        delivery.rows for delivery, verdict in zip(deliveries, verdicts, strict=True) if verdict == DUPLICATE
+    )
 
 
 def rows_kept(deliveries: Iterable[Answered], verdicts: bytes) -> list[RowRange]:
-    """Tell which rows stay: a delivery's rows follow each other, and deliveries lie in order."""
+    """Return the row ranges to keep. Each delivery's rows are contiguous, in the order of the deliveries."""
     kept: list[RowRange] = []
     first = 0
-    for one, verdict in zip(deliveries, verdicts, strict=True):
-        behind = first + one.rows
-        if verdict != DUPLICATE and one.rows:
+    for delivery, verdict in zip(deliveries, verdicts, strict=True):
+        stop = first + delivery.rows
+        if verdict != DUPLICATE and delivery.rows:
             if kept and kept[-1][1] == first:
-                kept[-1] = (kept[-1][0], behind)
+                kept[-1] = (kept[-1][0], stop)
             else:
-                kept.append((first, behind))
-        first = behind
+                kept.append((first, stop))
+        first = stop
     return kept
 
 
 def digests_kept(deliveries: Iterable[Answered], verdicts: bytes) -> list[bytes]:
-    """Tell what will be known once the rows are counted."""
-    return [one.digest for one, verdict in zip(deliveries, verdicts, strict=True) if verdict == KEPT]
+    """Return the digests to remember once the rows are counted."""
+    return [
+        delivery.digest for delivery, verdict in zip(deliveries, verdicts, strict=True) if verdict == KEPT
+    ]
 
 
-def opened(  # noqa: PLR0913 - each is a neighbour that a test replaces
+def open_segment(  # noqa: PLR0913 - each is a dependency that a test replaces
     file: SegmentFile,
     core: Core,
     window: Window,
     *,
     in_doubt: bool,
-    left_out: LeftOut,
+    left_out: DeadRows,
     has_rows: Callable[[Reading], bool],
     on_damage: Callable[[Reading, int], None],
 ) -> SegmentState:
-    """Read a segment and make its content final: on the disk before anything of it is sent.
+    """Read a segment and make its content final on disk before any row is sent. Raises `WaitingFor`.
 
-    Raises `Postponed`. `on_damage` is told how many rows are lost beside the damage itself, and must keep a
-    copy before it returns: of damage that cannot be left out by a rewrite it is all that is left.
+    `on_damage` gets the number of readable rows that are lost with the damage. It must save a copy before it
+    returns, because the rewrite deletes the damaged bytes.
     """
-    reading = reading_of(file, core)
+    reading = read_segment(file, core)
     decision = window.decision(file.id)
     in_doubt = in_doubt or decision is not None
     if reading.damage and in_doubt and has_rows(reading):
-        return _rotten(reading, decision)
-    verdicts = settled(reading, window, lambda: in_doubt and has_rows(reading))
-    poison = left_out.there_in(reading)
-    decided = final(reading, core, verdicts, may_merge=decision is None, left_out=poison)
+        return _state_after_damage(reading, decision)
+    verdicts = decide_verdicts(reading, window, lambda: in_doubt and has_rows(reading))
+    dead_rows = left_out.locate_in(reading)
+    decided = finalize(reading, core, verdicts, may_merge=decision is None, left_out=dead_rows)
     if reading.damage:
         on_damage(reading, decided.rows_given_up)
     if decision is None or decided.verdicts != decision.verdicts:
@@ -188,14 +195,17 @@ def opened(  # noqa: PLR0913 - each is a neighbour that a test replaces
         rows=decided.rows,
         received_ms=reading.received_ms,
         in_doubt=in_doubt,
-        must_look=in_doubt or not decided.rows,
+        must_count=in_doubt or not decided.rows,
         deliveries=reading.deliveries,
         verdicts=decided.verdicts,
     )
 
 
-def _rotten(reading: Reading, decision: Decision | None) -> SegmentState:
-    """Rows of it were stored before it rotted: what was decided stands; if nothing was, all is kept."""
+def _state_after_damage(reading: Reading, decision: Decision | None) -> SegmentState:
+    """Return the state of a segment that was damaged after rows of it were stored.
+
+    Earlier verdicts stay in force; without any, all deliveries are kept.
+    """
     verdicts = bytes([KEPT]) * len(reading.deliveries)
     if decision is not None and len(decision.verdicts) == len(verdicts):
         verdicts = decision.verdicts
@@ -204,18 +214,22 @@ def _rotten(reading: Reading, decision: Decision | None) -> SegmentState:
         rows=reading.rows + (reading.rows_lost or 0),
         received_ms=reading.received_ms,
         in_doubt=True,
-        must_look=True,
+        must_count=True,
         deliveries=reading.deliveries,
         verdicts=verdicts,
-        is_rotten=True,
+        is_damaged_after_insert=True,
     )
 
 
 def _replace(file: SegmentFile, content: bytes, *, is_needed: bool) -> None:
-    """Put it in the file's place. On a full disk small blocks stay as they are: they go, and make room."""
+    """Replace the file. On a full disk, skip an optional merge: storing the segment frees space."""
     try:
         file.replace(content)
     except OSError as reason:
         if is_needed or reason.errno not in {errno.ENOSPC, errno.EDQUOT}:
             raise
-        limited.warning("writer: no room", "small blocks are not merged: no room", why=str(reason.strerror))
+        limited.warning(
+            "writer: no room",
+            "small blocks are not merged because the disk is full",
+            error=str(reason.strerror),
+        )

@@ -1,4 +1,4 @@
-"""What the writer is told of the world: its clock, its sleep, its room; a test gives others."""
+"""Dependencies of the writer on its surroundings: clock, sleep, directories. Tests replace them."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 
-class Stopping(Exception):  # noqa: N818 - not an error: how `sleep` ends the writer
-    """There is no time left to wait for anything."""
+class Stopping(Exception):  # noqa: N818 - not an error: `sleep` raises it to end the writer
+    """The process is stopping, so the writer must not wait any longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What the writer is told of the world. `sleep` may raise `Stopping`."""
+    """Clock, sleep, directories and settings of the writer. `sleep` may raise `Stopping`."""
 
     now: Callable[[], float]
     """Wall clock, seconds since 1970."""
     sleep: Callable[[float], None]
     jitter: Callable[[], float]
     repair_dir: Path
-    """Where the segment of a single day lies while it is inserted."""
+    """Directory for temporary segments: extracted days and trial INSERTs."""
     retention_days: int
     alive: Callable[[], None] = lambda: None
-    """Called before and after whatever may hang."""
+    """Watchdog heartbeat, called before and after every call that may hang."""

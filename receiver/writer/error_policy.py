@@ -1,11 +1,11 @@
-"""What a failed statement means for its segment: wait for the store, or let other segments go first.
+"""Error policy for failed statements: wait for the store, or let other segments go first.
 
-    the store refuses a probe row too     the store or its schema is at fault: wait, the order stays
-    it accepts the probe row              this segment is at fault: fewer days at once, a search for
-                                          poison, a cut into smaller segments, or its turn comes later
+    the store refuses a probe row too     the store or its schema is at fault: wait and keep the order
+    the store accepts the probe row       the segment is at fault: send fewer days at once, search for refused
+                                          rows, split the segment, or process it later
 
-Invariant: a segment that fails again and again while the store accepts other rows never keeps others waiting,
-and raises an alarm.
+Invariant: a segment that keeps failing while the store accepts other rows never delays other segments, and
+raises an alarm.
 """
 
 from __future__ import annotations
@@ -23,99 +23,112 @@ from receiver.writer.progress import Progress
 from receiver.writer.segment_state import Journal, SegmentState
 
 INSPECT_S = 60.0
-"""Between two looks at what the store's disk may have damaged."""
+"""Interval between two checks of the store for damaged parts."""
 TOO_LARGE_MAX = 3
-"""So often the store had neither time nor memory for a segment, but for a row of our own: it is cut up."""
+"""Failures for lack of time or memory, while a probe row is accepted, after which a segment is split."""
 REFUSALS_MAX = 5
-"""Refusals of one segment, while a probe row is accepted, after which its data is taken to be at fault."""
+"""Refusals of one segment, while a probe row is accepted, after which its data is assumed to be at fault."""
 FEWER_DAYS = 3
-"""A group of days that was refused for its size is so many times smaller at the next try."""
+"""Divisor for the size of a group of days that was refused as too large."""
 FAILURES_MAX = 4
-"""Failures of one segment in a row, of whatever kind, after which the store is probed and an alarm raised."""
+"""Failures of one segment in a row, of any kind, after which the store is probed and an alarm is raised."""
 
 
-class Resting(Exception):  # noqa: N818 - not an error: ends the turn of a segment from any depth
-    """Other segments go first: the store refuses this one, or (`is_over_soon`) it needs many turns."""
+class TurnEnded(Exception):  # noqa: N818 - not an error: ends the turn of a segment at any call depth
+    """Other segments go first: the store refuses this segment, or (`retry_soon`) it needs several turns."""
 
-    def __init__(self, *, is_over_soon: bool = False) -> None:
+    def __init__(self, *, retry_soon: bool = False) -> None:
         super().__init__()
-        self.is_over_soon = is_over_soon
+        self.retry_soon = retry_soon
 
 
 class ErrorPolicy:
-    """Weighs what the store says against a segment."""
+    """Decides how to proceed after a failed statement."""
 
-    def __init__(self, journal: Journal, store: Store, progress: Progress, around: Environment) -> None:
+    def __init__(self, journal: Journal, store: Store, progress: Progress, environment: Environment) -> None:
         self._journal = journal
         self._store = store
         self._progress = progress
-        self._around = around
-        self._inspect_at_s = around.now() + INSPECT_S
+        self._environment = environment
+        self._inspect_at_s = environment.now() + INSPECT_S
 
-    def weigh(self, case: SegmentState, trouble: StoreTrouble, delays: Delays) -> None:
-        """Decide what to do about a failed statement, and wait if the store is at fault. Raises `Resting`."""
+    def handle_failure(self, state: SegmentState, trouble: StoreTrouble, delays: Delays) -> None:
+        """Handle a failed statement; wait if the store is at fault. Raises `TurnEnded`."""
         fault = fault_of(trouble)
-        limited.warning(f"store: {fault} {trouble.label}", "segment waits for the store", why=trouble.label)
-        self._progress.met(fault, trouble.label)
-        if _takes_fewer_days(case, trouble, fault):
+        limited.warning(
+            f"store: {fault} {trouble.label}",
+            "a statement failed; the segment waits for the store",
+            error=trouble.label,
+        )
+        self._progress.record_failure(fault, trouble.label)
+        if _takes_fewer_days(state, trouble, fault):
             return
-        if not case.failures:
+        if not state.failures:
             delays.restart()
-        case.failures += 1
+        state.failures += 1
         is_suspect = fault in {Fault.HOLD, Fault.POISON} or trouble.code in OF_ONE_SEGMENT
-        if (is_suspect or case.failures >= FAILURES_MAX) and self._accepts_our_own():
-            case.refusals += 1
-            if not self._is_blamed(case, trouble, fault):
-                self._rest(case.file.id, trouble, case.failures)
+        if (is_suspect or state.failures >= FAILURES_MAX) and self._store_accepts_probe():
+            state.refusals += 1
+            if not self._has_data_at_fault(state, trouble, fault):
+                self._end_turn(state.file.id, trouble, state.failures)
             return
         if fault in {Fault.HOLD, Fault.POISON}:
-            self._progress.alarm(fault, f"store refuses every segment: {trouble.label}")
+            self._progress.alarm(fault, f"the store refuses every segment: {trouble.label}")
         self.pause(trouble, delays)
 
-    def rest_if_others_pass(self, segment: SegmentId, trouble: StoreTrouble, failures: int) -> None:
-        """Raise `Resting` if statements about this segment fail while the store accepts a probe row."""
-        if failures >= FAILURES_MAX and self._accepts_our_own():
-            self._rest(segment, trouble, failures)
+    def end_turn_if_store_accepts_others(
+        self, segment: SegmentId, trouble: StoreTrouble, failures: int
+    ) -> None:
+        """Raise `TurnEnded` if statements about this segment fail while the store accepts a probe row."""
+        if failures >= FAILURES_MAX and self._store_accepts_probe():
+            self._end_turn(segment, trouble, failures)
 
     def pause(self, trouble: StoreTrouble, delays: Delays) -> None:
-        """Wait as long as such trouble takes."""
+        """Sleep for the next delay of this class of failure."""
         fault = fault_of(trouble)
-        self._progress.backlog(list(self._journal.sealed()), self._around.now())
-        self._around.sleep(next(delays.slow if fault in SLOW else delays.fast))
+        self._progress.record_backlog(list(self._journal.sealed()), self._environment.now())
+        self._environment.sleep(next(delays.slow if fault in SLOW else delays.fast))
         self.inspect_if_due()
 
     def inspect_if_due(self) -> None:
-        """A merge that went wrong is mended by what it was made of, and that is kept for minutes only."""
-        if self._around.now() < self._inspect_at_s:
+        """Check the store for damaged parts every minute.
+
+        A bad merge can be repaired only from its source parts, which the store keeps for a few minutes.
+        """
+        if self._environment.now() < self._inspect_at_s:
             return
-        self._inspect_at_s = self._around.now() + INSPECT_S
+        self._inspect_at_s = self._environment.now() + INSPECT_S
         try:
             self._store.inspect()
         except StoreTrouble as trouble:
-            limited.warning(f"store: {trouble.label}", "store cannot be inspected", why=trouble.label)
+            limited.warning(
+                f"store: {trouble.label}",
+                "the store cannot be checked for damaged parts",
+                error=trouble.label,
+            )
 
-    def _rest(self, segment: SegmentId, trouble: StoreTrouble, failures: int) -> NoReturn:
-        """End the turn of a segment; raise the alarm if it failed too often, or a human is needed."""
+    def _end_turn(self, segment: SegmentId, trouble: StoreTrouble, failures: int) -> NoReturn:
+        """End the turn of a segment; raise an alarm if it failed too often or an operator is needed."""
         if failures >= FAILURES_MAX or fault_of(trouble) is Fault.HOLD:
             self._progress.stall(segment, f"the store refuses it and accepts other rows: {trouble.label}")
-        raise Resting
+        raise TurnEnded
 
     @staticmethod
-    def _is_blamed(case: SegmentState, trouble: StoreTrouble, fault: Fault) -> bool:
-        """Have its rows searched for poison, or the segment cut up, where its data is at fault.
+    def _has_data_at_fault(state: SegmentState, trouble: StoreTrouble, fault: Fault) -> bool:
+        """Request a search or a split if the segment's data is at fault. Return whether it is.
 
-        False where that was decided before: it did not come to it, so this is about another statement.
+        False if that was requested before: the failed statement is then a different one.
         """
-        if case.refused_for is not None or case.is_too_large or case.search is not None:
+        if state.refused_for is not None or state.is_too_large or state.search is not None:
             return False
-        is_unknown_code = trouble.code not in {None, *FAULT_OF} and case.refusals >= REFUSALS_MAX
+        is_unknown_code = trouble.code not in {None, *FAULT_OF} and state.refusals >= REFUSALS_MAX
         if fault is Fault.POISON or is_unknown_code:
-            case.refused_for = trouble
-        elif trouble.code in TOO_LARGE and case.rows > 1:
-            case.is_too_large = case.refusals >= TOO_LARGE_MAX
-        return case.refused_for is not None or case.is_too_large
+            state.refused_for = trouble
+        elif trouble.code in TOO_LARGE and state.rows > 1:
+            state.is_too_large = state.refusals >= TOO_LARGE_MAX
+        return state.refused_for is not None or state.is_too_large
 
-    def _accepts_our_own(self) -> bool:
+    def _store_accepts_probe(self) -> bool:
         """Return whether the store accepts a probe row."""
         try:
             self._store.probe()
@@ -124,13 +137,13 @@ class ErrorPolicy:
         return True
 
 
-def _takes_fewer_days(case: SegmentState, trouble: StoreTrouble, fault: Fault) -> bool:
-    """Send fewer days in the next statement, if that may help."""
-    if fault is Fault.BY_DAY and not case.by_day:
-        case.by_day = True
+def _takes_fewer_days(state: SegmentState, trouble: StoreTrouble, fault: Fault) -> bool:
+    """Reduce the days per statement if that may help. Return whether it may."""
+    if fault is Fault.BY_DAY and not state.by_day:
+        state.by_day = True
         return True
-    is_too_much = fault is Fault.BY_DAY or (case.by_day and trouble.code in TOO_LARGE)
-    if is_too_much and case.days_per_statement > 1:
-        case.days_per_statement //= FEWER_DAYS
+    is_too_much = fault is Fault.BY_DAY or (state.by_day and trouble.code in TOO_LARGE)
+    if is_too_much and state.days_per_statement > 1:
+        state.days_per_statement //= FEWER_DAYS
         return True
     return False

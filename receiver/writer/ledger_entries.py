@@ -1,4 +1,4 @@
-"""Turns what became of a segment into its ledger entry, when it ends and before its file is deleted."""
+"""Ledger entries of segments, written when a segment is finished and before its file is deleted."""
 
 from __future__ import annotations
 
@@ -24,60 +24,62 @@ from receiver.writer.splitting import SegmentSplitter
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntries:
-    """Books segments."""
+    """Writes the ledger entries of segments."""
 
     ledger: Ledger
     store: Store
-    cuts: SegmentSplitter
+    splitter: SegmentSplitter
     window: Window
 
-    def ended(self, case: SegmentState) -> None:
-        """Book a segment that was counted, or set aside after `divide`. Parts are booked as their whole."""
-        segment, parts_epoch = case.file.id, self.cuts.epoch_of(case.file.id)
-        is_replay, hour = self.ledger.is_replay(segment), case.received_ms[0] // HOUR_MS
-        if self.cuts.is_part(segment):
+    def record(self, state: SegmentState) -> None:
+        """Record a finished segment. Parts of a split segment are recorded with that segment."""
+        segment, parts_epoch = state.file.id, self.splitter.epoch_of(state.file.id)
+        is_replay, hour = self.ledger.is_replay(segment), state.received_ms[0] // HOUR_MS
+        if self.splitter.is_part(segment):
             return
-        if case.stored is None and (is_replay or case.is_rotten or not _is_as_accepted(case)):
-            self.divide(case)
+        if state.stored is None and (
+            is_replay or state.is_damaged_after_insert or not _is_as_accepted(state)
+        ):
+            self.query_stored_by_heading(state)
         if is_replay:
-            lines = replayed(case.deliveries, case.verdicts, case.stored or {})
-        elif not case.deliveries:
-            lines = unanswered(case.rows, case.stored or {}, hour)
+            lines = replayed(state.deliveries, state.verdicts, state.stored or {})
+        elif not state.deliveries:
+            lines = unanswered(state.rows, state.stored or {}, hour)
         else:
-            lines = lines_of(case.deliveries, case.verdicts, stored=case.stored, rest=case.rest)
-        if case.is_rotten and case.deliveries and not is_replay:
-            lines = with_unanswered(lines, case.rows, case.stored or {}, hour)
-        lines = with_checksums(lines, self._checksums(case, parts_epoch))
+            lines = lines_of(state.deliveries, state.verdicts, stored=state.stored, rest=state.rest)
+        if state.is_damaged_after_insert and state.deliveries and not is_replay:
+            lines = with_unanswered(lines, state.rows, state.stored or {}, hour)
+        lines = with_checksums(lines, self._checksums(state, parts_epoch))
         self.ledger.book(segment, lines, parts_epoch=parts_epoch, window=self.window.extent)
 
-    def divide(self, case: SegmentState) -> None:
-        """Ask the store whose rows it holds, when not all that were accepted are stored."""
-        parts_epoch = self.cuts.epoch_of(case.file.id)
-        has_rows = case.rows_stored or parts_epoch is not None
-        found = self.store.rows_by_heading(case.held, parts_epoch) if has_rows else {}
-        case.stored = {heading: one.rows for heading, one in found.items()}
-        case.checksums = {heading: one.checksum for heading, one in found.items()}
+    def query_stored_by_heading(self, state: SegmentState) -> None:
+        """Query the stored rows by drain and project, because some accepted rows are missing."""
+        parts_epoch = self.splitter.epoch_of(state.file.id)
+        has_rows = state.rows_stored or parts_epoch is not None
+        stored = self.store.rows_by_heading(state.held, parts_epoch) if has_rows else {}
+        state.stored = {heading: sums.rows for heading, sums in stored.items()}
+        state.checksums = {heading: sums.checksum for heading, sums in stored.items()}
 
-    def _checksums(self, case: SegmentState, parts_epoch: int | None) -> Mapping[Heading, int]:
-        """Return the checksums of the rows that were counted."""
-        if case.checksums is not None or not case.rows:
-            return case.checksums or {}
-        found = self.store.rows_by_heading(case.held, parts_epoch)
-        return {heading: one.checksum for heading, one in found.items()}
+    def _checksums(self, state: SegmentState, parts_epoch: int | None) -> Mapping[Heading, int]:
+        """Return the checksums of the stored rows by heading."""
+        if state.checksums is not None or not state.rows:
+            return state.checksums or {}
+        stored = self.store.rows_by_heading(state.held, parts_epoch)
+        return {heading: sums.checksum for heading, sums in stored.items()}
 
-    def damaged(self, reading: Reading) -> None:
-        """Book what is lost of a segment, before it is rewritten without that.
+    def record_damage(self, reading: Reading) -> None:
+        """Record the rows that a segment lost to damage, before it is rewritten without them.
 
-        Of what a delivery that is left speaks, `ended` finds it missing; and of a part, when the whole ended.
-        What a replayed segment has lost was dead before.
+        Lost rows of deliveries that are still listed are found missing by `record`; those of a part are found
+        when its segment is finished. A replayed segment's rows were counted as dead before.
         """
-        if self.cuts.is_part(reading.file.id) or self.ledger.is_replay(reading.file.id):
+        if self.splitter.is_part(reading.file.id) or self.ledger.is_replay(reading.file.id):
             return
         hour = reading.received_ms[0] // HOUR_MS
         self.ledger.damaged(reading.file.id, reading.rows_lost_unanswered, hour)
 
 
-def _is_as_accepted(case: SegmentState) -> bool:
-    """Whether every row of what was not left out was there to be stored."""
-    told = zip(case.deliveries, case.verdicts, strict=True)
-    return sum(one.rows for one, verdict in told if verdict != DUPLICATE) == case.rows
+def _is_as_accepted(state: SegmentState) -> bool:
+    """Return whether the segment holds every accepted row that is not a duplicate."""
+    decided = zip(state.deliveries, state.verdicts, strict=True)
+    return sum(delivery.rows for delivery, verdict in decided if verdict != DUPLICATE) == state.rows

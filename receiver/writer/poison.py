@@ -1,11 +1,12 @@
-"""Poison: rows that the store refuses are found, kept as a dead letter and left out; the rest is one INSERT.
+"""Poison rows: finds the rows that the store refuses, makes them a dead letter and inserts the others.
 
-    refused and not stored   search for the rows, a few trials a turn, while others have theirs
-    found                    letter on the disk: the decision, which never changes
-    left out                 the file is replaced; its tokens are new ones
-    refused again            the rest, too, goes to the dead letters
+    refused and not stored   search for the rows, a few trials per turn, so that other segments proceed
+    found                    write the dead letter: the decision, which never changes
+    removed                  replace the segment's file; its tokens are new
+    refused again            the remaining rows become a dead letter, too
 
-Keeps: killed between any two of these, the next life finds the letter and goes on behind it.
+Invariant: if the process is killed between two of these steps, the next process finds the dead letter and
+continues after it.
 """
 
 from __future__ import annotations
@@ -19,139 +20,141 @@ from receiver.engine.store import Store
 from receiver.errors import StoreTrouble
 from receiver.journal.segment_core import Core, RowRange
 from receiver.model import SegmentId
-from receiver.writer.dead_lettering import DeadLetterWriter, unreadable
-from receiver.writer.dedupe import LeftOut
+from receiver.writer.dead_lettering import DeadLetterWriter, unreadable_segment
+from receiver.writer.dedupe import DeadRows
 from receiver.writer.environment import Environment
-from receiver.writer.error_policy import Resting
-from receiver.writer.inserting import given_up
-from receiver.writer.outcome import Finding, Found
-from receiver.writer.row_search import Rows, RowSearch, count_of, without
-from receiver.writer.segment_state import SegmentState, only_rows, runs_of
+from receiver.writer.error_policy import TurnEnded
+from receiver.writer.inserting import missing_rows_dead
+from receiver.writer.outcome import Comparison, Completeness
+from receiver.writer.row_search import Rows, RowSearch, row_count, subtract
+from receiver.writer.segment_state import SegmentState, extract_rows, ranges_of_days
 
-TRIES_A_TURN = 8
-"""Trials before the other segments have their turn."""
+TRIALS_PER_TURN = 8
+"""Trials per turn of a segment."""
 FAILURES_MAX = 5
-"""Of trials that say nothing about the rows and will not pass, as when we may not make the clone."""
+"""Limit of trials that fail without a verdict on the rows, as without the right to create the clone."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoisonSearch:
-    """What the writer does about rows that the store refuses."""
+    """Searches refused segments for poison rows and removes them."""
 
     store: Store
     core: Core
-    aside: DeadLetterWriter
-    around: Environment
+    dead_letters: DeadLetterWriter
+    environment: Environment
 
-    def blame(self, case: SegmentState, finding: Finding) -> None:
-        """Begin to search, or, where that was done, put the blame on all that is not stored."""
-        reason, case.refused_for = case.refused_for, None
-        if reason is None or case.search is not None or finding.found is Found.ODD:
+    def start_search(self, state: SegmentState, comparison: Comparison) -> None:
+        """Start a search for refused rows. After a search, treat all rows that are not stored as refused."""
+        reason, state.refused_for = state.refused_for, None
+        if reason is None or state.search is not None or comparison.completeness is Completeness.INCONSISTENT:
             return
-        if not case.is_searched:
-            case.search = RowSearch.among(
-                self._rows_at_fault(case, finding), reason=str(reason), code=reason.code
+        if not state.is_searched:
+            state.search = RowSearch.among(
+                self._suspect_rows(state, comparison), reason=str(reason), code=reason.code
             )
         else:
-            self._blame_all(case, finding, str(reason))
+            self._give_up_as_a_whole(state, comparison, str(reason))
 
-    def go_on(self, case: SegmentState, finding: Finding) -> None:
-        """Make some trials. Raises `Resting` while there are more to make, `SetAside` if nothing is left."""
-        search = case.search
+    def advance(self, state: SegmentState, comparison: Comparison) -> None:
+        """Make some trials. Raises `TurnEnded` if more remain, `DeadLettered` if no row can be stored."""
+        search = state.search
         if search is None:
             return
         try:
-            is_over = search.go_on(lambda rows: self._is_refused(case, search, rows), TRIES_A_TURN)
+            is_over = search.advance(lambda rows: self._is_refused(state, search, rows), TRIALS_PER_TURN)
         except StoreTrouble as trouble:
-            self._failed(finding, search, trouble)
+            self._failed(comparison, search, trouble)
             raise
         if not is_over:
-            raise Resting(is_over_soon=True)
-        case.search = None
-        self._conclude(case, finding, search)
+            raise TurnEnded(retry_soon=True)
+        state.search = None
+        self._conclude(state, comparison, search)
 
     @staticmethod
-    def _failed(finding: Finding, search: RowSearch, trouble: StoreTrouble) -> None:
-        """Count what will not pass; after that, all that is not stored is at fault as a whole."""
+    def _failed(comparison: Comparison, search: RowSearch, trouble: StoreTrouble) -> None:
+        """Count permanent failures. Raises `DeadLettered` for all rows that are not stored after too many."""
         search.failures += fault_of(trouble) in {Fault.HOLD, Fault.POISON}
         if search.failures >= FAILURES_MAX:
-            text = f"{search.reason}; its rows could not be tried one by one: {trouble.label}"
-            raise given_up(finding, "refused", text) from trouble
+            text = f"{search.reason}; the rows could not be tried individually: {trouble.label}"
+            raise missing_rows_dead(comparison, "refused", text) from trouble
 
-    def left_out_of(self, segment: SegmentId) -> LeftOut:
-        """What was decided in an earlier life, and perhaps not done yet."""
-        reasons = [letter.reason for letter in self.aside.dead.of(segment) if letter.reason.left_out]
-        return LeftOut(reasons[0].left_out, reasons[0].of_rows) if reasons else LeftOut()
+    def dead_rows_of(self, segment: SegmentId) -> DeadRows:
+        """Return the rows that an earlier process moved to a dead letter, and perhaps did not remove yet."""
+        reasons = [
+            letter.reason for letter in self.dead_letters.directory.of(segment) if letter.reason.left_out
+        ]
+        return DeadRows(reasons[0].left_out, reasons[0].of_rows) if reasons else DeadRows()
 
-    def recall(self, case: SegmentState) -> None:
-        """Go on behind what was decided in an earlier life.
+    def restore_progress(self, state: SegmentState) -> None:
+        """Restore the state of an earlier process from the dead letters of the segment.
 
-        Whatever letter there is of a segment that goes on: what is missing of it lies there.
+        A segment that is still processed has its missing rows in those dead letters.
         """
-        for letter in self.aside.dead.of(case.file.id):
-            case.rest = "dead"
-            case.is_searched = case.is_searched or bool(letter.reason.left_out)
+        for letter in self.dead_letters.directory.of(state.file.id):
+            state.rest = "dead"
+            state.is_searched = state.is_searched or bool(letter.reason.left_out)
 
-    def _rows_at_fault(self, case: SegmentState, finding: Finding) -> Rows:
-        if finding.found is Found.NOTHING:
-            return ((0, case.rows),)
+    def _suspect_rows(self, state: SegmentState, comparison: Comparison) -> Rows:
+        if comparison.completeness is Completeness.NOTHING:
+            return ((0, state.rows),)
         try:
-            return tuple(runs_of(case.file.read(), finding.days, self.core))
+            return tuple(ranges_of_days(state.file.read(), comparison.days, self.core))
         except ValueError as reason:
-            raise unreadable(case, reason) from reason
+            raise unreadable_segment(state, reason) from reason
 
-    def _is_refused(self, case: SegmentState, search: RowSearch, rows: Rows) -> bool:
-        """Try these rows alone. Raises `StoreTrouble` when that is no answer."""
-        self.around.alive()
-        trial = self.around.repair_dir / f"{case.file.id}.trial{''.join(case.file.path.suffixes)}"
+    def _is_refused(self, state: SegmentState, search: RowSearch, rows: Rows) -> bool:
+        """Try these rows in an empty clone of the table. Raises `StoreTrouble` without a verdict."""
+        self.environment.alive()
+        trial = self.environment.repair_dir / f"{state.file.id}.trial{''.join(state.file.path.suffixes)}"
         trial.parent.mkdir(parents=True, exist_ok=True)
-        write_durably(trial, only_rows(case.file.read(), rows, self.core, case.file.codec))
+        write_durably(trial, extract_rows(state.file.read(), rows, self.core, state.file.codec))
         try:
             refusal = self.store.refusal_of(trial)
         finally:
             trial.unlink()
-        self.around.alive()
-        is_too_large = refusal is not None and refusal.code in TOO_LARGE and count_of(rows) > 1
+        self.environment.alive()
+        is_too_large = refusal is not None and refusal.code in TOO_LARGE and row_count(rows) > 1
         if (
             refusal is None
             or refusal.code == search.code
             or fault_of(refusal) is Fault.POISON
             or is_too_large
         ):
-            case.failures = 0
+            state.failures = 0
             return refusal is not None
         raise refusal
 
-    def _conclude(self, case: SegmentState, finding: Finding, search: RowSearch) -> None:
-        """Nothing found: all is at fault as a whole. All found: the same. Else the rest goes in."""
-        case.is_searched = True
-        found = search.found()
-        rows_missing = case.rows - case.rows_stored
-        if not found:
-            text = f"{search.reason}; an empty clone of the table takes all of it"
-            self._blame_all(case, finding, text)
+    def _conclude(self, state: SegmentState, comparison: Comparison, search: RowSearch) -> None:
+        """Move the refused rows to a dead letter; all missing rows if no row or every row is refused."""
+        state.is_searched = True
+        refused = search.refused_rows()
+        rows_missing = state.rows - state.rows_stored
+        if not refused:
+            text = f"{search.reason}; an empty clone of the table accepts all of its rows"
+            self._give_up_as_a_whole(state, comparison, text)
             return
-        if count_of(found) >= rows_missing:
-            raise given_up(finding, "poison", search.reason)
-        self.aside.keep_rows(case, found, search.reason)
-        self._leave_out(case, found)
+        if row_count(refused) >= rows_missing:
+            raise missing_rows_dead(comparison, "poison", search.reason)
+        self.dead_letters.keep_rows(state, refused, search.reason)
+        self._leave_out(state, refused)
 
     @staticmethod
-    def _blame_all(case: SegmentState, finding: Finding, text: str) -> None:
-        """Blame the day that was sent, or all rows; of several days send fewer, to find the one at fault."""
-        if len(case.days_sent) > 1:
-            case.days_per_statement = len(case.days_sent) // 2
-        elif case.days_sent:
-            case.days_refused[case.days_sent[0]] = text
-        elif finding.found is Found.NOTHING:
-            raise given_up(finding, "refused", text)
+    def _give_up_as_a_whole(state: SegmentState, comparison: Comparison, text: str) -> None:
+        """Give up the day that was sent, or all rows. After several days, send fewer to find the bad day."""
+        if len(state.days_sent) > 1:
+            state.days_per_statement = len(state.days_sent) // 2
+        elif state.days_sent:
+            state.days_refused[state.days_sent[0]] = text
+        elif comparison.completeness is Completeness.NOTHING:
+            raise missing_rows_dead(comparison, "refused", text)
 
-    def _leave_out(self, case: SegmentState, left_out: Sequence[RowRange]) -> None:
-        kept = without([(0, case.rows)], left_out)
+    def _leave_out(self, state: SegmentState, left_out: Sequence[RowRange]) -> None:
+        kept = subtract([(0, state.rows)], left_out)
         try:
-            content = only_rows(case.file.read(), kept, self.core, case.file.codec)
+            content = extract_rows(state.file.read(), kept, self.core, state.file.codec)
         except ValueError as reason:
-            raise unreadable(case, reason) from reason
-        case.file.replace(content)
-        case.rows, case.rest = count_of(kept), "dead"
-        case.in_doubt = case.must_look = True
+            raise unreadable_segment(state, reason) from reason
+        state.file.replace(content)
+        state.rows, state.rest = row_count(kept), "dead"
+        state.in_doubt = state.must_count = True

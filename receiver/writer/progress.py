@@ -1,4 +1,4 @@
-"""What the writer has done and how it stands, for metrics and health. Only its own thread writes."""
+"""Counters and state of the writer, for metrics and health. Only the writer's thread modifies them."""
 
 from __future__ import annotations
 
@@ -16,43 +16,45 @@ FRESHNESS_KEPT = 1_000
 
 @dataclass(slots=True)
 class Progress:
-    """Counts since start, and the state of now."""
+    """Counters since start, and the current state."""
 
     inserts: int = 0
     rows: int = 0
     segments: int = 0
     alarms: int = 0
     troubles: Counter[str] = field(default_factory=Counter)
-    """By class of fault."""
+    """Failures of the store, by class."""
     dead: Counter[str] = field(default_factory=Counter)
-    """Segments set aside, by cause."""
+    """Dead letters, by cause."""
     dead_rows: Counter[str] = field(default_factory=Counter)
     duplicates: Counter[str] = field(default_factory=Counter)
-    """Deliveries left out because they are stored already, by drain."""
+    """Duplicate deliveries that were left out, by drain."""
     duplicate_spans: Counter[str] = field(default_factory=Counter)
-    """Their spans, all that were received."""
+    """Received spans of those deliveries, by drain."""
     window_entries: int = 0
     window_reach_s: float = 0.0
     window_trouble: str = ""
-    """Why redeliveries are recognised for less long than they should be."""
+    """Why the deduplication window is shorter than configured; empty: it is not."""
     backlog_segments: int = 0
     backlog_bytes: int = 0
     oldest_since_s: float | None = None
-    """When the oldest segment that is not stored yet was sealed, seconds since 1970; `None`: none waits."""
+    """When the oldest segment that is not stored yet was sealed, seconds since 1970; `None`: no backlog."""
     freshness_s: deque[float] = field(default_factory=lambda: deque(maxlen=FRESHNESS_KEPT))
-    """From a segment's first receipt to its rows being stored; taken out by whoever reports."""
+    """Seconds from a segment's first delivery until its rows were stored; the metrics code removes them."""
     trouble: str = ""
-    """Why the oldest segment is not stored yet; empty: nothing is in the way."""
+    """Why the oldest segment is not stored yet; empty: no failure."""
     stalled: dict[SegmentId, str] = field(default_factory=dict)
     """Segments that make no progress though the store accepts others, and why."""
 
-    def backlog(self, segments: Sequence[SegmentFile], now_s: float) -> None:
-        """Note what still waits."""
+    def record_backlog(self, segments: Sequence[SegmentFile], now_s: float) -> None:
+        """Record the segments that are not stored yet, oldest first."""
         bytes_waiting = sum(segment.bytes for segment in segments)
-        self.waits(segments[0] if segments else None, len(segments), bytes_waiting, now_s)
+        self.record_backlog_sizes(segments[0] if segments else None, len(segments), bytes_waiting, now_s)
 
-    def waits(self, oldest: SegmentFile | None, segments: int, bytes_waiting: int, now_s: float) -> None:
-        """Note the same, counted by whoever knows."""
+    def record_backlog_sizes(
+        self, oldest: SegmentFile | None, segments: int, bytes_waiting: int, now_s: float
+    ) -> None:
+        """Record the backlog from its oldest segment and totals."""
         self.backlog_segments, self.backlog_bytes = segments, bytes_waiting
         self.oldest_since_s = None if oldest is None else _modified_s(oldest, now_s)
 
@@ -60,49 +62,49 @@ class Progress:
         """Return how long the oldest segment has waited until now, also while it is being inserted."""
         return 0.0 if self.oldest_since_s is None else max(0.0, now_s - self.oldest_since_s)
 
-    def stall(self, segment: SegmentId, why: str) -> None:
-        """Note a segment that makes no progress, and raise an alarm."""
-        self.stalled[segment] = why
-        self.alarm("stalled", f"segment {segment} makes no progress: {why}")
+    def stall(self, segment: SegmentId, reason: str) -> None:
+        """Record a segment that makes no progress, and raise an alarm."""
+        self.stalled[segment] = reason
+        self.alarm("stalled", f"segment {segment} makes no progress: {reason}")
 
     @property
     def stall_reason(self) -> str:
-        """Describe the segments that make no progress; empty: there is none."""
+        """Describe the segments that make no progress; empty if there are none."""
         stalled = dict(self.stalled)
         if not stalled:
             return ""
-        segment, why = next(iter(stalled.items()))
+        segment, reason = next(iter(stalled.items()))
         more = f", and {len(stalled) - 1} more" if len(stalled) > 1 else ""
-        return f"segment {segment}{more} makes no progress while others do: {why}"
+        return f"segment {segment}{more} makes no progress while others do: {reason}"
 
-    def met(self, fault: Fault, label: str) -> None:
-        """Note trouble with the store."""
+    def record_failure(self, fault: Fault, label: str) -> None:
+        """Record a failure of the store."""
         self.troubles[fault] += 1
         self.trouble = f"{fault}: {label}"
 
-    def stored(self, rows: int, received_ms: tuple[int, int], now_s: float) -> None:
-        """Note a segment that is in the store."""
+    def record_stored(self, rows: int, received_ms: tuple[int, int], now_s: float) -> None:
+        """Record a segment whose rows are in the store."""
         self.segments += 1
         self.rows += rows
         if rows and received_ms[0]:
             self.freshness_s.append(max(0.0, now_s - received_ms[0] / 1_000))
 
-    def window(self, entries: int, reach_s: float, trouble: str) -> None:
-        """Note how redeliveries are recognised."""
+    def record_window(self, entries: int, reach_s: float, trouble: str) -> None:
+        """Record the state of the deduplication window."""
         self.window_entries, self.window_reach_s, self.window_trouble = entries, reach_s, trouble
 
-    def duplicate(self, drain: str, spans: int) -> None:
-        """Note a delivery that was stored before."""
+    def record_duplicate(self, drain: str, spans: int) -> None:
+        """Record a duplicate delivery."""
         self.duplicates[drain] += 1
         self.duplicate_spans[drain] += spans
 
-    def set_aside(self, cause: str, rows: int) -> None:
-        """Note a dead letter."""
+    def record_dead_letter(self, cause: str, rows: int) -> None:
+        """Record a dead letter."""
         self.dead[cause] += 1
         self.dead_rows[cause] += rows
 
     def alarm(self, reason: str, text: str) -> None:
-        """Note what the writer cannot mend alone, and call a human."""
+        """Count and log a failure that needs an operator."""
         self.alarms += 1
         limited.error(f"writer: {reason}", text)
 

@@ -1,7 +1,7 @@
-"""One segment on its way into the store: what is known of it, and the names it goes by there.
+"""State of a segment while the writer processes it: content, counts, tokens and decisions.
 
-Keeps: its content is final before the first INSERT. Blocks that are too small are merged, duplicates and
-damaged records left out first, in one rewrite that is on the disk before anything is sent.
+Invariant: the content is final before the first INSERT. One rewrite, durable before any row is sent, merges
+small blocks and leaves out duplicates and damaged records.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from receiver.journal.segment_core import BLOCK_ROWS_MAX, Core, RowRange, Scan
 from receiver.ledger.line_sums import Rest
 from receiver.model import Heading, SegmentId
 from receiver.redelivery.decisions import DUPLICATE
-from receiver.writer.outcome import spelled
+from receiver.writer.outcome import partition_id
 from receiver.writer.row_search import RowSearch
 
 BLOCK_ROWS_MIN = 200
-"""Every block costs the engine 0.4 ms; below this average a segment is rewritten first."""
+"""Average rows per block below which a segment is rewritten first: each block costs the engine 0.4 ms."""
 DAYS_MAX = 90
-"""Partitions that one INSERT touches at most: ClickHouse refuses more than 100 by default."""
+"""Maximum of partitions per INSERT: ClickHouse refuses more than 100 by default."""
 ANY_TIME_MS = (0, 9_999_999_999_999)
-"""Whatever ReceivedAt is, in this century and the next two."""
+"""A range that contains every ReceivedAt."""
 
 
 class SegmentFile(Protocol):
@@ -37,46 +37,46 @@ class SegmentFile(Protocol):
 
     @property
     def id(self) -> SegmentId:
-        """Who it is."""
+        """Identity of the segment."""
 
     @property
     def path(self) -> Path:
-        """Where it lies."""
+        """Path of the file."""
 
     @property
     def bytes(self) -> int:
-        """How long it is."""
+        """Size of the file."""
 
     @property
     def codec(self) -> str:
-        """How its blocks are compressed: `lz4` or `zstd`."""
+        """Compression of its blocks: `lz4` or `zstd`."""
 
     def read(self) -> builtins.bytes:
-        """Read it whole."""
+        """Read the whole file."""
 
     def replace(self, content: builtins.bytes) -> object:
-        """Replace its content, durably and in one step."""
+        """Replace the content durably and atomically."""
 
     def unlink(self) -> None:
-        """Let go of it."""
+        """Delete the file."""
 
 
 class Journal(Protocol):
-    """The end of the journal where segments come out."""
+    """Sealed segments of the journal, as the writer sees them."""
 
     def sealed(self) -> Iterable[SegmentFile]:
-        """Name the sealed segments, oldest first."""
+        """List the sealed segments, oldest first."""
 
     @property
     def held(self) -> Sequence[SegmentId]:
-        """Those that another version wrote and will come back for: what is known of them stays known."""
+        """Segments that only another version can read: the writer keeps its state about them."""
 
 
-class SetAside(Exception):  # noqa: N818 - not an error: how a case is closed from any depth
-    """What is not stored of a segment goes to the dead letters."""
+class DeadLettered(Exception):  # noqa: N818 - control flow: ends the processing of a segment at any call depth
+    """The rows of a segment that are not stored become a dead letter."""
 
     def __init__(self, cause: str, text: str, *, days: Collection[str] = ()) -> None:
-        """`days`: the days whose rows are not stored because of this; empty: all rows that are not stored."""
+        """`days`: the days whose rows are not stored; empty: all rows of the segment that are not stored."""
         super().__init__(text)
         self.cause = cause
         self.days = days
@@ -84,156 +84,156 @@ class SetAside(Exception):  # noqa: N818 - not an error: how a case is closed fr
 
 @dataclass(slots=True)
 class SegmentState:
-    """One segment, and how far it has come."""
+    """A segment, its counts and its decisions so far."""
 
     file: SegmentFile
     rows: int
     received_ms: tuple[int, int]
     in_doubt: bool
-    """An INSERT of it may have been applied without our knowing: the companion may have a hole."""
-    must_look: bool
-    """Count before doing anything else."""
+    """An INSERT may have been applied without a response, so the companion table may have a gap."""
+    must_count: bool
+    """The next step must count the stored rows first."""
     deliveries: tuple[Answered, ...] = ()
     verdicts: builtins.bytes = b""
-    """What was decided about each of them."""
+    """The deduplication verdict on each delivery."""
     answered: bool = False
-    """An INSERT of the whole answered plainly OK."""
+    """An INSERT of the whole segment returned OK."""
     days_answered: set[str] = field(default_factory=set)
-    """Days of which an INSERT of some days did."""
+    """Days of which an INSERT of single days returned OK."""
     token: int = 0
-    """Of the next INSERT of the whole: it moves on only after a plain OK."""
+    """Token number of the next INSERT of the whole segment; incremented only after an OK."""
     day_tokens: Counter[str] = field(default_factory=Counter)
-    """The same for each day, for INSERTs of some days only."""
+    """The same for each day, for INSERTs of single days."""
     days_sent: tuple[str, ...] = ()
-    """Days of the last INSERT; empty: it was the whole segment."""
+    """Days of the last INSERT; empty: the whole segment."""
     days_left: tuple[str, ...] = ()
-    """Missing days that were not sent yet since the last count."""
+    """Missing days that were not sent since the last count."""
     days_refused: dict[str, str] = field(default_factory=dict)
-    """Days the store will not take alone, and what it says of them."""
+    """Days that the store refuses individually, and its error messages."""
     rows_stored: int = 0
-    """At the last count."""
+    """Stored rows at the last count."""
     days_stored: tuple[str, ...] = ()
-    """Partitions that held rows of it at the last count."""
+    """Partitions that held rows of the segment at the last count."""
     days_refilled: set[str] = field(default_factory=set)
-    """Partitions whose traces were written into the companion table once more."""
-    odd_looks: int = 0
+    """Partitions whose traces were written into the companion table again."""
+    inconsistent_counts: int = 0
     refusals: int = 0
-    """How often the store accepted a probe row, but not this segment."""
+    """How often the store accepted a probe row but not this segment."""
     failures: int = 0
-    """Statements that failed since the last one that brought the segment forward."""
-    given_up: SetAside | None = None
-    """Why the rest goes to the dead letters, while what is stored is being closed."""
+    """Failed statements since the last successful one."""
+    pending_dead_letter: DeadLettered | None = None
+    """Why the missing rows become a dead letter, while the stored rows are being finished."""
     refused_for: StoreTrouble | None = None
-    """Why its data may be at fault: looked into after the next count."""
-    is_rotten: bool = False
-    """It rotted after rows of it were stored: only counted, nothing of it is inserted any more."""
+    """The error that suggests refused rows: starts a search after the next count."""
+    is_damaged_after_insert: bool = False
+    """The file was damaged after rows of it were stored: they are counted, and no row is inserted."""
     stored: Mapping[Heading, int] | None = None
-    """Whose rows are in the store; `None`: all that were accepted and not left out."""
+    """Stored rows by heading; `None`: all accepted rows that are not duplicates."""
     checksums: Mapping[Heading, int] | None = None
-    """Of the rows in the store; `None`: not asked for yet."""
+    """Checksums of the stored rows by heading; `None`: not queried yet."""
     rest: Rest = "duplicate"
-    """What those are that are not."""
+    """How the ledger counts the rows that are not stored."""
     search: RowSearch | None = None
-    """For the rows the store refuses, while it goes on."""
+    """The search for refused rows, while it is running."""
     is_searched: bool = False
-    """They were left out, or there were none: it is not searched again."""
+    """The search is over; it is not repeated."""
     is_too_large: bool = False
-    """The store has neither time nor memory for it again and again: cut up after the next count."""
+    """The store repeatedly lacked time or memory for the segment: split after the next count."""
     by_day: bool = False
-    """Too many partitions for one INSERT: it is inserted in groups of days."""
+    """The segment has too many partitions for one INSERT, so it is inserted in groups of days."""
     days_per_statement: int = DAYS_MAX
-    """How many partitions one INSERT may touch; smaller after the store refused so many."""
+    """Maximum of partitions per INSERT; reduced after a refusal."""
 
     @property
     def held(self) -> Held:
-        """How its rows are found in the table."""
-        return Held(self.file.id, ANY_TIME_MS if self.is_rotten else self.received_ms)
+        """The conditions that select its rows in the table."""
+        return Held(self.file.id, ANY_TIME_MS if self.is_damaged_after_insert else self.received_ms)
 
     @property
     def duplicates(self) -> list[Answered]:
-        """Deliveries that are stored already."""
-        told = zip(self.deliveries, self.verdicts, strict=True)
-        return [one for one, verdict in told if verdict == DUPLICATE]
+        """Deliveries that were stored before."""
+        decided = zip(self.deliveries, self.verdicts, strict=True)
+        return [delivery for delivery, verdict in decided if verdict == DUPLICATE]
 
     def token_of_whole(self) -> str:
-        """Name the next INSERT of the whole segment."""
+        """Return the token of the next INSERT of the whole segment."""
         return f"{self._name}#{self.token}"
 
     def token_of_days(self, days: Sequence[str]) -> str:
-        """Return the token of the next INSERT of these days: the same days always give the same name.
+        """Return the token of the next INSERT of these days.
 
-        Other days are other content, and must never share a token with it.
+        Different days are different content, which must never share a token.
         """
         number = max(self.day_tokens[day] for day in days)
         return f"{self._name}@{name_of_days(days)}#{number}"
 
     @property
     def _name(self) -> str:
-        """Without the rows that were refused it is another content, which no earlier token may stand for."""
+        """Prefix of its tokens. It changes with the content, when the refused rows are removed."""
         return f"{self.file.id}{'!' if self.is_searched else ''}"
 
 
 def name_of_days(days: Sequence[str]) -> str:
-    """Name a group of days: a single day by itself, several by their span and a digest of the list."""
+    """Return the name of a group of days: the day, or first day, last day and a digest of the list."""
     if len(days) == 1:
         return days[0]
     digest = hashlib.blake2b(",".join(days).encode(), digest_size=8).hexdigest()
     return f"{min(days)}-{max(days)}-{digest}"
 
 
-def runs_of(content: builtins.bytes, days: Collection[str], core: Core) -> list[RowRange]:
-    """Tell which rows are of these days."""
-    return [(first, end) for first, end, day in core.day_runs(content) if spelled(day) in days]
+def ranges_of_days(content: builtins.bytes, days: Collection[str], core: Core) -> list[RowRange]:
+    """Return the row ranges of these days."""
+    return [(first, end) for first, end, day in core.day_runs(content) if partition_id(day) in days]
 
 
-def only_rows(content: builtins.bytes, keep: Sequence[RowRange], core: Core, codec: str) -> builtins.bytes:
-    """Cut rows out of a segment."""
+def extract_rows(content: builtins.bytes, keep: Sequence[RowRange], core: Core, codec: str) -> builtins.bytes:
+    """Return a segment that holds only these rows."""
     return core.rewrite(content, keep, codec, BLOCK_ROWS_MAX)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A segment as it was found in the journal, before anything is decided."""
+    """A segment as read from the journal, before any decision."""
 
     file: SegmentFile
     content: builtins.bytes
     is_ours: bool
-    """It holds the records that its name promises; another segment's would never be found under this name."""
+    """The records belong to this segment. Rows of another segment would never be counted under this id."""
     rows: int
     blocks: int
     received_ms: tuple[int, int]
     deliveries: tuple[Answered, ...]
     damage: str
-    """Empty: none."""
+    """Description of the damage; empty: none."""
     rows_lost: int | None
-    """By the damage; without a footer nobody knows."""
+    """Rows lost by the damage; `None`: unknown, because the footer is missing."""
     lost: RowRange | None
-    """Which rows these are, if they lie together; `None`: none, or nobody knows."""
+    """Position of the lost rows if they are contiguous; `None`: no rows, or unknown."""
 
     @property
     def held(self) -> Held:
-        """How its rows are found in the table. When those that rotted were received, nobody knows."""
+        """The conditions that select its rows in the table. Damage hides when rows were received."""
         return Held(self.file.id, ANY_TIME_MS if self.damage else self.received_ms)
 
     @property
     def rows_lost_unanswered(self) -> int:
-        """Lost rows that no delivery speaks of. After a rewrite all answers are in the first record."""
-        answered = sum(one.rows for one in self.deliveries)
+        """Lost rows that belong to no listed delivery. After a rewrite the first record lists all."""
+        answered = sum(delivery.rows for delivery in self.deliveries)
         return max(0, (self.rows_lost or 0) - max(0, answered - self.rows))
 
     @property
     def is_whole(self) -> bool:
-        """Every row that its deliveries speak of is there, in its place: none was ever left out."""
-        return sum(one.rows for one in self.deliveries) == self.rows
+        """Return whether the segment holds every row of its deliveries, so that none was left out before."""
+        return sum(delivery.rows for delivery in self.deliveries) == self.rows
 
     @property
     def has_small_blocks(self) -> bool:
-        """Merging them is cheaper than inserting them."""
+        """Return whether merging the blocks is cheaper than inserting them as they are."""
         return self.blocks > 1 and self.rows < self.blocks * BLOCK_ROWS_MIN
 
 
-def reading_of(file: SegmentFile, core: Core) -> Reading:
-    """Read a segment. The records of another one are damage, and count for nothing."""
+def read_segment(file: SegmentFile, core: Core) -> Reading:
+    """Read a segment. Records of another segment are reported as damage and not counted."""
     content = file.read()
     scan = core.scan(content)
     is_ours = not scan.records or (scan.epoch, scan.seq) == (file.id.epoch, file.id.seq)
@@ -244,8 +244,8 @@ def reading_of(file: SegmentFile, core: Core) -> Reading:
         damage.append("footer is missing or disagrees; expected a sealed segment")
     if not is_ours:
         damage.append(f"holds records of segment {SegmentId(scan.epoch, scan.seq)}")
-    promised = footer_counts_of(content) if damage and scan.sealed else None
-    rows_lost = promised.rows - rows if promised else None
+    footer = footer_counts_of(content) if damage and scan.sealed else None
+    rows_lost = footer.rows - rows if footer else None
     received = [record.received_ms for record in scan.records if record.rows] or [(0, 0)]
     return Reading(
         file=file,
@@ -254,7 +254,7 @@ def reading_of(file: SegmentFile, core: Core) -> Reading:
         rows=rows,
         blocks=sum(1 for record in records if record.rows),
         received_ms=(min(first for first, _ in received), max(last for _, last in received)),
-        deliveries=tuple(one for record in records for one in answers_of(record)),
+        deliveries=tuple(delivery for record in records for delivery in answers_of(record)),
         damage="; ".join(damage),
         rows_lost=rows_lost,
         lost=_lost(scan, rows_lost) if is_ours else None,

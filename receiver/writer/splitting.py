@@ -1,13 +1,14 @@
-"""Segments that are more than the store can take at once, cut up into smaller ones that it can.
+"""Splitting of segments that are too large for the store into smaller segments.
 
-    DATA/cuts/<segment>.<epoch>/0000000001.native.lz4 …     the parts: segments of their own
+    DATA/cuts/<segment>.<epoch>/0000000001.native.lz4 …     the parts, which are segments
 
-Each part has an identity of its own in its name and rows, so it is inserted, counted and let go of like any
-segment; if it is still too large, it is cut up in turn. All parts of one segment share an epoch. The segment
-itself stays in the journal, with its promise to the redelivery window, until the last part is gone.
+Each part has its own id in its name and rows, so it is inserted, counted and deleted like any segment; a part
+that is still too large is split again. All parts of a segment share an epoch. The segment itself stays in the
+journal, and its deliveries stay pending in the deduplication window, until the last part is deleted.
 
-Keeps: all parts are on the disk before any is seen, in one rename: that is the decision, and from then on
-nothing is inserted out of the segment itself. What has another name than ours is told and left alone.
+Invariant: one rename makes all parts visible after they are on disk. It is the decision: from then on no row
+is inserted from the segment itself.
+Never: touches files with unknown names; it logs them.
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ from receiver.journal.segments import SegmentFile as PartFile
 from receiver.journal.start import draw_epoch
 from receiver.logs import limited
 from receiver.model import SegmentId
-from receiver.writer.dead_lettering import unreadable
-from receiver.writer.outcome import Finding, Found
-from receiver.writer.row_search import Rows, count_of, halves_of
-from receiver.writer.segment_state import SegmentFile, SegmentState, runs_of
+from receiver.writer.dead_lettering import unreadable_segment
+from receiver.writer.outcome import Comparison, Completeness
+from receiver.writer.row_search import Rows, row_count, split_in_half
+from receiver.writer.segment_state import SegmentFile, SegmentState, ranges_of_days
 
 PARTS = 4
-"""Out of one segment."""
+"""Parts per segment."""
 
 _NAME = re.compile(r"(\.?)([0-9a-f]{16})-([0-9]{10,20})\.[0-9a-f]{16}")
-"""Of a directory of parts, or, with a dot before it, of one that was not complete yet."""
+"""Name of a directory of parts; a leading dot marks an incomplete one."""
 
 
 class SegmentSplitter:
-    """The directory of parts."""
+    """Splits segments and lists their parts."""
 
     def __init__(self, root: Path, core: Core, epoch: Callable[[], int] = draw_epoch) -> None:
         self._root = root
@@ -47,99 +48,110 @@ class SegmentSplitter:
         self._parts_of: dict[SegmentId, Path] = {}
         self._is_synced = not root.exists()
         for path in root.glob("*"):
-            self._find(path)
+            self._register(path)
 
-    def is_cut(self, segment: SegmentId) -> bool:
-        """Whether its rows are the business of its parts."""
+    def is_split(self, segment: SegmentId) -> bool:
+        """Return whether the segment was split, so that its parts hold its rows."""
         return segment in self._parts_of
 
     def is_part(self, segment: SegmentId) -> bool:
-        """Whether it was cut from another one."""
-        return segment.epoch in {self.epoch_of(one) for one in self._parts_of}
+        """Return whether the segment is a part of another segment."""
+        return segment.epoch in {self.epoch_of(split) for split in self._parts_of}
 
     def epoch_of(self, segment: SegmentId) -> int | None:
-        """The epoch of all parts of a segment, and of theirs."""
+        """Return the epoch that all parts of a segment share, and parts of parts."""
         directory = self._parts_of.get(segment)
         return None if directory is None else epoch_of(directory.suffix[1:])
 
-    def in_place(self, sealed: Iterable[SegmentFile]) -> Iterator[SegmentFile]:
-        """Put the parts in place of what they were cut from, until none is left."""
-        is_synced = self._synced()
+    def replace_with_parts(self, sealed: Iterable[SegmentFile]) -> Iterator[SegmentFile]:
+        """Yield the segments with each split segment replaced by its remaining parts."""
+        is_synced = self._sync_parts()
         for segment in sealed:
             parts = list(self._parts(segment.id))
             if not parts:
                 yield segment
             elif is_synced:
-                yield from self.in_place(parts)
+                yield from self.replace_with_parts(parts)
 
-    def cut(self, case: SegmentState, finding: Finding) -> None:
-        """Cut up what is not stored: from then on the case has nothing to insert."""
-        epoch, first_seq = self._identities(case.file.id)
-        target = self._root / f"{case.file.id}.{start_name(epoch)}"
+    def split(self, state: SegmentState, comparison: Comparison) -> None:
+        """Split the rows that are not stored. The segment itself has no rows to insert afterwards."""
+        epoch, first_seq = self._identities(state.file.id)
+        target = self._root / f"{state.file.id}.{start_name(epoch)}"
         draft = self._root / f".{target.name}"
         draft.mkdir(mode=0o700, parents=True)
-        kind = Kind.ZSTD if case.file.codec == "zstd" else Kind.LZ4
+        kind = Kind.ZSTD if state.file.codec == "zstd" else Kind.LZ4
         with ExitStack() as undo:
             undo.callback(shutil.rmtree, draft, ignore_errors=True)
-            for seq, content in enumerate(self._contents(case, finding, epoch, first_seq), start=first_seq):
+            for seq, content in enumerate(
+                self._contents(state, comparison, epoch, first_seq), start=first_seq
+            ):
                 write_durably(draft / file_name(seq, kind), content)
             DISK.sync_directory(self._root.parent)
             draft.rename(target)
             undo.pop_all()
-        self._parts_of[case.file.id] = target
+        self._parts_of[state.file.id] = target
         self._is_synced = False
-        case.rows, case.rest, case.is_too_large = 0, "dead", False
-        limited.warning("writer: cut", f"segment {case.file.id} is too large for the store and was cut up")
+        state.rows, state.rest, state.is_too_large = 0, "dead", False
+        limited.warning("writer: cut", f"segment {state.file.id} was split: it is too large for one INSERT")
 
-    def forget(self, segment: SegmentId) -> None:
-        """Let go of the directory of a segment that was unlinked."""
+    def delete_parts(self, segment: SegmentId) -> None:
+        """Delete the directory of parts of a segment that was deleted."""
         directory = self._parts_of.pop(segment, None)
         if directory is not None:
             shutil.rmtree(directory)
 
-    def retain(self, present: Iterable[SegmentId]) -> None:
-        """Let go of directories whose segment was unlinked before."""
+    def delete_orphaned_parts(self, present: Iterable[SegmentId]) -> None:
+        """Delete empty directories of parts whose segment is not in `present`."""
         for segment in self._parts_of.keys() - set(present):
             if not any(self._parts(segment)):
-                self.forget(segment)
+                self.delete_parts(segment)
 
-    def _find(self, path: Path) -> None:
-        """Take note of a directory of parts; let go of one that was never complete."""
+    def _register(self, path: Path) -> None:
+        """Register a directory of parts at start; delete an incomplete one."""
         named = _NAME.fullmatch(path.name)
         if named is None or not path.is_dir():
-            limited.warning("writer: cut", "strange name among the cuts; left alone", path=str(path))
+            limited.warning(
+                "writer: cut",
+                "unknown name in the directory of split segments",
+                action="left untouched",
+                path=str(path),
+            )
         elif named[1]:
             shutil.rmtree(path)
         else:
             self._parts_of[SegmentId(int(named[2], 16), int(named[3]))] = path
 
-    def _synced(self) -> bool:
-        """Put the decisions on the disk before anything is done about them."""
+    def _sync_parts(self) -> bool:
+        """Sync the renames to disk before any part is inserted. Return whether that succeeded."""
         if not self._is_synced:
             try:
                 DISK.sync_directory(self._root)
             except OSError as reason:
-                limited.error("writer: cut", "parts cannot be synced yet", why=reason.strerror)
+                limited.error(
+                    "writer: cut", "parts of a split segment cannot be synced yet", error=reason.strerror
+                )
                 return False
             self._is_synced = True
         return True
 
     def _identities(self, segment: SegmentId) -> tuple[int, int]:
-        """Epoch and first counter of the parts: parts of parts share the epoch, so that it names all rows."""
+        """Return the parts' epoch and first sequence number. Parts of parts share the epoch."""
         if self.is_part(segment):
             return segment.epoch, segment.seq * PARTS + 1
         return self._epoch(), 1
 
-    def _contents(self, case: SegmentState, finding: Finding, epoch: int, first_seq: int) -> Iterator[bytes]:
-        content = case.file.read()
-        missing: Rows = ((0, case.rows),)
+    def _contents(
+        self, state: SegmentState, comparison: Comparison, epoch: int, first_seq: int
+    ) -> Iterator[bytes]:
+        content = state.file.read()
+        missing: Rows = ((0, state.rows),)
         try:
-            if finding.found is Found.MISSING:
-                missing = tuple(runs_of(content, finding.days, self._core))
+            if comparison.completeness is Completeness.MISSING:
+                missing = tuple(ranges_of_days(content, comparison.days, self._core))
             for seq, rows in enumerate(_parts_of(missing), start=first_seq):
-                yield self._core.rewrite(content, rows, case.file.codec, BLOCK_ROWS_MAX, (epoch, seq, False))
+                yield self._core.rewrite(content, rows, state.file.codec, BLOCK_ROWS_MAX, (epoch, seq, False))
         except ValueError as reason:
-            raise unreadable(case, reason) from reason
+            raise unreadable_segment(state, reason) from reason
 
     def _parts(self, segment: SegmentId) -> Iterator[PartFile]:
         directory = self._parts_of.get(segment)
@@ -153,6 +165,6 @@ class SegmentSplitter:
 
 def _parts_of(rows: Rows) -> list[Rows]:
     parts = [rows]
-    while len(parts) < PARTS and any(count_of(part) > 1 for part in parts):
-        parts = [half for part in parts for half in (halves_of(part) if count_of(part) > 1 else (part,))]
+    while len(parts) < PARTS and any(row_count(part) > 1 for part in parts):
+        parts = [half for part in parts for half in (split_in_half(part) if row_count(part) > 1 else (part,))]
     return parts

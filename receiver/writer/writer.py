@@ -1,15 +1,15 @@
 """Background writer: inserts sealed journal segments into the store, oldest first, one INSERT at a time.
 
-    settle   which deliveries are new   written down durably; from then on the segment's content is final
-    carry    count, insert, mend        step by step until every due row was counted, or is a dead letter
-    unlink                              or wait for another turn while other segments go first
+    open      decide which deliveries are new   recorded durably; the segment's content is final from then on
+    process   count, insert, insert the rest    until every due row was counted or is a dead letter
+    delete                                      or wait for the next turn while other segments go first
 
-A round gives every segment that was not tried yet its turn, then one of those that need many turns or were
-refused: however many of these there are, a new segment waits for one turn of them at most.
+Each round processes every new segment, then one segment that needs several turns or was refused. So a new
+segment waits for at most one such turn, however many of those segments there are.
 
-Invariant: a segment is deleted when all its rows were counted in the store, or lie in the dead letters with
-the reason. Never: gives up on the store. While it is away the journal grows, and senders get 503 when the
-journal reaches its ceiling, not when the writer runs out of retries.
+Invariant: a segment is deleted only when all its rows were counted in the store or are in the dead letters.
+Never: gives up on the store. While the store is unavailable the journal grows; senders get 503 when the
+journal reaches its size limit, not when the writer runs out of retries.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from receiver.model import SegmentId
 from receiver.redelivery.window import Window
 from receiver.writer.backoff import Delays
 from receiver.writer.dead_lettering import DeadLetterWriter
-from receiver.writer.dedupe import Postponed, opened
+from receiver.writer.dedupe import WaitingFor, open_segment
 from receiver.writer.environment import Environment, Stopping
-from receiver.writer.error_policy import ErrorPolicy, Resting
+from receiver.writer.error_policy import ErrorPolicy, TurnEnded
 from receiver.writer.inserting import Inserter
 from receiver.writer.ledger_entries import LedgerEntries
 from receiver.writer.poison import PoisonSearch
 from receiver.writer.progress import Progress
-from receiver.writer.segment_state import Journal, Reading, SegmentFile, SegmentState, SetAside
+from receiver.writer.segment_state import DeadLettered, Journal, Reading, SegmentFile, SegmentState
 from receiver.writer.splitting import SegmentSplitter
-from receiver.writer.transitions import Carrier
+from receiver.writer.transitions import SegmentProcessor
 
 IDLE_S = 0.1
-"""Between two looks at an empty journal."""
+"""Interval between two checks of an empty journal."""
 
 
 @dataclass(slots=True)
@@ -50,16 +50,16 @@ class Turn:
     """A segment that waits for its next turn."""
 
     delays: Delays
-    case: SegmentState | None = None
-    """`None`: it could not be read yet, and is counted before anything of it is sent."""
+    state: SegmentState | None = None
+    """`None`: the segment could not be read yet, so its rows are counted before any are sent."""
     due_s: float = 0.0
-    """Not before this time, seconds since 1970."""
+    """Earliest time of the turn, seconds since 1970."""
 
 
 class Writer:
-    """Drains the journal until `sleep` says there is no time left."""
+    """Drains the journal until `sleep` raises `Stopping`."""
 
-    def __init__(  # noqa: PLR0913 - each is a neighbour that a test replaces
+    def __init__(  # noqa: PLR0913 - each is a dependency that a test replaces
         self,
         journal: Journal,
         store: Store,
@@ -69,227 +69,236 @@ class Writer:
         ledger: Ledger,
         dead: DeadLetters,
         progress: Progress,
-        around: Environment,
+        environment: Environment,
     ) -> None:
         self._journal = journal
         self._core = core
         self._window = window
         self._progress = progress
         self._ledger = ledger
-        self._aside = DeadLetterWriter(dead, core, progress, around.now)
-        self._outcomes = SegmentOutcomes(around.repair_dir.parent / "outcomes")
-        self._cuts = SegmentSplitter(around.repair_dir.parent / "cuts", core)
-        self._poison = PoisonSearch(store, core, self._aside, around)
-        self._booking = LedgerEntries(ledger, store, self._cuts, window)
-        self._around = around
+        self._dead_letters = DeadLetterWriter(dead, core, progress, environment.now)
+        self._outcomes = SegmentOutcomes(environment.repair_dir.parent / "outcomes")
+        self._splitter = SegmentSplitter(environment.repair_dir.parent / "cuts", core)
+        self._poison = PoisonSearch(store, core, self._dead_letters, environment)
+        self._ledger_entries = LedgerEntries(ledger, store, self._splitter, window)
+        self._environment = environment
         self._in_doubt: set[SegmentId] | None = None
         self._turns: dict[SegmentId, Turn] = {}
-        """Segments that had a turn and are not stored: the one whose turn was longest ago comes first."""
+        """Segments that had a turn and are not stored, the least recent turn first."""
         self._postponed: dict[SegmentId, SegmentId] = {}
-        """Segments that hold a delivery of another one, and which they wait for."""
-        self._scales = ErrorPolicy(journal, store, progress, around)
-        inserter = Inserter(store, core, progress, around)
-        self._carrier = Carrier(
+        """Segments that share a delivery with another segment, and the segment they wait for."""
+        self._error_policy = ErrorPolicy(journal, store, progress, environment)
+        inserter = Inserter(store, core, progress, environment)
+        self._processor = SegmentProcessor(
             store,
             core,
             window,
-            self._booking,
+            self._ledger_entries,
             progress,
-            around,
+            environment,
             inserter,
-            self._scales,
+            self._error_policy,
             self._poison,
-            self._cuts,
+            self._splitter,
         )
 
     def run(self) -> None:
-        """Carry segments until stopped. Stopping between two steps loses nothing."""
+        """Process segments until stopped. Stopping between two steps loses nothing."""
         try:
             while True:
                 if not self.drain():
-                    self._around.sleep(IDLE_S)
-                self._scales.inspect_if_due()
-                self._around.alive()
+                    self._environment.sleep(IDLE_S)
+                self._error_policy.inspect_if_due()
+                self._environment.alive()
         except Stopping:
             return
 
     def drain(self) -> int:
-        """Give every sealed segment its turn, and one of those that wait for another. How many had one."""
+        """Process every new segment and one that waits for its next turn. Return the number of turns."""
         whole = list(self._journal.sealed())
-        sealed = list(self._cuts.in_place(whole))
+        sealed = list(self._splitter.replace_with_parts(whole))
         if self._in_doubt is None:
             self._in_doubt = {segment.id for segment in sealed}
-            self._begin(self._in_doubt | {segment.id for segment in whole} | {*self._journal.held})
+            self._recover(self._in_doubt | {segment.id for segment in whole} | {*self._journal.held})
         self._forget_deleted({segment.id for segment in [*whole, *sealed]})
         backlog = Backlog(sealed, self._progress)
-        carried = 0
+        turn_count = 0
         for segment in self._in_turn(sealed):
-            self._around.sleep(0)
-            self.look_after()
-            backlog.report(self._around.now())
-            carried += self._carry_if_readable(segment, self._in_doubt)
+            self._environment.sleep(0)
+            self.run_maintenance()
+            backlog.report(self._environment.now())
+            turn_count += self._process_if_readable(segment, self._in_doubt)
             if segment.id not in self._turns and segment.id not in self._postponed:
                 backlog.remove(segment)
-        self.look_after()
-        backlog.report(self._around.now())
-        return carried
+        self.run_maintenance()
+        backlog.report(self._environment.now())
+        return turn_count
 
     def _forget_deleted(self, present: Container[SegmentId]) -> None:
-        """Forget the turns of segments that somebody else deleted."""
-        for segment in [one for one in self._turns if one not in present]:
+        """Remove the turns of segments that were deleted by another process."""
+        for segment in [segment for segment in self._turns if segment not in present]:
             del self._turns[segment]
             self._progress.stalled.pop(segment, None)
 
     def _in_turn(self, sealed: Iterable[SegmentFile]) -> list[SegmentFile]:
-        """Choose the segments of one round, in order: first those never tried, begun ones before others.
+        """Return the segments of one round in order: new segments, then one that had a turn before.
 
-        What was begun in an earlier life comes first, because others may have to wait for it.
+        Segments that an earlier process began come first, because others may have to wait for them.
         """
-        due = {segment.id: segment for segment in sealed if not self._rests(segment.id)}
+        due = {segment.id: segment for segment in sealed if not self._must_wait(segment.id)}
         fresh = [segment for segment in due.values() if segment.id not in self._turns]
         fresh.sort(key=lambda segment: self._window.decision(segment.id) is None)
         return [*fresh, *[due[tried] for tried in self._turns if tried in due][:1]]
 
-    def look_after(self) -> None:
-        """See to what is due between two segments, and while the store has no tables to carry any into."""
-        self._put_back()
+    def run_maintenance(self) -> None:
+        """Run periodic work: between two segments, and while the store has no tables yet."""
+        self._restore_deleted_files()
         self._window.tick()
-        self._progress.window(len(self._window), self._window.reach_s, self._window.shortfall)
+        self._progress.record_window(len(self._window), self._window.reach_s, self._window.shortfall)
 
-    def _begin(self, present: set[SegmentId]) -> None:
-        """Take over from an earlier life. What that sent out of `repair` is counted like any other INSERT."""
-        shutil.rmtree(self._around.repair_dir, ignore_errors=True)
+    def _recover(self, present: set[SegmentId]) -> None:
+        """Recover the state of an earlier process.
+
+        Its INSERTs out of `repair` are counted like any other, so the files are not needed.
+        """
+        shutil.rmtree(self._environment.repair_dir, ignore_errors=True)
         for gone in self._ledger.stored_and_gone(present):
             self._window.end_if_pending(gone)
         self._window.retain(present)
-        self._cuts.retain(present)
+        self._splitter.delete_orphaned_parts(present)
         self._ledger.retain(present)
 
-    def _put_back(self) -> None:
-        """What we know is in memory, too: it is written anew when somebody takes it away under us."""
-        known: dict[str, Ledger | Window] = {"ledger": self._ledger, "redelivery window": self._window}
-        for name, one in known.items():
+    def _restore_deleted_files(self) -> None:
+        """Rewrite files of the ledger and the window that were deleted while in use, from memory."""
+        in_memory: dict[str, Ledger | Window] = {"ledger": self._ledger, "redelivery window": self._window}
+        for name, content in in_memory.items():
             try:
-                if one.restore_files():
-                    self._progress.alarm("gone", f"{name} was taken away while in use; it was written anew")
+                if content.restore_files():
+                    self._progress.alarm(
+                        "gone", f"{name} was deleted while in use; it was rewritten from memory"
+                    )
             except OSError as reason:
-                self._progress.trouble = f"{name} was taken away and cannot be written: {reason.strerror}"
+                self._progress.trouble = f"{name} was deleted and cannot be rewritten: {reason.strerror}"
                 limited.error("writer: gone", self._progress.trouble)
 
-    def _rests(self, segment: SegmentId) -> bool:
-        """Whether it, or the segment it waits for, has to let others go first."""
+    def _must_wait(self, segment: SegmentId) -> bool:
+        """Return whether the segment, or the segment it waits for, is not due yet."""
         turn = self._turns.get(self._postponed.get(segment, segment))
-        return turn is not None and self._around.now() < turn.due_s
+        return turn is not None and self._environment.now() < turn.due_s
 
-    def _carry_if_readable(self, segment: SegmentFile, in_doubt: set[SegmentId]) -> bool:
-        """Give a segment its turn; one that our own disk cannot read lets others go first. False: no turn.
+    def _process_if_readable(self, segment: SegmentFile, in_doubt: set[SegmentId]) -> bool:
+        """Process a segment; defer it if the disk cannot read or delete it. Return whether it had a turn.
 
-        What was known of it is dropped with its case, so the next try counts before it sends anything.
+        A deferred segment loses its state, so its next turn counts its rows before it sends any.
         """
         self._postponed.pop(segment.id, None)
         try:
-            self.carry(segment, in_doubt=segment.id in in_doubt)
-        except Postponed as reason:
+            self.process(segment, in_doubt=segment.id in in_doubt)
+        except WaitingFor as reason:
             self._postponed[segment.id] = reason.by
             return False
         except (OSError, msgspec.DecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "the reason of its dead letter is damaged"
-            self._progress.trouble = f"segment {segment.id}: {why}"
-            self._progress.stall(segment.id, f"the disk does not let it be read or deleted: {why}")
+            cause = (
+                error.strerror if isinstance(error, OSError) else "the reason of its dead letter is damaged"
+            )
+            self._progress.trouble = f"segment {segment.id}: {cause}"
+            self._progress.stall(segment.id, f"the disk cannot read or delete it: {cause}")
             turn = self._turns.pop(segment.id)
-            turn.case = None
-            self._rest(segment.id, turn, next(turn.delays.slow))
-        if segment.id in self._turns and self._turns[segment.id].case is None:
+            turn.state = None
+            self._schedule_turn(segment.id, turn, next(turn.delays.slow))
+        if segment.id in self._turns and self._turns[segment.id].state is None:
             in_doubt.add(segment.id)
         else:
             in_doubt.discard(segment.id)
         return True
 
-    def _rest(self, segment: SegmentId, turn: Turn, delay_s: float) -> None:
-        """Have a segment wait for its next turn, behind the others that do."""
-        turn.due_s = self._around.now() + delay_s
+    def _schedule_turn(self, segment: SegmentId, turn: Turn, delay_s: float) -> None:
+        """Queue a segment for its next turn, behind the segments that already wait."""
+        turn.due_s = self._environment.now() + delay_s
         self._turns.pop(segment, None)
         self._turns[segment] = turn
 
-    def carry(self, segment: SegmentFile, *, in_doubt: bool) -> None:
-        """Give a segment its turn: it is stored, becomes a dead letter, or waits for another turn.
+    def process(self, segment: SegmentFile, *, in_doubt: bool) -> None:
+        """Process a segment for one turn: it is stored, becomes a dead letter, or waits for its next turn.
 
-        Raises `Postponed` before anything of it is decided: another segment comes first.
+        Raises `WaitingFor` before anything is decided if another segment must be stored first.
         """
-        turn = self._turns.setdefault(segment.id, Turn(Delays(self._around.jitter)))
+        turn = self._turns.setdefault(segment.id, Turn(Delays(self._environment.jitter)))
         try:
-            self._carry(segment, turn, in_doubt=in_doubt)
-        except Resting as reason:
-            self._rest(segment.id, turn, 0.0 if reason.is_over_soon else next(turn.delays.slow))
-        except Postponed:
+            self._process(segment, turn, in_doubt=in_doubt)
+        except TurnEnded as reason:
+            self._schedule_turn(segment.id, turn, 0.0 if reason.retry_soon else next(turn.delays.slow))
+        except WaitingFor:
             del self._turns[segment.id]
             raise
         else:
             del self._turns[segment.id]
 
-    def _carry(self, segment: SegmentFile, turn: Turn, *, in_doubt: bool) -> None:
-        if self._aside.is_done_with(segment.id):
-            self._let_go(segment)
+    def _process(self, segment: SegmentFile, turn: Turn, *, in_doubt: bool) -> None:
+        if self._dead_letters.is_dead_lettered(segment.id):
+            self._delete_segment(segment)
             return
-        if turn.case is None:
-            turn.case = self._begun(segment, in_doubt=in_doubt)
-        case = turn.case
+        if turn.state is None:
+            turn.state = self._open_segment(segment, in_doubt=in_doubt)
+        state = turn.state
         try:
-            while not self._carrier.is_carried(case, turn.delays):
+            while not self._processor.advance(state, turn.delays):
                 pass
-            self._let_go(segment)
-            self._progress.stored(case.rows, case.received_ms, self._around.now())
-        except SetAside as reason:
-            # Recorded in the ledger before its dead letter is there: with the letter it is done with.
-            self._booking.ended(case)
-            self._aside.keep(case, reason)
-            self._let_go(segment)
-            self._progress.rows += case.rows_stored
+            self._delete_segment(segment)
+            self._progress.record_stored(state.rows, state.received_ms, self._environment.now())
+        except DeadLettered as reason:
+            # The ledger comes first: once the dead letter exists, the segment counts as finished.
+            self._ledger_entries.record(state)
+            self._dead_letters.keep(state, reason)
+            self._delete_segment(segment)
+            self._progress.rows += state.rows_stored
 
-    def _let_go(self, segment: SegmentFile) -> None:
-        """Its rows are in the store, in its parts' care, or in a letter.
+    def _delete_segment(self, segment: SegmentFile) -> None:
+        """Delete a segment whose rows are in the store, in its parts or in a dead letter.
 
-        Promised until it is gone: were the store to take it after all, a copy would be stored twice.
+        The window entry goes last: without it a duplicate would be stored twice if the file survived.
         """
-        if self._aside.is_as_bad_as_its_copy(segment.id):
+        if self._dead_letters.is_refused_by_store(segment.id):
             self._window.end_if_pending(segment.id)
         self._publish(segment.id)
         segment.unlink()
-        self._cuts.forget(segment.id)
+        self._splitter.delete_parts(segment.id)
         self._window.forget(segment.id)
         self._ledger.settle(segment.id)
         self._progress.stalled.pop(segment.id, None)
         self._progress.trouble = ""
 
     def _publish(self, segment: SegmentId) -> None:
-        """Let intakes know what becomes of a segment whose file is about to go."""
+        """Publish the outcome of a segment to the intakes, before its file is deleted."""
         try:
-            outcome = self._aside.outcome_of(segment, self._cuts.epoch_of(segment))
+            outcome = self._dead_letters.outcome_of(segment, self._splitter.epoch_of(segment))
             self._outcomes.write(segment, outcome)
         except OSError as reason:
-            limited.warning("writer: outcome", "outcome cannot be written", why=reason.strerror)
+            limited.warning(
+                "writer: outcome", "outcome of a segment cannot be written", error=reason.strerror
+            )
 
-    def _begun(self, segment: SegmentFile, *, in_doubt: bool) -> SegmentState:
-        """Read a segment and decide what of it is stored. Raises `Postponed`, `Resting`."""
-        case = opened(
+    def _open_segment(self, segment: SegmentFile, *, in_doubt: bool) -> SegmentState:
+        """Read a segment and decide which of its rows to store. Raises `WaitingFor`, `TurnEnded`."""
+        state = open_segment(
             segment,
             self._core,
             self._window,
             in_doubt=in_doubt,
-            left_out=self._poison.left_out_of(segment.id),
-            has_rows=self._carrier.has_rows,
+            left_out=self._poison.dead_rows_of(segment.id),
+            has_rows=self._processor.has_rows,
             on_damage=self._on_damage,
         )
-        if self._cuts.is_cut(segment.id):
-            case.rows, case.rest, case.must_look = 0, "dead", True
+        if self._splitter.is_split(segment.id):
+            state.rows, state.rest, state.must_count = 0, "dead", True
         else:
-            self._poison.recall(case)
-        return case
+            self._poison.restore_progress(state)
+        return state
 
     def _on_damage(self, reading: Reading, rows_given_up: int) -> None:
-        """Keep a copy of what the disk gave back damaged, and book what is lost."""
-        self._booking.damaged(reading)
-        self._aside.keep_damaged(reading, rows_given_up)
+        """Record the rows that were lost to damage, and keep a copy of the damaged segment."""
+        self._ledger_entries.record_damage(reading)
+        self._dead_letters.keep_damaged(reading, rows_given_up)
 
 
 class Backlog:
@@ -301,10 +310,10 @@ class Backlog:
         self._progress = progress
 
     def remove(self, segment: SegmentFile) -> None:
-        """Count a segment no longer: it was deleted."""
+        """Remove a segment that was deleted."""
         self._bytes -= self._waiting.pop(segment.id)[1]
 
     def report(self, now_s: float) -> None:
-        """Report how much waits, and since when."""
+        """Report the size and age of the backlog."""
         oldest = next(iter(self._waiting.values()), (None, 0))[0]
-        self._progress.waits(oldest, len(self._waiting), self._bytes, now_s)
+        self._progress.record_backlog_sizes(oldest, len(self._waiting), self._bytes, now_s)

@@ -50,7 +50,7 @@ def harness(tmp_path: Path) -> Harness:
 
 def api_of(harness: Harness, pool: ThreadPoolExecutor) -> web.Application:
     replays = Replayer(
-        shelf=DeadLetterList(harness.directory),
+        dead_letter_list=DeadLetterList(harness.directory),
         journal=harness.directory / "journal",
         store=harness.store,
         core=transcode,
@@ -151,7 +151,7 @@ def test_a_letter_whose_reason_rotted_is_not_replayed_and_may_be_dropped(running
     dropped = run(running.directory, "drop", LETTER, "--yes")
 
     assert replayed.exit_code == 1
-    assert "kept: it holds 3 rows, of which nobody knows how many are not stored" in replayed.output
+    assert "kept: it holds 3 rows, of which an unknown number are not stored" in replayed.output
     assert dropped.exit_code == 0
     assert running.letters == []
 

@@ -105,7 +105,7 @@ def writer_of(data: Path, store: MemoryStore, window: Window, ledger: Ledger, pr
         ledger=ledger,
         dead=DeadLetters(data / "dead"),
         progress=progress,
-        around=around,
+        environment=around,
     )
 
 

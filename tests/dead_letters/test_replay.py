@@ -1,4 +1,4 @@
-"""Replay: a letter becomes a segment of the journal, once, whatever dies; what is still refused is kept.
+"""Replay: a dead letter becomes a segment of the journal exactly once, also after crashes.
 
 Delivery n has n + 1 rows, all n days old.
 """
@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from receiver import transcode
-from receiver.dead_letters import replay as replay_room
-from receiver.dead_letters.letter_files import DeadLetters, NoSuchLetter
-from receiver.dead_letters.listing import DeadLetterList, NotNow
+from receiver.dead_letters import replay as replay_module
+from receiver.dead_letters.letter_files import DeadLetters, NoSuchDeadLetter
+from receiver.dead_letters.listing import DeadLetterConflict, DeadLetterList
 from receiver.dead_letters.replay import Replayer
 from receiver.durable.files import DISK
 from receiver.errors import DiskTrouble, StoreTrouble
@@ -31,18 +31,23 @@ from tests.support.segments import DIGEST_KEY, day_of
 
 LETTER = "0000000000000007-0000000001.poison"
 
+both_actions = pytest.mark.parametrize(
+    "action",
+    [lambda replayer: replayer.replay(LETTER), lambda replayer: replayer.dead_letter_list.drop(LETTER)],
+)
 
-class Place:
-    """A data directory whose journal is a real one, next to the harness's own files."""
+
+class Site:
+    """A data directory with a real journal beside the files of the simulated one."""
 
     def __init__(self, directory: Path, injector: FaultInjector | None = None) -> None:
         directory.mkdir(exist_ok=True)
         self.directory = directory
         self.harness = Harness(directory, injector=injector or FaultInjector())
-        self.shelf = DeadLetterList(directory)
+        self.listing = DeadLetterList(directory)
 
-    def with_poison(self) -> Place:
-        """Three deliveries of which the middle one's rows lie in a letter."""
+    def with_poison(self) -> Site:
+        """Store three deliveries, of which the second becomes a dead letter."""
         self.harness.store.poisonous_days = {day_of(2)}
         self.harness.add([1, 2, 3])
         self.harness.drain()
@@ -50,9 +55,9 @@ class Place:
         return self
 
     @property
-    def replays(self) -> Replayer:
+    def replayer(self) -> Replayer:
         return Replayer(
-            shelf=self.shelf,
+            dead_letter_list=self.listing,
             journal=self.directory / "journal",
             store=self.harness.store,
             core=transcode,
@@ -65,13 +70,13 @@ class Place:
         )
 
     def note(self, segment: SegmentId) -> None:
-        """As the store process does, whose ledger is open meanwhile."""
+        """Record the replay in the ledger, as the store process does."""
         ledger = self.harness.opened_ledger()
         ledger.replaying(segment)
         ledger.close()
 
-    def carry(self) -> None:
-        """Start a writer on the real journal and let it drain that."""
+    def drain(self) -> None:
+        """Start a writer on the real journal and drain it."""
         journal = Journal(self.directory / "journal")
         writer = self.harness.start(journal.sealed())  # type: ignore[arg-type]  # real files for the fakes
         for _ in range(12):
@@ -80,33 +85,31 @@ class Place:
         assert journal.sealed() == []
 
     def keep_body(self, body: Delivery) -> str:
-        """As an intake does whose core crashed on it."""
+        """Quarantine a body, as an intake does after the decoder crashed on it."""
         bodies = QuarantineFiles(self.directory / "aside")
         bodies.write(bodies.path_of("ab" * 16, body), body.body, Note(body.drain, body.received_at_ns))
         return "ab" * 16
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
 
 
-def test_a_letter_that_is_replayed_is_stored_and_is_a_letter_no_more(place: Place) -> None:
-    place.with_poison()
+def test_replayed_dead_letter_is_stored_and_removed(site: Site) -> None:
+    site.with_poison()
 
-    replayed = place.replays.replay(LETTER)
-    place.carry()
+    replayed = site.replayer.replay(LETTER)
+    site.drain()
 
     assert (replayed.id, replayed.rows) == (LETTER, 3)
-    assert place.harness.copies == {1: 1, 2: 1, 3: 1}
-    assert place.harness.booked == Counts(received=9, stored=9)
-    assert list((place.directory / "dead").iterdir()) == []
-    assert list((place.directory / "journal").iterdir()) == []
+    assert site.harness.copies == {1: 1, 2: 1, 3: 1}
+    assert site.harness.booked == Counts(received=9, stored=9)
+    assert list((site.directory / "dead").iterdir()) == []
+    assert list((site.directory / "journal").iterdir()) == []
 
 
-def test_a_letter_says_its_reason_until_its_segment_is_on_the_disk(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reason_is_kept_until_its_segment_is_synced(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     sync_directory = DISK.sync_directory
 
     def refusing(path: Path) -> None:
@@ -114,162 +117,160 @@ def test_a_letter_says_its_reason_until_its_segment_is_on_the_disk(
             raise OSError(5, "Input/output error")
         sync_directory(path)
 
-    place.with_poison()
+    site.with_poison()
     monkeypatch.setattr(DISK, "sync_directory", refusing)
 
     with pytest.raises(OSError, match="Input/output"):
-        place.replays.replay(LETTER)
+        site.replayer.replay(LETTER)
 
-    assert (place.directory / "dead" / f"{LETTER}.json").exists()
+    assert (site.directory / "dead" / f"{LETTER}.json").exists()
 
 
-def test_rot_in_what_is_replayed_was_counted_as_dead_before(place: Place) -> None:
-    place.with_poison()
-    place.replays.replay(LETTER)
-    (segment,) = Journal(place.directory / "journal").sealed()
+def test_damaged_rows_of_a_replayed_segment_are_counted_as_dead_once(site: Site) -> None:
+    site.with_poison()
+    site.replayer.replay(LETTER)
+    (segment,) = Journal(site.directory / "journal").sealed()
     rotted(segment.path, record=0)
 
-    place.carry()
+    site.drain()
 
-    assert place.harness.booked == Counts(received=9, stored=6, dead=3)
-
-
-def test_a_letter_that_is_still_refused_is_kept_and_says_why(place: Place) -> None:
-    place.with_poison()
-    place.harness.store.poisonous_days = {day_of(2)}
-
-    with pytest.raises(NotNow, match="the store still refuses it: constraint is violated"):
-        place.replays.replay(LETTER)
-
-    assert [letter.id for letter in place.shelf.dead.letters()] == [LETTER]
-    assert Journal(place.directory / "journal").sealed() == []
+    assert site.harness.booked == Counts(received=9, stored=6, dead=3)
 
 
-def test_while_the_tables_are_not_made_nothing_is_tried(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The embedded store takes the first INSERT for the sign that it is whole."""
-    place.with_poison()
+def test_dead_letter_that_the_store_still_refuses_is_kept(site: Site) -> None:
+    site.with_poison()
+    site.harness.store.poisonous_days = {day_of(2)}
+
+    with pytest.raises(DeadLetterConflict, match="the store still refuses it: constraint is violated"):
+        site.replayer.replay(LETTER)
+
+    assert [letter.id for letter in site.listing.dead.letters()] == [LETTER]
+    assert Journal(site.directory / "journal").sealed() == []
+
+
+def test_replay_needs_the_tables(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The embedded store takes the first INSERT as the sign that its schema is complete."""
+    site.with_poison()
     tried: list[Path] = []
-    monkeypatch.setattr(place.harness.store, "refusal_of", tried.append)
+    monkeypatch.setattr(site.harness.store, "refusal_of", tried.append)
 
     def not_yet() -> None:
         raise DiskTrouble("ledger is not read yet")
 
     with pytest.raises(DiskTrouble):
-        replace(place.replays, check=not_yet).replay(LETTER)
+        replace(site.replayer, check=not_yet).replay(LETTER)
 
     assert tried == []
-    assert [letter.id for letter in place.shelf.dead.letters()] == [LETTER]
+    assert [letter.id for letter in site.listing.dead.letters()] == [LETTER]
 
 
-def test_while_the_store_is_away_a_letter_is_kept(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    place.with_poison()
+def test_letter_is_kept_while_the_store_is_away(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.with_poison()
     away = StoreTrouble("connection reset")
-    monkeypatch.setattr(place.harness.store, "refusal_of", lambda _segment: away)
+    monkeypatch.setattr(site.harness.store, "refusal_of", lambda _segment: away)
 
     with pytest.raises(StoreTrouble):
-        place.replays.replay(LETTER)
+        site.replayer.replay(LETTER)
 
-    assert place.shelf.dead.count() == 1
-
-
-def test_a_copy_sent_before_the_replay_is_stored_no_second_time(place: Place) -> None:
-    place.with_poison()
-    place.harness.add([2])
-    place.harness.drain()
-
-    place.replays.replay(LETTER)
-    place.carry()
-
-    assert place.harness.copies == {1: 1, 2: 1, 3: 1}
+    assert site.listing.dead.count() == 1
 
 
-def test_a_letter_that_holds_all_of_a_segment_is_no_copy_of_itself(place: Place) -> None:
-    place.harness.store.poisonous_days = {day_of(2)}
-    place.harness.add([2])
-    place.harness.drain()
-    place.harness.store.poisonous_days = set()
+def test_duplicate_sent_before_the_replay_is_not_stored(site: Site) -> None:
+    site.with_poison()
+    site.harness.add([2])
+    site.harness.drain()
 
-    place.replays.replay(LETTER)
-    place.carry()
+    site.replayer.replay(LETTER)
+    site.drain()
 
-    assert place.harness.is_exact
-
-
-def test_what_vanished_and_came_again_is_replayed_into_nothing(place: Place) -> None:
-    place.harness.add([1, 2])
-    place.harness.store.script = ["eaten"] * 8
-    place.harness.drain()
-    place.harness.add([2])
-    place.harness.drain()
-
-    (letter,) = place.shelf.dead.letters()
-    place.replays.replay(letter.id)
-    place.carry()
-
-    assert place.harness.copies == {1: 1, 2: 1}
-    assert place.harness.booked == Counts(received=8, stored=5, duplicate=3)
+    assert site.harness.copies == {1: 1, 2: 1, 3: 1}
 
 
-def test_what_is_partly_stored_is_not_replayed(place: Place) -> None:
-    place.harness.add([5])
-    place.harness.store.script = ["half"]
-    place.harness.drain()
+def test_dead_letter_of_a_whole_segment_is_not_its_own_duplicate(site: Site) -> None:
+    site.harness.store.poisonous_days = {day_of(2)}
+    site.harness.add([2])
+    site.harness.drain()
+    site.harness.store.poisonous_days = set()
 
-    (letter,) = place.shelf.dead.letters()
-    with pytest.raises(NotNow, match="holds 6 rows, of which 3 are not stored"):
-        place.replays.replay(letter.id)
+    site.replayer.replay(LETTER)
+    site.drain()
 
-    assert place.shelf.dead.count() == 1
+    assert site.harness.is_exact
 
 
-def test_what_rotted_is_not_replayed_though_as_many_rows_were_lost_as_can_be_read(place: Place) -> None:
-    rotted(place.harness.add([2], [1, 0]).path, record=1)
-    place.harness.drain()
+def test_replay_of_rows_that_were_sent_again_stores_no_row(site: Site) -> None:
+    site.harness.add([1, 2])
+    site.harness.store.script = ["eaten"] * 8
+    site.harness.drain()
+    site.harness.add([2])
+    site.harness.drain()
 
-    (letter,) = place.shelf.dead.letters()
-    with pytest.raises(NotNow, match="cannot be read whole"):
-        place.replays.replay(letter.id)
+    (letter,) = site.listing.dead.letters()
+    site.replayer.replay(letter.id)
+    site.drain()
+
+    assert site.harness.copies == {1: 1, 2: 1}
+    assert site.harness.booked == Counts(received=8, stored=5, duplicate=3)
+
+
+def test_dead_letter_with_stored_rows_is_not_replayed(site: Site) -> None:
+    site.harness.add([5])
+    site.harness.store.script = ["half"]
+    site.harness.drain()
+
+    (letter,) = site.listing.dead.letters()
+    with pytest.raises(DeadLetterConflict, match="holds 6 rows, of which 3 are not stored"):
+        site.replayer.replay(letter.id)
+
+    assert site.listing.dead.count() == 1
+
+
+def test_damaged_dead_letter_is_not_replayed_even_if_the_row_counts_agree(site: Site) -> None:
+    rotted(site.harness.add([2], [1, 0]).path, record=1)
+    site.harness.drain()
+
+    (letter,) = site.listing.dead.letters()
+    with pytest.raises(DeadLetterConflict, match="the dead letter is damaged"):
+        site.replayer.replay(letter.id)
 
     assert letter.reason.rows == 3
-    assert place.harness.copies[2] == 1
+    assert site.harness.copies[2] == 1
 
 
-def test_what_is_only_too_large_is_replayed_and_cut_up(place: Place) -> None:
-    place.harness.add([5])
-    place.harness.store.script = ["eaten"] * 8
-    place.harness.drain()
-    place.harness.store.rows_max = 3
+def test_dead_letter_that_is_too_large_is_replayed_and_split(site: Site) -> None:
+    site.harness.add([5])
+    site.harness.store.script = ["eaten"] * 8
+    site.harness.drain()
+    site.harness.store.rows_max = 3
 
-    (letter,) = place.shelf.dead.letters()
-    place.replays.replay(letter.id)
-    place.carry()
+    (letter,) = site.listing.dead.letters()
+    site.replayer.replay(letter.id)
+    site.drain()
 
-    assert place.harness.is_exact
-    assert place.harness.booked == Counts(received=6, stored=6)
+    assert site.harness.is_exact
+    assert site.harness.booked == Counts(received=6, stored=6)
 
 
-@pytest.mark.parametrize("act", [lambda one: one.replay(LETTER), lambda one: one.shelf.drop(LETTER)])
+@both_actions
 @pytest.mark.parametrize("where", ["journal/{}", "cuts/0000000000000001-0000000003.{}"])
-def test_a_letter_is_left_alone_while_its_segment_is_on_its_way(
-    place: Place, act: Callable[[Replayer], object], where: str
+def test_dead_letter_of_an_unfinished_segment_is_not_touched(
+    site: Site, action: Callable[[Replayer], object], where: str
 ) -> None:
-    place.with_poison()
-    directory = place.directory / where.format("0000000000000007")
+    site.with_poison()
+    directory = site.directory / where.format("0000000000000007")
     directory.mkdir(parents=True)
     (directory / "0000000001.native.lz4").write_bytes(b"")
 
-    with pytest.raises(NotNow, match="still on its way"):
-        act(place.replays)
+    with pytest.raises(DeadLetterConflict, match="is not finished yet"):
+        action(site.replayer)
 
 
-@pytest.mark.parametrize("act", [lambda one: one.replay(LETTER), lambda one: one.shelf.drop(LETTER)])
-def test_a_letter_is_kept_until_its_segment_is_gone_for_good(
-    place: Place, monkeypatch: pytest.MonkeyPatch, act: Callable[[Replayer], object]
+@both_actions
+def test_dead_letter_is_kept_until_the_deletion_of_its_segment_is_synced(
+    site: Site, monkeypatch: pytest.MonkeyPatch, action: Callable[[Replayer], object]
 ) -> None:
-    place.with_poison()
-    journal = place.directory / "journal" / "0000000000000007"
+    site.with_poison()
+    journal = site.directory / "journal" / "0000000000000007"
     journal.mkdir(parents=True)
     sync_directory = DISK.sync_directory
 
@@ -281,64 +282,64 @@ def test_a_letter_is_kept_until_its_segment_is_gone_for_good(
     with monkeypatch.context() as patch:
         patch.setattr(DISK, "sync_directory", refused)
         with pytest.raises(OSError, match="refused"):
-            act(place.replays)
-    assert [letter.id for letter in place.shelf.dead.letters()] == [LETTER]
+            action(site.replayer)
+    assert [letter.id for letter in site.listing.dead.letters()] == [LETTER]
 
-    act(place.replays)
+    action(site.replayer)
 
-    assert place.shelf.dead.letters() == []
-
-
-def test_a_letter_that_is_dropped_is_gone(place: Place) -> None:
-    place.with_poison()
-
-    place.shelf.drop(LETTER)
-
-    assert list((place.directory / "dead").iterdir()) == []
-    with pytest.raises(NoSuchLetter):
-        place.shelf.drop("../journal")
+    assert site.listing.dead.letters() == []
 
 
-def test_a_body_that_crashed_the_core_is_decoded_again_and_stored(place: Place) -> None:
-    name = place.keep_body(delivery(3))
-    place.harness.issued = {3}
+def test_dropped_dead_letter_is_deleted(site: Site) -> None:
+    site.with_poison()
 
-    place.replays.replay(name)
-    place.carry()
+    site.listing.drop(LETTER)
 
-    assert place.harness.is_exact
-    assert place.shelf.listed() == []
-
-
-def test_a_body_that_was_accepted_at_another_try_is_stored_no_second_time(place: Place) -> None:
-    place.harness.add([3])
-    place.harness.drain()
-
-    place.replays.replay(place.keep_body(delivery(3)))
-    place.carry()
-
-    assert place.harness.is_exact
+    assert list((site.directory / "dead").iterdir()) == []
+    with pytest.raises(NoSuchDeadLetter):
+        site.listing.drop("../journal")
 
 
-def test_a_body_the_decoder_still_refuses_is_kept_and_says_why(place: Place) -> None:
+def test_quarantined_body_is_decoded_again_and_stored(site: Site) -> None:
+    name = site.keep_body(delivery(3))
+    site.harness.issued = {3}
+
+    site.replayer.replay(name)
+    site.drain()
+
+    assert site.harness.is_exact
+    assert site.listing.entries() == []
+
+
+def test_body_that_was_accepted_later_is_not_stored_twice(site: Site) -> None:
+    site.harness.add([3])
+    site.harness.drain()
+
+    site.replayer.replay(site.keep_body(delivery(3)))
+    site.drain()
+
+    assert site.harness.is_exact
+
+
+def test_quarantined_body_that_the_decoder_refuses_is_kept(site: Site) -> None:
     bad = Delivery("drain", b"{", ContentKind.JSON, (), 1, strict=False, body_bytes_max=9)
-    name = place.keep_body(bad)
+    name = site.keep_body(bad)
 
-    with pytest.raises(NotNow, match="the decoder says 'malformed'"):
-        place.replays.replay(name)
+    with pytest.raises(DeadLetterConflict, match="the decoder refuses it as 'malformed'"):
+        site.replayer.replay(name)
 
-    (listed,) = place.shelf.listed()
+    (listed,) = site.listing.entries()
     assert (listed.id, listed.cause, listed.deliveries[0].drain) == (name, "crashed", "drain")
 
 
 @pytest.mark.parametrize("kind", ["letter", "body"])
-def test_killed_at_every_step_of_a_replay_it_is_stored_once(
+def test_replay_killed_at_any_step_stores_the_rows_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     injector = FaultInjector()
     inject_faults(injector, monkeypatch)
     for target, names in {
-        replay_room: ("write_durably",),
+        replay_module: ("write_durably",),
         DISK: ("sync_directory",),
         Path: ("rename", "unlink"),
         EpochDirectory: ("create", "leave", "write_note"),
@@ -348,52 +349,52 @@ def test_killed_at_every_step_of_a_replay_it_is_stored_once(
             monkeypatch.setattr(target, name, injector.around(getattr(target, name)))
     for step in range(1, 400):
         injector.steps_left = -1
-        place = Place(tmp_path / str(step), injector)
+        site = Site(tmp_path / str(step), injector)
         if kind == "letter":
-            name, rows = place.with_poison().harness.letters[0].id, 9
+            name, rows = site.with_poison().harness.letters[0].id, 9
         else:
-            name, rows = place.keep_body(delivery(3)), 4
-            place.harness.issued = {3}
+            name, rows = site.keep_body(delivery(3)), 4
+            site.harness.issued = {3}
         injector.steps_left = step
         with suppress(Killed):
-            place.replays.replay(name)
-            place.carry()
+            site.replayer.replay(name)
+            site.drain()
             break
         injector.steps_left = -1
 
-        place.shelf.dead.tidy()
-        for one in place.shelf.listed():
-            place.replays.replay(one.id)
-        place.carry()
+        site.listing.dead.tidy()
+        for entry in site.listing.entries():
+            site.replayer.replay(entry.id)
+        site.drain()
 
-        assert place.harness.is_exact, f"killed at step {step}: {place.harness.copies}"
-        booked = place.harness.booked
-        # A body that was decoded and not let go of comes back as a copy of its letter.
+        assert site.harness.is_exact, f"killed at step {step}: {site.harness.copies}"
+        booked = site.harness.booked
+        # A body that was decoded but not deleted is a duplicate of its dead letter.
         copies = booked.duplicate if kind == "body" else 0
         assert booked == Counts(received=rows + copies, stored=rows, duplicate=copies), (
             f"killed at step {step}"
         )
-        assert place.shelf.listed() == [], f"killed at step {step}"
+        assert site.listing.entries() == [], f"killed at step {step}"
     else:
-        raise AssertionError("never reached the end")
+        raise AssertionError("the replay was killed at every step that was tried")
 
 
-def test_a_reason_without_its_bytes_is_no_letter(place: Place) -> None:
-    place.with_poison()
-    place.shelf.dead.letters()[0].path.unlink()
+def test_reason_without_bytes_is_not_a_dead_letter(site: Site) -> None:
+    site.with_poison()
+    site.listing.dead.letters()[0].path.unlink()
 
-    assert place.shelf.listed() == []
-    assert place.shelf.dead.of(SegmentId(7, 1)) == []
-    place.shelf.dead.tidy()
-    assert list((place.directory / "dead").iterdir()) == []
+    assert site.listing.entries() == []
+    assert site.listing.dead.of(SegmentId(7, 1)) == []
+    site.listing.dead.tidy()
+    assert list((site.directory / "dead").iterdir()) == []
 
 
-def test_drafts_that_a_crash_left_beside_the_letters_go(place: Place) -> None:
-    place.with_poison()
-    dead = place.directory / "dead"
+def test_drafts_left_by_a_crash_are_deleted(site: Site) -> None:
+    site.with_poison()
+    dead = site.directory / "dead"
     before = sorted(dead.iterdir())
     (dead / f".{LETTER}.native.lz4.tmp").write_bytes(b"half of it")
 
-    place.shelf.dead.tidy()
+    site.listing.dead.tidy()
 
     assert sorted(dead.iterdir()) == before

@@ -89,7 +89,7 @@ class Desk:
             window=Window(self.directory / "redelivery", Redelivery(), time.monotonic),
             dead=DeadLetters(self.directory / "dead"),
             progress=self.progress,
-            around=around,
+            environment=around,
         )
 
     def carry(self, *, fresh: bool = True) -> None:

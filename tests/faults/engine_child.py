@@ -111,7 +111,7 @@ def recover(directory: Path, count: str) -> dict[str, object]:
         window=Window(directory / "data" / "redelivery", Redelivery(), time.monotonic),
         dead=DeadLetters(directory / "data" / "dead"),
         progress=progress,
-        around=around,
+        environment=around,
     ).drain()
     return found_in(store, made, directory) | {"left": sum(one.path.exists() for one in made)}
 

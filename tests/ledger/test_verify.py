@@ -61,7 +61,7 @@ class Workspace:
             ledger=self.ledger,
             dead=DeadLetters(self.root / "dead"),
             progress=Progress(),
-            around=Environment(time.time, lambda _: None, random.random, self.root / "repair", 30),
+            environment=Environment(time.time, lambda _: None, random.random, self.root / "repair", 30),
         )
 
     def send(self, project: str, spans: int, *, bad: int = 0, trace_id: str = "") -> None:

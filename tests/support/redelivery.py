@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from receiver import transcode
 from receiver.dead_letters import letter_files
-from receiver.dead_letters.letter_files import DeadLetters, Letter
+from receiver.dead_letters.letter_files import DeadLetter, DeadLetters
 from receiver.durable.files import DISK
 from receiver.ledger.ledger import Ledger, Sums, read_sums
 from receiver.ledger.line_sums import Counts
@@ -192,7 +192,7 @@ class Harness:
             ledger=ledger,
             dead=DeadLetters(self.directory / "dead"),
             progress=self.progress,
-            around=around,
+            environment=around,
         )
         return self._current
 
@@ -251,7 +251,7 @@ class Harness:
         return read_sums(self.directory / "ledger", LedgerLimits())
 
     @property
-    def letters(self) -> list[Letter]:
+    def letters(self) -> list[DeadLetter]:
         """The dead letters."""
         return DeadLetters(self.directory / "dead").letters()
 

@@ -1,4 +1,4 @@
-"""What a sender is answered whose drain waits for the store: a 200 means that its rows are stored."""
+"""Drains with `acknowledge = "store"`: a 200 means that the rows are in the store."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def harness(tmp_path: Path) -> Harness:
 
 
 def outcome_in(harness: Harness, segment: SegmentId = SEGMENT) -> SegmentOutcome | None:
-    """What an intake would read."""
+    """Return the outcome that an intake would read."""
     return SegmentOutcomes(harness.directory / "outcomes").read(segment)
 
 
@@ -35,7 +35,7 @@ def digest_of(number: int) -> str:
 
 
 def answered(became: SegmentOutcome | None, *digests: str) -> list[Outcome | ReceiverError]:
-    """The answers to deliveries of four spans each that waited for one segment."""
+    """Return the responses to deliveries of four spans each that waited for one segment."""
     line, given = StoreLine(), list[Outcome | ReceiverError]()
     for number, digest in enumerate(digests):
         waiting = Waiting(delivery(number), claim_of(1), given.append, 0, until_stored=True)
@@ -61,7 +61,7 @@ def test_rows_that_became_dead_letters_are_published_by_delivery(harness: Harnes
     assert outcome_in(harness) == SegmentOutcome({digest_of(2): 3})
 
 
-def test_segment_of_nothing_but_dead_letters_is_published_as_dead(harness: Harness) -> None:
+def test_segment_of_only_dead_rows_is_published_as_dead(harness: Harness) -> None:
     harness.store.poisonous_days = {day_of(2)}
     harness.add([2])
 
@@ -70,15 +70,15 @@ def test_segment_of_nothing_but_dead_letters_is_published_as_dead(harness: Harne
     assert outcome_in(harness) == SegmentOutcome({digest_of(2): 3})
 
 
-def test_rows_that_vanished_are_published_as_incomplete(harness: Harness) -> None:
+def test_vanished_rows_are_published_as_incomplete(harness: Harness) -> None:
     harness.store.script = ["eaten"] * 9
     harness.add([1, 2])
 
     harness.drain()
 
-    found = outcome_in(harness)
-    assert found is not None
-    assert found.is_incomplete
+    outcome = outcome_in(harness)
+    assert outcome is not None
+    assert outcome.is_incomplete
 
 
 def test_dead_letters_of_the_parts_of_a_segment_make_it_incomplete(harness: Harness) -> None:
@@ -88,9 +88,9 @@ def test_dead_letters_of_the_parts_of_a_segment_make_it_incomplete(harness: Harn
 
     harness.drain()
 
-    found = outcome_in(harness)
-    assert found is not None
-    assert found.is_incomplete
+    outcome = outcome_in(harness)
+    assert outcome is not None
+    assert outcome.is_incomplete
 
 
 def test_only_the_newest_outcomes_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The writer beside its own disk's errors, hung engines and segments that only the store dislikes."""
+"""The writer with local disk errors, hanging engines and segments that only the store refuses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from receiver.model import SegmentId
 from receiver.writer.progress import Progress
-from receiver.writer.segment_state import SegmentFile, reading_of
+from receiver.writer.segment_state import SegmentFile, read_segment
 from tests.support.fake_clickhouse import (
     TODAY,
     FakeCore,
@@ -31,8 +31,8 @@ def bench(tmp_path: Path) -> Bench:
 
 
 @dataclass
-class FileThatStays(FakeFile):
-    """A segment that the disk does not let go of at first."""
+class UndeletableFile(FakeFile):
+    """A segment that the disk cannot delete at first."""
 
     refusals: int = 1
 
@@ -43,7 +43,7 @@ class FileThatStays(FakeFile):
         super().unlink()
 
 
-def test_a_segment_that_cannot_be_read_does_not_keep_the_others_waiting(bench: Bench) -> None:
+def test_unreadable_segment_does_not_delay_others(bench: Bench) -> None:
     gone = bench.file(TWO_DAYS)
     bench.file(segment_of([TODAY]), seq=2)
     gone.path.unlink()
@@ -57,11 +57,11 @@ def test_a_segment_that_cannot_be_read_does_not_keep_the_others_waiting(bench: B
     assert bench.slept == []
 
 
-def test_a_segment_the_disk_does_not_let_go_of_is_counted_before_it_is_sent_again(bench: Bench) -> None:
+def test_segment_that_cannot_be_deleted_is_counted_before_the_next_insert(bench: Bench) -> None:
     writer = bench.writer
     writer.drain()
     made = bench.file(TWO_DAYS)
-    bench.files[0] = FileThatStays(made.id, made.path)
+    bench.files[0] = UndeletableFile(made.id, made.path)
     bench.store.script = ["partly"]
 
     writer.drain()
@@ -74,9 +74,9 @@ def test_a_segment_the_disk_does_not_let_go_of_is_counted_before_it_is_sent_agai
     assert not made.path.exists()
 
 
-def test_spans_of_a_segment_the_disk_does_not_let_go_of_are_counted_once(bench: Bench) -> None:
+def test_spans_of_a_segment_that_cannot_be_deleted_are_counted_once(bench: Bench) -> None:
     made = bench.file(TWO_DAYS)
-    bench.files[0] = FileThatStays(made.id, made.path, refusals=3)
+    bench.files[0] = UndeletableFile(made.id, made.path, refusals=3)
     writer = bench.writer
 
     for _ in range(4):
@@ -94,7 +94,7 @@ def test_spans_of_a_segment_the_disk_does_not_let_go_of_are_counted_once(bench: 
         pytest.param(["late:400"], id="the writer waits for a lost statement"),
     ],
 )
-def test_the_store_is_inspected_while_the_writer_waits(
+def test_store_is_checked_for_damage_while_the_writer_waits(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, script: list[str]
 ) -> None:
     bench.file(TWO_DAYS)
@@ -109,7 +109,7 @@ def test_the_store_is_inspected_while_the_writer_waits(
     assert inspections >= sum(bench.slept) // 120 >= 2
 
 
-def test_a_block_the_core_cannot_read_is_set_aside_and_the_next_segment_goes_in(bench: Bench) -> None:
+def test_unreadable_block_becomes_a_dead_letter_and_the_next_segment_is_inserted(bench: Bench) -> None:
     bench.file(TWO_DAYS)
     bench.file(segment_of([TODAY]), seq=2)
     bench.store.script = ["partly"]
@@ -123,7 +123,7 @@ def test_a_block_the_core_cannot_read_is_set_aside_and_the_next_segment_goes_in(
     assert [file.path.exists() for file in bench.files] == [False, False]
 
 
-def test_while_none_of_it_is_stored_a_block_only_the_core_cannot_read_goes_in_whole(bench: Bench) -> None:
+def test_block_that_only_the_core_cannot_read_is_inserted_if_no_row_is_stored(bench: Bench) -> None:
     bench.file(TWO_DAYS)
     bench.store.script = ["error:210"]
     bench.core.cannot_tell_days = "block is strange"
@@ -134,7 +134,7 @@ def test_while_none_of_it_is_stored_a_block_only_the_core_cannot_read_goes_in_wh
     assert bench.letters == []
 
 
-def test_days_the_core_cannot_cut_out_are_set_aside(bench: Bench) -> None:
+def test_days_that_the_core_cannot_extract_become_a_dead_letter(bench: Bench) -> None:
     bench.file(TWO_DAYS)
     bench.store.script = ["partly"]
     bench.core.cannot_rewrite = "block is strange"
@@ -144,7 +144,7 @@ def test_days_the_core_cannot_cut_out_are_set_aside(bench: Bench) -> None:
     assert [(letter.cause, letter.rows) for letter in bench.letters] == [("unreadable", 200)]
 
 
-def test_poison_in_one_day_costs_that_day_and_what_is_set_aside_is_what_is_missing(bench: Bench) -> None:
+def test_dead_letter_of_a_refused_day_holds_only_that_day(bench: Bench) -> None:
     bench.file(TWO_DAYS)
     bench.file(segment_of([TODAY]), seq=2)
     bench.store.script = ["partly", "error:70 cannot convert"]
@@ -152,7 +152,7 @@ def test_poison_in_one_day_costs_that_day_and_what_is_set_aside_is_what_is_missi
     bench.writer.drain()
 
     assert [(letter.cause, letter.rows, letter.text) for letter in bench.letters] == [
-        ("refused", 200, "cannot convert; an empty clone of the table takes all of it")
+        ("refused", 200, "cannot convert; an empty clone of the table accepts all of its rows")
     ]
     kept = (bench.directory / "dead" / f"{ID}.refused.native.lz4").read_bytes()
     assert kept == segment_of([TODAY] * 200)
@@ -161,7 +161,7 @@ def test_poison_in_one_day_costs_that_day_and_what_is_set_aside_is_what_is_missi
     assert [file.path.exists() for file in bench.files] == [False, False]
 
 
-def test_poison_in_one_of_many_days_that_go_in_alone_costs_that_day(bench: Bench) -> None:
+def test_refused_day_in_a_group_of_days_loses_only_that_day(bench: Bench) -> None:
     bench.file(segment_of([TODAY - 2] * 100 + [TODAY - 1] * 100 + [TODAY] * 100))
     bench.store.script = ["error:252 too many partitions", *["error:70 cannot convert"] * 2]
 
@@ -171,7 +171,7 @@ def test_poison_in_one_of_many_days_that_go_in_alone_costs_that_day(bench: Bench
     assert [(letter.cause, letter.rows) for letter in bench.letters] == [("refused", 100)]
 
 
-def test_a_day_that_vanishes_again_and_again_is_the_only_one_set_aside(bench: Bench) -> None:
+def test_only_the_vanishing_day_becomes_a_dead_letter(bench: Bench) -> None:
     bench.file(TWO_DAYS)
     bench.store.script = ["torn"] + ["eaten"] * 20
 
@@ -184,7 +184,7 @@ def test_a_day_that_vanishes_again_and_again_is_the_only_one_set_aside(bench: Be
     assert "refill 1" in bench.store.events
 
 
-def test_a_code_nobody_knows_is_poison_in_the_end(bench: Bench) -> None:
+def test_unknown_error_code_is_treated_as_refusal_after_several_failures(bench: Bench) -> None:
     bench.file(TWO_DAYS)
     bench.store.script = ["error:271 data compressed with different methods"] * 9
 
@@ -195,7 +195,7 @@ def test_a_code_nobody_knows_is_poison_in_the_end(bench: Bench) -> None:
     assert bench.slept == []
 
 
-def test_a_code_nobody_knows_is_no_poison_while_the_store_refuses_everything(bench: Bench) -> None:
+def test_unknown_error_code_is_no_refusal_while_the_probe_row_is_refused(bench: Bench) -> None:
     bench.file(TWO_DAYS)
     bench.store.script = ["error:271"] * 9
     bench.store.probe_refused = True
@@ -206,25 +206,23 @@ def test_a_code_nobody_knows_is_no_poison_while_the_store_refuses_everything(ben
     assert len(bench.store.parts) == 2
 
 
-def test_what_piles_up_behind_a_segment_in_trouble_is_told(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_backlog_behind_a_failing_segment_is_reported(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.file(TWO_DAYS)
     bench.store.script = ["error:210", "error:210", "ok"]
-    told: list[int] = []
+    backlogs: list[int] = []
 
     def arriving(delay_s: float) -> None:
         if delay_s:
-            told.append(bench.progress.backlog_segments)
-            bench.file(segment_of([TODAY]), seq=1 + len(told))
+            backlogs.append(bench.progress.backlog_segments)
+            bench.file(segment_of([TODAY]), seq=1 + len(backlogs))
 
     monkeypatch.setattr(bench, "sleep", arriving)
     bench.writer.drain()
 
-    assert told == [1, 2]
+    assert backlogs == [1, 2]
 
 
-def test_a_segment_that_alone_is_refused_lets_the_others_go_first(bench: Bench) -> None:
+def test_segment_that_alone_is_refused_does_not_delay_others(bench: Bench) -> None:
     bench.file(TWO_DAYS)
     bench.file(segment_of([TODAY]), seq=2)
     bench.store.script = ["error:117", "ok", "error:117", "ok"]
@@ -249,36 +247,36 @@ def test_a_segment_that_alone_is_refused_lets_the_others_go_first(bench: Bench) 
         pytest.param(
             False,
             f"segment {ID} makes no progress: the store refuses it and accepts other rows: REFUSED (117)",
-            id="this one",
+            id="one segment",
         ),
-        pytest.param(True, "store refuses every segment: REFUSED (117)", id="every one"),
+        pytest.param(True, "the store refuses every segment: REFUSED (117)", id="every segment"),
     ],
 )
-def test_an_alarm_says_whether_one_segment_is_refused_or_every_one(
+def test_alarm_distinguishes_one_refused_segment_from_all(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, text: str, *, probe_refused: bool
 ) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(Progress, "alarm", lambda _self, _reason, text: told.append(text))
+    alarms: list[str] = []
+    monkeypatch.setattr(Progress, "alarm", lambda _self, _reason, text: alarms.append(text))
     bench.file(TWO_DAYS)
     bench.store.script = ["error:117"]
     bench.store.probe_refused = probe_refused
 
     bench.carry()
 
-    assert told == [text]
+    assert alarms == [text]
 
 
-def test_rows_are_counted_from_the_first_receipt_to_the_last(bench: Bench) -> None:
+def test_count_covers_the_first_to_the_last_receipt_time(bench: Bench) -> None:
     class LateCore(FakeCore):
         def scan(self, _segment: bytes, /) -> FakeScan:
             return FakeScan([FakeRecord(1, (5, 6)), FakeRecord(1, (3, 4)), FakeRecord(0, (0, 9))])
 
-    reading = reading_of(bench.file(TWO_DAYS), LateCore())
+    reading = read_segment(bench.file(TWO_DAYS), LateCore())
 
     assert reading.received_ms == (3, 6)
 
 
-def test_one_small_block_has_nothing_to_be_merged_with(bench: Bench) -> None:
+def test_single_small_block_is_not_rewritten(bench: Bench) -> None:
     file = bench.file(segment_of([TODAY]))
 
     bench.carry()
@@ -286,15 +284,15 @@ def test_one_small_block_has_nothing_to_be_merged_with(bench: Bench) -> None:
     assert file.replaced == 0
 
 
-def test_freshness_is_of_the_span_that_waited_longest() -> None:
+def test_freshness_is_measured_from_the_first_delivery() -> None:
     progress = Progress()
 
-    progress.stored(2, (10_000, 14_000), 15.0)
+    progress.record_stored(2, (10_000, 14_000), 15.0)
 
     assert list(progress.freshness_s) == [5.0]
 
 
-def test_a_day_twice_and_another_missing_is_not_complete(bench: Bench) -> None:
+def test_duplicated_day_does_not_hide_a_missing_day(bench: Bench) -> None:
     file = bench.file(segment_of([TODAY - 1] * 200 + [TODAY] * 200))
     day = next(iter(bench.store.rows_of(file.path)))
     bench.store.parts = [(file.id, day, 200), (file.id, day, 200)]
@@ -304,7 +302,7 @@ def test_a_day_twice_and_another_missing_is_not_complete(bench: Bench) -> None:
     assert [letter.cause for letter in bench.letters] == ["odd"]
 
 
-def test_the_records_of_another_segment_are_kept_aside_and_not_inserted(bench: Bench) -> None:
+def test_records_of_another_segment_become_a_dead_letter(bench: Bench) -> None:
     bench.file(TWO_DAYS)
     bench.core.holds = SegmentId(7, 9)
 
@@ -318,7 +316,7 @@ def test_the_records_of_another_segment_are_kept_aside_and_not_inserted(bench: B
     assert not bench.files[0].path.exists()
 
 
-def test_the_directory_of_the_dead_letters_is_on_the_disk_before_the_segment_goes(
+def test_dead_letter_directory_is_synced_before_the_segment_is_deleted(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[str] = []
@@ -332,7 +330,7 @@ def test_the_directory_of_the_dead_letters_is_on_the_disk_before_the_segment_goe
     assert str(bench.directory / "dead") in synced
 
 
-def test_what_damage_costs_is_known_by_the_footer(bench: Bench) -> None:
+def test_footer_gives_the_number_of_damaged_rows(bench: Bench) -> None:
     footer = struct.pack("<II4sHHIQQQQ", 0x184D2A55, 44, b"TDRF", 1, 0, 3, 700, 0, 0, 0)
 
     class SealedCore(FakeCore):
@@ -341,13 +339,13 @@ def test_what_damage_costs_is_known_by_the_footer(bench: Bench) -> None:
 
     file = bench.file(TWO_DAYS[:-1] + b', "rot"]' + footer)
 
-    reading = reading_of(file, SealedCore())
+    reading = read_segment(file, SealedCore())
 
     assert reading.rows == 500
     assert reading.rows_lost == 200
 
 
-def test_single_days_that_a_crash_left_behind_go(bench: Bench) -> None:
+def test_extracted_days_left_by_a_crash_are_deleted(bench: Bench) -> None:
     left = bench.directory / "repair" / f"{ID}@20260101.native.lz4"
     left.parent.mkdir()
     left.write_bytes(b"a day")
@@ -357,7 +355,7 @@ def test_single_days_that_a_crash_left_behind_go(bench: Bench) -> None:
     assert not left.exists()
 
 
-def test_a_single_day_whose_answer_was_lost_leaves_no_file(bench: Bench) -> None:
+def test_extracted_day_is_deleted_after_a_lost_response(bench: Bench) -> None:
     bench.file(TWO_DAYS)
     bench.store.script = ["error:252 Too many partitions for single INSERT block", "ok", "lost"]
 
@@ -367,34 +365,32 @@ def test_a_single_day_whose_answer_was_lost_leaves_no_file(bench: Bench) -> None
     assert list((bench.directory / "repair").iterdir()) == []
 
 
-class FileThatIsWeighed(FakeFile):
-    """It counts how often somebody asks for its size."""
+class SizeCountingFile(FakeFile):
+    """A segment that counts the reads of its size."""
 
-    weighed = 0
+    size_reads = 0
 
     @property
     def bytes(self) -> int:
-        type(self).weighed += 1
+        type(self).size_reads += 1
         return super().bytes
 
 
-def test_a_long_backlog_is_weighed_once_and_not_once_for_each_of_its_segments(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: list[tuple[int, int]] = []
-    waits = Progress.waits
+def test_backlog_size_is_computed_once_per_round(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    reported: list[tuple[int, int]] = []
+    record_backlog_sizes = Progress.record_backlog_sizes
 
     def noted(progress: Progress, oldest: SegmentFile | None, segments: int, size: int, now_s: float) -> None:
-        told.append((segments, size))
-        waits(progress, oldest, segments, size, now_s)
+        reported.append((segments, size))
+        record_backlog_sizes(progress, oldest, segments, size, now_s)
 
-    monkeypatch.setattr(Progress, "waits", noted)
+    monkeypatch.setattr(Progress, "record_backlog_sizes", noted)
     for seq in range(1, 31):
         made = bench.file(segment_of([TODAY]), seq=seq)
-        bench.files[seq - 1] = FileThatIsWeighed(made.id, made.path)
+        bench.files[seq - 1] = SizeCountingFile(made.id, made.path)
     size = FakeFile.bytes.fget(bench.files[0])  # type: ignore[attr-defined]
 
     bench.writer.drain()
 
-    assert told == [(left, left * size) for left in range(30, -1, -1)]
-    assert FileThatIsWeighed.weighed <= 2 * 30
+    assert reported == [(left, left * size) for left in range(30, -1, -1)]
+    assert SizeCountingFile.size_reads <= 2 * 30

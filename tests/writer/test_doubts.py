@@ -1,4 +1,4 @@
-"""The writer where the count and the answer of an INSERT disagree, or rows come and go between the two."""
+"""The writer when the count and the response of an INSERT disagree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path, MemoryStore())
 
 
-def test_more_rows_than_were_sent_call_a_human(bench: Bench) -> None:
+def test_more_stored_rows_than_sent_become_a_dead_letter(bench: Bench) -> None:
     bench.file(TWO_DAYS)
     bench.store.script = ["twice"]
 
@@ -28,9 +28,7 @@ def test_more_rows_than_were_sent_call_a_human(bench: Bench) -> None:
     assert [letter.cause for letter in bench.letters] == ["odd"]
 
 
-def test_what_is_half_there_is_no_poison_whatever_the_store_says_of_it(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_partly_stored_day_is_not_treated_as_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.file(TWO_DAYS)
     bench.store.script = ["half:70"]
     refused = StoreTrouble("cannot convert", code=70)
@@ -41,7 +39,7 @@ def test_what_is_half_there_is_no_poison_whatever_the_store_says_of_it(
     assert [letter.cause for letter in bench.letters] == ["odd"]
 
 
-def test_days_that_are_missing_after_a_refusal_of_no_row_go_in_alone(bench: Bench) -> None:
+def test_missing_days_are_inserted_if_no_row_is_refused(bench: Bench) -> None:
     bench.file(TWO_DAYS)
     bench.store.script = ["partly:70"]
 
@@ -51,9 +49,7 @@ def test_days_that_are_missing_after_a_refusal_of_no_row_go_in_alone(bench: Benc
     assert bench.letters == []
 
 
-def test_rows_that_are_not_all_seen_yet_are_looked_for_once_more(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_incomplete_count_is_repeated_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.file(segment_of([TODAY] * 200))
     bench.store.script = ["half"]
 
@@ -69,7 +65,7 @@ def test_rows_that_are_not_all_seen_yet_are_looked_for_once_more(
     assert bench.letters == []
 
 
-def test_a_file_the_engine_read_too_much_of_is_not_let_go_of(
+def test_segment_of_which_the_engine_read_too_many_rows_is_kept(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.file(TWO_DAYS)
@@ -85,7 +81,7 @@ def test_a_file_the_engine_read_too_much_of_is_not_let_go_of(
     assert bench.files[0].path.exists()
 
 
-def test_rows_that_may_have_expired_are_sent_all_the_same(bench: Bench) -> None:
+def test_rows_that_may_have_expired_are_inserted(bench: Bench) -> None:
     bench.file(segment_of([TODAY - 31] * 10))
 
     bench.carry(in_doubt=True)
@@ -93,7 +89,7 @@ def test_rows_that_may_have_expired_are_sent_all_the_same(bench: Bench) -> None:
     assert list(bench.stored.values()) == [10]
 
 
-def test_a_day_that_may_have_expired_is_sent_alone_once_and_not_waited_for(bench: Bench) -> None:
+def test_day_that_may_have_expired_is_inserted_once_and_not_required(bench: Bench) -> None:
     bench.file(segment_of([TODAY - 31] * 10 + [TODAY] * 200))
     bench.store.script = [TOO_MANY_DAYS, "eaten", "ok"]
 
@@ -104,7 +100,7 @@ def test_a_day_that_may_have_expired_is_sent_alone_once_and_not_waited_for(bench
     assert bench.letters == []
 
 
-def test_a_day_that_vanishes_is_sent_no_more_often_than_a_whole_segment(bench: Bench) -> None:
+def test_vanishing_day_is_inserted_as_often_as_a_whole_segment(bench: Bench) -> None:
     bench.file(TWO_DAYS)
     bench.store.script = ["partly", *["eaten"] * 20]
 
@@ -115,7 +111,7 @@ def test_a_day_that_vanishes_is_sent_no_more_often_than_a_whole_segment(bench: B
     assert [(letter.cause, letter.rows) for letter in bench.letters] == [("short", 200)]
 
 
-def test_single_day_that_is_refused_as_too_many_days_is_sent_again_only_after_a_wait(bench: Bench) -> None:
+def test_single_day_refused_as_too_many_partitions_is_retried_after_a_delay(bench: Bench) -> None:
     bench.file(segment_of([TODAY]))
     bench.store.script = [TOO_MANY_DAYS] * 8
 
@@ -125,7 +121,7 @@ def test_single_day_that_is_refused_as_too_many_days_is_sent_again_only_after_a_
     assert sum(bench.stored.values()) == 1
 
 
-def test_a_store_without_memory_for_anything_calls_nobody(bench: Bench) -> None:
+def test_store_out_of_memory_raises_no_alarm(bench: Bench) -> None:
     bench.file(TWO_DAYS)
     bench.store.script = ["error:241"] * 5
     bench.store.probe_refused = True
@@ -136,7 +132,7 @@ def test_a_store_without_memory_for_anything_calls_nobody(bench: Bench) -> None:
     assert sum(bench.stored.values()) == 500
 
 
-def test_a_store_that_cannot_be_inspected_does_not_end_the_writer(
+def test_failed_check_of_the_store_does_not_end_the_writer(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused() -> None:
@@ -150,7 +146,7 @@ def test_a_store_that_cannot_be_inspected_does_not_end_the_writer(
     assert len(bench.slept) == 1250
 
 
-def test_what_is_refused_whole_after_days_of_it_went_in_alone_is_set_aside_whole(bench: Bench) -> None:
+def test_segment_refused_as_a_whole_after_its_days_is_one_dead_letter(bench: Bench) -> None:
     bench.file(TWO_DAYS)
     bench.store.script = ["partly", "emptied", *["error:70"] * 9]
 

@@ -1,4 +1,4 @@
-"""The writer against real engines: after crashes, lost answers and spent tokens every row is there once."""
+"""The writer with real engines: after crashes, lost responses and used tokens every row is stored once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAPS_MAX = 200
 
 @dataclass
 class Desk:
-    """A writer before a real store."""
+    """A writer with a real store."""
 
     store: Store
     maker: SegmentMaker
@@ -45,7 +45,7 @@ class Desk:
             raise Stopping
 
     def restart_with(self, *files: FakeFile, turns: int = 1) -> None:
-        """What a writer does that finds these segments when it starts."""
+        """Run a writer that finds these segments at start."""
         around = Environment(
             now=lambda: NOW_S + self.between_turns_s,
             sleep=self.sleep,
@@ -61,7 +61,7 @@ class Desk:
             ledger=open_ledger(self.directory),
             dead=DeadLetters(self.directory / "dead"),
             progress=Progress(),
-            around=around,
+            environment=around,
         )
         for _ in range(turns):
             self.between_turns_s += 0.0 if writer.drain() else 60.0
@@ -71,7 +71,7 @@ class Desk:
         self.store.insert(segment.path, token=name, query_id=f"trace-drain-{name}")
 
     def forget(self, segment: Segment, condition: str = "1") -> None:
-        """Take rows away but let the engine remember their tokens: how T1 leaves it."""
+        """Delete rows but keep their tokens in the engine, as a killed INSERT may do."""
         self.store.command(
             f"ALTER TABLE otel_traces DELETE WHERE SegmentSeq = {segment.held.segment.seq} AND {condition} "
             "SETTINGS mutations_sync = 2"
@@ -82,12 +82,12 @@ class Desk:
 
     def traces(self, segment: Segment) -> int:
         start = {"start": f"{segment.held.segment.seq:016x}"}
-        found = self.store.rows(
+        rows = self.store.rows(
             "SELECT uniqExact(TraceId) FROM otel_traces_trace_id_ts "
             "WHERE startsWith(TraceId, {start:String})",
             start,
         )
-        return int(found[0][0])
+        return int(rows[0][0])
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def desk(request: pytest.FixtureRequest, maker: SegmentMaker, tmp_path: Path) ->
     return Desk(request.getfixturevalue(request.param), maker, tmp_path)
 
 
-def test_a_fresh_segment_is_stored_and_let_go_of(desk: Desk) -> None:
+def test_new_segment_is_stored_and_deleted(desk: Desk) -> None:
     segment, file = desk.file(0, 0, 1, 2)
 
     desk.restart_with(file)
@@ -122,7 +122,7 @@ def test_a_fresh_segment_is_stored_and_let_go_of(desk: Desk) -> None:
     assert not file.path.exists()
 
 
-def test_a_crash_between_the_insert_and_the_unlink_stores_nothing_twice(desk: Desk) -> None:
+def test_crash_between_insert_and_deletion_stores_no_row_twice(desk: Desk) -> None:
     segment, file = desk.file(0, 1)
     desk.insert(segment, "#0")
 
@@ -132,7 +132,7 @@ def test_a_crash_between_the_insert_and_the_unlink_stores_nothing_twice(desk: De
     assert not file.path.exists()
 
 
-def test_rows_lost_under_a_remembered_token_are_stored_under_the_next(desk: Desk) -> None:
+def test_rows_lost_with_a_used_token_are_stored_with_the_next(desk: Desk) -> None:
     segment, file = desk.file(0, 0, 1)
     desk.insert(segment, "#0")
     desk.forget(segment)
@@ -142,7 +142,7 @@ def test_rows_lost_under_a_remembered_token_are_stored_under_the_next(desk: Desk
     assert desk.stored(segment) == segment.days
 
 
-def test_a_day_lost_under_a_remembered_token_is_stored_alone(desk: Desk) -> None:
+def test_day_lost_with_a_used_token_is_inserted_separately(desk: Desk) -> None:
     segment, file = desk.file(0, 0, 1, 2)
     desk.insert(segment, "#0")
     desk.forget(segment, f"toYYYYMMDD(Timestamp, 'UTC') = {day_of(1)}")
@@ -153,7 +153,7 @@ def test_a_day_lost_under_a_remembered_token_is_stored_alone(desk: Desk) -> None
     assert not file.path.exists()
 
 
-def test_a_companion_that_lost_its_part_is_filled_again(desk: Desk) -> None:
+def test_companion_table_that_lost_a_part_is_refilled(desk: Desk) -> None:
     segment, file = desk.file(0, 1)
     desk.insert(segment, "#0")
     desk.store.command("TRUNCATE TABLE otel_traces_trace_id_ts")
@@ -163,7 +163,7 @@ def test_a_companion_that_lost_its_part_is_filled_again(desk: Desk) -> None:
     assert desk.traces(segment) == 2
 
 
-def test_half_a_day_is_kept_for_a_human(desk: Desk) -> None:
+def test_partly_stored_day_becomes_a_dead_letter(desk: Desk) -> None:
     segment, file = desk.file(0, 0)
     desk.insert(segment, "#0")
     desk.forget(segment, "SpanId = '0000000000000001'")
@@ -173,8 +173,8 @@ def test_half_a_day_is_kept_for_a_human(desk: Desk) -> None:
     assert [path.suffix for path in sorted((desk.directory / "dead").iterdir())] == [".json", ".lz4"]
 
 
-def test_segment_of_more_than_a_hundred_days_is_stored_and_lets_another_go_first(desk: Desk) -> None:
-    many, many_file = desk.file(*range(0, -120, -1))  # days to come: none of them expires
+def test_segment_of_over_a_hundred_days_is_stored_without_delaying_others(desk: Desk) -> None:
+    many, many_file = desk.file(*range(0, -120, -1))  # days in the future do not expire
     other, other_file = desk.file(0)
 
     desk.restart_with(many_file, other_file)
@@ -188,7 +188,7 @@ def test_segment_of_more_than_a_hundred_days_is_stored_and_lets_another_go_first
     assert not many_file.path.exists()
 
 
-def test_companion_of_more_than_a_hundred_days_is_filled_again(desk: Desk) -> None:
+def test_companion_table_of_over_a_hundred_days_is_refilled(desk: Desk) -> None:
     many, many_file = desk.file(*range(0, -120, -1))
     content = many_file.read()
     desk.restart_with(many_file, turns=8)
@@ -217,7 +217,7 @@ def test_companion_of_more_than_a_hundred_days_is_filled_again(desk: Desk) -> No
         pytest.param({"kind": "hang"}, id="never answered: killed"),
     ],
 )
-def test_whatever_the_server_does_every_row_is_stored_once(
+def test_every_row_is_stored_once_after_a_server_fault(
     over_http: Store, server: Server, maker: SegmentMaker, tmp_path: Path, fault: dict[str, object]
 ) -> None:
     desk = Desk(over_http, maker, tmp_path)
@@ -230,7 +230,7 @@ def test_whatever_the_server_does_every_row_is_stored_once(
     assert not file.path.exists()
 
 
-def test_rows_that_a_constraint_refuses_are_kept_and_the_rest_goes_in(desk: Desk) -> None:
+def test_rows_that_violate_a_constraint_become_a_dead_letter(desk: Desk) -> None:
     segment, file = desk.file(*[0] * 20)
     bad = f"SegmentSeq = {segment.held.segment.seq} AND SpanId = '{8:016x}'"
     desk.store.command(f"ALTER TABLE otel_traces ADD CONSTRAINT poison CHECK NOT ({bad})")

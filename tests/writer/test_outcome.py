@@ -1,4 +1,4 @@
-"""What counts say about an INSERT, and how long to wait before the next."""
+"""Comparison of counts with a segment, error classes and retry delays."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from receiver.engine.error_codes import FAULT_OF, Fault, fault_of
 from receiver.errors import StoreTrouble
 from receiver.writer.backoff import backoff_s
-from receiver.writer.outcome import Finding, Found, due_days, judge, rows_by_day
+from receiver.writer.outcome import Comparison, Completeness, due_days, judge, rows_by_day
 
 DAY_S = 86_400
 JAN_31 = 20_484  # days from 1970 to 2026-01-31
@@ -19,50 +19,72 @@ BOTH = frozenset(ROWS)
 
 
 @pytest.mark.parametrize(
-    ("counted", "due", "answered", "finding"),
+    ("counted", "due", "answered", "comparison"),
     [
-        pytest.param(ROWS, BOTH, set(), Finding(Found.COMPLETE), id="all there"),
-        pytest.param({}, BOTH, set(), Finding(Found.NOTHING, tuple(ROWS)), id="nothing there"),
-        pytest.param({}, BOTH, BOTH, Finding(Found.NOTHING, tuple(ROWS)), id="swallowed: OK, yet nothing"),
+        pytest.param(ROWS, BOTH, set(), Comparison(Completeness.COMPLETE), id="all there"),
+        pytest.param({}, BOTH, set(), Comparison(Completeness.NOTHING, tuple(ROWS)), id="nothing there"),
         pytest.param(
-            {"20260130": 3}, BOTH, BOTH, Finding(Found.MISSING, ("20260131",)), id="a whole day is missing"
+            {}, BOTH, BOTH, Comparison(Completeness.NOTHING, tuple(ROWS)), id="swallowed: OK, yet nothing"
         ),
         pytest.param(
-            {"20260130": 3, "20260131": 4}, BOTH, set(), Finding(Found.ODD, ("20260131",)), id="half a day"
+            {"20260130": 3},
+            BOTH,
+            BOTH,
+            Comparison(Completeness.MISSING, ("20260131",)),
+            id="a whole day is missing",
         ),
         pytest.param(
-            {"20260130": 6, "20260131": 5}, BOTH, set(), Finding(Found.ODD, ("20260130",)), id="a day twice"
+            {"20260130": 3, "20260131": 4},
+            BOTH,
+            set(),
+            Comparison(Completeness.INCONSISTENT, ("20260131",)),
+            id="half a day",
         ),
         pytest.param(
-            {"20260131": 5}, {"20260131"}, BOTH, Finding(Found.COMPLETE), id="answered, then expired: as told"
+            {"20260130": 6, "20260131": 5},
+            BOTH,
+            set(),
+            Comparison(Completeness.INCONSISTENT, ("20260130",)),
+            id="a day twice",
+        ),
+        pytest.param(
+            {"20260131": 5},
+            {"20260131"},
+            BOTH,
+            Comparison(Completeness.COMPLETE),
+            id="answered, then expired: as told",
         ),
         pytest.param(
             {"20260131": 5},
             {"20260131"},
             set(),
-            Finding(Found.MISSING, ("20260130",)),
+            Comparison(Completeness.MISSING, ("20260130",)),
             id="not due, never answered: once more",
         ),
         pytest.param(
             {"20260130": 1, "20260131": 5},
             {"20260131"},
             set(),
-            Finding(Found.COMPLETE),
+            Comparison(Completeness.COMPLETE),
             id="expiring by and by",
         ),
-        pytest.param({}, set(), BOTH, Finding(Found.COMPLETE), id="all expired at the INSERT"),
+        pytest.param({}, set(), BOTH, Comparison(Completeness.COMPLETE), id="all expired at the INSERT"),
         pytest.param(
-            {}, set(), set(), Finding(Found.NOTHING, tuple(ROWS)), id="all may expire, none answered"
+            {},
+            set(),
+            set(),
+            Comparison(Completeness.NOTHING, tuple(ROWS)),
+            id="all may expire, none answered",
         ),
     ],
 )
-def test_counts_are_judged_by_day(
-    counted: dict[str, int], due: set[str], answered: set[str], finding: Finding
+def test_counts_are_compared_by_day(
+    counted: dict[str, int], due: set[str], answered: set[str], comparison: Comparison
 ) -> None:
-    assert judge(ROWS, counted, due=due, answered=answered) == finding
+    assert judge(ROWS, counted, due=due, answered=answered) == comparison
 
 
-def test_rows_are_counted_by_the_day_the_partition_is_named_for() -> None:
+def test_rows_are_counted_by_partition_id() -> None:
     runs = [(0, 3, JAN_31 - 1), (3, 5, JAN_31), (5, 6, JAN_31 - 1)]
 
     assert rows_by_day(runs) == {"20260130": 4, "20260131": 2}
@@ -77,17 +99,17 @@ def test_rows_are_counted_by_the_day_the_partition_is_named_for() -> None:
         pytest.param(31 * DAY_S, False, id="expired"),
     ],
 )
-def test_a_day_is_due_until_its_first_row_can_have_expired(age_s: int, is_due: bool) -> None:  # noqa: FBT001
+def test_day_is_due_until_its_first_row_may_have_expired(age_s: int, is_due: bool) -> None:  # noqa: FBT001
     due = due_days(["20260131"], now_s=JAN_31 * DAY_S + age_s, retention_days=30)
 
     assert due == ({"20260131"} if is_due else set())
 
 
-def test_every_day_is_due_when_nothing_ever_expires() -> None:
+def test_every_day_is_due_without_expiry() -> None:
     assert due_days(["19900101"], now_s=JAN_31 * DAY_S, retention_days=0) == {"19900101"}
 
 
-def test_delays_double_up_to_a_ceiling_and_jitter_only_shortens() -> None:
+def test_delays_double_up_to_a_ceiling_and_jitter_only_shortens_them() -> None:
     plain = backoff_s(lambda: 0.0, first_s=0.1, ceiling_s=1.0)
     jittered = backoff_s(lambda: 1.0, first_s=0.1, ceiling_s=1.0)
 
@@ -99,7 +121,7 @@ POISON = {6, 7, 9, 20, 27, 32, 33, 38, 41, 50, 53, 62, 69, 70, 72, 128, 131, 190
 LATER = {159, 201, 202, 203, 209, 210, 225, 236, 241, 242, 243, 279, 285, 394, 439, 692, 745, 999}
 
 
-def test_every_known_code_has_its_class() -> None:
+def test_every_known_error_code_has_its_class() -> None:
     later = {code for code, fault in FAULT_OF.items() if fault in {Fault.RETRY, Fault.SLOWER}}
     by_fault = {fault: {code for code, of in FAULT_OF.items() if of is fault} for fault in Fault}
 
@@ -125,5 +147,5 @@ def test_every_known_code_has_its_class() -> None:
         pytest.param(StoreTrouble("?", code=987_654), Fault.HOLD, id="a code nobody knows"),
     ],
 )
-def test_trouble_is_classified_by_code_and_where_needed_by_text(trouble: StoreTrouble, fault: Fault) -> None:
+def test_errors_are_classified_by_code_and_if_needed_by_text(trouble: StoreTrouble, fault: Fault) -> None:
     assert fault_of(trouble) is fault

@@ -1,4 +1,4 @@
-"""Poison: the rows the store refuses are found and kept, the rest is one INSERT, whatever dies in between.
+"""Poison rows: refused rows become a dead letter and the others are one INSERT, also after crashes.
 
 Delivery n has n + 1 rows, all n days old: a poisonous day is a delivery whose rows are refused.
 """
@@ -13,7 +13,7 @@ import pytest
 from receiver import transcode
 from receiver.errors import StoreTrouble
 from receiver.writer import row_search
-from receiver.writer.segment_state import reading_of
+from receiver.writer.segment_state import read_segment
 from tests.support.redelivery import (
     NAPS_MAX,
     FaultInjector,
@@ -36,12 +36,12 @@ def harness(tmp_path: Path) -> Harness:
 
 def rows_of_letters(harness: Harness) -> list[tuple[str, int]]:
     return [
-        (letter.reason.cause, sum(one.rows for one in transcode.scan(letter.path.read_bytes()).records))
+        (letter.reason.cause, sum(record.rows for record in transcode.scan(letter.path.read_bytes()).records))
         for letter in harness.letters
     ]
 
 
-def test_the_rows_that_are_refused_are_kept_and_the_rest_goes_in(harness: Harness) -> None:
+def test_refused_rows_become_a_dead_letter_and_the_others_are_inserted(harness: Harness) -> None:
     harness.add([1, 2, 3], [4])
 
     harness.drain()
@@ -51,7 +51,7 @@ def test_the_rows_that_are_refused_are_kept_and_the_rest_goes_in(harness: Harnes
     assert harness.progress.dead_rows == {"poison": 3}
 
 
-def test_a_letter_tells_the_stores_error_the_drain_and_the_project(harness: Harness) -> None:
+def test_dead_letter_names_the_error_the_drain_and_the_project(harness: Harness) -> None:
     harness.add([1, 2, 3], drain="acme")
 
     harness.drain()
@@ -63,7 +63,7 @@ def test_a_letter_tells_the_stores_error_the_drain_and_the_project(harness: Harn
     assert (letter.reason.left_out, letter.reason.of_rows) == (((2, 5),), 9)
 
 
-def test_letters_are_for_us_alone(harness: Harness) -> None:
+def test_dead_letters_are_readable_only_by_their_owner(harness: Harness) -> None:
     (harness.directory / "dead").mkdir(mode=0o755)
     harness.add([2])
 
@@ -75,7 +75,7 @@ def test_letters_are_for_us_alone(harness: Harness) -> None:
     assert (harness.directory / "dead").stat().st_mode & 0o777 == 0o700
 
 
-def test_the_rest_is_one_insert_under_a_token_of_its_own(harness: Harness) -> None:
+def test_remaining_rows_are_one_insert_with_its_own_token(harness: Harness) -> None:
     harness.add([1, 2, 3])
 
     harness.drain()
@@ -84,7 +84,7 @@ def test_the_rest_is_one_insert_under_a_token_of_its_own(harness: Harness) -> No
     assert list((harness.directory / "repair").iterdir()) == []
 
 
-def test_after_a_crash_too_the_rest_has_a_token_of_its_own(harness: Harness) -> None:
+def test_remaining_rows_have_their_own_token_after_a_crash(harness: Harness) -> None:
     harness.store.script = ["ok", *["error:210"] * 2 * NAPS_MAX]
     harness.add([1, 2, 3])
     with suppress(AssertionError):
@@ -98,7 +98,7 @@ def test_after_a_crash_too_the_rest_has_a_token_of_its_own(harness: Harness) -> 
     assert harness.copies == {1: 1, 2: 0, 3: 1}
 
 
-def test_a_segment_of_nothing_but_poison_is_one_letter(harness: Harness) -> None:
+def test_segment_of_only_refused_rows_is_one_dead_letter(harness: Harness) -> None:
     harness.add([2], [2])
 
     harness.drain()
@@ -107,10 +107,10 @@ def test_a_segment_of_nothing_but_poison_is_one_letter(harness: Harness) -> None
     assert harness.copies == {2: 0}
 
 
-def test_others_have_their_turn_while_the_rows_are_searched_for(
+def test_search_for_refused_rows_does_not_delay_other_segments(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("receiver.writer.poison.TRIES_A_TURN", 1)
+    monkeypatch.setattr("receiver.writer.poison.TRIALS_PER_TURN", 1)
     harness.add([1, 2, 3])
     harness.add([4])
 
@@ -121,7 +121,7 @@ def test_others_have_their_turn_while_the_rows_are_searched_for(
     assert harness.naps == 0
 
 
-def test_a_copy_of_a_delivery_with_dead_rows_is_stored_no_second_time(harness: Harness) -> None:
+def test_duplicate_of_a_delivery_with_dead_rows_is_not_stored(harness: Harness) -> None:
     harness.add([1, 2])
     harness.drain()
 
@@ -133,7 +133,7 @@ def test_a_copy_of_a_delivery_with_dead_rows_is_stored_no_second_time(harness: H
     assert harness.progress.duplicates == {"drain": 2}
 
 
-def test_what_is_refused_again_without_its_poison_is_set_aside_too(harness: Harness) -> None:
+def test_remaining_rows_that_are_refused_become_a_dead_letter(harness: Harness) -> None:
     harness.add([1, 2, 3])
     harness.store.script = ["error:70 first", "error:70 the view says no"]
 
@@ -147,7 +147,7 @@ def test_what_is_refused_again_without_its_poison_is_set_aside_too(harness: Harn
     assert sum(harness.copies.values()) == 0
 
 
-def test_poison_in_a_day_that_is_missing_leaves_the_stored_days_alone(harness: Harness) -> None:
+def test_refused_rows_of_a_missing_day_leave_the_stored_days_unchanged(harness: Harness) -> None:
     harness.add([1, 2, 3])
     harness.store.poisonous_days = set()
     harness.store.script = ["partly"]
@@ -167,7 +167,7 @@ def test_poison_in_a_day_that_is_missing_leaves_the_stored_days_alone(harness: H
     assert rows_of_letters(harness) == [("poison", 3)]
 
 
-def test_without_the_right_to_make_a_clone_all_is_set_aside_and_says_so(
+def test_without_the_right_to_create_a_clone_all_rows_are_dead(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refusal_of(_segment: Path) -> StoreTrouble | None:
@@ -194,11 +194,11 @@ def test_without_the_right_to_make_a_clone_all_is_set_aside_and_says_so(
 
     (letter,) = harness.letters
     assert letter.reason.cause == "refused"
-    assert letter.reason.text == "constraint; its rows could not be tried one by one: ACCESS_DENIED (497)"
+    assert letter.reason.text == "constraint; the rows could not be tried individually: ACCESS_DENIED (497)"
 
 
 @pytest.mark.parametrize("code", [None, 210, 252], ids=["no answer", "network", "too many parts"])
-def test_a_trial_that_failed_says_nothing_about_its_rows(
+def test_failed_trial_is_no_verdict_on_its_rows(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, code: int | None
 ) -> None:
     refusal_of, tried = harness.store.refusal_of, set()
@@ -219,7 +219,7 @@ def test_a_trial_that_failed_says_nothing_about_its_rows(
     assert harness.copies == {1: 1, 2: 0, 3: 1}
 
 
-def test_a_trial_the_store_has_no_memory_for_is_tried_in_halves(
+def test_trial_that_exceeds_the_stores_memory_is_halved(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refusal_of = harness.store.refusal_of
@@ -236,17 +236,17 @@ def test_a_trial_the_store_has_no_memory_for_is_tried_in_halves(
     assert harness.copies == {1: 1, 2: 0, 3: 1}
 
 
-def test_what_was_refused_and_not_looked_into_is_bad_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_range_without_further_trials_is_dead_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_search, "TRIES_MAX", 3)
     looked = row_search.RowSearch.among([(0, 8)], reason="refused", code=70)
 
-    is_over = looked.go_on(lambda rows: any(first in {0, 4} for first, _ in rows), 99)
+    is_over = looked.advance(lambda rows: any(first in {0, 4} for first, _ in rows), 99)
 
     assert is_over
-    assert looked.found() == [(0, 8)]
+    assert looked.refused_rows() == [(0, 8)]
 
 
-def test_a_search_that_finds_no_end_calls_the_rest_bad(
+def test_search_over_its_trial_limit_treats_open_ranges_as_refused(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(row_search, "TRIES_MAX", 2)
@@ -267,7 +267,7 @@ def test_a_search_that_finds_no_end_calls_the_rest_bad(
         pytest.param([[1], [2], [4, 2]], False, id="some of many"),
     ],
 )
-def test_killed_at_every_step_of_it_every_row_is_stored_or_in_one_letter(
+def test_kill_at_any_step_of_the_search_keeps_every_row_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: list[list[int]], *, is_mended: bool
 ) -> None:
     injector = FaultInjector()
@@ -302,9 +302,7 @@ def test_killed_at_every_step_of_it_every_row_is_stored_or_in_one_letter(
         raise AssertionError("never reached the end")
 
 
-def test_a_disk_that_refuses_any_one_write_costs_no_row(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_any_single_failed_write_loses_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     injector = FaultInjector(ends_with=lambda: OSError(5, "Input/output error"))
     inject_disk_faults(injector, monkeypatch)
     for step in range(1, 400):
@@ -329,7 +327,7 @@ def test_a_disk_that_refuses_any_one_write_costs_no_row(
     raise AssertionError("never reached the end")
 
 
-def test_the_letter_is_a_segment_that_can_be_read(harness: Harness) -> None:
+def test_dead_letter_is_a_readable_segment(harness: Harness) -> None:
     harness.add([1, 2])
     harness.drain()
 
@@ -338,4 +336,4 @@ def test_the_letter_is_a_segment_that_can_be_read(harness: Harness) -> None:
     file = harness.files[0]
     file.path.write_bytes(content)
 
-    assert not reading_of(file, transcode).damage
+    assert not read_segment(file, transcode).damage

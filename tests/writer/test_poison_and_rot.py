@@ -1,4 +1,4 @@
-"""Poison was found, its letter written, then the segment rots: no row is in two letters or told twice."""
+"""Damage to a segment after its poison rows became a dead letter: no row is in two dead letters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from receiver.writer.progress import Progress
-from receiver.writer.row_search import shifted, without
+from receiver.writer.row_search import shift_after_removal, subtract
 from receiver.writer.segment_state import Reading
 from tests.support.fake_clickhouse import FakeFile
 from tests.support.redelivery import FaultInjector, Harness, Killed, inject_faults, rotted
@@ -17,12 +17,12 @@ from tests.support.segments import day_of
 
 @pytest.fixture(autouse=True)
 def small_blocks_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a segment has several records, and loses one of them."""
+    """Rewrite each record separately, so that a segment can lose one of several records."""
     monkeypatch.setattr(Reading, "has_small_blocks", False)
 
 
 def with_a_letter(harness: Harness) -> FakeFile:
-    """Delivery 3 is poison; killed before its rows were left out of the segment."""
+    """A writer killed after the dead letter of delivery 3, before its rows were left out of the segment."""
     harness.store.poisonous_days = {day_of(3)}
     file = harness.add([1], [2], [3], [4])
     with pytest.MonkeyPatch.context() as patch:
@@ -43,9 +43,9 @@ def assert_right(harness: Harness, lost: int) -> None:
     assert (harness.booked.received, harness.booked.unaccounted) == (2 + 3 + 4 + 5, 0)
 
 
-@pytest.mark.fault("rot in a segment whose poison was found and not left out yet, each of its records")
+@pytest.mark.fault("damage to a segment whose dead rows are not left out yet, each of its records")
 @pytest.mark.parametrize("record", [0, 1, 2, 3])
-def test_rows_of_a_letter_are_left_out_wherever_rot_moved_them(tmp_path: Path, record: int) -> None:
+def test_dead_rows_are_left_out_after_damage_moved_them(tmp_path: Path, record: int) -> None:
     harness = Harness(tmp_path)
     file = with_a_letter(harness)
     rotted(file.path, record=record)
@@ -56,7 +56,7 @@ def test_rows_of_a_letter_are_left_out_wherever_rot_moved_them(tmp_path: Path, r
     assert_right(harness, record + 1)
 
 
-def test_killed_at_every_step_of_that_they_are_left_out_all_the_same(
+def test_kill_at_any_step_still_leaves_the_dead_rows_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for step in range(1, 400):
@@ -78,7 +78,7 @@ def test_killed_at_every_step_of_that_they_are_left_out_all_the_same(
     raise AssertionError("never reached the end")
 
 
-def test_a_damaged_segment_that_is_tried_again_is_one_letter_and_one_alarm(
+def test_retried_damaged_segment_is_one_dead_letter_and_one_alarm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness = Harness(tmp_path)
@@ -110,7 +110,7 @@ def test_a_damaged_segment_that_is_tried_again_is_one_letter_and_one_alarm(
         ([(4, 6)], (3, 7), []),
     ],
 )
-def test_rows_are_found_again_behind_those_that_are_gone(
+def test_rows_are_located_after_earlier_rows_were_removed(
     left_out: list[tuple[int, int]], lost: tuple[int, int], expected: list[tuple[int, int]]
 ) -> None:
-    assert shifted(without(left_out, [lost]), [lost]) == expected
+    assert shift_after_removal(subtract(left_out, [lost]), [lost]) == expected

@@ -1,4 +1,4 @@
-"""No input and no error about one segment stops the writer: others are stored, and an alarm is raised."""
+"""Progress: no input and no error about one segment blocks the writer; an alarm is raised."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tests.writer.test_writer import Bench
 ATTACKER, VICTIM = SegmentId(7, 1), SegmentId(7, 2)
 WAIT_S_MAX = 30.0
 STATEMENTS_MAX = 40
-"""Statements of other segments that a fresh one may have to wait for. Each touches 100 days at most."""
+"""Statements of other segments that a new segment may wait for. Each touches at most 100 days."""
 ROUNDS_MAX = 5_000
 STEP_S = 5.0
-"""Time that passes when no segment has a turn."""
+"""Time that passes while no segment has a turn."""
 
 
 class BrokenStore(MemoryStore):
-    """A store in which one kind of statement about the first segment fails, for as long as it is broken."""
+    """A store in which one kind of statement about the first segment fails."""
 
     def __init__(self, operation: str = "", trouble: StoreTrouble | None = None) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ def rows_of(bench: Bench, segment: SegmentId) -> dict[str, int]:
 
 
 def drain_until_gone(bench: Bench, writer: Any, file: FakeFile) -> float:  # noqa: ANN401 - a writer
-    """Let rounds pass until a segment is deleted. How long it took, in the time of the bench."""
+    """Run rounds until a segment is deleted. Return the simulated time that passed."""
     begun_s = sum(bench.slept) + bench.between_turns_s
     for _ in range(ROUNDS_MAX):
         if not file.path.exists():
@@ -120,7 +120,7 @@ TROUBLES = [
 
 @pytest.mark.parametrize("error", TROUBLES)
 @pytest.mark.parametrize("operation", ["insert", "count", "running", "refill", "trial", "count by heading"])
-def test_statement_that_fails_for_one_segment_delays_no_other_and_has_a_way_out(
+def test_statement_that_fails_for_one_segment_delays_no_other(
     tmp_path: Path, operation: str, error: StoreTrouble
 ) -> None:
     store = BrokenStore(operation, error)
@@ -129,7 +129,7 @@ def test_statement_that_fails_for_one_segment_delays_no_other_and_has_a_way_out(
         store.script = ["lost"]
     if operation in {"trial", "count by heading"}:
         store.script = ["partly:469"]
-    # A segment of one row cannot be cut up: cuts have tests of their own.
+    # A segment of one row cannot be split; splitting has its own tests.
     rows = [TODAY] if error.code in TOO_LARGE else [TODAY - 1] * 30 + [TODAY] * 20
     attacker = bench.file(segment_of(rows))
     victim = bench.file(segment_of([TODAY] * 3), seq=2)
@@ -151,7 +151,7 @@ def test_statement_that_fails_for_one_segment_delays_no_other_and_has_a_way_out(
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_no_delivery_keeps_a_later_one_from_being_stored(tmp_path: Path, seed: int) -> None:
+def test_no_delivery_blocks_a_later_delivery(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
     store = BrokenStore()
     bench = a_bench(tmp_path, store)
@@ -193,7 +193,7 @@ def test_segment_of_many_days_is_inserted_in_groups_of_days(tmp_path: Path, part
     assert bench.slept == []
 
 
-def test_companion_is_filled_again_on_every_day_after_a_lost_answer(tmp_path: Path) -> None:
+def test_companion_table_is_refilled_for_every_day_after_a_lost_response(tmp_path: Path) -> None:
     bench = a_bench(tmp_path, MemoryStore("lost"))
     bench.store.partitions_max = 10_000
     file = bench.file(segment_of([TODAY - age for age in range(365)]))
@@ -220,7 +220,7 @@ def test_segment_of_many_days_is_finished_by_the_next_process(tmp_path: Path) ->
     assert len(bench.store.refilled) >= half_done
 
 
-def test_new_segments_wait_for_one_turn_of_all_that_need_many(tmp_path: Path) -> None:
+def test_new_segment_waits_for_at_most_one_turn_of_a_deferred_segment(tmp_path: Path) -> None:
     store = BrokenStore()
     bench = a_bench(tmp_path, store)
     for seq in range(10, 20):
@@ -236,9 +236,9 @@ def test_new_segments_wait_for_one_turn_of_all_that_need_many(tmp_path: Path) ->
     assert store.statements - statements_before <= STATEMENTS_MAX
 
 
-def test_age_of_the_backlog_rises_while_a_segment_is_being_inserted(tmp_path: Path) -> None:
+def test_backlog_age_grows_during_an_insert(tmp_path: Path) -> None:
     class SlowStore(MemoryStore):
-        """Takes a minute for an INSERT."""
+        """A store whose INSERT takes a minute."""
 
         def insert(self, segment: Path, *, token: str, query_id: str) -> int:
             before_s = bench.progress.oldest_age_s(modified_s + 10.0)
@@ -256,7 +256,7 @@ def test_age_of_the_backlog_rises_while_a_segment_is_being_inserted(tmp_path: Pa
     assert bench.progress.oldest_age_s(NOW_S) == 0.0
 
 
-def test_stalled_segment_shows_in_the_metrics_until_it_is_stored(tmp_path: Path) -> None:
+def test_stalled_segment_is_in_the_metrics_until_it_is_stored(tmp_path: Path) -> None:
     store = BrokenStore("insert", trouble(117))
     bench, metrics = a_bench(tmp_path, store), Metrics("store")
     file = bench.file(segment_of([TODAY]))
@@ -271,11 +271,11 @@ def test_stalled_segment_shows_in_the_metrics_until_it_is_stored(tmp_path: Path)
         report(bench.progress, dead, metrics)
         seen.append(metrics.snapshot())
 
-    values = [{one.name: one.value for one in snapshot.series} for snapshot in seen]
-    assert [one["backlog_stalled_segments"] for one in values] == [1.0, 0.0]
+    values = [{metric.name: metric.value for metric in snapshot.series} for snapshot in seen]
+    assert [metrics["backlog_stalled_segments"] for metrics in values] == [1.0, 0.0]
 
 
-def test_segment_that_somebody_deletes_is_stalled_no_longer(tmp_path: Path) -> None:
+def test_deleted_segment_is_not_stalled_any_more(tmp_path: Path) -> None:
     bench = a_bench(tmp_path, BrokenStore("insert", trouble(117)))
     file = bench.file(segment_of([TODAY]))
     writer = bench.writer

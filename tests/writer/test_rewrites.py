@@ -1,4 +1,4 @@
-"""The writer rewrites a segment before its first INSERT: small blocks are merged, damage is left out."""
+"""Rewrites of a segment before its first INSERT: small blocks are merged, damage is left out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path, MemoryStore())
 
 
-def test_small_blocks_are_merged_before_the_first_insert_and_never_after(bench: Bench) -> None:
+def test_small_blocks_are_merged_only_before_the_first_insert(bench: Bench) -> None:
     file = bench.file(segment_of(*[[TODAY] * 10] * 30))
     bench.store.script = ["error:210"]
 
@@ -25,7 +25,7 @@ def test_small_blocks_are_merged_before_the_first_insert_and_never_after(bench: 
     assert bench.progress.rows == 300
 
 
-def test_large_blocks_stay_as_they_are(bench: Bench) -> None:
+def test_large_blocks_are_not_rewritten(bench: Bench) -> None:
     file = bench.file(segment_of([TODAY] * 200, [TODAY] * 200))
 
     bench.carry()
@@ -33,7 +33,7 @@ def test_large_blocks_stay_as_they_are(bench: Bench) -> None:
     assert file.replaced == 0
 
 
-def test_a_damaged_record_costs_itself_and_a_copy_is_kept(bench: Bench) -> None:
+def test_damaged_record_is_left_out_and_kept_as_a_dead_letter(bench: Bench) -> None:
     content = TWO_DAYS[:-1] + b', "rot"]'
     bench.file(content)
 
@@ -44,7 +44,7 @@ def test_a_damaged_record_costs_itself_and_a_copy_is_kept(bench: Bench) -> None:
     assert (bench.directory / "dead" / f"{ID}.damaged.native.lz4").read_bytes() == content
 
 
-def test_small_blocks_that_cannot_be_merged_go_in_as_they_are(bench: Bench) -> None:
+def test_small_blocks_that_cannot_be_merged_are_inserted_unchanged(bench: Bench) -> None:
     file = bench.file(segment_of([TODAY] * 10, [TODAY] * 10))
     bench.core.cannot_rewrite = "block is strange"
 
@@ -54,7 +54,7 @@ def test_small_blocks_that_cannot_be_merged_go_in_as_they_are(bench: Bench) -> N
     assert sum(bench.stored.values()) == 20
 
 
-def test_of_damage_that_cannot_be_cut_out_the_copy_is_kept_and_the_queue_goes_on(bench: Bench) -> None:
+def test_damage_that_cannot_be_removed_makes_the_segment_a_dead_letter(bench: Bench) -> None:
     content = TWO_DAYS[:-1] + b', "rot"]'
     bench.file(content)
     bench.core.cannot_rewrite = "no whole record"

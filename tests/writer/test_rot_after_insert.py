@@ -1,4 +1,4 @@
-"""A segment rots after it was inserted and before anybody knew: its rows are counted, its copies left out."""
+"""Damage to a segment after its INSERT: its rows are counted, and duplicates of it are left out."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.support.redelivery import Harness, Killed, rotted
 
 @pytest.fixture(autouse=True)
 def small_blocks_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a segment has several records, and loses one of them."""
+    """Rewrite each record separately, so that a segment can lose one of several records."""
     monkeypatch.setattr(Reading, "has_small_blocks", False)
 
 
 def inserted_and_killed(harness: Harness, *records: list[int]) -> FakeFile:
-    """A segment whose INSERT was applied, and whose writer did not live to hear of it."""
+    """A segment whose INSERT was applied and whose writer was killed before the response."""
     file = harness.add(*records)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MemoryStore, "insert", _last_words(MemoryStore.insert))
@@ -37,9 +37,9 @@ def _last_words(insert: Callable[..., int]) -> Callable[..., int]:
     return killed
 
 
-@pytest.mark.fault("rot in a segment after an INSERT whose answer was lost, each of its records")
+@pytest.mark.fault("damage to a segment after an INSERT whose response was lost, each of its records")
 @pytest.mark.parametrize("record", [0, 1, 2])
-def test_a_segment_that_rotted_after_its_insert_is_stored_and_known(tmp_path: Path, record: int) -> None:
+def test_segment_damaged_after_its_insert_counts_as_stored(tmp_path: Path, record: int) -> None:
     harness = Harness(tmp_path)
     file = inserted_and_killed(harness, [1, 2], [3], [4])
     rotted(file.path, record=record)
@@ -55,7 +55,7 @@ def test_a_segment_that_rotted_after_its_insert_is_stored_and_known(tmp_path: Pa
     assert (harness.booked.stored, harness.booked.dead) == (2 + 3 + 4 + 5, 0)
 
 
-def test_with_its_only_record_nothing_is_forgotten(tmp_path: Path) -> None:
+def test_segment_that_lost_its_only_record_is_still_counted(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     file = inserted_and_killed(harness, [1, 2])
     rotted(file.path, record=0)
@@ -69,8 +69,8 @@ def test_with_its_only_record_nothing_is_forgotten(tmp_path: Path) -> None:
     assert (harness.booked.stored, harness.booked.dead, harness.booked.duplicate) == (5, 0, 5)
 
 
-@pytest.mark.fault("rot in a segment of which some days were stored")
-def test_of_a_segment_that_is_partly_stored_and_rotted_no_copy_is_stored(tmp_path: Path) -> None:
+@pytest.mark.fault("damage to a segment of which some days were stored")
+def test_duplicate_of_a_partly_stored_damaged_segment_is_not_stored(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     file = inserted_and_killed(harness, [1, 2], [3])
     harness.store.parts.pop()
@@ -87,7 +87,7 @@ def test_of_a_segment_that_is_partly_stored_and_rotted_no_copy_is_stored(tmp_pat
     assert (harness.booked.stored, harness.booked.dead) == (5, 4)
 
 
-def test_a_segment_that_rotted_before_its_insert_costs_its_record_as_ever(tmp_path: Path) -> None:
+def test_segment_damaged_before_its_insert_loses_only_that_record(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     file = harness.add([1, 2], [3])
     rotted(file.path, record=1)
@@ -100,7 +100,7 @@ def test_a_segment_that_rotted_before_its_insert_costs_its_record_as_ever(tmp_pa
     assert [letter.reason.cause for letter in harness.letters] == ["damaged"]
 
 
-def test_a_footer_that_rotted_after_the_insert_costs_nothing(tmp_path: Path) -> None:
+def test_footer_damaged_after_the_insert_loses_no_row(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     file = inserted_and_killed(harness, [1, 2], [3])
     file.path.write_bytes(file.path.read_bytes()[:-1])
@@ -115,7 +115,9 @@ def test_a_footer_that_rotted_after_the_insert_costs_nothing(tmp_path: Path) -> 
     assert harness.is_ledger_exact
 
 
-def test_a_store_that_cannot_say_yet_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_count_of_a_damaged_segment_is_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     harness = Harness(tmp_path)
     file = inserted_and_killed(harness, [1, 2])
     rotted(file.path, record=0)

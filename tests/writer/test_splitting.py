@@ -1,4 +1,4 @@
-"""A segment that is more than the store can take is cut up until it goes in, exactly once, whatever dies.
+"""Splitting: a segment that is too large for the store is stored in parts exactly once, also after crashes.
 
 Delivery n has n + 1 rows, all n days old.
 """
@@ -32,7 +32,7 @@ def harness(tmp_path: Path) -> Harness:
     return a_mill(tmp_path)
 
 
-def test_what_is_too_large_goes_in_in_parts(harness: Harness) -> None:
+def test_segment_that_is_too_large_is_inserted_in_parts(harness: Harness) -> None:
     harness.add([5, 4])
 
     harness.drain()
@@ -47,7 +47,7 @@ def test_what_is_too_large_goes_in_in_parts(harness: Harness) -> None:
     assert {segment.epoch for segment, _, _ in harness.store.parts} < set(ledger.epochs)
 
 
-def test_parts_that_are_too_large_are_cut_up_in_turn(tmp_path: Path) -> None:
+def test_parts_that_are_too_large_are_split_again(tmp_path: Path) -> None:
     harness = a_mill(tmp_path, rows_max=1)
     harness.add([5, 4])
 
@@ -56,7 +56,7 @@ def test_parts_that_are_too_large_are_cut_up_in_turn(tmp_path: Path) -> None:
     assert harness.is_exact
 
 
-def test_what_goes_in_when_the_store_has_memory_again_is_not_cut_up(harness: Harness) -> None:
+def test_segment_that_fits_at_a_retry_is_not_split(harness: Harness) -> None:
     harness.store.rows_max = None
     harness.store.script = ["error:241", "error:159", "ok"]
     harness.add([5, 4])
@@ -67,7 +67,7 @@ def test_what_goes_in_when_the_store_has_memory_again_is_not_cut_up(harness: Har
     assert len({token.partition("#")[0] for token in harness.store.tokens}) == 1
 
 
-def test_one_row_that_is_too_large_rests_and_the_others_go_first(tmp_path: Path) -> None:
+def test_single_row_that_is_too_large_does_not_delay_other_segments(tmp_path: Path) -> None:
     harness = a_mill(tmp_path, rows_max=0)
     harness.add([0])
     writer = harness.start()
@@ -83,7 +83,7 @@ def test_one_row_that_is_too_large_rests_and_the_others_go_first(tmp_path: Path)
     assert harness.is_exact
 
 
-def test_others_go_first_while_it_is_cut_up(harness: Harness) -> None:
+def test_other_segments_are_inserted_before_the_parts(harness: Harness) -> None:
     harness.add([5, 4])
     harness.add([1])
 
@@ -92,7 +92,7 @@ def test_others_go_first_while_it_is_cut_up(harness: Harness) -> None:
     assert harness.copies == {5: 0, 4: 0, 1: 1}
 
 
-def test_a_copy_waits_until_the_last_part_is_stored(harness: Harness) -> None:
+def test_duplicate_waits_until_the_last_part_is_stored(harness: Harness) -> None:
     harness.add([5, 4])
     harness.start().drain()
     harness.add([4, 1])
@@ -103,7 +103,7 @@ def test_a_copy_waits_until_the_last_part_is_stored(harness: Harness) -> None:
     assert harness.progress.duplicates == {"drain": 1}
 
 
-def test_poison_in_a_part_costs_its_rows(harness: Harness) -> None:
+def test_refused_rows_of_a_part_become_a_dead_letter(harness: Harness) -> None:
     harness.store.poisonous_days = {day_of(1)}
     harness.add([5, 1, 4])
 
@@ -114,7 +114,7 @@ def test_poison_in_a_part_costs_its_rows(harness: Harness) -> None:
     assert harness.booked == Counts(received=13, stored=11, dead=2)
 
 
-def test_poison_in_a_part_is_dead_though_its_segment_ends_in_another_life(harness: Harness) -> None:
+def test_refused_rows_of_a_part_are_dead_if_another_process_finishes_the_segment(harness: Harness) -> None:
     harness.store.poisonous_days = {day_of(1)}
     harness.add([5, 1, 4])
 
@@ -125,7 +125,7 @@ def test_poison_in_a_part_is_dead_though_its_segment_ends_in_another_life(harnes
     assert harness.booked == Counts(received=13, stored=11, dead=2)
 
 
-def test_rot_in_a_part_is_counted_once(harness: Harness) -> None:
+def test_damage_in_a_part_is_counted_once(harness: Harness) -> None:
     harness.add([5, 4])
     harness.start()
     harness.turns(3)
@@ -137,7 +137,7 @@ def test_rot_in_a_part_is_counted_once(harness: Harness) -> None:
     assert harness.booked == Counts(received=11, stored=11 - lost, dead=lost)
 
 
-def test_days_that_are_stored_already_are_not_cut_up(harness: Harness) -> None:
+def test_stored_days_are_not_split(harness: Harness) -> None:
     harness.store.rows_max = None
     harness.store.script = ["partly", *["error:241"] * 3]
     harness.add([5, 4])
@@ -148,7 +148,7 @@ def test_days_that_are_stored_already_are_not_cut_up(harness: Harness) -> None:
     assert "refill 1" in harness.store.events
 
 
-def test_what_is_there_neither_wholly_nor_not_at_all_is_not_cut_up(harness: Harness) -> None:
+def test_segment_with_partly_stored_days_is_not_split(harness: Harness) -> None:
     harness.store.rows_max = None
     harness.store.script = ["error:241", "error:241", "half:241"]
     harness.add([5])
@@ -159,10 +159,10 @@ def test_what_is_there_neither_wholly_nor_not_at_all_is_not_cut_up(harness: Harn
     assert [letter.reason.cause for letter in harness.letters] == ["odd"]
 
 
-@pytest.mark.parametrize("lives", [1, 3], ids=["one life", "a life for each try"])
+@pytest.mark.parametrize("processes", [1, 3], ids=["one process", "a process for each try"])
 @pytest.mark.parametrize("unsynced", ["cuts", "."])
-def test_parts_are_on_the_disk_before_any_is_inserted(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch, unsynced: str, lives: int
+def test_parts_are_synced_before_any_is_inserted(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, unsynced: str, processes: int
 ) -> None:
     sync_directory = DISK.sync_directory
 
@@ -173,18 +173,18 @@ def test_parts_are_on_the_disk_before_any_is_inserted(
 
     harness.add([5, 4])
     writer = harness.start()
-    for life in range(3):
+    for attempt in range(3):
         with monkeypatch.context() as patch:
             patch.setattr(DISK, "sync_directory", refusing)
             writer.drain()
-        writer = harness.start() if life < lives else writer
+        writer = harness.start() if attempt < processes else writer
 
     assert harness.store.parts == []
     harness.drain()
     assert harness.is_exact
 
 
-def test_parts_stay_though_the_journal_does_not_show_what_they_were_cut_from(harness: Harness) -> None:
+def test_parts_are_kept_while_the_journal_does_not_list_their_segment(harness: Harness) -> None:
     harness.add([5, 4])
     writer = harness.start()
     harness.turns(3)
@@ -200,7 +200,7 @@ def test_parts_stay_though_the_journal_does_not_show_what_they_were_cut_from(har
 
 
 @pytest.mark.parametrize("rows_max", [1, 4])
-def test_killed_at_every_step_of_it_every_row_is_stored_once(
+def test_kill_at_any_step_of_a_split_stores_every_row_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_max: int
 ) -> None:
     injector = FaultInjector()
@@ -226,7 +226,7 @@ def test_killed_at_every_step_of_it_every_row_is_stored_once(
         raise AssertionError("never reached the end")
 
 
-def test_a_disk_that_refuses_any_one_write_doubles_nothing_and_loses_nothing(
+def test_any_single_failed_write_neither_duplicates_nor_loses_a_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     injector = FaultInjector(ends_with=lambda: OSError(28, "No space left on device"))
@@ -251,7 +251,7 @@ def test_a_disk_that_refuses_any_one_write_doubles_nothing_and_loses_nothing(
     raise AssertionError("never reached the end")
 
 
-def test_what_is_not_ours_among_the_cuts_is_left_alone_and_stops_nothing(harness: Harness) -> None:
+def test_unknown_file_in_the_split_directory_is_not_touched(harness: Harness) -> None:
     cuts = harness.directory / "cuts"
     names = ["notes.native", ".keep", f"{SEGMENT}.backup", f"{SEGMENT}.0000000000000009"]
     strange = [cuts / name for name in names]

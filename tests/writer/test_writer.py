@@ -1,4 +1,4 @@
-"""The writer against stores that lose, forget, delay and refuse: the rule "trust, but count"."""
+"""The writer with stores that lose, forget, delay and refuse INSERTs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TWO_DAYS = segment_of([TODAY - 1] * 300 + [TODAY] * 200)
 
 @dataclass
 class Bench:
-    """A writer with everything around it replaced."""
+    """A writer whose dependencies are test doubles."""
 
     directory: Path
     store: MemoryStore
@@ -57,7 +57,7 @@ class Bench:
 
     @property
     def writer(self) -> Writer:
-        around = Environment(
+        environment = Environment(
             now=lambda: NOW_S + sum(self.slept) + self.between_turns_s,
             sleep=self.sleep,
             jitter=lambda: 0.0,
@@ -73,13 +73,13 @@ class Bench:
             ledger=open_ledger(self.directory),
             dead=DeadLetters(self.directory / "dead"),
             progress=self.progress,
-            around=around,
+            environment=environment,
         )
 
     def carry(self, *, in_doubt: bool = False, turns_max: int = 1_000) -> None:
         """Give the first segment turn after turn until it is deleted; time passes between the turns."""
         writer = self.writer
-        writer.carry(self.files[0], in_doubt=in_doubt)
+        writer.process(self.files[0], in_doubt=in_doubt)
         for _ in range(turns_max):
             if not self.files[0].path.exists():
                 return
@@ -91,8 +91,8 @@ class Bench:
 
     @property
     def letters(self) -> list[Reason]:
-        found = sorted((self.directory / "dead").glob("*.json"))
-        return [msgspec.json.decode(path.read_bytes(), type=Reason) for path in found]
+        reasons = sorted((self.directory / "dead").glob("*.json"))
+        return [msgspec.json.decode(path.read_bytes(), type=Reason) for path in reasons]
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path, MemoryStore())
 
 
-def test_a_segment_is_one_insert_counted_synced_and_let_go_of(bench: Bench) -> None:
+def test_segment_is_inserted_counted_synced_and_deleted(bench: Bench) -> None:
     file = bench.file(TWO_DAYS)
 
     bench.carry()
@@ -111,7 +111,7 @@ def test_a_segment_is_one_insert_counted_synced_and_let_go_of(bench: Bench) -> N
     assert not file.path.exists()
 
 
-def test_segments_go_in_oldest_first_and_nothing_waits_behind_nothing(bench: Bench) -> None:
+def test_segments_are_inserted_oldest_first_without_a_pause(bench: Bench) -> None:
     for seq in (1, 2, 3):
         bench.file(segment_of([TODAY]), seq=seq)
 
@@ -121,7 +121,7 @@ def test_segments_go_in_oldest_first_and_nothing_waits_behind_nothing(bench: Ben
     assert bench.slept == []
 
 
-def test_what_is_found_at_start_is_counted_before_anything_is_sent(bench: Bench) -> None:
+def test_segments_found_at_start_are_counted_before_an_insert(bench: Bench) -> None:
     file = bench.file(TWO_DAYS)
     found = bench.store.rows_of(file.path)
     bench.store.parts = [(segment, day, rows) for day, (segment, rows) in found.items()]
@@ -136,15 +136,17 @@ def test_what_is_found_at_start_is_counted_before_anything_is_sent(bench: Bench)
 @pytest.mark.parametrize(
     ("script", "tokens", "refilled"),
     [
-        pytest.param(["lost"], ["#0"], True, id="applied, answer lost: counted, not sent again"),
+        pytest.param(["lost"], ["#0"], True, id="applied, response lost: counted, not sent again"),
         pytest.param(["error:210"], ["#0", "#0"], True, id="refused: the same token again"),
-        pytest.param(["burnt"], ["#0", "#0", "#1"], True, id="T1: token spent in vain, the next one works"),
         pytest.param(
-            ["burnt", "ok", "burnt"], ["#0", "#0", "#1", "#1", "#2"], True, id="T1 in the repair too"
+            ["burnt"], ["#0", "#0", "#1"], True, id="token used without storing rows: the next token works"
+        ),
+        pytest.param(
+            ["burnt", "ok", "burnt"], ["#0", "#0", "#1", "#1", "#2"], True, id="the same for the missing days"
         ),
     ],
 )
-def test_every_row_is_stored_once_whatever_an_insert_meets(
+def test_every_row_is_stored_once_after_a_failed_insert(
     bench: Bench, script: list[str], tokens: list[str], *, refilled: bool
 ) -> None:
     bench.file(TWO_DAYS)
@@ -159,7 +161,7 @@ def test_every_row_is_stored_once_whatever_an_insert_meets(
     assert bench.letters == []
 
 
-def test_days_that_are_missing_go_in_alone_under_tokens_of_their_own(bench: Bench) -> None:
+def test_missing_days_are_inserted_with_their_own_tokens(bench: Bench) -> None:
     bench.file(TWO_DAYS)
     bench.store.script = ["torn"]
 
@@ -173,7 +175,7 @@ def test_days_that_are_missing_go_in_alone_under_tokens_of_their_own(bench: Benc
     assert list((bench.directory / "repair").iterdir()) == []
 
 
-def test_a_repair_that_is_killed_too_is_repaired(bench: Bench) -> None:
+def test_failed_insert_of_missing_days_is_repeated(bench: Bench) -> None:
     bench.file(TWO_DAYS)
     bench.store.script = ["torn", "burnt"]
 
@@ -183,7 +185,7 @@ def test_a_repair_that_is_killed_too_is_repaired(bench: Bench) -> None:
     assert len(bench.store.parts) == 2
 
 
-def test_an_insert_that_still_runs_is_waited_for_and_not_sent_again(bench: Bench) -> None:
+def test_running_insert_is_awaited_and_not_repeated(bench: Bench) -> None:
     bench.file(TWO_DAYS)
     bench.store.script = ["late:3"]
 
@@ -194,7 +196,7 @@ def test_an_insert_that_still_runs_is_waited_for_and_not_sent_again(bench: Bench
     assert bench.slept == [0.1, 0.1, 0.2, 0.4]
 
 
-def test_an_insert_that_runs_for_ever_is_killed_and_sent_again(bench: Bench) -> None:
+def test_insert_that_does_not_end_is_killed_and_repeated(bench: Bench) -> None:
     bench.file(TWO_DAYS)
     bench.store.script = ["late:1000"]
 
@@ -205,7 +207,7 @@ def test_an_insert_that_runs_for_ever_is_killed_and_sent_again(bench: Bench) -> 
     assert len(bench.store.parts) == 2
 
 
-def test_rows_that_vanish_twice_go_to_the_dead_letters_never_round_and_round(bench: Bench) -> None:
+def test_rows_that_vanish_twice_become_a_dead_letter(bench: Bench) -> None:
     bench.file(TWO_DAYS)
     bench.store.script = ["eaten"] * 9
 
@@ -217,7 +219,7 @@ def test_rows_that_vanish_twice_go_to_the_dead_letters_never_round_and_round(ben
     assert bench.progress.alarms == 1
 
 
-def test_in_doubt_more_tokens_are_tried_but_not_for_ever(bench: Bench) -> None:
+def test_segment_in_doubt_is_tried_with_more_tokens_up_to_a_limit(bench: Bench) -> None:
     bench.file(TWO_DAYS)
     bench.store.script = ["eaten"] * 99
 
@@ -227,7 +229,7 @@ def test_in_doubt_more_tokens_are_tried_but_not_for_ever(bench: Bench) -> None:
     assert [letter.cause for letter in bench.letters] == ["short"]
 
 
-def test_half_a_day_is_an_alarm_and_then_a_dead_letter(bench: Bench) -> None:
+def test_partly_stored_day_raises_an_alarm_and_becomes_a_dead_letter(bench: Bench) -> None:
     bench.file(TWO_DAYS)
     bench.store.script = ["half"]
 
@@ -238,7 +240,7 @@ def test_half_a_day_is_an_alarm_and_then_a_dead_letter(bench: Bench) -> None:
     assert bench.progress.alarms >= 1
 
 
-def test_rows_that_may_have_expired_are_not_waited_for(bench: Bench) -> None:
+def test_rows_that_may_have_expired_are_not_required(bench: Bench) -> None:
     bench.file(segment_of([TODAY - 31] * 10))
     bench.store.script = ["eaten"]
 
@@ -248,7 +250,7 @@ def test_rows_that_may_have_expired_are_not_waited_for(bench: Bench) -> None:
     assert bench.letters == []
 
 
-def test_poison_is_set_aside_with_its_reason_and_the_next_segment_goes_in(bench: Bench) -> None:
+def test_refused_segment_becomes_a_dead_letter_and_the_next_is_inserted(bench: Bench) -> None:
     bench.file(TWO_DAYS)
     bench.file(segment_of([TODAY]), seq=2)
     bench.store.script = ["error:70 cannot convert"]
@@ -256,14 +258,14 @@ def test_poison_is_set_aside_with_its_reason_and_the_next_segment_goes_in(bench:
     bench.writer.drain()
 
     assert [(letter.cause, letter.text) for letter in bench.letters] == [
-        ("refused", "cannot convert; an empty clone of the table takes all of it")
+        ("refused", "cannot convert; an empty clone of the table accepts all of its rows")
     ]
     assert (bench.directory / "dead" / f"{ID}.refused.native.lz4").read_bytes() == TWO_DAYS
     assert [count for _, _, count in bench.store.parts] == [1]
     assert bench.progress.dead == {"refused": 1}
 
 
-def test_what_is_stored_is_never_poison(bench: Bench) -> None:
+def test_stored_rows_are_never_treated_as_refused(bench: Bench) -> None:
     bench.file(TWO_DAYS)
     bench.store.script = ["sour"]
 
@@ -273,7 +275,7 @@ def test_what_is_stored_is_never_poison(bench: Bench) -> None:
     assert bench.store.tokens == [f"{ID}#0"]
 
 
-def test_poison_is_no_poison_while_a_row_of_our_own_is_refused_too(bench: Bench) -> None:
+def test_no_row_is_dead_while_the_store_refuses_a_probe_row(bench: Bench) -> None:
     bench.file(TWO_DAYS)
     bench.store.script = ["error:53", "error:53"]
     bench.store.probe_refused = True
@@ -289,11 +291,11 @@ def test_poison_is_no_poison_while_a_row_of_our_own_is_refused_too(bench: Bench)
 @pytest.mark.parametrize(
     ("code", "slept"),
     [
-        pytest.param(210, [0.1, 0.2, 0.4], id="passes: soon"),
-        pytest.param(243, [2.0, 4.0, 8.0], id="overloaded: later"),
+        pytest.param(210, [0.1, 0.2, 0.4], id="brief failure: short delays"),
+        pytest.param(243, [2.0, 4.0, 8.0], id="overload: long delays"),
     ],
 )
-def test_the_class_of_an_error_says_how_long_to_wait(bench: Bench, code: int, slept: list[float]) -> None:
+def test_retry_delay_depends_on_the_class_of_the_error(bench: Bench, code: int, slept: list[float]) -> None:
     bench.file(TWO_DAYS)
     bench.store.script = [f"error:{code}"] * 3
 
@@ -304,7 +306,7 @@ def test_the_class_of_an_error_says_how_long_to_wait(bench: Bench, code: int, sl
     assert len(bench.store.parts) == 2
 
 
-def test_a_segment_without_rows_is_let_go_of_without_an_insert(bench: Bench) -> None:
+def test_segment_without_rows_is_deleted_without_an_insert(bench: Bench) -> None:
     bench.file(segment_of([]))
 
     bench.carry()
@@ -313,7 +315,7 @@ def test_a_segment_without_rows_is_let_go_of_without_an_insert(bench: Bench) -> 
     assert not bench.files[0].path.exists()
 
 
-def test_a_file_the_engine_read_short_is_not_let_go_of(bench: Bench) -> None:
+def test_segment_that_the_engine_read_incompletely_is_kept(bench: Bench) -> None:
     bench.file(TWO_DAYS)
     bench.naps_max = 1
     whole = bench.store.rows_of
@@ -325,7 +327,7 @@ def test_a_file_the_engine_read_short_is_not_let_go_of(bench: Bench) -> None:
     assert bench.files[0].path.exists()
 
 
-def test_stopping_while_the_store_is_away_keeps_the_segment(bench: Bench) -> None:
+def test_stop_while_the_store_is_unavailable_keeps_the_segment(bench: Bench) -> None:
     file = bench.file(TWO_DAYS)
     bench.store.script = ["error:210"] * 99
     bench.naps_max = 5
@@ -336,7 +338,7 @@ def test_stopping_while_the_store_is_away_keeps_the_segment(bench: Bench) -> Non
     assert bench.progress.trouble == "retry: REFUSED (210)"
 
 
-def test_an_idle_writer_has_the_store_inspected_every_minute(bench: Bench) -> None:
+def test_idle_writer_checks_the_store_for_damage_every_minute(bench: Bench) -> None:
     bench.naps_max = 1250
 
     bench.writer.run()
