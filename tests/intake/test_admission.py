@@ -90,7 +90,7 @@ async def test_what_is_announced_claims_a_mebibyte_until_more_arrives() -> None:
 async def test_senders_nobody_knows_yet_cannot_take_the_room_of_those_who_show_a_token(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(admission, "UNDISTURBED_S", math.inf)
+    monkeypatch.setattr(admission, "PREEMPTION_GRACE_S", math.inf)
     signed = Drain(name="signed", path="/signed", signature_header="x-s", signature_secrets=("s",))
     known = Drain(name="known", path="/known", tokens=("t",))
     limits = Limits(inflight_bytes_max=16 * MIB, body_bytes_max=MIB)
@@ -112,7 +112,7 @@ async def test_senders_nobody_knows_yet_cannot_take_the_room_of_those_who_show_a
 async def test_the_body_that_comes_for_longest_gives_way_to_those_that_come_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(admission, "UNDISTURBED_S", 0.0)
+    monkeypatch.setattr(admission, "PREEMPTION_GRACE_S", 0.0)
     drain = Drain(name="d", signature_header="x-s", signature_secrets=("s",))
     signature = hmac.digest(b"s", SPAN_BODY, "sha1").hex()
     limits = Limits(inflight_bytes_max=4 * MIB, body_bytes_max=MIB)
@@ -180,9 +180,9 @@ async def test_a_chunked_body_claims_memory_as_it_grows() -> None:
 def test_a_foremost_body_that_stops_gives_way() -> None:
     now_s, gone = [0.0], list[str]()
     crowded = Admission(Budget(8 * MIB, 2 * MIB), lambda: None, now=lambda: now_s[0])
-    foremost = crowded.admit(0, is_known=False)
-    foremost.when_dismissed = partial(gone.append, "foremost")
-    foremost.grow_to(2 * MIB)
+    largest = crowded.admit(0, is_known=False)
+    largest.on_dismissed = partial(gone.append, "foremost")
+    largest.grow_to(2 * MIB)
     now_s[0] += 2
 
     crowded.admit(MIB, is_known=False)
@@ -193,13 +193,13 @@ def test_a_foremost_body_that_stops_gives_way() -> None:
 def test_a_foremost_body_that_goes_on_is_left_alone() -> None:
     now_s, gone = [0.0], list[str]()
     crowded = Admission(Budget(8 * MIB, 2 * MIB), lambda: None, now=lambda: now_s[0])
-    foremost, other = crowded.admit(0, is_known=False), crowded.admit(0, is_known=False)
-    for name, claim in (("foremost", foremost), ("other", other)):
-        claim.when_dismissed = partial(gone.append, name)
-    foremost.grow_to(MIB)
+    largest, other = crowded.admit(0, is_known=False), crowded.admit(0, is_known=False)
+    for name, claim in (("foremost", largest), ("other", other)):
+        claim.on_dismissed = partial(gone.append, name)
+    largest.grow_to(MIB)
     other.grow_to(MIB - 64 * KIB)
     now_s[0] += 2
-    foremost.grow_by(64 * KIB)
+    largest.grow_by(64 * KIB)
 
     crowded.admit(MIB, is_known=False)
 

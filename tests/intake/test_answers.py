@@ -18,13 +18,15 @@ RETRIED = {429, 502, 503, 504}
 PROTOBUF, JSON = ContentKind.PROTOBUF, ContentKind.JSON
 
 
-def leaves(root: type[ReceiverError]) -> list[type[ReceiverError]]:
-    below = [leaf for child in root.__subclasses__() for leaf in leaves(child)]
+def error_classes(root: type[ReceiverError]) -> list[type[ReceiverError]]:
+    below = [leaf for child in root.__subclasses__() for leaf in error_classes(child)]
     return below or [root]
 
 
 VERDICTS = [
-    leaf for leaf in leaves(ReceiverError) if leaf is not OperatorError and leaf.__module__ == errors.__name__
+    leaf
+    for leaf in error_classes(ReceiverError)
+    if not issubclass(leaf, OperatorError) and leaf.__module__ == errors.__name__
 ]
 
 

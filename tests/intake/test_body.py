@@ -128,7 +128,7 @@ def test_a_body_never_gives_way_to_itself() -> None:
     clock, told = Clock(), list[str]()
     admission = Admission(Budget(1_000, 100), lambda: None, now=clock)
     claim = admission.admit(60, is_known=False)
-    claim.when_dismissed = lambda: told.append("go")
+    claim.on_dismissed = lambda: told.append("go")
     clock.now_s += 100
 
     with pytest.raises(MemoryBudgetSpent):

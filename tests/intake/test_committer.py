@@ -19,7 +19,7 @@ from receiver.errors import (
     StoreTrouble,
 )
 from receiver.intake import committer as committer_room
-from receiver.intake import waiting
+from receiver.intake import pending
 from receiver.intake.committer import Committer
 from receiver.intake.quarantine import Quarantine
 from receiver.journal.outcomes import STORED
@@ -97,8 +97,8 @@ async def test_small_deliveries_gather_while_a_group_is_synced(tmp_path: Path) -
 async def test_a_group_is_capped_by_deliveries_and_by_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "GROUP_DELIVERIES_MAX", 3)
-    monkeypatch.setattr(waiting, "GROUP_BYTES_MAX", 20)
+    monkeypatch.setattr(pending, "GROUP_DELIVERIES_MAX", 3)
+    monkeypatch.setattr(pending, "GROUP_BYTES_MAX", 20)
     core = CoreDouble()
     core.may_go_on.clear()
     async with committing(core, AppenderDouble(), tmp_path) as committer:

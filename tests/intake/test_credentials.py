@@ -162,10 +162,10 @@ async def test_a_signature_that_is_missing_is_not_told_as_a_path_that_is_wrong()
 
     assert (unsigned.status, of_another_path.status) == (403, 403)
     assert unsigned.body == of_another_path.body
-    assert b"no drain at this path takes them as they are" in unsigned.body
+    assert b"no drain at this path accepts them" in unsigned.body
     assert (unsigned_alone.status, nothing.status) == (401, 401)
     assert unsigned_alone.body == nothing.body
-    assert b"no credentials, unknown ones, or not all;" in nothing.body
+    assert b"credentials are missing, unknown or incomplete;" in nothing.body
 
 
 @on_uvloop
@@ -239,6 +239,6 @@ def test_every_secret_is_compared_in_constant_time_whether_or_not_one_matched_al
 
     found = Credentials(drain)
 
-    assert found.know_token(headers)
+    assert found.has_valid_token(headers)
     assert found.verify(headers, SPAN_BODY)
     assert len(set(compared)) == len(compared) == 5

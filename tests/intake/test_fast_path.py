@@ -115,7 +115,7 @@ async def test_what_nobody_foresaw_is_answered_on_the_shortcut_too() -> None:
     async with running(TOKEN) as intake:
         connection = await warm(intake, authorization=KNOWN)
         await asyncio.sleep(0)
-        intake.reception.regulars._now_ns = broken  # noqa: SLF001 - nothing that is foreseen raises
+        intake.delivery_handler.fast_path._now_ns = broken  # noqa: SLF001 - nothing that is foreseen raises
         connection.writer.write(request(authorization=KNOWN))
         answer = await connection.answer()
         await connection.close()

@@ -60,7 +60,7 @@ async def test_a_token_that_is_taken_back_is_refused_on_an_open_connection() -> 
     async with running(TOKEN) as intake:
         connection = await warm(intake)
         routes = Routes((Drain(name="d", tokens=("new",)),), Limits(), post_root=True)
-        intake.reception.use(routes, Limits())
+        intake.delivery_handler.use(routes, Limits())
         connection.writer.write(request(authorization=KNOWN))
         answer = await connection.answer()
         await connection.close()

@@ -14,7 +14,7 @@ import pytest
 
 from receiver.errors import DeadlinePassed, DiskTrouble, Overloaded
 from receiver.intake import committer
-from receiver.intake.commit_rate import GROUP_S
+from receiver.intake.commit_rate import GROUP_TARGET_S
 from receiver.intake.committer import Committer
 from receiver.intake.quarantine import Quarantine
 from receiver.journal.appender import StaleSegment
@@ -160,7 +160,7 @@ async def test_a_group_that_was_answered_is_in_nobodys_way(tmp_path: Path) -> No
         await intake.commit("b")
         intake.committer.use(core, answer_deadline_s=0)
 
-        intake.committer.require_time()
+        intake.committer.refuse_if_overloaded()
 
 
 @on_uvloop
@@ -183,7 +183,7 @@ async def test_a_delivery_whose_body_came_late_is_not_taken_into_a_line_that_is_
 async def test_of_dear_deliveries_the_first_are_answered_before_the_last_are_begun(tmp_path: Path) -> None:
     class Slow(CoreDouble):
         def __call__(self, deliveries: Sequence[Delivery], segment: SegmentId) -> CommitDouble:
-            time.sleep(3 * GROUP_S * len(deliveries))
+            time.sleep(3 * GROUP_TARGET_S * len(deliveries))
             return super().__call__(deliveries, segment)
 
     core = Slow()

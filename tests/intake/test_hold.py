@@ -121,7 +121,7 @@ async def test_held_request_is_committed_when_the_journal_on_disk_shrinks(tmp_pa
     async with committing(CoreDouble(), appender, tmp_path / "aside", answer_deadline_s=600) as committer:
         await until(appender.full_reason)
         held = [commit(committer, name) for name in "abc"]
-        await until(lambda: len(committer._line) == 3)  # noqa: SLF001 - what is held
+        await until(lambda: len(committer._queue) == 3)  # noqa: SLF001 - what is held
         filler.unlink()
         receipts = await asyncio.gather(*held)
 

@@ -87,12 +87,12 @@ async def test_an_alias_of_the_path_is_no_redirect(alias: str) -> None:
         ("//v1/traces", "expected '/v1/traces'"),
         ("/v1/./traces", "expected '/v1/traces'"),
         ("/v1%2Ftraces", "expected '/v1/traces'"),
-        ("/v1/metrics", "takes traces only"),
-        ("/v1/logs", "takes traces only"),
-        ("/v1/traces/v1/metrics", "takes traces only"),
-        ("/v1/traces/v1/traces", "appended '/v1/traces' to a URL that has its path already"),
+        ("/v1/metrics", "accepts only traces"),
+        ("/v1/logs", "accepts only traces"),
+        ("/v1/traces/v1/metrics", "accepts only traces"),
+        ("/v1/traces/v1/traces", "appended '/v1/traces' to a URL that already has its path"),
         ("/v1/traces/v1/traces/", "expected '/v1/traces': set the URL without it"),
-        ("/elsewhere-marker", "nothing listens"),
+        ("/elsewhere-marker", "no drain at this path"),
     ],
 )
 @on_uvloop
@@ -123,7 +123,7 @@ async def test_other_methods_are_told_what_is_allowed(method: str) -> None:
     [
         pytest.param("BREW", "/v1/traces", 405, id="no method of HTTP"),
         pytest.param("post", "/v1/traces?a=marker", 405, id="lower case"),
-        pytest.param("BREW", "/marker", 404, id="nothing listens there"),
+        pytest.param("BREW", "/marker", 404, id="unknown path"),
         pytest.param("POST\x01", "/v1/traces", 400, id="not HTTP at all"),
         pytest.param("BREW", "/v1/marker\xff", 400, id="no path"),
     ],
@@ -183,7 +183,7 @@ async def test_other_names_of_protobuf_are_answered_under_its_own(content_type: 
 @pytest.mark.parametrize(
     ("content_type", "hint"),
     [
-        ("", "no content type"),
+        ("", "content type is missing"),
         ("text/plain", "expected application/x-protobuf"),
         ("application/x-www-form-urlencoded", "expected application/x-protobuf"),
         ("application/grpc+proto", "http/protobuf"),

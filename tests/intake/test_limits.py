@@ -275,14 +275,14 @@ async def test_one_connection_too_many_is_told_so_and_closed() -> None:
 
 @on_uvloop
 async def test_a_peer_that_never_reads_its_answers_is_closed_before_they_pile_up() -> None:
-    plug, own = socket.create_server(("127.0.0.1", 0)), socket.socket()
-    plug.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * KIB)
+    sock, own = socket.create_server(("127.0.0.1", 0)), socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * KIB)
     own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * KIB)
     own.setblocking(False)  # noqa: FBT003 - the standard library takes it by position
     unsent_bytes = [0]
-    async with running(limits=Limits(answer_deadline_s=0.3), listening=plug) as intake:
+    async with running(limits=Limits(answer_deadline_s=0.3), listening=sock) as intake:
         loop = asyncio.get_running_loop()
-        await loop.sock_connect(own, plug.getsockname())
+        await loop.sock_connect(own, sock.getsockname())
         sending = asyncio.create_task(loop.sock_sendall(own, request(b"", path="/nowhere") * 20_000))
         await until(lambda: intake.server.connections)
         (connection,) = intake.server.connections

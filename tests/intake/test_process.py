@@ -63,17 +63,17 @@ def settings(data: Path, *drains: Drain) -> Settings:
 
 
 @asynccontextmanager
-async def spawned(data: Path, plug: socket.socket, *drains: Drain) -> AsyncIterator[Child]:
+async def spawned(data: Path, sock: socket.socket, *drains: Drain) -> AsyncIterator[Child]:
     ours, theirs = socket.socketpair()
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "receiver.intake", "--channel-fd", str(theirs.fileno())),
-        pass_fds=(theirs.fileno(), plug.fileno()),
+        pass_fds=(theirs.fileno(), sock.fileno()),
     )
     theirs.close()
     channel = await ChildChannel.from_socket(ours)
-    await channel.send(Start("intake-0", settings(data, *drains), plug.fileno(), 0))
-    child = Child(process, channel, plug.getsockname()[1])
+    await channel.send(Start("intake-0", settings(data, *drains), sock.fileno(), 0))
+    child = Child(process, channel, sock.getsockname()[1])
     await child.said(Ready)
     try:
         yield child
@@ -83,7 +83,7 @@ async def spawned(data: Path, plug: socket.socket, *drains: Drain) -> AsyncItera
 
 
 @pytest.fixture
-def plug() -> Iterator[socket.socket]:
+def sock() -> Iterator[socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield listening
 
@@ -94,9 +94,9 @@ def rows_sealed(data: Path) -> int:
 
 
 async def test_a_delivery_is_in_a_sealed_segment_once_the_process_has_stopped(
-    tmp_path: Path, plug: socket.socket
+    tmp_path: Path, sock: socket.socket
 ) -> None:
-    async with spawned(tmp_path, plug) as child:
+    async with spawned(tmp_path, sock) as child:
         statuses = [await child.post(one_span(name)) for name in "abc"]
         await child.channel.send(Stop())
         await child.said(Stopped)
@@ -106,16 +106,16 @@ async def test_a_delivery_is_in_a_sealed_segment_once_the_process_has_stopped(
     assert rows_sealed(tmp_path) == 3
 
 
-async def test_a_supervisor_that_is_gone_is_a_stop(tmp_path: Path, plug: socket.socket) -> None:
-    async with spawned(tmp_path, plug) as child:
+async def test_a_supervisor_that_is_gone_is_a_stop(tmp_path: Path, sock: socket.socket) -> None:
+    async with spawned(tmp_path, sock) as child:
         await child.post(one_span())
 
     assert child.process.returncode == 0
     assert rows_sealed(tmp_path) == 1
 
 
-async def test_sigterm_is_a_stop(tmp_path: Path, plug: socket.socket) -> None:
-    async with spawned(tmp_path, plug) as child:
+async def test_sigterm_is_a_stop(tmp_path: Path, sock: socket.socket) -> None:
+    async with spawned(tmp_path, sock) as child:
         await child.post(one_span())
         os.kill(child.process.pid, signal.SIGTERM)
         await child.said(Stopped)
@@ -123,8 +123,8 @@ async def test_sigterm_is_a_stop(tmp_path: Path, plug: socket.socket) -> None:
     assert rows_sealed(tmp_path) == 1
 
 
-async def test_a_killed_process_loses_nothing_that_was_answered(tmp_path: Path, plug: socket.socket) -> None:
-    async with spawned(tmp_path, plug) as child:
+async def test_a_killed_process_loses_nothing_that_was_answered(tmp_path: Path, sock: socket.socket) -> None:
+    async with spawned(tmp_path, sock) as child:
         statuses = [await child.post(one_span(name)) for name in "abc"]
         child.process.kill()
 
@@ -133,10 +133,10 @@ async def test_a_killed_process_loses_nothing_that_was_answered(tmp_path: Path, 
 
 
 async def test_a_journal_that_cannot_be_opened_is_503_until_it_can(
-    tmp_path: Path, plug: socket.socket
+    tmp_path: Path, sock: socket.socket
 ) -> None:
     (tmp_path / "journal").touch()
-    async with spawned(tmp_path, plug) as child:
+    async with spawned(tmp_path, sock) as child:
         before = await child.post(one_span())
         (tmp_path / "journal").unlink()
         while (after := await child.post(one_span())) == 503:  # noqa: ASYNC110 - no event
@@ -147,10 +147,10 @@ async def test_a_journal_that_cannot_be_opened_is_503_until_it_can(
 
 
 async def test_intake_without_a_digest_key_answers_503_until_it_can_make_one(
-    tmp_path: Path, plug: socket.socket
+    tmp_path: Path, sock: socket.socket
 ) -> None:
     (tmp_path / "digest.key").mkdir()
-    async with spawned(tmp_path, plug) as child:
+    async with spawned(tmp_path, sock) as child:
         before = await child.post(one_span())
         (tmp_path / "digest.key").rmdir()
         while (after := await child.post(one_span())) == 503:  # noqa: ASYNC110 - no event
@@ -160,10 +160,10 @@ async def test_intake_without_a_digest_key_answers_503_until_it_can_make_one(
 
 
 async def test_intakes_of_one_data_directory_give_a_delivery_the_same_digest(
-    tmp_path: Path, plug: socket.socket
+    tmp_path: Path, sock: socket.socket
 ) -> None:
     for _ in range(2):
-        async with spawned(tmp_path, plug) as child:
+        async with spawned(tmp_path, sock) as child:
             await child.post(one_span())
 
     segments = list(Journal(tmp_path / "journal").sealed())
@@ -178,9 +178,9 @@ async def test_intakes_of_one_data_directory_give_a_delivery_the_same_digest(
 
 
 async def test_a_reload_brings_new_tokens_and_keeps_the_old_settings_when_wrong(
-    tmp_path: Path, plug: socket.socket
+    tmp_path: Path, sock: socket.socket
 ) -> None:
-    async with spawned(tmp_path, plug, Drain(name="d", tokens=("old",))) as child:
+    async with spawned(tmp_path, sock, Drain(name="d", tokens=("old",))) as child:
         before = await child.post(one_span(), authorization="Bearer new")
         await child.channel.send(Reload(settings(tmp_path, Drain(name="d", tokens=("new",)))))
         await child.channel.send(Reload(settings(tmp_path, Drain(name="d", verify_header="\r\n"))))
@@ -192,8 +192,8 @@ async def test_a_reload_brings_new_tokens_and_keeps_the_old_settings_when_wrong(
     assert (before, after, without) == (401, 200, 401)
 
 
-async def test_it_reports_what_it_counted_and_how_it_is(tmp_path: Path, plug: socket.socket) -> None:
-    async with spawned(tmp_path, plug) as child:
+async def test_it_reports_what_it_counted_and_how_it_is(tmp_path: Path, sock: socket.socket) -> None:
+    async with spawned(tmp_path, sock) as child:
         await child.post(one_span())
         await child.channel.send(Stop())
         reports = await child.said(Stopped)

@@ -33,7 +33,7 @@ def test_a_disk_that_does_not_give_a_note_back_costs_no_verdict(tmp_path: Path) 
     note.unlink()
     note.mkdir()
 
-    aside = Quarantine(tmp_path)
-    reasons = [aside.keep(delivery("poison")) for _ in range(3)]
+    quarantine = Quarantine(tmp_path)
+    reasons = [quarantine.keep(delivery("poison")) for _ in range(3)]
 
     assert [type(reason) for reason in reasons] == [CoreCrashed, CoreCrashed, MalformedBody]

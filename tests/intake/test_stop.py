@@ -14,7 +14,7 @@ from receiver.errors import OperatorError
 from receiver.http.parser import require_c_parser
 from receiver.intake.tls import Certificates
 from receiver.settings import Limits
-from tests.intake.test_tls import NO_WARNINGS, sender, written
+from tests.intake.test_tls import IGNORED_WARNINGS, client_context, write_certificates
 from tests.support.intake import Connection, CoreDouble, Intake, on_uvloop, request, running, until
 
 
@@ -77,9 +77,9 @@ def knock(port: int, count: int) -> list[socket.socket]:
 @on_uvloop
 async def test_who_is_in_the_backlog_when_the_stop_begins_is_answered() -> None:
     async with running() as intake:
-        waiting = knock(intake.port, 100)
+        pending = knock(intake.port, 100)
         stopping = asyncio.create_task(intake.server.stop(5))
-        connections = [Connection(*await asyncio.open_connection(sock=plug)) for plug in waiting]
+        connections = [Connection(*await asyncio.open_connection(sock=sock)) for sock in pending]
         for connection in connections:
             connection.writer.write(request())
         said = [await connection.closed() for connection in connections]
@@ -90,11 +90,11 @@ async def test_who_is_in_the_backlog_when_the_stop_begins_is_answered() -> None:
 
 @on_uvloop
 async def test_a_handshake_that_begins_with_the_stop_is_finished(tmp_path: Path) -> None:
-    certificates = Certificates(written(tmp_path), NO_WARNINGS.append)
-    async with running(tls=(certificates.context, sender())) as intake:
-        (plug,) = knock(intake.port, 1)
+    certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
+    async with running(tls=(certificates.context, client_context())) as intake:
+        (sock,) = knock(intake.port, 1)
         stopping = asyncio.create_task(intake.server.stop(5))
-        streams = await asyncio.open_connection(sock=plug, ssl=sender(), server_hostname="localhost")
+        streams = await asyncio.open_connection(sock=sock, ssl=client_context(), server_hostname="localhost")
         connection = Connection(*streams)
         connection.writer.write(request())
         answer = await connection.answer()
@@ -133,14 +133,14 @@ async def test_a_quiet_connection_is_closed_without_a_reset() -> None:
 
 @on_uvloop
 async def test_who_connects_while_stopping_waits_for_the_next_process() -> None:
-    with socket.create_server(("127.0.0.1", 0), backlog=16) as plug:
-        async with running(listening=plug.dup()) as intake:
+    with socket.create_server(("127.0.0.1", 0), backlog=16) as sock:
+        async with running(listening=sock.dup()) as intake:
             await intake.server.stop(1)
-            waiting = await intake.connect()
-            waiting.writer.write(request())
-        async with running(listening=plug.dup()):
-            answer = await waiting.answer()
-            await waiting.close()
+            pending = await intake.connect()
+            pending.writer.write(request())
+        async with running(listening=sock.dup()):
+            answer = await pending.answer()
+            await pending.close()
 
     assert answer.status == 200
 

@@ -227,13 +227,13 @@ class Intake:
 
     server: IntakeServer
     admission: Admission
-    reception: DeliveryHandler
+    delivery_handler: DeliveryHandler
     committer: Committer
     core: CoreDouble
     appender: AppenderDouble
     metrics: Metrics
     port: int
-    away: LoadShedder
+    load_shedder: LoadShedder
     tls: ssl.SSLContext | None = None
 
     async def connect(self, source: str = "127.0.0.1") -> Connection:
@@ -255,7 +255,7 @@ class Intake:
 
     def held_count(self) -> int:
         """Return how many deliveries wait for room in the journal."""
-        return len(self.committer._line) + sum(len(one.waiting) for one in self.committer._hold._groups)  # noqa: SLF001
+        return len(self.committer._queue) + sum(len(one.pending) for one in self.committer._hold._groups)  # noqa: SLF001
 
     async def post(self, body: bytes = SPAN_BODY, path: str = "/v1/traces", **headers: str) -> Answer:
         """Post a body; header names are written with underscores."""
@@ -335,28 +335,30 @@ async def running(
     """Run an intake on loopback, with doubles behind it. `tls`: the receiver's and the sender's context."""
     limits = limits or Limits()
     core, appender, metrics = core or CoreDouble(), appender or AppenderDouble(), Metrics("intake-0")
-    aside = Quarantine(Path(mkdtemp()))
-    committer = Committer(core, appender, aside, metrics, answer_deadline_s=limits.answer_deadline_s)
-    admission = Admission(budget(limits, drains), committer.require_time)
+    quarantine = Quarantine(Path(mkdtemp()))
+    committer = Committer(core, appender, quarantine, metrics, answer_deadline_s=limits.answer_deadline_s)
+    admission = Admission(budget(limits, drains), committer.refuse_if_overloaded)
     routes = Routes(drains or (Drain(name="default"),), limits, post_root=True)
-    reception = DeliveryHandler(routes, limits, admission, committer, metrics)
-    away = LoadShedder(committer.require_time, metrics)
-    server = IntakeServer(reception, limits, caps(Settings(limits=limits)), metrics, away=away)
-    plug = listening or socket.create_server(("127.0.0.1", 0))
-    port = plug.getsockname()[1]
+    delivery_handler = DeliveryHandler(routes, limits, admission, committer, metrics)
+    load_shedder = LoadShedder(committer.refuse_if_overloaded, metrics)
+    server = IntakeServer(
+        delivery_handler, limits, caps(Settings(limits=limits)), metrics, load_shedder=load_shedder
+    )
+    sock = listening or socket.create_server(("127.0.0.1", 0))
+    port = sock.getsockname()[1]
     committing = asyncio.create_task(committer.run())
-    server.listen(plug, tls[0] if tls else None)
+    server.listen(sock, tls[0] if tls else None)
     try:
         yield Intake(
             server,
             admission,
-            reception,
+            delivery_handler,
             committer,
             core,
             appender,
             metrics,
             port,
-            away,
+            load_shedder,
             tls[1] if tls else None,
         )
     finally:
