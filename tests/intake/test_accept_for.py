@@ -55,7 +55,7 @@ async def test_connections_queued_before_the_takeover_are_answered(sibling: sock
 
 
 @on_uvloop
-async def test_connections_are_left_to_a_sibling_that_is_back(sibling: socket.socket) -> None:
+async def test_listener_stops_accepting_for_a_sibling_that_is_back(sibling: socket.socket) -> None:
     async with running() as intake:
         intake.server.accept_for([sibling.fileno()])
         assert await answered(sibling) == 200

@@ -103,7 +103,7 @@ async def test_an_empty_post_needs_the_credentials_of_the_drain(headers: dict[st
 
 
 @on_uvloop
-async def test_a_full_journal_refuses_an_empty_post_and_says_nothing_to_a_get() -> None:
+async def test_full_journal_refuses_an_empty_post_but_not_a_get() -> None:
     async with running(appender=AppenderDouble(full="journal is full")) as intake:
         post = await intake.post(b"", content_type="")
         get = await intake.exchange(request(b"", method="GET", content_type=""))
@@ -113,7 +113,7 @@ async def test_a_full_journal_refuses_an_empty_post_and_says_nothing_to_a_get() 
 
 
 @on_uvloop
-async def test_an_empty_body_of_an_otlp_type_is_decoded_as_any_other() -> None:
+async def test_empty_body_of_an_otlp_type_is_decoded() -> None:
     async with running() as intake:
         answer = await intake.post(b"", content_type="application/x-protobuf")
 

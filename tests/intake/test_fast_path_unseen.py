@@ -161,7 +161,7 @@ def bursts(draw: st.DrawFn) -> list[bytes]:
 
 @settings(max_examples=150, deadline=None)
 @given(sent=st.lists(bursts(), min_size=1, max_size=4), end=ENDS, is_patient=st.booleans())
-def test_a_stream_cut_anywhere_is_answered_as_without_the_shortcut(
+def test_stream_split_anywhere_is_answered_as_without_the_fast_path(
     sent: list[list[bytes]], end: bytes, *, is_patient: bool
 ) -> None:
     async def outcome_of(protocol: type[IntakeProtocol]) -> Any:  # noqa: ANN401 - compared only

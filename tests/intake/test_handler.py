@@ -99,7 +99,7 @@ class Held:
         self.trouble.set_exception(exc)
 
 
-async def test_a_body_that_gave_way_is_let_go_of_at_once() -> None:
+async def test_dismissed_body_is_freed_at_once() -> None:
     intake, payload = Promising(), Held()
     answering = asyncio.create_task(intake.delivery_handler.answer_known(intake.known, 20, payload))
     pieces = payload.pieces
@@ -119,7 +119,7 @@ async def test_a_body_that_gave_way_is_let_go_of_at_once() -> None:
 
 
 @pytest.mark.timeout(30)
-async def test_a_floor_that_was_reloaded_holds_for_bodies_to_come() -> None:
+async def test_reloaded_minimum_speed_applies_to_later_bodies() -> None:
     intake = Promising()
     intake.delivery_handler.use(intake.routes, Limits(body_grace_s=0.01, body_timeout_s=0.01))
 

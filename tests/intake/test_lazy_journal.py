@@ -34,7 +34,7 @@ def late(disk: MemoryDisk, clock: Clock) -> LazyJournal:
 
 
 @pytest.mark.parametrize("call", ["make_directory", "create", "write", "sync"])
-def test_a_full_disk_at_the_start_is_waited_for(call: str) -> None:
+def test_journal_is_opened_once_a_full_disk_has_room(call: str) -> None:
     disk, clock = MemoryDisk(), Clock()
     disk.fail(call, code=errno.ENOSPC, times=2)
 
@@ -53,7 +53,7 @@ def test_a_full_disk_at_the_start_is_waited_for(call: str) -> None:
     assert (journal.full_reason(), journal.trouble) == (None, "")
 
 
-def test_what_is_refused_is_not_tried_all_the_time() -> None:
+def test_failed_open_is_retried_at_intervals() -> None:
     disk, clock = MemoryDisk(), Clock()
     disk.fail("make_directory", code=errno.ENOSPC)
 

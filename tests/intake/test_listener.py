@@ -71,7 +71,7 @@ async def test_address_at_its_limit_with_requests_under_way_gets_503_and_others_
 
 
 @on_uvloop
-async def test_an_address_that_has_left_is_forgotten() -> None:
+async def test_closed_connections_no_longer_count_for_their_address() -> None:
     async with running(limits=FEW) as intake:
         connections = [await spoken(intake, f"127.0.0.{place}") for place in (2, 3, 3)]
         for connection in connections:
@@ -97,7 +97,7 @@ async def test_idle_connections_of_one_address_do_not_block_the_endpoint() -> No
 
 
 @on_uvloop
-async def test_who_is_shown_out_before_being_greeted_leaves_nothing_behind() -> None:
+async def test_connection_evicted_during_its_handshake_leaves_no_state() -> None:
     async with running(limits=FEW) as intake:
         for _ in range(5):
             flood = [socket.create_connection(("127.0.0.1", intake.port)) for _ in range(40)]
@@ -212,7 +212,9 @@ async def test_new_connection_gets_503_when_none_is_idle() -> None:
 
 
 @on_uvloop
-async def test_who_finds_no_room_is_answered_when_it_has_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connection_over_the_limit_is_answered_after_its_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(protocol, "LINGER_S", 600)  # and not because time has passed
     async with running(limits=Limits(connections_max=1)) as intake:
         kept = await in_request(intake, "127.0.0.1")
@@ -228,7 +230,7 @@ async def test_who_finds_no_room_is_answered_when_it_has_asked(monkeypatch: pyte
 
 
 @on_uvloop
-async def test_handshakes_that_do_not_come_make_room_too(tmp_path: Path) -> None:
+async def test_connection_without_a_handshake_is_evicted(tmp_path: Path) -> None:
     certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
     async with running(tls=(certificates.context, client_context()), limits=FEW) as intake:
         flood = [
@@ -297,7 +299,7 @@ class ShortOfDescriptors(socket.socket):
 
 
 @on_uvloop
-async def test_a_machine_short_of_descriptors_is_asked_again_in_a_moment() -> None:
+async def test_accept_is_retried_after_descriptors_run_out() -> None:
     listening = ShortOfDescriptors()
     listening.bind(("127.0.0.1", 0))
     listening.listen()
@@ -309,7 +311,7 @@ async def test_a_machine_short_of_descriptors_is_asked_again_in_a_moment() -> No
 
 
 @on_uvloop
-async def test_a_connection_that_was_given_up_in_the_queue_holds_up_nobody(
+async def test_connection_aborted_in_the_backlog_does_not_stop_the_listener(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(listener, "ACCEPT_PAUSE_S", 3_600)
@@ -333,7 +335,7 @@ async def test_a_connection_that_was_given_up_in_the_queue_holds_up_nobody(
         pytest.param("::1", "::1", id="loopback"),
     ],
 )
-def test_an_address_is_named(host: str, address: str) -> None:
+def test_address_key_is_an_ipv4_address_or_an_ipv6_network(host: str, address: str) -> None:
     assert address_of(host) == address
 
 
@@ -350,7 +352,7 @@ def test_an_address_is_named(host: str, address: str) -> None:
         ),
     ],
 )
-def test_what_one_address_may_hold(settings: Settings, stranger: int, loopback: int) -> None:
+def test_connection_limit_of_one_address(settings: Settings, stranger: int, loopback: int) -> None:
     found = caps(settings)
 
     assert (found.of("192.0.2.1"), found.of("127.0.0.1"), found.of("::1")) == (stranger, loopback, loopback)
@@ -366,7 +368,7 @@ def test_what_one_address_may_hold(settings: Settings, stranger: int, loopback: 
         pytest.param([request(), request()[:-1]], id="gone in the middle"),
     ],
 )
-def test_a_connection_that_has_ended_is_let_go_of_at_once(pieces: list[bytes]) -> None:
+def test_closed_connection_is_freed_at_once(pieces: list[bytes]) -> None:
     @on_uvloop
     async def ends() -> None:
         async with running() as intake:

@@ -45,7 +45,7 @@ async def overloaded(*, tls_dir: Path | None = None) -> AsyncIterator[tuple[Inta
 
 
 @on_uvloop
-async def test_who_calls_while_too_much_waits_is_told_at_once_to_come_again() -> None:
+async def test_new_connection_gets_503_at_once_during_overload() -> None:
     async with overloaded() as (intake, _):
         caller = await intake.connect()
         caller.writer.write(request())
@@ -61,7 +61,7 @@ async def test_who_calls_while_too_much_waits_is_told_at_once_to_come_again() ->
 
 
 @on_uvloop
-async def test_who_is_there_already_is_refused_request_by_request_and_stays() -> None:
+async def test_existing_connection_is_refused_per_request_and_stays_open() -> None:
     async with overloaded() as (intake, connection):
         connection.writer.write(request())
         refused = await connection.answer()
@@ -87,7 +87,7 @@ async def test_no_answer_comes_before_there_is_a_request() -> None:
 
 
 @on_uvloop
-async def test_who_calls_and_says_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_shed_connection_without_a_request_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load_shedding, "LINGER_S", 0.2)
     async with overloaded() as (intake, _):
         said = await (await intake.connect()).closed()
@@ -97,7 +97,7 @@ async def test_who_calls_and_says_nothing_is_let_go(monkeypatch: pytest.MonkeyPa
 
 
 @on_uvloop
-async def test_what_is_sent_meanwhile_does_not_destroy_the_answer() -> None:
+async def test_bytes_sent_after_shedding_do_not_destroy_the_answer() -> None:
     async with overloaded() as (intake, _):
         caller = await intake.connect()
         caller.writer.write(request(b"x" * 50_000))
@@ -109,7 +109,7 @@ async def test_what_is_sent_meanwhile_does_not_destroy_the_answer() -> None:
 
 
 @on_uvloop
-async def test_no_more_sockets_are_held_than_the_cap_and_none_for_ever(
+async def test_lingering_sockets_are_limited_in_number_and_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(load_shedding, "LINGER_S", 0.2)
@@ -125,7 +125,7 @@ async def test_no_more_sockets_are_held_than_the_cap_and_none_for_ever(
 
 
 @on_uvloop
-async def test_of_those_who_are_held_the_first_that_was_told_goes_last(
+async def test_lingering_socket_is_closed_in_order_of_its_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(load_shedding, "LINGER_S", 600)
@@ -146,7 +146,7 @@ async def test_of_those_who_are_held_the_first_that_was_told_goes_last(
 
 
 @on_uvloop
-async def test_who_goes_on_talking_is_let_go_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_shed_connection_that_keeps_sending_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load_shedding, "LINGER_S", 0.3)
     async with overloaded() as (intake, _):
         caller = await intake.connect()
@@ -162,7 +162,7 @@ async def test_who_goes_on_talking_is_let_go_all_the_same(monkeypatch: pytest.Mo
 
 
 @on_uvloop
-async def test_fewer_are_held_from_a_reload_on() -> None:
+async def test_reload_lowers_the_number_of_lingering_sockets() -> None:
     async with overloaded() as (intake, _):
         intake.server.use(Limits(connections_max=8), caps(Settings()))
         callers = [await intake.connect() for _ in range(4)]
@@ -175,7 +175,7 @@ async def test_fewer_are_held_from_a_reload_on() -> None:
 
 
 @on_uvloop
-async def test_a_stopping_receiver_waits_for_those_who_were_sent_away(
+async def test_stop_waits_for_shed_connections(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(load_shedding, "LINGER_S", 2.0)
@@ -194,7 +194,7 @@ async def test_a_stopping_receiver_waits_for_those_who_were_sent_away(
 
 
 @pytest.mark.parametrize("hard", [300, 1_024, 4_096, 5_000, 1 << 20])
-def test_few_descriptors_are_for_connections_and_some_for_who_is_sent_away(
+def test_few_descriptors_are_divided_between_connections_and_lingering_sockets(
     hard: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (hard, hard))
@@ -209,7 +209,7 @@ def test_few_descriptors_are_for_connections_and_some_for_who_is_sent_away(
 
 
 @on_uvloop
-async def test_over_tls_a_caller_is_refused_in_a_way_that_it_understands(tmp_path: Path) -> None:
+async def test_tls_connection_is_refused_within_tls_during_overload(tmp_path: Path) -> None:
     async with overloaded(tls_dir=tmp_path) as (intake, _):
         refused = await intake.post()
 

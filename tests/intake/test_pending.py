@@ -28,7 +28,7 @@ def place(one: Delivery, on_receipt: pending.ReceiptCallback, deadline: float = 
     return pending.PendingDelivery(one, claim_of(4), on_receipt, deadline, until_stored=False)
 
 
-def test_a_compressed_body_counts_for_what_it_may_become() -> None:
+def test_compressed_body_is_weighted_by_its_decompressed_size() -> None:
     given: list[object] = []
 
     plain, packed = (place(one, given.append) for one in (delivery(b"abcd"), delivery(b"abcd", "gzip")))
@@ -36,7 +36,7 @@ def test_a_compressed_body_counts_for_what_it_may_become() -> None:
     assert (plain.weight_bytes, packed.weight_bytes) == (4, 64)
 
 
-def test_a_receipt_is_given_once_and_not_to_who_has_left() -> None:
+def test_receipt_is_passed_on_once_and_not_after_abandoning() -> None:
     given: list[object] = []
     waits, has_left = (place(delivery(b"abcd"), given.append) for _ in range(2))
     first, second = OutcomeDouble(), OutcomeDouble()
@@ -50,7 +50,7 @@ def test_a_receipt_is_given_once_and_not_to_who_has_left() -> None:
 
 
 @on_uvloop
-async def test_a_body_that_was_let_go_of_is_not_held_by_who_waits_for_the_store() -> None:
+async def test_released_body_is_not_kept_while_waiting_for_the_store() -> None:
     line, given = pending.DeliveryQueue(), list[object]()
     one = place(delivery(b"abcd"), given.append, deadline=2)
     line.join(one)
@@ -68,7 +68,7 @@ async def test_a_body_that_was_let_go_of_is_not_held_by_who_waits_for_the_store(
 
 
 @on_uvloop
-async def test_a_hand_does_one_thing_after_another_and_goes_on_after_a_failure() -> None:
+async def test_worker_thread_runs_calls_in_order_and_continues_after_a_failure() -> None:
     thread = WorkerThread("test")
     done: list[int] = []
 
@@ -87,7 +87,7 @@ async def test_a_hand_does_one_thing_after_another_and_goes_on_after_a_failure()
 
 
 @on_uvloop
-async def test_what_a_hand_did_for_who_waits_no_longer_disturbs_nobody() -> None:
+async def test_cancelled_call_of_a_worker_thread_is_harmless() -> None:
     thread, may_go_on, disturbed = WorkerThread("test"), threading.Event(), list[object]()
     asyncio.get_running_loop().set_exception_handler(lambda _, told: disturbed.append(told))
     left = thread.submit(may_go_on.wait)
@@ -100,7 +100,7 @@ async def test_what_a_hand_did_for_who_waits_no_longer_disturbs_nobody() -> None
     assert disturbed == []
 
 
-def test_a_hand_outlives_the_loop_that_asked() -> None:
+def test_worker_thread_outlives_an_event_loop() -> None:
     thread, may_go_on = WorkerThread("test"), threading.Event()
 
     async def ask() -> None:
@@ -116,7 +116,7 @@ def test_a_hand_outlives_the_loop_that_asked() -> None:
     thread.stop()
 
 
-def test_a_claim_holds_what_it_once_held_until_it_is_let_go() -> None:
+def test_claim_keeps_its_bytes_until_it_is_released() -> None:
     admission = Admission(Budget(100, 0), lambda: None)
     claim = admission.admit(50, is_known=True)
 
@@ -154,7 +154,7 @@ class InLine:
         return "".join(one.delivery.body.decode() for one in self.line.take_group(pending.GROUP_BYTES_MAX))
 
 
-async def test_whoever_was_answered_is_not_taken_into_a_group_and_holds_no_memory() -> None:
+async def test_answered_delivery_joins_no_group_and_holds_no_memory() -> None:
     waits = InLine()
     for one in [waits.join(name) for name in "abcd"][1::2]:
         one.resolve(OutcomeDouble())
@@ -163,7 +163,7 @@ async def test_whoever_was_answered_is_not_taken_into_a_group_and_holds_no_memor
     assert waits.admission.bytes_in_flight == 2
 
 
-async def test_a_deadline_is_held_whatever_those_before_were_told() -> None:
+async def test_deadline_is_enforced_behind_answered_deliveries() -> None:
     waits = InLine()
     waits.join("a").resolve(OutcomeDouble())
     waits.join("b", deadline=10)
@@ -175,7 +175,7 @@ async def test_a_deadline_is_held_whatever_those_before_were_told() -> None:
     assert (len(waits.line), waits.admission.bytes_in_flight) == (1, 1)
 
 
-async def test_who_is_put_back_stands_first_in_order_and_still_counts() -> None:
+async def test_requeued_deliveries_are_first_in_order_and_keep_their_weight() -> None:
     waits = InLine()
     for name in "ab":
         waits.join(name)
@@ -189,7 +189,7 @@ async def test_who_is_put_back_stands_first_in_order_and_still_counts() -> None:
     assert waits.take() == "abc"
 
 
-def test_all_who_wait_for_a_segment_are_told_and_a_segment_nobody_waits_for_is_not_asked_for() -> None:
+def test_all_waiters_of_a_segment_are_answered_and_others_are_not_polled() -> None:
     store_waiters, told = StoreWaiters(), list[object]()
     outcomes = [OutcomeDouble(stored=count) for count in range(3)]
     for seq, outcome in zip((1, 1, 2), outcomes, strict=True):

@@ -106,7 +106,7 @@ async def test_a_delivery_is_in_a_sealed_segment_once_the_process_has_stopped(
     assert rows_sealed(tmp_path) == 3
 
 
-async def test_a_supervisor_that_is_gone_is_a_stop(tmp_path: Path, sock: socket.socket) -> None:
+async def test_exit_of_the_supervisor_stops_the_intake(tmp_path: Path, sock: socket.socket) -> None:
     async with spawned(tmp_path, sock) as child:
         await child.post(one_span())
 
@@ -114,7 +114,7 @@ async def test_a_supervisor_that_is_gone_is_a_stop(tmp_path: Path, sock: socket.
     assert rows_sealed(tmp_path) == 1
 
 
-async def test_sigterm_is_a_stop(tmp_path: Path, sock: socket.socket) -> None:
+async def test_sigterm_stops_the_intake(tmp_path: Path, sock: socket.socket) -> None:
     async with spawned(tmp_path, sock) as child:
         await child.post(one_span())
         os.kill(child.process.pid, signal.SIGTERM)
@@ -123,7 +123,7 @@ async def test_sigterm_is_a_stop(tmp_path: Path, sock: socket.socket) -> None:
     assert rows_sealed(tmp_path) == 1
 
 
-async def test_a_killed_process_loses_nothing_that_was_answered(tmp_path: Path, sock: socket.socket) -> None:
+async def test_killed_process_loses_no_acknowledged_delivery(tmp_path: Path, sock: socket.socket) -> None:
     async with spawned(tmp_path, sock) as child:
         statuses = [await child.post(one_span(name)) for name in "abc"]
         child.process.kill()
@@ -192,7 +192,7 @@ async def test_a_reload_brings_new_tokens_and_keeps_the_old_settings_when_wrong(
     assert (before, after, without) == (401, 200, 401)
 
 
-async def test_it_reports_what_it_counted_and_how_it_is(tmp_path: Path, sock: socket.socket) -> None:
+async def test_intake_reports_metrics_and_health(tmp_path: Path, sock: socket.socket) -> None:
     async with spawned(tmp_path, sock) as child:
         await child.post(one_span())
         await child.channel.send(Stop())

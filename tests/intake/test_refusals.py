@@ -108,7 +108,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lines]:
     ],
 )
 @on_uvloop
-async def test_the_log_says_which_credential_is_wrong_and_the_answer_does_not(
+async def test_wrong_credential_is_named_in_the_log_but_not_in_the_answer(
     log: Lines, drain: Drain, headers: dict[str, str], status: int, error: str
 ) -> None:
     async with running(drain) as intake:

@@ -65,7 +65,7 @@ async def test_a_delivery_over_tls_is_taken_and_only_http_1_1_is_offered(tmp_pat
 
 
 @on_uvloop
-async def test_tls_1_1_is_not_spoken(tmp_path: Path) -> None:
+async def test_tls_1_1_is_refused(tmp_path: Path) -> None:
     old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
     old.set_ciphers("ALL:@SECLEVEL=0")
@@ -78,7 +78,7 @@ async def test_tls_1_1_is_not_spoken(tmp_path: Path) -> None:
 
 
 @on_uvloop
-async def test_a_handshake_that_does_not_come_is_closed(tmp_path: Path) -> None:
+async def test_connection_without_a_handshake_is_closed(tmp_path: Path) -> None:
     certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
     limits = Limits(tls_handshake_timeout_s=0.2)
     async with running(tls=(certificates.context, client_context()), limits=limits) as intake:
@@ -90,7 +90,7 @@ async def test_a_handshake_that_does_not_come_is_closed(tmp_path: Path) -> None:
 
 
 @on_uvloop
-async def test_a_client_certificate_is_asked_for_where_its_authority_is_named(tmp_path: Path) -> None:
+async def test_client_certificate_is_required_if_an_authority_is_configured(tmp_path: Path) -> None:
     certificates = Certificates(write_certificates(tmp_path, client_ca=True), IGNORED_WARNINGS.append)
     known = client_context()
     AUTHORITY.issue_cert("sender").configure_cert(known)
@@ -104,7 +104,7 @@ async def test_a_client_certificate_is_asked_for_where_its_authority_is_named(tm
 
 
 @on_uvloop
-async def test_a_changed_certificate_is_shown_to_new_connections_and_open_ones_go_on(tmp_path: Path) -> None:
+async def test_changed_certificate_applies_to_new_connections_only(tmp_path: Path) -> None:
     certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
     async with running(tls=(certificates.context, client_context())) as intake:
         old = await serial(intake)
@@ -144,7 +144,7 @@ async def test_a_broken_certificate_leaves_the_old_one_in_force(tmp_path: Path, 
 
 @pytest.mark.parametrize("broken", ["tls.crt", "tls.key", "ca.crt"])
 @on_uvloop
-async def test_a_start_with_broken_files_uses_the_last_good_ones_until_they_are_mended(
+async def test_start_with_broken_files_uses_the_last_good_ones_until_repaired(
     tmp_path: Path, broken: str
 ) -> None:
     known = client_context()
@@ -185,7 +185,7 @@ def test_the_last_good_certificate_is_the_newest_that_could_be_loaded(tmp_path: 
     assert "PRIVATE" not in repr(second)
 
 
-def test_a_reload_takes_other_files(tmp_path: Path) -> None:
+def test_reload_uses_other_certificate_files(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     certificates = Certificates(write_certificates(tmp_path / "a"), IGNORED_WARNINGS.append)
@@ -217,7 +217,9 @@ async def test_another_client_authority_is_enforced_from_the_reload_on(tmp_path:
 
 @pytest.mark.parametrize("begun_asking", [True, False])
 @on_uvloop
-async def test_whether_clients_are_asked_stays_as_it_began(tmp_path: Path, *, begun_asking: bool) -> None:
+async def test_reload_does_not_change_whether_clients_need_a_certificate(
+    tmp_path: Path, *, begun_asking: bool
+) -> None:
     certificates = Certificates(write_certificates(tmp_path, client_ca=begun_asking), IGNORED_WARNINGS.append)
     async with running(tls=(certificates.context, client_context())) as intake:
         certificates.reload(write_certificates(tmp_path, client_ca=not begun_asking))
@@ -258,7 +260,7 @@ def test_files_that_change_while_they_are_loaded_leave_the_old_ones_in_force(
     assert certificates.trouble == ""
 
 
-def test_a_certificate_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_error_names_a_missing_certificate_file(tmp_path: Path) -> None:
     with pytest.raises(OperatorError, match=r"missing\.crt"):
         Certificates(Tls(cert_file=str(tmp_path / "missing.crt"), key_file=""), IGNORED_WARNINGS.append)
 
@@ -274,7 +276,7 @@ def test_certificate_that_expires_soon_has_a_warning(left_days: int, warning: st
     assert bool(warning) == bool(reason)
 
 
-def test_the_end_of_the_certificate_is_known(tmp_path: Path) -> None:
+def test_expiry_of_the_certificate_is_read(tmp_path: Path) -> None:
     certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
 
     assert certificates.expires_at_s > time.time() + 86_400

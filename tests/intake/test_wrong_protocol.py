@@ -49,7 +49,9 @@ def client_hello() -> bytes:
     ],
 )
 @on_uvloop
-async def test_plain_port_names_what_it_was_sent(sent: bytes, key: str, words: str, status: int) -> None:
+async def test_plain_port_logs_the_protocol_of_the_peer(
+    sent: bytes, key: str, words: str, status: int
+) -> None:
     with capture_logs() as logs:
         async with running() as intake:
             answers = [await intake.exchange(sent) for _ in range(3)]
