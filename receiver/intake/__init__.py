@@ -1,1 +1,1 @@
-"""The way in: HTTP on one side, a durable promise on the other."""
+"""Intake: receives deliveries over HTTP and writes them to the journal before it acknowledges them."""

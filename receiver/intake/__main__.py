@@ -1,7 +1,8 @@
-"""The intake process: everything between a listening socket and a journal directory.
+"""Intake process: accepts deliveries on a listening socket and writes them to a journal directory.
 
-Keeps: on stop the order is: accept no more, answer what is in flight, seal, let go. A supervisor that is
-gone is a stop. A committer that ends by itself ends the process, so that it is replaced.
+Invariant: a stop accepts no more connections, answers the requests in flight, seals the journal and then
+    exits. The exit of the supervisor is a stop. If the committer fails, the process ends, so that it is
+    replaced.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from receiver.intake.outcome import Transcode
 from receiver.intake.quarantine import Quarantine
 from receiver.intake.routes import Routes
 from receiver.intake.server import IntakeServer
-from receiver.intake.tls import Certificates, ending_reason
+from receiver.intake.tls import Certificates, expiry_warning
 from receiver.journal.appender import Appender
 from receiver.journal.digest_key import DigestKey
 from receiver.logs import limited
@@ -37,15 +38,15 @@ from receiver.metrics import Metrics
 from receiver.model import Commit, Delivery, SegmentId
 from receiver.settings import Settings
 
-CERTIFICATES_LOOK_S = 1.0
-DESCRIPTORS_BESIDE = 256
-"""Descriptors that are not connections: journal, channel, connections being refused."""
-CLOSE_SHARE = 0.5
-"""Of the grace to stop, what connections get; the rest is for the journal."""
+CERTIFICATES_POLL_S = 1.0
+DESCRIPTORS_RESERVED = 256
+"""Descriptors reserved for the journal, the channel and connections that are being refused."""
+CONNECTIONS_GRACE_SHARE = 0.5
+"""Share of the stop grace period for connections; the rest is for the journal."""
 
 
 class Intake:
-    """The rooms of the intake, wired. Fits `receiver.process.Work`."""
+    """The parts of the intake, connected. Implements `receiver.process.Work`."""
 
     def __init__(self, settings: Settings, metrics: Metrics, last_good: Pems | None = None) -> None:
         self._settings = settings
@@ -61,9 +62,9 @@ class Intake:
             metrics,
             answer_deadline_s=limits.answer_deadline_s,
         )
-        self._admission = Admission(budget(limits, settings.drain), self._committer.require_time)
+        self._admission = Admission(budget(limits, settings.drain), self._committer.refuse_if_overloaded)
         routes = Routes(settings.drain, limits, post_root=settings.post_root)
-        self._reception = DeliveryHandler(
+        self._delivery_handler = DeliveryHandler(
             routes,
             limits,
             self._admission,
@@ -72,31 +73,35 @@ class Intake:
             now_ns=Now(data / NOTE_NAME).ns,
         )
         held = held_max(limits.connections_max)
-        away = LoadShedder(self._committer.require_time, metrics, held_max=held)
-        self._server = IntakeServer(self._reception, limits, caps(settings), metrics, away=away)
+        load_shedder = LoadShedder(self._committer.refuse_if_overloaded, metrics, held_max=held)
+        self._server = IntakeServer(
+            self._delivery_handler, limits, caps(settings), metrics, load_shedder=load_shedder
+        )
         self._committing: asyncio.Task[None] | None = None
-        self._looking: asyncio.Task[None] | None = None
+        self._certificate_poll: asyncio.Task[None] | None = None
         self._warned_of_s = -1.0
 
     async def start(self, listen_fd: int) -> None:
-        """Take deliveries from now on."""
+        """Start to accept deliveries."""
         self._committing = asyncio.create_task(self._committer.run())
         context = self._certificates.context if self._certificates else None
         self._server.listen(socket.socket(fileno=listen_fd), context)
         if self._certificates is not None:
-            self._looking = asyncio.create_task(self._look_at_certificates(self._certificates))
+            self._certificate_poll = asyncio.create_task(self._poll_certificates(self._certificates))
 
     async def reload(self, settings: Settings) -> None:
-        """Use new drains, secrets, limits, policy and certificates; what is wrong leaves the old in force."""
+        """Apply new drains, secrets, limits, policy and certificates; invalid ones leave the old in force."""
         settings = with_descriptors(settings)
         limits = settings.limits
         try:
             routes = Routes(settings.drain, limits, post_root=settings.post_root)
             new_transcode = bind(settings, self._digest_key)
         except OperatorError as reason:
-            limited.error("reload", "settings are not used; the old ones stay in force", error=str(reason))
+            limited.error(
+                "reload", "settings cannot be applied; the old ones stay in force", error=str(reason)
+            )
             return
-        self._reception.use(routes, limits)
+        self._delivery_handler.use(routes, limits)
         self._committer.use(new_transcode, limits.answer_deadline_s)
         self._admission.budget = budget(limits, settings.drain)
         self._server.use(limits, caps(settings))
@@ -109,12 +114,12 @@ class Intake:
         self._server.accept_for(listen_fds)
 
     async def seal(self) -> None:
-        """Seal the open segment, because the store is about to stop."""
+        """Seal the open segment, so that the store process can insert it before it stops."""
         await self._committer.seal()
 
     def health(self) -> dict[str, str]:
-        """Say what stands in the way of a 200, and set the gauges."""
-        for task in (self._committing, self._looking):
+        """Return the health checks, with the problem of each or an empty text, and set the gauges."""
+        for task in (self._committing, self._certificate_poll):
             if task is not None and task.done() and not task.cancelled():
                 task.result()
         self._metrics.set("connections", self._server.connection_count)
@@ -123,47 +128,47 @@ class Intake:
         if self._certificates is not None:
             left_s = self._certificates.expires_at_s - time.time()
             self._metrics.set("certificate_expires_in_seconds", left_s)
-            ending = ending_reason(left_s)
-            self._warn_of(ending, self._certificates.expires_at_s)
-            checks["certificate"] = self._certificates.trouble or ending
+            expiry = expiry_warning(left_s)
+            self._warn_of_expiry(expiry, self._certificates.expires_at_s)
+            checks["certificate"] = self._certificates.trouble or expiry
         return checks
 
-    def _warn_of(self, ending: str, expires_at_s: float) -> None:
-        """Say once of each certificate that it ends."""
-        if ending and self._warned_of_s != expires_at_s:
+    def _warn_of_expiry(self, expiry: str, expires_at_s: float) -> None:
+        """Log once per certificate that it must be renewed."""
+        if expiry and self._warned_of_s != expires_at_s:
             self._warned_of_s = expires_at_s
-            limited.warning("certificate_ends", "certificate is to be renewed", error=ending)
+            limited.warning("certificate_ends", "certificate must be renewed", error=expiry)
 
     async def stop(self) -> None:
-        """Answer what is in flight, hand the journal over."""
+        """Answer the requests in flight, then seal and close the journal."""
         grace_s = self._settings.limits.stop_grace_s
-        self._committer.wait_no_longer()
-        await self._server.stop(grace_s * CLOSE_SHARE)
+        self._committer.stop_waiting()
+        await self._server.stop(grace_s * CONNECTIONS_GRACE_SHARE)
         self._admission.is_closed = True
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._certificate_poll is not None:
+            self._certificate_poll.cancel()
         if self._committing is not None:
             await self._committer.close(self._committing)
 
     def _opened_journal(self) -> Appender:
-        """Open the journal and load the digest key: no record is made without it."""
+        """Open the journal and load the digest key, which every record needs."""
         appender = Appender(Path(self._settings.data_dir) / "journal", self._settings.journal)
         try:
             self._digest_key.load()
         except OSError as reason:
             appender.close()
-            found = place_and_reason(reason)
-            raise OperatorError(f"digest key: {found}; expected a file to read and write") from reason
+            cause = place_and_reason(reason)
+            raise OperatorError(f"digest key: {cause}; expected a readable and writable file") from reason
         return appender
 
-    async def _look_at_certificates(self, certificates: Certificates) -> None:
+    async def _poll_certificates(self, certificates: Certificates) -> None:
         while True:
-            await asyncio.sleep(CERTIFICATES_LOOK_S)
+            await asyncio.sleep(CERTIFICATES_POLL_S)
             certificates.reload_if_changed()
 
 
 def bind(settings: Settings, digest_key: DigestKey) -> Transcode:
-    """Bind the core to the policy of these settings. The key is loaded before the journal is open."""
+    """Bind the core to the policy of these settings. The key is loaded when the journal is opened."""
     policy = transcode.policy(settings)
 
     def bound(deliveries: Sequence[Delivery], segment: SegmentId) -> Commit:
@@ -178,33 +183,36 @@ def _certificates(settings: Settings, last_good: Pems | None) -> Certificates | 
     return Certificates(
         settings.tls,
         lambda why: limited.error(
-            "certificate", "certificate is not used; the old one stays in force", error=why
+            "certificate", "certificate cannot be used; the old one stays in force", error=why
         ),
         last_good,
     )
 
 
 def with_descriptors(settings: Settings) -> Settings:
-    """Make room for as many descriptors as connections are allowed, or allow fewer connections."""
+    """Raise the file descriptor limit as far as the connection limit needs, or lower the connection limit."""
     connections_max = settings.limits.connections_max
-    wanted = connections_max + held_max(connections_max) + DESCRIPTORS_BESIDE
+    wanted = connections_max + held_max(connections_max) + DESCRIPTORS_RESERVED
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     possible = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft < possible:
         resource.setrlimit(resource.RLIMIT_NOFILE, (possible, hard))
     if possible == wanted:
         return settings
-    left = possible - DESCRIPTORS_BESIDE
+    left = possible - DESCRIPTORS_RESERVED
     connections_max = max(1, left * HELD_SHARE // (HELD_SHARE + 1), left - HELD_MAX)
     limited.warning(
-        "descriptors", "open files are limited, so connections are", connections_max=connections_max
+        "descriptors",
+        "file descriptor limit lowers the connection limit; raise LimitNOFILE",
+        descriptors_max=possible,
+        connections_max=connections_max,
     )
     limits = msgspec.structs.replace(settings.limits, connections_max=connections_max)
     return msgspec.structs.replace(settings, limits=limits)
 
 
 async def begin(start: Start, metrics: Metrics) -> Intake:
-    """Set everything up and take deliveries."""
+    """Build the intake and start to accept deliveries."""
     intake = Intake(with_descriptors(start.settings), metrics, start.last_good)
     await intake.start(start.listen_fd)
     return intake

@@ -1,11 +1,11 @@
-"""Whether there is room in memory for one more body, and time to answer it.
+"""Admission: limits the memory of request bodies in flight, and refuses deliveries while overloaded.
 
-Keeps: bytes are claimed before they are read and given back when nobody holds the body any more, which may be
-    after the delivery was answered. Bodies that are not whole yet, from senders that showed no token, share a
-    part of the budget: what a stranger announces or dribbles cannot keep the others out. Where that part is
-    full, the one that has been coming for longest gives way, but for the one that has brought the most and
-    goes on: else a crowd of large bodies would drive each other out for ever.
-Never: a wait. What does not fit is told to come again in two seconds.
+Invariant: bytes are claimed before they are read, and freed when the last holder of the body releases it,
+    which may be after the delivery was answered. Incomplete bodies of unknown senders, which have shown no
+    token, share a part of the budget, so that slow or oversized announcements do not keep known senders out.
+    When that part is full, the oldest such body is dismissed. The largest body is exempt while it makes
+    progress: otherwise many large bodies would dismiss each other for ever.
+Never: waits. A body that does not fit is answered 503 at once.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from receiver.settings import KIB, MIB, Drain, Limits
 from receiver.sizes import size_text
 
 ANNOUNCED_BYTES_MAX = MIB
-"""What is claimed on an announcement alone; the rest of a body claims as it arrives."""
+"""Limit of the claim made for an announced length; more is claimed as the body arrives."""
 UNKNOWN_ANNOUNCED_BYTES_MAX = 64 * KIB
-"""The same for senders not yet known, so that holding their share takes sending as much."""
-UNDISTURBED_S = 1.0
-"""A body has so long to become whole before it may have to give way."""
-GOES_ON_BYTES = 64 * KIB
-"""The body that has brought the most goes on as long as it brings so much in that time."""
+"""The same for unknown senders, so that they must send bytes to use up their share of the budget."""
+PREEMPTION_GRACE_S = 1.0
+"""Time that a body has before it may be dismissed for another."""
+PROGRESS_BYTES_MIN = 64 * KIB
+"""Bytes that the largest body must bring within `PREEMPTION_GRACE_S` to stay exempt."""
 UNKNOWN_SHARE = 4
-"""Senders not yet known may hold one part in so many, and room for one body in any case."""
+"""Unknown senders may hold one part in this many of the budget, but at least one body."""
 
 
 def announced_bytes_max(*, is_known: bool) -> int:
-    """Give what is claimed at most on an announcement alone."""
+    """Return the limit of the claim made for an announced length."""
     return ANNOUNCED_BYTES_MAX if is_known else UNKNOWN_ANNOUNCED_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How many bytes may be in flight."""
+    """Limits on the bytes in flight."""
 
     bytes_max: int
     unknown_bytes_max: int
-    """Of them, in bodies whose sender is not known yet."""
+    """Part of the budget for bodies whose sender is unknown."""
 
 
 def budget(limits: Limits, drains: Sequence[Drain]) -> Budget:
-    """Divide the bytes that these settings allow."""
+    """Return the budget that these settings allow."""
     largest = max((drain.body_bytes_max or 0 for drain in drains), default=0)
     one_body = max(limits.body_bytes_max, largest)
     whole = limits.inflight_bytes_max
@@ -53,48 +53,48 @@ def budget(limits: Limits, drains: Sequence[Drain]) -> Budget:
 
 
 class Claim:
-    """The part of the budget that one delivery holds, until everybody who shares it has let go."""
+    """The part of the budget that one delivery holds until its last holder releases it."""
 
-    __slots__ = ("_admission", "_holder_count", "_is_known", "begun_at_s", "bytes_held", "when_dismissed")
+    __slots__ = ("_admission", "_holder_count", "_is_known", "bytes_held", "on_dismissed", "started_at_s")
 
-    def __init__(self, admission: Admission, *, is_known: bool, begun_at_s: float) -> None:
+    def __init__(self, admission: Admission, *, is_known: bool, started_at_s: float) -> None:
         self._admission = admission
         self._is_known = is_known
         self._holder_count = 1
-        self.begun_at_s = begun_at_s
+        self.started_at_s = started_at_s
         self.bytes_held = 0
-        self.when_dismissed: Callable[[], None] = _nobody_reads
-        """How to tell whoever reads the body to stop."""
+        self.on_dismissed: Callable[[], None] = _do_nothing
+        """Called when the claim is dismissed; ends the reading of the body."""
 
     def grow_to(self, size_bytes: int) -> None:
-        """Hold at least so much. Raises `MemoryBudgetSpent`."""
+        """Claim up to this size in total. Raises `MemoryBudgetSpent`."""
         if size_bytes > self.bytes_held:
             self.grow_by(size_bytes - self.bytes_held)
 
     def grow_by(self, more_bytes: int) -> None:
-        """Hold so much more. Raises `MemoryBudgetSpent`."""
+        """Claim more bytes. Raises `MemoryBudgetSpent`."""
         self._admission.take(self, more_bytes, is_known=self._is_known)
         self.bytes_held += more_bytes
         if not self._is_known:
-            self._admission.brought(self)
+            self._admission.note_progress(self)
 
     def know(self) -> None:
-        """Know the sender from now on: the body is whole, and signed where that is asked for."""
+        """Mark the sender as known: its body is complete, and its signature valid where required."""
         if not self._is_known:
-            self._admission.no_longer_unknown(self)
+            self._admission.remove_unknown(self)
             self._is_known = True
 
     def dismiss(self) -> None:
-        """Give way."""
+        """End the reading of this body to free its memory for another."""
         self.know()
-        self.when_dismissed()
+        self.on_dismissed()
 
     def share(self) -> None:
-        """Have one more holder, who lets go of it too."""
+        """Add a holder, which must also call `release`."""
         self._holder_count += 1
 
     def release(self) -> None:
-        """Let go; the last holder gives everything back."""
+        """Remove a holder; the last one frees the claimed bytes."""
         self._holder_count -= 1
         if self._holder_count:
             return
@@ -103,39 +103,39 @@ class Claim:
         self.bytes_held = 0
 
 
-def _nobody_reads() -> None:
-    """Nothing to tell."""
+def _do_nothing() -> None:
+    """Do nothing: the body is not being read."""
 
 
 class Admission:
-    """The budgets of one intake."""
+    """The memory budget of one intake."""
 
     def __init__(
         self,
         budget: Budget,
-        require_time: Callable[[], None] = lambda: None,
+        refuse_if_overloaded: Callable[[], None] = lambda: None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._now = now
         self._unknown: dict[Claim, None] = {}
-        self._foremost: Claim | None = None
-        self._foremost_bytes, self._foremost_at_s = 0, 0.0
-        """What it had brought when it was last seen to go on, and when that was."""
+        self._largest: Claim | None = None
+        self._largest_bytes, self._largest_progress_at_s = 0, 0.0
+        """Size and time at the last progress of the largest body."""
         self.budget = budget
         self.bytes_in_flight = 0
         self.unknown_bytes = 0
         self.is_closed = False
-        self._require_time = require_time
+        self._refuse_if_overloaded = refuse_if_overloaded
 
     def admit(self, declared_bytes: int, *, is_known: bool) -> Claim:
-        """Claim memory for a body that announces this size. Raises the reason why it is not read now.
+        """Claim memory for a body of this announced size. Raises `Unavailable` if it cannot be read now.
 
-        A full journal is no such reason: the committer holds deliveries until there is room (see `Hold`).
+        A full journal does not prevent it: the committer holds deliveries until there is room (see `Hold`).
         """
         if self.is_closed:
-            raise ShuttingDown("the receiver is stopping; expected to be back in seconds")
-        self._require_time()
-        claim = Claim(self, is_known=is_known, begun_at_s=0.0 if is_known else self._now())
+            raise ShuttingDown("the receiver is stopping; retry in a few seconds")
+        self._refuse_if_overloaded()
+        claim = Claim(self, is_known=is_known, started_at_s=0.0 if is_known else self._now())
         claim.grow_to(min(declared_bytes, announced_bytes_max(is_known=is_known)))
         return claim
 
@@ -153,28 +153,28 @@ class Admission:
         self.bytes_in_flight += more_bytes
 
     def _make_room(self, claim: Claim, more_bytes: int) -> None:
-        """Dismiss who has been sending for long and is not done, as far as needed."""
+        """Dismiss the oldest incomplete bodies of unknown senders until the claim fits."""
         while self.unknown_bytes + more_bytes > self.budget.unknown_bytes_max:
-            oldest = next((one for one in self._unknown if self._may_give_way(one)), claim)
-            if oldest is claim or self._now() - oldest.begun_at_s < UNDISTURBED_S:
+            oldest = next((other for other in self._unknown if self._may_be_dismissed(other)), claim)
+            if oldest is claim or self._now() - oldest.started_at_s < PREEMPTION_GRACE_S:
                 return
             oldest.dismiss()
 
-    def brought(self, claim: Claim) -> None:
-        """See who of the unknown has brought the most, and whether it goes on."""
-        foremost = self._foremost
-        if foremost is None or claim.bytes_held > foremost.bytes_held:
-            self._foremost, self._foremost_bytes = claim, 0
-        if claim is self._foremost and claim.bytes_held >= self._foremost_bytes + GOES_ON_BYTES:
-            self._foremost_bytes, self._foremost_at_s = claim.bytes_held, self._now()
+    def note_progress(self, claim: Claim) -> None:
+        """Track the largest body of an unknown sender and its progress."""
+        largest = self._largest
+        if largest is None or claim.bytes_held > largest.bytes_held:
+            self._largest, self._largest_bytes = claim, 0
+        if claim is self._largest and claim.bytes_held >= self._largest_bytes + PROGRESS_BYTES_MIN:
+            self._largest_bytes, self._largest_progress_at_s = claim.bytes_held, self._now()
 
-    def _may_give_way(self, claim: Claim) -> bool:
-        return claim is not self._foremost or self._now() - self._foremost_at_s >= UNDISTURBED_S
+    def _may_be_dismissed(self, claim: Claim) -> bool:
+        return claim is not self._largest or self._now() - self._largest_progress_at_s >= PREEMPTION_GRACE_S
 
-    def no_longer_unknown(self, claim: Claim) -> None:
-        """Count this one among all others."""
-        if claim is self._foremost:
-            self._foremost = None
+    def remove_unknown(self, claim: Claim) -> None:
+        """Stop counting a claim against the part of unknown senders."""
+        if claim is self._largest:
+            self._largest = None
         self._unknown.pop(claim, None)
         self.unknown_bytes -= claim.bytes_held
 

@@ -1,8 +1,8 @@
-"""Answers: from receipts and verdicts to the exact bytes of an HTTP response.
+"""Answers: turns outcomes and errors into the exact bytes of an HTTP response.
 
-Keeps: every error is a `google.rpc.Status` in the request's encoding; the Content-Type is exact, because
-exporters compare it as a string.
-Never: a byte of the request, a secret, a status that is not in a table, or more than 16 KiB.
+Invariant: every error is a `google.rpc.Status` in the request's encoding. The Content-Type is exact, because
+    exporters compare it as a string.
+Never: contains a byte of the request or a secret, has a status that is not in a table, or exceeds 16 KiB.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from email.utils import formatdate
 from http import HTTPStatus
 
 from receiver.errors import ANSWER_OF, RETRY_AFTER_S, MalformedBody, ReceiverError
-from receiver.intake.media import CODINGS_READ
+from receiver.intake.media import SUPPORTED_CODINGS
 from receiver.model import ContentKind
 
 ALLOW = "POST, OPTIONS"
 TEXT_BYTES_MAX = 7 * 1024
-"""Of a message; escaped and framed it stays under 16 KiB."""
+"""Limit of a message; escaped and with its headers it stays under 16 KiB."""
 BAD_REQUEST = "type.googleapis.com/google.rpc.BadRequest"
 MEDIA_TYPE_OF = {
     ContentKind.PROTOBUF: "application/x-protobuf",
@@ -29,43 +29,44 @@ MEDIA_TYPE_OF = {
 HEADERS_OF = {
     401: {"WWW-Authenticate": "Bearer"},
     405: {"Allow": ALLOW},
-    415: {"Accept-Encoding": CODINGS_READ},
+    415: {"Accept-Encoding": SUPPORTED_CODINGS},
     429: {"Retry-After": str(RETRY_AFTER_S)},
     503: {"Retry-After": str(RETRY_AFTER_S)},
 }
-"""What a status says besides its body."""
+"""Extra headers of a status."""
 HTTP_GRPC_CODE_OF = {400: 3, 405: 12, 414: 3, 417: 3, 431: 3, 505: 12}
-"""Refusals of HTTP itself, before there is a delivery. All of them close the connection."""
+"""gRPC codes of HTTP errors that are detected before there is a delivery. All of them close the connection.
+gRPC codes of HTTP errors that are detected before there is a delivery. All of them close the connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One HTTP response, but for what the connection adds: Date and Connection."""
+    """One HTTP response without the headers that the connection adds: Date and Connection."""
 
     status: int
     head: bytes
-    """Status line and headers, each ended."""
+    """Status line and headers, each with its line end."""
     body: bytes = b""
     keep_alive: bool = True
 
     def wire(self, *, close: bool, bodyless: bool) -> bytes:
-        """Give the bytes to send; `bodyless` for the answer to a HEAD."""
+        """Return the bytes to send; `bodyless` for the answer to a HEAD request."""
         connection = b"Connection: close\r\n\r\n" if close else b"\r\n"
         return self.head + date_line(int(time.time())) + connection + (b"" if bodyless else self.body)
 
     def with_header(self, line: bytes) -> Reply:
-        """Add one header line."""
+        """Return a copy with one more header line."""
         return replace(self, head=self.head + line)
 
 
 HANG_UP = Reply(0, b"", keep_alive=False)
-"""No answer at all: the sender was too slow, or is gone."""
+"""Closes the connection without an answer: the sender was too slow or is gone."""
 
 _date: tuple[int, bytes] = (-1, b"")
 
 
 def date_line(now_s: int) -> bytes:
-    """Give the Date header, made once a second."""
+    """Return the Date header, formatted once a second."""
     global _date  # noqa: PLW0603 - a cache of one line: the same for all connections
     if _date[0] != now_s:
         _date = (now_s, f"Date: {formatdate(now_s, usegmt=True)}\r\n".encode())
@@ -99,7 +100,7 @@ PROBE = Reply(
 
 
 def accepted(kind: ContentKind, *, rejected_span_count: int, message: str) -> Reply:
-    """Answer a delivery that was taken, in full or in part, or with a warning."""
+    """Answer a delivery that was accepted, fully, partly or with a warning."""
     if not rejected_span_count and not message:
         return ACCEPTED[kind]
     text = printable(message)
@@ -112,7 +113,7 @@ def accepted(kind: ContentKind, *, rejected_span_count: int, message: str) -> Re
 
 
 def verdict(reason: ReceiverError, kind: ContentKind) -> Reply:
-    """Answer with what the one table says about this verdict."""
+    """Answer with an error: status and gRPC code come from `ANSWER_OF`."""
     answer = ANSWER_OF[type(reason)]
     field = reason.field if isinstance(reason, MalformedBody) else ""
     body = status_body(answer.grpc_code, str(reason), kind, field=field)
@@ -120,7 +121,7 @@ def verdict(reason: ReceiverError, kind: ContentKind) -> Reply:
 
 
 def http_refusal(status: int, message: str, kind: ContentKind = ContentKind.JSON) -> Reply:
-    """Answer a request that is not HTTP as it is spoken here; closes the connection."""
+    """Answer a request that is not supported HTTP. The connection is closed afterwards."""
     body = status_body(HTTP_GRPC_CODE_OF[status], message, kind)
     return _reply(status, kind, body, HEADERS_OF.get(status, {}), keep_alive=False)
 
@@ -128,7 +129,7 @@ def http_refusal(status: int, message: str, kind: ContentKind = ContentKind.JSON
 def status_body(grpc_code: int, message: str, kind: ContentKind, *, field: str = "") -> bytes:
     """Encode a `google.rpc.Status`; with a field, its details are a `BadRequest`.
 
-    JSON ends with a newline, so that a terminal's prompt is not put behind it.
+    JSON ends with a newline, so that a terminal's prompt starts on its own line.
     """
     text, field = printable(message), printable(field)
     if kind is not ContentKind.PROTOBUF:
@@ -143,7 +144,7 @@ def status_body(grpc_code: int, message: str, kind: ContentKind, *, field: str =
 
 
 def printable(text: str) -> str:
-    """Cut and clean a message: what reaches a sender is short printable ASCII."""
+    """Truncate a message and replace all but printable ASCII."""
     cut = text if len(text) <= TEXT_BYTES_MAX else text[: TEXT_BYTES_MAX - 3] + "..."
     return "".join(char if " " <= char <= "~" else "?" for char in cut)
 
@@ -166,6 +167,6 @@ def _bytes(field: int, value: bytes) -> bytes:
 
 
 def reason_of(error: Exception) -> str:
-    """Name a verdict for metrics and logs: `malformed_body`, `journal_full`."""
+    """Return the name of an error for metrics and logs: `malformed_body`, `journal_full`."""
     name = type(error).__name__
     return "".join(f"_{char.lower()}" if char.isupper() else char for char in name).lstrip("_")

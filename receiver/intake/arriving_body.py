@@ -1,7 +1,7 @@
-"""A body whose length is known, as its bytes arrive. Fits `receiver.intake.body.Payload`.
+"""A body of known length, as its bytes arrive. Implements `receiver.intake.body.Payload`.
 
-Whoever reads it is woken when it is whole, or when more has come than was claimed for it: each waking costs
-a turn of the event loop, and a body of 280 kB comes in many pieces.
+The reader is woken only when the body is complete or when more has arrived than was claimed for it: each
+wake-up costs a turn of the event loop, and a body of 280 kB arrives in many pieces.
 """
 
 from __future__ import annotations
@@ -12,51 +12,51 @@ from collections import deque
 from receiver.settings import KIB
 
 STEP_BYTES = 64 * KIB
-"""So much may have arrived beyond what was claimed."""
+"""Bytes that may have arrived beyond the claim before the reader is woken."""
 
 
 class ArrivingBody:
-    """The bytes of one body, and nothing of what comes after it."""
+    """The bytes of one body, without the bytes that follow it on the connection."""
 
-    __slots__ = ("_left_bytes", "_pieces", "_trouble", "_waiter", "_wake_bytes", "total_bytes")
+    __slots__ = ("_error", "_left_bytes", "_pieces", "_waiter", "_wake_bytes", "total_bytes")
 
     def __init__(self, length_bytes: int, claimed_bytes: int = 0) -> None:
-        """`claimed_bytes`: whoever reads it need not know of so many."""
+        """`claimed_bytes`: bytes that are claimed already, so that the reader need not be woken for them."""
         self._left_bytes = length_bytes
         self._wake_bytes = max(claimed_bytes, STEP_BYTES)
         self.total_bytes = 0
-        """So much has arrived."""
+        """Bytes that have arrived."""
         self._pieces: deque[bytes] = deque()
         self._waiter: asyncio.Future[None] | None = None
-        self._trouble: BaseException | None = None
+        self._error: BaseException | None = None
 
     def feed(self, data: bytes) -> bytes:
-        """Take what belongs to the body; give back the rest."""
-        mine = data[: self._left_bytes]
-        if mine:
-            self._left_bytes -= len(mine)
-            self.total_bytes += len(mine)
-            self._pieces.append(mine)
+        """Take the bytes that belong to the body and return the rest."""
+        own = data[: self._left_bytes]
+        if own:
+            self._left_bytes -= len(own)
+            self.total_bytes += len(own)
+            self._pieces.append(own)
             if self._is_worth_reading:
                 self._wake()
-        return data[len(mine) :]
+        return data[len(own) :]
 
     def is_eof(self) -> bool:
-        """Tell whether all of it has arrived."""
+        """Return whether the whole body has arrived."""
         return not self._left_bytes
 
     def read_nowait(self) -> bytes:
-        """Give what has arrived and was not given yet."""
+        """Return the bytes that have arrived since the last read."""
         pieces, self._pieces = self._pieces, deque()
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def readany(self) -> bytes:
-        """Give one piece, or wait until more are worth it; nothing: the body has ended."""
-        while not self._is_worth_reading and self._trouble is None:
+        """Return one piece, once enough has arrived to wake the reader; empty at the end of the body."""
+        while not self._is_worth_reading and self._error is None:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
-        if self._trouble is not None:
-            raise self._trouble
+        if self._error is not None:
+            raise self._error
         if not self._pieces:
             return b""
         piece = self._pieces.popleft()
@@ -65,8 +65,8 @@ class ArrivingBody:
         return piece
 
     def set_exception(self, exc: BaseException) -> None:
-        """Tell whoever reads that the rest does not come."""
-        self._trouble = exc
+        """Raise `exc` in the reader: the rest of the body will not arrive."""
+        self._error = exc
         self._wake()
 
     @property

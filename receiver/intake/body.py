@@ -1,9 +1,9 @@
-"""Reading a body: as fast as the floor asks, up to the limit, within the claim.
+"""Body reader: enforces the minimum speed, the size limit and the memory claim.
 
-Keeps: memory is claimed by what arrived, not by what was announced beyond the claim. Of a body on the
-    shortcut one read and less than `arriving.STEP_BYTES` may be there that is not claimed yet.
-Never: an answer to a sender that is too slow. OTLP clients do not retry a 408, but they do retry a closed
-connection, so it is closed.
+Invariant: memory is claimed as bytes arrive, not for announced bytes beyond the initial claim. On the fast
+    path one read and up to `arriving_body.STEP_BYTES` may have arrived that are not claimed yet.
+Never: an answer to a sender that is too slow. OTLP clients do not retry a 408, but they do retry after a
+    closed connection, so the connection is closed.
 """
 
 from __future__ import annotations
@@ -19,62 +19,62 @@ from receiver.intake.admission import Claim
 from receiver.settings import Limits
 from receiver.sizes import size_text
 
-GAVE_WAY = "the body came slowly and others needed its room; expected to come again"
+PREEMPTED = "the body arrived slowly and its memory was needed for others; send it again"
 SENDER_GONE = (ConnectionError, RequestPayloadError, RuntimeError)
 """What a payload raises when its connection is lost."""
 
 
 class Payload(Protocol):
-    """A body on its way: aiohttp's `StreamReader`, or ours (see `receiver/intake/arriving_body.py`)."""
+    """A body that is arriving: aiohttp's `StreamReader` or our `ArrivingBody`."""
 
     total_bytes: int
-    """So much has arrived."""
+    """Bytes that have arrived."""
 
     def is_eof(self) -> bool:
-        """Tell whether all of it has arrived."""
+        """Return whether the whole body has arrived."""
 
     def read_nowait(self) -> bytes:
-        """Give what has arrived."""
+        """Return the bytes that have arrived."""
 
     async def readany(self) -> bytes:
-        """Wait for more and give it; nothing: the body has ended."""
+        """Wait for more bytes and return them; empty at the end of the body."""
 
     def set_exception(self, exc: BaseException) -> None:
-        """Tell whoever reads that the rest does not come."""
+        """Raise `exc` in the reader: the rest of the body will not arrive."""
 
 
-class BodyTooSlow(Exception):  # noqa: N818 - told to nobody: the connection is closed
-    """The body came slower than the floor allows."""
+class BodyTooSlow(Exception):  # noqa: N818 - never answered: the connection is closed
+    """The body arrived more slowly than the minimum speed."""
 
 
-class SenderGone(Exception):  # noqa: N818 - told to nobody: nobody is there
+class SenderGone(Exception):  # noqa: N818 - never answered: the peer is gone
     """The connection ended before the body did."""
 
 
 class BadFraming(Exception):  # noqa: N818 - becomes a 400
-    """What came instead of the rest of the body is not HTTP."""
+    """The bytes in place of the rest of the body are not valid HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpeedFloor:
-    """How slow a body may be."""
+    """The minimum speed of a body."""
 
     grace_s: float
     bytes_per_s_min: int
     total_s: float
 
     def allowed_s(self, received_bytes: int) -> float:
-        """Give the time that a body may take for so many bytes."""
+        """Return the time that a body may take for this many bytes."""
         return min(self.grace_s + received_bytes / self.bytes_per_s_min, self.total_s)
 
 
 def speed_floor(limits: Limits) -> SpeedFloor:
-    """Give the floor that these settings mean."""
+    """Return the minimum speed that these limits set."""
     return SpeedFloor(limits.body_grace_s, limits.body_bytes_per_s_min, limits.body_timeout_s)
 
 
 def refuse_over(size_bytes: int, bytes_max: int) -> None:
-    """Refuse a body, declared or real, that is over its limit."""
+    """Raise `BodyTooLarge` if a declared or actual size is over the limit."""
     if size_bytes > bytes_max:
         raise BodyTooLarge(f"body is over the limit; expected at most {size_text(bytes_max)}")
 
@@ -96,10 +96,10 @@ def _checked(body: bytes, claim: Claim, bytes_max: int) -> bytes:
 
 
 async def _gather(payload: Payload, claim: Claim, bytes_max: int, floor: SpeedFloor) -> bytes:
-    claim.when_dismissed = lambda: payload.set_exception(MemoryBudgetSpent(GAVE_WAY))
+    claim.on_dismissed = lambda: payload.set_exception(MemoryBudgetSpent(PREEMPTED))
     pieces: list[bytes] = []
     received_bytes = 0
-    patience = _Patience(payload, floor)
+    timer = _SlowBodyTimer(payload, floor)
     try:
         while piece := await payload.readany():
             received_bytes += len(piece)
@@ -107,31 +107,31 @@ async def _gather(payload: Payload, claim: Claim, bytes_max: int, floor: SpeedFl
             claim.grow_to(received_bytes)
             pieces.append(piece)
     finally:
-        patience.end()
+        timer.cancel()
     return b"".join(pieces)
 
 
-class _Patience:
-    """Ends a body that is too slow. Its timer is not set anew for each piece: it looks when it is due."""
+class _SlowBodyTimer:
+    """Timer that ends a body below the minimum speed. Checked when due, not restarted for each piece."""
 
     def __init__(self, payload: Payload, floor: SpeedFloor) -> None:
         self._payload, self._floor = payload, floor
         self._loop = asyncio.get_running_loop()
         self._begun_at = self._loop.time()
-        self._timer = self._loop.call_at(self._ends_at(), self._look)
+        self._timer = self._loop.call_at(self._ends_at(), self._check)
 
-    def end(self) -> None:
-        """Nobody waits any more."""
+    def cancel(self) -> None:
+        """Cancel the timer: the body was read or refused."""
         self._timer.cancel()
 
     def _ends_at(self) -> float:
         return self._begun_at + self._floor.allowed_s(self._payload.total_bytes)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         if self._payload.is_eof():
             return
         ends_at = self._ends_at()
         if ends_at > self._loop.time():
-            self._timer = self._loop.call_at(ends_at, self._look)
+            self._timer = self._loop.call_at(ends_at, self._check)
         else:
             self._payload.set_exception(BodyTooSlow())

@@ -1,10 +1,11 @@
-"""How long a delivery that comes now would wait, whether that is in time, and how much is done in one go.
+"""Commit rate: estimates how long a new delivery would wait, refuses it if too long, and limits group size.
 
-Without this a receiver that is offered more than it can take answers nobody in time: everything waits in line
-until its deadline. So whoever would wait for more than half of it is told at once to come again; and a group
-is no more than what is done in a moment, as nobody in it is answered before all of it is done.
+Without this estimate an overloaded receiver answers nothing in time: every delivery waits in the queue until
+its deadline. So a delivery that would wait for more than half of its deadline is refused at once. A group is
+limited to what is done in `GROUP_TARGET_S`, because no delivery of a group is answered before all are done.
 
-Keeps: a delivery that finds nothing before it is taken, whatever was measured; so the measure mends itself.
+Invariant: a delivery that finds the queue empty is accepted, whatever was measured, so that a wrong estimate
+    is corrected by the next measurement.
 """
 
 from __future__ import annotations
@@ -13,51 +14,49 @@ from receiver.errors import Overloaded
 from receiver.settings import MIB
 
 FIRST_S_PER_BYTE = 10e-9
-"""Until something was measured: 100 MB/s, a quarter of what a core of today does."""
+"""Initial estimate: 100 MB/s, a quarter of what one current core does."""
 FIRST_BYTES = MIB
-"""What that counts, beside what is measured."""
+"""Weight of the initial estimate in the average."""
 FASTEST_S_PER_BYTE = 1e-12
-KEPT_SHARE = 0.5
-"""Of what was measured, when the next group is done."""
+DECAY = 0.5
+"""Factor applied to the past measurements when a group is added."""
 GROUP_COST_S = 0.001
-"""What a group may cost whatever it weighs. Hours of small groups would else say of a large delivery that it
-keeps all others for seconds, and they would be refused while it is done in a moment."""
+"""Fixed cost of a group, whatever its weight. Without it, hours of small groups would inflate the cost per
+byte: a large delivery would seem to take seconds, and those behind it would be refused needlessly."""
 WAIT_SHARE_MAX = 0.5
-"""Of the time to the deadline; the rest is for the disk, and for what was misjudged."""
-GROUP_S = 0.1
-"""What a group is expected to take. Of two deliveries of one size one may take a hundred times as long as the
-other: a group of many such would keep its senders until nobody waits for the answer any more."""
+"""Share of the deadline that a delivery may wait; the rest is for the disk and for estimation errors."""
+GROUP_TARGET_S = 0.1
+"""Expected duration of a group. Two deliveries of the same size may differ a hundredfold in cost: senders of
+a group of many expensive ones would give up before it is done."""
 
 
 class CommitRate:
-    """What waits to be promised, and how fast that goes."""
+    """Moving average of the seconds per byte that groups take."""
 
     def __init__(self) -> None:
-        self.bytes_in_hand = 0
-        """Weight of the groups that were taken out of the line and not promised yet."""
+        self.bytes_in_progress = 0
+        """Weight of the groups that have left the queue and are not acknowledged yet."""
         self._bytes = float(FIRST_BYTES)
         self._seconds = FIRST_BYTES * FIRST_S_PER_BYTE
 
-    def took(self, weight_bytes: int, seconds: float) -> None:
-        """Learn from a group that was transcoded, by its weight: a few bytes that had to wait say little."""
+    def observe(self, weight_bytes: int, seconds: float) -> None:
+        """Add a transcoded group to the average, weighted by its bytes: a slow small group counts little."""
         if weight_bytes:
             by_weight_s = weight_bytes * min(self._s_per_byte, FIRST_S_PER_BYTE)
-            self._bytes = KEPT_SHARE * self._bytes + weight_bytes
-            self._seconds = KEPT_SHARE * self._seconds + max(
-                seconds - GROUP_COST_S, min(seconds, by_weight_s)
-            )
+            self._bytes = DECAY * self._bytes + weight_bytes
+            self._seconds = DECAY * self._seconds + max(seconds - GROUP_COST_S, min(seconds, by_weight_s))
 
     @property
     def _s_per_byte(self) -> float:
         return max(self._seconds / self._bytes, FASTEST_S_PER_BYTE)
 
     @property
-    def bytes_in_a_moment(self) -> int:
-        """Weight of a group that is done in `GROUP_S`."""
-        return int(GROUP_S / self._s_per_byte)
+    def group_bytes_max(self) -> int:
+        """Weight of a group that is expected to take `GROUP_TARGET_S`."""
+        return int(GROUP_TARGET_S / self._s_per_byte)
 
-    def require_time(self, bytes_in_line: int, deadline_s: float) -> None:
-        """Raise `Overloaded` when a delivery that comes now would be answered too late."""
-        wait_s = (bytes_in_line + self.bytes_in_hand) * self._s_per_byte
+    def refuse_if_overloaded(self, queued_bytes: int, deadline_s: float) -> None:
+        """Raise `Overloaded` if a delivery that arrives now would be answered too late."""
+        wait_s = (queued_bytes + self.bytes_in_progress) * self._s_per_byte
         if wait_s > deadline_s * WAIT_SHARE_MAX:
-            raise Overloaded(f"deliveries before this one take {wait_s:.1f} s; expected to be faster soon")
+            raise Overloaded(f"overloaded: the deliveries before this one take {wait_s:.1f} s; retry later")

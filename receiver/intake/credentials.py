@@ -1,9 +1,11 @@
-"""Who may deliver: tokens before the body is read, signatures once it is.
+"""Credentials: checks tokens before the body is read, and signatures afterwards.
 
-Keeps: every secret of every drain in question is compared, in constant time, whether or not one matched
-already. 401: no credentials, unknown ones, or not all. 403: known ones for elsewhere, or a wrong signature.
-Never: a secret in a message, a comparison of `str` (it raises on non-ASCII), a byte of the body read for a
-sender whose token is wrong.
+    401   credentials are missing, unknown or incomplete
+    403   the token belongs to a drain at another path, or the signature does not match
+
+Invariant: every secret of every candidate drain is compared in constant time, even after one has matched. No
+    byte of the body is read for a sender whose token is wrong.
+Never: a secret in a message; a comparison of `str`, which raises on non-ASCII.
 """
 
 from __future__ import annotations
@@ -18,16 +20,16 @@ from receiver.settings import Drain
 HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 SIGNATURE_ALGORITHMS = ("sha1", "sha256")
 DRAINS_LOGGED_MAX = 4
-"""Drains of one path that a log line about missing credentials names."""
+"""Number of drains of one path that a log line about missing credentials names."""
 
 
 def _raw(value: str) -> bytes:
-    """Give a header's bytes back as they were on the wire."""
+    """Return the bytes of a header as they were on the wire."""
     return value.encode("utf-8", "surrogateescape")
 
 
 class Credentials:
-    """What one drain asks for."""
+    """The credentials that one drain requires."""
 
     def __init__(self, drain: Drain) -> None:
         self.drain = drain
@@ -40,25 +42,25 @@ class Credentials:
 
     @property
     def strength(self) -> int:
-        """Of two drains at one path that admit a sender, the one that asks for more is meant."""
+        """Precedence at one path: the drain that requires more credentials is tried first."""
         return 2 * bool(self._token_digests) + self.signed
 
     def admit(self, headers: Mapping[str, str]) -> bool:
-        """Tell whether the head of a request carries what this drain asks for."""
-        signature_is_there = not self.signed or self.drain.signature_header in headers
-        return self.know_token(headers) & signature_is_there
+        """Return whether a request has the token and the signature header that this drain requires."""
+        has_signature = not self.signed or self.drain.signature_header in headers
+        return self.has_valid_token(headers) & has_signature
 
-    def know_token(self, headers: Mapping[str, str]) -> bool:
-        """Tell whether a token of this drain is presented, or none is asked for."""
+    def has_valid_token(self, headers: Mapping[str, str]) -> bool:
+        """Return whether the request has a token of this drain, or the drain requires none."""
         digest = hashlib.sha256(_raw(self._presented(headers))).digest()
-        found = not self._token_digests
+        is_valid = not self._token_digests
         for known in self._token_digests:
-            found |= hmac.compare_digest(digest, known)
-        return found
+            is_valid |= hmac.compare_digest(digest, known)
+        return is_valid
 
     @property
-    def has_tokens(self) -> bool:
-        """Tell whether this drain asks for a token at all."""
+    def requires_token(self) -> bool:
+        """Return whether this drain requires a token."""
         return bool(self._token_digests)
 
     def _presented(self, headers: Mapping[str, str]) -> str:
@@ -69,16 +71,16 @@ class Credentials:
         return token.strip() if scheme.lower() == "bearer" else ""
 
     def verify(self, headers: Mapping[str, str], body: bytes) -> bool:
-        """Tell whether the body, as it came off the wire, is signed with a secret of this drain."""
+        """Return whether the body, as received, is signed with a secret of this drain."""
         presented = _signature(headers.get(self.drain.signature_header, ""), self._algorithm)
-        found = False
+        is_valid = False
         for secret in self._secrets:
-            found |= hmac.compare_digest(presented, hmac.digest(secret, body, self._algorithm))
-        return found
+            is_valid |= hmac.compare_digest(presented, hmac.digest(secret, body, self._algorithm))
+        return is_valid
 
     def why_not_admitted(self, headers: Mapping[str, str]) -> str:
-        """Return which credentials are missing or wrong, for the log. It never holds what was sent."""
-        problems = [] if self.know_token(headers) else [self._token_problem(headers)]
+        """Return which credentials are missing or wrong, for the log, without any value that was sent."""
+        problems = [] if self.has_valid_token(headers) else [self._token_problem(headers)]
         if self.signed and self.drain.signature_header not in headers:
             problems.append(
                 f"signature is missing; expected it in the header '{self.drain.signature_header}'"
@@ -100,19 +102,19 @@ class Credentials:
         return f"token is unknown; {where}"
 
     def why_not_verified(self, headers: Mapping[str, str]) -> str:
-        """Return what is wrong with the signature of a body, for the log."""
+        """Return why the signature of a body does not match, for the log."""
         name, algorithm = self.drain.signature_header, self._algorithm
         value = headers.get(name, "")
         if _signature(value, algorithm):
-            return f"signature in the header '{name}' matches the body with none of the drain's secrets"
+            return f"signature in the header '{name}' does not match the body with any of the drain's secrets"
         digits = 2 * hashlib.new(algorithm).digest_size
-        others = [one for one in SIGNATURE_ALGORITHMS if one != algorithm and _signature(value, one)]
-        found = f"is one of HMAC-{others[0]}" if others else f"is no HMAC-{algorithm}"
-        return f"signature in the header '{name}' {found}; expected {digits} hex digits of HMAC-{algorithm}"
+        others = [other for other in SIGNATURE_ALGORITHMS if other != algorithm and _signature(value, other)]
+        problem = f"is an HMAC-{others[0]}" if others else f"is not an HMAC-{algorithm}"
+        return f"signature in the header '{name}' {problem}; expected {digits} hex digits of HMAC-{algorithm}"
 
 
 def _signature(header: str, algorithm: str) -> bytes:
-    """Read a signature in hex, with or without the name of its algorithm; empty if it is not one."""
+    """Decode a hex signature, with or without its algorithm prefix; empty if it is malformed."""
     value = header.strip()
     if value[: len(algorithm) + 1].lower() == f"{algorithm}=":
         value = value[len(algorithm) + 1 :]
@@ -121,40 +123,40 @@ def _signature(header: str, algorithm: str) -> bytes:
 
 
 def authorise(
-    here: Sequence[Credentials], everywhere: Sequence[Credentials], headers: Mapping[str, str]
+    at_path: Sequence[Credentials], at_any_path: Sequence[Credentials], headers: Mapping[str, str]
 ) -> list[Credentials]:
-    """Find the drains at this path that the head of a request may be from."""
-    admitted = [credentials for credentials in here if credentials.admit(headers)]
+    """Return the drains at this path whose credentials the request has, or raise."""
+    admitted = [credentials for credentials in at_path if credentials.admit(headers)]
     if admitted:
         return admitted
-    known = [one for one in everywhere if one.has_tokens and one.know_token(headers)]
-    why = _by_drain(here, [one.why_not_admitted(headers) for one in here])
-    elsewhere = next((one.drain.name for one in known if one not in here), None)
+    token_owners = [drain for drain in at_any_path if drain.requires_token and drain.has_valid_token(headers)]
+    why = _by_drain(at_path, [drain.why_not_admitted(headers) for drain in at_path])
+    elsewhere = next((owner.drain.name for owner in token_owners if owner not in at_path), None)
     if elsewhere is not None:
         raise NotAllowed(
-            "known credentials, but no drain at this path takes them as they are; "
-            "expected its token, and a signature where it asks for one",
+            "the credentials are known, but no drain at this path accepts them; "
+            "expected the token of a drain at this path, and its signature if it requires one",
             log_fields={"error": f"token is known for drain '{elsewhere}' at another path; here: {why}"},
         )
     raise Unauthenticated(
-        "no credentials, unknown ones, or not all; expected those of a drain at this path",
+        "credentials are missing, unknown or incomplete; expected those of a drain at this path",
         log_fields={"error": why},
     )
 
 
 def verify(admitted: Sequence[Credentials], headers: Mapping[str, str], body: bytes) -> Drain:
-    """Find the one drain that a body is from."""
+    """Return the drain that a body is from. Raises `NotAllowed` if no signature matches."""
     for credentials in admitted:
         if not credentials.signed or credentials.verify(headers, body):
             return credentials.drain
-    why = _by_drain(admitted, [one.why_not_verified(headers) for one in admitted])
+    why = _by_drain(admitted, [drain.why_not_verified(headers) for drain in admitted])
     raise NotAllowed("the body's signature does not match the drain's secret", log_fields={"error": why})
 
 
 def _by_drain(drains: Sequence[Credentials], problems: Sequence[str]) -> str:
-    """Return the problem of the only drain, or of each with its name."""
+    """Return the problem of the only drain, or the problems of several drains with their names."""
     if len(drains) == 1:
         return problems[0]
-    named = [f"drain '{one.drain.name}': {why}" for one, why in zip(drains, problems, strict=True)]
+    named = [f"drain '{owner.drain.name}': {why}" for owner, why in zip(drains, problems, strict=True)]
     more = [f"{len(named) - DRAINS_LOGGED_MAX} more drains"] if len(named) > DRAINS_LOGGED_MAX else []
     return "; ".join([*named[:DRAINS_LOGGED_MAX], *more])

@@ -2,13 +2,13 @@
 
 Connections are evicted in this order:
 
-1. that have sent nothing since they were accepted `SILENT_S` ago, or earlier: oldest first;
-2. that wait between two requests: longest idle first;
-3. that were accepted a moment ago and have sent nothing yet: oldest first.
+1. connections that were accepted at least `SILENT_S` ago and have sent nothing: oldest first;
+2. connections between two requests: longest idle first;
+3. connections that were accepted more recently and have sent nothing: oldest first.
 
-Invariant: a connection is never evicted while bytes of a request have arrived that is not answered yet, not
-even bytes that only the kernel has seen. The one exception is a head that does not end while unfinished
-heads are at their limit.
+Invariant: a connection is never evicted while bytes of an unanswered request have arrived, not even if they
+    are still in the kernel's buffer. The only exception is an unfinished head while unfinished heads are at
+    their limit.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from receiver.settings import MIB
 SILENT_S = 1.0
 """After this time a connection that has sent nothing is evicted before any that has been used."""
 CANDIDATES_MAX = 16
-"""Connections that are looked at to find one to evict: each costs a system call."""
+"""Connections that are checked to find one to evict: each check costs a system call."""
 UNFINISHED_HEADS_BYTES_MAX = 16 * MIB
-"""Bytes received of all request heads that have not ended, per intake. Parsed they take thrice that."""
+"""Limit on the received bytes of all unfinished heads of one intake. Parsed they need three times as much."""
 
 
 class Evictable(Protocol):
@@ -92,12 +92,14 @@ class IdleConnections(Generic[C]):
         """Return the connection to evict, of one address or of all; none if no connection is idle."""
         silent_before_s = self._now() - SILENT_S
         in_order = chain(
-            takewhile(lambda one: one.accepted_at_s <= silent_before_s, self._silent.of(address)),
+            takewhile(
+                lambda connection: connection.accepted_at_s <= silent_before_s, self._silent.of(address)
+            ),
             self._used.of(address),
             self._silent.of(address),
         )
         candidates = islice(in_order, CANDIDATES_MAX)
-        return next((one for one in candidates if not one.has_unread_bytes()), None)
+        return next((connection for connection in candidates if not connection.has_unread_bytes()), None)
 
 
 class UnfinishedHeads(Generic[C]):

@@ -1,8 +1,8 @@
-"""Whole deliveries with a head that was taken before: answered by calls alone, no task waits for them.
+"""Fast path: a complete delivery whose head was accepted before, handled without an asyncio task.
 
-    once a connection   what follows from the head: `KnownHead`, and from head and drain: `FastPathDrain`
-    once a turn         what is the same for all that come in one turn of the event loop: `LoopTurn`
-    once a delivery     room → signature → commit, and the reply
+    once per connection   everything that follows from the head: `KnownHead` and `FastPathDrain`
+    once per loop turn    everything that deliveries of one turn of the event loop share: `LoopTurn`
+    once per delivery     memory → signature → commit → reply
 
 Invariant: the same steps, counts and answers, in the same order, as `DeliveryHandler.answer_known`.
 """
@@ -21,7 +21,7 @@ from receiver.intake.admission import Admission, Claim
 from receiver.intake.answers import Reply
 from receiver.intake.head import Head, RequestContext
 from receiver.intake.known_heads import HeadBytes
-from receiver.intake.waiting import Give
+from receiver.intake.pending import ReceiptCallback
 from receiver.metrics import Count, Metrics
 from receiver.model import Delivery, Outcome
 from receiver.settings import Drain
@@ -30,50 +30,56 @@ SIGNATURE_INLINE_BYTES_MAX = 256 * 1024
 """A larger body is verified in a thread: SHA-1 takes about 1 ms for it."""
 
 
-class Promise(Protocol):
-    """Have a delivery promised: the outcome or the verdict is given once, later. Or raise now."""
+class Submit(Protocol):
+    """Queues a delivery: raises at once, or calls `on_receipt` once with the outcome or an error."""
 
     def __call__(
-        self, delivery: Delivery, drain: Drain, received_at: float, claim: Claim, give: Give, /
+        self,
+        delivery: Delivery,
+        drain: Drain,
+        received_at: float,
+        claim: Claim,
+        on_receipt: ReceiptCallback,
+        /,
     ) -> object:
-        """The claim is shared meanwhile."""
+        """The claim is shared until the body is released."""
 
 
 @dataclass(frozen=True, slots=True)
 class FastPathDrain:
-    """A drain that sends with a known head, and all that follows from both."""
+    """A drain that sends a known head, with everything that follows from both."""
 
     drain: Drain
     body_bytes_max: int
     body_bytes: Count
     accepted: Count
-    acceptance: Reply
-    """When all of a delivery was taken, and there is nothing to tell."""
+    accepted_reply: Reply
+    """The reply to a delivery that was accepted completely and without a warning."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownHead:
-    """A head that was taken before."""
+    """A head with which a delivery was accepted before."""
 
     pattern: HeadBytes
     head: Head
-    sole: FastPathDrain | None
-    """Whom it is from, if the head alone tells."""
+    only_drain: FastPathDrain | None
+    """The drain, if the head alone identifies it; `None` if the signature decides."""
     by_drain: dict[str, FastPathDrain]
-    at_once_bytes_max: int
-    """A whole body of up to so many bytes needs no thread before it is promised."""
+    inline_bytes_max: int
+    """Complete bodies up to this size are handled without a thread."""
 
-    def visit(self) -> RequestContext:
-        """Begin one more request with this head."""
+    def new_context(self) -> RequestContext:
+        """Return the context of another request with this head."""
         return RequestContext(self.head.kind, self.head.route, self.head.admitted[0].drain.name)
 
     def sender_of(self, raw: bytes) -> FastPathDrain:
-        """Find the drain that a body is from. Raises `NotAllowed`."""
+        """Return the drain that signed a body. Raises `NotAllowed`."""
         return self.by_drain[credentials.verify(self.head.admitted, self.head.headers, raw).name]
 
 
 class LoopTurn(NamedTuple):
-    """What is the same for all deliveries that come in one turn of the event loop."""
+    """Values shared by all deliveries that arrive in one turn of the event loop."""
 
     claim: Claim
     received_at: float
@@ -81,56 +87,56 @@ class LoopTurn(NamedTuple):
 
 
 class FastPath:
-    """Takes whole deliveries."""
+    """Handler of complete deliveries with a known head."""
 
     def __init__(
         self,
         admission: Admission,
-        promise: Promise,
+        submit: Submit,
         metrics: Metrics,
         *,
         now_ns: Callable[[], int],
         refusal: Callable[[RequestContext, ReceiverError], Reply],
     ) -> None:
         self._admission = admission
-        self._promise = promise
+        self._write_group = submit
         self._metrics = metrics
         self._now_ns = now_ns
-        self._refusal = refusal
+        self._refusal_reply = refusal
         self._answer_seconds = metrics.durations("answer_seconds")
         self._loop = asyncio.get_running_loop()
         self._turn: LoopTurn | None = None
 
-    def know(self, head: Head, pattern: HeadBytes) -> KnownHead:
-        """Work out what follows from a head."""
-        by_drain = {one.drain.name: self._regular(head, one.drain) for one in head.admitted}
+    def learn(self, head: Head, pattern: HeadBytes) -> KnownHead:
+        """Precompute everything that follows from a head."""
+        by_drain = {known.drain.name: self._fast_path_drain(head, known.drain) for known in head.admitted}
         first = head.admitted[0]
-        sole = None if first.signed else by_drain[first.drain.name]
-        return KnownHead(pattern, head, sole, by_drain, at_once_bytes_max(head))
+        only_drain = None if first.signed else by_drain[first.drain.name]
+        return KnownHead(pattern, head, only_drain, by_drain, inline_bytes_max(head))
 
-    def _regular(self, head: Head, drain: Drain) -> FastPathDrain:
-        acceptance = answers.ACCEPTED[head.kind]
+    def _fast_path_drain(self, head: Head, drain: Drain) -> FastPathDrain:
+        accepted_reply = answers.ACCEPTED[head.kind]
         if head.route.header_line:
-            acceptance = acceptance.with_header(head.route.header_line)
+            accepted_reply = accepted_reply.with_header(head.route.header_line)
         return FastPathDrain(
             drain,
             head.routes.body_bytes_max(drain),
             self._metrics.count("body_bytes", drain=drain.name),
-            self._metrics.count("deliveries", drain=drain.name, status=str(acceptance.status)),
-            acceptance,
+            self._metrics.count("deliveries", drain=drain.name, status=str(accepted_reply.status)),
+            accepted_reply,
         )
 
-    def take(self, known: KnownHead, raw: bytes, reply: Callable[[Reply], None]) -> None:
+    def handle(self, known: KnownHead, raw: bytes, reply: Callable[[Reply], None]) -> None:
         """Accept or refuse one complete delivery, like `DeliveryHandler` but without a task."""
-        regular = known.sole
+        sender = known.only_drain
         try:
             turn = self._turn or self._begin_turn()
             turn.claim.grow_by(len(raw))
-            if regular is None:
-                regular = known.sender_of(raw)
-            head, drain, body_bytes_max = known.head, regular.drain, regular.body_bytes_max
+            if sender is None:
+                sender = known.sender_of(raw)
+            head, drain, body_bytes_max = known.head, sender.drain, sender.body_bytes_max
             body.refuse_over(len(raw), body_bytes_max)
-            regular.body_bytes.value += len(raw)
+            sender.body_bytes.value += len(raw)
             delivery = Delivery(
                 drain.name,
                 raw,
@@ -140,13 +146,13 @@ class FastPath:
                 drain.strict,
                 body_bytes_max,
             )
-            give = partial(self._give, known, regular, turn.received_at, reply)
-            self._promise(delivery, drain, turn.received_at, turn.claim, give)
+            on_receipt = partial(self._send_receipt, known, sender, turn.received_at, reply)
+            self._write_group(delivery, drain, turn.received_at, turn.claim, on_receipt)
         except ReceiverError as reason:
-            reply(self._refused(known, regular, reason))
+            reply(self._refused(known, sender, reason))
 
     def _begin_turn(self) -> LoopTurn:
-        """Raise, if nothing is taken now."""
+        """Start a turn. Raises `Unavailable` if no delivery can be admitted now."""
         claim = self._admission.admit(0, is_known=True)
         self._turn = LoopTurn(claim, self._loop.time(), self._now_ns())
         self._loop.call_soon(self._end_turn, claim)
@@ -156,32 +162,32 @@ class FastPath:
         self._turn = None
         claim.release()
 
-    def _give(
+    def _send_receipt(
         self,
         known: KnownHead,
-        regular: FastPathDrain,
+        sender: FastPathDrain,
         received_at: float,
         reply: Callable[[Reply], None],
         receipt: Outcome | ReceiverError,
     ) -> None:
-        """Reply to what was promised, or could not be."""
+        """Send the reply for a receipt."""
         if isinstance(receipt, ReceiverError):
-            reply(self._refused(known, regular, receipt))
+            reply(self._refused(known, sender, receipt))
             return
         self._answer_seconds.observe(self._loop.time() - received_at)
-        regular.accepted.value += 1
-        reply(regular.acceptance if receipt.is_plain else _partly(known.head, receipt))
+        sender.accepted.value += 1
+        reply(sender.accepted_reply if receipt.is_plain else _partly(known.head, receipt))
 
-    def _refused(self, known: KnownHead, regular: FastPathDrain | None, reason: ReceiverError) -> Reply:
-        visit = known.visit()
-        if regular is not None:
-            visit.drain_name = regular.drain.name
-        return self._refusal(visit, reason)
+    def _refused(self, known: KnownHead, sender: FastPathDrain | None, reason: ReceiverError) -> Reply:
+        context = known.new_context()
+        if sender is not None:
+            context.drain_name = sender.drain.name
+        return self._refusal_reply(context, reason)
 
 
-def at_once_bytes_max(head: Head) -> int:
-    """Give the size up to which a body with this head is verified at once; a larger one is in a thread."""
-    is_signed = any(one.signed for one in head.admitted)
+def inline_bytes_max(head: Head) -> int:
+    """Return the size up to which bodies are verified on the event loop instead of a thread."""
+    is_signed = any(drain.signed for drain in head.admitted)
     bytes_max = head.route.body_bytes_max
     return min(SIGNATURE_INLINE_BYTES_MAX, bytes_max) if is_signed else bytes_max
 

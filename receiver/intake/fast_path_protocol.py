@@ -1,13 +1,14 @@
-"""A shortcut for the common case: a delivery whose head is that of one taken before on the same connection.
+"""Fast path of a connection: a delivery with the same head as one accepted before on it bypasses aiohttp.
 
-    known head, body by its length ─▶ Reception.answer_known ─▶ write ─▶ next
+    known head, complete body ─▶ FastPath.handle ─▶ write ─▶ next
+    known head, partial body ─▶ DeliveryHandler.answer_known ─▶ write ─▶ next
     anything else ─▶ aiohttp
 
-aiohttp's parser is at the beginning of a request whenever the shortcut is taken, as its bytes are counted:
-what it was fed is exactly the head and the body of one request. Where that is not so, there is no shortcut.
+The bytes that aiohttp's parser is fed are counted. The fast path is used only if these were exactly the head
+and body of one request, so that the parser is at the start of a request.
 
-Keeps: one request at a time; what comes behind it is held until it is answered. Limits, deadlines, counts and
-    the way a connection ends are those of every other request.
+Invariant: one request at a time; the bytes after it are held until it is answered. Limits, deadlines, counts
+    and the way a connection is closed are the same as without the fast path.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from receiver.intake.admission import announced_bytes_max
 from receiver.intake.arriving_body import ArrivingBody
 from receiver.intake.handler import HEAD
 from receiver.intake.known_heads import HEAD_END, head_bytes
-from receiver.intake.protocol import READ_BUFFER_BYTES, TROUBLE, IntakeProtocol
+from receiver.intake.protocol import INTERNAL_ERROR, READ_BUFFER_BYTES, IntakeProtocol
 from receiver.logs import limited
 
 if TYPE_CHECKING:
@@ -34,155 +35,155 @@ KNOWN_HEAD_BYTES_MAX = 4 * 1024
 
 
 class FastPathProtocol(IntakeProtocol):
-    """`IntakeProtocol`, and the shortcut beside it."""
+    """`IntakeProtocol` with the fast path."""
 
     __slots__ = (
+        "_answer_task",
         "_arriving",
         "_bytes_fed",
+        "_delivery_handler",
         "_first",
         "_held",
-        "_is_taking",
+        "_is_answering",
         "_known",
-        "_reception",
-        "_taking",
     )
 
     def __init__(self, *args: Any, **settings: Any) -> None:  # noqa: ANN401 - see `IntakeProtocol`
         super().__init__(*args, **settings)
         self._bytes_fed = 0
-        """To aiohttp's parser, since the beginning of a request."""
+        """Bytes that aiohttp's parser was fed since the start of a request."""
         self._first = b""
-        """The first of them, enough for a head."""
-        self._reception = self._intake.reception
+        """The first of these bytes, enough for a head."""
+        self._delivery_handler = self._intake.delivery_handler
         self._known: KnownHead | None = None
-        """The head that was taken last."""
+        """The head of the last accepted delivery."""
         self._arriving: ArrivingBody | None = None
-        """The body of a request on the shortcut."""
+        """The incomplete body of a request on the fast path."""
         self._held = b""
-        """What came after that body."""
-        self._is_taking = False
-        """One is being answered that took the shortcut."""
-        self._taking: asyncio.Task[None] | None = None
+        """Bytes received after the body of the current request."""
+        self._is_answering = False
+        """A request on the fast path is being answered."""
+        self._answer_task: asyncio.Task[None] | None = None
 
     def data_received(self, data: bytes) -> None:
-        """Take the shortcut, or leave it to aiohttp."""
-        if self._is_broken or self._is_leaving:
+        """Handle the bytes on the fast path if possible, otherwise by aiohttp."""
+        if self._is_broken or self._is_closing:
             super().data_received(data)
         elif self._arriving is not None:
             self._note_activity()
             self._hold(self._arriving.feed(data))
-        elif self._is_taking:
+        elif self._is_answering:
             self._note_activity()
             self._hold(data)
-        elif not self._takes(data):
+        elif not self._try_fast_path(data):
             if HEAD_END not in self._first:
                 first, end, _ = (self._first + data[:HEAD_BYTES_MAX]).partition(HEAD_END)
                 self._first = (first + end)[:HEAD_BYTES_MAX]
             self._bytes_fed += len(data)
             super().data_received(data)
 
-    def _takes(self, data: bytes) -> bool:
-        """Take a delivery whose head is known."""
+    def _try_fast_path(self, data: bytes) -> bool:
+        """Handle a delivery whose head is known. Return False if aiohttp must parse the bytes."""
         known = self._known
         if known is None or self._bytes_fed or self._force_close:
             return False
-        found = known.pattern.match(data)
-        if found is None or not self._reception.is_in_force(known.head):
+        body_position = known.pattern.match(data)
+        if body_position is None or not self._delivery_handler.is_in_force(known.head):
             return False
-        length_bytes, start = found
+        length_bytes, start = body_position
         end = start + length_bytes
         if length_bytes > known.head.route.body_bytes_max:
             return False
         if self._is_idle:
             self._note_activity()
         self._request_count += 1
-        self._is_taking = True
-        if end <= len(data) and length_bytes <= known.at_once_bytes_max:
+        self._is_answering = True
+        if end <= len(data) and length_bytes <= known.inline_bytes_max:
             if end < len(data):
                 self._hold(data[end:])
-            self._take_whole(known, data[start:end])
+            self._answer_whole(known, data[start:end])
         else:
             claimed_bytes = announced_bytes_max(is_known=known.head.shows_token)
             self._open_payload = self._arriving = ArrivingBody(length_bytes, claimed_bytes)
             self._hold(self._arriving.feed(data[start:]))
-            self._taking = self._loop.create_task(self._take(known, length_bytes, self._arriving))
+            self._answer_task = self._loop.create_task(self._take(known, length_bytes, self._arriving))
         return True
 
     def _hold(self, data: bytes) -> None:
-        """Keep what came behind the body until that is answered."""
+        """Keep bytes that follow the current request until it is answered."""
         if data:
             self._held += data
             if len(self._held) > READ_BUFFER_BYTES:
                 self._pause_transport_reading()
 
-    def _take_whole(self, known: KnownHead, raw: bytes) -> None:
-        """Answer a delivery that is all there: no task waits for it."""
+    def _answer_whole(self, known: KnownHead, raw: bytes) -> None:
+        """Answer a complete delivery without a task."""
         self._open_payload = None
         try:
-            self._reception.regulars.take(known, raw, self._answer)
-        except Exception as reason:  # noqa: BLE001 - as below
-            limited.error("unforeseen", "a request failed", exc_info=reason)
-            self._answer(TROUBLE)
+            self._delivery_handler.fast_path.handle(known, raw, self._answer)
+        except Exception as reason:  # noqa: BLE001 - as in `_take`
+            limited.error("unforeseen", "request failed with an unexpected error", exc_info=reason)
+            self._answer(INTERNAL_ERROR)
 
     def _answer(self, reply: Reply) -> None:
-        """Send the reply to a whole delivery; a peer that is slow to read is waited for by a task."""
+        """Send the reply to a complete delivery; only a peer that is slow to read needs a task."""
         transport = self.transport
         if self._paused or transport is None:
-            self._taking = self._loop.create_task(self._answer_slowly(reply))
+            self._answer_task = self._loop.create_task(self._answer_slowly(reply))
             return
         is_over = self._must_close(reply)
         transport.write(reply.wire(close=is_over, bodyless=False))
         self._answered_count += 1
-        self._go_on(is_over=is_over)
+        self._finish_answer(is_over=is_over)
 
     async def _answer_slowly(self, reply: Reply) -> None:
-        self._go_on(is_over=await self._send(reply, is_unread=False, may_stay=True))
+        self._finish_answer(is_over=await self._send(reply, is_unread=False, may_stay=True))
 
     async def _take(self, known: KnownHead, length_bytes: int, arriving: ArrivingBody) -> None:
-        """Answer one delivery, and go on with what came behind it."""
+        """Answer a delivery whose body is still arriving, then continue with the bytes after it."""
         try:
-            reply = await self._reception.answer_known(known, length_bytes, arriving)
-        except Exception as reason:  # noqa: BLE001 - whatever it is, the sender is told to come again
-            limited.error("unforeseen", "a request failed", exc_info=reason)
-            reply = TROUBLE
+            reply = await self._delivery_handler.answer_known(known, length_bytes, arriving)
+        except Exception as reason:  # noqa: BLE001 - the sender gets 503 and retries
+            limited.error("unforeseen", "request failed with an unexpected error", exc_info=reason)
+            reply = INTERNAL_ERROR
         is_over = await self._send(reply, is_unread=not arriving.is_eof(), may_stay=True)
         self._arriving = None
-        self._go_on(is_over=is_over)
+        self._finish_answer(is_over=is_over)
 
-    def _go_on(self, *, is_over: bool) -> None:
-        """Go on with what came behind the delivery that is answered."""
+    def _finish_answer(self, *, is_over: bool) -> None:
+        """Continue with the bytes after the answered delivery, or close the connection."""
         if is_over:
-            self._is_taking = False
+            self._is_answering = False
             self.force_close()
             return
-        self._last_heard_at = now = self._loop.time()
+        self._last_activity_at = now = self._loop.time()
         if self._held:
             self._closes_at = now + self._header_timeout_s
-            # Not from here: a thousand small requests in one piece would be as many calls deep.
-            self._loop.call_soon(self._take_held)
+            # Not called directly: a thousand small requests in one read would recurse a thousand calls deep.
+            self._loop.call_soon(self._parse_held)
         else:
-            self._is_taking = False
+            self._is_answering = False
             self._become_idle(now)
 
-    def _take_held(self) -> None:
-        self._is_taking = False
+    def _parse_held(self) -> None:
+        self._is_answering = False
         held, self._held = self._held, b""
         if self.transport is not None:
             self._resume_transport_reading()
             self.data_received(held)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Tell the body that was being read that it will not end."""
+        """End the body that was being read with an error."""
         if self._arriving is not None and not self._arriving.is_eof():
             self._arriving.set_exception(ConnectionResetError("the connection is lost"))
         super().connection_lost(exc)
 
     def _is_between_requests(self) -> bool:
-        """Return whether the parser surely holds no part of a head: by the count of its bytes, too."""
+        """Return whether the parser certainly holds no part of a head; the byte count shows it, too."""
         return not self._bytes_fed or super()._is_between_requests()
 
-    def _remember(self, request: BaseRequest, *, is_taken: bool) -> None:
-        """Remember this head if the parser was fed this request and nothing else."""
+    def _remember(self, request: BaseRequest, *, is_accepted: bool) -> None:
+        """Remember this head if the parser was fed exactly this request."""
         body_bytes = int(request.headers.get("Content-Length", "0"))
         pattern = head_bytes(self._first, self._bytes_fed, body_bytes)
         if pattern is None:
@@ -190,5 +191,5 @@ class FastPathProtocol(IntakeProtocol):
         is_short = self._bytes_fed - body_bytes <= KNOWN_HEAD_BYTES_MAX
         self._bytes_fed, self._first = 0, b""
         head = request.get(HEAD)
-        if is_taken and is_short and head is not None and not head.expects_continue:
-            self._known = self._reception.regulars.know(head, pattern)
+        if is_accepted and is_short and head is not None and not head.expects_continue:
+            self._known = self._delivery_handler.fast_path.learn(head, pattern)

@@ -1,4 +1,4 @@
-"""A group of deliveries that share a journal record, and the counts of their spans."""
+"""Group: deliveries that share a journal record and one fsync, and the span counters of their drains."""
 
 from __future__ import annotations
 
@@ -6,37 +6,39 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import structlog
+
 from receiver.errors import Unavailable
-from receiver.intake.waiting import Waiting
+from receiver.intake.pending import PendingDelivery
 from receiver.journal.appender import StaleSegment
 from receiver.metrics import Metrics
 from receiver.model import Commit, Outcome, SegmentId
 
 
-class Tried(NamedTuple):
-    """An append that was tried."""
+class AppendAttempt(NamedTuple):
+    """The result of an append: its duration, or why it failed."""
 
     seconds: float
-    refused: StaleSegment | Unavailable | None = None
+    error: StaleSegment | Unavailable | None = None
 
 
 @dataclass(slots=True)
 class Group:
-    """Deliveries that share a record."""
+    """Deliveries that share a record, on their way to the journal."""
 
-    waiting: Sequence[Waiting]
-    """Those that are part of the record, once it is made; until then all of them."""
+    pending: Sequence[PendingDelivery]
+    """All deliveries of the group; once it is transcoded, those whose spans are in the record."""
     weight_bytes: int
     segment: SegmentId
-    done: Commit | None = None
+    commit: Commit | None = None
     outcomes: Sequence[Outcome] = ()
-    """Of those that wait."""
-    tried: Tried | None = None
-    """The append of the record, if it was tried already."""
+    """The outcomes of `pending`, in the same order."""
+    append_attempt: AppendAttempt | None = None
+    """The append of the record, if the core thread has done it already."""
 
 
 class SpanCounts:
-    """What became of the spans of one drain."""
+    """The span counters of one drain."""
 
     __slots__ = ("_add", "_drain", "accepted", "received")
 
@@ -47,7 +49,7 @@ class SpanCounts:
         self.accepted = metrics.count("spans_accepted", drain=drain)
 
     def add(self, received: int, stored: int, sampled_out: int, rejected: int, unresolved: int) -> None:
-        """Count what is safe."""
+        """Count spans whose record is on disk."""
         self.received.value += received
         self.accepted.value += stored
         if rejected:
@@ -56,3 +58,16 @@ class SpanCounts:
             self._add("spans_sampled_out", sampled_out, drain=self._drain)
         if unresolved:
             self._add("spans_unresolved", unresolved, drain=self._drain)
+
+
+def log_first_delivery(group: Group, drain: str, *, span_count: int) -> None:
+    """Log the first deliveries of a drain since this intake started: those of one group, often only one."""
+    deliveries = (pending.delivery for pending in group.pending)
+    kinds = [delivery.content_kind.value for delivery in deliveries if delivery.drain == drain]
+    structlog.get_logger().info(
+        "first delivery accepted",
+        drain=drain,
+        content_type=kinds[0] if kinds else "",
+        deliveries=len(kinds),
+        spans=span_count,
+    )

@@ -1,8 +1,8 @@
-"""Reception: one request in, one reply out, and in between the order in which a delivery is taken.
+"""Delivery handler: the steps from one request to its reply.
 
-Keeps: head → size → room → body → signature → commit. Nothing is told about a later step to a sender that
-    fails an earlier one, and no body byte is read before there is room for it.
-Never: a 500. What we did not foresee is ours to repair, so the sender is told to come again.
+Invariant: the order is head → size → memory → body → signature → commit. A sender that fails a step learns
+    nothing about later steps, and no byte of a body is read before its memory is claimed.
+Never: a 500. An unexpected error is answered 503, so that the sender retries.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from receiver.intake import answers, body, credentials, head, media
 from receiver.intake.admission import Admission, Claim
 from receiver.intake.answers import Reply
 from receiver.intake.body import Payload
-from receiver.intake.fast_path import FastPath, KnownHead, Promise, at_once_bytes_max
+from receiver.intake.fast_path import FastPath, KnownHead, Submit, inline_bytes_max
 from receiver.intake.head import Head, HttpRefused, RequestContext
 from receiver.intake.routes import Routes
 from receiver.logs import limited
@@ -31,30 +31,30 @@ from receiver.settings import Drain, Limits
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 HEAD = RequestKey("head", Head)
-"""Where a request keeps its head once that was read."""
-NOT_TAKEN = (ReceiverError, HttpRefused, body.BodyTooSlow, body.SenderGone)
+"""Key of the parsed head in a request."""
+NOT_ACCEPTED = (ReceiverError, HttpRefused, body.BodyTooSlow, body.SenderGone)
 
 
-class Promises(Protocol):
-    """Who promises a delivery, received at this time of the event loop; the claim is shared meanwhile."""
+class DeliveryCommitter(Protocol):
+    """The part of the committer that the handler uses. The claim is shared until the body is released."""
 
     async def commit(self, delivery: Delivery, drain: Drain, received_at: float, claim: Claim, /) -> Outcome:
-        """Promise it, or raise."""
+        """Return the outcome once the delivery is on disk, or raise."""
 
     @property
-    def promise(self) -> Promise:
-        """The same, for who does not wait."""
+    def submit(self) -> Submit:
+        """Commit without waiting: the outcome is passed to a callback."""
 
 
 class DeliveryHandler:
-    """The stages of one request."""
+    """The steps of one request."""
 
-    def __init__(  # noqa: PLR0913 - each is a neighbour that a test replaces
+    def __init__(  # noqa: PLR0913 - tests replace each collaborator
         self,
         routes: Routes,
         limits: Limits,
         admission: Admission,
-        promises: Promises,
+        committer: DeliveryCommitter,
         metrics: Metrics,
         *,
         now_ns: Callable[[], int] = time.time_ns,
@@ -62,117 +62,120 @@ class DeliveryHandler:
         self._routes = routes
         self._floor = body.speed_floor(limits)
         self._admission = admission
-        self._promises = promises
+        self._committer = committer
         self._metrics = metrics
         self._answer_seconds = metrics.durations("answer_seconds")
         self._body_bytes: dict[str, Count] = {}
         self._answered: dict[tuple[str, int], Count] = {}
         self._now_ns = now_ns
         self._loop = asyncio.get_running_loop()
-        self.regulars = FastPath(
-            admission, promises.promise, metrics, now_ns=now_ns, refusal=self._counted_refusal
+        self.fast_path = FastPath(
+            admission, committer.submit, metrics, now_ns=now_ns, refusal=self._count_refusal
         )
 
     def use(self, routes: Routes, limits: Limits) -> None:
-        """Use these for requests to come."""
+        """Apply new settings to later requests."""
         self._routes = routes
         self._floor = body.speed_floor(limits)
 
     def is_in_force(self, known: Head) -> bool:
-        """Tell whether a head would be read the same way now."""
+        """Return whether a known head was read under the current settings."""
         return known.routes is self._routes
 
     async def answer(self, request: BaseRequest) -> Reply:
-        """Answer one request, whatever it is."""
-        visit = RequestContext(media.answer_kind(request.headers.get("Content-Type")))
+        """Answer one request that aiohttp has parsed."""
+        context = RequestContext(media.answer_kind(request.headers.get("Content-Type")))
         try:
-            reply = await self._answer(request, visit)
-        except NOT_TAKEN as reason:
-            reply = self._refusal(visit, reason)
-            _forget_places(reason)
-        return self._counted(visit, reply)
+            reply = await self._answer(request, context)
+        except NOT_ACCEPTED as reason:
+            reply = self._refusal_reply(context, reason)
+            _clear_tracebacks(reason)
+        return self._count_reply(context, reply)
 
     async def answer_known(self, known: KnownHead, declared_bytes: int, payload: Payload) -> Reply:
-        """Answer one more delivery with a head that was taken before."""
-        visit = known.visit()
+        """Answer a delivery with a known head."""
+        context = known.new_context()
         try:
-            reply = await self._take(visit, known.head, declared_bytes, payload)
-        except NOT_TAKEN as reason:
-            reply = self._refusal(visit, reason)
-            _forget_places(reason)
-        return self._counted(visit, reply)
+            reply = await self._take(context, known.head, declared_bytes, payload)
+        except NOT_ACCEPTED as reason:
+            reply = self._refusal_reply(context, reason)
+            _clear_tracebacks(reason)
+        return self._count_reply(context, reply)
 
-    def _acceptance(self, known: Head, received_at: float, outcome: Outcome) -> Reply:
+    def _accepted_reply(self, known: Head, received_at: float, outcome: Outcome) -> Reply:
         self._answer_seconds.observe(self._loop.time() - received_at)
         return answers.accepted(known.kind, rejected_span_count=outcome.rejected, message=outcome.message)
 
     def refuse_method(self, path: str) -> Reply:
-        """Answer a method nobody has heard of; what came with it is not read."""
-        visit = RequestContext(ContentKind.JSON)
+        """Answer an unknown method and close the connection without reading a body."""
+        context = RequestContext(ContentKind.JSON)
         try:
-            visit.route = self._routes.find(path)
-            raise MethodNotAllowed(head.METHODS)
+            context.route = self._routes.find(path)
+            raise MethodNotAllowed(head.METHOD_NOT_ALLOWED)
         except ReceiverError as reason:
-            reply = self._refusal(visit, reason)
-        return self._counted(visit, replace(reply, keep_alive=False))
+            reply = self._refusal_reply(context, reason)
+        return self._count_reply(context, replace(reply, keep_alive=False))
 
-    async def _answer(self, request: BaseRequest, visit: RequestContext) -> Reply:
+    async def _answer(self, request: BaseRequest, context: RequestContext) -> Reply:
         head.require_http(request)
         if request.method == "OPTIONS" and request.raw_path == "*":
             return answers.OPTIONS
-        route = head.find(request, self._routes, visit)
+        route = head.find(request, self._routes, context)
         if request.method == "OPTIONS":
             return answers.OPTIONS
         if request.method in head.PROBE_METHODS:
-            visit.is_endpoint_test = True
+            context.is_endpoint_test = True
             return answers.PROBE
-        request[HEAD] = known = head.read(request, self._routes, route, visit)
+        request[HEAD] = known = head.read(request, self._routes, route, context)
         declared_bytes = int(request.headers.get("Content-Length", "0"))
-        invitation = request.transport if known.expects_continue else None
-        return await self._take(visit, known, declared_bytes, request.content, invitation)
+        continue_transport = request.transport if known.expects_continue else None
+        return await self._take(context, known, declared_bytes, request.content, continue_transport)
 
     async def _take(
         self,
-        visit: RequestContext,
+        context: RequestContext,
         known: Head,
         declared_bytes: int,
         payload: Payload,
-        invitation: asyncio.WriteTransport | None = None,
+        continue_transport: asyncio.WriteTransport | None = None,
     ) -> Reply:
-        """Take responsibility for one delivery, or raise and take none; `invitation`: who waits for one."""
+        """Take responsibility for one delivery, or raise and take none.
+
+        `continue_transport`: where the sender waits for `100 Continue`; `None` if it does not.
+        """
         body.refuse_over(declared_bytes, known.route.body_bytes_max)
         claim = self._admission.admit(declared_bytes, is_known=known.shows_token)
         try:
-            if invitation is not None:
-                invitation.write(CONTINUE)
+            if continue_transport is not None:
+                continue_transport.write(CONTINUE)
             raw = await self._read_body(payload, known, claim)
             received_at = self._loop.time()
-            drain = await self._verify(visit, known, raw)
+            drain = await self._verify(context, known, raw)
             claim.know()
             if known.is_endpoint_test:
-                visit.is_endpoint_test = True
+                context.is_endpoint_test = True
                 return answers.ACCEPTED[known.kind]
-            outcome = await self._promises.commit(
+            outcome = await self._committer.commit(
                 self._delivery(drain, known, raw), drain, received_at, claim
             )
         finally:
             claim.release()
-        return self._acceptance(known, received_at, outcome)
+        return self._accepted_reply(known, received_at, outcome)
 
-    def _counted_refusal(self, visit: RequestContext, reason: ReceiverError) -> Reply:
-        return self._counted(visit, self._refusal(visit, reason))
+    def _count_refusal(self, context: RequestContext, reason: ReceiverError) -> Reply:
+        return self._count_reply(context, self._refusal_reply(context, reason))
 
-    def _counted(self, visit: RequestContext, reply: Reply) -> Reply:
-        """Count the reply, and add the header that every reply at its path carries."""
+    def _count_reply(self, context: RequestContext, reply: Reply) -> Reply:
+        """Count the reply, and add the header that is configured for its path."""
         if reply is answers.HANG_UP:
-            self._metrics.add("deliveries", drain=visit.drain_name, status="closed")
+            self._metrics.add("deliveries", drain=context.drain_name, status="closed")
             return reply
-        if visit.is_endpoint_test:
-            self._metrics.add("endpoint_tests", drain=visit.drain_name)
+        if context.is_endpoint_test:
+            self._metrics.add("endpoint_tests", drain=context.drain_name)
         else:
-            self._count_delivery(visit.drain_name, reply.status)
-        if visit.route is not None and visit.route.header_line:
-            return reply.with_header(visit.route.header_line)
+            self._count_delivery(context.drain_name, reply.status)
+        if context.route is not None and context.route.header_line:
+            return reply.with_header(context.route.header_line)
         return reply
 
     def _count_delivery(self, drain_name: str, status: int) -> None:
@@ -182,18 +185,18 @@ class DeliveryHandler:
             self._answered[drain_name, status] = count
         count.value += 1
 
-    def _refusal(self, visit: RequestContext, reason: Exception) -> Reply:
+    def _refusal_reply(self, context: RequestContext, reason: Exception) -> Reply:
         """Count and log a request that is not accepted, and return the reply."""
         if isinstance(reason, HttpRefused):
             name = f"http_{reason.status}"
-            reply = answers.http_refusal(reason.status, str(reason), visit.kind)
+            reply = answers.http_refusal(reason.status, str(reason), context.kind)
         elif isinstance(reason, ReceiverError):
-            name, reply = answers.reason_of(reason), answers.verdict(reason, visit.kind)
+            name, reply = answers.reason_of(reason), answers.verdict(reason, context.kind)
         else:
             name, reply = answers.reason_of(reason), answers.HANG_UP
         self._metrics.add("refusals", reason=name)
         if reply is not answers.HANG_UP:
-            _log_refusal(name, visit, reply.status, reason)
+            _log_refusal(name, context, reply.status, reason)
         return reply
 
     async def _read_body(self, payload: Payload, known: Head, claim: Claim) -> bytes:
@@ -201,22 +204,22 @@ class DeliveryHandler:
             return await body.read(payload, claim, bytes_max=known.route.body_bytes_max, floor=self._floor)
         except body.BadFraming as reason:
             raise HttpRefused(
-                400, "the rest of the body is not HTTP; expected the framing announced"
+                400, "the rest of the body is not valid HTTP; expected the announced framing"
             ) from reason
 
-    async def _verify(self, visit: RequestContext, known: Head, raw: bytes) -> Drain:
-        """Find the drain the body is from, and hold the body against that drain's own limit."""
+    async def _verify(self, context: RequestContext, known: Head, raw: bytes) -> Drain:
+        """Return the drain that the body is from, after a check of that drain's size limit."""
         admitted, headers = known.admitted, known.headers
-        if len(raw) <= at_once_bytes_max(known):
+        if len(raw) <= inline_bytes_max(known):
             drain = credentials.verify(admitted, headers, raw)
         else:
             drain = await asyncio.to_thread(credentials.verify, admitted, headers, raw)
-        self._own(visit, known, drain, raw)
+        self._apply_drain_limit(context, known, drain, raw)
         return drain
 
-    def _own(self, visit: RequestContext, known: Head, drain: Drain, raw: bytes) -> None:
-        """Hold the body against the limit of the drain it is from, and count it there."""
-        visit.drain_name = drain.name
+    def _apply_drain_limit(self, context: RequestContext, known: Head, drain: Drain, raw: bytes) -> None:
+        """Check the body against its drain's own limit, and count its bytes."""
+        context.drain_name = drain.name
         body.refuse_over(len(raw), known.routes.body_bytes_max(drain))
         count = self._body_bytes.get(drain.name)
         if count is None:
@@ -235,22 +238,22 @@ class DeliveryHandler:
         )
 
 
-def _log_refusal(name: str, visit: RequestContext, status: int, reason: Exception) -> None:
-    """Log why a request is refused; our own log may know more than its sender."""
-    fields = {"drain": visit.drain_name} if visit.drain_name else {}
+def _log_refusal(name: str, context: RequestContext, status: int, reason: Exception) -> None:
+    """Log why a request is refused, with details that the sender must not see."""
+    fields = {"drain": context.drain_name} if context.drain_name else {}
     fields["error"] = str(reason)
     if isinstance(reason, Refused):
         fields.update(reason.log_fields)
-    limited.warning(f"{name}:{visit.drain_name}", "request refused", status=status, **fields)
+    limited.warning(f"{name}:{context.drain_name}", "request refused", status=status, **fields)
 
 
-def _forget_places(reason: BaseException) -> None:
-    """Let go of what the calls held that an exception came through.
+def _clear_tracebacks(reason: BaseException) -> None:
+    """Free the frames that an exception and its causes refer to.
 
-    A body keeps the exception that ended it, and that, by its traceback, the body: a circle of up to a whole
-    body, which would stay until garbage is collected.
+    A body refers to the exception that ended it, and the exception's traceback to the body: a reference cycle
+    that would keep up to a whole body until the next garbage collection.
     """
-    found: BaseException | None = reason
-    while found is not None:
-        found.__traceback__ = None
-        found = found.__cause__ or found.__context__
+    error: BaseException | None = reason
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__

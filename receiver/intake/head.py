@@ -1,7 +1,7 @@
-"""The head of a request: all that is decided before its body, whatever that is.
+"""Request head: the checks that are made before the body is read.
 
-Keeps: HTTP as it is spoken here → path → method → credentials → media. Nothing is told about a later step to
-    a sender that fails an earlier one.
+Invariant: the order is HTTP version and transfer coding → path → method → credentials → media type. A sender
+    that fails a check learns nothing about later checks.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from receiver.intake.credentials import Credentials
 from receiver.intake.routes import Route, Routes
 from receiver.model import ContentKind
 
-METHODS = "method is not allowed; expected POST"
+METHOD_NOT_ALLOWED = "method is not allowed; expected POST"
 PROBE_METHODS = frozenset({"GET", "HEAD"})
 
 
-class HttpRefused(Exception):  # noqa: N818 - a verdict about HTTP, not about a delivery
-    """The request is not HTTP as it is spoken here."""
+class HttpRefused(Exception):  # noqa: N818 - not an error of a delivery
+    """The request is not HTTP that this receiver supports."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -32,53 +32,53 @@ class HttpRefused(Exception):  # noqa: N818 - a verdict about HTTP, not about a 
 
 @dataclass(slots=True)
 class RequestContext:
-    """One request while it is being answered, and what is known of its sender so far."""
+    """One request while it is being answered, and the route and drain that are known so far."""
 
     kind: ContentKind
     """The encoding of the answer."""
     route: Route | None = None
     drain_name: str = ""
     is_endpoint_test: bool = False
-    """The request tests the endpoint and was answered with 200. It is no delivery."""
+    """The request is an endpoint test that was answered 200, not a delivery."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What the head of a delivery says, but for the length of the body."""
+    """The facts that follow from the head of a delivery, except the length of its body."""
 
     routes: Routes
-    """Those in force when it was read."""
+    """The routes that were in force when the head was read."""
     route: Route
     admitted: Sequence[Credentials]
-    """The drains it may be from."""
+    """The drains that the delivery may be from; a signature decides between several."""
     shows_token: bool
-    """The sender is known before the body is read."""
+    """A valid token identifies the sender before the body is read."""
     kind: ContentKind
     encodings: tuple[str, ...]
     expects_continue: bool
     headers: Mapping[str, str]
     is_endpoint_test: bool = False
-    """An empty POST that no exporter sends: platforms test an endpoint so."""
+    """An empty POST that no exporter sends: platforms test an endpoint with it."""
 
 
 def require_http(request: BaseRequest) -> None:
-    """Refuse what cannot be understood, or could be understood in two ways."""
+    """Refuse HTTP versions and transfer codings that are unsupported or ambiguous."""
     if request.version not in (HttpVersion11, HttpVersion10):
-        raise HttpRefused(505, "HTTP version is not spoken here; expected HTTP/1.1")
+        raise HttpRefused(505, "HTTP version is not supported; expected HTTP/1.1")
     coding = request.headers.get("Transfer-Encoding")
     if coding is not None and (coding.lower() != "chunked" or request.version == HttpVersion10):
-        raise HttpRefused(400, "transfer encoding is not read here; expected chunked over HTTP/1.1")
+        raise HttpRefused(400, "transfer encoding is not supported; expected chunked over HTTP/1.1")
 
 
-def find(request: BaseRequest, routes: Routes, visit: RequestContext) -> Route:
+def find(request: BaseRequest, routes: Routes, context: RequestContext) -> Route:
     """Return the route; refuse a method other than POST there, unless the request is a probe."""
     if request.method == "CONNECT":
-        raise MethodNotAllowed("this is no proxy; expected POST")
-    visit.route = route = routes.find(request.raw_path)
-    visit.drain_name = route.drains[0].drain.name
+        raise MethodNotAllowed("this server is not a proxy; expected POST")
+    context.route = route = routes.find(request.raw_path)
+    context.drain_name = route.drains[0].drain.name
     is_probe = request.method in PROBE_METHODS and not is_from_exporter(request.headers)
     if request.method not in {"POST", "OPTIONS"} and not is_probe:
-        raise MethodNotAllowed(METHODS)
+        raise MethodNotAllowed(METHOD_NOT_ALLOWED)
     return route
 
 
@@ -88,20 +88,20 @@ def is_from_exporter(headers: Mapping[str, str]) -> bool:
     return has_body or media.is_otlp(headers.get("Content-Type"))
 
 
-def read(request: BaseRequest, routes: Routes, route: Route, visit: RequestContext) -> Head:
-    """Read who sends and what the body is, and refuse by that alone what can be."""
+def read(request: BaseRequest, routes: Routes, route: Route, context: RequestContext) -> Head:
+    """Check credentials, expectation and media type of a delivery, and return its head."""
     headers = request.headers
     admitted = credentials.authorise(route.drains, routes.credentials, headers)
-    visit.drain_name = admitted[0].drain.name
+    context.drain_name = admitted[0].drain.name
     expectation = headers.get("Expect")
     if expectation is not None and expectation.lower() != "100-continue":
-        raise HttpRefused(417, "expectation is not met here; expected 100-continue or none")
+        raise HttpRefused(417, "expectation is not supported; expected 100-continue or none")
     is_test = not is_from_exporter(headers)
     return Head(
         routes=routes,
         route=route,
         admitted=admitted,
-        shows_token=all(one.has_tokens for one in admitted),
+        shows_token=all(drain.requires_token for drain in admitted),
         kind=ContentKind.JSON if is_test else media.content_kind(headers.get("Content-Type")),
         encodings=() if is_test else media.codings(headers.getall("Content-Encoding", ())),
         expects_continue=expectation is not None and request.version == HttpVersion11,

@@ -1,6 +1,6 @@
-"""Knowing a head again: byte for byte one that aiohttp parsed before, but for the length of its body.
+"""Known request heads: byte for byte equal to a head that aiohttp parsed before, except for Content-Length.
 
-Never: an opinion of its own about HTTP. A head that differs in any other byte is not known.
+Never: interprets HTTP itself. A head that differs in any other byte is unknown and is parsed by aiohttp.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ LENGTH_DIGITS_MAX = 9
 
 @dataclass(frozen=True, slots=True)
 class HeadBytes:
-    """A head, without the digits of its Content-Length."""
+    """A request head, split around the digits of its Content-Length."""
 
     before: bytes
     after: bytes
 
     def match(self, data: bytes) -> tuple[int, int] | None:
-        """Give the length of the body and where it begins, if these bytes begin with this head."""
+        """Return the body's length and offset if these bytes start with this head."""
         start = len(self.before)
         end = data.find(b"\r", start, start + LENGTH_DIGITS_MAX + 1)
         digits = data[start:end]
@@ -33,7 +33,7 @@ class HeadBytes:
 
 
 def head_bytes(first: bytes, request_bytes: int, body_bytes: int) -> HeadBytes | None:
-    """Take the head from the first bytes of a request, if that is all that is in front of its body."""
+    """Split the head of a request; `None` unless the parser was fed exactly this head and its body."""
     size_bytes = request_bytes - body_bytes
     head = first[:size_bytes]
     line = LENGTH_LINE.search(head)

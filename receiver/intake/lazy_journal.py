@@ -1,7 +1,7 @@
-"""A journal that may come late.
+"""Lazy journal: an appender that is opened again and again until the disk allows it.
 
-A start draws a directory of its own, which a full disk refuses. That is no reason to be away: senders are
-told to wait, as by a journal that is full, and the drawing is tried again until it succeeds.
+Each intake start creates its own epoch directory, which fails on a full disk. The intake runs nevertheless:
+senders get 503, as from a full journal, until the directory can be created.
 
 Invariant: the committer asks `full_reason` first and until then calls nothing else.
 """
@@ -18,80 +18,84 @@ from receiver.logs import limited
 from receiver.model import SegmentId
 
 RETRY_S = 1.0
-NOT_YET = "the journal cannot be opened; expected to be open in a moment"
+NOT_OPEN = "the journal cannot be opened; retry in a moment"
 
 
 class LazyJournal:
-    """The appender, once it could be drawn. Fits `receiver.intake.committer.Appender`."""
+    """An appender that may not be open yet. Implements `receiver.intake.committer.Appender`."""
 
-    def __init__(self, draw: Callable[[], Appender], now: Callable[[], float] = time.monotonic) -> None:
-        self._draw = draw
+    def __init__(
+        self, open_journal: Callable[[], Appender], now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._open_journal = open_journal
         self._now = now
-        self._drawn: Appender | None = None
-        self._refusal = ""
+        self._appender: Appender | None = None
+        self._open_error = ""
         self._tried_at_s = 0.0
-        self._try()
+        self._try_open()
 
-    def _try(self) -> None:
+    def _try_open(self) -> None:
         self._tried_at_s = self._now()
         try:
-            self._drawn = self._draw()
+            self._appender = self._open_journal()
         except OperatorError as reason:
-            self._refusal = str(reason)
-            limited.error("journal", "journal cannot be opened; deliveries get 503", error=self._refusal)
+            self._open_error = str(reason)
+            limited.error(
+                "journal", "journal cannot be opened; deliveries are answered 503", error=self._open_error
+            )
 
-    def _required(self) -> Appender:
-        if self._drawn is None:
-            raise JournalFull(NOT_YET)
-        return self._drawn
+    def _require_open(self) -> Appender:
+        if self._appender is None:
+            raise JournalFull(NOT_OPEN)
+        return self._appender
 
     @property
     def trouble(self) -> str:
-        """What the disk refused lately."""
-        return self._refusal if self._drawn is None else self._drawn.trouble
+        """The last error of the disk; empty if there is none."""
+        return self._open_error if self._appender is None else self._appender.trouble
 
     def full_reason(self, more_bytes: int = 0) -> str | None:
         """See `Appender`."""
-        return NOT_YET if self._drawn is None else self._drawn.full_reason(more_bytes)
+        return NOT_OPEN if self._appender is None else self._appender.full_reason(more_bytes)
 
     def choose(self) -> SegmentId:
         """See `Appender`."""
-        return self._required().choose()
+        return self._require_open().choose()
 
     def append(self, segment: SegmentId, record: bytes, rows: int) -> None:
         """See `Appender`."""
-        self._required().append(segment, record, rows)
+        self._require_open().append(segment, record, rows)
 
     @property
     def has_retired(self) -> bool:
         """See `Appender`."""
-        return self._drawn is not None and self._drawn.has_retired
+        return self._appender is not None and self._appender.has_retired
 
     def seal_retired(self) -> None:
         """See `Appender`."""
-        self._required().seal_retired()
+        self._require_open().seal_retired()
 
     def is_stored(self, segment: SegmentId) -> bool:
         """See `Appender`."""
-        return self._drawn is not None and self._drawn.is_stored(segment)
+        return self._appender is not None and self._appender.is_stored(segment)
 
     def outcome_of(self, segment: SegmentId) -> SegmentOutcome | None:
         """See `Appender`."""
-        return None if self._drawn is None else self._drawn.outcome_of(segment)
+        return None if self._appender is None else self._appender.outcome_of(segment)
 
     def retire_if_due(self) -> None:
-        """See `Appender`. Called all the time: also the moment to try again."""
-        if self._drawn is not None:
-            self._drawn.retire_if_due()
+        """See `Appender`. The committer calls this regularly, so it also retries to open the journal."""
+        if self._appender is not None:
+            self._appender.retire_if_due()
         elif self._now() - self._tried_at_s >= RETRY_S:
-            self._try()
+            self._try_open()
 
     def seal(self) -> None:
         """See `Appender`."""
-        if self._drawn is not None:
-            self._drawn.seal()
+        if self._appender is not None:
+            self._appender.seal()
 
     def close(self) -> None:
         """See `Appender`."""
-        if self._drawn is not None:
-            self._drawn.close()
+        if self._appender is not None:
+            self._appender.close()

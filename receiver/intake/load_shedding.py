@@ -1,11 +1,11 @@
-"""Sends connections away while more waits than can be made safe in time.
+"""Load shedding: answers new connections with 503 while more deliveries wait than can be written in time.
 
-To make a connection, parse a request and refuse it costs ten times what it costs to say so as soon as
-somebody calls; of ten times the load that would be a quarter of a core. Who has a connection already is not
-sent away: its deliveries are refused one by one, which is cheap.
+Setting up a connection, parsing its request and refusing it costs ten times as much as answering it directly
+on the socket. At ten times the load that difference is a quarter of a core. Existing connections are kept:
+their deliveries are refused one by one, which is cheap.
 
-Keeps: an answer is not destroyed by the reset that unread bytes would cause: a socket is held a while.
-Never: a TLS connection, which would not understand.
+Invariant: an answer is not destroyed by the reset that unread bytes would cause: the socket lingers after it.
+Never: sheds a TLS connection, whose client could not read a plain-text answer.
 """
 
 from __future__ import annotations
@@ -17,92 +17,92 @@ from contextlib import suppress
 
 from receiver.errors import Overloaded
 from receiver.intake import answers
-from receiver.intake.protocol import FAREWELL_S
+from receiver.intake.protocol import LINGER_S
 from receiver.logs import limited
 from receiver.metrics import Metrics
 from receiver.model import ContentKind
 
 HELD_MAX = 1_024
-"""Sockets that are held until a while after the answer; of more, the one that has waited longest goes."""
+"""Sockets that linger after the answer; over this limit the oldest is closed."""
 HELD_SHARE = 4
-"""And not more than one for so many connections: where descriptors are few, they are for who is let in."""
-COME_AGAIN = answers.verdict(
-    Overloaded("more waits than is made safe in time; expected to be faster soon"), ContentKind.JSON
+"""At most one lingering socket for this many connections, so that they do not use up scarce descriptors."""
+OVERLOADED_REPLY = answers.verdict(
+    Overloaded("overloaded: more deliveries wait than can be written in time; retry in 2 s"), ContentKind.JSON
 )
 
 
 def held_max(connections_max: int) -> int:
-    """Give how many sockets are held beside so many connections."""
+    """Return how many sockets may linger beside this many connections."""
     return max(1, min(HELD_MAX, connections_max // HELD_SHARE))
 
 
 class LoadShedder:
-    """Sends away whom it does not suit."""
+    """Answers new connections with 503 while the receiver is overloaded."""
 
     def __init__(
-        self, require_time: Callable[[], None], metrics: Metrics, *, held_max: int = HELD_MAX
+        self, refuse_if_overloaded: Callable[[], None], metrics: Metrics, *, held_max: int = HELD_MAX
     ) -> None:
-        self._require_time = require_time
-        """Raises `Overloaded` when a delivery that comes now would be answered too late."""
+        self._refuse_if_overloaded = refuse_if_overloaded
+        """Raises `Overloaded` if a delivery that arrives now would be answered too late."""
         self._metrics = metrics
         self._held_max = held_max
         self._loop = asyncio.get_running_loop()
         self._held: dict[socket.socket, asyncio.TimerHandle] = {}
-        """By the time when they are let go, the first of them first."""
+        """Lingering sockets in the order in which they will be closed."""
         self._silent: set[socket.socket] = set()
-        """Of them, those that have said nothing and were told nothing yet."""
+        """Lingering sockets that have sent nothing and have no answer yet."""
 
     def use(self, *, held_max: int) -> None:
-        """Hold so many from now on."""
+        """Apply a new limit on lingering sockets."""
         self._held_max = held_max
 
     @property
     def held_count(self) -> int:
-        """Count the sockets whose answer may not be read yet."""
+        """Return the number of lingering sockets."""
         return len(self._held)
 
-    def takes(self, plug: socket.socket) -> bool:
-        """Tell whether this one was sent away."""
+    def sheds(self, sock: socket.socket) -> bool:
+        """Shed this connection if the receiver is overloaded. Return whether it was shed."""
         try:
-            self._require_time()
+            self._refuse_if_overloaded()
         except Overloaded as reason:
-            self._send_away(plug, str(reason))
+            self._shed(sock, str(reason))
             return True
         return False
 
-    def _send_away(self, plug: socket.socket, why: str) -> None:
+    def _shed(self, sock: socket.socket, error: str) -> None:
         self._metrics.add("refusals", reason="overloaded_connection")
-        self._metrics.add("deliveries", drain="", status=str(COME_AGAIN.status))
-        limited.warning("overloaded_connection", "connections are sent away", why=why)
+        self._metrics.add("deliveries", drain="", status=str(OVERLOADED_REPLY.status))
+        limited.warning("overloaded_connection", "new connections are answered 503", error=error)
         while self._held and self.held_count >= self._held_max:
-            self._let_go(next(iter(self._held)))
-        self._hold(plug)
-        self._silent.add(plug)
-        self._loop.add_reader(plug, self._answer, plug)
+            self._close_held(next(iter(self._held)))
+        self._hold(sock)
+        self._silent.add(sock)
+        self._loop.add_reader(sock, self._answer, sock)
 
-    def _hold(self, plug: socket.socket) -> None:
-        self._held[plug] = self._loop.call_later(FAREWELL_S, self._let_go, plug)
+    def _hold(self, sock: socket.socket) -> None:
+        self._held[sock] = self._loop.call_later(LINGER_S, self._close_held, sock)
 
-    def _answer(self, plug: socket.socket) -> None:
-        """Answer who has said something, and leave it the time to read that."""
-        self._tell(plug)
-        self._held.pop(plug).cancel()
-        self._hold(plug)
+    def _answer(self, sock: socket.socket) -> None:
+        """Answer a connection whose request arrives, and restart its linger timer."""
+        self._send_reply(sock)
+        self._held.pop(sock).cancel()
+        self._hold(sock)
 
-    def _let_go(self, plug: socket.socket) -> None:
-        if plug in self._silent:
-            self._tell(plug)
-        self._held.pop(plug).cancel()
-        plug.close()
+    def _close_held(self, sock: socket.socket) -> None:
+        if sock in self._silent:
+            self._send_reply(sock)
+        self._held.pop(sock).cancel()
+        sock.close()
 
-    def _tell(self, plug: socket.socket) -> None:
-        self._silent.discard(plug)
-        self._loop.remove_reader(plug)
+    def _send_reply(self, sock: socket.socket) -> None:
+        self._silent.discard(sock)
+        self._loop.remove_reader(sock)
         with suppress(OSError):
-            plug.send(COME_AGAIN.wire(close=True, bodyless=False))
-            plug.shutdown(socket.SHUT_WR)
+            sock.send(OVERLOADED_REPLY.wire(close=True, bodyless=False))
+            sock.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Hold nobody any longer."""
+        """Answer and close all lingering sockets."""
         while self._held:
-            self._let_go(next(iter(self._held)))
+            self._close_held(next(iter(self._held)))

@@ -1,7 +1,7 @@
-"""What a sender says its body is: content type, charset, content codings.
+"""Media types: reads the content type, charset and content codings of a request.
 
-Keeps: the answer's type is the request's type; JSON when it is not known.
-Never: a guess. An unknown type or coding is refused, because some compressed bodies parse as protobuf.
+Invariant: the answer has the request's type, or JSON if that is unknown.
+Never: guesses. An unknown type or coding is refused, because some compressed bodies parse as protobuf.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ CODING_OF = {
     "x-snappy-framed": "x-snappy-framed",
     "lz4": "lz4",
 }
-CODINGS_READ = "gzip, zstd, deflate, snappy, lz4"
-"""What the `Accept-Encoding` of a 415 says."""
+SUPPORTED_CODINGS = "gzip, zstd, deflate, snappy, lz4"
+"""The `Accept-Encoding` header of a 415."""
 CODINGS_MAX = 2
-"""Of one body: gzip of gzip happens by accident, more only on purpose."""
+"""Content codings of one body: gzip of gzip happens by accident, more only on purpose."""
 CHARSETS = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})
-TYPES_READ = "application/x-protobuf, application/json or application/x-ndjson"
+SUPPORTED_TYPES = "application/x-protobuf, application/json or application/x-ndjson"
 
 
 def answer_kind(content_type: str | None) -> ContentKind:
-    """Return the encoding in which this sender is answered, whatever else is wrong with its request."""
+    """Return the encoding of the answer; never raises, unlike `content_kind`."""
     return _kind_of(content_type) or ContentKind.JSON
 
 
@@ -58,18 +58,18 @@ def _kind_of(content_type: str | None) -> ContentKind | None:
 def content_kind(content_type: str | None) -> ContentKind:
     """Read a Content-Type header. Raises `UnsupportedMedia`."""
     if not content_type:
-        raise UnsupportedMedia(f"no content type; expected {TYPES_READ}")
+        raise UnsupportedMedia(f"content type is missing; expected {SUPPORTED_TYPES}")
     if not content_type.isascii():
-        raise UnsupportedMedia(f"content type is not ASCII; expected {TYPES_READ}")
+        raise UnsupportedMedia(f"content type is not ASCII; expected {SUPPORTED_TYPES}")
     name, _, parameters = content_type.lower().partition(";")
     name = name.strip()
     if name.startswith("application/grpc"):
         raise UnsupportedMedia("gRPC at an OTLP/HTTP endpoint; expected the exporter protocol http/protobuf")
     kind = KIND_OF.get(name)
     if kind is None:
-        raise UnsupportedMedia(f"content type is not read here; expected {TYPES_READ}")
+        raise UnsupportedMedia(f"content type is not supported; expected {SUPPORTED_TYPES}")
     if kind is not ContentKind.PROTOBUF and not CHARSETS.issuperset(_charsets(parameters)):
-        raise UnsupportedMedia("charset is not read here; expected utf-8")
+        raise UnsupportedMedia("charset is not supported; expected utf-8")
     return kind
 
 
@@ -86,11 +86,11 @@ def codings(headers: Sequence[str]) -> tuple[str, ...]:
 @lru_cache(maxsize=64)
 def _codings(header: str) -> tuple[str, ...]:
     if not header.isascii():
-        raise UnsupportedMedia(f"content encoding is not ASCII; expected {CODINGS_READ}")
+        raise UnsupportedMedia(f"content encoding is not ASCII; expected {SUPPORTED_CODINGS}")
     names = [name.strip() for name in header.lower().split(",")]
-    found = tuple(CODING_OF.get(name, "") for name in names if name not in {"", "identity"})
-    if "" in found:
-        raise UnsupportedMedia(f"content encoding is not read here; expected {CODINGS_READ}")
-    if len(found) > CODINGS_MAX:
-        raise UnsupportedMedia(f"{len(found)} content encodings; expected at most {CODINGS_MAX}")
-    return found
+    applied = tuple(CODING_OF.get(name, "") for name in names if name not in {"", "identity"})
+    if "" in applied:
+        raise UnsupportedMedia(f"content encoding is not supported; expected {SUPPORTED_CODINGS}")
+    if len(applied) > CODINGS_MAX:
+        raise UnsupportedMedia(f"{len(applied)} content encodings; expected at most {CODINGS_MAX}")
+    return applied

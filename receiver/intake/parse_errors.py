@@ -21,35 +21,35 @@ if TYPE_CHECKING:
 
     from aiohttp.web_protocol import _MsgType
 
-ODD_METHOD = re.compile(rb"[A-Za-z][A-Za-z-]{0,31} (/[!-~]*) HTTP/1\.[01]\r\n")
-"""A request line with a method that the parser does not know, and its path."""
+UNKNOWN_METHOD = re.compile(rb"[A-Za-z][A-Za-z-]{0,31} (/[!-~]*) HTTP/1\.[01]\r\n")
+"""A request line whose method the parser does not know; captures the path."""
 WAITING_HEADS_BYTES_MAX = 4 * HEAD_BYTES_MAX
-"""Heads of the requests that wait on one connection until those before them are answered."""
+"""Limit on the heads of pipelined requests that wait on one connection."""
 OVERSIZED = HttpProcessingError(code=431, message="request head too large")
 HEAD_TOO_LARGE = (_ErrInfo(status=431, exc=OVERSIZED, message=OVERSIZED.message), EMPTY_PAYLOAD)
-"""What stands in the place of a message whose head is too large."""
-H2_PREFACE_FOUND = "Pause on PRI"
-TOO_MANY = "Too many headers received"
-"""The texts of aiohttp's parser."""
+"""Queued in place of a message whose head is too large."""
+H2_PREFACE_MESSAGE = "Pause on PRI"
+TOO_MANY_HEADERS_MESSAGE = "Too many headers received"
+"""Error messages of aiohttp's parser, by which its errors are told apart."""
 
 
 def oversized_at(messages: Iterable[_MsgType]) -> int | None:
     """Return the index of the first message whose head, alone or with those before it, is too large."""
     waiting_bytes = 0
-    for place, (message, _) in enumerate(messages):
+    for index, (message, _) in enumerate(messages):
         if isinstance(message, _ErrInfo):
             return None
         head_bytes = len(message.path) + sum(len(name) + len(value) for name, value in message.raw_headers)
         waiting_bytes += head_bytes
         if head_bytes > HEAD_BYTES_MAX or waiting_bytes > WAITING_HEADS_BYTES_MAX:
-            return place
+            return index
     return None
 
 
 def logged_refusal(error: HttpProcessingError, first: bytes, peer: str) -> tuple[int, str]:
     """Log a parse error and return its status and text. `first`: first bytes of the connection, or none."""
     status, text = refusal_of(error)
-    if first and (isinstance(error, BadHttpMethod) or error.message.startswith(H2_PREFACE_FOUND)):
+    if first and (isinstance(error, BadHttpMethod) or error.message.startswith(H2_PREFACE_MESSAGE)):
         wrong_protocol.warn("connection refused", wrong_protocol.protocol_of(first), peer)
     else:
         limited.warning(f"http_{status}", "request refused", cause=f"http_{status}", peer=peer, error=text)
@@ -58,20 +58,20 @@ def logged_refusal(error: HttpProcessingError, first: bytes, peer: str) -> tuple
 
 def refusal_of(error: HttpProcessingError) -> tuple[int, str]:
     """Return the status and fixed text for a parse error. The error's own text holds input."""
-    if isinstance(error, LineTooLong) or error is OVERSIZED or error.message == TOO_MANY:
+    if isinstance(error, LineTooLong) or error is OVERSIZED or error.message == TOO_MANY_HEADERS_MESSAGE:
         return _too_large(error)
     if isinstance(error, BadHttpMethod):
         return 400, "not an HTTP request; expected HTTP/1.1, and HTTPS only where it is configured"
     is_version = isinstance(error, BadStatusLine) and "Invalid HTTP version" in error.message
-    if is_version or error.message.startswith(H2_PREFACE_FOUND):
-        return 505, "HTTP version is not spoken here; expected HTTP/1.1"
+    if is_version or error.message.startswith(H2_PREFACE_MESSAGE):
+        return 505, "HTTP version is not supported; expected HTTP/1.1"
     return 400, "not a well-formed HTTP request; expected HTTP/1.1"
 
 
 def _too_large(error: HttpProcessingError) -> tuple[int, str]:
     if error is OVERSIZED:
         return 431, f"request line and headers are over {HEAD_BYTES_MAX} bytes; expected at most that"
-    if error.message == TOO_MANY:
+    if error.message == TOO_MANY_HEADERS_MESSAGE:
         return 431, f"more than {HEADERS_MAX} headers; expected at most that"
     if error.args[1] == LINE_BYTES_MAX:
         return 414, f"request target is over {LINE_BYTES_MAX} bytes; expected a path of a drain"

@@ -1,8 +1,8 @@
-"""Bodies that crashed the core, kept for a human: how many, how often. The files are the journal's room.
+"""Quarantine: bodies that crashed the decoder, kept for inspection, with the number of crashes of each.
 
-Keeps: the first crash keeps the body, the third one of the same body is the sender's to know (400), so that a
-poisonous delivery does not come back for ever, also when another process meets it each time.
-Never: more files or bytes than the ceilings; what is over them is counted and not written.
+Invariant: the first crash stores the body. From the third crash of the same body, in any process, it is
+    refused with 400, so that the sender does not retry it for ever.
+Never: more files or bytes than the limits; a crash over them is counted and the body is not stored.
 """
 
 from __future__ import annotations
@@ -18,59 +18,57 @@ from receiver.model import Delivery
 from receiver.settings import MIB
 
 CRASHES_MAX = 3
-"""From so many crashes of one body on it is refused."""
+"""After this many crashes a body is refused."""
 FILES_MAX = 64
 BYTES_MAX = 256 * MIB
 DIGESTS_MAX = 4_096
-"""Bodies whose crashes are remembered, the latest ones."""
+"""Bodies whose crash count is kept in memory; the oldest are dropped."""
 
 
 class Quarantine:
-    """The directory of bodies set aside. Blocking: called from the disk's thread."""
+    """The quarantine directory. Blocking: called on the disk thread."""
 
     def __init__(self, root: Path, *, files_max: int = FILES_MAX, bytes_max: int = BYTES_MAX) -> None:
         self._root = root
-        self._bodies = QuarantineFiles(root)
+        self._files = QuarantineFiles(root)
         self._files_max = files_max
         self._bytes_max = bytes_max
         self._crashes: OrderedDict[bytes, int] = OrderedDict()
 
     def keep(self, delivery: Delivery) -> ReceiverError:
-        """Set a body aside and give the verdict on its delivery."""
+        """Store a body and return the error that answers its delivery."""
         digest = _digest(delivery)
-        path = self._bodies.path_of(digest.hex(), delivery)
-        crashes = max(self._crashes.pop(digest, 0), self._crashes_noted(path)) + 1
+        path = self._files.path_of(digest.hex(), delivery)
+        crashes = max(self._crashes.pop(digest, 0), self._recorded_crashes(path)) + 1
         self._crashes[digest] = crashes
         if len(self._crashes) > DIGESTS_MAX:
             self._crashes.popitem(last=False)
         self._write(path, delivery, crashes)
-        limited.error("core_crashed", "the core crashed on a body", drain=delivery.drain, digest=digest.hex())
+        limited.error("core_crashed", "body crashed the decoder", drain=delivery.drain, digest=digest.hex())
         if crashes >= CRASHES_MAX:
-            return MalformedBody(f"this body has crashed the decoder {crashes} times; expected another one")
-        return CoreCrashed("the decoder crashed on this body; it is kept for a human")
+            return MalformedBody(f"this body has crashed the decoder {crashes} times; do not send it again")
+        return CoreCrashed("the decoder crashed on this body; the body is kept for inspection")
 
-    def _crashes_noted(self, path: Path) -> int:
-        """How often it crashed any process; a disk that does not tell costs a sender a few tries more."""
+    def _recorded_crashes(self, path: Path) -> int:
+        """Return the crashes recorded on disk; 0 if unreadable, which costs the sender a few retries."""
         try:
-            return self._bodies.note_of(path).crashes if path.exists() else 0
+            return self._files.note_of(path).crashes if path.exists() else 0
         except OSError as reason:
-            limited.error(
-                "aside", "a body that crashed the core could not be read", error=str(reason.strerror)
-            )
+            limited.error("quarantine", "quarantined body cannot be read", error=str(reason.strerror))
             return 0
 
     def _write(self, path: Path, delivery: Delivery, crashes: int) -> None:
         try:
             if path.exists() or self._has_room(len(delivery.body)):
                 note = Note(delivery.drain, delivery.received_at_ns, crashes)
-                self._bodies.write(path, delivery.body, note)
+                self._files.write(path, delivery.body, note)
         except OSError as reason:
             limited.error(
-                "aside", "a body that crashed the core could not be kept", error=str(reason.strerror)
+                "quarantine", "body that crashed the decoder cannot be stored", error=str(reason.strerror)
             )
 
     def _has_room(self, more_bytes: int) -> bool:
-        sizes = [found.stat().st_size for found in self._root.glob(f"*{SUFFIX}")]
+        sizes = [file.stat().st_size for file in self._root.glob(f"*{SUFFIX}")]
         return len(sizes) < self._files_max and sum(sizes) + more_bytes <= self._bytes_max
 
 

@@ -1,7 +1,7 @@
-"""Paths: which drains listen where, and what to tell a sender that is a little off.
+"""Routes: maps paths to drains, and gives hints for paths that nearly match.
 
-Keeps: one table, built once for the settings in force; a trailing slash and the root are aliases, never
-redirects, because exporters take a redirect for success.
+Invariant: one table, built once for the current settings. A trailing slash and the root are aliases, not
+    redirects, because exporters treat a redirect as success.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from receiver.intake.credentials import Credentials
 from receiver.settings import Drain, Limits
 
 TRACES = "/v1/traces"
-"""What exporters append to a base URL."""
+"""Path that exporters append to a base URL."""
 OTHER_SIGNALS = ("/v1/metrics", "/v1/logs", "/v1development/profiles")
 PATH_CHARS_LOGGED_MAX = 200
-"""Characters of an unknown path that are logged."""
+"""Number of characters of an unknown path that are logged."""
 PATHS_LOGGED_MAX = 4
-"""Configured paths that are logged beside an unknown one."""
+"""Number of configured paths that are logged beside an unknown one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One path: the drains told apart there by their credentials, the most demanding first."""
+    """One path and its drains, told apart by credentials; the drain that requires most is first."""
 
     drains: tuple[Credentials, ...]
     body_bytes_max: int
     """The largest of the drains' limits: which drain it is may be known only after the body."""
     header_line: bytes
-    """What every answer at this path carries besides, or nothing."""
+    """Header of every answer at this path; may be empty."""
 
 
 class Routes:
@@ -46,19 +46,21 @@ class Routes:
             by_path[credentials.drain.path.rstrip("/") or "/"].append(credentials)
         self._configured = tuple(by_path)
         self._route_of: dict[str, Route] = {}
-        for path, here in by_path.items():
-            self._route_of[path] = self._route_of[f"{path.rstrip('/')}/"] = self._route(here)
+        for path, at_path in by_path.items():
+            self._route_of[path] = self._route_of[f"{path.rstrip('/')}/"] = self._route(at_path)
         if post_root:
             self._route_of.setdefault("/", self._route_of[self._configured[0]])
 
-    def _route(self, here: Sequence[Credentials]) -> Route:
-        ordered = sorted(here, key=lambda one: one.strength, reverse=True)
-        largest = max(self.body_bytes_max(one.drain) for one in here)
-        lines = (_verify_line(one.drain) for one in ordered if one.drain.verify_header)
+    def _route(self, at_path: Sequence[Credentials]) -> Route:
+        ordered = sorted(at_path, key=lambda credentials: credentials.strength, reverse=True)
+        largest = max(self.body_bytes_max(credentials.drain) for credentials in at_path)
+        lines = (
+            _verify_line(credentials.drain) for credentials in ordered if credentials.drain.verify_header
+        )
         return Route(tuple(ordered), largest, next(lines, b""))
 
     def body_bytes_max(self, drain: Drain) -> int:
-        """Give the limit in force for one drain."""
+        """Return the body size limit of one drain."""
         return self._limits.body_bytes_max if drain.body_bytes_max is None else drain.body_bytes_max
 
     def find(self, target: str) -> Route:
@@ -73,39 +75,40 @@ class Routes:
         return route
 
     def _hint(self, path: str) -> str:
-        """Return what a path that is not configured probably means.
+        """Return a hint about the path that the sender probably meant.
 
-        The hint names a configured path only to a sender that nearly asked for it: others need not know it.
+        The hint names a configured path only if the requested path nearly matches it: other senders need not
+        know the configured paths.
         """
         meant = _normal(path)
         if meant.endswith(OTHER_SIGNALS):
-            return f"this receiver takes traces only; expected {self._default_or_any()}"
+            return f"this receiver accepts only traces; expected {self._default_or_any()}"
         for configured in self._configured:
             if _normal(configured) == meant:
-                return f"nothing listens at this spelling; expected '{configured}'"
+                return f"no drain at this spelling of the path; expected '{configured}'"
         for configured in self._configured:
             if meant == _normal(f"{configured}{TRACES}"):
                 return (
-                    f"the sender appended '{TRACES}' to a URL that has its path already; expected "
+                    f"the sender appended '{TRACES}' to a URL that already has its path; expected "
                     f"'{configured}': set the URL without it, or in OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
                 )
         if meant == "/":
             return f"the URL has no path; expected {self._default_or_any()}"
-        return "nothing listens at this path; expected the path of a configured drain"
+        return "no drain at this path; expected the path of a configured drain"
 
     def _default_or_any(self) -> str:
         return f"'{TRACES}'" if TRACES in self._configured else "the path of a configured drain"
 
     def _log_fields(self, path: str) -> dict[str, str]:
-        """Return the path that was asked for, without its query, and the paths there are."""
+        """Return the requested path, without its query, and the configured paths."""
         shown = path if len(path) <= PATH_CHARS_LOGGED_MAX else f"{path[:PATH_CHARS_LOGGED_MAX]}…"
         more = len(self._configured) - PATHS_LOGGED_MAX
-        configured = ", ".join(f"'{one}'" for one in self._configured[:PATHS_LOGGED_MAX])
+        configured = ", ".join(f"'{path}'" for path in self._configured[:PATHS_LOGGED_MAX])
         return {"path": shown, "configured": f"{configured} and {more} more" if more > 0 else configured}
 
 
 def _path_of_absolute(target: str) -> str:
-    """Give the path of an absolute-form target, as proxies send it."""
+    """Return the path of an absolute-form request target, as proxies send it."""
     try:
         return urlsplit(target).path or "/"
     except ValueError:
@@ -113,7 +116,7 @@ def _path_of_absolute(target: str) -> str:
 
 
 def _normal(path: str) -> str:
-    """Undo what senders commonly do to a path: case, double slashes, dots, escapes, a fragment."""
+    """Normalize common misspellings of a path: case, double slashes, dots, escapes, a fragment."""
     steps = unquote(path).partition("#")[0].lower().split("/")
     return "/" + "/".join(step for step in steps if step not in {"", "."})
 

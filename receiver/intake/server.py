@@ -1,8 +1,8 @@
-"""The drain endpoint: aiohttp's low-level server on a socket that the supervisor holds.
+"""Intake server: aiohttp's low-level server on a socket that the supervisor owns.
 
-Keeps: stopping shows no reset. Who waits in the socket's queue is let in first; open connections are told
-`Connection: close` with their next answer, idle ones are closed once they have been quiet, and a body that is
-not whole in time is answered with 503.
+Invariant: stopping resets no connection. The backlog of the socket is accepted first. Open connections get
+    `Connection: close` with their next answer, idle ones are closed after `IDLE_S`, and a body that is
+    incomplete at the end of the grace period is answered 503.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from receiver.intake import protocol
 from receiver.intake.fast_path_protocol import FastPathProtocol
 from receiver.intake.listener import AcceptedConnection, Caps, DrainListener
 from receiver.intake.load_shedding import LoadShedder, held_max
-from receiver.intake.protocol import FAREWELL_S, IntakeProtocol
+from receiver.intake.protocol import LINGER_S, IntakeProtocol
 
 if TYPE_CHECKING:
     from aiohttp.web_protocol import _RequestHandler
@@ -30,42 +30,46 @@ if TYPE_CHECKING:
     from receiver.settings import Limits
 
 IDLE_S = 1.0
-"""A stopping receiver closes connections that have been quiet for so long."""
+"""A stopping receiver closes connections that have been idle for this long."""
 ARRIVING_S = 0.5
-"""A stopping receiver waits so long for those whose connection is under way."""
-LOOK_S = 0.02
+"""A stopping receiver waits this long for connections that are being established."""
+POLL_S = 0.02
 
 
 class IntakeServer(Server):
-    """Makes connections, knows them, and says goodbye to them."""
+    """The HTTP server of an intake: creates the protocol of each connection and stops gracefully."""
 
-    def __init__(  # noqa: PLR0913 - each is a neighbour that a test replaces
+    def __init__(  # noqa: PLR0913 - tests replace each collaborator
         self,
-        reception: DeliveryHandler,
+        delivery_handler: DeliveryHandler,
         limits: Limits,
         caps: Caps,
         metrics: Metrics,
         *,
-        away: LoadShedder,
+        load_shedder: LoadShedder,
         protocol: type[IntakeProtocol] = FastPathProtocol,
     ) -> None:
         parser.require_c_parser()
-        super().__init__(cast("_RequestHandler", reception.answer))
-        self.reception = reception
+        super().__init__(cast("_RequestHandler", delivery_handler.answer))
+        self.delivery_handler = delivery_handler
         self._protocol = protocol
         self._limits = limits
         self._metrics = metrics
-        self._away = away
-        self._door = DrainListener(
-            self.protocol_of, caps, metrics, away=away, handshake_s=limits.tls_handshake_timeout_s
+        self._load_shedder = load_shedder
+        self._listener = DrainListener(
+            self.protocol_of,
+            caps,
+            metrics,
+            load_shedder=load_shedder,
+            handshake_s=limits.tls_handshake_timeout_s,
         )
         self.is_stopping = False
 
-    def protocol_of(self, guest: AcceptedConnection) -> IntakeProtocol:
-        """Make the protocol of one connection."""
+    def protocol_of(self, connection: AcceptedConnection) -> IntakeProtocol:
+        """Return the protocol of a new connection."""
         return self._protocol(
             self,
-            guest,
+            connection,
             header_timeout_s=self._limits.header_timeout_s,
             keepalive_timeout_s=self._limits.keepalive_timeout_s,
             loop=self._loop,
@@ -80,53 +84,53 @@ class IntakeServer(Server):
 
     @property
     def connection_count(self) -> int:
-        """Count the open connections."""
-        return self._door.guest_count
+        """Return the number of open connections."""
+        return self._listener.connection_count
 
     @property
     def answer_deadline_s(self) -> float:
-        """Give the time a peer has for taking an answer."""
+        """Return the time that a peer has to read an answer."""
         return self._limits.answer_deadline_s
 
     def count_http_refusal(self, status: int) -> None:
-        """Count what did not get as far as the reception."""
+        """Count a request that was refused before it reached the delivery handler."""
         self._metrics.add("refusals", reason=f"http_{status}")
         self._metrics.add("deliveries", drain="", status=str(status))
 
     def use(self, limits: Limits, caps: Caps) -> None:
-        """Use these for connections to come."""
+        """Apply new limits to later connections."""
         self._limits = limits
-        self._door.use(caps, handshake_s=limits.tls_handshake_timeout_s)
-        self._away.use(held_max=held_max(limits.connections_max))
+        self._listener.use(caps, handshake_s=limits.tls_handshake_timeout_s)
+        self._load_shedder.use(held_max=held_max(limits.connections_max))
 
     def listen(self, listening: socket.socket, tls: ssl.SSLContext | None) -> None:
         """Accept connections from now on."""
-        self._door.open(listening, tls)
+        self._listener.open(listening, tls)
 
     def accept_for(self, listen_fds: Collection[int]) -> None:
-        """Accept also from these inherited sockets, and no longer from any others but our own."""
-        self._door.accept_for(listen_fds)
+        """Accept from exactly these inherited sockets in addition to our own."""
+        self._listener.accept_for(listen_fds)
 
     async def stop(self, grace_s: float) -> None:
-        """Let in who waits, finish what is in flight, close the rest when it is quiet."""
+        """Accept the backlog, finish the requests in flight and close all connections."""
         self.is_stopping = True
         deadline = self._loop.time() + grace_s
-        await self._door.close(min(ARRIVING_S, grace_s / 4))
-        await self._until_gone(deadline - FAREWELL_S)
+        await self._listener.close(min(ARRIVING_S, grace_s / 4))
+        await self._until_gone(deadline - LINGER_S)
         for connection in self._open():
-            connection.cut_short()
+            connection.end_incomplete_request()
         await self._until_gone(deadline)
         for connection in self._open():
             connection.abort()
-        self._away.close()
+        self._load_shedder.close()
 
     async def _until_gone(self, until: float) -> None:
-        """Wait for everybody to leave; who says nothing is shown out."""
-        while (self._connections or self._door.is_busy) and (now := self._loop.time()) < until:
+        """Wait for connections to close; close idle ones."""
+        while (self._connections or self._listener.is_busy) and (now := self._loop.time()) < until:
             for connection in self._open():
                 if connection.idle_s(now) >= IDLE_S:
                     connection.hang_up()
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
 
     def _open(self) -> list[IntakeProtocol]:
         return cast("list[IntakeProtocol]", self.connections)

@@ -1,9 +1,9 @@
-"""TLS of the drain endpoint, and certificates that change while it runs.
+"""TLS of the drain endpoint, with certificates that are reloaded while it runs.
 
-Keeps: a certificate that cannot be loaded leaves the old one in force, also for a process that starts just
-    then: the supervisor hands on the last good one. Connections never notice a reload. Whether clients are
-    asked for a certificate is settled at the start.
-Never: a context changed in place. A new one is built whole and handshakes are pointed at it.
+Invariant: if a certificate cannot be loaded, the old one stays in force, also for a process that starts at
+    that moment: the supervisor passes on the last good one. A reload does not affect open connections.
+    Whether clients need a certificate is fixed at the start.
+Never: changes a context in place. A reload builds a new context, which later handshakes use.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from receiver.settings import Tls
 H2 = "h2"
 HANDSHAKE_ROUNDS = 3
 DAY_S = 86_400
-ENDING_DAYS = 14
-"""A certificate that ends sooner should have been renewed by now."""
+RENEWAL_DAYS = 14
+"""Days before the expiry of a certificate at which the receiver starts to warn."""
 Stamp = tuple[tuple[int, int, int], ...]
-CHANGING = (OSError, ValueError, LookupError)
-"""What files raise that are changed while they are read a second time."""
+FILE_READ_ERRORS = (OSError, ValueError, LookupError)
+"""Errors of files that change between the two times they are read."""
 
 
 def build_context(tls: Tls) -> ssl.SSLContext:
-    """Build the context for these files. Raises `OperatorError` naming what is wrong with them."""
+    """Build the context for these files. Raises `OperatorError` that names the files and the cause."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # h2 is chosen only by clients that offer nothing else: they are logged as gRPC and answered 505.
+    # Only clients that offer nothing else negotiate h2: they are logged as gRPC and answered 505.
     context.set_alpn_protocols(["http/1.1", H2])
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     try:
@@ -48,58 +48,58 @@ def build_context(tls: Tls) -> ssl.SSLContext:
 
 
 def expires_at_s(tls: Tls) -> float:
-    """Learn when the certificate ends as a sender would, by a handshake in memory; 0: it is not valid."""
+    """Return when the certificate expires, by a handshake in memory; 0 if a client would reject it."""
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(tls.cert_file, tls.key_file or None)
-    sender = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    sender.check_hostname = False
-    sender.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    sender.load_verify_locations(tls.cert_file)
-    to_server, to_sender = ssl.MemoryBIO(), ssl.MemoryBIO()
-    ends = (
-        sender.wrap_bio(to_sender, to_server),
-        server.wrap_bio(to_server, to_sender, server_side=True),
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    client.load_verify_locations(tls.cert_file)
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    peers = (
+        client.wrap_bio(to_client, to_server),
+        server.wrap_bio(to_server, to_client, server_side=True),
     )
     try:
-        for end in ends * HANDSHAKE_ROUNDS:
+        for peer in peers * HANDSHAKE_ROUNDS:
             with contextlib.suppress(ssl.SSLWantReadError):
-                end.do_handshake()
+                peer.do_handshake()
     except ssl.SSLCertVerificationError:
         return 0.0
-    certificate = ends[0].getpeercert() or {}
+    certificate = peers[0].getpeercert() or {}
     return float(ssl.cert_time_to_seconds(str(certificate["notAfter"])))
 
 
-def ending_reason(left_s: float) -> str:
-    """Why a certificate with so much time left needs somebody; nothing: it does not."""
+def expiry_warning(left_s: float) -> str:
+    """Return the warning for a certificate that expires in `left_s`; empty if it is not due for renewal."""
     if left_s <= 0:
-        return "certificate is not valid now"
-    if left_s < ENDING_DAYS * DAY_S:
-        return f"certificate ends in {left_s / DAY_S:.0f} days; expected it renewed {ENDING_DAYS} days before"
+        return "certificate is not valid now; renew tls.cert_file"
+    if left_s < RENEWAL_DAYS * DAY_S:
+        return f"certificate expires in {left_s / DAY_S:.0f} days; renew it {RENEWAL_DAYS} days before that"
     return ""
 
 
 def stamp_of(tls: Tls) -> Stamp:
-    """Give what changes when one of the files does."""
+    """Return a value that changes when one of the files changes."""
     stamps = []
     for name in (tls.cert_file, tls.key_file, tls.client_ca_file):
         try:
-            found = Path(name).stat() if name else None
+            status = Path(name).stat() if name else None
         except OSError:
-            found = None
-        stamps.append((found.st_mtime_ns, found.st_ino, found.st_size) if found else (0, 0, 0))
+            status = None
+        stamps.append((status.st_mtime_ns, status.st_ino, status.st_size) if status else (0, 0, 0))
     return tuple(stamps)
 
 
 @contextlib.contextmanager
 def as_files(pems: Pems) -> Iterator[Tls]:
-    """Lend these bytes as files in memory, which is all that OpenSSL reads through Python."""
-    with contextlib.ExitStack() as lent:
+    """Provide these bytes as files in memory: Python's `ssl` loads a key and chain only from files."""
+    with contextlib.ExitStack() as open_files:
 
         def path_of(content: bytes) -> str:
             if not content:
                 return ""
-            file = lent.enter_context(os.fdopen(os.memfd_create("pem"), "wb"))
+            file = open_files.enter_context(os.fdopen(os.memfd_create("pem"), "wb"))
             file.write(content)
             file.flush()
             return f"/proc/self/fd/{file.fileno()}"
@@ -110,51 +110,51 @@ def as_files(pems: Pems) -> Iterator[Tls]:
 
 
 class Certificates:
-    """The certificates in force."""
+    """The current certificates and their TLS context."""
 
     def __init__(self, tls: Tls, warn: Callable[[str], None], last_good: Pems | None = None) -> None:
         self._tls = tls
         self._warn = warn
         self._stamp = stamp_of(tls)
         self.trouble = ""
-        """Why the newest files are not in force, or nothing."""
+        """Why the newest files are not in force; empty if they are."""
         try:
             self._use(tls)
-        except (OperatorError, *CHANGING) as reason:
+        except (OperatorError, *FILE_READ_ERRORS) as reason:
             if last_good is None:
                 raise
             with as_files(last_good) as files:
                 self._use(files)
-            self._stamp = ()  # to be looked at again
+            self._stamp = ()  # load the files again at the next check
             self.trouble = str(reason)
         self.context = self._current
-        """What the listener is given; every handshake is pointed at the newest context from it."""
-        self.context.sni_callback = self._point_at_current
+        """The listener's context; its SNI callback switches each handshake to the newest context."""
+        self.context.sni_callback = self._switch_to_current
 
     def _use(self, tls: Tls) -> None:
         self._current, self.expires_at_s = build_context(tls), expires_at_s(tls)
 
-    def _point_at_current(
+    def _switch_to_current(
         self, handshake: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _context: ssl.SSLContext
     ) -> None:
         handshake.context = self._current
 
     def reload_if_changed(self) -> None:
-        """Load the files again if they are not those in force."""
+        """Load the files if they have changed since they were last read."""
         stamp = stamp_of(self._tls)
         if stamp != self._stamp:
             self._stamp = stamp
             self._load(self._tls)
 
     def reload(self, tls: Tls) -> None:
-        """Load these files, changed or not."""
+        """Load these files even if they have not changed."""
         self._stamp = stamp_of(tls)
         self._load(tls)
 
     def _load(self, tls: Tls) -> None:
         if bool(tls.client_ca_file) != bool(self._tls.client_ca_file):
-            # A handshake takes over the new context's certificates, not whom it asks for one.
-            self.trouble = "tls.client_ca_file is turned on or off; expected at the next start"
+            # `SSLObject.context` replaces the certificates of a handshake, not its `verify_mode`.
+            self.trouble = "tls.client_ca_file was added or removed; restart the receiver to apply it"
             self._warn(self.trouble)
             return
         self._tls = tls
@@ -163,8 +163,8 @@ class Certificates:
         except OperatorError as reason:
             self.trouble = str(reason)
             self._warn(self.trouble)
-        except CHANGING as reason:
-            # They are read twice and changed in between: to be looked at again.
+        except FILE_READ_ERRORS as reason:
+            # The files changed between the two reads: load them again at the next check.
             self._stamp = ()
             self.trouble = f"certificate '{tls.cert_file}' changed while it was read: {type(reason).__name__}"
             self._warn(self.trouble)

@@ -1,7 +1,7 @@
-"""One thread that does one thing after another for an event loop.
+"""Worker thread: runs calls for an event loop, one after another.
 
-What the standard library's executor does beside that, a lock and a future of its own for each call, cost a
-group of small deliveries as much as its transcoding.
+`ThreadPoolExecutor` adds a lock and a second future to each call, which cost a group of small deliveries as
+much as its transcoding.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ Task = tuple[asyncio.Future[Any], Callable[[], Any]]
 
 
 class WorkerThread:
-    """The thread. It goes with the process."""
+    """A daemon thread with a queue of calls."""
 
     def __init__(self, name: str) -> None:
         self._tasks: SimpleQueue[Task | None] = SimpleQueue()
         threading.Thread(target=self._work, name=name, daemon=True).start()
 
-    def do(self, call: Callable[P, T], *args: P.args, **named: P.kwargs) -> asyncio.Future[T]:
-        """Do this after everything that was asked for before."""
+    def submit(self, call: Callable[P, T], *args: P.args, **named: P.kwargs) -> asyncio.Future[T]:
+        """Queue a call and return the future of its result."""
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._tasks.put((done, lambda: call(*args, **named)))
         return done
 
-    def rest(self) -> None:
-        """Let the thread end once it has done everything."""
+    def stop(self) -> None:
+        """End the thread after all queued calls."""
         self._tasks.put(None)
 
     def _work(self) -> None:
@@ -41,14 +41,14 @@ class WorkerThread:
             done, call = task
             try:
                 result, failure = call(), None
-            except BaseException as reason:  # noqa: BLE001 - whoever waits has it raised
+            except BaseException as reason:  # noqa: BLE001 - raised from the future
                 result, failure = None, reason
-            with suppress(RuntimeError):  # the loop has ended: nobody waits
-                done.get_loop().call_soon_threadsafe(_tell, done, result, failure)
+            with suppress(RuntimeError):  # the event loop is closed: nothing awaits the future
+                done.get_loop().call_soon_threadsafe(_complete, done, result, failure)
             del task, done, call, result, failure
 
 
-def _tell(done: asyncio.Future[Any], result: object, failure: BaseException | None) -> None:
+def _complete(done: asyncio.Future[Any], result: object, failure: BaseException | None) -> None:
     if done.done():
         return
     if failure is None:

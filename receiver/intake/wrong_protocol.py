@@ -1,7 +1,7 @@
-"""Peers that cannot be served: which protocol they speak instead, and why a TLS handshake failed, in words.
+"""Log texts for peers that cannot be served: the protocol that they speak, or why the TLS handshake failed.
 
-Each cause has a key of its own, so that a frequent one does not hide another in the log.
-Never: bytes of the peer in a log line; OpenSSL's own text only where the cause is not known here.
+Invariant: each cause has its own rate-limiting key, so that a frequent one does not hide another in the log.
+Never: bytes from the peer in a log line. OpenSSL's own text appears only for a cause that is not listed here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Cause:
     """Why a connection cannot be used."""
 
     key: str
-    """For rate limiting."""
+    """Key for the rate limit of the log line."""
     error: str
     action: str
 
@@ -32,7 +32,7 @@ TLS_ON_PLAIN_PORT = Cause(
     "the client speaks TLS; this port serves plain HTTP",
     "use http:// in the exporter's endpoint, or set tls.cert_file and tls.key_file",
 )
-NOT_HTTP = Cause("not_http", "the client does not speak HTTP", "find out which program connects")
+NOT_HTTP = Cause("not_http", "the client does not speak HTTP", "find out which program connects to this port")
 PLAIN_HTTP = Cause(
     "plain_http_on_tls_port",
     "the client speaks plain HTTP; this port serves HTTPS",
@@ -57,7 +57,7 @@ CERTIFICATE_REJECTED = Cause(
     "the client rejects the receiver's certificate",
     "check its host names and dates, and the client's log",
 )
-EXPIRED = Cause("certificate_expired", "the client finds the certificate expired", "renew tls.cert_file")
+EXPIRED = Cause("certificate_expired", "the client rejects the certificate as expired", "renew tls.cert_file")
 NO_CLIENT_CERTIFICATE = Cause(
     "client_certificate_missing",
     "the client sent no certificate; tls.client_ca_file requires one",
@@ -68,7 +68,7 @@ CLIENT_CERTIFICATE = Cause(
     "the client's certificate is not valid",
     "issue it from an authority in tls.client_ca_file, and check its dates",
 )
-REJECTED_BY_CLIENT = Cause("tls_alert", "the client broke the handshake off", "look at the client's log")
+REJECTED_BY_CLIENT = Cause("tls_alert", "the client aborted the handshake", "look at the client's log")
 CLOSED = Cause(
     "handshake_closed",
     "the client closed the connection during the handshake",
@@ -77,7 +77,7 @@ CLOSED = Cause(
 TIMED_OUT = Cause(
     "handshake_timeout",
     "the handshake was not complete within limits.tls_handshake_timeout_s",
-    "if it is an exporter, look for packet loss or a proxy between",
+    "if it is an exporter, look for packet loss or a proxy in between",
 )
 
 CAUSE_OF_SSL_REASON = {
@@ -107,7 +107,7 @@ CAUSE_OF_SSL_REASON = {
 
 
 def protocol_of(first: bytes) -> Cause:
-    """Return what a peer speaks whose first bytes are no HTTP request."""
+    """Return the protocol of a peer whose first bytes are not an HTTP request."""
     if first.startswith(H2_PREFACE):
         return GRPC
     return TLS_ON_PLAIN_PORT if first.startswith(TLS_HANDSHAKE_RECORD) else NOT_HTTP
@@ -119,11 +119,11 @@ def handshake_cause(error: OSError) -> Cause:
         return replace(CLIENT_CERTIFICATE, error=f"{CLIENT_CERTIFICATE.error}: {error.verify_message}")
     if isinstance(error, ssl.SSLError):
         reason = error.reason or type(error).__name__
-        in_words = f"TLS error: {reason.lower().replace('_', ' ')}"
-        return CAUSE_OF_SSL_REASON.get(reason) or Cause(f"tls:{reason}", in_words, "look at the client's log")
+        text = f"TLS error: {reason.lower().replace('_', ' ')}"
+        return CAUSE_OF_SSL_REASON.get(reason) or Cause(f"tls:{reason}", text, "look at the client's log")
     return TIMED_OUT if isinstance(error, TimeoutError | ConnectionAbortedError) else CLOSED
 
 
 def warn(event: str, cause: Cause, peer: str) -> None:
-    """Log a connection that cannot be used."""
+    """Log a connection that cannot be served."""
     limited.warning(cause.key, event, cause=cause.key, peer=peer, error=cause.error, action=cause.action)

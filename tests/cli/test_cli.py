@@ -204,7 +204,7 @@ def test_check_refuses_a_directory_in_which_nothing_can_be_made(
     done = run("config", "check", "--data", str(tmp_path / "a" / "b"))
 
     assert done.exit_code == 2
-    assert f"nothing can be made in '{tmp_path}'; expected a directory that this user may" in done.output
+    assert f"no permission to write in '{tmp_path}'; expected a directory that this user may" in done.output
     assert asked == [tmp_path]
     assert list(tmp_path.iterdir()) == []
 
@@ -223,4 +223,4 @@ def test_check_refuses_a_link_to_nothing(tmp_path: Path) -> None:
     done = run("config", "check", "--data", str(tmp_path / "link"))
 
     assert done.exit_code == 2
-    assert f"nothing can be made in '{tmp_path / 'link'}'" in done.output
+    assert f"no permission to write in '{tmp_path / 'link'}'" in done.output

@@ -55,7 +55,7 @@ async def test_connections_queued_before_the_takeover_are_answered(sibling: sock
 
 
 @on_uvloop
-async def test_connections_are_left_to_a_sibling_that_is_back(sibling: socket.socket) -> None:
+async def test_listener_stops_accepting_for_a_sibling_that_is_back(sibling: socket.socket) -> None:
     async with running() as intake:
         intake.server.accept_for([sibling.fileno()])
         assert await answered(sibling) == 200
@@ -73,9 +73,9 @@ async def test_connections_are_left_to_a_sibling_that_is_back(sibling: socket.so
 async def test_a_stop_answers_the_queued_connections_of_a_sibling(sibling: socket.socket) -> None:
     async with running() as intake:
         intake.server.accept_for([sibling.fileno()])
-        with socket.create_connection(sibling.getsockname()) as plug:
+        with socket.create_connection(sibling.getsockname()) as sock:
             stopping = asyncio.create_task(intake.server.stop(5))
-            connection = Connection(*await asyncio.open_connection(sock=plug))
+            connection = Connection(*await asyncio.open_connection(sock=sock))
             connection.writer.write(request())
 
             answer = await connection.answer()

@@ -20,7 +20,7 @@ def chunked(**headers: str) -> bytes:
 
 
 @on_uvloop
-async def test_a_body_that_does_not_fit_into_memory_is_told_to_come_again() -> None:
+async def test_body_over_the_memory_budget_gets_503() -> None:
     core = CoreDouble()
     core.may_go_on.clear()
     async with running(limits=Limits(inflight_bytes_max=10), core=core) as intake:
@@ -38,7 +38,7 @@ async def test_a_body_that_does_not_fit_into_memory_is_told_to_come_again() -> N
 
 
 @on_uvloop
-async def test_a_body_in_the_committers_hands_counts_though_its_sender_was_told_to_come_again(
+async def test_body_in_the_committer_stays_claimed_after_its_sender_got_503(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(committer, "EARLY_BYTES_MIN", 0)
@@ -60,7 +60,7 @@ async def test_a_body_in_the_committers_hands_counts_though_its_sender_was_told_
 
 
 @on_uvloop
-async def test_a_body_that_expires_in_line_is_let_go() -> None:
+async def test_body_that_expires_in_the_queue_is_freed() -> None:
     core = CoreDouble()
     core.may_go_on.clear()
     async with running(limits=Limits(answer_deadline_s=0.1), core=core) as intake:
@@ -74,7 +74,7 @@ async def test_a_body_that_expires_in_line_is_let_go() -> None:
 
 
 @on_uvloop
-async def test_what_is_announced_claims_a_mebibyte_until_more_arrives() -> None:
+async def test_announced_length_claims_at_most_one_mebibyte() -> None:
     async with running(Drain(name="d", tokens=("t",))) as intake:
         connection = await intake.connect()
         connection.writer.write(
@@ -87,10 +87,10 @@ async def test_what_is_announced_claims_a_mebibyte_until_more_arrives() -> None:
 
 
 @on_uvloop
-async def test_senders_nobody_knows_yet_cannot_take_the_room_of_those_who_show_a_token(
+async def test_unknown_senders_cannot_use_up_the_memory_of_known_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(admission, "UNDISTURBED_S", math.inf)
+    monkeypatch.setattr(admission, "PREEMPTION_GRACE_S", math.inf)
     signed = Drain(name="signed", path="/signed", signature_header="x-s", signature_secrets=("s",))
     known = Drain(name="known", path="/known", tokens=("t",))
     limits = Limits(inflight_bytes_max=16 * MIB, body_bytes_max=MIB)
@@ -109,10 +109,10 @@ async def test_senders_nobody_knows_yet_cannot_take_the_room_of_those_who_show_a
 
 
 @on_uvloop
-async def test_the_body_that_comes_for_longest_gives_way_to_those_that_come_at_once(
+async def test_oldest_incomplete_body_is_dismissed_for_complete_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(admission, "UNDISTURBED_S", 0.0)
+    monkeypatch.setattr(admission, "PREEMPTION_GRACE_S", 0.0)
     drain = Drain(name="d", signature_header="x-s", signature_secrets=("s",))
     signature = hmac.digest(b"s", SPAN_BODY, "sha1").hex()
     limits = Limits(inflight_bytes_max=4 * MIB, body_bytes_max=MIB)
@@ -131,7 +131,7 @@ async def test_the_body_that_comes_for_longest_gives_way_to_those_that_come_at_o
 
 
 @on_uvloop
-async def test_what_a_stranger_announces_and_does_not_send_holds_next_to_nothing() -> None:
+async def test_announced_length_of_an_unknown_sender_claims_little() -> None:
     signed = Drain(name="d", signature_header="x-s", signature_secrets=("s",))
     signature = hmac.digest(b"s", SPAN_BODY, "sha1").hex()
     limits = Limits(inflight_bytes_max=16 * MIB, body_bytes_max=MIB)
@@ -148,7 +148,7 @@ async def test_what_a_stranger_announces_and_does_not_send_holds_next_to_nothing
 
 
 @on_uvloop
-async def test_a_body_that_is_whole_and_signed_is_in_nobodys_way() -> None:
+async def test_complete_signed_body_leaves_the_share_of_unknown_senders() -> None:
     signed = Drain(name="d", signature_header="x-s", signature_secrets=("s",))
     signature = hmac.digest(b"s", SPAN_BODY, "sha1").hex()
     core = CoreDouble()
@@ -177,12 +177,12 @@ async def test_a_chunked_body_claims_memory_as_it_grows() -> None:
     assert intake.admission.bytes_in_flight == 0
 
 
-def test_a_foremost_body_that_stops_gives_way() -> None:
+def test_largest_body_is_dismissed_when_it_stalls() -> None:
     now_s, gone = [0.0], list[str]()
     crowded = Admission(Budget(8 * MIB, 2 * MIB), lambda: None, now=lambda: now_s[0])
-    foremost = crowded.admit(0, is_known=False)
-    foremost.when_dismissed = partial(gone.append, "foremost")
-    foremost.grow_to(2 * MIB)
+    largest = crowded.admit(0, is_known=False)
+    largest.on_dismissed = partial(gone.append, "foremost")
+    largest.grow_to(2 * MIB)
     now_s[0] += 2
 
     crowded.admit(MIB, is_known=False)
@@ -190,16 +190,16 @@ def test_a_foremost_body_that_stops_gives_way() -> None:
     assert gone == ["foremost"]
 
 
-def test_a_foremost_body_that_goes_on_is_left_alone() -> None:
+def test_largest_body_that_makes_progress_is_not_dismissed() -> None:
     now_s, gone = [0.0], list[str]()
     crowded = Admission(Budget(8 * MIB, 2 * MIB), lambda: None, now=lambda: now_s[0])
-    foremost, other = crowded.admit(0, is_known=False), crowded.admit(0, is_known=False)
-    for name, claim in (("foremost", foremost), ("other", other)):
-        claim.when_dismissed = partial(gone.append, name)
-    foremost.grow_to(MIB)
+    largest, other = crowded.admit(0, is_known=False), crowded.admit(0, is_known=False)
+    for name, claim in (("foremost", largest), ("other", other)):
+        claim.on_dismissed = partial(gone.append, name)
+    largest.grow_to(MIB)
     other.grow_to(MIB - 64 * KIB)
     now_s[0] += 2
-    foremost.grow_by(64 * KIB)
+    largest.grow_by(64 * KIB)
 
     crowded.admit(MIB, is_known=False)
 

@@ -18,13 +18,15 @@ RETRIED = {429, 502, 503, 504}
 PROTOBUF, JSON = ContentKind.PROTOBUF, ContentKind.JSON
 
 
-def leaves(root: type[ReceiverError]) -> list[type[ReceiverError]]:
-    below = [leaf for child in root.__subclasses__() for leaf in leaves(child)]
+def error_classes(root: type[ReceiverError]) -> list[type[ReceiverError]]:
+    below = [leaf for child in root.__subclasses__() for leaf in error_classes(child)]
     return below or [root]
 
 
 VERDICTS = [
-    leaf for leaf in leaves(ReceiverError) if leaf is not OperatorError and leaf.__module__ == errors.__name__
+    leaf
+    for leaf in error_classes(ReceiverError)
+    if not issubclass(leaf, OperatorError) and leaf.__module__ == errors.__name__
 ]
 
 
@@ -65,7 +67,7 @@ def test_a_json_error_ends_with_a_newline_that_its_length_counts(status: int) ->
 
 
 @pytest.mark.parametrize("leaf", [leaf for leaf in VERDICTS if issubclass(leaf, Unavailable)])
-def test_a_sender_that_must_wait_is_told_for_two_seconds(leaf: type[ReceiverError]) -> None:
+def test_retryable_answers_have_retry_after_of_two_seconds(leaf: type[ReceiverError]) -> None:
     assert "Retry-After: 2" in header_lines(answers.verdict(leaf("later"), JSON))
 
 
@@ -93,7 +95,7 @@ def test_a_full_success_is_an_unset_partial_success() -> None:
 @pytest.mark.parametrize(
     ("rejected", "message"), [(300, "300 spans have no trace id"), (0, "kind was a word")]
 )
-def test_what_was_rejected_or_warned_about_is_told_in_both_encodings(rejected: int, message: str) -> None:
+def test_rejections_and_warnings_are_reported_in_both_encodings(rejected: int, message: str) -> None:
     protobuf = answers.accepted(PROTOBUF, rejected_span_count=rejected, message=message)
     text = answers.accepted(JSON, rejected_span_count=rejected, message=message)
 
@@ -104,20 +106,20 @@ def test_what_was_rejected_or_warned_about_is_told_in_both_encodings(rejected: i
 
 
 @pytest.mark.parametrize("kind", list(ContentKind))
-def test_an_answer_stays_under_16_kib_whatever_there_is_to_say(kind: ContentKind) -> None:
+def test_answer_stays_under_16_kib_for_any_message(kind: ContentKind) -> None:
     said = '"\\\x00\N{SNOWMAN}' * 100_000
 
     assert len(answers.accepted(kind, rejected_span_count=1, message=said).body) < 16 * 1024
     assert len(answers.verdict(MalformedBody(said), kind).body) < 2 * 16 * 1024
 
 
-def test_what_is_told_is_printable_ascii() -> None:
+def test_message_in_an_answer_is_printable_ascii() -> None:
     body = answers.verdict(MalformedBody("a\r\nb\x1b[31m\N{SNOWMAN}"), PROTOBUF).body
 
     assert Status.FromString(body).message == "a??b?[31m?"
 
 
-def test_the_date_is_made_once_a_second() -> None:
+def test_date_header_is_formatted_once_per_second() -> None:
     assert answers.date_line(0) == b"Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n"
     assert answers.date_line(0) is answers.date_line(0)
     assert answers.date_line(1) == b"Date: Thu, 01 Jan 1970 00:00:01 GMT\r\n"

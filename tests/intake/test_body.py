@@ -38,21 +38,21 @@ async def read(payload: ArrivingBody, claim: Claim | None = None, *, bytes_max: 
     return await body.read(payload, claim or claim_of(0), bytes_max=bytes_max, floor=FLOOR)
 
 
-async def test_a_body_that_is_all_there_is_held_against_its_limit() -> None:
+async def test_complete_body_is_checked_against_its_limit() -> None:
     assert await read(arrived(b"four"), bytes_max=4) == b"four"
 
     with pytest.raises(BodyTooLarge):
         await read(arrived(b"fives"), bytes_max=4)
 
 
-async def test_a_body_that_is_all_there_is_held_against_the_budget() -> None:
+async def test_complete_body_is_checked_against_the_memory_budget() -> None:
     claim = Admission(Budget(4, 0), lambda: None).admit(0, is_known=True)
 
     with pytest.raises(MemoryBudgetSpent):
         await read(arrived(b"fives"), claim)
 
 
-async def test_a_connection_that_is_lost_in_the_middle_of_a_body_is_a_sender_that_is_gone() -> None:
+async def test_connection_lost_within_a_body_raises_sender_gone() -> None:
     payload = ArrivingBody(10)
     payload.feed(b"half")
     reading = asyncio.create_task(read(payload))
@@ -63,7 +63,7 @@ async def test_a_connection_that_is_lost_in_the_middle_of_a_body_is_a_sender_tha
         await reading
 
 
-async def test_whoever_reads_a_body_is_woken_when_it_is_whole_or_brings_more_than_was_claimed() -> None:
+async def test_reader_is_woken_at_the_end_or_when_the_claim_is_exceeded() -> None:
     async def woken_at(length_bytes: int, claimed_bytes: int) -> list[int]:
         payload, woken = ArrivingBody(length_bytes, claimed_bytes), dict[int, bytes]()
         content = random.randbytes(length_bytes)
@@ -85,7 +85,7 @@ async def test_whoever_reads_a_body_is_woken_when_it_is_whole_or_brings_more_tha
     assert await woken_at(200 * KIB, 300 * KIB) == [200 * KIB]
 
 
-async def test_a_body_may_take_as_long_as_it_brings_enough_and_no_longer() -> None:
+async def test_body_below_the_minimum_speed_is_too_slow() -> None:
     floor = SpeedFloor(grace_s=0.05, bytes_per_s_min=100, total_s=30)
     payload = ArrivingBody(100)
     begun_at = asyncio.get_running_loop().time()
@@ -108,7 +108,7 @@ async def test_a_body_whose_end_came_just_in_time_is_not_too_slow() -> None:
     assert await reading == b"four"
 
 
-async def test_a_body_that_was_refused_is_not_ended_once_more_when_its_time_is_over() -> None:
+async def test_refused_body_is_not_ended_again_by_its_timer() -> None:
     told = list[BaseException]()
 
     class Telling(ArrivingBody):
@@ -124,11 +124,11 @@ async def test_a_body_that_was_refused_is_not_ended_once_more_when_its_time_is_o
     assert told == []
 
 
-def test_a_body_never_gives_way_to_itself() -> None:
+def test_body_never_dismisses_itself() -> None:
     clock, told = Clock(), list[str]()
     admission = Admission(Budget(1_000, 100), lambda: None, now=clock)
     claim = admission.admit(60, is_known=False)
-    claim.when_dismissed = lambda: told.append("go")
+    claim.on_dismissed = lambda: told.append("go")
     clock.now_s += 100
 
     with pytest.raises(MemoryBudgetSpent):

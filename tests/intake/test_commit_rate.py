@@ -7,127 +7,127 @@ import asyncio
 import pytest
 
 from receiver.errors import Overloaded
-from receiver.intake.commit_rate import GROUP_S, CommitRate
-from receiver.intake.waiting import GROUP_BYTES_MAX
+from receiver.intake.commit_rate import GROUP_TARGET_S, CommitRate
+from receiver.intake.pending import GROUP_BYTES_MAX
 from receiver.settings import MIB, Limits
 from tests.support.intake import SPAN_BODY, CoreDouble, on_uvloop, request, running, until
 
 DEADLINE_S = 5.0
 
 
-def is_taken(pace: CommitRate, bytes_in_line: int) -> bool:
+def is_accepted(pace: CommitRate, bytes_in_line: int) -> bool:
     try:
-        pace.require_time(bytes_in_line, DEADLINE_S)
+        pace.refuse_if_overloaded(bytes_in_line, DEADLINE_S)
     except Overloaded:
         return False
     return True
 
 
-def test_what_would_wait_for_more_than_half_of_its_time_is_refused() -> None:
+def test_delivery_that_would_wait_for_half_its_deadline_is_refused() -> None:
     pace = CommitRate()
     for _ in range(20):
-        pace.took(1_000, 1.0)
+        pace.observe(1_000, 1.0)
 
-    assert is_taken(pace, 2_400)
-    assert not is_taken(pace, 2_600)
-
-
-def test_before_anything_was_measured_a_core_is_taken_for_an_ordinary_one() -> None:
-    assert is_taken(CommitRate(), 100 * MIB)
-    assert not is_taken(CommitRate(), 1_000 * MIB)
+    assert is_accepted(pace, 2_400)
+    assert not is_accepted(pace, 2_600)
 
 
-def test_groups_that_are_in_hand_count() -> None:
+def test_initial_rate_is_that_of_an_ordinary_core() -> None:
+    assert is_accepted(CommitRate(), 100 * MIB)
+    assert not is_accepted(CommitRate(), 1_000 * MIB)
+
+
+def test_groups_in_progress_count_as_load() -> None:
     pace = CommitRate()
     for _ in range(20):
-        pace.took(1_000, 1.0)
-    pace.bytes_in_hand = 2_000
+        pace.observe(1_000, 1.0)
+    pace.bytes_in_progress = 2_000
 
-    assert not is_taken(pace, 600)
+    assert not is_accepted(pace, 600)
 
 
 @pytest.mark.parametrize("seconds", [1.0, 3_600.0])
-def test_a_delivery_that_finds_nothing_before_it_is_taken_however_slow_it_was(seconds: float) -> None:
+def test_delivery_with_an_empty_queue_is_always_accepted(seconds: float) -> None:
     pace = CommitRate()
-    pace.took(1, seconds)
+    pace.observe(1, seconds)
 
-    assert is_taken(pace, 0)
+    assert is_accepted(pace, 0)
 
 
 def test_a_single_slow_group_is_soon_forgotten() -> None:
     pace = CommitRate()
-    pace.took(1_000_000, 30.0)
+    pace.observe(1_000_000, 30.0)
     for _ in range(10):
-        pace.took(1_000_000, 0.01)
+        pace.observe(1_000_000, 0.01)
 
-    assert is_taken(pace, 10_000_000)
+    assert is_accepted(pace, 10_000_000)
 
 
-def test_a_small_group_that_had_to_wait_says_little_about_large_ones() -> None:
+def test_delayed_small_group_hardly_changes_the_rate() -> None:
     pace = CommitRate()
     for _ in range(20):
-        pace.took(10_000_000, 0.1)
-    pace.took(1_000, 0.1)
+        pace.observe(10_000_000, 0.1)
+    pace.observe(1_000, 0.1)
 
-    assert is_taken(pace, 100_000_000)
+    assert is_accepted(pace, 100_000_000)
 
 
 def after_small_groups(*, slow_count: int) -> CommitRate:
     """Of one span each, in a quiet hour; some met a busy machine."""
     pace = CommitRate()
     for _ in range(200):
-        pace.took(400, 0.0001)
+        pace.observe(400, 0.0001)
     for _ in range(slow_count):
-        pace.took(400, 0.005)
+        pace.observe(400, 0.005)
     for _ in range(50):
-        pace.took(400, 0.0001)
+        pace.observe(400, 0.0001)
     return pace
 
 
 @pytest.mark.parametrize("slow_count", [0, 1, 5])
-def test_small_groups_say_little_about_a_large_delivery(slow_count: int) -> None:
+def test_fixed_cost_of_small_groups_does_not_refuse_a_large_delivery(slow_count: int) -> None:
     pace = after_small_groups(slow_count=slow_count)
 
-    assert is_taken(pace, 32_000_000)
+    assert is_accepted(pace, 32_000_000)
 
 
-def test_small_groups_do_not_change_what_was_learned_from_a_large_one() -> None:
+def test_small_groups_do_not_change_the_rate_of_a_large_one() -> None:
     pace = CommitRate()
     for _ in range(20):
-        pace.took(10_000_000, 0.1)
+        pace.observe(10_000_000, 0.1)
     for _ in range(200):
-        pace.took(400, 0.0001)
+        pace.observe(400, 0.0001)
 
-    assert is_taken(pace, 200_000_000)
+    assert is_accepted(pace, 200_000_000)
 
 
-def test_small_groups_that_are_dear_are_learned() -> None:
+def test_expensive_small_groups_change_the_rate() -> None:
     pace = CommitRate()
     for _ in range(20):
-        pace.took(400, 0.004)
+        pace.observe(400, 0.004)
 
-    assert not is_taken(pace, 400_000)
+    assert not is_accepted(pace, 400_000)
 
 
-def test_what_took_no_time_at_all_was_fast() -> None:
+def test_group_of_zero_duration_is_fast() -> None:
     pace = CommitRate()
     for _ in range(2_000):
-        pace.took(4_000, 0.0)
+        pace.observe(4_000, 0.0)
 
-    assert pace.bytes_in_a_moment >= GROUP_BYTES_MAX
+    assert pace.group_bytes_max >= GROUP_BYTES_MAX
 
 
 @pytest.mark.parametrize("seconds", [0.4, 40.0])
-def test_a_group_is_no_more_than_is_done_in_a_moment(seconds: float) -> None:
+def test_group_is_limited_to_its_target_duration(seconds: float) -> None:
     pace = CommitRate()
     for _ in range(20):
-        pace.took(4_000, seconds)
+        pace.observe(4_000, seconds)
 
-    assert pace.bytes_in_a_moment == pytest.approx(4_000 * GROUP_S / seconds, rel=0.01)
+    assert pace.group_bytes_max == pytest.approx(4_000 * GROUP_TARGET_S / seconds, rel=0.01)
 
 
 @on_uvloop
-async def test_a_line_that_is_too_long_is_503_before_the_body_is_read() -> None:
+async def test_overload_gets_503_before_the_body_is_read() -> None:
     core = CoreDouble()
     async with running(core=core, limits=Limits(answer_deadline_s=0.001)) as intake:
         connection = await intake.connect()

@@ -19,7 +19,7 @@ from receiver.errors import (
     StoreTrouble,
 )
 from receiver.intake import committer as committer_room
-from receiver.intake import waiting
+from receiver.intake import pending
 from receiver.intake.committer import Committer
 from receiver.intake.quarantine import Quarantine
 from receiver.journal.outcomes import STORED
@@ -38,7 +38,7 @@ from tests.support.intake import (
 
 
 @on_uvloop
-async def test_what_arrives_while_a_group_is_decoded_shares_the_next_one(tmp_path: Path) -> None:
+async def test_deliveries_that_arrive_during_decoding_share_the_next_group(tmp_path: Path) -> None:
     core, appender = CoreDouble(), AppenderDouble()
     core.may_go_on.clear()
     async with committing(core, appender, tmp_path) as committer:
@@ -97,8 +97,8 @@ async def test_small_deliveries_gather_while_a_group_is_synced(tmp_path: Path) -
 async def test_a_group_is_capped_by_deliveries_and_by_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "GROUP_DELIVERIES_MAX", 3)
-    monkeypatch.setattr(waiting, "GROUP_BYTES_MAX", 20)
+    monkeypatch.setattr(pending, "GROUP_DELIVERIES_MAX", 3)
+    monkeypatch.setattr(pending, "GROUP_BYTES_MAX", 20)
     core = CoreDouble()
     core.may_go_on.clear()
     async with committing(core, AppenderDouble(), tmp_path) as committer:
@@ -117,7 +117,7 @@ async def test_a_group_is_capped_by_deliveries_and_by_bytes(
 
 
 @on_uvloop
-async def test_what_a_group_has_no_room_for_is_first_in_the_next_one(tmp_path: Path) -> None:
+async def test_postponed_delivery_is_first_in_the_next_group(tmp_path: Path) -> None:
     class Narrow(CoreDouble):
         def __call__(self, deliveries: Sequence[Delivery], segment: SegmentId) -> CommitDouble:
             self.special = {one.body: OutcomeDouble("postponed") for one in deliveries[2:]}
@@ -139,7 +139,7 @@ async def test_what_a_group_has_no_room_for_is_first_in_the_next_one(tmp_path: P
 
 
 @on_uvloop
-async def test_a_refused_delivery_does_not_disturb_its_neighbours(tmp_path: Path) -> None:
+async def test_refused_delivery_does_not_affect_the_others_of_its_group(tmp_path: Path) -> None:
     core = CoreDouble(
         special={
             b"\nbad": OutcomeDouble("malformed", message="cut", field="resource_spans"),
@@ -177,7 +177,7 @@ async def test_disk_error_refuses_all_deliveries_of_the_group_and_no_other(tmp_p
 
 
 @on_uvloop
-async def test_a_delivery_that_waits_too_long_is_told_and_not_worked_on(tmp_path: Path) -> None:
+async def test_delivery_past_its_deadline_is_refused_and_not_decoded(tmp_path: Path) -> None:
     core = CoreDouble()
     core.may_go_on.clear()
     async with committing(core, AppenderDouble(), tmp_path, answer_deadline_s=0.1) as committer:
@@ -191,7 +191,7 @@ async def test_a_delivery_that_waits_too_long_is_told_and_not_worked_on(tmp_path
 
 
 @on_uvloop
-async def test_the_third_crash_of_one_body_is_the_senders_to_know(tmp_path: Path) -> None:
+async def test_third_crash_of_one_body_is_answered_as_malformed(tmp_path: Path) -> None:
     core = CoreDouble(special={b"\npoison": OutcomeDouble("crashed")})
     async with committing(core, AppenderDouble(), tmp_path / "aside") as committer:
         reasons = [await verdict_on(commit(committer, "poison")) for _ in range(3)]
@@ -204,7 +204,7 @@ async def test_the_third_crash_of_one_body_is_the_senders_to_know(tmp_path: Path
 
 
 @on_uvloop
-async def test_a_core_that_raises_costs_its_group_and_nothing_else(tmp_path: Path) -> None:
+async def test_exception_in_the_core_refuses_only_its_group(tmp_path: Path) -> None:
     class Raising(CoreDouble):
         def __call__(self, deliveries, segment):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN204 - as above it
             done = super().__call__(deliveries, segment)
@@ -220,7 +220,7 @@ async def test_a_core_that_raises_costs_its_group_and_nothing_else(tmp_path: Pat
 
 
 @on_uvloop
-async def test_acknowledged_by_the_store_waits_until_the_segment_is_there(tmp_path: Path) -> None:
+async def test_delivery_acknowledged_by_the_store_waits_for_its_segment(tmp_path: Path) -> None:
     appender = AppenderDouble()
     async with committing(CoreDouble(), appender, tmp_path) as committer:
         task = commit(committer, "a", Drain(name="d", acknowledge="store"))
@@ -246,7 +246,7 @@ async def test_delivery_whose_segment_was_deleted_by_hand_is_answered_unavailabl
 
 
 @on_uvloop
-async def test_a_store_that_is_away_is_told_by_the_deadline(tmp_path: Path) -> None:
+async def test_unavailable_store_is_reported_at_the_deadline(tmp_path: Path) -> None:
     async with committing(CoreDouble(), AppenderDouble(), tmp_path, answer_deadline_s=0.1) as committer:
         reason = await verdict_on(commit(committer, "a", Drain(name="d", acknowledge="store")))
 
@@ -254,7 +254,7 @@ async def test_a_store_that_is_away_is_told_by_the_deadline(tmp_path: Path) -> N
 
 
 @on_uvloop
-async def test_closing_answers_everything_in_line_and_takes_no_more(tmp_path: Path) -> None:
+async def test_close_answers_queued_deliveries_and_accepts_no_more(tmp_path: Path) -> None:
     core, appender = CoreDouble(), AppenderDouble()
     core.may_go_on.clear()
     async with committing(core, appender, tmp_path) as committer:
@@ -268,7 +268,7 @@ async def test_closing_answers_everything_in_line_and_takes_no_more(tmp_path: Pa
 
 
 @on_uvloop
-async def test_what_became_of_the_spans_is_counted(tmp_path: Path) -> None:
+async def test_spans_are_counted_by_outcome(tmp_path: Path) -> None:
     told = OutcomeDouble(
         received=10, stored=6, sampled_out=1, rejected=3, unresolved=2, reasons=[("bad_id", 3)]
     )

@@ -46,7 +46,7 @@ async def test_a_receipt_is_given_only_after_append_returned(tmp_path: Path) -> 
 
 
 @on_uvloop
-async def test_nothing_is_appended_when_there_is_nothing_to_journal(tmp_path: Path) -> None:
+async def test_group_without_rows_is_not_appended(tmp_path: Path) -> None:
     core = CoreDouble(special={b"\nbad": OutcomeDouble("malformed", message="cut")})
     appender = AppenderDouble()
     async with committing(core, appender, tmp_path) as committer:
@@ -59,7 +59,7 @@ async def test_nothing_is_appended_when_there_is_nothing_to_journal(tmp_path: Pa
     "early_bytes_min", [pytest.param(0, id="decoded early"), pytest.param(MIB, id="in one go")]
 )
 @on_uvloop
-async def test_a_group_whose_segment_was_closed_is_committed_anew_on_the_next(
+async def test_group_of_a_closed_segment_is_committed_to_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, early_bytes_min: int
 ) -> None:
     monkeypatch.setattr(committer_room, "EARLY_BYTES_MIN", early_bytes_min)
@@ -84,7 +84,7 @@ async def test_a_delivery_that_is_transcoded_twice_is_counted_once(tmp_path: Pat
 
 
 @on_uvloop
-async def test_a_disk_that_closes_every_segment_is_told_as_trouble(tmp_path: Path) -> None:
+async def test_repeatedly_closed_segments_are_reported_as_a_disk_error(tmp_path: Path) -> None:
     appender = AppenderDouble(trouble=[StaleSegment(str(seq)) for seq in range(3)])
     async with committing(CoreDouble(), appender, tmp_path) as committer:
         reason = await verdict_on(commit(committer, "a"))
@@ -94,7 +94,7 @@ async def test_a_disk_that_closes_every_segment_is_told_as_trouble(tmp_path: Pat
 
 
 @on_uvloop
-async def test_age_seals_only_while_nothing_is_on_its_way(tmp_path: Path) -> None:
+async def test_segment_is_sealed_by_age_only_while_no_group_is_in_flight(tmp_path: Path) -> None:
     core, appender = CoreDouble(), AppenderDouble()
     core.may_go_on.clear()
     async with committing(core, appender, tmp_path) as committer:

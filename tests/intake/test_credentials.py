@@ -151,7 +151,7 @@ async def test_a_token_and_a_signature_are_both_needed_where_both_are_asked_for(
 
 
 @on_uvloop
-async def test_a_signature_that_is_missing_is_not_told_as_a_path_that_is_wrong() -> None:
+async def test_missing_signature_is_answered_like_a_token_of_another_path() -> None:
     both = Drain(name="d", tokens=("t",), signature_header="x-s", signature_secrets=(SECRET,))
     async with running(both, Drain(name="e", path="/e", tokens=("t", "e"))) as intake:
         unsigned = await intake.post(authorization="Bearer t")
@@ -162,14 +162,14 @@ async def test_a_signature_that_is_missing_is_not_told_as_a_path_that_is_wrong()
 
     assert (unsigned.status, of_another_path.status) == (403, 403)
     assert unsigned.body == of_another_path.body
-    assert b"no drain at this path takes them as they are" in unsigned.body
+    assert b"no drain at this path accepts them" in unsigned.body
     assert (unsigned_alone.status, nothing.status) == (401, 401)
     assert unsigned_alone.body == nothing.body
-    assert b"no credentials, unknown ones, or not all;" in nothing.body
+    assert b"credentials are missing, unknown or incomplete;" in nothing.body
 
 
 @on_uvloop
-async def test_credentials_come_before_anything_that_is_told_about_the_body() -> None:
+async def test_credentials_are_checked_before_the_body() -> None:
     async with running(Drain(name="d", tokens=("t",))) as intake:
         answer = await intake.post(content_type="text/plain", content_encoding="br", content_length="9" * 12)
 
@@ -206,7 +206,7 @@ async def test_no_secret_is_in_any_answer() -> None:
 
 
 @on_uvloop
-async def test_of_two_drains_at_one_path_the_one_that_asks_for_more_is_meant() -> None:
+async def test_drain_that_requires_more_credentials_takes_precedence() -> None:
     signed = signature(SPAN_BODY)
     drains = (
         Drain(name="open"),
@@ -223,7 +223,7 @@ async def test_of_two_drains_at_one_path_the_one_that_asks_for_more_is_meant() -
     assert [one.drain for one in intake.core.deliveries] == ["open", "signed", "known", "all"]
 
 
-def test_every_secret_is_compared_in_constant_time_whether_or_not_one_matched_already(
+def test_every_secret_is_compared_even_after_a_match(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     compared: list[bytes] = []
@@ -239,6 +239,6 @@ def test_every_secret_is_compared_in_constant_time_whether_or_not_one_matched_al
 
     found = Credentials(drain)
 
-    assert found.know_token(headers)
+    assert found.has_valid_token(headers)
     assert found.verify(headers, SPAN_BODY)
     assert len(set(compared)) == len(compared) == 5

@@ -113,7 +113,7 @@ async def test_an_endpoint_test_succeeds_while_the_journal_is_full_because_it_st
 
 
 @on_uvloop
-async def test_an_empty_body_of_an_otlp_type_is_decoded_as_any_other() -> None:
+async def test_empty_body_of_an_otlp_type_is_decoded() -> None:
     async with running() as intake:
         answer = await intake.post(b"", content_type="application/x-protobuf")
 

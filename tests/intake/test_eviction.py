@@ -88,7 +88,7 @@ def test_oldest_unfinished_heads_are_evicted_when_all_are_too_large(monkeypatch:
 
 
 def unfinished_bytes(intake: Intake) -> int:
-    return intake.server._door.heads.bytes_total  # noqa: SLF001 - what must be bounded
+    return intake.server._listener.heads.bytes_total  # noqa: SLF001 - what must be bounded
 
 
 @on_uvloop
@@ -190,7 +190,7 @@ async def test_answer_that_ends_after_its_connection_leaves_nothing_to_evict() -
         await connection.close()
         await until(lambda: not intake.server.connection_count)
         open_one._await_next_request()  # type: ignore[attr-defined]  # noqa: SLF001 - as after a slow write
-        left = intake.server._door.idle.next_to_evict()  # noqa: SLF001 - what must not grow
+        left = intake.server._listener.idle.next_to_evict()  # noqa: SLF001 - what must not grow
 
     assert left is None
 

@@ -35,7 +35,7 @@ async def warm(intake: Intake, **headers: str) -> Connection:
 
 
 @on_uvloop
-async def test_of_deliveries_that_come_together_those_without_room_are_refused_and_the_others_taken() -> None:
+async def test_deliveries_of_one_turn_are_refused_only_if_memory_is_spent() -> None:
     core = CoreDouble()
     async with running(TOKEN, limits=Limits(inflight_bytes_max=350), core=core) as intake:
         connections = [await warm(intake, authorization=KNOWN) for _ in range(8)]
@@ -57,7 +57,7 @@ async def test_of_deliveries_that_come_together_those_without_room_are_refused_a
 
 
 @on_uvloop
-async def test_a_body_that_does_not_fit_its_signature_is_refused_though_its_head_is_known() -> None:
+async def test_wrong_signature_is_refused_with_a_known_head() -> None:
     signature = hmac.new(b"secret", SPAN_BODY, hashlib.sha1).hexdigest()
     forged = bytes(len(SPAN_BODY))
     async with running(SIGNED) as intake:
@@ -75,7 +75,7 @@ async def test_a_body_that_does_not_fit_its_signature_is_refused_though_its_head
 
 
 @on_uvloop
-async def test_what_a_sender_must_be_told_it_is_told_on_the_shortcut_with_the_header_of_its_path() -> None:
+async def test_partial_success_on_the_fast_path_has_the_header_of_its_path() -> None:
     told = OutcomeDouble(rejected=2, message="two spans have no id")
     drain = Drain(name="d", tokens=("t",), verify_header="proof")
     async with running(drain, core=CoreDouble(special={HUNDRED: told})) as intake:
@@ -93,7 +93,7 @@ async def test_what_a_sender_must_be_told_it_is_told_on_the_shortcut_with_the_he
 
 
 @on_uvloop
-async def test_full_journal_is_noticed_in_the_next_turn_of_the_event_loop() -> None:
+async def test_full_journal_is_detected_in_the_next_turn_of_the_event_loop() -> None:
     appender = AppenderDouble()
     async with running(TOKEN, appender=appender, limits=Limits(answer_deadline_s=0.5)) as intake:
         connection = await warm(intake, authorization=KNOWN)
@@ -108,14 +108,14 @@ async def test_full_journal_is_noticed_in_the_next_turn_of_the_event_loop() -> N
 
 
 @on_uvloop
-async def test_what_nobody_foresaw_is_answered_on_the_shortcut_too() -> None:
+async def test_unexpected_error_on_the_fast_path_is_answered() -> None:
     def broken() -> int:
         raise ZeroDivisionError
 
     async with running(TOKEN) as intake:
         connection = await warm(intake, authorization=KNOWN)
         await asyncio.sleep(0)
-        intake.reception.regulars._now_ns = broken  # noqa: SLF001 - nothing that is foreseen raises
+        intake.delivery_handler.fast_path._now_ns = broken  # noqa: SLF001 - nothing that is foreseen raises
         connection.writer.write(request(authorization=KNOWN))
         answer = await connection.answer()
         await connection.close()

@@ -40,7 +40,7 @@ async def warm(intake: Intake) -> Connection:
 
 
 @on_uvloop
-async def test_deliveries_with_the_same_head_take_the_shortcut() -> None:
+async def test_deliveries_with_the_same_head_take_the_fast_path() -> None:
     async with running(TOKEN) as intake:
         connection = await warm(intake)
         bodies = [SPAN_BODY * count for count in range(1, 20)]
@@ -56,11 +56,11 @@ async def test_deliveries_with_the_same_head_take_the_shortcut() -> None:
 
 
 @on_uvloop
-async def test_a_token_that_is_taken_back_is_refused_on_an_open_connection() -> None:
+async def test_revoked_token_is_refused_on_an_open_connection() -> None:
     async with running(TOKEN) as intake:
         connection = await warm(intake)
         routes = Routes((Drain(name="d", tokens=("new",)),), Limits(), post_root=True)
-        intake.reception.use(routes, Limits())
+        intake.delivery_handler.use(routes, Limits())
         connection.writer.write(request(authorization=KNOWN))
         answer = await connection.answer()
         await connection.close()
@@ -69,7 +69,7 @@ async def test_a_token_that_is_taken_back_is_refused_on_an_open_connection() -> 
 
 
 @on_uvloop
-async def test_a_thousand_deliveries_in_one_piece_are_refused_one_by_one() -> None:
+async def test_thousand_deliveries_in_one_read_are_refused_one_by_one() -> None:
     async with running(TOKEN) as intake:
         connection = await warm(intake)
         intake.admission.is_closed = True
@@ -85,7 +85,7 @@ async def test_a_thousand_deliveries_in_one_piece_are_refused_one_by_one() -> No
 
 
 @on_uvloop
-async def test_a_body_that_stops_on_the_shortcut_closes_the_connection() -> None:
+async def test_stalled_body_on_the_fast_path_closes_the_connection() -> None:
     async with running(TOKEN, limits=Limits(body_grace_s=0.2, body_bytes_per_s_min=1000)) as intake:
         connection = await warm(intake)
         connection.writer.write(request(b"", content_length="1000", authorization=KNOWN) + bytes(10))
@@ -97,7 +97,7 @@ async def test_a_body_that_stops_on_the_shortcut_closes_the_connection() -> None
 
 
 @on_uvloop
-async def test_a_sender_that_goes_in_the_middle_of_a_body_leaves_nothing() -> None:
+async def test_sender_that_disconnects_within_a_body_leaves_no_state() -> None:
     async with running(TOKEN) as intake:
         connection = await warm(intake)
         connection.writer.write(request(b"", content_length="1000", authorization=KNOWN) + bytes(10))
@@ -110,7 +110,7 @@ async def test_a_sender_that_goes_in_the_middle_of_a_body_leaves_nothing() -> No
 
 
 @on_uvloop
-async def test_an_answer_that_takes_longer_than_a_head_may_is_waited_for() -> None:
+async def test_header_timeout_does_not_run_while_a_delivery_is_answered() -> None:
     core = CoreDouble()
     async with running(
         TOKEN, limits=Limits(header_timeout_s=0.2, keepalive_timeout_s=0.2), core=core
@@ -129,7 +129,7 @@ async def test_an_answer_that_takes_longer_than_a_head_may_is_waited_for() -> No
 
 
 @on_uvloop
-async def test_a_stop_is_told_on_the_shortcut_too() -> None:
+async def test_stop_closes_connections_on_the_fast_path_with_their_answer() -> None:
     core = CoreDouble()
     async with running(TOKEN, core=core) as intake:
         connection = await warm(intake)
@@ -148,7 +148,7 @@ async def test_a_stop_is_told_on_the_shortcut_too() -> None:
 
 
 @on_uvloop
-async def test_no_room_for_a_body_on_the_shortcut_is_told_and_closes() -> None:
+async def test_body_without_memory_on_the_fast_path_gets_503_and_closes() -> None:
     async with running(TOKEN, limits=Limits(inflight_bytes_max=100)) as intake:
         connection = await warm(intake)
         connection.writer.write(request(b"", content_length="1000", authorization=KNOWN) + bytes(10))
@@ -162,7 +162,7 @@ async def test_no_room_for_a_body_on_the_shortcut_is_told_and_closes() -> None:
 
 @pytest.mark.parametrize("is_whole", [True, False])
 @on_uvloop
-async def test_a_body_that_is_not_the_one_signed_is_refused_on_the_shortcut_too(*, is_whole: bool) -> None:
+async def test_wrong_signature_is_refused_on_the_fast_path(*, is_whole: bool) -> None:
     async with running(SIGNED) as intake:
         connection = await intake.connect()
         statuses = []
@@ -181,7 +181,7 @@ async def test_a_body_that_is_not_the_one_signed_is_refused_on_the_shortcut_too(
 
 
 @on_uvloop
-async def test_a_body_on_the_shortcut_is_counted_until_it_is_let_go() -> None:
+async def test_body_on_the_fast_path_is_in_flight_until_it_is_released() -> None:
     async with running(TOKEN) as intake:
         connection = await warm(intake)
         intake.core.may_go_on.clear()
@@ -206,7 +206,7 @@ async def test_a_body_on_the_shortcut_is_counted_until_it_is_let_go() -> None:
     ],
 )
 @on_uvloop
-async def test_a_large_body_on_the_shortcut_claims_what_has_arrived(
+async def test_large_body_on_the_fast_path_claims_the_bytes_that_have_arrived(
     drain: Drain, head: dict[str, str], sent_bytes: int
 ) -> None:
     async with running(drain) as intake:
@@ -232,14 +232,14 @@ PATTERN = head_bytes(HEAD, len(HEAD) + 10, 10)
         for digits in ("", "0", "010", "+10", "-10", " 10", "10 ", "1_0", "0x10", "10,10", "1e1", "9" * 10)
     ],
 )
-def test_a_length_that_is_not_plain_digits_is_not_known(digits: str) -> None:
+def test_head_with_a_malformed_length_is_unknown(digits: str) -> None:
     assert PATTERN is not None
     assert PATTERN.match(HEAD) == (10, len(HEAD))
     assert PATTERN.match(HEAD.replace(b": 10\r", f": {digits}\r".encode())) is None
 
 
 @given(st.data())
-def test_a_head_that_differs_anywhere_is_not_known(data: st.DataObject) -> None:
+def test_head_that_differs_in_any_byte_is_unknown(data: st.DataObject) -> None:
     assert PATTERN is not None
     place = data.draw(st.integers(0, len(HEAD) - 1))
     byte = data.draw(st.integers(0, 255).filter(lambda one: one != HEAD[place]))
@@ -267,7 +267,7 @@ def test_a_head_that_differs_anywhere_is_not_known(data: st.DataObject) -> None:
         pytest.param(b"POST / HTTP/1.1\r\nContent-Length: 12\r\n", 12, id="less than a head"),
     ],
 )
-def test_a_head_that_is_not_plain_is_not_remembered(head: bytes, body_bytes: int) -> None:
+def test_ambiguous_head_is_not_remembered(head: bytes, body_bytes: int) -> None:
     found: HeadBytes | None = head_bytes(head, len(head) + body_bytes, body_bytes)
 
     assert found is None

@@ -16,10 +16,10 @@ from receiver.intake.fast_path_protocol import FastPathProtocol
 from receiver.intake.handler import DeliveryHandler
 from receiver.intake.listener import AcceptedConnection, caps
 from receiver.intake.load_shedding import LoadShedder
+from receiver.intake.pending import ReceiptCallback
 from receiver.intake.protocol import IntakeProtocol
 from receiver.intake.routes import Routes
 from receiver.intake.server import IntakeServer
-from receiver.intake.waiting import Give
 from receiver.metrics import Metrics
 from receiver.model import Delivery
 from receiver.settings import Drain, Limits, Settings
@@ -75,15 +75,20 @@ class Exchange:
         metrics = Metrics()
         routes = Routes((TOKEN,), FEW_BYTES, post_root=True)
         admission = Admission(budget(FEW_BYTES, (TOKEN,)), lambda: None)
-        reception = DeliveryHandler(routes, FEW_BYTES, admission, self, metrics)
-        away = LoadShedder(lambda: None, metrics)
+        delivery_handler = DeliveryHandler(routes, FEW_BYTES, admission, self, metrics)
+        load_shedder = LoadShedder(lambda: None, metrics)
         self.server = IntakeServer(
-            reception, FEW_BYTES, caps(Settings()), metrics, away=away, protocol=protocol
+            delivery_handler,
+            FEW_BYTES,
+            caps(Settings()),
+            metrics,
+            load_shedder=load_shedder,
+            protocol=protocol,
         )
         self.wire = Wire()
-        door = self.server._door  # noqa: SLF001 - the only way in without a socket
-        guest = AcceptedConnection(door, cast("Any", None), "x", is_refused=False)
-        self.protocol = self.wire.protocol = self.server.protocol_of(guest)
+        listener = self.server._listener  # noqa: SLF001 - the only way in without a socket
+        connection = AcceptedConnection(listener, cast("Any", None), "x", is_refused=False)
+        self.protocol = self.wire.protocol = self.server.protocol_of(connection)
         self.protocol.connection_made(self.wire)
 
     async def commit(self, delivery: Delivery, _drain: Drain, _at: float, _claim: Claim) -> OutcomeDouble:
@@ -91,10 +96,12 @@ class Exchange:
         self.taken.append((delivery.body, delivery.content_kind))
         return OutcomeDouble(rejected=len(delivery.body) % 3)
 
-    def promise(self, delivery: Delivery, _drain: Drain, _at: float, _claim: Claim, give: Give) -> None:
+    def submit(
+        self, delivery: Delivery, _drain: Drain, _at: float, _claim: Claim, on_receipt: ReceiptCallback
+    ) -> None:
         def later() -> None:
             self.taken.append((delivery.body, delivery.content_kind))
-            give(OutcomeDouble(rejected=len(delivery.body) % 3))
+            on_receipt(OutcomeDouble(rejected=len(delivery.body) % 3))
 
         asyncio.get_running_loop().call_soon(later)
 
@@ -160,7 +167,7 @@ def bursts(draw: st.DrawFn) -> list[bytes]:
 
 @settings(max_examples=150, deadline=None)
 @given(sent=st.lists(bursts(), min_size=1, max_size=4), end=ENDS, is_patient=st.booleans())
-def test_a_stream_cut_anywhere_is_answered_as_without_the_shortcut(
+def test_stream_split_anywhere_is_answered_as_without_the_fast_path(
     sent: list[list[bytes]], end: bytes, *, is_patient: bool
 ) -> None:
     async def outcome_of(protocol: type[IntakeProtocol]) -> Any:  # noqa: ANN401 - compared only

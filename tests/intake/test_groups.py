@@ -14,7 +14,7 @@ import pytest
 
 from receiver.errors import DeadlinePassed, DiskTrouble, Overloaded
 from receiver.intake import committer
-from receiver.intake.commit_rate import GROUP_S
+from receiver.intake.commit_rate import GROUP_TARGET_S
 from receiver.intake.committer import Committer
 from receiver.intake.quarantine import Quarantine
 from receiver.journal.appender import StaleSegment
@@ -80,7 +80,7 @@ class LaterNarrow(CoreDouble):
 
 
 @on_uvloop
-async def test_a_group_whose_segment_is_closed_while_the_committer_closes_is_committed_anew(
+async def test_group_of_a_segment_closed_during_close_is_committed_again(
     tmp_path: Path,
 ) -> None:
     appender = AppenderDouble(trouble=[StaleSegment("0")])
@@ -99,7 +99,7 @@ async def test_a_group_whose_segment_is_closed_while_the_committer_closes_is_com
 
 @pytest.mark.parametrize("early_bytes_min", [0, committer.EARLY_BYTES_MIN])
 @on_uvloop
-async def test_what_is_postponed_while_the_committer_closes_is_answered_too(
+async def test_postponed_delivery_is_answered_during_close(
     tmp_path: Path, early_bytes_min: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(committer, "EARLY_BYTES_MIN", early_bytes_min)
@@ -118,7 +118,7 @@ async def test_what_is_postponed_while_the_committer_closes_is_answered_too(
 
 
 @on_uvloop
-async def test_who_came_while_a_group_was_decoded_does_not_keep_the_committer_from_closing(
+async def test_delivery_queued_during_decoding_does_not_block_close(
     tmp_path: Path,
 ) -> None:
     core = CoreDouble()
@@ -152,7 +152,7 @@ async def test_a_delivery_that_is_postponed_is_counted_once(tmp_path: Path) -> N
 
 
 @on_uvloop
-async def test_a_group_that_was_answered_is_in_nobodys_way(tmp_path: Path) -> None:
+async def test_answered_group_no_longer_counts_as_load(tmp_path: Path) -> None:
     core, appender = CoreDouble(), AppenderDouble(trouble=[DiskTrouble("write: I/O error")])
     async with committing(core, appender, tmp_path) as intake:
         with pytest.raises(DiskTrouble):
@@ -160,11 +160,11 @@ async def test_a_group_that_was_answered_is_in_nobodys_way(tmp_path: Path) -> No
         await intake.commit("b")
         intake.committer.use(core, answer_deadline_s=0)
 
-        intake.committer.require_time()
+        intake.committer.refuse_if_overloaded()
 
 
 @on_uvloop
-async def test_a_delivery_whose_body_came_late_is_not_taken_into_a_line_that_is_too_long(
+async def test_delivery_is_refused_if_the_queue_grew_too_long_during_its_body(
     tmp_path: Path,
 ) -> None:
     core = CoreDouble()
@@ -180,10 +180,10 @@ async def test_a_delivery_whose_body_came_late_is_not_taken_into_a_line_that_is_
 
 
 @on_uvloop
-async def test_of_dear_deliveries_the_first_are_answered_before_the_last_are_begun(tmp_path: Path) -> None:
+async def test_expensive_deliveries_are_split_into_several_groups(tmp_path: Path) -> None:
     class Slow(CoreDouble):
         def __call__(self, deliveries: Sequence[Delivery], segment: SegmentId) -> CommitDouble:
-            time.sleep(3 * GROUP_S * len(deliveries))
+            time.sleep(3 * GROUP_TARGET_S * len(deliveries))
             return super().__call__(deliveries, segment)
 
     core = Slow()
@@ -195,7 +195,7 @@ async def test_of_dear_deliveries_the_first_are_answered_before_the_last_are_beg
 
 
 @on_uvloop
-async def test_the_deadline_is_counted_from_the_moment_a_body_was_whole(tmp_path: Path) -> None:
+async def test_deadline_starts_when_the_body_is_complete(tmp_path: Path) -> None:
     core = CoreDouble()
     core.may_go_on.clear()
     async with committing(core, AppenderDouble(), tmp_path) as intake, asyncio.timeout(AGES_S):
@@ -205,7 +205,7 @@ async def test_the_deadline_is_counted_from_the_moment_a_body_was_whole(tmp_path
 
 
 @on_uvloop
-async def test_who_does_not_wait_for_a_receipt_any_more_is_not_worked_on(tmp_path: Path) -> None:
+async def test_abandoned_delivery_is_not_decoded(tmp_path: Path) -> None:
     core = CoreDouble()
     core.may_go_on.clear()
     async with committing(core, AppenderDouble(), tmp_path) as intake:
@@ -222,7 +222,7 @@ async def test_who_does_not_wait_for_a_receipt_any_more_is_not_worked_on(tmp_pat
 
 
 @on_uvloop
-async def test_a_delivery_without_rows_waits_for_no_store(tmp_path: Path) -> None:
+async def test_delivery_without_rows_does_not_wait_for_the_store(tmp_path: Path) -> None:
     class Empty(CoreDouble):
         """Finds nothing to journal."""
 
@@ -235,7 +235,7 @@ async def test_a_delivery_without_rows_waits_for_no_store(tmp_path: Path) -> Non
 
 
 @on_uvloop
-async def test_a_policy_that_was_reloaded_decides_on_groups_to_come(tmp_path: Path) -> None:
+async def test_reloaded_policy_applies_to_later_groups(tmp_path: Path) -> None:
     old, new = CoreDouble(), CoreDouble()
     async with committing(old, AppenderDouble(), tmp_path) as intake:
         await intake.commit("a")

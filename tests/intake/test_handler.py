@@ -16,8 +16,8 @@ from receiver.intake.fast_path import KnownHead
 from receiver.intake.handler import DeliveryHandler
 from receiver.intake.head import Head
 from receiver.intake.known_heads import HeadBytes
+from receiver.intake.pending import ReceiptCallback
 from receiver.intake.routes import Routes
-from receiver.intake.waiting import Give
 from receiver.metrics import Metrics
 from receiver.model import ContentKind, Delivery
 from receiver.settings import Drain, Limits
@@ -34,16 +34,18 @@ class Promising:
         self.routes = Routes(DRAINS, PATIENT, post_root=True)
         self.admission = Admission(budget(PATIENT, DRAINS), lambda: None)
         self.metrics = Metrics()
-        self.reception = DeliveryHandler(self.routes, PATIENT, self.admission, self, self.metrics)
+        self.delivery_handler = DeliveryHandler(self.routes, PATIENT, self.admission, self, self.metrics)
         self.received_at: list[float] = []
 
     async def commit(self, _: Delivery, _drain: Drain, received_at: float, _claim: Claim) -> OutcomeDouble:
         self.received_at.append(received_at)
         return OutcomeDouble()
 
-    def promise(self, _: Delivery, _drain: Drain, received_at: float, _claim: Claim, give: Give) -> None:
+    def submit(
+        self, _: Delivery, _drain: Drain, received_at: float, _claim: Claim, on_receipt: ReceiptCallback
+    ) -> None:
         self.received_at.append(received_at)
-        give(OutcomeDouble())
+        on_receipt(OutcomeDouble())
 
     @property
     def known(self) -> KnownHead:
@@ -59,12 +61,14 @@ class Promising:
             expects_continue=False,
             headers={},
         )
-        return self.reception.regulars.know(head, HeadBytes(b"", b""))
+        return self.delivery_handler.fast_path.learn(head, HeadBytes(b"", b""))
 
 
 async def test_a_delivery_is_received_once_its_body_is_whole() -> None:
     intake, payload = Promising(), ArrivingBody(len(SPAN_BODY))
-    answering = asyncio.create_task(intake.reception.answer_known(intake.known, len(SPAN_BODY), payload))
+    answering = asyncio.create_task(
+        intake.delivery_handler.answer_known(intake.known, len(SPAN_BODY), payload)
+    )
     await asyncio.sleep(0.01)
     whole_at = asyncio.get_running_loop().time()
     payload.feed(SPAN_BODY)
@@ -95,9 +99,9 @@ class Held:
         self.trouble.set_exception(exc)
 
 
-async def test_a_body_that_gave_way_is_let_go_of_at_once() -> None:
+async def test_dismissed_body_is_freed_at_once() -> None:
     intake, payload = Promising(), Held()
-    answering = asyncio.create_task(intake.reception.answer_known(intake.known, 20, payload))
+    answering = asyncio.create_task(intake.delivery_handler.answer_known(intake.known, 20, payload))
     pieces = payload.pieces
     await until(lambda: not pieces)
     gc.disable()
@@ -115,11 +119,11 @@ async def test_a_body_that_gave_way_is_let_go_of_at_once() -> None:
 
 
 @pytest.mark.timeout(30)
-async def test_a_floor_that_was_reloaded_holds_for_bodies_to_come() -> None:
+async def test_reloaded_minimum_speed_applies_to_later_bodies() -> None:
     intake = Promising()
-    intake.reception.use(intake.routes, Limits(body_grace_s=0.01, body_timeout_s=0.01))
+    intake.delivery_handler.use(intake.routes, Limits(body_grace_s=0.01, body_timeout_s=0.01))
 
-    reply = await intake.reception.answer_known(intake.known, 10, ArrivingBody(10))
+    reply = await intake.delivery_handler.answer_known(intake.known, 10, ArrivingBody(10))
 
     counted = {(one.name, *one.labels): one.value for one in intake.metrics.snapshot().series}
     assert reply is HANG_UP

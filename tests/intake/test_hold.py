@@ -103,7 +103,7 @@ async def test_deliveries_whose_common_record_does_not_fit_are_committed_in_smal
     core, appender = CoreDouble(), AppenderDouble(full=FULL, room_bytes=30)
     async with committing(core, appender, tmp_path, answer_deadline_s=2) as committer:
         held = [commit(committer, name * 10) for name in "abcde"]
-        await until(lambda: len(committer._line) == 5)  # noqa: SLF001 - what is held
+        await until(lambda: len(committer._queue) == 5)  # noqa: SLF001 - what is held
         appender.full = None
         receipts = await asyncio.gather(*held)
 
@@ -136,7 +136,7 @@ async def test_held_requests_are_refused_before_the_stop_once_the_store_has_stop
         await until(lambda: committer._hold._held)  # noqa: SLF001 - it was tried
         appender.full = FULL
         held.append(commit(committer, "small"))
-        committer.wait_no_longer()
+        committer.stop_waiting()
         reasons = [await verdict_on(one) for one in held]
 
     assert [type(reason) for reason in reasons] == [JournalFull, JournalFull]
@@ -151,7 +151,7 @@ async def test_held_request_is_committed_when_the_journal_on_disk_shrinks(tmp_pa
     async with committing(CoreDouble(), appender, tmp_path / "aside", answer_deadline_s=600) as committer:
         await until(appender.full_reason)
         held = [commit(committer, name) for name in "abc"]
-        await until(lambda: len(committer._line) == 3)  # noqa: SLF001 - what is held
+        await until(lambda: len(committer._queue) == 3)  # noqa: SLF001 - what is held
         filler.unlink()
         receipts = await asyncio.gather(*held)
 

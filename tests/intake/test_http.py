@@ -87,16 +87,16 @@ async def test_an_alias_of_the_path_is_no_redirect(alias: str) -> None:
         ("//v1/traces", "expected '/v1/traces'"),
         ("/v1/./traces", "expected '/v1/traces'"),
         ("/v1%2Ftraces", "expected '/v1/traces'"),
-        ("/v1/metrics", "takes traces only"),
-        ("/v1/logs", "takes traces only"),
-        ("/v1/traces/v1/metrics", "takes traces only"),
-        ("/v1/traces/v1/traces", "appended '/v1/traces' to a URL that has its path already"),
+        ("/v1/metrics", "accepts only traces"),
+        ("/v1/logs", "accepts only traces"),
+        ("/v1/traces/v1/metrics", "accepts only traces"),
+        ("/v1/traces/v1/traces", "appended '/v1/traces' to a URL that already has its path"),
         ("/v1/traces/v1/traces/", "expected '/v1/traces': set the URL without it"),
-        ("/elsewhere-marker", "nothing listens"),
+        ("/elsewhere-marker", "no drain at this path"),
     ],
 )
 @on_uvloop
-async def test_a_path_that_is_a_little_off_gets_a_hint(path: str, hint: str) -> None:
+async def test_path_that_nearly_matches_gets_a_hint(path: str, hint: str) -> None:
     async with running() as intake:
         answer = await intake.post(path=path, content_type="application/json")
 
@@ -108,7 +108,7 @@ async def test_a_path_that_is_a_little_off_gets_a_hint(path: str, hint: str) -> 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "TRACE", "CONNECT"])
 @on_uvloop
-async def test_other_methods_are_told_what_is_allowed(method: str) -> None:
+async def test_other_methods_get_405_with_the_allowed_ones(method: str) -> None:
     async with running() as intake:
         answer = await intake.exchange(request(b"", method=method, x_marker="echo me"))
 
@@ -123,15 +123,13 @@ async def test_other_methods_are_told_what_is_allowed(method: str) -> None:
     [
         pytest.param("BREW", "/v1/traces", 405, id="no method of HTTP"),
         pytest.param("post", "/v1/traces?a=marker", 405, id="lower case"),
-        pytest.param("BREW", "/marker", 404, id="nothing listens there"),
+        pytest.param("BREW", "/marker", 404, id="unknown path"),
         pytest.param("POST\x01", "/v1/traces", 400, id="not HTTP at all"),
         pytest.param("BREW", "/v1/marker\xff", 400, id="no path"),
     ],
 )
 @on_uvloop
-async def test_a_method_nobody_has_heard_of_is_told_what_is_allowed(
-    method: str, path: str, status: int
-) -> None:
+async def test_unknown_method_gets_405_with_the_allowed_ones(method: str, path: str, status: int) -> None:
     async with running() as intake:
         connection = await intake.connect()
         connection.writer.write(request(b"x" * 100, path=path, method=method))
@@ -156,7 +154,7 @@ async def test_head_is_answered_without_a_body() -> None:
 
 @pytest.mark.parametrize("target", ["/v1/traces", "*"])
 @on_uvloop
-async def test_options_says_what_is_allowed_and_nothing_about_origins(target: str) -> None:
+async def test_options_lists_allowed_methods_and_no_cors_headers(target: str) -> None:
     async with running() as intake:
         answer = await intake.exchange(request(b"", target, "OPTIONS", origin="https://a.example"))
 
@@ -183,7 +181,7 @@ async def test_other_names_of_protobuf_are_answered_under_its_own(content_type: 
 @pytest.mark.parametrize(
     ("content_type", "hint"),
     [
-        ("", "no content type"),
+        ("", "content type is missing"),
         ("text/plain", "expected application/x-protobuf"),
         ("application/x-www-form-urlencoded", "expected application/x-protobuf"),
         ("application/grpc+proto", "http/protobuf"),
@@ -192,7 +190,7 @@ async def test_other_names_of_protobuf_are_answered_under_its_own(content_type: 
     ],
 )
 @on_uvloop
-async def test_a_type_that_is_not_read_is_415(content_type: str, hint: str) -> None:
+async def test_unsupported_content_type_is_415(content_type: str, hint: str) -> None:
     async with running() as intake:
         answer = await intake.post(
             content_type=content_type.encode("latin-1").decode("utf-8", "surrogateescape")
@@ -223,7 +221,7 @@ async def test_codings_are_read_in_order_in_any_case(header: str, encodings: tup
 
 @pytest.mark.parametrize("header", ["br", "gzip, br", "gzip, gzip, gzip", "compress\xff"])
 @on_uvloop
-async def test_a_coding_that_is_not_read_is_415_with_those_that_are(header: str) -> None:
+async def test_unsupported_content_coding_is_415_with_the_supported_ones(header: str) -> None:
     async with running() as intake:
         answer = await intake.post(content_encoding=header)
 
@@ -233,7 +231,7 @@ async def test_a_coding_that_is_not_read_is_415_with_those_that_are(header: str)
 
 
 @on_uvloop
-async def test_no_length_and_no_chunks_is_an_empty_body_and_that_is_success() -> None:
+async def test_request_without_length_or_chunks_has_an_empty_body_and_succeeds() -> None:
     async with running() as intake:
         answer = await intake.post(b"", content_length="")
 
@@ -333,7 +331,7 @@ async def test_another_expectation_is_417(expectation: str) -> None:
     ],
 )
 @on_uvloop
-async def test_continue_is_said_only_to_a_body_that_will_be_read(
+async def test_100_continue_is_sent_only_if_the_body_will_be_read(
     headers: dict[str, str], status: int
 ) -> None:
     async with running(Drain(name="d", tokens=("t",))) as intake:
@@ -344,7 +342,7 @@ async def test_continue_is_said_only_to_a_body_that_will_be_read(
 
 
 @on_uvloop
-async def test_a_sender_that_ends_its_side_still_gets_its_answer() -> None:
+async def test_half_closed_connection_still_gets_its_answer() -> None:
     async with running() as intake:
         connection = await intake.connect()
         connection.writer.write(request())
@@ -364,7 +362,7 @@ async def test_an_upgrade_is_ignored_and_the_connection_not_used_again() -> None
 
 
 @on_uvloop
-async def test_a_drain_that_is_verified_by_a_header_answers_it_everywhere_at_its_path() -> None:
+async def test_verification_header_is_on_every_answer_at_its_path() -> None:
     drain = Drain(name="d", tokens=("t",), verify_header="abc123")
     async with running(drain) as intake:
         refused, options = await intake.post(), await intake.exchange(request(b"", method="OPTIONS"))

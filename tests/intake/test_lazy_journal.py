@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from receiver.errors import JournalFull
-from receiver.intake.lazy_journal import NOT_YET, LazyJournal
+from receiver.intake.lazy_journal import NOT_OPEN, LazyJournal
 from receiver.journal.appender import Appender
 from receiver.model import SegmentId
 from receiver.settings import Journal
@@ -34,7 +34,7 @@ def late(disk: MemoryDisk, clock: Clock) -> LazyJournal:
 
 
 @pytest.mark.parametrize("call", ["make_directory", "create", "write", "sync"])
-def test_a_full_disk_at_the_start_is_waited_for(call: str) -> None:
+def test_journal_is_opened_once_a_full_disk_has_room(call: str) -> None:
     disk, clock = MemoryDisk(), Clock()
     disk.fail(call, code=errno.ENOSPC, times=2)
 
@@ -48,19 +48,19 @@ def test_a_full_disk_at_the_start_is_waited_for(call: str) -> None:
     segment = journal.choose()
     journal.append(segment, b"record", 1)
 
-    assert before[0] == still == NOT_YET
+    assert before[0] == still == NOT_OPEN
     assert os.strerror(errno.ENOSPC) in before[1]
     assert (journal.full_reason(), journal.trouble) == (None, "")
 
 
-def test_what_is_refused_is_not_tried_all_the_time() -> None:
+def test_failed_open_is_retried_at_intervals() -> None:
     disk, clock = MemoryDisk(), Clock()
     disk.fail("make_directory", code=errno.ENOSPC)
 
     journal = late(disk, clock)
     journal.retire_if_due()
 
-    assert journal.full_reason() == NOT_YET
+    assert journal.full_reason() == NOT_OPEN
     assert not journal.is_stored(SegmentId(1, 0))
     with pytest.raises(JournalFull):
         journal.choose()

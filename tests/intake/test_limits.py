@@ -53,14 +53,14 @@ async def test_a_drain_has_its_own_limit() -> None:
 
 
 @on_uvloop
-async def test_a_body_at_the_limit_is_taken_and_one_byte_more_is_not() -> None:
+async def test_body_at_the_limit_is_accepted_and_a_larger_one_is_not() -> None:
     async with running(limits=Limits(body_bytes_max=len(SPAN_BODY))) as intake:
         assert (await intake.post()).status == 200
         assert (await intake.post(SPAN_BODY + b".")).status == 413
 
 
 @on_uvloop
-async def test_a_body_over_the_floor_that_takes_too_long_closes_the_connection() -> None:
+async def test_body_that_exceeds_the_total_timeout_closes_the_connection() -> None:
     limits = Limits(body_grace_s=5, body_bytes_per_s_min=1, body_timeout_s=0.2)
     async with running(limits=limits) as intake:
         connection = await intake.connect()
@@ -109,7 +109,7 @@ async def test_full_journal_answers_503_at_the_deadline_and_keeps_the_connection
     ],
 )
 @on_uvloop
-async def test_a_head_that_does_not_come_in_time_closes_the_connection(sent: bytes) -> None:
+async def test_connection_is_closed_after_the_header_timeout(sent: bytes) -> None:
     async with running(limits=Limits(header_timeout_s=0.2, keepalive_timeout_s=600)) as intake:
         connection = await intake.connect()
         connection.writer.write(sent)
@@ -198,7 +198,7 @@ async def test_next_request_that_does_not_end_is_closed_after_the_header_timeout
     ],
 )
 @on_uvloop
-async def test_a_body_that_stops_closes_the_connection_without_an_answer(sent: bytes) -> None:
+async def test_stalled_body_closes_the_connection_without_an_answer(sent: bytes) -> None:
     async with running(limits=SLOW) as intake:
         connection = await intake.connect()
         connection.writer.write(sent)
@@ -211,7 +211,7 @@ async def test_a_body_that_stops_closes_the_connection_without_an_answer(sent: b
 
 
 @on_uvloop
-async def test_a_body_that_dribbles_under_the_floor_closes_the_connection() -> None:
+async def test_body_below_the_minimum_speed_closes_the_connection() -> None:
     async with running(limits=SLOW) as intake:
         connection = await intake.connect()
         connection.writer.write(request(b"", content_length="100000"))
@@ -226,7 +226,7 @@ async def test_a_body_that_dribbles_under_the_floor_closes_the_connection() -> N
 
 
 @on_uvloop
-async def test_a_slow_body_over_the_floor_is_taken() -> None:
+async def test_slow_body_above_the_minimum_speed_is_accepted() -> None:
     async with running(limits=SLOW) as intake:
         connection = await intake.connect()
         connection.writer.write(request(b"", content_length="1001") + b"\n")
@@ -255,7 +255,7 @@ async def test_a_body_cut_anywhere_stores_nothing(cut: int) -> None:
 
 
 @on_uvloop
-async def test_one_connection_too_many_is_told_so_and_closed() -> None:
+async def test_connection_over_the_limit_gets_503_and_is_closed() -> None:
     async with running(limits=Limits(connections_max=2)) as intake:
         kept = [await intake.connect(), await intake.connect()]
         for connection in kept:
@@ -275,14 +275,14 @@ async def test_one_connection_too_many_is_told_so_and_closed() -> None:
 
 @on_uvloop
 async def test_a_peer_that_never_reads_its_answers_is_closed_before_they_pile_up() -> None:
-    plug, own = socket.create_server(("127.0.0.1", 0)), socket.socket()
-    plug.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * KIB)
+    sock, own = socket.create_server(("127.0.0.1", 0)), socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * KIB)
     own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * KIB)
     own.setblocking(False)  # noqa: FBT003 - the standard library takes it by position
     unsent_bytes = [0]
-    async with running(limits=Limits(answer_deadline_s=0.3), listening=plug) as intake:
+    async with running(limits=Limits(answer_deadline_s=0.3), listening=sock) as intake:
         loop = asyncio.get_running_loop()
-        await loop.sock_connect(own, plug.getsockname())
+        await loop.sock_connect(own, sock.getsockname())
         sending = asyncio.create_task(loop.sock_sendall(own, request(b"", path="/nowhere") * 20_000))
         await until(lambda: intake.server.connections)
         (connection,) = intake.server.connections
@@ -330,7 +330,7 @@ async def test_refusals_of_one_reason_are_one_line(capsys: pytest.CaptureFixture
 
 
 @on_uvloop
-async def test_a_large_body_is_read_whole() -> None:
+async def test_large_body_is_read_completely() -> None:
     body = b"\n" + bytes(16 * MIB)
     async with running() as intake:
         answer = await intake.post(body)

@@ -18,7 +18,7 @@ from receiver.intake.listener import address_of, caps
 from receiver.intake.protocol import IntakeProtocol
 from receiver.intake.tls import Certificates
 from receiver.settings import Limits, Settings
-from tests.intake.test_tls import NO_WARNINGS, sender, written
+from tests.intake.test_tls import IGNORED_WARNINGS, client_context, write_certificates
 from tests.support.intake import SPAN_BODY, Connection, Intake, on_uvloop, request, running, until
 
 FEW = Limits(connections_max=6, connections_per_address_max=3)
@@ -71,13 +71,13 @@ async def test_address_at_its_limit_with_requests_under_way_gets_503_and_others_
 
 
 @on_uvloop
-async def test_an_address_that_has_left_is_forgotten() -> None:
+async def test_closed_connections_no_longer_count_for_their_address() -> None:
     async with running(limits=FEW) as intake:
         connections = [await spoken(intake, f"127.0.0.{place}") for place in (2, 3, 3)]
         for connection in connections:
             await connection.close()
         await until(lambda: intake.server.connection_count == 0)
-        counted = dict(intake.server._door._of_address)  # noqa: SLF001 - what must not grow
+        counted = dict(intake.server._listener._of_address)  # noqa: SLF001 - what must not grow
 
     assert counted == {}
 
@@ -97,13 +97,13 @@ async def test_idle_connections_of_one_address_do_not_block_the_endpoint() -> No
 
 
 @on_uvloop
-async def test_who_is_shown_out_before_being_greeted_leaves_nothing_behind() -> None:
+async def test_connection_evicted_during_its_handshake_leaves_no_state() -> None:
     async with running(limits=FEW) as intake:
         for _ in range(5):
             flood = [socket.create_connection(("127.0.0.1", intake.port)) for _ in range(40)]
             await asyncio.sleep(0)
-            for plug in flood:
-                plug.close()
+            for sock in flood:
+                sock.close()
         assert (await intake.post()).status == 200
         await until(lambda: not (intake.server.connections or intake.server.connection_count))
 
@@ -191,9 +191,9 @@ async def test_request_that_only_the_kernel_has_seen_keeps_its_connection() -> N
         kept = await spoken(intake, "127.0.0.1")
         kept.writer.write(request())
         await kept.writer.drain()
-        evicted = intake.server._door.idle.next_to_evict()  # noqa: SLF001 - before the event loop reads
+        evicted = intake.server._listener.idle.next_to_evict()  # noqa: SLF001 - before the event loop reads
         answer = await kept.answer()
-        await until(intake.server._door.idle.next_to_evict)  # noqa: SLF001 - idle again
+        await until(intake.server._listener.idle.next_to_evict)  # noqa: SLF001 - idle again
         await kept.close()
 
     assert evicted is None
@@ -212,8 +212,10 @@ async def test_new_connection_gets_503_when_none_is_idle() -> None:
 
 
 @on_uvloop
-async def test_who_finds_no_room_is_answered_when_it_has_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "FAREWELL_S", 600)  # and not because time has passed
+async def test_connection_over_the_limit_is_answered_after_its_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(protocol, "LINGER_S", 600)  # and not because time has passed
     async with running(limits=Limits(connections_max=1)) as intake:
         kept = await in_request(intake, "127.0.0.1")
         newcomer = await intake.connect()
@@ -228,9 +230,9 @@ async def test_who_finds_no_room_is_answered_when_it_has_asked(monkeypatch: pyte
 
 
 @on_uvloop
-async def test_handshakes_that_do_not_come_make_room_too(tmp_path: Path) -> None:
-    certificates = Certificates(written(tmp_path), NO_WARNINGS.append)
-    async with running(tls=(certificates.context, sender()), limits=FEW) as intake:
+async def test_connection_without_a_handshake_is_evicted(tmp_path: Path) -> None:
+    certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
+    async with running(tls=(certificates.context, client_context()), limits=FEW) as intake:
         flood = [
             await asyncio.open_connection("127.0.0.1", intake.port, local_addr=(FLOODER, 0))
             for _ in range(30)
@@ -247,8 +249,8 @@ async def test_handshakes_that_do_not_come_make_room_too(tmp_path: Path) -> None
 
 @on_uvloop
 async def test_a_handshake_that_fails_is_counted(tmp_path: Path) -> None:
-    certificates = Certificates(written(tmp_path), NO_WARNINGS.append)
-    async with running(tls=(certificates.context, sender())) as intake:
+    certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
+    async with running(tls=(certificates.context, client_context())) as intake:
         reader, writer = await asyncio.open_connection("127.0.0.1", intake.port)
         writer.write(request())
         await reader.read()
@@ -297,7 +299,7 @@ class ShortOfDescriptors(socket.socket):
 
 
 @on_uvloop
-async def test_a_machine_short_of_descriptors_is_asked_again_in_a_moment() -> None:
+async def test_accept_is_retried_after_descriptors_run_out() -> None:
     listening = ShortOfDescriptors()
     listening.bind(("127.0.0.1", 0))
     listening.listen()
@@ -309,10 +311,10 @@ async def test_a_machine_short_of_descriptors_is_asked_again_in_a_moment() -> No
 
 
 @on_uvloop
-async def test_a_connection_that_was_given_up_in_the_queue_holds_up_nobody(
+async def test_connection_aborted_in_the_backlog_does_not_stop_the_listener(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(listener, "REST_S", 3_600)
+    monkeypatch.setattr(listener, "ACCEPT_PAUSE_S", 3_600)
     listening = ShortOfDescriptors()
     listening.code = errno.ECONNABORTED
     listening.bind(("127.0.0.1", 0))
@@ -333,7 +335,7 @@ async def test_a_connection_that_was_given_up_in_the_queue_holds_up_nobody(
         pytest.param("::1", "::1", id="loopback"),
     ],
 )
-def test_an_address_is_named(host: str, address: str) -> None:
+def test_address_key_is_an_ipv4_address_or_an_ipv6_network(host: str, address: str) -> None:
     assert address_of(host) == address
 
 
@@ -350,7 +352,7 @@ def test_an_address_is_named(host: str, address: str) -> None:
         ),
     ],
 )
-def test_what_one_address_may_hold(settings: Settings, stranger: int, loopback: int) -> None:
+def test_connection_limit_of_one_address(settings: Settings, stranger: int, loopback: int) -> None:
     found = caps(settings)
 
     assert (found.of("192.0.2.1"), found.of("127.0.0.1"), found.of("::1")) == (stranger, loopback, loopback)
@@ -366,7 +368,7 @@ def test_what_one_address_may_hold(settings: Settings, stranger: int, loopback: 
         pytest.param([request(), request()[:-1]], id="gone in the middle"),
     ],
 )
-def test_a_connection_that_has_ended_is_let_go_of_at_once(pieces: list[bytes]) -> None:
+def test_closed_connection_is_freed_at_once(pieces: list[bytes]) -> None:
     @on_uvloop
     async def ends() -> None:
         async with running() as intake:

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from receiver.intake import load_shedding
-from receiver.intake.__main__ import DESCRIPTORS_BESIDE, with_descriptors
+from receiver.intake.__main__ import DESCRIPTORS_RESERVED, with_descriptors
 from receiver.intake.listener import caps
 from receiver.intake.tls import Certificates
 from receiver.settings import Limits, Settings
-from tests.intake.test_tls import NO_WARNINGS, sender, written
+from tests.intake.test_tls import IGNORED_WARNINGS, client_context, write_certificates
 from tests.support.intake import SPAN_BODY, Connection, CoreDouble, Intake, on_uvloop, request, running, until
 
 IN_NO_TIME = Limits(answer_deadline_s=0.001)
@@ -25,7 +25,11 @@ IN_NO_TIME = Limits(answer_deadline_s=0.001)
 async def overloaded(*, tls_dir: Path | None = None) -> AsyncIterator[tuple[Intake, Connection]]:
     """Run an intake that has far too much in hand, and a connection that was there before."""
     core = CoreDouble()
-    tls = (Certificates(written(tls_dir), NO_WARNINGS.append).context, sender()) if tls_dir else None
+    tls = (
+        (Certificates(write_certificates(tls_dir), IGNORED_WARNINGS.append).context, client_context())
+        if tls_dir
+        else None
+    )
     async with running(core=core, limits=IN_NO_TIME, tls=tls) as intake:
         connection = await intake.connect()
         connection.writer.write(request())
@@ -41,7 +45,7 @@ async def overloaded(*, tls_dir: Path | None = None) -> AsyncIterator[tuple[Inta
 
 
 @on_uvloop
-async def test_who_calls_while_too_much_waits_is_told_at_once_to_come_again() -> None:
+async def test_new_connection_gets_503_at_once_during_overload() -> None:
     async with overloaded() as (intake, _):
         caller = await intake.connect()
         caller.writer.write(request())
@@ -57,7 +61,7 @@ async def test_who_calls_while_too_much_waits_is_told_at_once_to_come_again() ->
 
 
 @on_uvloop
-async def test_who_is_there_already_is_refused_request_by_request_and_stays() -> None:
+async def test_existing_connection_is_refused_per_request_and_stays_open() -> None:
     async with overloaded() as (intake, connection):
         connection.writer.write(request())
         refused = await connection.answer()
@@ -83,17 +87,17 @@ async def test_no_answer_comes_before_there_is_a_request() -> None:
 
 
 @on_uvloop
-async def test_who_calls_and_says_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load_shedding, "FAREWELL_S", 0.2)
+async def test_shed_connection_without_a_request_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_shedding, "LINGER_S", 0.2)
     async with overloaded() as (intake, _):
         said = await (await intake.connect()).closed()
-        await until(lambda: not intake.away.held_count)
+        await until(lambda: not intake.load_shedder.held_count)
 
     assert said.startswith(b"HTTP/1.1 503 ")
 
 
 @on_uvloop
-async def test_what_is_sent_meanwhile_does_not_destroy_the_answer() -> None:
+async def test_bytes_sent_after_shedding_do_not_destroy_the_answer() -> None:
     async with overloaded() as (intake, _):
         caller = await intake.connect()
         caller.writer.write(request(b"x" * 50_000))
@@ -105,35 +109,35 @@ async def test_what_is_sent_meanwhile_does_not_destroy_the_answer() -> None:
 
 
 @on_uvloop
-async def test_no_more_sockets_are_held_than_the_cap_and_none_for_ever(
+async def test_lingering_sockets_are_limited_in_number_and_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(load_shedding, "FAREWELL_S", 0.2)
+    monkeypatch.setattr(load_shedding, "LINGER_S", 0.2)
     async with overloaded() as (intake, _):
-        intake.away.use(held_max=3)
+        intake.load_shedder.use(held_max=3)
         callers = [await intake.connect() for _ in range(8)]
-        held = intake.away.held_count
+        held = intake.load_shedder.held_count
         said = [await caller.closed() for caller in callers]
-        await until(lambda: not intake.away.held_count)
+        await until(lambda: not intake.load_shedder.held_count)
 
     assert held == 3
     assert all(one.startswith(b"HTTP/1.1 503 ") for one in said)
 
 
 @on_uvloop
-async def test_of_those_who_are_held_the_first_that_was_told_goes_last(
+async def test_lingering_socket_is_closed_in_order_of_its_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(load_shedding, "FAREWELL_S", 600)
+    monkeypatch.setattr(load_shedding, "LINGER_S", 600)
     async with overloaded() as (intake, _):
-        intake.away.use(held_max=2)
+        intake.load_shedder.use(held_max=2)
         told, silent = await intake.connect(), await intake.connect()
         told.writer.write(request())
         assert (await told.answer()).status == 503
         third = await intake.connect()
         said = await silent.closed()
-        held = intake.away.held_count
-        intake.away.close()
+        held = intake.load_shedder.held_count
+        intake.load_shedder.close()
         for caller in (told, third):
             await caller.close()
 
@@ -142,28 +146,28 @@ async def test_of_those_who_are_held_the_first_that_was_told_goes_last(
 
 
 @on_uvloop
-async def test_who_goes_on_talking_is_let_go_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load_shedding, "FAREWELL_S", 0.3)
+async def test_shed_connection_that_keeps_sending_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_shedding, "LINGER_S", 0.3)
     async with overloaded() as (intake, _):
         caller = await intake.connect()
-        await until(lambda: intake.away.held_count)
+        await until(lambda: intake.load_shedder.held_count)
         with suppress(ConnectionError):
-            while intake.away.held_count:
+            while intake.load_shedder.held_count:
                 caller.writer.write(b"x")
                 await caller.writer.drain()
                 await asyncio.sleep(0.01)
         await caller.close()
 
-    assert intake.away.held_count == 0
+    assert intake.load_shedder.held_count == 0
 
 
 @on_uvloop
-async def test_fewer_are_held_from_a_reload_on() -> None:
+async def test_reload_lowers_the_number_of_lingering_sockets() -> None:
     async with overloaded() as (intake, _):
         intake.server.use(Limits(connections_max=8), caps(Settings()))
         callers = [await intake.connect() for _ in range(4)]
         await until(lambda: intake.counted("refusals", "overloaded_connection") == 4)
-        held = intake.away.held_count
+        held = intake.load_shedder.held_count
         for caller in callers:
             await caller.close()
 
@@ -171,17 +175,17 @@ async def test_fewer_are_held_from_a_reload_on() -> None:
 
 
 @on_uvloop
-async def test_a_stopping_receiver_waits_for_those_who_were_sent_away(
+async def test_stop_waits_for_shed_connections(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(load_shedding, "FAREWELL_S", 2.0)
+    monkeypatch.setattr(load_shedding, "LINGER_S", 2.0)
     left: list[int] = []
     async with overloaded() as (intake, connection):
         caller = await intake.connect()
-        await until(lambda: intake.away.held_count)
+        await until(lambda: intake.load_shedder.held_count)
         intake.core.may_go_on.set()
         await connection.close()
-        monkeypatch.setattr(intake.away, "close", lambda: left.append(intake.away.held_count))
+        monkeypatch.setattr(intake.load_shedder, "close", lambda: left.append(intake.load_shedder.held_count))
         await intake.server.stop(10)
         said = await caller.closed()
 
@@ -190,22 +194,22 @@ async def test_a_stopping_receiver_waits_for_those_who_were_sent_away(
 
 
 @pytest.mark.parametrize("hard", [300, 1_024, 4_096, 5_000, 1 << 20])
-def test_few_descriptors_are_for_connections_and_some_for_who_is_sent_away(
+def test_few_descriptors_are_divided_between_connections_and_lingering_sockets(
     hard: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (hard, hard))
     monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
     allowed = with_descriptors(Settings()).limits.connections_max
-    used = DESCRIPTORS_BESIDE + allowed + load_shedding.held_max(allowed)
+    used = DESCRIPTORS_RESERVED + allowed + load_shedding.held_max(allowed)
 
     assert used <= hard
     assert allowed == Settings().limits.connections_max or (
-        used > hard - 3 and allowed >= 0.75 * (hard - DESCRIPTORS_BESIDE)
+        used > hard - 3 and allowed >= 0.75 * (hard - DESCRIPTORS_RESERVED)
     )
 
 
 @on_uvloop
-async def test_over_tls_a_caller_is_refused_in_a_way_that_it_understands(tmp_path: Path) -> None:
+async def test_tls_connection_is_refused_within_tls_during_overload(tmp_path: Path) -> None:
     async with overloaded(tls_dir=tmp_path) as (intake, _):
         refused = await intake.post()
 

@@ -65,18 +65,18 @@ def settings(data: Path, *drains: Drain, limits: Limits | None = None) -> Settin
 
 @asynccontextmanager
 async def spawned(
-    data: Path, plug: socket.socket, *drains: Drain, limits: Limits | None = None
+    data: Path, sock: socket.socket, *drains: Drain, limits: Limits | None = None
 ) -> AsyncIterator[Child]:
     ours, theirs = socket.socketpair()
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "receiver.intake", "--channel-fd", str(theirs.fileno())),
-        pass_fds=(theirs.fileno(), plug.fileno()),
+        pass_fds=(theirs.fileno(), sock.fileno()),
     )
     theirs.close()
     channel = await ChildChannel.from_socket(ours)
-    await channel.send(Start("intake-0", settings(data, *drains, limits=limits), plug.fileno(), 0))
-    child = Child(process, channel, plug.getsockname()[1])
+    await channel.send(Start("intake-0", settings(data, *drains, limits=limits), sock.fileno(), 0))
+    child = Child(process, channel, sock.getsockname()[1])
     await child.said(Ready)
     try:
         yield child
@@ -86,7 +86,7 @@ async def spawned(
 
 
 @pytest.fixture
-def plug() -> Iterator[socket.socket]:
+def sock() -> Iterator[socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield listening
 
@@ -97,9 +97,9 @@ def rows_sealed(data: Path) -> int:
 
 
 async def test_a_delivery_is_in_a_sealed_segment_once_the_process_has_stopped(
-    tmp_path: Path, plug: socket.socket
+    tmp_path: Path, sock: socket.socket
 ) -> None:
-    async with spawned(tmp_path, plug) as child:
+    async with spawned(tmp_path, sock) as child:
         statuses = [await child.post(one_span(name)) for name in "abc"]
         await child.channel.send(Stop())
         await child.said(Stopped)
@@ -109,16 +109,16 @@ async def test_a_delivery_is_in_a_sealed_segment_once_the_process_has_stopped(
     assert rows_sealed(tmp_path) == 3
 
 
-async def test_a_supervisor_that_is_gone_is_a_stop(tmp_path: Path, plug: socket.socket) -> None:
-    async with spawned(tmp_path, plug) as child:
+async def test_exit_of_the_supervisor_stops_the_intake(tmp_path: Path, sock: socket.socket) -> None:
+    async with spawned(tmp_path, sock) as child:
         await child.post(one_span())
 
     assert child.process.returncode == 0
     assert rows_sealed(tmp_path) == 1
 
 
-async def test_sigterm_is_a_stop(tmp_path: Path, plug: socket.socket) -> None:
-    async with spawned(tmp_path, plug) as child:
+async def test_sigterm_stops_the_intake(tmp_path: Path, sock: socket.socket) -> None:
+    async with spawned(tmp_path, sock) as child:
         await child.post(one_span())
         os.kill(child.process.pid, signal.SIGTERM)
         await child.said(Stopped)
@@ -126,8 +126,8 @@ async def test_sigterm_is_a_stop(tmp_path: Path, plug: socket.socket) -> None:
     assert rows_sealed(tmp_path) == 1
 
 
-async def test_a_killed_process_loses_nothing_that_was_answered(tmp_path: Path, plug: socket.socket) -> None:
-    async with spawned(tmp_path, plug) as child:
+async def test_killed_process_loses_no_acknowledged_delivery(tmp_path: Path, sock: socket.socket) -> None:
+    async with spawned(tmp_path, sock) as child:
         statuses = [await child.post(one_span(name)) for name in "abc"]
         child.process.kill()
 
@@ -136,10 +136,10 @@ async def test_a_killed_process_loses_nothing_that_was_answered(tmp_path: Path, 
 
 
 async def test_a_journal_that_cannot_be_opened_is_503_until_it_can(
-    tmp_path: Path, plug: socket.socket
+    tmp_path: Path, sock: socket.socket
 ) -> None:
     (tmp_path / "journal").touch()
-    async with spawned(tmp_path, plug) as child:
+    async with spawned(tmp_path, sock) as child:
         before = await child.post(one_span())
         (tmp_path / "journal").unlink()
         while (after := await child.post(one_span())) == 503:  # noqa: ASYNC110 - no event
@@ -150,10 +150,10 @@ async def test_a_journal_that_cannot_be_opened_is_503_until_it_can(
 
 
 async def test_intake_without_a_digest_key_answers_503_until_it_can_make_one(
-    tmp_path: Path, plug: socket.socket
+    tmp_path: Path, sock: socket.socket
 ) -> None:
     (tmp_path / "digest.key").mkdir()
-    async with spawned(tmp_path, plug) as child:
+    async with spawned(tmp_path, sock) as child:
         before = await child.post(one_span())
         (tmp_path / "digest.key").rmdir()
         while (after := await child.post(one_span())) == 503:  # noqa: ASYNC110 - no event
@@ -163,10 +163,10 @@ async def test_intake_without_a_digest_key_answers_503_until_it_can_make_one(
 
 
 async def test_intakes_of_one_data_directory_give_a_delivery_the_same_digest(
-    tmp_path: Path, plug: socket.socket
+    tmp_path: Path, sock: socket.socket
 ) -> None:
     for _ in range(2):
-        async with spawned(tmp_path, plug) as child:
+        async with spawned(tmp_path, sock) as child:
             await child.post(one_span())
 
     segments = list(Journal(tmp_path / "journal").sealed())
@@ -181,9 +181,9 @@ async def test_intakes_of_one_data_directory_give_a_delivery_the_same_digest(
 
 
 async def test_a_reload_brings_new_tokens_and_keeps_the_old_settings_when_wrong(
-    tmp_path: Path, plug: socket.socket
+    tmp_path: Path, sock: socket.socket
 ) -> None:
-    async with spawned(tmp_path, plug, Drain(name="d", tokens=("old",))) as child:
+    async with spawned(tmp_path, sock, Drain(name="d", tokens=("old",))) as child:
         before = await child.post(one_span(), authorization="Bearer new")
         await child.channel.send(Reload(settings(tmp_path, Drain(name="d", tokens=("new",)))))
         await child.channel.send(Reload(settings(tmp_path, Drain(name="d", verify_header="\r\n"))))
@@ -195,8 +195,8 @@ async def test_a_reload_brings_new_tokens_and_keeps_the_old_settings_when_wrong(
     assert (before, after, without) == (401, 200, 401)
 
 
-async def test_it_reports_what_it_counted_and_how_it_is(tmp_path: Path, plug: socket.socket) -> None:
-    async with spawned(tmp_path, plug) as child:
+async def test_intake_reports_metrics_and_health(tmp_path: Path, sock: socket.socket) -> None:
+    async with spawned(tmp_path, sock) as child:
         await child.post(one_span())
         await child.channel.send(Stop())
         reports = await child.said(Stopped)
@@ -210,11 +210,11 @@ async def test_it_reports_what_it_counted_and_how_it_is(tmp_path: Path, plug: so
 
 
 async def test_delivery_that_waits_for_the_store_gets_503_when_the_intake_stops(
-    tmp_path: Path, plug: socket.socket
+    tmp_path: Path, sock: socket.socket
 ) -> None:
     drain = Drain(name="d", acknowledge="store")
     limits = Limits(answer_deadline_s=600, stop_grace_s=2)
-    async with spawned(tmp_path, plug, drain, limits=limits) as child:
+    async with spawned(tmp_path, sock, drain, limits=limits) as child:
         posting = asyncio.create_task(child.post(one_span()))
         await until(lambda: _has_record(tmp_path / "journal"))
         await child.channel.send(Stop())

@@ -9,7 +9,7 @@ from receiver.intake.quarantine import Quarantine
 from tests.support.committer import delivery
 
 
-def test_bodies_set_aside_are_bounded_in_number_and_bytes(tmp_path: Path) -> None:
+def test_quarantine_is_bounded_in_files_and_bytes(tmp_path: Path) -> None:
     few, small = Quarantine(tmp_path / "few", files_max=2), Quarantine(tmp_path / "small", bytes_max=5)
 
     for name in ("one", "two", "three"):
@@ -20,20 +20,20 @@ def test_bodies_set_aside_are_bounded_in_number_and_bytes(tmp_path: Path) -> Non
     assert [path.read_bytes() for path in (tmp_path / "small").glob("*.body")] == [b"\none"]
 
 
-def test_crashes_of_one_body_are_counted_over_every_process_and_restart(tmp_path: Path) -> None:
+def test_crashes_of_one_body_are_counted_across_processes_and_restarts(tmp_path: Path) -> None:
     reasons = [Quarantine(tmp_path).keep(delivery("poison")) for _ in range(3)]
 
     assert [type(reason) for reason in reasons] == [CoreCrashed, CoreCrashed, MalformedBody]
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
 
 
-def test_a_disk_that_does_not_give_a_note_back_costs_no_verdict(tmp_path: Path) -> None:
+def test_unreadable_quarantine_note_still_gives_an_answer(tmp_path: Path) -> None:
     Quarantine(tmp_path).keep(delivery("poison"))
     (note,) = tmp_path.glob("*.json")
     note.unlink()
     note.mkdir()
 
-    aside = Quarantine(tmp_path)
-    reasons = [aside.keep(delivery("poison")) for _ in range(3)]
+    quarantine = Quarantine(tmp_path)
+    reasons = [quarantine.keep(delivery("poison")) for _ in range(3)]
 
     assert [type(reason) for reason in reasons] == [CoreCrashed, CoreCrashed, MalformedBody]

@@ -88,27 +88,27 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lines]:
             SIGNED,
             {"x_sig": "0" * 40},
             403,
-            "signature in the header 'x-sig' matches the body with none of the drain's secrets",
+            "signature in the header 'x-sig' does not match the body with any of the drain's secrets",
             id="wrong signature",
         ),
         pytest.param(
             SIGNED,
             {"x_sig": "canary"},
             403,
-            "signature in the header 'x-sig' is no HMAC-sha1; expected 40 hex digits of HMAC-sha1",
+            "signature in the header 'x-sig' is not an HMAC-sha1; expected 40 hex digits of HMAC-sha1",
             id="no signature at all",
         ),
         pytest.param(
             SIGNED,
             {"x_sig": f"sha256={SHA256}"},
             403,
-            "signature in the header 'x-sig' is one of HMAC-sha256; expected 40 hex digits of HMAC-sha1",
+            "signature in the header 'x-sig' is an HMAC-sha256; expected 40 hex digits of HMAC-sha1",
             id="another algorithm",
         ),
     ],
 )
 @on_uvloop
-async def test_the_log_says_which_credential_is_wrong_and_the_answer_does_not(
+async def test_wrong_credential_is_named_in_the_log_but_not_in_the_answer(
     log: Lines, drain: Drain, headers: dict[str, str], status: int, error: str
 ) -> None:
     async with running(drain) as intake:
@@ -199,5 +199,5 @@ async def test_a_request_that_is_refused_as_http_is_logged(log: Lines) -> None:
     assert log[0]["event"] == "request refused"
     assert (log[0]["status"], log[0]["error"]) == (
         417,
-        "expectation is not met here; expected 100-continue or none",
+        "expectation is not supported; expected 100-continue or none",
     )

@@ -14,7 +14,7 @@ from receiver.errors import OperatorError
 from receiver.http.parser import require_c_parser
 from receiver.intake.tls import Certificates
 from receiver.settings import Limits
-from tests.intake.test_tls import NO_WARNINGS, sender, written
+from tests.intake.test_tls import IGNORED_WARNINGS, client_context, write_certificates
 from tests.support.intake import Connection, CoreDouble, Intake, on_uvloop, request, running, until
 
 
@@ -40,7 +40,7 @@ async def send_on(connection: Connection, seen: Counter[str]) -> None:
 
 
 @on_uvloop
-async def test_a_stop_under_load_shows_no_reset() -> None:
+async def test_stop_under_load_resets_no_connection() -> None:
     seen: Counter[str] = Counter()
     async with running() as intake:
         senders = [asyncio.create_task(send_until_told_to_close(intake, seen)) for _ in range(16)]
@@ -54,7 +54,7 @@ async def test_a_stop_under_load_shows_no_reset() -> None:
 
 
 @on_uvloop
-async def test_what_is_in_flight_is_finished_and_told_to_close() -> None:
+async def test_requests_in_flight_are_answered_with_connection_close() -> None:
     core = CoreDouble()
     core.may_go_on.clear()
     async with running(core=core) as intake:
@@ -75,11 +75,11 @@ def knock(port: int, count: int) -> list[socket.socket]:
 
 
 @on_uvloop
-async def test_who_is_in_the_backlog_when_the_stop_begins_is_answered() -> None:
+async def test_connections_in_the_backlog_are_answered_during_a_stop() -> None:
     async with running() as intake:
-        waiting = knock(intake.port, 100)
+        pending = knock(intake.port, 100)
         stopping = asyncio.create_task(intake.server.stop(5))
-        connections = [Connection(*await asyncio.open_connection(sock=plug)) for plug in waiting]
+        connections = [Connection(*await asyncio.open_connection(sock=sock)) for sock in pending]
         for connection in connections:
             connection.writer.write(request())
         said = [await connection.closed() for connection in connections]
@@ -90,11 +90,11 @@ async def test_who_is_in_the_backlog_when_the_stop_begins_is_answered() -> None:
 
 @on_uvloop
 async def test_a_handshake_that_begins_with_the_stop_is_finished(tmp_path: Path) -> None:
-    certificates = Certificates(written(tmp_path), NO_WARNINGS.append)
-    async with running(tls=(certificates.context, sender())) as intake:
-        (plug,) = knock(intake.port, 1)
+    certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
+    async with running(tls=(certificates.context, client_context())) as intake:
+        (sock,) = knock(intake.port, 1)
         stopping = asyncio.create_task(intake.server.stop(5))
-        streams = await asyncio.open_connection(sock=plug, ssl=sender(), server_hostname="localhost")
+        streams = await asyncio.open_connection(sock=sock, ssl=client_context(), server_hostname="localhost")
         connection = Connection(*streams)
         connection.writer.write(request())
         answer = await connection.answer()
@@ -105,7 +105,7 @@ async def test_a_handshake_that_begins_with_the_stop_is_finished(tmp_path: Path)
 
 
 @on_uvloop
-async def test_a_body_that_is_not_whole_when_the_time_is_up_is_told_to_come_again() -> None:
+async def test_incomplete_body_gets_503_at_the_end_of_the_grace_period() -> None:
     async with running() as intake:
         connection = await intake.connect()
         connection.writer.write(request(b"", content_length="10") + b"\n")
@@ -132,21 +132,21 @@ async def test_a_quiet_connection_is_closed_without_a_reset() -> None:
 
 
 @on_uvloop
-async def test_who_connects_while_stopping_waits_for_the_next_process() -> None:
-    with socket.create_server(("127.0.0.1", 0), backlog=16) as plug:
-        async with running(listening=plug.dup()) as intake:
+async def test_connection_made_during_a_stop_waits_for_the_next_process() -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=16) as sock:
+        async with running(listening=sock.dup()) as intake:
             await intake.server.stop(1)
-            waiting = await intake.connect()
-            waiting.writer.write(request())
-        async with running(listening=plug.dup()):
-            answer = await waiting.answer()
-            await waiting.close()
+            pending = await intake.connect()
+            pending.writer.write(request())
+        async with running(listening=sock.dup()):
+            answer = await pending.answer()
+            await pending.close()
 
     assert answer.status == 200
 
 
 @on_uvloop
-async def test_after_the_committer_closed_a_delivery_is_told_to_come_again() -> None:
+async def test_delivery_after_close_of_the_committer_gets_503() -> None:
     async with running(limits=Limits()) as intake:
         intake.admission.is_closed = True
         answer = await intake.post()

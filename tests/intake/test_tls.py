@@ -18,10 +18,10 @@ from receiver.supervisor.certificate import LastGood
 from tests.support.intake import Intake, on_uvloop, request, running
 
 AUTHORITY = trustme.CA()
-NO_WARNINGS: list[str] = []
+IGNORED_WARNINGS: list[str] = []
 
 
-def written(directory: Path, *, client_ca: bool = False) -> Tls:
+def write_certificates(directory: Path, *, client_ca: bool = False) -> Tls:
     """Write a new certificate for localhost over the one that is there."""
     issued = AUTHORITY.issue_cert("localhost")
     cert, key, ca = directory / "tls.crt", directory / "tls.key", directory / "ca.crt"
@@ -31,7 +31,7 @@ def written(directory: Path, *, client_ca: bool = False) -> Tls:
     return Tls(cert_file=str(cert), key_file=str(key), client_ca_file=str(ca) if client_ca else "")
 
 
-def sender() -> ssl.SSLContext:
+def client_context() -> ssl.SSLContext:
     context = ssl.create_default_context()
     AUTHORITY.configure_trust(context)
     return context
@@ -47,9 +47,9 @@ async def serial(intake: Intake) -> str:
 
 @on_uvloop
 async def test_a_delivery_over_tls_is_taken_and_only_http_1_1_is_offered(tmp_path: Path) -> None:
-    context = sender()
+    context = client_context()
     context.set_alpn_protocols(["h2", "http/1.1"])
-    certificates = Certificates(written(tmp_path), NO_WARNINGS.append)
+    certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
     async with running(tls=(certificates.context, context)) as intake:
         connection = await intake.connect()
         oldest = certificates.context.minimum_version
@@ -65,23 +65,23 @@ async def test_a_delivery_over_tls_is_taken_and_only_http_1_1_is_offered(tmp_pat
 
 
 @on_uvloop
-async def test_tls_1_1_is_not_spoken(tmp_path: Path) -> None:
+async def test_tls_1_1_is_refused(tmp_path: Path) -> None:
     old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
     old.set_ciphers("ALL:@SECLEVEL=0")
     with pytest.warns(DeprecationWarning, match="TLSv1_1"):
         old.maximum_version = ssl.TLSVersion.TLSv1_1
-    certificates = Certificates(written(tmp_path), NO_WARNINGS.append)
+    certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
     async with running(tls=(certificates.context, old)) as intake:
         with pytest.raises((ssl.SSLError, ConnectionError)):
             await intake.connect()
 
 
 @on_uvloop
-async def test_a_handshake_that_does_not_come_is_closed(tmp_path: Path) -> None:
-    certificates = Certificates(written(tmp_path), NO_WARNINGS.append)
+async def test_connection_without_a_handshake_is_closed(tmp_path: Path) -> None:
+    certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
     limits = Limits(tls_handshake_timeout_s=0.2)
-    async with running(tls=(certificates.context, sender()), limits=limits) as intake:
+    async with running(tls=(certificates.context, client_context()), limits=limits) as intake:
         reader, writer = await asyncio.open_connection("127.0.0.1", intake.port)
         said = await asyncio.wait_for(reader.read(), 10)
         writer.close()
@@ -90,13 +90,13 @@ async def test_a_handshake_that_does_not_come_is_closed(tmp_path: Path) -> None:
 
 
 @on_uvloop
-async def test_a_client_certificate_is_asked_for_where_its_authority_is_named(tmp_path: Path) -> None:
-    certificates = Certificates(written(tmp_path, client_ca=True), NO_WARNINGS.append)
-    known = sender()
+async def test_client_certificate_is_required_if_an_authority_is_configured(tmp_path: Path) -> None:
+    certificates = Certificates(write_certificates(tmp_path, client_ca=True), IGNORED_WARNINGS.append)
+    known = client_context()
     AUTHORITY.issue_cert("sender").configure_cert(known)
     async with running(tls=(certificates.context, known)) as intake:
         answer = await intake.post()
-        intake.tls = sender()
+        intake.tls = client_context()
         with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
             await intake.post()
 
@@ -104,12 +104,12 @@ async def test_a_client_certificate_is_asked_for_where_its_authority_is_named(tm
 
 
 @on_uvloop
-async def test_a_changed_certificate_is_shown_to_new_connections_and_open_ones_go_on(tmp_path: Path) -> None:
-    certificates = Certificates(written(tmp_path), NO_WARNINGS.append)
-    async with running(tls=(certificates.context, sender())) as intake:
+async def test_changed_certificate_applies_to_new_connections_only(tmp_path: Path) -> None:
+    certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
+    async with running(tls=(certificates.context, client_context())) as intake:
         old = await serial(intake)
         kept = await intake.connect()
-        written(tmp_path)
+        write_certificates(tmp_path)
         certificates.reload_if_changed()
         new = await serial(intake)
         kept.writer.write(request())
@@ -124,15 +124,15 @@ async def test_a_changed_certificate_is_shown_to_new_connections_and_open_ones_g
 @on_uvloop
 async def test_a_broken_certificate_leaves_the_old_one_in_force(tmp_path: Path, broken: str) -> None:
     warnings: list[str] = []
-    certificates = Certificates(written(tmp_path), warnings.append)
-    async with running(tls=(certificates.context, sender())) as intake:
+    certificates = Certificates(write_certificates(tmp_path), warnings.append)
+    async with running(tls=(certificates.context, client_context())) as intake:
         old = await serial(intake)
         (tmp_path / broken).write_text("not a certificate")
         certificates.reload_if_changed()
         certificates.reload_if_changed()
         still = await serial(intake)
         trouble = certificates.trouble
-        written(tmp_path)
+        write_certificates(tmp_path)
         certificates.reload_if_changed()
         new = await serial(intake)
 
@@ -144,24 +144,24 @@ async def test_a_broken_certificate_leaves_the_old_one_in_force(tmp_path: Path, 
 
 @pytest.mark.parametrize("broken", ["tls.crt", "tls.key", "ca.crt"])
 @on_uvloop
-async def test_a_start_with_broken_files_uses_the_last_good_ones_until_they_are_mended(
+async def test_start_with_broken_files_uses_the_last_good_ones_until_repaired(
     tmp_path: Path, broken: str
 ) -> None:
-    known = sender()
+    known = client_context()
     AUTHORITY.issue_cert("sender").configure_cert(known)
-    files = written(tmp_path, client_ca=True)
+    files = write_certificates(tmp_path, client_ca=True)
     last_good = LastGood(files)
     (tmp_path / broken).write_text("not a certificate")
     last_good.look(files)
-    certificates = Certificates(files, NO_WARNINGS.append, last_good.pems)
+    certificates = Certificates(files, IGNORED_WARNINGS.append, last_good.pems)
     trouble = certificates.trouble
     async with running(tls=(certificates.context, known)) as intake:
         old = await serial(intake)
-        intake.tls = sender()
+        intake.tls = client_context()
         with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
             await intake.post()
         intake.tls = known
-        written(tmp_path, client_ca=True)
+        write_certificates(tmp_path, client_ca=True)
         certificates.reload_if_changed()
         new = await serial(intake)
 
@@ -170,9 +170,9 @@ async def test_a_start_with_broken_files_uses_the_last_good_ones_until_they_are_
 
 
 def test_the_last_good_certificate_is_the_newest_that_could_be_loaded(tmp_path: Path) -> None:
-    last_good = LastGood(written(tmp_path))
+    last_good = LastGood(write_certificates(tmp_path))
     first = last_good.pems
-    files = written(tmp_path)
+    files = write_certificates(tmp_path)
     last_good.look(files)
     second = last_good.pems
     (tmp_path / "tls.key").unlink()
@@ -185,11 +185,11 @@ def test_the_last_good_certificate_is_the_newest_that_could_be_loaded(tmp_path: 
     assert "PRIVATE" not in repr(second)
 
 
-def test_a_reload_takes_other_files(tmp_path: Path) -> None:
+def test_reload_uses_other_certificate_files(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    certificates = Certificates(written(tmp_path / "a"), NO_WARNINGS.append)
-    certificates.reload(written(tmp_path / "b"))
+    certificates = Certificates(write_certificates(tmp_path / "a"), IGNORED_WARNINGS.append)
+    certificates.reload(write_certificates(tmp_path / "b"))
 
     (tmp_path / "b" / "tls.key").write_text("")
     certificates.reload_if_changed()
@@ -199,10 +199,10 @@ def test_a_reload_takes_other_files(tmp_path: Path) -> None:
 
 @on_uvloop
 async def test_another_client_authority_is_enforced_from_the_reload_on(tmp_path: Path) -> None:
-    other, known, stranger = trustme.CA(), sender(), sender()
+    other, known, stranger = trustme.CA(), client_context(), client_context()
     AUTHORITY.issue_cert("sender").configure_cert(known)
     other.issue_cert("stranger").configure_cert(stranger)
-    certificates = Certificates(written(tmp_path, client_ca=True), NO_WARNINGS.append)
+    certificates = Certificates(write_certificates(tmp_path, client_ca=True), IGNORED_WARNINGS.append)
     async with running(tls=(certificates.context, known)) as intake:
         before = await intake.post()
         (tmp_path / "ca.crt").write_bytes(other.cert_pem.bytes())
@@ -217,17 +217,19 @@ async def test_another_client_authority_is_enforced_from_the_reload_on(tmp_path:
 
 @pytest.mark.parametrize("begun_asking", [True, False])
 @on_uvloop
-async def test_whether_clients_are_asked_stays_as_it_began(tmp_path: Path, *, begun_asking: bool) -> None:
-    certificates = Certificates(written(tmp_path, client_ca=begun_asking), NO_WARNINGS.append)
-    async with running(tls=(certificates.context, sender())) as intake:
-        certificates.reload(written(tmp_path, client_ca=not begun_asking))
+async def test_reload_does_not_change_whether_clients_need_a_certificate(
+    tmp_path: Path, *, begun_asking: bool
+) -> None:
+    certificates = Certificates(write_certificates(tmp_path, client_ca=begun_asking), IGNORED_WARNINGS.append)
+    async with running(tls=(certificates.context, client_context())) as intake:
+        certificates.reload(write_certificates(tmp_path, client_ca=not begun_asking))
         try:
             status = (await intake.post()).status
         except (ssl.SSLError, ConnectionError, asyncio.IncompleteReadError):
             status = 0
 
     assert status == (0 if begun_asking else 200)
-    assert "next start" in certificates.trouble
+    assert "restart the receiver" in certificates.trouble
 
 
 @pytest.mark.parametrize(
@@ -246,10 +248,10 @@ def test_files_that_change_while_they_are_loaded_leave_the_old_ones_in_force(
         raise trouble
 
     warnings: list[str] = []
-    certificates = Certificates(written(tmp_path), warnings.append)
+    certificates = Certificates(write_certificates(tmp_path), warnings.append)
     with monkeypatch.context() as patched:
         patched.setattr(tls, "expires_at_s", raising)
-        written(tmp_path)
+        write_certificates(tmp_path)
         certificates.reload_if_changed()
     told = certificates.trouble
     certificates.reload_if_changed()
@@ -258,23 +260,23 @@ def test_files_that_change_while_they_are_loaded_leave_the_old_ones_in_force(
     assert certificates.trouble == ""
 
 
-def test_a_certificate_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_error_names_a_missing_certificate_file(tmp_path: Path) -> None:
     with pytest.raises(OperatorError, match=r"missing\.crt"):
-        Certificates(Tls(cert_file=str(tmp_path / "missing.crt"), key_file=""), NO_WARNINGS.append)
+        Certificates(Tls(cert_file=str(tmp_path / "missing.crt"), key_file=""), IGNORED_WARNINGS.append)
 
 
 @pytest.mark.parametrize(
-    ("left_days", "told"),
-    [(15, ""), (13, "ends in 13 days"), (0, "not valid now"), (-1, "not valid now")],
+    ("left_days", "warning"),
+    [(15, ""), (13, "expires in 13 days"), (0, "not valid now"), (-1, "not valid now")],
 )
-def test_a_certificate_that_ends_soon_is_told_before_it_does(left_days: int, told: str) -> None:
-    reason = tls.ending_reason(left_days * tls.DAY_S)
+def test_certificate_that_expires_soon_has_a_warning(left_days: int, warning: str) -> None:
+    reason = tls.expiry_warning(left_days * tls.DAY_S)
 
-    assert told in reason
-    assert bool(told) == bool(reason)
+    assert warning in reason
+    assert bool(warning) == bool(reason)
 
 
-def test_the_end_of_the_certificate_is_known(tmp_path: Path) -> None:
-    certificates = Certificates(written(tmp_path), NO_WARNINGS.append)
+def test_expiry_of_the_certificate_is_read(tmp_path: Path) -> None:
+    certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
 
     assert certificates.expires_at_s > time.time() + 86_400

@@ -18,7 +18,7 @@ from receiver.intake.tls import Certificates
 from receiver.intake.wrong_protocol import handshake_cause
 from receiver.logs import RateLimited
 from receiver.settings import Limits
-from tests.intake.test_tls import NO_WARNINGS, sender, written
+from tests.intake.test_tls import IGNORED_WARNINGS, client_context, write_certificates
 from tests.support.intake import Intake, on_uvloop, request, running, until
 
 H2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"
@@ -35,7 +35,7 @@ def _no_earlier_warning(monkeypatch: pytest.MonkeyPatch) -> None:
 def client_hello() -> bytes:
     hello = ssl.MemoryBIO()
     with pytest.raises(ssl.SSLWantReadError):
-        sender().wrap_bio(ssl.MemoryBIO(), hello, server_hostname="localhost").do_handshake()
+        client_context().wrap_bio(ssl.MemoryBIO(), hello, server_hostname="localhost").do_handshake()
     return hello.read()
 
 
@@ -49,7 +49,9 @@ def client_hello() -> bytes:
     ],
 )
 @on_uvloop
-async def test_plain_port_names_what_it_was_sent(sent: bytes, key: str, words: str, status: int) -> None:
+async def test_plain_port_logs_the_protocol_of_the_peer(
+    sent: bytes, key: str, words: str, status: int
+) -> None:
     with capture_logs() as logs:
         async with running() as intake:
             answers = [await intake.exchange(sent) for _ in range(3)]
@@ -65,17 +67,17 @@ def speak_plain(sent: bytes) -> Callable[[int], None]:
     """Return a client that sends these bytes to the TLS port and waits for the end."""
 
     def run(port: int) -> None:
-        with socket.create_connection(("127.0.0.1", port)) as plug:
-            plug.sendall(sent)
-            plug.shutdown(socket.SHUT_WR)
-            plug.recv(1)
+        with socket.create_connection(("127.0.0.1", port)) as sock:
+            sock.sendall(sent)
+            sock.shutdown(socket.SHUT_WR)
+            sock.recv(1)
 
     return run
 
 
 def wait_in_silence(port: int) -> None:
-    with socket.create_connection(("127.0.0.1", port)) as plug:
-        plug.recv(1)
+    with socket.create_connection(("127.0.0.1", port)) as sock:
+        sock.recv(1)
 
 
 def shake_hands(make: Callable[[], ssl.SSLContext], name: str = "localhost") -> Callable[[int], None]:
@@ -83,8 +85,8 @@ def shake_hands(make: Callable[[], ssl.SSLContext], name: str = "localhost") -> 
 
     def run(port: int) -> None:
         with (
-            socket.create_connection(("127.0.0.1", port)) as plug,
-            make().wrap_socket(plug, server_hostname=name) as secured,
+            socket.create_connection(("127.0.0.1", port)) as sock,
+            make().wrap_socket(sock, server_hostname=name) as secured,
         ):
             secured.sendall(request())
             secured.recv(1)
@@ -93,20 +95,20 @@ def shake_hands(make: Callable[[], ssl.SSLContext], name: str = "localhost") -> 
 
 
 def stranger() -> ssl.SSLContext:
-    context = sender()
+    context = client_context()
     trustme.CA().issue_cert("sender").configure_cert(context)
     return context
 
 
 def limited_to(ciphers: str, version: ssl.TLSVersion) -> ssl.SSLContext:
-    context = sender()
+    context = client_context()
     context.set_ciphers(f"{ciphers}:@SECLEVEL=0")
     context.minimum_version = context.maximum_version = version
     return context
 
 
 def only_h2() -> ssl.SSLContext:
-    context = sender()
+    context = client_context()
     context.set_alpn_protocols(["h2"])
     return context
 
@@ -131,7 +133,7 @@ def only_h2() -> ssl.SSLContext:
         ),
         pytest.param(
             False,
-            shake_hands(sender, "elsewhere"),
+            shake_hands(client_context, "elsewhere"),
             "certificate_rejected",
             "rejects the receiver's certificate",
             id="wrong host name",
@@ -152,7 +154,7 @@ def only_h2() -> ssl.SSLContext:
         ),
         pytest.param(
             True,
-            shake_hands(sender),
+            shake_hands(client_context),
             "client_certificate_missing",
             "sent no certificate",
             id="none",
@@ -174,10 +176,10 @@ async def test_tls_port_names_why_the_connection_failed(
     key: str,
     words: str,
 ) -> None:
-    certificates = Certificates(written(tmp_path, client_ca=client_ca), NO_WARNINGS.append)
+    certificates = Certificates(write_certificates(tmp_path, client_ca=client_ca), IGNORED_WARNINGS.append)
     limits = Limits(tls_handshake_timeout_s=0.3 if client is wait_in_silence else 600)
     with capture_logs() as logs:
-        async with running(tls=(certificates.context, sender()), limits=limits) as intake:
+        async with running(tls=(certificates.context, client_context()), limits=limits) as intake:
             await used(intake, client)
             await until(lambda: logs)
 

@@ -14,7 +14,7 @@ import pytest
 from receiver.settings import Settings
 from receiver.supervisor.sockets import Sockets, bind, open_sockets
 from tests.intake.test_process import one_span
-from tests.intake.test_tls import sender, written
+from tests.intake.test_tls import client_context, write_certificates
 from tests.supervisor.test_supervisor import Supervised, is_alive, wait_until
 from tests.support.intake import request
 
@@ -115,7 +115,7 @@ def test_what_was_acknowledged_before_the_stop_is_sealed_before_the_store_stops(
 def test_an_intake_replaced_while_the_certificate_is_broken_shows_the_last_good_one(
     supervised: Supervised, tmp_path: Path
 ) -> None:
-    files = written(tmp_path)
+    files = write_certificates(tmp_path)
     tls = f'[tls]\ncert_file = "{files.cert_file}"\nkey_file = "{files.key_file}"\n'
     supervised.configure(f"intakes = 1\n{tls}[journal]\ndisk_free_min = '4MiB'\n")
     supervised.start(INTAKE="receiver.intake")
@@ -126,7 +126,7 @@ def test_an_intake_replaced_while_the_certificate_is_broken_shows_the_last_good_
     wait_until(lambda: not is_alive(pid))
     with (
         supervised.connected("listen") as plug,
-        sender().wrap_socket(plug, server_hostname="localhost") as connection,
+        client_context().wrap_socket(plug, server_hostname="localhost") as connection,
     ):
         connection.sendall(request(one_span(), connection="close"))
         said = what_is_said(connection)

@@ -1,4 +1,4 @@
-"""What the committer's tests share: one committer at work, deliveries known by their names."""
+"""Support for tests of the committer: a running committer, and deliveries identified by their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the intake's tests share: doubles of the core and the journal, a running intake, a sender."""
+"""Support for tests of the intake: doubles of the core and the journal, a running intake, a sender."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def on_uvloop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Wait for what has no event of its own; the test's own timeout ends a wait in vain."""
+    """Poll until the condition holds; the timeout of the test ends a wait that never succeeds."""
     while not condition():  # noqa: ASYNC110 - see above
         await asyncio.sleep(0.005)
 
 
 @dataclass
 class OutcomeDouble:
-    """One delivery, taken whole unless said otherwise."""
+    """Outcome of one delivery, by default accepted completely."""
 
     verdict: str = "accepted"
     received: int = 1
@@ -72,13 +72,13 @@ class OutcomeDouble:
 
     @property
     def is_plain(self) -> bool:
-        """Nothing to tell its sender."""
+        """Whether the delivery was accepted completely and without a warning."""
         return self.verdict == "accepted" and not self.rejected and not self.message
 
 
 @dataclass
 class CommitDouble:
-    """A record that names what is in it."""
+    """A record that consists of the bodies in it."""
 
     record: bytes
     rows: int
@@ -87,7 +87,7 @@ class CommitDouble:
 
     @property
     def spans(self) -> list[tuple[str, int, int, int, int, int]]:
-        """By delivery: nobody asks that they are added up."""
+        """Span counts of each delivery; they need not be summed per drain."""
         return [
             (drain, one.received, one.stored, one.sampled_out, one.rejected, one.unresolved)
             for drain, one in zip(self.drains, self.outcomes, strict=True)
@@ -96,13 +96,15 @@ class CommitDouble:
 
     @property
     def reasons(self) -> list[tuple[str, int]]:
-        """Of all that were accepted."""
-        return [told for one in self.outcomes if one.verdict == "accepted" for told in one.reasons]
+        """Reasons of all accepted deliveries."""
+        return [
+            reason for outcome in self.outcomes if outcome.verdict == "accepted" for reason in outcome.reasons
+        ]
 
 
 @dataclass
 class CoreDouble:
-    """A core that looks at bodies just enough, and can be held up."""
+    """A core that decodes only as much as the tests need, and can be paused."""
 
     special: dict[bytes, OutcomeDouble] = field(default_factory=dict)
     groups: list[list[Delivery]] = field(default_factory=list)
@@ -132,7 +134,7 @@ class CoreDouble:
 
 
 def outcome_of(delivery: Delivery) -> OutcomeDouble:
-    """Unpack gzip, and refuse what plainly is not of its kind."""
+    """Decompress gzip, and refuse bodies that are clearly not of their content type."""
     body = delivery.body
     malformed = OutcomeDouble("malformed", message="not one well-formed document", field="resource_spans")
     if delivery.encodings == ("gzip",) or body.startswith(b"\x1f\x8b"):
@@ -159,7 +161,7 @@ class AppenderDouble:
     room_bytes: int = 1 << 30
     seq: int = 0
     stored: set[SegmentId] = field(default_factory=set)
-    """Segments that are gone."""
+    """Segments that are no longer in the journal."""
     outcomes: dict[SegmentId, SegmentOutcome] = field(default_factory=dict)
     may_go_on: threading.Event = field(default_factory=threading.Event)
     running: threading.Event = field(default_factory=threading.Event)
@@ -227,13 +229,13 @@ class Intake:
 
     server: IntakeServer
     admission: Admission
-    reception: DeliveryHandler
+    delivery_handler: DeliveryHandler
     committer: Committer
     core: CoreDouble
     appender: AppenderDouble
     metrics: Metrics
     port: int
-    away: LoadShedder
+    load_shedder: LoadShedder
     tls: ssl.SSLContext | None = None
 
     async def connect(self, source: str = "127.0.0.1") -> Connection:
@@ -255,7 +257,7 @@ class Intake:
 
     def held_count(self) -> int:
         """Return how many deliveries wait for room in the journal."""
-        return len(self.committer._line) + len(self.committer._hold._held)  # noqa: SLF001
+        return len(self.committer._queue) + len(self.committer._hold._held)  # noqa: SLF001
 
     async def post(self, body: bytes = SPAN_BODY, path: str = "/v1/traces", **headers: str) -> Answer:
         """Post a body; header names are written with underscores."""
@@ -268,7 +270,7 @@ class Intake:
 
 
 def claim_of(size_bytes: int) -> Claim:
-    """Claim room for a body where there is enough."""
+    """Return a claim from a budget that is never used up."""
     return Admission(Budget(1 << 40, 0), lambda: None).admit(size_bytes, is_known=True)
 
 
@@ -306,7 +308,7 @@ class Connection:
         return Answer(int(first.split()[1]), headers, body, raw + body)
 
     async def closed(self) -> bytes:
-        """Wait until the receiver closes, and return what it still said."""
+        """Wait until the receiver closes, and return the bytes that it still sent."""
         try:
             return await self.reader.read()
         except ConnectionResetError:
@@ -335,28 +337,30 @@ async def running(
     """Run an intake on loopback, with doubles behind it. `tls`: the receiver's and the sender's context."""
     limits = limits or Limits()
     core, appender, metrics = core or CoreDouble(), appender or AppenderDouble(), Metrics("intake-0")
-    aside = Quarantine(Path(mkdtemp()))
-    committer = Committer(core, appender, aside, metrics, answer_deadline_s=limits.answer_deadline_s)
-    admission = Admission(budget(limits, drains), committer.require_time)
+    quarantine = Quarantine(Path(mkdtemp()))
+    committer = Committer(core, appender, quarantine, metrics, answer_deadline_s=limits.answer_deadline_s)
+    admission = Admission(budget(limits, drains), committer.refuse_if_overloaded)
     routes = Routes(drains or (Drain(name="default"),), limits, post_root=True)
-    reception = DeliveryHandler(routes, limits, admission, committer, metrics)
-    away = LoadShedder(committer.require_time, metrics)
-    server = IntakeServer(reception, limits, caps(Settings(limits=limits)), metrics, away=away)
-    plug = listening or socket.create_server(("127.0.0.1", 0))
-    port = plug.getsockname()[1]
+    delivery_handler = DeliveryHandler(routes, limits, admission, committer, metrics)
+    load_shedder = LoadShedder(committer.refuse_if_overloaded, metrics)
+    server = IntakeServer(
+        delivery_handler, limits, caps(Settings(limits=limits)), metrics, load_shedder=load_shedder
+    )
+    sock = listening or socket.create_server(("127.0.0.1", 0))
+    port = sock.getsockname()[1]
     committing = asyncio.create_task(committer.run())
-    server.listen(plug, tls[0] if tls else None)
+    server.listen(sock, tls[0] if tls else None)
     try:
         yield Intake(
             server,
             admission,
-            reception,
+            delivery_handler,
             committer,
             core,
             appender,
             metrics,
             port,
-            away,
+            load_shedder,
             tls[1] if tls else None,
         )
     finally:

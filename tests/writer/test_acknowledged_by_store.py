@@ -8,8 +8,8 @@ import pytest
 
 from receiver import transcode
 from receiver.errors import ReceiverError, StoreTrouble
-from receiver.intake.store_line import PartlyStored, StoreLine, digests_in
-from receiver.intake.waiting import Waiting
+from receiver.intake.pending import PendingDelivery
+from receiver.intake.store_waiters import PartlyStored, StoreWaiters, delivery_digests
 from receiver.journal.outcomes import STORED, SegmentOutcome, SegmentOutcomes
 from receiver.model import Outcome, SegmentId
 from tests.support.intake import OutcomeDouble, claim_of
@@ -30,16 +30,16 @@ def outcome_in(harness: Harness, segment: SegmentId = SEGMENT) -> SegmentOutcome
 
 
 def digest_of(number: int) -> str:
-    (digest,) = digests_in(transcode.commit(POLICY, [delivery(number)], SEGMENT, DIGEST_KEY).record, 1)
+    (digest,) = delivery_digests(transcode.commit(POLICY, [delivery(number)], SEGMENT, DIGEST_KEY).record, 1)
     return digest
 
 
 def answered(became: SegmentOutcome | None, *digests: str) -> list[Outcome | ReceiverError]:
     """Return the responses to deliveries of four spans each that waited for one segment."""
-    line, given = StoreLine(), list[Outcome | ReceiverError]()
+    line, given = StoreWaiters(), list[Outcome | ReceiverError]()
     for number, digest in enumerate(digests):
-        waiting = Waiting(delivery(number), claim_of(1), given.append, 0, until_stored=True)
-        line.join(SEGMENT, waiting, OutcomeDouble(received=4, stored=4), digest)
+        pending = PendingDelivery(delivery(number), claim_of(1), given.append, 0, until_stored=True)
+        line.join(SEGMENT, pending, OutcomeDouble(received=4, stored=4), digest)
     line.settle(SEGMENT, became)
     return given
 

@@ -8,9 +8,9 @@ import threading
 import pytest
 
 from receiver.errors import DeadlinePassed
-from receiver.intake import waiting
+from receiver.intake import pending
 from receiver.intake.admission import Admission, Budget
-from receiver.intake.store_line import StoreLine
+from receiver.intake.store_waiters import StoreWaiters
 from receiver.intake.worker_thread import WorkerThread
 from receiver.journal.outcomes import STORED
 from receiver.model import ContentKind, Delivery, SegmentId
@@ -24,11 +24,11 @@ def delivery(body: bytes, *encodings: str) -> Delivery:
     return Delivery("d", body, ContentKind.PROTOBUF, encodings, 0, strict=False, body_bytes_max=1_000)
 
 
-def place(one: Delivery, give: waiting.Give, deadline: float = 0) -> waiting.Waiting:
-    return waiting.Waiting(one, claim_of(4), give, deadline, until_stored=False)
+def place(one: Delivery, on_receipt: pending.ReceiptCallback, deadline: float = 0) -> pending.PendingDelivery:
+    return pending.PendingDelivery(one, claim_of(4), on_receipt, deadline, until_stored=False)
 
 
-def test_a_compressed_body_counts_for_what_it_may_become() -> None:
+def test_compressed_body_is_weighted_by_its_decompressed_size() -> None:
     given: list[object] = []
 
     plain, packed = (place(one, given.append) for one in (delivery(b"abcd"), delivery(b"abcd", "gzip")))
@@ -36,27 +36,27 @@ def test_a_compressed_body_counts_for_what_it_may_become() -> None:
     assert (plain.weight_bytes, packed.weight_bytes) == (4, 64)
 
 
-def test_a_receipt_is_given_once_and_not_to_who_has_left() -> None:
+def test_receipt_is_passed_on_once_and_not_after_abandoning() -> None:
     given: list[object] = []
     waits, has_left = (place(delivery(b"abcd"), given.append) for _ in range(2))
     first, second = OutcomeDouble(), OutcomeDouble()
 
-    waits.give(first)
-    waits.give(second)
-    has_left.forget()
-    has_left.give(second)
+    waits.resolve(first)
+    waits.resolve(second)
+    has_left.abandon()
+    has_left.resolve(second)
 
     assert given == [first]
 
 
 @on_uvloop
-async def test_a_body_that_was_let_go_of_is_not_held_by_who_waits_for_the_store() -> None:
-    line, given = waiting.Line(), list[object]()
+async def test_released_body_is_not_kept_while_waiting_for_the_store() -> None:
+    line, given = pending.DeliveryQueue(), list[object]()
     one = place(delivery(b"abcd"), given.append, deadline=2)
     line.join(one)
 
-    group = line.take_group(waiting.GROUP_BYTES_MAX)
-    group[0].let_go()
+    group = line.take_group(pending.GROUP_BYTES_MAX)
+    group[0].release_body()
     line.expire(now=1)
     in_time = list(given)
     line.expire(now=3)
@@ -68,55 +68,55 @@ async def test_a_body_that_was_let_go_of_is_not_held_by_who_waits_for_the_store(
 
 
 @on_uvloop
-async def test_a_hand_does_one_thing_after_another_and_goes_on_after_a_failure() -> None:
-    hand = WorkerThread("test")
+async def test_worker_thread_runs_calls_in_order_and_continues_after_a_failure() -> None:
+    thread = WorkerThread("test")
     done: list[int] = []
 
     def fail() -> None:
         raise ValueError("no")
 
-    hand.do(done.append, 1)
+    thread.submit(done.append, 1)
     with pytest.raises(ValueError, match="no"):
-        await hand.do(fail)
-    hand.do(done.append, 2)
-    worker = await hand.do(threading.get_ident)
-    hand.rest()
+        await thread.submit(fail)
+    thread.submit(done.append, 2)
+    worker = await thread.submit(threading.get_ident)
+    thread.stop()
 
     assert done == [1, 2]
     assert worker != threading.get_ident()
 
 
 @on_uvloop
-async def test_what_a_hand_did_for_who_waits_no_longer_disturbs_nobody() -> None:
-    hand, may_go_on, disturbed = WorkerThread("test"), threading.Event(), list[object]()
+async def test_cancelled_call_of_a_worker_thread_is_harmless() -> None:
+    thread, may_go_on, disturbed = WorkerThread("test"), threading.Event(), list[object]()
     asyncio.get_running_loop().set_exception_handler(lambda _, told: disturbed.append(told))
-    left = hand.do(may_go_on.wait)
+    left = thread.submit(may_go_on.wait)
     left.cancel()
     may_go_on.set()
 
-    assert await hand.do(lambda: "next") == "next"
+    assert await thread.submit(lambda: "next") == "next"
     await asyncio.sleep(0)
-    hand.rest()
+    thread.stop()
     assert disturbed == []
 
 
-def test_a_hand_outlives_the_loop_that_asked() -> None:
-    hand, may_go_on = WorkerThread("test"), threading.Event()
+def test_worker_thread_outlives_an_event_loop() -> None:
+    thread, may_go_on = WorkerThread("test"), threading.Event()
 
     async def ask() -> None:
-        hand.do(may_go_on.wait, AGES_S)
+        thread.submit(may_go_on.wait, AGES_S)
 
     async def ask_again() -> int:
-        return await asyncio.wait_for(hand.do(int, "7"), AGES_S)
+        return await asyncio.wait_for(thread.submit(int, "7"), AGES_S)
 
     asyncio.run(ask())
     may_go_on.set()
 
     assert asyncio.run(ask_again()) == 7
-    hand.rest()
+    thread.stop()
 
 
-def test_a_claim_holds_what_it_once_held_until_it_is_let_go() -> None:
+def test_claim_keeps_its_bytes_until_it_is_released() -> None:
     admission = Admission(Budget(100, 0), lambda: None)
     claim = admission.admit(50, is_known=True)
 
@@ -131,14 +131,14 @@ class InLine:
     """Deliveries, one a name, and what each was told."""
 
     def __init__(self) -> None:
-        self.line = waiting.Line()
+        self.line = pending.DeliveryQueue()
         self.admission = Admission(Budget(1_000, 0), lambda: None)
         self.told: list[tuple[str, object]] = []
 
-    def join(self, name: str, *, deadline: float = 100) -> waiting.Waiting:
+    def join(self, name: str, *, deadline: float = 100) -> pending.PendingDelivery:
         """Stand in line; the claim is the line's alone."""
         claim = self.admission.admit(1, is_known=True)
-        one = waiting.Waiting(
+        one = pending.PendingDelivery(
             delivery(name.encode()),
             claim,
             lambda found: self.told.append((name, found)),
@@ -151,21 +151,21 @@ class InLine:
 
     def take(self) -> str:
         """Take a group, and say who is in it."""
-        return "".join(one.delivery.body.decode() for one in self.line.take_group(waiting.GROUP_BYTES_MAX))
+        return "".join(one.delivery.body.decode() for one in self.line.take_group(pending.GROUP_BYTES_MAX))
 
 
-async def test_whoever_was_answered_is_not_taken_into_a_group_and_holds_no_memory() -> None:
+async def test_answered_delivery_joins_no_group_and_holds_no_memory() -> None:
     waits = InLine()
     for one in [waits.join(name) for name in "abcd"][1::2]:
-        one.give(OutcomeDouble())
+        one.resolve(OutcomeDouble())
 
     assert waits.take() == "ac"
     assert waits.admission.bytes_in_flight == 2
 
 
-async def test_a_deadline_is_held_whatever_those_before_were_told() -> None:
+async def test_deadline_is_enforced_behind_answered_deliveries() -> None:
     waits = InLine()
-    waits.join("a").give(OutcomeDouble())
+    waits.join("a").resolve(OutcomeDouble())
     waits.join("b", deadline=10)
     waits.join("c", deadline=20)
 
@@ -175,31 +175,31 @@ async def test_a_deadline_is_held_whatever_those_before_were_told() -> None:
     assert (len(waits.line), waits.admission.bytes_in_flight) == (1, 1)
 
 
-async def test_who_is_put_back_stands_first_in_order_and_still_counts() -> None:
+async def test_requeued_deliveries_are_first_in_order_and_keep_their_weight() -> None:
     waits = InLine()
     for name in "ab":
         waits.join(name)
-    group = waits.line.take_group(waiting.GROUP_BYTES_MAX)
+    group = waits.line.take_group(pending.GROUP_BYTES_MAX)
     weight_bytes = waits.line.weight_bytes
     waits.join("c")
 
-    waits.line.put_back(group)
+    waits.line.requeue(group)
 
     assert (weight_bytes, waits.line.weight_bytes, waits.admission.bytes_in_flight) == (0, 3, 3)
     assert waits.take() == "abc"
 
 
-def test_all_who_wait_for_a_segment_are_told_and_a_segment_nobody_waits_for_is_not_asked_for() -> None:
-    store_line, told = StoreLine(), list[object]()
+def test_all_waiters_of_a_segment_are_answered_and_others_are_not_polled() -> None:
+    store_waiters, told = StoreWaiters(), list[object]()
     outcomes = [OutcomeDouble(stored=count) for count in range(3)]
     for seq, outcome in zip((1, 1, 2), outcomes, strict=True):
-        one = waiting.Waiting(delivery(b"a"), claim_of(1), told.append, 0, until_stored=True)
-        store_line.join(SegmentId(7, seq), one, outcome)
-    one.forget()
+        one = pending.PendingDelivery(delivery(b"a"), claim_of(1), told.append, 0, until_stored=True)
+        store_waiters.join(SegmentId(7, seq), one, outcome)
+    one.abandon()
 
-    asked_for = store_line.segments()
-    store_line.settle(SegmentId(7, 1), STORED)
+    asked_for = store_waiters.segments()
+    store_waiters.settle(SegmentId(7, 1), STORED)
 
     assert asked_for == [SegmentId(7, 1)]
     assert told == outcomes[:2]
-    assert store_line.segments() == []
+    assert store_waiters.segments() == []

@@ -1,4 +1,4 @@
-"""Deliveries whose answer waits until their segment is in the store (`acknowledge = "store"`).
+"""Store waiters: deliveries that are answered once their segment is in the store (`acknowledge = "store"`).
 
 Invariant: a 200 without `partial_success` means that every accepted span is in the store.
 """
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from receiver import transcode
 from receiver.errors import ReceiverError, ShuttingDown, StoreTrouble
-from receiver.intake.waiting import Waiting
+from receiver.intake.pending import PendingDelivery
 from receiver.journal.frame import answers_of
 from receiver.journal.outcomes import SegmentOutcome
 from receiver.logs import limited
@@ -23,7 +23,7 @@ DEAD = "spans that ClickHouse refuses; they are kept as dead letters, see `trace
 
 @dataclass(frozen=True, slots=True)
 class PartlyStored:
-    """The outcome of a delivery some of whose spans the store refuses for good."""
+    """The outcome of a delivery of which the store refuses some spans permanently."""
 
     verdict: str
     received: int
@@ -38,53 +38,53 @@ class PartlyStored:
 
 
 class _Waiter(NamedTuple):
-    waiting: Waiting
+    pending: PendingDelivery
     outcome: Outcome
     digest: str
-    """Of the delivery, as the journal has it; empty: unknown."""
+    """Digest of the delivery in the journal; empty if unknown."""
 
 
-class StoreLine:
+class StoreWaiters:
     """Deliveries whose answer waits until their segment is in the store."""
 
     def __init__(self) -> None:
         self._by_segment: dict[SegmentId, list[_Waiter]] = {}
 
-    def join(self, segment: SegmentId, waiting: Waiting, outcome: Outcome, digest: str = "") -> None:
-        """Wait for a segment."""
-        self._by_segment.setdefault(segment, []).append(_Waiter(waiting, outcome, digest))
+    def join(self, segment: SegmentId, pending: PendingDelivery, outcome: Outcome, digest: str = "") -> None:
+        """Answer this delivery when the segment is stored."""
+        self._by_segment.setdefault(segment, []).append(_Waiter(pending, outcome, digest))
 
     def segments(self) -> list[SegmentId]:
-        """List the segments that a delivery still waits for."""
+        """Return the segments that unanswered deliveries wait for."""
         self._by_segment = {
-            segment: still
+            segment: unanswered
             for segment, waiters in self._by_segment.items()
-            if (still := [one for one in waiters if not one.waiting.is_given])
+            if (unanswered := [waiter for waiter in waiters if not waiter.pending.is_resolved])
         }
         return list(self._by_segment)
 
-    def settle(self, segment: SegmentId, became: SegmentOutcome | None) -> None:
-        """Answer the deliveries that waited for this segment; `None`: the writer did not delete it."""
-        if became is None:
+    def settle(self, segment: SegmentId, segment_outcome: SegmentOutcome | None) -> None:
+        """Answer the deliveries of this segment; `None`: something other than the writer deleted it."""
+        if segment_outcome is None:
             limited.error(
                 "intake: segment gone", "segment was deleted before it was stored", segment=str(segment)
             )
         for waiter in self._by_segment.pop(segment, []):
-            waiter.waiting.give(_receipt(waiter, became))
+            waiter.pending.resolve(_receipt(waiter, segment_outcome))
 
     def refuse_all(self, reason: str) -> None:
         """Refuse all deliveries that wait: the store has stopped."""
-        waiting, self._by_segment = self._by_segment, {}
-        for waiter in chain(*waiting.values()):
-            waiter.waiting.give(ShuttingDown(reason))
+        waiters, self._by_segment = self._by_segment, {}
+        for waiter in chain(*waiters.values()):
+            waiter.pending.resolve(ShuttingDown(reason))
 
 
-def _receipt(waiter: _Waiter, became: SegmentOutcome | None) -> Outcome | ReceiverError:
-    if became is None:
+def _receipt(waiter: _Waiter, segment_outcome: SegmentOutcome | None) -> Outcome | ReceiverError:
+    if segment_outcome is None:
         return StoreTrouble("the delivery was deleted from the journal before it was stored")
-    if became.is_incomplete or (became.dead_rows and not waiter.digest):
-        return StoreTrouble("some spans could not be stored; expected the same delivery again")
-    dead_rows = became.dead_rows.get(waiter.digest, 0)
+    if segment_outcome.is_incomplete or (segment_outcome.dead_rows and not waiter.digest):
+        return StoreTrouble("some spans could not be stored; send the same delivery again")
+    dead_rows = segment_outcome.dead_rows.get(waiter.digest, 0)
     if not dead_rows:
         return waiter.outcome
     outcome = waiter.outcome
@@ -101,7 +101,9 @@ def _receipt(waiter: _Waiter, became: SegmentOutcome | None) -> Outcome | Receiv
     )
 
 
-def digests_in(record: bytes, count: int) -> list[str]:
-    """Return the digest of each delivery of a record; empty ones if the record does not name so many."""
-    digests = [one.digest.hex() for found in transcode.scan(record).records for one in answers_of(found)]
+def delivery_digests(record: bytes, count: int) -> list[str]:
+    """Return the digest of each delivery of a record; empty strings unless the record has exactly `count`."""
+    digests = [
+        answer.digest.hex() for scanned in transcode.scan(record).records for answer in answers_of(scanned)
+    ]
     return digests if len(digests) == count else [""] * count

@@ -1,0 +1,236 @@
+"""Pending deliveries: queued for a group, held until the journal has room, or waiting for the store.
+
+Invariant: every pending delivery gets exactly one receipt, by its deadline. The claim on its body is held
+    from the moment it is queued until the body is released, even if its sender was answered earlier.
+Never: processes a delivery that has its receipt already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from receiver.errors import DeadlinePassed, JournalFull, ReceiverError
+from receiver.intake.admission import Claim
+from receiver.model import ContentKind, Delivery, Outcome
+from receiver.settings import MIB
+
+GROUP_BYTES_MAX = 32 * MIB
+GROUP_DELIVERIES_MAX = 1_024
+UNPACKED_FACTOR = 16
+"""Assumed bytes after decompression for each compressed byte, when a group is filled."""
+
+ReceiptCallback = Callable[[Outcome | ReceiverError], None]
+"""Called once with the outcome, or with the error that refuses the delivery. Must not raise."""
+
+
+class PendingDelivery:
+    """One delivery that waits for its receipt."""
+
+    __slots__ = (
+        "_on_receipt",
+        "claim",
+        "deadline",
+        "delivery",
+        "is_queued",
+        "is_resolved",
+        "until_stored",
+        "weight_bytes",
+    )
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        claim: Claim,
+        on_receipt: ReceiptCallback,
+        deadline: float,
+        *,
+        until_stored: bool,
+    ) -> None:
+        self.delivery = delivery
+        self.claim = claim
+        self._on_receipt = on_receipt
+        self.deadline = deadline
+        """Time of the event loop."""
+        self.until_stored = until_stored
+        self.is_queued = False
+        """It belongs to no group yet, so nothing of it is being written."""
+        self.is_resolved = False
+        """It has its receipt, or was abandoned."""
+        self.weight_bytes = len(delivery.body) * (UNPACKED_FACTOR if delivery.encodings else 1)
+        """Weight of this delivery in its group."""
+
+    def resolve(self, receipt: Outcome | ReceiverError) -> None:
+        """Pass on the receipt, unless the delivery was refused at its deadline or abandoned."""
+        if not self.is_resolved:
+            self.is_resolved = True
+            on_receipt, self._on_receipt = self._on_receipt, _ignore
+            on_receipt(receipt)
+
+    def abandon(self) -> None:
+        """Discard the receipt to come, and free the callback."""
+        self.is_resolved = True
+        self._on_receipt = _ignore
+
+    def release_body(self) -> None:
+        """Free the body and its claim; the receipt can still be passed on."""
+        self.delivery = RELEASED
+        self.claim.release()
+
+
+RELEASED = Delivery("", b"", ContentKind.PROTOBUF, (), 0, strict=False, body_bytes_max=0)
+"""Replaces a delivery whose body was released."""
+
+
+def _ignore(_: Outcome | ReceiverError) -> None:
+    """Discard a receipt."""
+
+
+class DeliveryQueue:
+    """Deliveries that wait for the next group, in order of arrival."""
+
+    def __init__(self) -> None:
+        self._pending: deque[PendingDelivery] = deque()
+        self._by_deadline: deque[PendingDelivery] = deque()
+        """Deliveries without a receipt, also those that have left the queue."""
+        self._arrived = asyncio.Event()
+        self._is_awake = False
+        self.weight_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def join(self, pending: PendingDelivery) -> None:
+        """Add a delivery to the queue and share its claim."""
+        pending.claim.share()
+        pending.is_queued = True
+        self._pending.append(pending)
+        self.weight_bytes += pending.weight_bytes
+        self._by_deadline.append(pending)
+        if len(self._pending) == 1:
+            self._arrived.set()
+
+    def requeue(self, postponed: Sequence[PendingDelivery]) -> None:
+        """Return deliveries to the front of the queue, in their original order."""
+        for pending in reversed(postponed):
+            self._pending.appendleft(pending)
+            pending.is_queued = True
+            self.weight_bytes += pending.weight_bytes
+        if postponed:
+            self._arrived.set()
+
+    async def wait_for_arrival(self) -> None:
+        """Wait until the queue is not empty, or `wake` is called."""
+        await self._arrived.wait()
+
+    def wake(self) -> None:
+        """Make `wait_for_arrival` return at once from now on."""
+        self._is_awake = True
+        self._arrived.set()
+
+    def take_group(self, bytes_max: int) -> list[PendingDelivery]:
+        """Take the next group: as many as fit, and at least one. The caller releases their bodies."""
+        group: list[PendingDelivery] = []
+        group_bytes, bytes_max = 0, min(bytes_max, GROUP_BYTES_MAX)
+        pending = self._pending
+        while pending and len(group) < GROUP_DELIVERIES_MAX:
+            first = pending[0]
+            if not first.is_resolved:
+                group_bytes += first.weight_bytes
+                if group and group_bytes > bytes_max:
+                    break
+                group.append(first)
+                first.is_queued = False
+            else:
+                first.release_body()
+            pending.popleft()
+            self.weight_bytes -= first.weight_bytes
+        if not (pending or self._is_awake):
+            self._arrived.clear()
+        return group
+
+    def expire(self, now: float, full_reason: str | None = None) -> None:
+        """Refuse every delivery whose deadline has passed, and free the bodies of those in the queue.
+
+        `full_reason`: why the journal accepts no records now; `None` if it does.
+        """
+        while self._by_deadline:
+            first = self._by_deadline[0]
+            if not first.is_resolved:
+                if first.deadline > now:
+                    break
+                first.resolve(_deadline_error(first, full_reason))
+            self._by_deadline.popleft()
+        self._drop_answered()
+
+    def _drop_answered(self) -> None:
+        """Drop deliveries at the front of the queue that have their receipt."""
+        while self._pending and self._pending[0].is_resolved:
+            first = self._pending.popleft()
+            self.weight_bytes -= first.weight_bytes
+            first.release_body()
+
+
+def _deadline_error(pending: PendingDelivery, full_reason: str | None) -> ReceiverError:
+    if full_reason is not None and pending.is_queued:
+        return JournalFull(full_reason)
+    return DeadlinePassed("the delivery was not written to disk in time; it may still be written")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A delivery that is held because the record of its group did not fit into the journal."""
+
+    pending: PendingDelivery
+    record_bytes: int
+    """Its expected share of a record."""
+    reason: str
+
+
+class Hold:
+    """Deliveries held until the journal has room for them, or their deadlines have passed."""
+
+    def __init__(self) -> None:
+        self._held: list[Held] = []
+
+    def add(self, pending: Sequence[PendingDelivery], record_bytes: int, reason: str) -> None:
+        """Hold each delivery by itself: there may be room for some. The claims on their bodies stay."""
+        weight_bytes = sum(delivery.weight_bytes for delivery in pending) or 1
+        for delivery in pending:
+            self._held.append(Held(delivery, record_bytes * delivery.weight_bytes // weight_bytes, reason))
+
+    def release(self, full_reason: Callable[[int], str | None], queue: DeliveryQueue, now: float) -> None:
+        """Requeue the deliveries that fit now, oldest first; refuse deliveries past their deadline."""
+        held, self._held = self._held, []
+        returned: list[PendingDelivery] = []
+        returned_bytes, refused_bytes_min = 0, math.inf
+        for item in held:
+            if not item.pending.is_resolved and item.pending.deadline <= now:
+                item.pending.resolve(JournalFull(item.reason))
+            if item.pending.is_resolved:
+                item.pending.release_body()
+            elif (
+                item.record_bytes < refused_bytes_min
+                and full_reason(returned_bytes + item.record_bytes) is None
+            ):
+                returned.append(item.pending)
+                returned_bytes += item.record_bytes
+            else:
+                refused_bytes_min = min(refused_bytes_min, item.record_bytes)
+                self._held.append(item)
+        queue.requeue(returned)
+
+    def refuse_all(self, reason: str) -> None:
+        """Refuse all held deliveries: the journal will have no more room."""
+        held, self._held = self._held, []
+        refuse([item.pending for item in held], JournalFull(reason))
+
+
+def refuse(pending: Sequence[PendingDelivery], reason: ReceiverError) -> None:
+    """Answer these deliveries with an error and free their bodies."""
+    for delivery in pending:
+        delivery.resolve(reason)
+        delivery.release_body()
