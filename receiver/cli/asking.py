@@ -171,6 +171,8 @@ def _verdict(refusal: urllib.error.HTTPError, token: str, token_from: str) -> Op
     if refusal.code == HTTPStatus.UNAUTHORIZED:
         found = "does not know this token" if token else "asks for a token"
         return OperatorError(f"the receiver's API {found}; expected {token_from}")
+    if refusal.code == HTTPStatus.BAD_REQUEST:
+        return OperatorError(_message(refusal))
     if refusal.code == HTTPStatus.NOT_FOUND:
         return NothingFound(_message(refusal))
     if refusal.code == HTTPStatus.CONFLICT:

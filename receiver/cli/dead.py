@@ -78,6 +78,8 @@ def replay(
     if is_all == bool(name):
         raise OperatorError("expected an ID or --all, not both")
     names = [row["id"] for row in _listed(settings)] if is_all else [str(name)]
+    if not names and form == "table":
+        click.echo("no dead letters")
     is_any_kept = False
     for replayed_id in names:
         row = _replayed(settings, replayed_id)

@@ -22,7 +22,7 @@ COUNTED = {
 }
 """Counters, and the names of their fields in the line."""
 WAITING = ("backlog_segments", "backlog_bytes")
-STATUS_LABEL = METRICS["deliveries"].labels.index("status")
+DRAIN_LABEL, STATUS_LABEL = (METRICS["deliveries"].labels.index(name) for name in ("drain", "status"))
 
 
 class Summary:
@@ -58,7 +58,7 @@ def _totals(snapshots: Iterable[Snapshot]) -> tuple[Counter[str], Counter[str], 
                 counted[COUNTED[series.name]] += int(series.value)
             elif series.name in WAITING:
                 waiting[series.name] += int(series.value)
-            elif series.name == "deliveries":
+            elif series.name == "deliveries" and series.labels[DRAIN_LABEL]:
                 answers[_class_of(series.labels[STATUS_LABEL])] += int(series.value)
     return counted, answers, waiting
 

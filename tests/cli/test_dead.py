@@ -175,6 +175,7 @@ def test_replay_puts_a_letter_and_a_body_back_into_the_journal(running: Harness)
     assert (json.loads(rest.output)["id"], json.loads(rest.output)["rows"]) == (BODY, 4)
     assert len(Journal(running.directory / "journal").sealed()) == 2
     assert run(running.directory, "ls", "--format", "json").output == ""
+    assert run(running.directory, "replay", "--all").output == "no dead letters\n"
 
 
 def test_replay_of_what_is_still_refused_says_why_and_exits_with_one(running: Harness) -> None:

@@ -70,6 +70,7 @@ def test_the_summary_has_what_changed_since_the_last_one() -> None:
     intake.add("deliveries", 3, drain="a", status="200")
     intake.add("deliveries", 2, drain="b", status="503")
     intake.add("deliveries", drain="b", status="closed")
+    intake.add("deliveries", 7, drain="", status="505")  # not of any drain, so not a delivery
     intake.add("spans_accepted", 30, drain="a")
     store.set("store_spans", 20)
     store.set("backlog_segments", 1)
