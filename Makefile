@@ -1,4 +1,4 @@
-# The one door: `make serve` runs the receiver, `make test` runs every check and test. Both set up what they need.
+# Entry point: `make serve` runs the receiver, `make test` runs every check and test. Both set up what they need.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c

@@ -25,7 +25,7 @@ from receiver.errors import DiskTrouble, Unavailable
 MEMORY_BYTES_MAX = 512 * 1024
 """Of one answer in memory."""
 FILE_BYTES_MAX = 32 << 20
-"""After so many bytes another file is begun: a file that was read frees its disk."""
+"""Size at which the next file is started. A file that was read completely frees its disk space."""
 STALL_S = 10.0
 """A statement that must wait for its client waits so long for the next read."""
 

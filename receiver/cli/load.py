@@ -229,7 +229,7 @@ def _api(given: Given) -> Ask:
 
 
 def shown(result: Result, findings: Findings | None, *, form: str) -> Iterator[str]:
-    """The result as it is printed."""
+    """Return the lines to print."""
     if form == "json":
         yield json.dumps(document(result, findings), indent=2)
         return

@@ -249,7 +249,7 @@ class SqlStore(ABC):
     def running(self, prefix: str) -> list[str]:
         """See `Store`."""
         statement = (
-            f"SELECT groupArray({self._running_id}) FROM system.processes "  # noqa: S608 - a constant of ours
+            f"SELECT groupArray({self._running_id}) FROM system.processes "  # noqa: S608 - the id is a constant
             f"WHERE startsWith({self._running_id}, {{prefix:String}})"
         )
         return [str(query_id) for query_id in self._rows_of_array(statement, {"prefix": prefix})]

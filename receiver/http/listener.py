@@ -20,7 +20,7 @@ from receiver.logs import limited
 from receiver.metrics import Metrics
 
 ACCEPTS_MAX = 64
-"""Connections accepted before other work of the event loop has its turn."""
+"""Connections accepted in one event loop iteration, so that other work is not delayed."""
 PAUSE_S = 0.1
 """Pause after accept failed, for example without free descriptors, so that the loop does not spin."""
 SHUTDOWN_S = 1.0

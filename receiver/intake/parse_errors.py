@@ -30,7 +30,7 @@ HEAD_TOO_LARGE = (_ErrInfo(status=431, exc=OVERSIZED, message=OVERSIZED.message)
 """Queued in place of a message whose head is too large."""
 H2_PREFACE_MESSAGE = "Pause on PRI"
 TOO_MANY_HEADERS_MESSAGE = "Too many headers received"
-"""Error messages of aiohttp's parser, by which its errors are told apart."""
+"""Error messages of aiohttp's parser; they identify its errors."""
 
 
 def oversized_at(messages: Iterable[_MsgType]) -> int | None:

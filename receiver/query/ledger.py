@@ -33,7 +33,7 @@ SINCE = "24h"
 TRIES_MAX = 3
 """A difference is reported only if this many consecutive comparisons find it."""
 CLOCK_MARGIN_HOURS = 2
-"""Margin for a store clock ahead of ours and for the position of a row in its hour."""
+"""Margin for a store clock ahead of the receiver's and for the position of a row in its hour."""
 
 Verdict = Literal["same", "different", "unverifiable"]
 

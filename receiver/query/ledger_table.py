@@ -32,7 +32,7 @@ FROM {TABLE}
 WHERE {_RANGE} AND SegmentEpoch != 0
 GROUP BY SegmentEpoch, Hour
 {SETTINGS}
-"""  # noqa: S608 - constants of ours
+"""  # noqa: S608 - only constants
 
 _ROWS = f"""
 WITH (SELECT (min(Timestamp), max(Timestamp)) FROM {TABLE} WHERE {_RANGE}) AS Times
@@ -53,7 +53,7 @@ GLOBAL ANY LEFT JOIN
 WHERE SegmentEpoch IN {{epochs:Array(UInt64)}} AND {_RANGE}
 GROUP BY Drain, ProjectId, Hour, MayMove, Epoch, Seq
 {SETTINGS}
-"""  # noqa: S608 - constants of ours
+"""  # noqa: S608 - only constants
 
 
 class Rows(NamedTuple):

@@ -22,7 +22,7 @@ from receiver.engine.store import DayRows
 from receiver.journal.segment_core import DayRun
 
 CLOCK_MARGIN_S = 3_600.0
-"""How far the store's clock may be ahead of ours when it expires rows."""
+"""How far the store's clock may be ahead of the receiver's when it expires rows."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -200,7 +200,7 @@ def test_a_running_receiver_is_asked_with_its_token(receiver_dir: Path) -> None:
     assert state is not None
 
     assert list(answered(settings, state, "/api/v1/spans", {"limit": "1"})) == [{"a": 1}, {"a": 2}]
-    with pytest.raises(OperatorError, match="^unknown parameter") as refused:
+    with pytest.raises(OperatorError, match=r"^unknown parameter") as refused:
         list(answered(settings, state, "/api/v1/spans", {"nonsense": "1"}))
     assert refused.value.exit_code == 2
 

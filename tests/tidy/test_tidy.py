@@ -1,4 +1,4 @@
-"""Style is a failing test: rooms fit in the head, and every file says what it is for."""
+"""Style rules as failing tests: sizes, module docstrings, no machine paths, no work left for later."""
 
 from __future__ import annotations
 
@@ -38,31 +38,31 @@ def functions(tree: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
-@pytest.mark.parametrize("room", PYTHON, ids=ids)
-def test_a_python_room_fits_in_the_head(room: Path) -> None:
-    source = room.read_text()
+@pytest.mark.parametrize("module", PYTHON, ids=ids)
+def test_python_module_is_documented_and_small(module: Path) -> None:
+    source = module.read_text()
     tree = ast.parse(source)
 
-    assert ast.get_docstring(tree), "say on line one what this room is for"
+    assert ast.get_docstring(tree), "say on line one what this module is for"
     assert source.count("\n") <= FILE_LINES_MAX, "split by responsibility"
     for function in functions(tree):
         lines = (function.end_lineno or function.lineno) - function.lineno + 1
         assert lines <= FUNCTION_LINES_MAX, f"{function.name} is {lines} lines"
 
 
-@pytest.mark.parametrize("room", RUST, ids=ids)
-def test_a_rust_room_fits_in_the_head(room: Path) -> None:
-    source = room.read_text()
+@pytest.mark.parametrize("module", RUST, ids=ids)
+def test_rust_module_is_documented_and_small(module: Path) -> None:
+    source = module.read_text()
 
-    assert source.startswith("//!"), "say on line one what this room is for"
+    assert source.startswith("//!"), "say on line one what this module is for"
     assert source.count("\n") <= FILE_LINES_MAX, "split by responsibility"
 
 
-@pytest.mark.parametrize("room", tracked("*.rs"), ids=ids)
-def test_a_rust_function_fits_in_the_head(room: Path) -> None:
+@pytest.mark.parametrize("module", tracked("*.rs"), ids=ids)
+def test_rust_function_is_short(module: Path) -> None:
     start: int | None = None
     indent = ""
-    for number, line in enumerate(room.read_text().splitlines(), 1):
+    for number, line in enumerate(module.read_text().splitlines(), 1):
         if match := re.match(r"(\s*)(?:pub(?:\([a-z]+\))? )?(?:const )?fn \w+", line):
             start, indent = number, match[1]
         if start is not None and line.rstrip() == indent + "}":
@@ -73,7 +73,7 @@ def test_a_rust_function_fits_in_the_head(room: Path) -> None:
 
 
 @pytest.mark.parametrize("path", TEXT, ids=ids)
-def test_nothing_is_left_for_later(path: Path) -> None:
+def test_no_work_is_left_for_later(path: Path) -> None:
     if path == Path(__file__):
         return
     words = re.findall(r"\b(?:TODO|FIXME|XXX|HACK)\b|unimplemented!|todo!", path.read_text())
@@ -82,7 +82,7 @@ def test_nothing_is_left_for_later(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", TEXT, ids=ids)
-def test_no_path_of_one_machine(path: Path) -> None:
+def test_no_path_of_a_single_machine(path: Path) -> None:
     if path == Path(__file__):
         return
     found = re.findall(r"(?<![\w.])/(?:work|root|home)/\S*|\.\./shared\S*", path.read_text())
@@ -95,6 +95,6 @@ def test_the_readme_is_short() -> None:
 
 
 @pytest.mark.parametrize("path", tracked("schemas/*.sql"), ids=ids)
-def test_a_statement_has_a_number_and_a_name(path: Path) -> None:
+def test_schema_statement_has_a_number_and_a_name(path: Path) -> None:
     assert re.fullmatch(r"\d{4}_[a-z0-9_]+\.sql", path.name)
     assert path.read_text().startswith("-- "), "say on line one what it makes"
