@@ -139,12 +139,12 @@ class RateLimited:
         for (key, event), causes in list(self._episodes.items()):
             for cause, episode in list(causes.items()):
                 if now_s - episode.last_at_s >= QUIET_S:
-                    del causes[cause]
+                    causes.pop(cause, None)  # another thread may have flushed it
                     _log_end(event, episode)
                 elif episode.suppressed_count and self._is_due(episode):
                     self._repeat(event, episode)
             if not causes:
-                del self._episodes[key, event]
+                self._episodes.pop((key, event), None)
 
     def _log(self, level: str, key: str, event: str, fields: Mapping[str, object]) -> None:
         causes = self._causes_of(key, event)
