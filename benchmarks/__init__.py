@@ -1,1 +1,1 @@
-"""The benchmarks: this receiver and its peers, with the same bytes, into the same sink. `make bench`."""
+"""Benchmarks: this receiver and its peers receive the same bytes and write to the same sink. `make bench`."""

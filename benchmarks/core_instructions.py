@@ -1,7 +1,7 @@
-"""How many instructions the core takes per span, against the numbers written down. `make check-speed`.
+"""Check of the core's instructions per span against a recorded baseline. `make check-speed`.
 
-Instructions, not seconds: they do not move with the machine's load. They do move with whatever compiled the
-core, so the numbers are compared only where the same tools made them; elsewhere this says so and passes.
+Instruction counts, unlike seconds, do not depend on the machine's load. They depend on the compiler and the
+C library, so the check passes without a comparison, and prints so, if the tool versions have changed.
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-WRITTEN_DOWN = ROOT / "benchmarks" / "core_instructions.json"
+BASELINE = ROOT / "benchmarks" / "core_instructions.json"
 EXAMPLE = ROOT / "transcode" / "target" / "release" / "examples" / "bench_core"
 KINDS = ("protobuf-commit", "json-commit")
 GROWTH_MAX = 0.10
-"""More instructions than this above what is written down is a regression."""
+"""Largest accepted increase over the baseline."""
 
 
-def said(*command: str) -> str:
-    """What a program says, on either stream."""
-    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)  # noqa: S603 our own commands
-    return done.stdout + done.stderr
+def output_of(*command: str) -> str:
+    """Return standard output and standard error of a command."""
+    result = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)  # noqa: S603 our own commands
+    return result.stdout + result.stderr
 
 
-def say(line: str) -> None:
-    """For whoever called make."""
+def print_line(line: str) -> None:
+    """Write a line to standard output."""
     sys.stdout.write(line + "\n")
 
 
 def tools() -> dict[str, str]:
-    """Whatever the number of instructions depends on besides our code."""
+    """Return the versions of the tools that affect the instruction count."""
     return {
-        "rustc": said("rustc", "--version").strip(),
-        "cc": said("cc", "--version").splitlines()[0],
+        "rustc": output_of("rustc", "--version").strip(),
+        "cc": output_of("cc", "--version").splitlines()[0],
         "libc": " ".join(platform.libc_ver()),
         "machine": platform.machine(),
-        "valgrind": said("valgrind", "--version").strip(),
+        "valgrind": output_of("valgrind", "--version").strip(),
     }
 
 
 def instructions_per_span(kind: str) -> int:
-    """One pass over the bodies of `make bench-core`, counted."""
+    """Count the instructions of one pass over the bodies of `make bench-core`."""
     with tempfile.TemporaryDirectory() as folder:
-        out = said(
+        output = output_of(
             "valgrind",
             "--tool=callgrind",
             f"--callgrind-out-file={folder}/out",
@@ -57,48 +57,52 @@ def instructions_per_span(kind: str) -> int:
             kind,
             "--once",
         )
-    counted, spans = re.search(r"Collected : (\d+)", out), re.search(r"(\d+) spans,", out)
+    counted, spans = re.search(r"Collected : (\d+)", output), re.search(r"(\d+) spans,", output)
     if counted is None or spans is None:
-        sys.exit("callgrind said neither instructions nor spans; is its output of another form?")
+        sys.exit("no instruction count or span count in the callgrind output; expected both")
     return int(counted[1]) // int(spans[1])
 
 
-def grown(written_down: dict[str, int], found: dict[str, int]) -> list[str]:
-    """One line for each kind of work that takes too many instructions more than it did."""
+def regression_messages(baseline: dict[str, int], counts: dict[str, int]) -> list[str]:
+    """Return an error message for each kind of work whose instruction count grew too much."""
     return [
-        f"{kind} takes {found[kind]} instructions a span; at most {GROWTH_MAX:.0%} above {before} expected"
-        for kind, before in written_down.items()
-        if found[kind] > before * (1 + GROWTH_MAX)
+        f"{kind} takes {counts[kind]} instructions per span; expected at most {GROWTH_MAX:.0%} above {before}"
+        for kind, before in baseline.items()
+        if counts[kind] > before * (1 + GROWTH_MAX)
     ]
 
 
 def count() -> dict[str, int]:
-    """Builds the example and counts every kind of work."""
+    """Build the example and count the instructions of every kind of work."""
     manifest = str(ROOT / "transcode" / "Cargo.toml")
-    said("cargo", "build", "--locked", "--release", "--manifest-path", manifest, "--example", "bench_core")
+    output_of(
+        "cargo", "build", "--locked", "--release", "--manifest-path", manifest, "--example", "bench_core"
+    )
     return {kind: instructions_per_span(kind) for kind in KINDS}
 
 
 def main() -> None:
-    """Compares, or with --write writes down."""
+    """Compare with the baseline, or record it with --write."""
     missing = [name for name in ("cargo", "rustc", "cc", "valgrind") if shutil.which(name) is None]
     if missing:
-        say(f"instructions per span were not counted: {', '.join(missing)} missing")
+        print_line(f"instructions per span not counted: {', '.join(missing)} missing")
         return
     if "--write" in sys.argv:
-        noted = {"tools": tools(), "instructions_per_span": count()}
-        WRITTEN_DOWN.write_text(json.dumps(noted, indent=2) + "\n")
+        baseline = {"tools": tools(), "instructions_per_span": count()}
+        BASELINE.write_text(json.dumps(baseline, indent=2) + "\n")
         return
-    noted = json.loads(WRITTEN_DOWN.read_text())
-    others = [name for name, version in tools().items() if noted["tools"].get(name) != version]
-    if others:
-        say(f"instructions per span were not compared: another {', '.join(others)} than when written down")
+    baseline = json.loads(BASELINE.read_text())
+    changed_tools = [name for name, version in tools().items() if baseline["tools"].get(name) != version]
+    if changed_tools:
+        print_line(f"instructions per span not compared: {', '.join(changed_tools)} differ from the baseline")
         return
-    found = count()
-    say("instructions per span: " + ", ".join(f"{kind} {number}" for kind, number in found.items()))
-    regressions = grown(noted["instructions_per_span"], found)
+    counts = count()
+    print_line("instructions per span: " + ", ".join(f"{kind} {number}" for kind, number in counts.items()))
+    regressions = regression_messages(baseline["instructions_per_span"], counts)
     if regressions:
-        sys.exit("\n".join([*regressions, "if that is the price of something: make speed-record"]))
+        sys.exit(
+            "\n".join([*regressions, "to accept the increase, record a new baseline: make speed-record"])
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One measurement: a peer with an empty sink, warmed up, loaded, watched until the last row has arrived."""
+"""One measurement: start a peer with an empty sink, warm it up, load it, wait for the last row."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import sink as sinks
-from benchmarks.peers import ROOT, NotToBeHad, Peer, Running, Site
-from benchmarks.processes import Cores, Usage, Watched, usage_of
+from benchmarks.peers import ROOT, Environment, MeasurementError, Peer, Running
+from benchmarks.processes import Cores, Usage, UsageMeter, usage_of
 
 WARM_UP_REQUESTS = 100
 CATCH_UP_S = 90.0
@@ -30,11 +30,11 @@ class Body:
     spans: int
     connections: int
     goal: float
-    """CPU seconds per million spans."""
+    """Upper limit for CPU seconds per million spans."""
 
     @property
     def options(self) -> list[str]:
-        """As the load harness takes them."""
+        """Command-line options for the load harness."""
         return [
             *("--encoding", self.encoding, "--compression", self.compression, "--spans", str(self.spans)),
             *("--connections", str(self.connections)),
@@ -49,31 +49,31 @@ BODIES = (
     Body("protobuf, 10 spans", "protobuf", "none", 10, 64, 3.0),
 )
 COMPRESSED_REQUESTS = 2_000
-"""Made before the clock starts; what is made later would be measured as load."""
+"""Request limit for compressed bodies: the load harness compresses them before the clock starts."""
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What one run amounts to."""
+class Measurement:
+    """Result of one run."""
 
     peer: str
     body: str
     spans: int
-    """In the sink, of those sent while measuring."""
+    """Stored in the sink during the measurement."""
     missing: int
-    """Acknowledged, and not in the sink when we stopped waiting."""
+    """Acknowledged, but not in the sink when the wait timed out."""
     elapsed_s: float
     spans_per_s: float
     user_s: float
     system_s: float
     by_role: dict[str, tuple[float, float]]
-    """User and system seconds."""
+    """User and system CPU seconds."""
     peak_bytes: dict[str, int]
     latency_ms: dict[str, float | None]
-    """By quantile; `None`: nothing was answered."""
+    """By quantile; `None` if no request was answered."""
     answers: dict[str, int]
     settled_s: float
-    """From the last acknowledgement until the last row had arrived."""
+    """Time from the last acknowledgement until the last row was stored."""
     sink_bytes: int
     load_busy: float
     """Share of a core that the load harness used."""
@@ -81,105 +81,109 @@ class Measured:
 
     @property
     def cpu_s_per_million(self) -> float:
-        """What is quoted first."""
+        """User and system CPU seconds per million stored spans: the headline number."""
         return (self.user_s + self.system_s) / max(self.spans, 1) * 1e6
 
     def document(self) -> dict[str, Any]:
-        """For results.json."""
+        """Return the entry for results.json."""
         return {**asdict(self), "cpu_s_per_million_spans": round(self.cpu_s_per_million, 4)}
 
 
 @contextmanager
-def standing(peer: Peer, cores: Cores, intakes: int = 1) -> Iterator[tuple[Running, sinks.Sink]]:
-    """A peer and its sink, with nothing in them."""
+def started_with_sink(peer: Peer, cores: Cores, intakes: int = 1) -> Iterator[tuple[Running, sinks.Sink]]:
+    """Start a peer and its sink, both empty."""
     with (
         tempfile.TemporaryDirectory(prefix="trace-drain-bench-") as directory,
         sinks.running(cores.others) as sink,
-        peer.running(Site(Path(directory), sink, cores.receiver, intakes)) as running,
+        peer.running(Environment(Path(directory), sink, cores.receiver, intakes)) as running,
     ):
         yield running, sink
 
 
 @dataclass(frozen=True)
-class Manner:
-    """How a run is done."""
+class RunOptions:
+    """Options of one run."""
 
     cores: Cores
     duration_s: float
     intakes: int = 1
     options: tuple[str, ...] = ()
-    """More, for the load harness."""
-    beside: Callable[[Running], AbstractContextManager[object]] = nullcontext
-    """What goes on while the load does."""
+    """Additional options for the load harness."""
+    during: Callable[[Running], AbstractContextManager[object]] = nullcontext
+    """Context manager that is active during the load."""
 
 
-def measure(peer: Peer, body: Body, manner: Manner) -> Measured:
-    """Run once."""
-    cores = manner.cores
-    with standing(peer, cores, manner.intakes) as (running, sink):
+def measure(peer: Peer, body: Body, run_options: RunOptions) -> Measurement:
+    """Run one measurement."""
+    cores = run_options.cores
+    with started_with_sink(peer, cores, run_options.intakes) as (running, sink):
         warm = load(running.url, cores, [*body.options, "--requests", str(WARM_UP_REQUESTS)])
         sink.wait_for(warm["spans"], CATCH_UP_S)
         before, sink_before = sink.counts(), usage_of(sink.pid)
-        watched = Watched(running.roles)
-        watched.begin()
-        limits = ["--duration", str(manner.duration_s)]
+        meter = UsageMeter(running.roles)
+        meter.begin()
+        limits = ["--duration", str(run_options.duration_s)]
         if body.compression != "none":
             limits += ["--requests", str(COMPRESSED_REQUESTS)]
-        with manner.beside(running):
-            said = load(running.url, cores, [*body.options, *limits, *manner.options])
-        settled_s = sink.wait_for(before["rows"] + said["spans"], CATCH_UP_S)
-        return _summed(
+        with run_options.during(running):
+            report = load(running.url, cores, [*body.options, *limits, *run_options.options])
+        settled_s = sink.wait_for(before["rows"] + report["spans"], CATCH_UP_S)
+        return _measurement(
             peer,
             body,
-            said,
-            watched,
-            _Taken(before, sink.counts(), usage_of(sink.pid) - sink_before, settled_s),
+            report,
+            meter,
+            _SinkDelta(before, sink.counts(), usage_of(sink.pid) - sink_before, settled_s),
         )
 
 
 @dataclass(frozen=True)
-class _Taken:
+class _SinkDelta:
     before: dict[str, int]
     after: dict[str, int]
     used: Usage
     settled_s: float
 
 
-def _summed(peer: Peer, body: Body, said: dict[str, Any], watched: Watched, taken: _Taken) -> Measured:
-    used = watched.used()
+def _measurement(
+    peer: Peer, body: Body, report: dict[str, Any], meter: UsageMeter, sink_delta: _SinkDelta
+) -> Measurement:
+    used = meter.used()
     total = sum(used.values(), Usage())
-    stored = taken.after["rows"] - taken.before["rows"]
-    return Measured(
+    stored = sink_delta.after["rows"] - sink_delta.before["rows"]
+    return Measurement(
         peer=peer.name,
         body=body.name,
         spans=stored,
-        missing=max(0, said["spans"] - stored),
-        elapsed_s=said["elapsed_s"],
-        spans_per_s=said["spans_per_s"],
+        missing=max(0, report["spans"] - stored),
+        elapsed_s=report["elapsed_s"],
+        spans_per_s=report["spans_per_s"],
         user_s=total.user_s,
         system_s=total.system_s,
-        by_role={role: (one.user_s, one.system_s) for role, one in used.items()},
-        peak_bytes=watched.peaks(),
-        latency_ms=said["latency_ms"],
-        answers=said["answers"],
-        settled_s=taken.settled_s,
-        sink_bytes=taken.after["bytes"] - taken.before["bytes"],
-        load_busy=said["load_cpu_s"] / max(said["elapsed_s"], 1e-9),
-        sink_busy=taken.used.cpu_s / max(said["elapsed_s"] + taken.settled_s, 1e-9),
+        by_role={role: (usage.user_s, usage.system_s) for role, usage in used.items()},
+        peak_bytes=meter.peaks(),
+        latency_ms=report["latency_ms"],
+        answers=report["answers"],
+        settled_s=sink_delta.settled_s,
+        sink_bytes=sink_delta.after["bytes"] - sink_delta.before["bytes"],
+        load_busy=report["load_cpu_s"] / max(report["elapsed_s"], 1e-9),
+        sink_busy=sink_delta.used.cpu_s / max(report["elapsed_s"] + sink_delta.settled_s, 1e-9),
     )
 
 
 def load(url: str, cores: Cores, options: Sequence[str]) -> dict[str, Any]:
-    """Run the load harness; what it says. A run in which nothing was acknowledged is none."""
+    """Run the load harness and return its report. Raise if no request was acknowledged."""
     command = [
         *("taskset", "-c", cores.others, sys.executable, "-m", "receiver.cli", "load", url),
         *("--format", "json", *options),
     ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603 - ours
     try:
-        said: dict[str, Any] = json.loads(done.stdout)
-    except ValueError as reason:
-        raise NotToBeHad(f"the load harness ended with {done.returncode}: {done.stderr[-300:]}") from reason
-    if not said["spans"]:
-        raise NotToBeHad(f"nothing was acknowledged: {said['answers']} {said['said']}")
-    return said
+        report: dict[str, Any] = json.loads(done.stdout)
+    except ValueError as error:
+        raise MeasurementError(
+            f"the load harness exited with {done.returncode}: {done.stderr[-300:]}"
+        ) from error
+    if not report["spans"]:
+        raise MeasurementError(f"no request was acknowledged: {report['answers']} {report['said']}")
+    return report

@@ -1,4 +1,4 @@
-"""What is asked of this receiver alone: cost and latency at every rate, its start, where its time goes."""
+"""Measurements of this receiver only: cost and latency at several rates, start time, CPU time by part."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import sink as sinks
-from benchmarks.measure import BODIES, Manner, Measured, measure
-from benchmarks.peers import READY_S, NotToBeHad, Peer, Running, Site
+from benchmarks.measure import BODIES, Measurement, RunOptions, measure
+from benchmarks.peers import READY_S, Environment, MeasurementError, Peer, Running
 from benchmarks.processes import Cores, usage_of
 
 RATES = (1_000, 10_000, 50_000)
 """Spans a second, below half of saturation."""
 SETTLED_S = 5.0
-"""After this a start has ended in all processes."""
+"""Time after which all processes have finished starting."""
 IDLE_S = 10.0
 PROTOBUF = BODIES[0]
 EMPTY = b""
-"""A request of no spans, to find out whether anybody answers."""
+"""Request body without spans, for the readiness check."""
 
 _PERF_LINE = re.compile(r"\s*([0-9.]+)%\s+(\S+)\s+\[(.)\]\s+(.+)")
 _BUDGET: tuple[tuple[str, str], ...] = (
@@ -43,25 +43,28 @@ _BUDGET: tuple[tuple[str, str], ...] = (
     ("kernel, other", r"\[k\]"),
     ("Python", r"python|Py"),
 )
-"""Part → what its samples look like; the first that fits."""
+"""Part and the pattern of its samples; the first matching pattern wins."""
 
 
-def rates(peer: Peer, cores: Cores, duration_s: float, saturation: float) -> list[tuple[float, Measured]]:
-    """Cost and latency from next to nothing to half of what it can take."""
-    wanted = [rate for rate in RATES if rate < saturation / 2] + [saturation / 2]
-    manners = [Manner(cores, duration_s, options=("--rate", f"{rate:.0f}")) for rate in wanted]
-    return [(rate, measure(peer, PROTOBUF, one)) for rate, one in zip(wanted, manners, strict=True)]
+def rates(peer: Peer, cores: Cores, duration_s: float, saturation: float) -> list[tuple[float, Measurement]]:
+    """Measure cost and latency at fixed rates and at half of saturation."""
+    target_rates = [rate for rate in RATES if rate < saturation / 2] + [saturation / 2]
+    run_options = [RunOptions(cores, duration_s, options=("--rate", f"{rate:.0f}")) for rate in target_rates]
+    return [
+        (rate, measure(peer, PROTOBUF, measurement))
+        for rate, measurement in zip(target_rates, run_options, strict=True)
+    ]
 
 
-def intakes(peer: Peer, duration_s: float, count: int, rate: float) -> Measured:
-    """So many intakes on all cores, at a rate that all can take."""
+def intakes(peer: Peer, duration_s: float, count: int, rate: float) -> Measurement:
+    """Measure with `count` intakes on all cores, at a rate below saturation."""
     everywhere = Cores.all_of_this_machine()
-    return measure(peer, PROTOBUF, Manner(everywhere, duration_s, count, ("--rate", f"{rate:.0f}")))
+    return measure(peer, PROTOBUF, RunOptions(everywhere, duration_s, count, ("--rate", f"{rate:.0f}")))
 
 
 def idle_cpu_share(peer: Peer, cores: Cores) -> float:
-    """Of a core, while nothing comes."""
-    with _site(cores) as site, peer.running(site) as running:
+    """Return the share of a core that the receiver uses without requests."""
+    with _environment(cores) as environment, peer.running(environment) as running:
         time.sleep(SETTLED_S)
         before = sum(usage_of(pid).cpu_s for pid in running.roles)
         time.sleep(IDLE_S)
@@ -69,30 +72,30 @@ def idle_cpu_share(peer: Peer, cores: Cores) -> float:
 
 
 def start_s(peer: Peer, cores: Cores) -> float:
-    """From the command to the first 200."""
-    with _site(cores) as site, answering(peer, site) as (_, first_200_s):
+    """Return the seconds from the command to the first 200."""
+    with _environment(cores) as environment, answering(peer, environment) as (_, first_200_s):
         return first_200_s
 
 
 @contextmanager
-def answering(peer: Peer, site: Site) -> Iterator[tuple[Running, float]]:
-    """A receiver that has answered, and seconds from the command to the first 200."""
+def answering(peer: Peer, environment: Environment) -> Iterator[tuple[Running, float]]:
+    """Start a receiver; yield it after its first 200, with the seconds from the command to that answer."""
     began_s = time.monotonic()
-    with peer.running(site) as running:
+    with peer.running(environment) as running:
         while not _is_answered(running.url):
             if time.monotonic() - began_s > READY_S:
-                raise NotToBeHad(f"no 200 within {READY_S:g} s")
+                raise MeasurementError(f"no 200 within {READY_S:g} s")
             time.sleep(0.005)
         yield running, time.monotonic() - began_s
 
 
 @contextmanager
-def _site(cores: Cores) -> Iterator[Site]:
+def _environment(cores: Cores) -> Iterator[Environment]:
     with (
         tempfile.TemporaryDirectory(prefix="trace-drain-bench-") as directory,
         sinks.running(cores.others) as sink,
     ):
-        yield Site(Path(directory), sink, cores.receiver)
+        yield Environment(Path(directory), sink, cores.receiver)
 
 
 def _is_answered(url: str) -> bool:
@@ -105,31 +108,31 @@ def _is_answered(url: str) -> bool:
 
 
 def budget(peer: Peer, cores: Cores, duration_s: float) -> dict[str, float]:
-    """CPU seconds per million spans by part, of intake and store together, sampled by `perf`."""
+    """Return CPU seconds per million spans by part, for all processes together, sampled by `perf`."""
     with tempfile.TemporaryDirectory(prefix="trace-drain-bench-") as directory:
         samples = Path(directory) / "perf.data"
-        one = measure(peer, PROTOBUF, Manner(cores, duration_s, beside=_sampled(samples)))
+        measurement = measure(peer, PROTOBUF, RunOptions(cores, duration_s, during=_sampled(samples)))
         shares = _shares(samples)
     total = sum(shares.values()) or 1.0
-    return {part: share / total * one.cpu_s_per_million for part, share in shares.items()}
+    return {part: share / total * measurement.cpu_s_per_million for part, share in shares.items()}
 
 
 def _sampled(samples: Path) -> Callable[[Running], Any]:
     @contextmanager
-    def beside(running: Running) -> Iterator[None]:
+    def during(running: Running) -> Iterator[None]:
         pids = ",".join(map(str, running.roles))
         command = ["perf", "record", "--freq", "499", "--output", str(samples), "--pid", pids]
         try:
             perf = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603 - ours
-        except OSError as reason:
-            raise NotToBeHad("no `perf`") from reason
+        except OSError as error:
+            raise MeasurementError("`perf` cannot be run") from error
         try:
             yield
         finally:
             perf.terminate()
             perf.wait()
 
-    return beside
+    return during
 
 
 def _shares(samples: Path) -> dict[str, float]:
@@ -144,16 +147,16 @@ def _shares(samples: Path) -> dict[str, float]:
         "--percent-limit",
         "0",
     ]
-    said = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - ours
+    result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - ours
     shares: dict[str, float] = defaultdict(float)
-    for line in said.stdout.splitlines():
-        if found := _PERF_LINE.match(line):
-            shares[part_of(f"{found[2]} [{found[3]}] {found[4]}")] += float(found[1])
+    for line in result.stdout.splitlines():
+        if match := _PERF_LINE.match(line):
+            shares[part_of(f"{match[2]} [{match[3]}] {match[4]}")] += float(match[1])
     if not shares:
-        raise NotToBeHad(f"`perf` sampled nothing: {said.stderr.strip()[-200:]}")
-    return dict(sorted(shares.items(), key=lambda one: -one[1]))
+        raise MeasurementError(f"`perf` recorded no samples: {result.stderr.strip()[-200:]}")
+    return dict(sorted(shares.items(), key=lambda measurement: -measurement[1]))
 
 
 def part_of(sample: str) -> str:
-    """Which part of the budget a sample belongs to."""
-    return next((part for part, looks in _BUDGET if re.search(looks, sample)), "other")
+    """Return the part of the budget that a sample belongs to."""
+    return next((part for part, pattern in _BUDGET if re.search(pattern, sample)), "other")

@@ -1,7 +1,7 @@
-"""The receivers that are compared: how each is got, started and pointed at the sink.
+"""The compared receivers: how each is built, started and configured to write to the sink.
 
-Peers keep their own defaults, but for what makes them write to the sink. The durable Collector has its queue
-on disk, synced, and no batch processor in front: so an acknowledged request survives a kill.
+Peers keep their defaults, except for the settings that select the sink. The durable Collector has a synced
+queue on disk and no batch processor before it, so that an acknowledged request survives a kill.
 """
 
 from __future__ import annotations
@@ -26,94 +26,108 @@ from benchmarks.sink import Sink
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 BUILT = HERE / ".peers"
-"""What is downloaded and built; not committed."""
+"""Directory for downloaded and built peers; not committed."""
 ROTEL = "0.0.1a15"
 OTELCOL = "0.161.0"
 READY_S = 30.0
 T = TypeVar("T")
 
 
-class NotToBeHad(Exception):  # noqa: N818 - a verdict
-    """A peer cannot be built or started here."""
+class MeasurementError(Exception):
+    """A measurement is impossible: a peer cannot be built, started or loaded, or a tool is missing."""
 
 
 @dataclass(frozen=True)
-class Site:
-    """What a peer is given to start with."""
+class Environment:
+    """Directory, sink and core that a peer is started with."""
 
     directory: Path
     sink: Sink
     core: str
     intakes: int = 1
     settings: str = ""
-    """Of ours: its configuration file."""
+    """Content of the configuration file; this receiver only."""
 
 
 @dataclass(frozen=True)
 class Running:
-    """A receiver that takes requests."""
+    """A running receiver that accepts requests."""
 
     url: str
     roles: dict[int, str]
-    """Pid → what it does."""
+    """Role of each process, by process id."""
 
 
 @dataclass(frozen=True)
 class Peer:
-    """One receiver."""
+    """A receiver under comparison."""
 
     name: str
     version: str
     build: Callable[[], None]
-    """Raises `NotToBeHad`."""
-    run: Callable[[Site], Iterator[Running]]
+    """Download or compile the peer. Raises `MeasurementError`."""
+    run: Callable[[Environment], Iterator[Running]]
 
     @contextmanager
-    def running(self, site: Site) -> Iterator[Running]:
-        """Started and ready, until the block ends."""
-        yield from self.run(site)
+    def running(self, environment: Environment) -> Iterator[Running]:
+        """Start the peer, yield it when it is ready, and stop it at the end of the block."""
+        yield from self.run(environment)
 
 
 def _compile_ours() -> None:
-    """Make bytecode, as an installation does: where Python may not keep it, every start makes its own."""
+    """Compile to bytecode, as an installation does; otherwise every start might compile again."""
     compileall.compile_dir(ROOT / "receiver", quiet=1)
 
 
-def _ours(site: Site) -> Iterator[Running]:
-    config = site.directory / "trace-drain.toml"
-    config.write_text(site.settings)
+def _ours(environment: Environment) -> Iterator[Running]:
+    config = environment.directory / "trace-drain.toml"
+    config.write_text(environment.settings)
     command = [
-        *(sys.executable, "-m", "receiver.cli", "serve", "--data", str(site.directory / "data")),
+        *(sys.executable, "-m", "receiver.cli", "serve", "--data", str(environment.directory / "data")),
         *("--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--api-listen", "127.0.0.1:0"),
-        *("--store", f"http://127.0.0.1:{site.sink.http_port}/otel", "--intakes", str(site.intakes)),
+        *(
+            "--store",
+            f"http://127.0.0.1:{environment.sink.http_port}/otel",
+            "--intakes",
+            str(environment.intakes),
+        ),
         *("--config", str(config)),
     ]
-    with started(command, site.directory / "log", core=site.core, cwd=ROOT) as process:
-        state = _eventually(lambda: state_of(site.directory / "data", process.pid), site, process)
+    with started(command, environment.directory / "log", core=environment.core, cwd=ROOT) as process:
+        state = _wait_until_ready(
+            lambda: state_of(environment.directory / "data", process.pid), environment, process
+        )
         pids = state["pids"]
         roles = {process.pid: "supervisor", **dict.fromkeys(pids["intake"], "intake"), pids["store"]: "store"}
-        _eventually(lambda: _connect(int(state["listen"].rpartition(":")[2])), site, process)
+        _wait_until_ready(lambda: _connect(int(state["listen"].rpartition(":")[2])), environment, process)
         yield Running(state["urls"]["listen"], roles)
 
 
 def state_of(data: Path, supervisor: int) -> dict[str, Any]:
-    """What a receiver says of itself. `ValueError`: an earlier one said it, and was killed."""
+    """Read receiver.json. Raise `ValueError` if an earlier receiver, killed since, wrote the file."""
     state: dict[str, Any] = json.loads((data / "receiver.json").read_text())
     if state["pids"]["supervisor"] != supervisor:
-        raise ValueError(f"receiver.json is of process {state['pids']['supervisor']}; expected {supervisor}")
+        raise ValueError(
+            f"receiver.json was written by process {state['pids']['supervisor']}; expected {supervisor}"
+        )
     return state
 
 
-def _rotel(site: Site) -> Iterator[Running]:
+def _rotel(environment: Environment) -> Iterator[Running]:
     http, grpc = free_port(), free_port()
     command = [
         *(str(_rotel_program()), "start", "--otlp-http-endpoint", f"127.0.0.1:{http}"),
         *("--otlp-grpc-endpoint", f"127.0.0.1:{grpc}", "--exporter", "clickhouse"),
-        *("--clickhouse-exporter-endpoint", f"http://127.0.0.1:{site.sink.http_port}"),
-        *("--pid-file", str(site.directory / "pid"), "--log-file", str(site.directory / "rotel.log")),
+        *("--clickhouse-exporter-endpoint", f"http://127.0.0.1:{environment.sink.http_port}"),
+        *(
+            "--pid-file",
+            str(environment.directory / "pid"),
+            "--log-file",
+            str(environment.directory / "rotel.log"),
+        ),
     ]
-    with started(command, site.directory / "log", core=site.core) as process:
-        _eventually(lambda: _connect(http), site, process)
+    with started(command, environment.directory / "log", core=environment.core) as process:
+        _wait_until_ready(lambda: _connect(http), environment, process)
         yield Running(
             f"http://127.0.0.1:{http}/v1/traces",
             dict.fromkeys([process.pid, *descendants(process.pid)], "rotel"),
@@ -121,10 +135,10 @@ def _rotel(site: Site) -> Iterator[Running]:
 
 
 def _rotel_program() -> Path:
-    found = list((BUILT / "rotel").glob("lib/python*/site-packages/rotel/rotel-agent"))
-    if not found:
-        raise NotToBeHad("its wheel holds no program")
-    return found[0]
+    programs = list((BUILT / "rotel").glob("lib/python*/site-packages/rotel/rotel-agent"))
+    if not programs:
+        raise MeasurementError("the rotel wheel contains no rotel-agent program")
+    return programs[0]
 
 
 def _build_rotel() -> None:
@@ -139,23 +153,23 @@ def _build_otelcol() -> None:
     _run(["go", "build", "-ldflags=-s -w", "-o", str(BUILT / "otelcol"), "."], cwd=HERE / "otelcol")
 
 
-def _otelcol(site: Site, queue: str, extension: str, processors: str) -> Iterator[Running]:
+def _otelcol(environment: Environment, queue: str, extension: str, processors: str) -> Iterator[Running]:
     http = free_port()
-    (site.directory / "queue").mkdir()
-    config = site.directory / "otelcol.yaml"
+    (environment.directory / "queue").mkdir()
+    config = environment.directory / "otelcol.yaml"
     config.write_text(
         _OTELCOL.format(
             http=http,
-            tcp=site.sink.tcp_port,
+            tcp=environment.sink.tcp_port,
             queue=queue,
-            extension=extension.format(directory=site.directory / "queue"),
+            extension=extension.format(directory=environment.directory / "queue"),
             extensions="[file_storage]" if extension else "[]",
             processors=processors,
         )
     )
     command = [str(BUILT / "otelcol"), "--config", str(config)]
-    with started(command, site.directory / "log", core=site.core) as process:
-        _eventually(lambda: _connect(http), site, process)
+    with started(command, environment.directory / "log", core=environment.core) as process:
+        _wait_until_ready(lambda: _connect(http), environment, process)
         yield Running(f"http://127.0.0.1:{http}/v1/traces", {process.pid: "otelcol"})
 
 
@@ -176,22 +190,24 @@ service:
 _ON_DISK = "file_storage: {{directory: '{directory}', fsync: true}}"
 
 
-def _otelcol_memory(site: Site) -> Iterator[Running]:
-    return _otelcol(site, "{}", "", "[batch]")
+def _otelcol_memory(environment: Environment) -> Iterator[Running]:
+    return _otelcol(environment, "{}", "", "[batch]")
 
 
-def _otelcol_durable(site: Site) -> Iterator[Running]:
-    return _otelcol(site, "{storage: file_storage}", _ON_DISK, "[]")
+def _otelcol_durable(environment: Environment) -> Iterator[Running]:
+    return _otelcol(environment, "{storage: file_storage}", _ON_DISK, "[]")
 
 
 def _run(command: list[str], cwd: Path | None = None) -> None:
     try:
-        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)  # noqa: S603 - ours
-    except OSError as reason:
-        raise NotToBeHad(f"'{command[0]}' cannot be run: {reason.strerror}") from reason
-    if done.returncode:
-        last = (done.stderr or done.stdout).strip().splitlines()[-1:]
-        raise NotToBeHad(f"'{Path(command[0]).name}' ended with {done.returncode}: {' '.join(last)[:300]}")
+        result = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)  # noqa: S603 - ours
+    except OSError as error:
+        raise MeasurementError(f"'{command[0]}' cannot be run: {error.strerror}") from error
+    if result.returncode:
+        last = (result.stderr or result.stdout).strip().splitlines()[-1:]
+        raise MeasurementError(
+            f"'{Path(command[0]).name}' exited with {result.returncode}: {' '.join(last)[:300]}"
+        )
 
 
 def _connect(port: int) -> bool:
@@ -199,15 +215,21 @@ def _connect(port: int) -> bool:
         return True
 
 
-def _eventually(ask: Callable[[], T], site: Site, process: subprocess.Popen[bytes]) -> T:
+def _wait_until_ready(
+    is_ready: Callable[[], T], environment: Environment, process: subprocess.Popen[bytes]
+) -> T:
     deadline_s = time.monotonic() + READY_S
     while True:
         try:
-            return ask()
-        except (OSError, ValueError, KeyError) as reason:
+            return is_ready()
+        except (OSError, ValueError, KeyError) as error:
             if time.monotonic() > deadline_s or process.poll() is not None:
-                said = (site.directory / "log").read_text(errors="replace").strip().splitlines()[-1:]
-                raise NotToBeHad(f"not ready; last said: {' '.join(said)[:500]}") from reason
+                last_line = (
+                    (environment.directory / "log").read_text(errors="replace").strip().splitlines()[-1:]
+                )
+                raise MeasurementError(
+                    f"receiver is not ready; last log line: {' '.join(last_line)[:500]}"
+                ) from error
             time.sleep(0.02)
 
 

@@ -1,4 +1,4 @@
-"""Processes that are measured: started on a core of their own, watched through /proc, always ended."""
+"""Measured processes: started on a separate core, observed through /proc, always terminated."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Cores:
-    """Which core the receiver has to itself, and which are left for load and sink."""
+    """The core reserved for the receiver, and the cores for load and sink."""
 
     receiver: str
     others: str
 
     @classmethod
     def of_this_machine(cls) -> Cores:
-        """The first one for the receiver; with a single core, all share it."""
+        """Reserve the first core for the receiver; on a single core, all processes share it."""
         first, *rest = sorted(os.sched_getaffinity(0))
         return cls(str(first), ",".join(map(str, rest)) or str(first))
 
     @classmethod
     def all_of_this_machine(cls) -> Cores:
-        """No core to itself."""
+        """Share all cores between receiver, load and sink."""
         every = ",".join(map(str, sorted(os.sched_getaffinity(0))))
         return cls(every, every)
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What processes have used."""
+    """CPU time of processes."""
 
     user_s: float = 0.0
     system_s: float = 0.0
 
     @property
     def cpu_s(self) -> float:
-        """Both."""
+        """User and system time together."""
         return self.user_s + self.system_s
 
     def __add__(self, other: Usage) -> Usage:
@@ -74,7 +74,7 @@ def started(
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Ask, wait, and kill what does not go, children and all."""
+    """Terminate a process; after a time-out, kill it with its descendants."""
     family = [process.pid, *descendants(process.pid)]
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
@@ -87,7 +87,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def kill(pid: int) -> None:
-    """At once; one that is gone is ordinary."""
+    """Send SIGKILL; ignore a process that no longer exists."""
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -95,39 +95,39 @@ def kill(pid: int) -> None:
 
 
 def descendants(pid: int) -> list[int]:
-    """Its children, and theirs."""
+    """Return the process ids of all descendants."""
     try:
         text = "".join(path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children"))
     except OSError:
         return []
     children = [int(word) for word in text.split()]
-    return children + [one for child in children for one in descendants(child)]
+    return children + [descendant for child in children for descendant in descendants(child)]
 
 
 def usage_of(pid: int) -> Usage:
-    """Of one process with all its threads, since it started."""
+    """Return the CPU time of a process with all its threads, since it started."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return Usage(int(fields[11]) / _TICKS_PER_S, int(fields[12]) / _TICKS_PER_S)
 
 
-def forget_peak(pid: int) -> None:
-    """Let the peak of its memory begin anew."""
+def reset_peak(pid: int) -> None:
+    """Reset the peak of resident memory to the current size."""
     Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
 def peak_bytes(pid: int) -> int:
-    """The most memory that was resident."""
+    """Return the peak of resident memory."""
     return int(status_of(pid)["VmHWM"].split()[0]) << 10
 
 
 def status_of(pid: int) -> dict[str, str]:
-    """What Linux says of it, by name."""
+    """Return the fields of /proc/<pid>/status."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
 def has_ended(pid: int) -> bool:
-    """Whether it does nothing more, reaped or not."""
+    """Return whether a process has exited, reaped or not."""
     try:
         return status_of(pid)["State"][0] in "ZX"
     except (FileNotFoundError, ProcessLookupError):
@@ -135,34 +135,34 @@ def has_ended(pid: int) -> bool:
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """Return a port that is currently unused."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         return int(listening.getsockname()[1])
 
 
 @dataclass
-class Watched:
-    """Processes by role, and what they used since the watch began."""
+class UsageMeter:
+    """CPU time and peak memory of processes by role, since `begin`."""
 
     roles: Mapping[int, str]
     _before: dict[int, Usage] = field(default_factory=dict)
 
     def begin(self) -> None:
-        """Count from here."""
+        """Reset the peaks and record the CPU time used so far."""
         for pid in self.roles:
-            forget_peak(pid)
+            reset_peak(pid)
         self._before = {pid: usage_of(pid) for pid in self.roles}
 
     def used(self) -> dict[str, Usage]:
-        """By role."""
-        found: dict[str, Usage] = {}
+        """Return the CPU time since `begin`, summed by role."""
+        usage_by_role: dict[str, Usage] = {}
         for pid, role in self.roles.items():
-            found[role] = found.get(role, Usage()) + (usage_of(pid) - self._before[pid])
-        return found
+            usage_by_role[role] = usage_by_role.get(role, Usage()) + (usage_of(pid) - self._before[pid])
+        return usage_by_role
 
     def peaks(self) -> dict[str, int]:
-        """Bytes by role: of several processes the largest."""
-        found: dict[str, int] = {}
+        """Return the peak memory in bytes of the largest process of each role."""
+        peak_by_role: dict[str, int] = {}
         for pid, role in self.roles.items():
-            found[role] = max(found.get(role, 0), peak_bytes(pid))
-        return found
+            peak_by_role[role] = max(peak_by_role.get(role, 0), peak_bytes(pid))
+        return peak_by_role

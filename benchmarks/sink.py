@@ -1,4 +1,4 @@
-"""The sink as a process: started empty for every measurement, asked how many rows it took."""
+"""The sink process, a ClickHouse stand-in: started empty for every measurement, counts rows."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ POLL_S = 0.02
 
 @dataclass(frozen=True)
 class Sink:
-    """Where receivers store."""
+    """A running sink."""
 
     http_port: int
     tcp_port: int
     pid: int
 
     def rows(self) -> int:
-        """How many it took."""
+        """Return the number of rows received."""
         return int(self.counts()["rows"])
 
     def counts(self) -> dict[str, int]:
-        """Rows, INSERTs, bytes as they came."""
+        """Return the numbers of rows, INSERTs and bytes (as transferred) received."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}/_counts", timeout=30) as answer:
             counts: dict[str, int] = json.load(answer)
         return counts
 
     def hang(self) -> None:
-        """Answer nobody from here on; connections are still taken."""
+        """Stop the process: the kernel still accepts connections, but no request is answered."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Answer again, what came meanwhile first."""
+        """Continue the process, which first answers the requests that arrived meanwhile."""
         os.kill(self.pid, signal.SIGCONT)
 
     def wait_for(self, rows: int, timeout_s: float) -> float:
-        """Wait until it has them; seconds it took. What does not come in time is missed by the caller."""
+        """Wait until the sink has this many rows or the time is over. Return the seconds waited."""
         began_s = time.monotonic()
         while self.rows() < rows and time.monotonic() - began_s < timeout_s:
             time.sleep(POLL_S)
@@ -53,7 +53,7 @@ class Sink:
 
 
 def build() -> None:
-    """Compile it, if it is not."""
+    """Compile the sink if it is out of date."""
     subprocess.run(  # noqa: S603 - our own command
         ["cargo", "build", "--locked", "--release", "--quiet", "--manifest-path", str(SOURCE / "Cargo.toml")],  # noqa: S607 - the user's toolchain
         check=True,
@@ -62,7 +62,7 @@ def build() -> None:
 
 @contextmanager
 def running(core: str) -> Iterator[Sink]:
-    """An empty sink, until the block ends."""
+    """Run an empty sink until the block ends."""
     process = subprocess.Popen(  # noqa: S603 - our own command
         ["taskset", "-c", core, str(PROGRAM)],  # noqa: S607 - a standard tool
         stdin=subprocess.PIPE,
@@ -70,7 +70,7 @@ def running(core: str) -> Iterator[Sink]:
     )
     try:
         if process.stdout is None or process.stdin is None:
-            raise AssertionError("no pipes to the sink; expected those that were asked for")
+            raise AssertionError("the sink has no stdin or stdout pipe; expected both")
         http_port, tcp_port = map(int, process.stdout.readline().split())
         yield Sink(http_port, tcp_port, process.pid)
         process.stdin.close()

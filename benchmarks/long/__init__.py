@@ -1,1 +1,1 @@
-"""What only shows after a while: growth under a steady load, and a backlog that fills the journal."""
+"""Long-running benchmarks: resource growth under a steady load, and a backlog that fills the journal."""

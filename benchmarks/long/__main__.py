@@ -19,7 +19,7 @@ from benchmarks.long.backlog import Trial, disk_bytes_for, settings_for
 from benchmarks.long.growth import grow
 from benchmarks.long.page import page
 from benchmarks.long.results import About, Backlog, Growth, Results
-from benchmarks.peers import PEERS, Site
+from benchmarks.peers import PEERS, Environment
 from benchmarks.processes import Cores
 from benchmarks.report import machine
 
@@ -60,26 +60,26 @@ def main(  # noqa: PLR0913 - options
         results.growth = Growth(
             about=_about(beside), rate=rate, minutes=minutes, slice_s=slice_s or GROWTH_SLICE_S
         )
-        with room(parent, cores) as site:
-            grow(OURS, site, cores, results.growth, say)
+        with room(parent, cores) as environment:
+            grow(OURS, environment, cores, results.growth, log)
         _write(results, out)
     if (not parts or "backlog" in parts) and has_disk(parent, disk_bytes_for(gb * 1e9)):
         results.backlog = Backlog(
             about=_about(beside), bytes_wanted=gb * 1e9, rate=LOW_RATE, slice_s=slice_s or BACKLOG_SLICE_S
         )
-        with room(parent, cores, settings_for(gb * 1e9)) as site:
-            Trial(OURS, site, cores, results.backlog, say).run()
+        with room(parent, cores, settings_for(gb * 1e9)) as environment:
+            Trial(OURS, environment, cores, results.backlog, log).run()
         _write(results, out)
 
 
 @contextmanager
-def room(parent: Path, cores: Cores, settings: str = "") -> Iterator[Site]:
+def room(parent: Path, cores: Cores, settings: str = "") -> Iterator[Environment]:
     """A directory and a sink, gone afterwards."""
     with (
         tempfile.TemporaryDirectory(prefix="long-", dir=parent) as directory,
         sinks.running(cores.others) as sink,
     ):
-        yield Site(Path(directory), sink, cores.receiver, settings=settings)
+        yield Environment(Path(directory), sink, cores.receiver, settings=settings)
 
 
 def has_disk(parent: Path, wanted_bytes: float) -> bool:
@@ -88,7 +88,7 @@ def has_disk(parent: Path, wanted_bytes: float) -> bool:
     if free_bytes >= wanted_bytes:
         return True
     free, wanted = f"{free_bytes / 1e9:.1f} GB", f"{wanted_bytes / 1e9:.1f}"
-    say(f"backlog is left out: '{parent}' has {free} free; expected {wanted}")
+    log(f"backlog is left out: '{parent}' has {free} free; expected {wanted}")
     return False
 
 
@@ -101,7 +101,7 @@ def _about(beside: str) -> About:
 def _write(results: Results, out: Path) -> None:
     results.write(out / "long.json")
     (out / "LONG.md").write_text(page(results))
-    say(f"written to {out / 'LONG.md'}")
+    log(f"written to {out / 'LONG.md'}")
 
 
 def _interrupted(*_: object) -> None:
@@ -109,7 +109,7 @@ def _interrupted(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     """How it goes."""
     click.echo(text, err=True)
 

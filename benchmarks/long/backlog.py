@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.long.results import Backlog, Stage
-from benchmarks.long.watch import Say, Watch, journal_bytes, line_of
+from benchmarks.long.watch import Log, Watch, journal_bytes, line_of
 from benchmarks.measure import BODIES, CATCH_UP_S, WARM_UP_REQUESTS, load
 from benchmarks.ours import SETTLED_S, answering
-from benchmarks.peers import NotToBeHad, Peer, Running, Site
+from benchmarks.peers import Environment, MeasurementError, Peer, Running
 from benchmarks.processes import Cores
 from benchmarks.sink import Sink
 
@@ -53,25 +53,25 @@ class Trial:
     """One run through all of it."""
 
     peer: Peer
-    site: Site
+    environment: Environment
     cores: Cores
     backlog: Backlog
-    say: Say
+    log: Log
     _seed: int = field(default=0)
 
     def run(self) -> None:
         """Step by step; what was seen before something went wrong is kept."""
         try:
             self._run()
-        except (NotToBeHad, OSError) as reason:
-            self.backlog.ended = str(reason)
-            self.say(f"backlog ends: {reason}")
+        except (MeasurementError, OSError) as error:
+            self.backlog.ended = str(error)
+            self.log(f"backlog ends: {error}")
         finally:
-            self.site.sink.resume()
+            self.environment.sink.resume()
 
     def _run(self) -> None:
-        backlog, sink = self.backlog, self.site.sink
-        with answering(self.peer, self.site) as (running, _):
+        backlog, sink = self.backlog, self.environment.sink
+        with answering(self.peer, self.environment) as (running, _):
             watch = Watch(running, self._data, self.cores)
             self._warm_up(running, sink)
             self._killed(watch, "empty")
@@ -94,7 +94,7 @@ class Trial:
 
     @property
     def _data(self) -> Path:
-        return self.site.directory / "data"
+        return self.environment.directory / "data"
 
     def _warm_up(self, running: Running, sink: Sink) -> None:
         """Load it briefly while the sink answers, and when it does not: then an INSERT hangs."""
@@ -110,16 +110,16 @@ class Trial:
 
     @contextmanager
     def _started(self, name: str) -> Iterator[Watch]:
-        with answering(self.peer, self.site) as (running, first_200_s):
+        with answering(self.peer, self.environment) as (running, first_200_s):
             self.backlog.first_200_s[name] = first_200_s
-            self.say(f"backlog  {name}: start to first 200 {first_200_s:.2f} s")
+            self.log(f"backlog  {name}: start to first 200 {first_200_s:.2f} s")
             watch = Watch(running, self._data, self.cores)
             time.sleep(SETTLED_S)
             yield watch
 
     def _killed(self, watch: Watch, name: str) -> None:
         orphans_s = self.backlog.orphans_s[name] = watch.kill()
-        self.say(f"backlog  {name}: supervisor killed, the others gone after {orphans_s:.2f} s")
+        self.log(f"backlog  {name}: supervisor killed, the others gone after {orphans_s:.2f} s")
 
     def _low(self, watch: Watch, stage: Stage) -> None:
         for _ in range(LOW_SLICES):
@@ -131,20 +131,20 @@ class Trial:
         one = watch.slice([*BODY.options, *rate], self.backlog.slice_s, self._seed)
         self.backlog.stages.setdefault(stage, []).append(one)
         self.backlog.acknowledged += one.spans
-        self.say(f"backlog  {stage:<9} {line_of(one)}")
+        self.log(f"backlog  {stage:<9} {line_of(one)}")
 
     def _drain(self, watch: Watch, sink: Sink) -> None:
         """Let the sink answer again, a low load beside."""
-        watch.forget_peaks()
+        watch.reset_peaks()
         emptied = Emptied(self._data, sink)
         sink.resume()
         emptied.start()
         while emptied.is_alive():
             self._slice(watch, "draining")
         if emptied.after_s is None:
-            raise NotToBeHad(emptied.trouble or f"the journal was not empty after {DRAIN_S_MAX:g} s")
+            raise MeasurementError(emptied.trouble or f"the journal was not empty after {DRAIN_S_MAX:g} s")
         self.backlog.drain_s, self.backlog.drained_spans = emptied.after_s, emptied.spans
-        self.say(f"backlog  drained in {emptied.after_s:.1f} s, {emptied.spans:,} spans")
+        self.log(f"backlog  drained in {emptied.after_s:.1f} s, {emptied.spans:,} spans")
 
 
 class Emptied(threading.Thread):
@@ -168,5 +168,5 @@ class Emptied(threading.Thread):
                     self.spans = self._sink.rows() - before
                     return
                 time.sleep(POLL_S)
-        except OSError as reason:
-            self.trouble = f"the sink does not say how many rows it has: {reason}"
+        except OSError as error:
+            self.trouble = f"the sink does not say how many rows it has: {error}"

@@ -6,32 +6,32 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from benchmarks.long.results import Growth, Slice
-from benchmarks.long.watch import Say, Watch, line_of
+from benchmarks.long.watch import Log, Watch, line_of
 from benchmarks.measure import BODIES, CATCH_UP_S
-from benchmarks.peers import NotToBeHad, Peer, Site
+from benchmarks.peers import Environment, MeasurementError, Peer
 from benchmarks.processes import Cores
 
 HOUR_S = 3_600.0
 BODY = BODIES[0]
 
 
-def grow(peer: Peer, site: Site, cores: Cores, growth: Growth, say: Say) -> None:
+def grow(peer: Peer, environment: Environment, cores: Cores, growth: Growth, log: Log) -> None:
     """Load and look, until the time is over or something is wrong; what was seen is kept either way."""
     count = max(1, round(growth.minutes * 60 / growth.slice_s))
     options = [*BODY.options, "--rate", f"{growth.rate:.0f}"]
     try:
-        with peer.running(site) as running:
-            watch = Watch(running, site.directory / "data", cores)
+        with peer.running(environment) as running:
+            watch = Watch(running, environment.directory / "data", cores)
             for number in range(1, count + 1):
                 one = watch.slice(options, growth.slice_s, seed=number)
                 growth.slices.append(one)
                 growth.acknowledged += one.spans
-                say(f"growth {number:3}/{count}  {line_of(one)}")
-            site.sink.wait_for(growth.acknowledged, CATCH_UP_S)
-            growth.stored = site.sink.rows()
-    except (NotToBeHad, OSError) as reason:
-        growth.ended = str(reason)
-        say(f"growth ends: {reason}")
+                log(f"growth {number:3}/{count}  {line_of(one)}")
+            environment.sink.wait_for(growth.acknowledged, CATCH_UP_S)
+            growth.stored = environment.sink.rows()
+    except (MeasurementError, OSError) as error:
+        growth.ended = str(error)
+        log(f"growth ends: {error}")
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float | None:

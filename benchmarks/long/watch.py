@@ -12,15 +12,15 @@ from pathlib import Path
 from benchmarks.long.disk import Probe
 from benchmarks.long.results import Process, Slice
 from benchmarks.measure import load
-from benchmarks.peers import NotToBeHad, Running
-from benchmarks.processes import Cores, forget_peak, has_ended, kill, status_of
+from benchmarks.peers import MeasurementError, Running
+from benchmarks.processes import Cores, has_ended, kill, reset_peak, status_of
 from benchmarks.report import milliseconds
 
 MIB = 1 << 20
 ORPHANS_S = 30.0
 POLL_S = 0.01
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 @dataclass
@@ -54,10 +54,10 @@ class Watch:
             processes={role: self._look(pid, role) for pid, role in self.running.roles.items()},
         )
 
-    def forget_peaks(self) -> None:
+    def reset_peaks(self) -> None:
         """Let the peaks begin anew."""
         for pid in self.running.roles:
-            forget_peak(pid)
+            reset_peak(pid)
 
     def kill(self) -> float:
         """`kill -9` of the supervisor; seconds until the other processes have ended by themselves."""
@@ -70,7 +70,7 @@ class Watch:
                 for pid in living:
                     kill(pid)
                 names = ", ".join(others[pid] for pid in living)
-                raise NotToBeHad(f"{names} lived {ORPHANS_S:g} s after the supervisor was killed")
+                raise MeasurementError(f"{names} lived {ORPHANS_S:g} s after the supervisor was killed")
             time.sleep(POLL_S)
         return time.monotonic() - began_s
 
@@ -83,8 +83,8 @@ class Watch:
                 descriptors=len(list(Path(f"/proc/{pid}/fd").iterdir())),
                 threads=int(status["Threads"]),
             )
-        except (OSError, KeyError) as reason:
-            raise NotToBeHad(f"the {role} (process {pid}) has ended") from reason
+        except (OSError, KeyError) as error:
+            raise MeasurementError(f"the {role} (process {pid}) has ended") from error
 
 
 def journal_bytes(data: Path) -> int:

@@ -1,1 +1,1 @@
-"""The storage side: our table and the exporter's, one engine, the same spans. `make bench-store`."""
+"""Storage benchmarks: our table and the exporter's, one engine, the same spans. `make bench-store`."""

@@ -41,18 +41,18 @@ def main(spans: str, feed_for: str | None, rate: float, parent: Path, out: Path)
         duration_s = seconds_of(feed_for)
         with room(parent, rate * duration_s * DISK_BYTES_PER_SPAN_FED, VARIED) as directory:
             where = machine(), engine_of(directory)
-            told = sustain(rate, duration_s, directory, say)
+            told = sustain(rate, duration_s, directory, log)
             results.fed[f"{rate:.0f}"] = sustained(rate, duration_s, told, where)
     else:
         sizes = [int(size) for size in spans.split(",")]
         with room(parent, max(sizes) * DISK_BYTES_PER_SPAN, varied(max(sizes))) as directory:
             results.machine, results.engine = machine(), engine_of(directory)
             for size in sizes:
-                results.sizes[str(size)] = compare(size, directory, say)
+                results.sizes[str(size)] = compare(size, directory, log)
     out.mkdir(exist_ok=True)
     results.write(out / "store.json")
     (out / "STORE.md").write_text(page(results))
-    say(f"written to {out / 'STORE.md'}")
+    log(f"written to {out / 'STORE.md'}")
 
 
 def seconds_of(text: str) -> float:
@@ -85,7 +85,7 @@ def memory_free_bytes() -> int:
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     """How it goes."""
     click.echo(text, err=True)
 

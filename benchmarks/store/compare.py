@@ -12,15 +12,15 @@ from benchmarks.store.results import Table
 from benchmarks.store.segments import BODY_SPANS, SEGMENT_ROWS, Press, days_before, spread_over, varied
 from benchmarks.store.tables import Compared, Name, clocked
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 SEGMENTS_A_LINE = 10
 RUNS = 7
 """Of every question, after one that does not count."""
 
 
-def compare(spans: int, directory: Path, say: Say) -> dict[Name, Table]:
+def compare(spans: int, directory: Path, log: Log) -> dict[Name, Table]:
     """Measure with so many spans, and leave nothing behind in the directory."""
-    say(f"{spans:,} spans: making {varied(spans):,} that differ")
+    log(f"{spans:,} spans: making {varied(spans):,} that differ")
     press, (began, ended) = Press(varied(spans)), days_before(datetime.now(UTC))
     tables = [Compared(name, directory / "store") for name in ("ours", "otel")]
     found = {table.name: Table() for table in tables}
@@ -35,9 +35,9 @@ def compare(spans: int, directory: Path, say: Say) -> dict[Name, Table]:
         press.segment(segment, arrivals)
         _insert(tables, segment, len(arrivals) * BODY_SPANS, found)
         if number % SEGMENTS_A_LINE == 0:
-            say(f"{sum(found['ours'].insert_rows):,} spans inserted, {_costs(found)}")
-    _merge(tables, found, say)
-    _ask(tables, sought_in(tables[0].store, began, ended), found, say)
+            log(f"{sum(found['ours'].insert_rows):,} spans inserted, {_costs(found)}")
+    _merge(tables, found, log)
+    _ask(tables, sought_in(tables[0].store, began, ended), found, log)
     for table in tables:
         table.drop()
         table.store.close()
@@ -66,17 +66,17 @@ def _costs(found: dict[Name, Table]) -> str:
     )
 
 
-def _merge(tables: Sequence[Compared], found: dict[Name, Table], say: Say) -> None:
+def _merge(tables: Sequence[Compared], found: dict[Name, Table], log: Log) -> None:
     for table in tables:
         of = found[table.name]
         of.merge_cpu_s = table.merge().cpu_s
         of.rows, of.disk_bytes = table.rows(), table.disk_bytes()
         if of.rows != sum(of.insert_rows):
             raise AssertionError(f"{table.name} holds {of.rows} rows; expected {sum(of.insert_rows)}")
-        say(f"{table.name}: merged in {of.merge_cpu_s:.1f} CPU s, {of.bytes_per_span:.1f} bytes a span")
+        log(f"{table.name}: merged in {of.merge_cpu_s:.1f} CPU s, {of.bytes_per_span:.1f} bytes a span")
 
 
-def _ask(tables: Sequence[Compared], sought: Sought, found: dict[Name, Table], say: Say) -> None:
+def _ask(tables: Sequence[Compared], sought: Sought, found: dict[Name, Table], log: Log) -> None:
     """Every question of one table, then of the other; again and again."""
     asked = {table.name: questions(table.name, sought) for table in tables}
     for place, question in enumerate(asked["ours"]):
@@ -89,4 +89,4 @@ def _ask(tables: Sequence[Compared], sought: Sought, found: dict[Name, Table], s
                     of = found[table.name].question_cpu_ms
                     of.setdefault(question.name, []).append(clock.cpu_s * 1e3)
         least = {name: min(of.question_cpu_ms[question.name]) for name, of in found.items()}
-        say(f"{question.name}: " + ", ".join(f"{name} {ms:,.0f} ms" for name, ms in least.items()))
+        log(f"{question.name}: " + ", ".join(f"{name} {ms:,.0f} ms" for name, ms in least.items()))

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.store.compare import Say
+from benchmarks.store.compare import Log
 from benchmarks.store.results import Moment, Sustained
 from benchmarks.store.segments import BODY_SPANS, Press
 from benchmarks.store.tables import Compared
@@ -81,7 +81,7 @@ class RequestStream:
 
 
 def sustain(
-    spans_per_s: float, duration_s: float, directory: Path, say: Say, *, every_s: float = 10.0
+    spans_per_s: float, duration_s: float, directory: Path, log: Log, *, every_s: float = 10.0
 ) -> tuple[list[Moment], list[float], str]:
     """Feed it. How it stood in between, milliseconds of the INSERTs, and what to make of it."""
     table = Compared("ours", directory / "store")
@@ -96,7 +96,7 @@ def sustain(
     keeper.start()
     while keeper.is_alive():
         keeper.join(every_s)
-        say(line_of(watch.look()))
+        log(line_of(watch.look()))
     table.drop()
     table.store.close()
     whole = stored.rows >= WHOLE * spans_per_s * duration_s

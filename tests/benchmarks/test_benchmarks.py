@@ -1,4 +1,4 @@
-"""The benchmarks' report: medians with their spread, goals beside them, and what could not be had."""
+"""Tests of the benchmark report: medians with their spread, goals, skipped measurements."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.__main__ import line_of
-from benchmarks.measure import BODIES, Measured
+from benchmarks.measure import BODIES, Measurement
 from benchmarks.ours import part_of
 from benchmarks.report import Results, page, spread
 
 MIB = 1 << 20
 
 
-def measured(peer: str = "ours", *, user_s: float = 1.5) -> Measured:
-    """One run of a million spans."""
+def measurement(peer: str = "ours", *, user_s: float = 1.5) -> Measurement:
+    """Return the measurement of a run of a million spans."""
     roles = ("supervisor", "intake", "store") if peer == "ours" else (peer,)
-    return Measured(
+    return Measurement(
         peer=peer,
         body=BODIES[0].name,
         spans=1_000_000,
@@ -38,50 +38,50 @@ def measured(peer: str = "ours", *, user_s: float = 1.5) -> Measured:
     )
 
 
-def test_cpu_per_million_spans_is_user_and_system_over_what_was_stored() -> None:
-    assert measured(user_s=1.5).cpu_s_per_million == pytest.approx(2.0)
+def test_cpu_per_million_spans_is_user_plus_system_time_divided_by_stored_spans() -> None:
+    assert measurement(user_s=1.5).cpu_s_per_million == pytest.approx(2.0)
 
 
-def test_a_page_shows_medians_their_spread_and_the_goal() -> None:
-    results = Results(measured=[measured(user_s=user_s) for user_s in (1.5, 3.5, 1.0)])
+def test_page_shows_medians_with_spread_and_goal() -> None:
+    results = Results(measured=[measurement(user_s=user_s) for user_s in (1.5, 3.5, 1.0)])
 
     assert "| protobuf, 520 spans | 2.00 (1.50 to 4.00) | ≤ 1.2; ours is 1.7 times that |" in page(results)
 
 
-def test_a_page_puts_peers_side_by_side() -> None:
-    results = Results(measured=[measured(), measured("rotel", user_s=5.0)])
+def test_page_shows_peers_in_adjacent_columns() -> None:
+    results = Results(measured=[measurement(), measurement("rotel", user_s=5.0)])
 
     assert "| bodies | ours | rotel | goal |" in page(results)
     assert "| protobuf, 520 spans | 2.00 | 5.50 | ≤ 1.2; ours is 1.7 times that |" in page(results)
 
 
-def test_a_page_tells_what_could_not_be_had() -> None:
-    results = Results(measured=[measured()], left_out={"otelcol": "'go' cannot be run"})
+def test_page_lists_skipped_measurements_with_reason() -> None:
+    results = Results(measured=[measurement()], skipped={"otelcol": "'go' cannot be run"})
 
-    assert "Left out: otelcol: 'go' cannot be run." in page(results)
+    assert "Skipped: otelcol: 'go' cannot be run." in page(results)
 
 
-def test_idle_time_is_taken_off_the_cost_at_a_rate() -> None:
-    results = Results(measured=[measured()], rates=[(125_000.0, measured())], idle_cpu_share=0.1)
+def test_idle_cpu_time_is_subtracted_from_the_cost_at_a_rate() -> None:
+    results = Results(measured=[measurement()], rates=[(125_000.0, measurement())], idle_cpu_share=0.1)
 
     assert "| 125,000 | 1.56 | 3.00 | 12.00 | 0.40 |" in page(results)
 
 
-def test_where_nothing_was_answered_there_is_no_latency_to_tell() -> None:
-    silent = replace(measured(), latency_ms={"p50": None, "p99": None})
-    results = Results(measured=[silent], rates=[(125_000.0, silent)])
+def test_latency_is_a_dash_if_no_request_was_answered() -> None:
+    unanswered = replace(measurement(), latency_ms={"p50": None, "p99": None})
+    results = Results(measured=[unanswered], rates=[(125_000.0, unanswered)])
 
-    assert "p50 - p99 - ms" in line_of(silent)
+    assert "p50 - p99 - ms" in line_of(unanswered)
     assert "| 125,000 | 2.00 | - | - | 0.40 |" in page(results)
 
 
-def test_results_are_json() -> None:
-    results = Results(measured=[measured()], by_intakes={1: [measured()], 2: [measured()]})
+def test_results_document_can_be_serialized_to_json() -> None:
+    results = Results(measured=[measurement()], by_intakes={1: [measurement()], 2: [measurement()]})
 
     assert json.loads(json.dumps(results.document()))["measured"][0]["cpu_s_per_million_spans"] == 2.0
 
 
-def test_nothing_measured_is_no_number() -> None:
+def test_spread_of_no_values_is_a_dash() -> None:
     assert spread([], ".2f") == "-"
 
 
@@ -96,9 +96,9 @@ def test_nothing_measured_is_no_number() -> None:
         ("python3.11 [.] _PyEval_EvalFrameDefault", "Python"),
     ],
 )
-def test_a_sample_belongs_to_a_part_of_the_budget(sample: str, part: str) -> None:
+def test_perf_sample_is_assigned_to_its_part_of_the_budget(sample: str, part: str) -> None:
     assert part_of(sample) == part
 
 
-def test_a_goal_that_is_met_stands_alone() -> None:
-    assert "| protobuf, 520 spans | 1.00 | ≤ 1.2 |" in page(Results(measured=[measured(user_s=0.5)]))
+def test_goal_that_is_met_shows_no_ratio() -> None:
+    assert "| protobuf, 520 spans | 1.00 | ≤ 1.2 |" in page(Results(measured=[measurement(user_s=0.5)]))

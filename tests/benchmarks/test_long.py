@@ -188,7 +188,7 @@ def test_a_state_that_a_killed_receiver_left_is_not_taken_for_ours(tmp_path: Pat
     (tmp_path / "receiver.json").write_text(json.dumps({"pids": {"supervisor": 7}}))
 
     assert state_of(tmp_path, 7) == {"pids": {"supervisor": 7}}
-    with pytest.raises(ValueError, match="of process 7; expected 8"):
+    with pytest.raises(ValueError, match="written by process 7; expected 8"):
         state_of(tmp_path, 8)
 
 
