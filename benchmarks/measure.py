@@ -177,12 +177,12 @@ def load(url: str, cores: Cores, options: Sequence[str]) -> dict[str, Any]:
         *("taskset", "-c", cores.others, sys.executable, "-m", "receiver.cli", "load", url),
         *("--format", "json", *options),
     ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603 - ours
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
     try:
-        report: dict[str, Any] = json.loads(done.stdout)
+        report: dict[str, Any] = json.loads(result.stdout)
     except ValueError as error:
         raise MeasurementError(
-            f"the load harness exited with {done.returncode}: {done.stderr[-300:]}"
+            f"the load harness exited with {result.returncode}: {result.stderr[-300:]}"
         ) from error
     if not report["spans"]:
         raise MeasurementError(f"no request was acknowledged: {report['answers']} {report['said']}")

@@ -123,7 +123,7 @@ def _sampled(samples: Path) -> Callable[[Running], Any]:
         pids = ",".join(map(str, running.roles))
         command = ["perf", "record", "--freq", "499", "--output", str(samples), "--pid", pids]
         try:
-            perf = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603 - ours
+            perf = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603 - our own command
         except OSError as error:
             raise MeasurementError("`perf` cannot be run") from error
         try:
@@ -147,7 +147,7 @@ def _shares(samples: Path) -> dict[str, float]:
         "--percent-limit",
         "0",
     ]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - ours
+    result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
     shares: dict[str, float] = defaultdict(float)
     for line in result.stdout.splitlines():
         if match := _PERF_LINE.match(line):

@@ -200,7 +200,7 @@ def _otelcol_durable(environment: Environment) -> Iterator[Running]:
 
 def _run(command: list[str], cwd: Path | None = None) -> None:
     try:
-        result = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)  # noqa: S603 - ours
+        result = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
     except OSError as error:
         raise MeasurementError(f"'{command[0]}' cannot be run: {error.strerror}") from error
     if result.returncode:

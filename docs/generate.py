@@ -1,4 +1,4 @@
-"""Writes the pages that the code says better than we: settings, metrics, reliability. `make docs`."""
+"""Generator of the pages that are derived from code: settings, metrics, reliability (`make docs`)."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ DOCS = Path(__file__).parent
 
 
 def nested_table(field: msgspec.structs.FieldInfo) -> type[msgspec.Struct] | None:
-    """The table a field holds, alone or in a tuple."""
+    """Return the type of the table, or list of tables, that a field contains; None for other fields."""
     kinds = [field.type, *get_args(field.type)]
     return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, msgspec.Struct)), None)
 
 
 def meanings() -> dict[tuple[str, str], str]:
-    """(table, field) → the docstring below the field."""
+    """Return (table, field) → the docstring below the field."""
     source = Path(settings.__file__).read_text()
-    found = {}
+    docstrings = {}
     for table in ast.parse(source).body:
         if isinstance(table, ast.ClassDef):
             for field, after in zip(table.body, table.body[1:], strict=False):
                 if isinstance(field, ast.AnnAssign) and isinstance(after, ast.Expr):
-                    found[table.name, ast.unparse(field.target)] = ast.literal_eval(after.value)
-    return found
+                    docstrings[table.name, ast.unparse(field.target)] = ast.literal_eval(after.value)
+    return docstrings
 
 
 def default_text(setting_key: SettingKey) -> str:
-    """A default as it is written in the file."""
+    """Return a default as it is written in the configuration file."""
     if setting_key.required:
         return "required"
     if setting_key.default in ((), None, ""):
@@ -49,32 +49,32 @@ def default_text(setting_key: SettingKey) -> str:
 
 
 def settings_rows(table: type[msgspec.Struct], prefix: str = "") -> list[str]:
-    """A row for every key, `drain.` and `sampling.rule.` for lists of tables."""
-    rows, said = [], meanings()
+    """Return a row for each key. Keys in a list of tables begin with `drain.` or `sampling.rule.`."""
+    rows, docstrings = [], meanings()
     by_key = {plain_key(setting_key.path): setting_key for setting_key in setting_keys()}
     for field in msgspec.structs.fields(table):
         name = f"{prefix}{field.encode_name}"
         if inner := nested_table(field):
             rows += settings_rows(inner, f"{name}.")
         else:
-            meaning = " ".join(said.get((table.__name__, field.name), "").split())
+            meaning = " ".join(docstrings.get((table.__name__, field.name), "").split())
             setting_key = by_key[name]
             rows.append(f"| `{name}` | {default_text(setting_key)} | {range_text(setting_key)} | {meaning} |")
     return rows
 
 
 def settings_page() -> str:
-    """docs/settings.md."""
+    """Return the text of docs/settings.md."""
     return "\n".join(
         [
             "# Settings",
             "",
             "Written by `make docs` from `receiver/settings.py`. In the TOML file, `a.b` is key `b` of",
-            "table `[a]`; `drain.` and `sampling.rule.` are lists of tables. A secret may stand in the",
-            "file or the environment (`token`, `password`, …); `config show` masks it. Better is a file",
-            "of its own (`token_file`, `password_file`, …) that only the receiver may read. What is outside",
-            "of its range is refused at the start, on a reload, and by `trace-drain config check`. The range",
-            "of a text is that of its length.",
+            "table `[a]`; `drain.` and `sampling.rule.` are lists of tables. A secret can be in this file or",
+            "the environment (`token`, `password`, …); `config show` hides it. A separate file that only the",
+            "receiver can read is safer (`token_file`, `password_file`, …). A value outside its range is",
+            "rejected at the start, on a reload, and by `trace-drain config check`. The range of a text is",
+            "the range of its length.",
             "",
             "| key | default | range | meaning |",
             "|---|---|---|---|",
@@ -85,7 +85,7 @@ def settings_page() -> str:
 
 
 def metric_row(name: str, spec: metrics.Spec) -> str:
-    """A metric as Prometheus sees it."""
+    """Return the row of a metric, with its name and kind in Prometheus."""
     suffix = {"counter": "_total", "seconds": ""}.get(spec.kind, "")
     kind = {"counter": "counter", "seconds": "histogram"}.get(spec.kind, "gauge")
     labels = ", ".join([*spec.labels, *(["process"] if spec.kind == "gauge_by_process" else [])])
@@ -93,14 +93,14 @@ def metric_row(name: str, spec: metrics.Spec) -> str:
 
 
 def metrics_page() -> str:
-    """docs/metrics.md."""
+    """Return the text of docs/metrics.md."""
     rows = [metric_row(name, spec) for name, spec in sorted(metrics.METRICS.items())]
     return "\n".join(
         [
             "# Metrics",
             "",
-            "Written by `make docs` from `receiver/metrics.py`; served at `/metrics` of the admin listener,",
-            "merged over the processes.",
+            "Written by `make docs` from `receiver/metrics.py`. The admin port serves them at",
+            "`/metrics`, merged over all processes.",
             "",
             "| name | kind | labels | meaning |",
             "|---|---|---|---|",

@@ -6,6 +6,8 @@ from typing import Final, final
 __all__ = [
     "BUILD_PROFILE",
     "COLUMNS",
+    "FOOTER_BYTES",
+    "HEAD_BYTES",
     "SCHEMAS",
     "VERSION",
     "Commit",
@@ -21,7 +23,10 @@ __all__ = [
     "day_runs",
     "explain_sampling",
     "footer",
+    "footer_counts",
     "footer_for",
+    "is_newer",
+    "record_head",
     "rewrite",
     "scan",
 ]
@@ -31,6 +36,10 @@ BUILD_PROFILE: Final[str]
 VERSION: Final[str]
 COLUMNS: Final[list[tuple[str, str]]]
 """Name and table type of every stored column, in order."""
+FOOTER_BYTES: Final[int]
+"""Length of the footer at the end of a sealed segment."""
+HEAD_BYTES: Final[int]
+"""Length of a record before its list of deliveries."""
 SCHEMAS: Final[list[tuple[str, str]]]
 """File name and text of every numbered SQL statement, in order."""
 
@@ -122,8 +131,23 @@ def commit(
 def footer(segment: bytes) -> bytes:
     """Return the footer that seals these records. Raises `CoreError` if a record is incomplete."""
 
-def footer_for(checksums: bytes, rows: int, bytes_before: int) -> bytes:
-    """Return the footer for records with these checksums (8 bytes each, in order), rows and bytes."""
+def footer_for(heads: bytes) -> bytes:
+    """Return the footer for the records with these heads (the first `HEAD_BYTES` of each, in order)."""
+
+def footer_counts(tail: bytes) -> tuple[int, int, int] | None:
+    """Return records, rows and bytes before the footer at the end of `tail`; `None` if there is none."""
+
+def record_head(head: bytes) -> tuple[int, int] | None:
+    """Return the unverified end of a record's delivery list, and its length, from its first `HEAD_BYTES`.
+
+    Returns `None` if it is not the head of a record of the current version.
+    """
+
+def is_newer(segment: bytes) -> bool:
+    """Return whether a segment begins with a record of a newer version, and not only with a damaged version.
+
+    The first `HEAD_BYTES` suffice to exclude it.
+    """
 
 @final
 class Record:
@@ -159,6 +183,9 @@ class Scan:
     def sealed(self) -> bool:
         """Whether the segment ends with a complete footer."""
     @property
+    def codec(self) -> str:
+        """Compression of the first block: `lz4` or `zstd`."""
+    @property
     def damage(self) -> list[tuple[int, int, str]]:
         """Offset, length and description of every acknowledged range that cannot be read."""
 
@@ -170,11 +197,11 @@ def rewrite(
     keep: Sequence[tuple[int, int]],
     codec: str,
     block_rows_max: int,
-    anew: tuple[int, int, bool] | None = None,
+    new_identity: tuple[int, int, bool] | None = None,
 ) -> bytes:
     """Merge the blocks of a segment, keeping only these row ranges, into a new sealed segment.
 
-    The identity stays the same unless `anew` is given: epoch, seq, and whether the new segment
+    The identity stays the same unless `new_identity` is given: epoch, seq, and whether the new segment
     acknowledges the deliveries.
     """
 
@@ -189,16 +216,16 @@ class ExplainedTrace:
     def keep(self) -> bool: ...
     @property
     def weight(self) -> float | None:
-        """How many spans a kept span represents. None: unknown, or not kept."""
+        """Number of spans that a kept span represents; `None` if unknown or not kept."""
     @property
     def threshold(self) -> str | None:
-        """None: unknown, or no randomness reaches it."""
+        """Effective threshold; `None` if unknown or too high for any randomness."""
     @property
     def reason(self) -> str:
-        """As the column `SampleReason`."""
+        """The value of the column `SampleReason`."""
     @property
     def ignored(self) -> list[str]:
-        """Fields of the trace state that are malformed, and counted as absent."""
+        """Malformed fields of the tracestate, which count as absent."""
     @property
     def rule(self) -> int | None:
         """Index of the first matching rule."""
@@ -238,9 +265,8 @@ class Digests:
 class DigestTags:
     """In-memory index of a set of digests on disk: one byte per slot."""
 
-    def __new__(cls, salt: bytes, *, mixed_once: bool) -> DigestTags:
-        """`mixed_once`: the file has the slot order of format version 1."""
+    def __new__(cls, salt: bytes) -> DigestTags: ...
     def extend(self, slots: bytes) -> None:
         """Add the next slots, in the format of `Digests.slots`."""
-    def known(self, digests: bytes, lies_at: Callable[[int, bytes], bool]) -> list[int]:
-        """Return the indices of known digests. `lies_at` compares a slot of the file with a digest."""
+    def known(self, digests: bytes, slot_equals: Callable[[int, bytes], bool]) -> list[int]:
+        """Return the indices of known digests. `slot_equals` compares a slot of the file with a digest."""

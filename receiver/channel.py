@@ -1,10 +1,10 @@
-"""The channel between the supervisor and one child: JSON lines over a socket pair.
+"""Channel between the supervisor and one child: JSON lines over a socket pair.
 
     supervisor → child   Start  Reload  AcceptFor  Seal  Stop
     child → supervisor   Ready  Report (every second)  Sealed  Failed  Stopped
 
-Invariant: a closed channel is a message too. A child that reads `None` has lost its supervisor and finishes
-as if stopped; a supervisor that reads `None` has lost the child.
+Invariant: a closed channel is a message too. A child that reads `None` has lost its supervisor and exits as
+if it had received `Stop`; a supervisor that reads `None` has lost the child.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LINE_BYTES_MAX = 16 * MIB
 
 
 class Pems(msgspec.Struct, frozen=True):
-    """Contents of the last usable certificate files, for a process that starts when they are broken."""
+    """Contents of the last usable certificate files, for a process that starts while they are invalid."""
 
     cert: bytes
     key: bytes
@@ -37,7 +37,7 @@ class Pems(msgspec.Struct, frozen=True):
 
 
 class Start(msgspec.Struct, frozen=True, tag=True):
-    """First message to a child, sent once: begin work."""
+    """First message to a child, sent once. Starts the work."""
 
     name: str
     """Process name, `intake-0` or `store`: its label in metrics and logs."""
@@ -45,22 +45,22 @@ class Start(msgspec.Struct, frozen=True, tag=True):
     listen_fd: int
     """The listening socket, inherited: the drain endpoint's for an intake, the API's for the store."""
     start_ordinal: int
-    """How often this process has been started before, from 0."""
+    """Number of earlier starts of this process."""
     last_good: Pems | None = None
     """Last usable certificate, for an intake that uses TLS."""
 
 
 class Reload(msgspec.Struct, frozen=True, tag=True):
-    """Use these settings from now on, where they can change while running."""
+    """New settings. Those that can change at run time take effect at once."""
 
     settings: Settings
 
 
 class AcceptFor(msgspec.Struct, frozen=True, tag=True):
-    """To an intake: accept from these sockets too, because the intakes they belong to do not."""
+    """To an intake: also accept from these sockets, because their intakes do not accept."""
 
     listen_fds: tuple[int, ...]
-    """Inherited by every intake. The intake stops accepting from those that are no longer listed."""
+    """Descriptors that every intake inherits. The intake stops accepting from sockets that are not listed."""
 
 
 class Seal(msgspec.Struct, frozen=True, tag=True):
@@ -80,15 +80,15 @@ class Report(msgspec.Struct, frozen=True, tag=True):
 
     metrics: Snapshot
     health: dict[str, str]
-    """Name of the check → `""` if healthy, else the reason."""
+    """Problem of each check, by its name; empty if the check passes."""
 
 
 class Sealed(msgspec.Struct, frozen=True, tag=True):
-    """Everything acknowledged before `Seal` is in sealed segments, unless the disk failed."""
+    """All deliveries acknowledged before `Seal` are in sealed segments, unless the disk failed."""
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
-    """The process cannot work and exits. The supervisor logs it, because it knows how often that happens."""
+    """The process cannot work and exits. The supervisor logs it, because it counts the failures."""
 
     error: str
     raised_at: tuple[str, ...] = ()
@@ -124,6 +124,7 @@ class _End(Generic[Incoming, Outgoing]):
         """Wait for the next message. Return None if the other end has closed."""
         try:
             line = await self._reader.readuntil(b"\n")
+        # An incomplete last line is not a message: the other end died while it was writing.
         except (asyncio.IncompleteReadError, ConnectionError):
             return None
         return self._decoder.decode(line)
@@ -134,6 +135,7 @@ class _End(Generic[Incoming, Outgoing]):
             ConnectionError, TimeoutError, RuntimeError
         ):  # RuntimeError: uvloop raises it for a closed transport
             self._writer.write(self._encoder.encode(message) + b"\n")
+            # A process that hangs stops reading; the other must go on with its own work.
             async with asyncio.timeout(SEND_S):
                 await self._writer.drain()
 
@@ -166,4 +168,5 @@ class ChildChannel(_End[ToSupervisor, ToChild]):
 
 async def _streams(end: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     end.setblocking(False)  # noqa: FBT003 - the standard library takes it by position
+    # The default limit of 64 KiB is less than a `Start` with many drains.
     return await asyncio.open_connection(sock=end, limit=LINE_BYTES_MAX)

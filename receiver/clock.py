@@ -1,4 +1,4 @@
-"""Trusted wall clock: the system's wall clock while it agrees with the clock that cannot be set.
+"""Trusted wall clock: the system's wall clock, as long as it agrees with the uptime, which cannot be set.
 
 The store process decides which time to trust after the clock was set (`receiver/engine/clock_check.py`) and
 writes it to DATA/clock.json; intakes follow it. No span is stamped with a time at which it would be deleted.
@@ -15,7 +15,7 @@ import msgspec
 
 NOTE_NAME = "clock.json"
 STEP_S_MIN = 60.0
-"""Smaller differences are ordinary drift and NTP corrections."""
+"""Difference from which on a change counts as a step. Drift and NTP corrections are smaller."""
 READ_EVERY_S = 1.0
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -33,6 +33,7 @@ class Belief(msgspec.Struct, frozen=True, kw_only=True):
 
 def running_s() -> float:
     """Return the machine's uptime, sleep included. Unlike the wall clock, it cannot be set."""
+    # Not CLOCK_MONOTONIC, which stops while the machine sleeps.
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -51,12 +52,12 @@ class Times:
 
     @property
     def began_s(self) -> float:
-        """Wall-clock time of the machine's start, if the wall clock is right."""
+        """Wall-clock time of the machine's start, according to the current wall clock."""
         return self.wall_s() - self.running_s()
 
 
-def noted(path: Path) -> Belief | None:
-    """Read the last trusted clock; None if there is none or it cannot be read."""
+def read_belief(path: Path) -> Belief | None:
+    """Read the last trusted relation of the clocks; `None` if there is none or it cannot be read."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Belief)
     except (OSError, msgspec.DecodeError):
@@ -76,9 +77,11 @@ class Now:
     def ns(self) -> int:
         """Return the trusted time in nanoseconds since 1970."""
         wall_s, running_s = self._times.wall_s(), self._times.running_s()
+        # The file is read only while the clocks disagree, because every delivery calls this.
         if self._is_off(wall_s, running_s) and running_s - self._read_at_s >= READ_EVERY_S:
             self._read_at_s = running_s
             self._follow()
+        # Compared again, because the file may have confirmed the new wall-clock time.
         now_s = self._began_s + running_s if self._is_off(wall_s, running_s) else wall_s
         return int(now_s * 1e9)
 
@@ -86,6 +89,7 @@ class Now:
         return abs(wall_s - running_s - self._began_s) >= STEP_S_MIN
 
     def _follow(self) -> None:
-        belief = noted(self._path)
+        belief = read_belief(self._path)
+        # The uptime restarts with each boot, so a start time of another boot means nothing.
         if belief is not None and belief.boot == self._times.boot:
             self._began_s = belief.began_s

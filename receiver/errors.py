@@ -5,15 +5,22 @@ ReceiverError
 │   ├── MalformedBody          ├── NoSuchPath
 │   ├── Unauthenticated        ├── MethodNotAllowed
 │   ├── NotAllowed             ├── BodyTooLarge
-│   └── UnsupportedMedia
+│   ├── UnsupportedMedia
+│   ├── InvalidFilter (an operator's query)
+│   └── LimitExceeded (by an operator's query)
 ├── Unavailable            the sender should send the same bytes again, later
 │   ├── QuotaSpent             ├── DiskTrouble
 │   ├── JournalFull            ├── ShuttingDown
 │   ├── MemoryBudgetSpent      ├── DeadlinePassed
 │   ├── Overloaded
 │   ├── CoreCrashed            └── StoreTrouble (never seen by a sender)
-└── OperatorError          a setting, a file or a command is wrong; never seen by a sender
-    └── CommandFailed          the command is correct but failed, or it found a problem
+├── OperatorError          a setting, a file or a command is wrong; never seen by a sender
+│   └── CommandFailed          the command is correct but failed, or it found a problem
+├── NoSuchDeadLetter       an operator named a dead letter that does not exist
+├── DeadLetterConflict     an operator's action on a dead letter is impossible now
+└── StaleSegment           a race between intake and journal, resolved by the intake; never an answer
+
+An exception class outside this module is private to its package. `transcode.CoreError` is the core's own.
 """
 
 from __future__ import annotations
@@ -40,6 +47,19 @@ class Refused(ReceiverError):  # noqa: N818 - a verdict, not an accident
 
 class MalformedBody(Refused):
     """The body is not a well-formed document of the declared type, or holds no valid span."""
+
+
+class InvalidFilter(Refused):
+    """The filter of a query is not valid. `column` counts characters from 1; `path` is a place in JSON."""
+
+    def __init__(self, problem: str, *, column: int = 0, path: str = "") -> None:
+        super().__init__(f"filter, {path or f'column {column}'}: {problem}", field="filter")
+        self.problem = problem
+        self.column = column
+
+
+class LimitExceeded(Refused):
+    """A query needs more than a limit allows; `field` names the limit. Another try would fail as well."""
 
 
 class Unauthenticated(Refused):
@@ -132,7 +152,7 @@ class StoreTrouble(Unavailable):
 
     @property
     def label(self) -> str:
-        """Text that is safe to log: ClickHouse's messages can contain values of rows, the label cannot."""
+        """Text that is safe to log. Unlike ClickHouse's messages, it cannot contain values of rows."""
         return f"{self._outcome}: {self.advice}" if self.advice else self._outcome
 
     @property
@@ -153,9 +173,21 @@ class OperatorError(ReceiverError):
 
 
 class CommandFailed(OperatorError):  # noqa: N818 - a verdict, not an accident
-    """A correct command failed: its object is missing or damaged, or the action is impossible now."""
+    """A correct command that failed: its object is missing or damaged, or the action is impossible now."""
 
     exit_code: ClassVar[int] = 1
+
+
+class NoSuchDeadLetter(ReceiverError):  # noqa: N818 - a verdict, not an accident
+    """No dead letter has this id."""
+
+
+class DeadLetterConflict(ReceiverError):  # noqa: N818 - a verdict, not an accident
+    """The dead letter cannot be replayed or deleted now. It is kept."""
+
+
+class StaleSegment(ReceiverError):  # noqa: N818 - an expected race, not an accident
+    """The segment was closed after it was chosen. Nothing was written: choose and transcode again."""
 
 
 def place_and_reason(error: OSError) -> str:
@@ -179,6 +211,7 @@ ANSWER_OF: dict[type[ReceiverError], Answer] = {
     MethodNotAllowed: Answer(405, 12),
     BodyTooLarge: Answer(413, 3),
     UnsupportedMedia: Answer(415, 3),
+    # OTLP clients retry 429, 502, 503 and 504 only, so each `Unavailable` has one of these.
     QuotaSpent: Answer(429, 8),
     JournalFull: Answer(503, 14),
     DiskTrouble: Answer(503, 14),
@@ -189,7 +222,7 @@ ANSWER_OF: dict[type[ReceiverError], Answer] = {
     CoreCrashed: Answer(503, 14),
     StoreTrouble: Answer(503, 14),
 }
-"""The only mapping of errors to answers. `OperatorError` is missing because no sender ever gets it."""
+"""Answer to senders by type of error. Errors that senders never get are not listed."""
 
 RETRY_AFTER_S = 2
-"""Short, because SDKs give up when Retry-After exceeds the rest of their 10 s timeout."""
+"""Value of Retry-After. Short, because SDKs give up if it exceeds the rest of their 10 s timeout."""

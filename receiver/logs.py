@@ -27,28 +27,29 @@ from receiver.settings import KIB
 
 FIELD_CHARS_MAX = 2 * KIB
 KEYS_MAX = 1_024
-"""Keys of rate-limited lines that are distinguished; further keys share one."""
+"""Maximum number of rate-limiting keys. Further keys share one entry."""
 CAUSES_MAX = 8
-"""Causes of one key that are distinguished; further causes share one line."""
+"""Maximum number of causes per key. Further causes share one line."""
 REPEAT_S = 10.0
-"""Between the first two lines of one cause; then it grows by `REPEAT_GROWTH`, to `REPEAT_S_MAX`."""
+"""Time between the first two lines of a cause. It grows by `REPEAT_GROWTH` up to `REPEAT_S_MAX`."""
 REPEAT_GROWTH = 6
 REPEAT_S_MAX = 600.0
 QUIET_S = 200.0
-"""A cause that has not occurred for this long is over. The slowest retry, of an INSERT, comes after 180 s."""
-CAUSE_FIELDS = ("error", "path", "why", "reason")
+"""Time without a line after which a cause counts as ended. INSERTs retry after at most 180 s."""
+CAUSE_FIELDS = ("error", "path")
 """The fields that identify the cause of a line."""
 CAUSE_CHARS_MAX = 512
-"""Length of each such field that is compared."""
+"""Length up to which these fields are compared."""
 OTHER = "(other)"
-"""The key, event and cause of lines beyond these limits."""
+"""Key, event and cause that lines beyond these limits share."""
 HIDDEN = "(hidden)"
 
 _SECRET_KEY = re.compile(
     r"authorization|cookie|token|secret|password|signature|api.?key|credential", re.IGNORECASE
 )
+# Possessive, so that a long run of digits causes no backtracking.
 _MEASURED = re.compile(r"(?<!\d)\d++(?:\.\d++)? ?(?:bytes?|[KMGTP]iB|m?s|spans?|rows?)\b|(?<=byte )\d++")
-"""Numbers with a unit, and offsets: they change from line to line. A number without a unit can be a code."""
+"""Numbers that change from line to line: those with a unit, and offsets. Other numbers can be codes."""
 _URL_PASSWORD = re.compile(r"(://[^/\s:@]*):[^/\s@]*@")
 _FIRST = ("timestamp", "level", "process", "event")
 _ITEMS_MAX = 64
@@ -56,7 +57,7 @@ _DEPTH_MAX = 4
 
 
 SILENCED_LIBRARIES = ("urllib3", "clickhouse_connect")
-"""Libraries that log every exception they raise too; we catch and log those, rate-limited."""
+"""Libraries that log every exception that they raise. We log these exceptions ourselves, rate-limited."""
 
 
 def set_up(
@@ -96,7 +97,7 @@ def silence_libraries() -> None:
 
 @dataclass(slots=True)
 class _Episode:
-    """One cause of a rate-limited line, from its first occurrence until it is over."""
+    """One cause of a rate-limited line, from its first occurrence until it counts as over."""
 
     begun_at_s: float
     logged_at_s: float
@@ -119,7 +120,7 @@ class RateLimited:
     def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._episodes: dict[tuple[str, str], dict[str, _Episode]] = {}
-        """By key and event, then by cause."""
+        """Current causes, by key and event, then by cause."""
 
     def info(self, key: str, event: str, **fields: object) -> None:
         """Log that something finished."""
@@ -136,6 +137,7 @@ class RateLimited:
     def flush(self) -> None:
         """Log the suppressed lines that are due, and the causes that are over. Called every second."""
         now_s = self._now()
+        # Copies: a log call of another thread may change the dictionaries meanwhile.
         for (key, event), causes in list(self._episodes.items()):
             for cause, episode in list(causes.items()):
                 if now_s - episode.last_at_s >= QUIET_S:
@@ -149,9 +151,11 @@ class RateLimited:
     def _log(self, level: str, key: str, event: str, fields: Mapping[str, object]) -> None:
         causes = self._causes_of(key, event)
         cause, now_s = _cause_of(fields), self._now()
+        # Memory must stay limited even if a sender can vary the cause.
         if cause not in causes and len(causes) >= CAUSES_MAX:
             cause = OTHER
         episode = causes.get(cause)
+        # The cause is over, but `flush` has not removed it yet.
         if episode is not None and now_s - episode.last_at_s >= QUIET_S:
             _log_end(event, episode)
             episode = None
@@ -167,6 +171,7 @@ class RateLimited:
             episode.suppressed_count += 1
 
     def _causes_of(self, key: str, event: str) -> dict[str, _Episode]:
+        # Causes that are over may still occupy entries.
         if (key, event) not in self._episodes and len(self._episodes) >= KEYS_MAX:
             self.flush()
             if len(self._episodes) >= KEYS_MAX:
@@ -178,6 +183,7 @@ class RateLimited:
 
     def _repeat(self, event: str, episode: _Episode) -> None:
         suppressed = {"suppressed": episode.suppressed_count} if episode.suppressed_count else {}
+        # The fields of the latest occurrence: the first one may be out of date after minutes.
         _write(episode.level, event, {**episode.fields, **suppressed})
         episode.logged_at_s, episode.suppressed_count = self._now(), 0
         episode.repeat_s = min(episode.repeat_s * REPEAT_GROWTH, REPEAT_S_MAX)
@@ -221,7 +227,8 @@ limited = RateLimited()
 
 
 def harmless_text(text: str) -> str:
-    """Return the text cut to its limit, passwords hidden and all control and direction characters escaped."""
+    """Return the text, truncated, with passwords hidden and control and direction characters escaped."""
+    # Truncated first, so that the search for passwords takes limited time.
     shown = text if len(text) <= FIELD_CHARS_MAX else f"{text[:FIELD_CHARS_MAX]}… ({len(text)} characters)"
     shown = _URL_PASSWORD.sub(rf"\1:{HIDDEN}@", shown)
     if shown.isprintable():
@@ -261,6 +268,7 @@ def _exception_as_text(_logger: WrappedLogger, _method: str, event: EventDict) -
 
 def raised_at(error: BaseException) -> list[str]:
     """Return the last frames of the traceback, without any values."""
+    # The last frames are those closest to the error.
     frames = traceback.extract_tb(error.__traceback__)[-8:]
     return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
 
@@ -271,7 +279,8 @@ def _harmless(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDi
 
 
 def _shown(key: str, value: object, depth: int) -> object:
-    """Return a value that is safe to print. Depth is bounded, and only our own fields nest."""
+    """Return a value that is safe to print. The depth is limited; only our own fields are nested."""
+    # By the name of the field, in case that a secret ever reaches a log call.
     if _SECRET_KEY.search(key):
         return HIDDEN
     if value is None or isinstance(value, bool | int | float):

@@ -1,4 +1,4 @@
-"""Metrics: name, kind, meaning and labels of each, and the values, merged over the processes.
+"""Metrics: declarations with name, kind, meaning and labels; values, merged over the processes.
 
 Invariant: a counter never decreases, even if its process is replaced (`carried_over`). Only the event loop's
 thread uses a `Metrics`.
@@ -53,6 +53,7 @@ MetricName = Literal[
     "refused_credentials_past_hour",
     "refusals",
     "reloads",
+    "rollup_lag_seconds",
     "span_notes",
     "spans_accepted",
     "spans_dead_lettered",
@@ -74,7 +75,7 @@ class Spec(NamedTuple):
     kind: Literal["counter", "gauge_sum", "gauge_by_process", "seconds"]
     """`gauge_sum` is added up over the processes, `gauge_by_process` gets a label `process`."""
     help: str
-    """What it counts, in which unit, and when to worry."""
+    """Meaning and unit of the metric, and the value at which to investigate."""
     labels: tuple[str, ...] = ()
 
 
@@ -191,6 +192,11 @@ METRICS: dict[MetricName, Spec] = {
     "reloads": Spec(
         "counter", "Configuration reloads; after `refused` the old configuration stays in use.", ("outcome",)
     ),
+    "rollup_lag_seconds": Spec(
+        "gauge_sum",
+        "Time since the rollups last covered every closed hour; 0: rollups are off. Rising steadily: the "
+        "store has no time to derive them, and queries over many hours read the spans.",
+    ),
     "refused_credentials_past_hour": Spec(
         "gauge_sum", "Answers 401 and 403 in the past hour: a wrong secret, or a stranger.", ("drain",)
     ),
@@ -216,7 +222,7 @@ METRICS: dict[MetricName, Spec] = {
     "store_spans": Spec("counter", "Spans that the store holds, confirmed by a count."),
     "store_troubles": Spec("counter", "Errors of the store, by kind.", ("fault",)),
 }
-"""All metrics. A name that is missing here is an error for mypy and at run time."""
+"""Declarations of all metrics. A name that is missing here is an error in mypy and at run time."""
 
 
 class Series(msgspec.Struct, frozen=True, array_like=True):
@@ -273,6 +279,7 @@ class Metrics:
         key = (name, *labels.values())
         series = self._counts.get(key)
         if series is None:
+            # Only for a new series, because every delivery looks up several.
             _check(name, labels)
             series = self._counts[key] = Durations() if spec_of(name).kind == "seconds" else Count()
         return series
@@ -314,6 +321,7 @@ class Metrics:
                     key[0],
                     key[1:],
                     count.value,
+                    # A copy: the list changes while the snapshot waits to be sent.
                     tuple(count.buckets) if isinstance(count, Durations) else (),
                 )
                 for key, count in self._counts.items()
@@ -323,6 +331,7 @@ class Metrics:
 
 def carried_over(ended: Snapshot, before: Snapshot | None) -> Snapshot:
     """Return the counters and histograms of a process that ended, added to those of its predecessors."""
+    # A gauge describes a process that runs; the gauges of one that has ended would stay forever.
     lasting = [series for series in ended.series if not spec_of(series.name).kind.startswith("gauge")]
     merged = added_up([*(before.series if before else ()), *lasting])
     return Snapshot(process=ended.process, series=tuple(merged.values()))

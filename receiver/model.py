@@ -1,4 +1,4 @@
-"""Types that all packages share: delivery, segment id, and the core's results."""
+"""Shared types of all packages: delivery, segment id, and the core's results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ContentKind(StrEnum):
 
 
 class Delivery(NamedTuple):
-    """One request body from a drain, as received. A tuple, because the core expects tuples."""
+    """One request body from a drain, as received. It is a tuple because the core expects tuples."""
 
     drain: str
     body: bytes
@@ -60,7 +60,7 @@ class Outcome(Protocol):
 
     @property
     def is_plain(self) -> bool:
-        """Whether it was accepted in full, without a warning for the sender."""
+        """Whether the delivery was accepted in full, without a warning for the sender."""
 
     @property
     def received(self) -> int:
@@ -84,7 +84,7 @@ class Outcome(Protocol):
 
     @property
     def message(self) -> str:
-        """Text for `partial_success`, or why the delivery is refused."""
+        """Text for `partial_success`, or the reason that the delivery is refused."""
 
     @property
     def field(self) -> str:

@@ -53,18 +53,18 @@ REPORT_S = 1.0
 ORPHAN_GRACE_S = 8.0
 EXIT_FAILED = 1
 GARBAGE_OBJECTS = 50_000
-"""Number of new objects that starts a garbage collection; far above Python's default."""
+"""Number of new objects that starts a garbage collection. Far above Python's default, see `settle_memory`."""
 
 
 class Unfinished(ReceiverError):  # noqa: N818 - a verdict, not an accident
-    """The stop grace period ended before the work did."""
+    """The stop grace period ended before the work was finished."""
 
 
 class Work(Protocol):
     """The work of a process between its start and its stop."""
 
     async def reload(self, settings: Settings) -> None:
-        """Apply the settings that can change while running; keep the old value of any that cannot be used."""
+        """Apply the settings that can change at run time. Keeps the old value of an unusable setting."""
 
     def accept_for(self, listen_fds: tuple[int, ...]) -> None:
         """Accept from exactly these sockets of other processes too. Sent to intakes only."""
@@ -73,7 +73,7 @@ class Work(Protocol):
         """Make everything acknowledged so far readable by the writer. Sent to intakes only."""
 
     def health(self) -> dict[str, str]:
-        """Return check → `""` if healthy, else the reason. Called every second, so it also sets gauges."""
+        """Return the problem of each check (empty if it passes), and set gauges. Called every second."""
 
     async def stop(self) -> None:
         """Accept no more work, finish the work in flight, and release all resources."""
@@ -88,36 +88,37 @@ def run(begin: Begin) -> None:
     parser.add_argument("--channel-fd", type=int, required=True)
     channel_fd: int = parser.parse_args().channel_fd
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        exit_code = runner.run(live(channel_fd, begin))
+        exit_code = runner.run(run_child(channel_fd, begin))
         if exit_code:
-            os._exit(exit_code)  # an ordinary exit would wait, with our locks held, for a thread that hangs
+            os._exit(exit_code)  # A normal exit would wait for a thread that hangs, while our locks are held.
 
 
-async def live(channel_fd: int, begin: Begin) -> int:
+async def run_child(channel_fd: int, begin: Begin) -> int:
     """Work until stopped. Return the exit code."""
     channel = await Channel.from_fd(channel_fd)
     start = await channel.receive()
+    # The supervisor exited before it sent anything.
     if not isinstance(start, Start):
         return 0
     logs.set_up(start.settings.log_format, process=start.name)
     try:
-        await _Life(channel, start).run(begin)
-    except OperatorError as reason:
-        await channel.send(Failed(str(reason)))
+        await _ChildProcess(channel, start).run(begin)
+    except OperatorError as error:
+        await channel.send(Failed(str(error)))
         return EXIT_FAILED
-    except Unfinished as reason:
-        structlog.get_logger().warning("process ends before its work is finished", error=str(reason))
+    except Unfinished as error:
+        structlog.get_logger().warning("process ends before its work is finished", error=str(error))
         return EXIT_FAILED
-    except Exception as reason:  # noqa: BLE001 - whatever it is, the log must have it
-        error = f"{type(reason).__name__}: {reason}"
-        await channel.send(Failed(error, tuple(logs.raised_at(reason))))
+    except Exception as error:  # noqa: BLE001 - every failure must be logged
+        text = f"{type(error).__name__}: {error}"
+        await channel.send(Failed(text, tuple(logs.raised_at(error))))
         return EXIT_FAILED
     await channel.send(Stopped())
     await channel.close()
     return 0
 
 
-class _Life:
+class _ChildProcess:
     """State of one child process, from its start message on."""
 
     def __init__(self, channel: Channel, start: Start) -> None:
@@ -132,20 +133,25 @@ class _Life:
     async def run(self, begin: Begin) -> None:
         """Work until stopped. Raises the exception that ends the work earlier."""
         self._handle_signals()
+        # Before `begin`, which may take long: the supervisor kills a process that is silent for 30 s.
         reporting = asyncio.create_task(self._report())
         stopping = asyncio.create_task(self._stop.wait())
         try:
             self._work = await begin(self._start, self._metrics)
+            # After all imports, which create most of the long-lived objects.
             settle_memory()
             await self._channel.send(Ready())
             listening = asyncio.create_task(self._listen(self._work))
-            await first_of(stopping, listening, reporting)
+            # Reporting never ends by itself; it is awaited because an error in `health` must end the process.
+            await first_completed(stopping, listening, reporting)
             await self._finish(self._work)
+            # The counts since the last report would be missing in the supervisor's totals.
             await self._send_report()
         finally:
             reporting.cancel()
 
     async def _finish(self, work: Work) -> None:
+        # Without a supervisor, the next one already waits for our locks.
         grace_s = ORPHAN_GRACE_S if self._is_orphan else self._start.settings.limits.stop_grace_s
         try:
             async with asyncio.timeout(grace_s):
@@ -156,6 +162,7 @@ class _Life:
     def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._stop.set)
+        # A terminal sends these to all processes, but the supervisor decides what they mean.
         for ignored in (signal.SIGINT, signal.SIGHUP):
             signal.signal(ignored, signal.SIG_IGN)
 
@@ -165,6 +172,7 @@ class _Life:
             if isinstance(message, Stop):
                 return
             await self._follow(work, message)
+        # A closed channel is the only sign that the supervisor was killed.
         self._is_orphan = True
 
     async def _follow(self, work: Work, message: ToChild) -> None:
@@ -192,13 +200,16 @@ class _Life:
 
 
 def settle_memory() -> None:
-    """Collect garbage rarely: reference counts free nearly all objects, and existing objects stay alive."""
+    """Make garbage collections rare: reference counting frees nearly all objects."""
+    # Collected first, because garbage that is frozen would never be freed.
+    # `freeze` exempts everything that exists now: it lives until the exit, so scanning it again is wasted
+    # time.
     gc.collect()
     gc.freeze()
     gc.set_threshold(GARBAGE_OBJECTS)
 
 
-async def first_of(*tasks: asyncio.Task[Any]) -> None:
+async def first_completed(*tasks: asyncio.Task[Any]) -> None:
     """Wait until the first task ends; raise its exception, if any."""
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in done:

@@ -86,6 +86,16 @@ class Store(Frozen, frozen=True):
     """Memory limit of the embedded engine."""
     insert_timeout_s: Annotated[int, Range(1, 3_600)] = 120
     """After this the outcome of an INSERT is unknown; the receiver counts its rows to find out."""
+    promoted_attributes: Annotated[tuple[Attribute, ...], Range(0, 32)] = ()
+    """Attributes that get a column, so that filters need not read all attributes.
+
+    Each is `span:KEY`, `resource:KEY` or `event:KEY`; after a space follow older spellings of the key, which
+    fill the same column. Added to the standard ones, which docs/query.md lists.
+    """
+    rollup: bool = True
+    """Derive hourly counts of spans, which answer queries over many hours. Needs ClickHouse 25.6."""
+    rollup_closing_age_s: Annotated[int, Range(60, 86_400)] = 600
+    """Time after the end of an hour until it is rolled up. Spans that arrive later are still counted."""
 
 
 class Journal(Frozen, frozen=True):

@@ -1,9 +1,9 @@
-"""Sizes as text for messages: bytes in the unit that fits."""
+"""Formatter of sizes for messages: bytes in a suitable unit."""
 
 from __future__ import annotations
 
 PLAIN_BYTES_MAX = 10_000
-"""Sizes below this are written in bytes, exactly."""
+"""Size up to which the exact number of bytes is written."""
 UNIT_STEP = 1024
 UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -17,5 +17,6 @@ def size_text(size_bytes: int) -> str:
         if abs(size) < UNIT_STEP:
             break
         size, unit = size / UNIT_STEP, larger
+    # `.4g` alone would write a number of five digits with an exponent.
     digits = f"{size:.0f}" if abs(size) >= UNIT_STEP else f"{size:.4g}"
     return f"{digits} {unit}"

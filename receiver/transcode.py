@@ -1,4 +1,4 @@
-"""Interface to the Rust core: settings and deliveries in, records and outcomes out.
+"""Interface to the Rust core: takes settings and deliveries, returns records and outcomes.
 
 Never: inspects a span. Only the core interprets the bytes.
 """
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from receiver._transcode import (  # noqa: TID251 - the only module that may import the core
     BUILD_PROFILE,
     COLUMNS,
+    FOOTER_BYTES,
+    HEAD_BYTES,
     SCHEMAS,
     VERSION,
     Commit,
@@ -24,7 +26,10 @@ from receiver._transcode import (  # noqa: TID251 - the only module that may imp
     day_runs,
     explain_sampling,
     footer,
+    footer_counts,
     footer_for,
+    is_newer,
+    record_head,
     rewrite,
     scan,
 )
@@ -40,6 +45,8 @@ if TYPE_CHECKING:
 __all__ = [
     "BUILD_PROFILE",
     "COLUMNS",
+    "FOOTER_BYTES",
+    "HEAD_BYTES",
     "SCHEMAS",
     "VERSION",
     "Commit",
@@ -55,14 +62,17 @@ __all__ = [
     "day_runs",
     "explain_sampling",
     "footer",
+    "footer_counts",
     "footer_for",
+    "is_newer",
     "policy",
+    "record_head",
     "rewrite",
     "scan",
 ]
 
 AHEAD_S_MAX = 3_600
-"""A start time further ahead of its receipt is treated as wrong."""
+"""Maximum distance of a start time after its receipt. A later start time is treated as wrong."""
 
 _DECODER_LIMITS = (
     "expanded_bytes_max",
@@ -96,8 +106,8 @@ def policy(settings: Settings) -> Policy:
             codec=settings.journal.codec,
             limits=_limits(settings.limits),
         )
-    except CoreError as reason:
-        raise OperatorError(str(reason)) from reason
+    except CoreError as error:
+        raise OperatorError(str(error)) from error
 
 
 def commit(policy: Policy, deliveries: Sequence[Delivery], segment: SegmentId, digest_key: bytes) -> Commit:

@@ -50,10 +50,18 @@ CREATE TABLE IF NOT EXISTS otel_traces
 
     -- traces are looked up by id alone; 0.1 % false positives
     INDEX idx_trace_id TraceId TYPE bloom_filter(0.001) GRANULARITY 1,
-    -- finds rare attribute values in milliseconds; keys occur in nearly every granule, so they have no index
-    INDEX idx_span_attr_value mapValues(SpanAttributes) TYPE bloom_filter(0.01) GRANULARITY 1,
+    -- finds rare attribute values in milliseconds; INSERTs do not build it, merges do (25.10 and later). Keys
+    -- occur in nearly every granule, so they have no index
+    INDEX idx_span_attr_value mapValues(SpanAttributes) TYPE bloom_filter(0.001) GRANULARITY 1,
+    -- a key without a scope may be an attribute of the resource, so granules are skipped only if both indexes
+    -- lack the value (engines that use indexes in OR)
+    INDEX idx_resource_attr_value mapValues(ResourceAttributes) TYPE bloom_filter(0.001) GRANULARITY 1,
     -- finds the slowest spans of a day
     INDEX idx_duration Duration TYPE minmax GRANULARITY 1,
+    -- finds the newest spans: newer engines stop reading at granules that cannot contain newer ones
+    INDEX idx_timestamp Timestamp TYPE minmax GRANULARITY 1,
+    -- skips granules of other projects in queries for a service; most services belong to one project
+    INDEX idx_service ServiceName TYPE set(64) GRANULARITY 1,
     -- the writer counts a segment's rows before it deletes the file: 5 to 20 ms with these two indexes
     INDEX idx_segment SegmentSeq TYPE minmax GRANULARITY 1,
     INDEX idx_received_at ReceivedAt TYPE minmax GRANULARITY 1
@@ -61,20 +69,19 @@ CREATE TABLE IF NOT EXISTS otel_traces
 ENGINE = MergeTree
 -- a day is dropped as files, and is the unit in which the writer repairs an incomplete INSERT
 PARTITION BY toDate(Timestamp, 'UTC')
--- nearly every query names a project and a time range; spans of a trace are adjacent
-ORDER BY (ProjectId, toStartOfFiveMinutes(Timestamp), TraceId)
+-- nearly every query names a project, a service or both, and a time range; a trace's spans of one service are
+-- adjacent
+ORDER BY (ProjectId, ServiceName, toStartOfFiveMinutes(Timestamp), TraceId)
 TTL toDateTime(Timestamp, 'UTC') + INTERVAL {retention_days} DAY -- if retention
 SETTINGS
     -- counts parts, not INSERTs: 300 segments of 33 days each
     non_replicated_deduplication_window = 10000,
     -- expired rows are deleted as whole parts, without rewriting
     ttl_only_drop_parts = 1,
-    -- a query for one attribute reads only its bucket, from the first merge on
-    map_serialization_version = 'with_buckets', -- if map_buckets
-    map_serialization_version_for_zero_level_parts = 'basic', -- if map_buckets
-    map_buckets_strategy = 'constant', -- if map_buckets
-    max_buckets_in_map = 6, -- if map_buckets
-    map_buckets_min_avg_size = 0, -- if map_buckets
+    -- newer engines store the lengths of strings apart by default: 12 bytes a span more
+    string_serialization_version = 'single_stream', -- if single_stream
+    -- merges combine more parts at a time, so a span is rewritten less often; the number of parts stays the same
+    merge_selector_base = 12, -- if merge_base
     -- the segment file is deleted after the INSERT, so parts and merges must be durable by then
     fsync_after_insert = 1, -- if embedded
     fsync_part_directory = 1, -- if embedded

@@ -1,4 +1,4 @@
-"""The engines that tests share: each costs a second to open and a gigabyte to run."""
+"""Fixtures of engines that tests share, because each takes a second to open and a gigabyte of memory."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from tests.support.server_process import Server, clickhouse_server
 
 @pytest.fixture(scope="session")
 def engine_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The one directory that the embedded engine of this process may have open; its parent is a data_dir."""
+    """Return the only directory that this process opens the embedded engine in; its parent is a data_dir."""
     return tmp_path_factory.mktemp("data") / "store"
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A ClickHouse server over HTTP: our own over chDB."""
+    """Start a ClickHouse server over HTTP, implemented with chDB."""
     with clickhouse_server(tmp_path_factory.mktemp("server")) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def server_url(request: pytest.FixtureRequest) -> str:
-    """A real one, where TRACE_DRAIN_TEST_CLICKHOUSE names it; else our own."""
-    real = os.environ.get("TRACE_DRAIN_TEST_CLICKHOUSE")
-    if real:
-        return real
+    """Return the URL of the server in TRACE_DRAIN_TEST_CLICKHOUSE, or of our own server."""
+    url = os.environ.get("TRACE_DRAIN_TEST_CLICKHOUSE")
+    if url:
+        return url
     running: Server = request.getfixturevalue("server")
     return running.url

@@ -1,4 +1,4 @@
-"""The channel: what goes in at one end comes out at the other, and its end is news."""
+"""Tests of the channel between supervisor and children."""
 
 import socket
 
@@ -12,7 +12,7 @@ async def both_ends() -> tuple[ChildChannel, Channel]:
     return await ChildChannel.from_socket(ours), await Channel.from_fd(theirs.detach())
 
 
-async def test_messages_arrive_whole_and_in_order() -> None:
+async def test_messages_arrive_complete_and_in_order() -> None:
     supervisor, child = await both_ends()
     start = Start("intake-0", Settings(drain=(Drain(name="a", tokens=("s",)),)), listen_fd=7, start_ordinal=2)
     metrics = Metrics("intake-0")
@@ -30,7 +30,7 @@ async def test_messages_arrive_whole_and_in_order() -> None:
     await child.close()
 
 
-async def test_a_start_with_a_thousand_drains_fits() -> None:
+async def test_start_message_with_a_thousand_drains_is_delivered() -> None:
     supervisor, child = await both_ends()
     drains = tuple(Drain(name=f"drain-{number}", tokens=("s" * 64,)) for number in range(1_000))
     start = Start("intake-0", Settings(drain=drains), listen_fd=7, start_ordinal=0)
@@ -42,7 +42,7 @@ async def test_a_start_with_a_thousand_drains_fits() -> None:
     await child.close()
 
 
-async def test_a_child_whose_supervisor_is_gone_reads_none_and_may_go_on_sending() -> None:
+async def test_child_without_supervisor_receives_none_and_can_still_send() -> None:
     supervisor, child = await both_ends()
 
     await supervisor.close()

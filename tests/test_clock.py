@@ -1,4 +1,4 @@
-"""The wall clock is believed only while it moves with the one that nobody can set."""
+"""Tests of the clock check: the wall clock is trusted only while it agrees with the monotonic clock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STEPS_S = [HOUR_S, -HOUR_S, YEAR_S, -YEAR_S]
 
 @dataclass
 class Machine:
-    """A machine whose clocks a test moves."""
+    """Machine with clocks that the test moves."""
 
     wall_s: float = 1_800_000_000.0
     running_s: float = 1_000.0
@@ -46,69 +46,69 @@ def machine() -> Machine:
     return Machine()
 
 
-def test_time_that_passes_changes_nothing(machine: Machine, tmp_path: Path) -> None:
+def test_clock_is_trusted_while_time_passes_normally(machine: Machine, tmp_path: Path) -> None:
     clock = machine.clock(tmp_path)
     machine.wait(YEAR_S)
 
-    assert clock.look() == ""
+    assert clock.check() == ""
 
 
 @pytest.mark.parametrize("step_s", STEPS_S)
-def test_a_clock_that_is_set_is_not_believed(step_s: float, machine: Machine, tmp_path: Path) -> None:
+def test_clock_that_was_set_is_not_trusted(step_s: float, machine: Machine, tmp_path: Path) -> None:
     clock = machine.clock(tmp_path)
     machine.wall_s += step_s
 
-    assert f"{abs(step_s):.0f} s {'ahead' if step_s > 0 else 'behind'}" in clock.look()
+    assert f"{abs(step_s):.0f} s {'ahead' if step_s > 0 else 'behind'}" in clock.check()
 
 
 @pytest.mark.parametrize("step_s", STEPS_S)
-def test_a_clock_that_is_set_back_to_where_it_was_is_believed_at_once(
-    step_s: float, machine: Machine, tmp_path: Path
-) -> None:
+def test_clock_that_was_corrected_is_trusted_at_once(step_s: float, machine: Machine, tmp_path: Path) -> None:
     clock = machine.clock(tmp_path)
     machine.wall_s += step_s
-    clock.look()
+    clock.check()
     machine.wall_s -= step_s
 
-    assert clock.look() == ""
+    assert clock.check() == ""
 
 
-def test_a_step_of_an_hour_is_believed_after_an_hour_of_calm(machine: Machine, tmp_path: Path) -> None:
+def test_step_of_an_hour_is_trusted_after_a_steady_period(machine: Machine, tmp_path: Path) -> None:
     clock = machine.clock(tmp_path)
     machine.wall_s += HOUR_S
-    clock.look()
+    clock.check()
     machine.wait(STEADY_S - 1)
-    before = clock.look()
+    before = clock.check()
     machine.wait(1)
 
     assert before
-    assert clock.look() == ""
+    assert clock.check() == ""
 
 
-def test_a_clock_that_goes_on_jumping_is_not_believed(machine: Machine, tmp_path: Path) -> None:
+def test_clock_that_keeps_jumping_is_not_trusted(machine: Machine, tmp_path: Path) -> None:
     clock = machine.clock(tmp_path)
     for _ in range(12):
         machine.wall_s += HOUR_S / 2
-        clock.look()
+        clock.check()
         machine.wait(STEADY_S / 3)
 
-    assert clock.look()
+    assert clock.check()
 
 
-def test_a_step_of_a_year_is_believed_only_by_somebody(machine: Machine, tmp_path: Path) -> None:
+def test_step_of_a_year_is_trusted_only_after_the_operator_deletes_the_note(
+    machine: Machine, tmp_path: Path
+) -> None:
     clock = machine.clock(tmp_path)
     machine.wall_s += YEAR_S
-    clock.look()
+    clock.check()
     machine.wait(100 * STEADY_S)
-    before = clock.look()
+    before = clock.check()
     (tmp_path / "clock.json").unlink()
 
     assert "clock.json" in before
-    assert clock.look() == ""
+    assert clock.check() == ""
 
 
 @pytest.mark.parametrize("step_s", STEPS_S)
-def test_a_restart_makes_no_wrong_clock_right(step_s: float, machine: Machine, tmp_path: Path) -> None:
+def test_wrong_clock_is_not_trusted_after_a_restart(step_s: float, machine: Machine, tmp_path: Path) -> None:
     machine.clock(tmp_path)
     machine.wall_s += step_s
     machine.wait(5)
@@ -116,14 +116,14 @@ def test_a_restart_makes_no_wrong_clock_right(step_s: float, machine: Machine, t
     assert machine.clock(tmp_path).reason
 
 
-def test_a_machine_that_was_off_for_long_is_believed(machine: Machine, tmp_path: Path) -> None:
+def test_clock_is_trusted_after_the_machine_was_off_for_a_year(machine: Machine, tmp_path: Path) -> None:
     machine.clock(tmp_path)
     machine.wall_s, machine.running_s, machine.boot = machine.wall_s + YEAR_S, 10.0, "second"
 
     assert machine.clock(tmp_path).reason == ""
 
 
-def test_a_machine_that_wakes_up_in_the_past_is_not_believed(machine: Machine, tmp_path: Path) -> None:
+def test_clock_that_is_behind_after_a_boot_is_not_trusted(machine: Machine, tmp_path: Path) -> None:
     machine.clock(tmp_path)
     machine.wall_s, machine.running_s, machine.boot = machine.wall_s - YEAR_S, 10.0, "second"
 
@@ -131,9 +131,7 @@ def test_a_machine_that_wakes_up_in_the_past_is_not_believed(machine: Machine, t
 
 
 @pytest.mark.parametrize("step_s", STEPS_S)
-def test_a_delivery_is_stamped_with_the_time_that_is_believed(
-    step_s: float, machine: Machine, tmp_path: Path
-) -> None:
+def test_receive_time_uses_the_trusted_time(step_s: float, machine: Machine, tmp_path: Path) -> None:
     machine.clock(tmp_path)
     now, right_s = machine.now(tmp_path), machine.wall_s + 5
     machine.wall_s += step_s
@@ -143,24 +141,28 @@ def test_a_delivery_is_stamped_with_the_time_that_is_believed(
     assert [now.ns(), started_later.ns()] == [right_s * 1e9] * 2
 
 
-def test_what_the_store_believes_the_intakes_follow(machine: Machine, tmp_path: Path) -> None:
+def test_intakes_use_the_time_that_the_store_process_trusts(machine: Machine, tmp_path: Path) -> None:
     clock, now = machine.clock(tmp_path), machine.now(tmp_path)
     machine.wall_s += HOUR_S
-    clock.look()
+    clock.check()
     machine.wait(STEADY_S)
-    clock.look()
+    clock.check()
 
     assert now.ns() == machine.wall_s * 1e9
 
 
-def test_a_note_that_cannot_be_written_is_no_sign_from_somebody(machine: Machine, tmp_path: Path) -> None:
+def test_missing_note_that_could_not_be_written_is_not_operator_approval(
+    machine: Machine, tmp_path: Path
+) -> None:
     clock = machine.clock(tmp_path / "missing")
     machine.wall_s += YEAR_S
 
-    assert clock.look()
+    assert clock.check()
 
 
-def test_an_engine_that_would_delete_by_a_wrong_clock_is_not_opened(machine: Machine, tmp_path: Path) -> None:
+def test_engine_with_retention_is_not_opened_with_an_untrusted_clock(
+    machine: Machine, tmp_path: Path
+) -> None:
     machine.clock(tmp_path)
     machine.wall_s += YEAR_S
 
@@ -168,7 +170,7 @@ def test_an_engine_that_would_delete_by_a_wrong_clock_is_not_opened(machine: Mac
         refuse_to_open(machine.clock(tmp_path), retention_days=30)
 
 
-def test_the_store_of_a_data_directory_stays_closed_while_the_clock_is_not_believed(
+def test_store_is_not_opened_with_an_untrusted_clock(
     tmp_path: Path,
 ) -> None:
     real = Times()
@@ -180,7 +182,7 @@ def test_the_store_of_a_data_directory_stays_closed_while_the_clock_is_not_belie
     assert not (tmp_path / "store").exists()
 
 
-def test_an_engine_that_deletes_nothing_is_opened(machine: Machine, tmp_path: Path) -> None:
+def test_engine_without_retention_is_opened_with_an_untrusted_clock(machine: Machine, tmp_path: Path) -> None:
     machine.clock(tmp_path)
     machine.wall_s += YEAR_S
 

@@ -1,4 +1,4 @@
-"""What `deploy/` says agrees with what the program takes."""
+"""Tests that the files in `deploy/` match what the program accepts."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from receiver.supervisor.certificate import with_certificate
 DEPLOY = Path(__file__).parents[1] / "deploy"
 
 
-def test_the_example_configuration_loads_once_its_files_are_there(tmp_path: Path) -> None:
+def test_example_configuration_loads_with_its_files(tmp_path: Path) -> None:
     shutil.copy(DEPLOY / "trace-drain.toml", tmp_path)
     (tmp_path / "token").write_text("s")
-    made = with_certificate(Settings(tls=Tls(self_signed=True)), tmp_path).tls
-    shutil.copy(made.cert_file, tmp_path / "tls.crt")
-    shutil.copy(made.key_file, tmp_path / "tls.key")
+    tls = with_certificate(Settings(tls=Tls(self_signed=True)), tmp_path).tls
+    shutil.copy(tls.cert_file, tmp_path / "tls.crt")
+    shutil.copy(tls.key_file, tmp_path / "tls.key")
 
-    said = Sources(str(tmp_path / "trace-drain.toml"), {}, {}).load().settings
+    settings = Sources(str(tmp_path / "trace-drain.toml"), {}, {}).load().settings
 
-    assert said.listen == "0.0.0.0:4318"
-    assert said.drain[0].tokens == ("s",)
+    assert settings.listen == "0.0.0.0:4318"
+    assert settings.drain[0].tokens == ("s",)
 
 
-def test_what_the_example_comments_out_is_known_too(tmp_path: Path) -> None:
+def test_commented_settings_of_the_example_are_known(tmp_path: Path) -> None:
     text = (DEPLOY / "trace-drain.toml").read_text()
-    shown = re.sub(r"^# (?=\[\[|\w+ = )", "", text, flags=re.MULTILINE).replace(
+    uncommented = re.sub(r"^# (?=\[\[|\w+ = )", "", text, flags=re.MULTILINE).replace(
         'mode = "off"', 'mode = "equalizing"'
     )
-    (tmp_path / "all.toml").write_text(shown)
+    (tmp_path / "all.toml").write_text(uncommented)
 
     with pytest.raises(OperatorError, match="cannot be read") as caught:
         Sources(str(tmp_path / "all.toml"), {}, {}).load()
@@ -45,43 +45,43 @@ def test_what_the_example_comments_out_is_known_too(tmp_path: Path) -> None:
     assert "is no setting" not in str(caught.value)
 
 
-def commented(name: str) -> str:
-    """The commands that a file's head tells somebody to type."""
+def head_comment(name: str) -> str:
+    """Return the comment at the head of a file, which contains commands."""
     head = takewhile(lambda line: line.startswith("#"), (DEPLOY / name).read_text().splitlines())
     return "\n".join(line.removeprefix("#").strip() for line in head)
 
 
-def test_the_example_of_the_image_brings_every_file_that_its_configuration_names() -> None:
-    named = re.findall(r'^\w+_file = "(.+?)"', (DEPLOY / "trace-drain.toml").read_text(), flags=re.MULTILINE)
-    typed = commented("Dockerfile")
+def test_image_example_provides_every_file_of_its_configuration() -> None:
+    files = re.findall(r'^\w+_file = "(.+?)"', (DEPLOY / "trace-drain.toml").read_text(), flags=re.MULTILINE)
+    commands = head_comment("Dockerfile")
 
-    assert sorted(named) == ["tls.crt", "tls.key", "token"]
-    assert [name for name in named if f"conf/{name}" not in typed] == []
-    assert "cp deploy/trace-drain.toml conf/ " in typed
-    assert '-v "$PWD/conf:/etc/trace-drain:ro"' in typed
-    assert "serve --config /etc/trace-drain/trace-drain.toml" in typed
+    assert sorted(files) == ["tls.crt", "tls.key", "token"]
+    assert [name for name in files if f"conf/{name}" not in commands] == []
+    assert "cp deploy/trace-drain.toml conf/ " in commands
+    assert '-v "$PWD/conf:/etc/trace-drain:ro"' in commands
+    assert "serve --config /etc/trace-drain/trace-drain.toml" in commands
 
 
-@pytest.mark.parametrize(("name", "place"), [("Dockerfile", "conf"), ("compose/compose.yaml", "secrets/\\*")])
-def test_the_files_of_an_example_are_the_images_users_alone(name: str, place: str) -> None:
+@pytest.mark.parametrize(("name", "path"), [("Dockerfile", "conf"), ("compose/compose.yaml", "secrets/\\*")])
+def test_files_of_an_example_are_readable_only_by_the_user_of_the_image(name: str, path: str) -> None:
     (user,) = re.findall(r"^USER (\d+)", (DEPLOY / "Dockerfile").read_text(), flags=re.MULTILINE)
-    typed = commented(name)
+    commands = head_comment(name)
 
-    modes = [int(mode, 8) for mode in re.findall(r"chmod (\d+)", typed)]
+    modes = [int(mode, 8) for mode in re.findall(r"chmod (\d+)", commands)]
 
     assert modes
     assert not any(mode & stat.S_IROTH for mode in modes)
-    assert re.search(rf"chown (-R )?{user}(:101)? {place}", typed)
+    assert re.search(rf"chown (-R )?{user}(:101)? {path}", commands)
 
 
-def test_nothing_is_installed_from_an_index_that_does_not_have_it() -> None:
+def test_package_is_not_installed_from_a_public_index() -> None:
     for path in (file for file in DEPLOY.rglob("*") if file.is_file()):
         assert not re.search(r"pip install .*trace-drain-receiver", path.read_text()), path
 
 
 @pytest.mark.parametrize("name", ["Dockerfile", "compose/compose.yaml", "systemd/trace-drain.service"])
-def test_every_variable_is_a_setting(name: str) -> None:
-    said = set(re.findall(r"\bTRACE_DRAIN_\w+(?=[=:])", (DEPLOY / name).read_text()))
+def test_every_environment_variable_is_a_setting(name: str) -> None:
+    variables = set(re.findall(r"\bTRACE_DRAIN_\w+(?=[=:])", (DEPLOY / name).read_text()))
 
-    assert said
-    assert from_environment(dict.fromkeys(said, "")).problems == []
+    assert variables
+    assert from_environment(dict.fromkeys(variables, "")).problems == []

@@ -1,4 +1,4 @@
-"""Logs: one harmless line an event, no secret, no storm."""
+"""Tests of the log: a single safe line per event, hidden secrets, rate limits."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from receiver import logs
 
 
 class Sink(io.StringIO):
-    """Standard error, and what was written to it."""
+    """Stream that records the log lines written to it."""
 
     def lines(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.getvalue().splitlines()]
 
 
 @pytest.fixture(autouse=True)
-def _logs_as_before() -> Iterator[None]:
-    """What a test sets up holds for the process; the next test may be any, the stream is closed by then."""
+def _restored_logging() -> Iterator[None]:
+    """Restore the process-wide logging configuration after each test."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     yield
@@ -37,13 +37,13 @@ def _logs_as_before() -> Iterator[None]:
 
 @pytest.fixture
 def sink() -> Sink:
-    found = Sink()
-    logs.set_up("json", process="intake-0", stream=found)
-    return found
+    stream = Sink()
+    logs.set_up("json", process="intake-0", stream=stream)
+    return stream
 
 
 class Clock:
-    """Time that stands until it is moved."""
+    """Clock that the test sets."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -53,7 +53,7 @@ class Clock:
 
 
 @pytest.mark.parametrize("level", ["info", "warning", "error", "critical"])
-def test_a_log_on_a_full_disk_costs_lines_and_nothing_else(level: str) -> None:
+def test_logging_to_a_full_disk_raises_nothing(level: str) -> None:
     with Path("/dev/full").open("w", buffering=1) as full:
         logs.set_up("json", process="supervisor", stream=full)
         getattr(structlog.get_logger(), level)("process ended")
@@ -62,7 +62,7 @@ def test_a_log_on_a_full_disk_costs_lines_and_nothing_else(level: str) -> None:
             full.close()
 
 
-def test_an_event_is_one_line_that_says_who_when_and_how_bad(sink: Sink) -> None:
+def test_event_is_a_single_line_with_process_time_and_level(sink: Sink) -> None:
     structlog.get_logger().warning("store away", tries=3)
 
     (line,) = sink.lines()
@@ -83,7 +83,7 @@ def test_an_event_is_one_line_that_says_who_when_and_how_bad(sink: Sink) -> None
         "api-key",
     ],
 )
-def test_what_is_named_as_a_secret_is_hidden(sink: Sink, key: str) -> None:
+def test_value_of_a_field_with_a_secret_name_is_hidden(sink: Sink, key: str) -> None:
     structlog.get_logger().info(
         "request", **{key: "canary", "headers": {key: "canary"}, "list": [{key: "canary"}]}
     )
@@ -92,7 +92,7 @@ def test_what_is_named_as_a_secret_is_hidden(sink: Sink, key: str) -> None:
     assert sink.lines()[0][key] == "(hidden)"
 
 
-def test_a_password_in_a_url_is_hidden(sink: Sink) -> None:
+def test_password_in_a_url_is_hidden(sink: Sink) -> None:
     structlog.get_logger().info("https://user:canary@host/db is away", url="https://user:canary@host/db")
 
     assert "canary" not in sink.getvalue()
@@ -100,7 +100,7 @@ def test_a_password_in_a_url_is_hidden(sink: Sink) -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "console"])
-def test_no_input_moves_the_cursor_starts_a_line_or_turns_the_text_around(
+def test_control_and_direction_characters_are_escaped(
     form: Literal["json", "console"],
 ) -> None:
     sink = Sink()
@@ -113,17 +113,17 @@ def test_no_input_moves_the_cursor_starts_a_line_or_turns_the_text_around(
     assert "u202e" in line
 
 
-def test_a_long_field_is_cut(sink: Sink) -> None:
+def test_long_field_is_truncated(sink: Sink) -> None:
     structlog.get_logger().info("span", name="x" * 1_000_000)
 
     assert len(sink.lines()[0]["name"]) < 2 * logs.FIELD_CHARS_MAX
     assert sink.lines()[0]["name"].endswith("… (1000000 characters)")
 
 
-def test_an_exception_is_told_where_and_what(sink: Sink) -> None:
-    nothing: dict[str, str] = {}
+def test_exception_is_logged_with_its_message_and_location(sink: Sink) -> None:
+    empty: dict[str, str] = {}
     try:
-        nothing["x\ny"]
+        empty["x\ny"]
     except KeyError:
         structlog.get_logger().exception("failed")
 
@@ -132,9 +132,9 @@ def test_an_exception_is_told_where_and_what(sink: Sink) -> None:
     assert "test_logs.py" in line["raised_at"][-1]
 
 
-def test_libraries_that_log_the_old_way_go_through_the_same_chain(sink: Sink) -> None:
+def test_standard_library_logging_uses_the_same_processors(sink: Sink) -> None:
     logging.getLogger("aiohttp.server").error("bad %s", "request\n")
-    logging.getLogger("aiohttp.server").info("not told")
+    logging.getLogger("aiohttp.server").info("not logged")
 
     (line,) = sink.lines()
     assert (line["logger"], line["event"], line["level"]) == ("aiohttp.server", "bad request\\n", "error")
@@ -158,7 +158,7 @@ def test_repeated_lines_are_logged_once_in_ten_seconds_with_their_count(sink: Si
     assert all("reason" not in line and "key" not in line for line in sink.lines())
 
 
-def test_suppressed_lines_are_counted_in_the_log_when_no_more_come(sink: Sink) -> None:
+def test_suppressed_lines_are_counted_in_a_final_line(sink: Sink) -> None:
     clock = Clock()
     limited = logs.RateLimited(now=clock)
     for number in range(3):
@@ -176,7 +176,7 @@ def test_suppressed_lines_are_counted_in_the_log_when_no_more_come(sink: Sink) -
 
 
 @pytest.mark.parametrize("name", ["error", "path", "exc_info"])
-def test_a_different_cause_is_logged_though_its_key_is_rate_limited(sink: Sink, name: str) -> None:
+def test_different_cause_is_logged_although_its_key_is_rate_limited(sink: Sink, name: str) -> None:
     limited = logs.RateLimited(now=Clock())
 
     for cause in ("HTTP 500", "HTTP 503", "HTTP 500"):
@@ -186,23 +186,25 @@ def test_a_different_cause_is_logged_though_its_key_is_rate_limited(sink: Sink, 
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         ("journal holds 12 KiB; the ceiling is 1 MiB", "journal holds 1.5 MiB; the ceiling is 1 MiB"),
         ("field at byte 812 announces 9000 bytes", "field at byte 7 announces 1 byte"),
         ("about 6 s of work", "about 700 ms of work"),
     ],
 )
-def test_two_measurements_of_one_cause_are_one_line(sink: Sink, one: str, other: str) -> None:
+def test_messages_that_differ_only_in_numbers_have_the_same_cause(
+    sink: Sink, first: str, second: str
+) -> None:
     limited = logs.RateLimited(now=Clock())
 
-    limited.warning("k", "refused", error=one)
-    limited.warning("k", "refused", error=other)
+    limited.warning("k", "refused", error=first)
+    limited.warning("k", "refused", error=second)
 
     assert len(sink.lines()) == 1
 
 
-def test_causes_of_one_key_are_bounded_and_the_rest_is_counted(sink: Sink) -> None:
+def test_causes_per_key_are_limited_and_the_rest_is_counted(sink: Sink) -> None:
     clock = Clock()
     limited = logs.RateLimited(now=clock)
 
@@ -216,7 +218,7 @@ def test_causes_of_one_key_are_bounded_and_the_rest_is_counted(sink: Sink) -> No
     assert lines[-1]["suppressed"] == 1_000 - logs.CAUSES_MAX - 1
 
 
-def test_a_lasting_cause_is_logged_more_and_more_seldom_and_once_when_it_is_over(sink: Sink) -> None:
+def test_lasting_cause_is_logged_at_growing_intervals_and_once_at_its_end(sink: Sink) -> None:
     clock = Clock()
     limited = logs.RateLimited(now=clock)
 
@@ -228,14 +230,14 @@ def test_a_lasting_cause_is_logged_more_and_more_seldom_and_once_when_it_is_over
         clock.now_s += 1
         limited.flush()
 
-    *lines, over = sink.lines()
+    *lines, end = sink.lines()
     assert [line["event"] for line in lines] == ["disk is full"] * 9
     assert [line.get("suppressed", 0) for line in lines[:4]] == [0, 9, 60, 360]
-    assert (over["event"], over["level"]) == ("over: disk is full", "info")
-    assert (over["count"], over["lasted_s"]) == (3_600, 3_599)
+    assert (end["event"], end["level"]) == ("over: disk is full", "info")
+    assert (end["count"], end["lasted_s"]) == (3_600, 3_599)
 
 
-def test_a_cause_that_occurs_again_after_it_was_over_is_logged_at_once(sink: Sink) -> None:
+def test_cause_that_recurs_after_its_end_is_logged_at_once(sink: Sink) -> None:
     clock = Clock()
     limited = logs.RateLimited(now=clock)
     limited.error("floor", "disk is full")
@@ -246,7 +248,7 @@ def test_a_cause_that_occurs_again_after_it_was_over_is_logged_at_once(sink: Sin
     assert [(line["event"], line.get("suppressed")) for line in sink.lines()] == [("disk is full", None)] * 2
 
 
-def test_keys_are_bounded(sink: Sink) -> None:
+def test_number_of_keys_is_limited(sink: Sink) -> None:
     limited = logs.RateLimited(now=Clock())
 
     for number in range(logs.KEYS_MAX * 2):
@@ -255,7 +257,7 @@ def test_keys_are_bounded(sink: Sink) -> None:
     assert len(sink.lines()) == logs.KEYS_MAX + 1
 
 
-def test_quiet_keys_make_room_for_new_ones(sink: Sink) -> None:
+def test_quiet_keys_are_replaced_by_new_keys(sink: Sink) -> None:
     clock = Clock()
     limited = logs.RateLimited(now=clock)
     for number in range(logs.KEYS_MAX):

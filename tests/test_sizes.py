@@ -1,4 +1,4 @@
-"""Sizes in messages have the unit that fits."""
+"""Tests of the text of sizes."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ from receiver.sizes import size_text
         (5000 << 50, "5000 PiB"),
     ],
 )
-def test_a_size_is_written_in_the_unit_that_fits(size_bytes: int, text: str) -> None:
+def test_size_is_printed_in_a_suitable_unit(size_bytes: int, text: str) -> None:
     assert size_text(size_bytes) == text

@@ -1,8 +1,8 @@
-"""A ClickHouse that hangs, a journal that fills, a kill and a start in the middle of it, and the way back.
+"""Backlog benchmark: the store hangs, the journal fills, the receiver is killed and restarted, then drains.
 
-The sink is stopped (SIGSTOP), not ended: it takes connections and never answers, and the writer waits for it
-with an INSERT under way. That is worse than one that refuses: nobody knows of it before a time-out.
-Empty and full are measured alike: the sink hangs with an INSERT under way, and the load is low.
+SIGSTOP stops the sink, which still accepts connections but never answers, so the writer waits in an INSERT.
+That is worse than a store that refuses connections, because only a time-out detects it. Both the empty and
+the full journal are measured in this state, under a low load.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from benchmarks.sink import Sink
 
 BODY = BODIES[0]
 LOW_SLICES = 6
-"""Of every stage under the low load: one stall of the disk is one of them, and not the median."""
+"""Slices per stage under the low load: enough that a single stall of the disk does not move the median."""
 EMPTY_BYTES = 16 << 20
-"""Of a journal that only holds what the low load brought lately."""
+"""Size below which the journal counts as empty: it holds only recent deliveries of the low load."""
 DISK_SPARE_BYTES = 2 << 30
-"""Beside the journal: what a slice writes beyond it, and what belongs to nobody."""
+"""Free disk beyond the backlog, for the last slice and for other files."""
 DRAIN_S_MAX = 3_600.0
 POLL_S = 0.5
 SETTINGS = """
@@ -39,18 +39,18 @@ disk_free_min = 268435456
 
 
 def settings_for(bytes_wanted: float) -> str:
-    """A ceiling that is never reached: what is answered is to be measured, not what is sent away."""
+    """Return settings whose journal limit is never reached, so that no request is refused."""
     return SETTINGS.format(bytes_max=int(bytes_wanted * 1.5) + DISK_SPARE_BYTES)
 
 
 def disk_bytes_for(bytes_wanted: float) -> float:
-    """What has to be free."""
+    """Return the free disk space that a backlog of this size requires."""
     return bytes_wanted * 1.1 + DISK_SPARE_BYTES
 
 
 @dataclass
-class Trial:
-    """One run through all of it."""
+class BacklogRun:
+    """One run of the backlog benchmark."""
 
     peer: Peer
     environment: Environment
@@ -60,12 +60,12 @@ class Trial:
     _seed: int = field(default=0)
 
     def run(self) -> None:
-        """Step by step; what was seen before something went wrong is kept."""
+        """Run all stages. If one fails, keep the results of the stages before it."""
         try:
             self._run()
         except (MeasurementError, OSError) as error:
-            self.backlog.ended = str(error)
-            self.log(f"backlog ends: {error}")
+            self.backlog.error = str(error)
+            self.log(f"backlog failed: {error}")
         finally:
             self.environment.sink.resume()
 
@@ -74,21 +74,21 @@ class Trial:
         with answering(self.peer, self.environment) as (running, _):
             watch = Watch(running, self._data, self.cores)
             self._warm_up(running, sink)
-            self._killed(watch, "empty")
+            self._kill(watch, "empty")
         with self._started("empty") as watch:
             sink.resume()
             sink.wait_for(backlog.acknowledged, CATCH_UP_S)
             self._warm_up(watch.running, sink)
-            self._low(watch, "empty")
+            self._low_load(watch, "empty")
             while journal_bytes(self._data) < backlog.bytes_wanted:
                 self._slice(watch, "filling")
             time.sleep(SETTLED_S)
-            self._low(watch, "full")
-            self._killed(watch, "full")
+            self._low_load(watch, "full")
+            self._kill(watch, "full")
         with self._started("full") as watch:
-            self._low(watch, "restarted")
+            self._low_load(watch, "restarted")
             self._drain(watch, sink)
-            self._low(watch, "drained")
+            self._low_load(watch, "drained")
             sink.wait_for(backlog.acknowledged, CATCH_UP_S)
             backlog.stored = sink.rows()
 
@@ -97,16 +97,16 @@ class Trial:
         return self.environment.directory / "data"
 
     def _warm_up(self, running: Running, sink: Sink) -> None:
-        """Load it briefly while the sink answers, and when it does not: then an INSERT hangs."""
-        self._some(running)
+        """Send requests while the sink answers and after it hangs, so that an INSERT hangs, too."""
+        self._send_warm_up(running)
         sink.wait_for(self.backlog.acknowledged, CATCH_UP_S)
         sink.hang()
-        self._some(running)
+        self._send_warm_up(running)
         time.sleep(SETTLED_S)
 
-    def _some(self, running: Running) -> None:
-        said = load(running.url, self.cores, [*BODY.options, "--requests", str(WARM_UP_REQUESTS)])
-        self.backlog.acknowledged += said["spans"]
+    def _send_warm_up(self, running: Running) -> None:
+        report = load(running.url, self.cores, [*BODY.options, "--requests", str(WARM_UP_REQUESTS)])
+        self.backlog.acknowledged += report["spans"]
 
     @contextmanager
     def _started(self, name: str) -> Iterator[Watch]:
@@ -117,48 +117,48 @@ class Trial:
             time.sleep(SETTLED_S)
             yield watch
 
-    def _killed(self, watch: Watch, name: str) -> None:
+    def _kill(self, watch: Watch, name: str) -> None:
         orphans_s = self.backlog.orphans_s[name] = watch.kill()
-        self.log(f"backlog  {name}: supervisor killed, the others gone after {orphans_s:.2f} s")
+        self.log(f"backlog  {name}: supervisor killed, its children exited after {orphans_s:.2f} s")
 
-    def _low(self, watch: Watch, stage: Stage) -> None:
+    def _low_load(self, watch: Watch, stage: Stage) -> None:
         for _ in range(LOW_SLICES):
             self._slice(watch, stage)
 
     def _slice(self, watch: Watch, stage: Stage) -> None:
         self._seed += 1
         rate = [] if stage == "filling" else ["--rate", f"{self.backlog.rate:.0f}"]
-        one = watch.slice([*BODY.options, *rate], self.backlog.slice_s, self._seed)
-        self.backlog.stages.setdefault(stage, []).append(one)
-        self.backlog.acknowledged += one.spans
-        self.log(f"backlog  {stage:<9} {line_of(one)}")
+        time_slice = watch.slice([*BODY.options, *rate], self.backlog.slice_s, self._seed)
+        self.backlog.stages.setdefault(stage, []).append(time_slice)
+        self.backlog.acknowledged += time_slice.spans
+        self.log(f"backlog  {stage:<9} {line_of(time_slice)}")
 
     def _drain(self, watch: Watch, sink: Sink) -> None:
-        """Let the sink answer again, a low load beside."""
+        """Resume the sink, and run the low load until the journal is empty."""
         watch.reset_peaks()
-        emptied = Emptied(self._data, sink)
+        empty_watch = EmptyJournalWatch(self._data, sink)
         sink.resume()
-        emptied.start()
-        while emptied.is_alive():
+        empty_watch.start()
+        while empty_watch.is_alive():
             self._slice(watch, "draining")
-        if emptied.after_s is None:
-            raise MeasurementError(emptied.trouble or f"the journal was not empty after {DRAIN_S_MAX:g} s")
-        self.backlog.drain_s, self.backlog.drained_spans = emptied.after_s, emptied.spans
-        self.log(f"backlog  drained in {emptied.after_s:.1f} s, {emptied.spans:,} spans")
+        if empty_watch.after_s is None:
+            raise MeasurementError(empty_watch.error or f"the journal was not empty after {DRAIN_S_MAX:g} s")
+        self.backlog.drain_s, self.backlog.drained_spans = empty_watch.after_s, empty_watch.spans
+        self.log(f"backlog  drained in {empty_watch.after_s:.1f} s, {empty_watch.spans:,} spans")
 
 
-class Emptied(threading.Thread):
-    """Sees when the journal is empty, whatever else goes on."""
+class EmptyJournalWatch(threading.Thread):
+    """Thread that records when the journal becomes empty."""
 
     def __init__(self, data: Path, sink: Sink) -> None:
-        super().__init__(name="emptied", daemon=True)
+        super().__init__(name="empty-journal-watch", daemon=True)
         self._data, self._sink = data, sink
         self.after_s: float | None = None
         self.spans = 0
-        self.trouble = ""
+        self.error = ""
 
     def run(self) -> None:
-        """Look until it is, or for too long."""
+        """Poll until the journal is empty or the time is over."""
         began_s = time.monotonic()
         try:
             before = self._sink.rows()
@@ -169,4 +169,4 @@ class Emptied(threading.Thread):
                     return
                 time.sleep(POLL_S)
         except OSError as error:
-            self.trouble = f"the sink does not say how many rows it has: {error}"
+            self.error = f"the sink did not report its row count: {error}"

@@ -1,7 +1,7 @@
-"""The disk itself, beside the receiver: a small write and a sync, again and again, by somebody else.
+"""Disk probe: repeats a small write and a sync during the load, independently of the receiver.
 
-A slow answer has two possible reasons, the receiver or the disk under it. This tells them apart: it does what
-the journal does, on the same file system, and nothing of the receiver has a part in it.
+A slow answer may be caused by the receiver or by the disk. The probe distinguishes the two: it writes and
+syncs as the journal does, on the same file system, without the receiver's code.
 """
 
 from __future__ import annotations
@@ -17,54 +17,54 @@ from typing import NamedTuple
 
 PERIOD_S = 0.05
 WRITE_BYTES = 64 * 1024
-"""About what the receiver appends for one delivery of 520 spans."""
+"""Approximate size of the record of one delivery of 520 spans."""
 FILE_BYTES_MAX = 32 << 20
-"""Then the file begins anew, as a segment does."""
+"""Size at which the file is truncated, about that of a segment."""
 
 
-class Synced(NamedTuple):
-    """How long a write and its sync took, in milliseconds."""
+class SyncLatency(NamedTuple):
+    """Latency of a write with its sync, in milliseconds."""
 
     p50_ms: float | None = None
     p99_ms: float | None = None
 
 
 class Probe:
-    """Writes until it is told to stop."""
+    """Thread that writes and syncs until it is stopped."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / "disk-probe"
-        self._took_ms: list[float] = []
-        self._enough = threading.Event()
+        self._latencies_ms: list[float] = []
+        self._stop = threading.Event()
 
     @contextmanager
-    def beside(self) -> Iterator[None]:
-        """Probe while something else goes on."""
+    def running(self) -> Iterator[None]:
+        """Run the probe until the block ends."""
         thread = threading.Thread(target=self._run, name="disk-probe")
         thread.start()
         try:
             yield
         finally:
-            self._enough.set()
+            self._stop.set()
             thread.join()
 
-    def synced(self) -> Synced:
-        """What was seen."""
-        if len(self._took_ms) < 2:  # noqa: PLR2004 - fewer have no quantiles
-            return Synced()
-        hundredths = statistics.quantiles(self._took_ms, n=100, method="inclusive")
-        return Synced(hundredths[49], hundredths[98])
+    def latency(self) -> SyncLatency:
+        """Return the latencies measured so far."""
+        if len(self._latencies_ms) < 2:  # noqa: PLR2004 - fewer have no quantiles
+            return SyncLatency()
+        hundredths = statistics.quantiles(self._latencies_ms, n=100, method="inclusive")
+        return SyncLatency(hundredths[49], hundredths[98])
 
     def _run(self) -> None:
-        """What cannot be written is not measured: a full disk is the receiver's to tell."""
+        """Write until stopped. Ignores a full disk, because the receiver reports it."""
         content = os.urandom(WRITE_BYTES)
         with suppress(OSError), self._path.open("wb", buffering=0) as file:
-            while not self._enough.wait(PERIOD_S):
+            while not self._stop.wait(PERIOD_S):
                 if file.tell() >= FILE_BYTES_MAX:
                     file.seek(0)
                     file.truncate()
                 began_s = time.perf_counter()
                 file.write(content)
                 os.fdatasync(file.fileno())
-                self._took_ms.append((time.perf_counter() - began_s) * 1e3)
+                self._latencies_ms.append((time.perf_counter() - began_s) * 1e3)
         self._path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What was measured, as long.json keeps it; a run replaces its own part and leaves the other."""
+"""Results of the long benchmarks, as stored in long.json. A run replaces only its own part."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from typing import Literal
 import msgspec
 
 Stage = Literal["empty", "filling", "full", "restarted", "draining", "drained"]
-"""Of a backlog, in this order. `restarted`: full, after a kill and a start."""
+"""Stage of a backlog run, in this order. `restarted`: full, after a kill and a start."""
 
 
 class Process(msgspec.Struct):
-    """One process of the receiver, at one moment."""
+    """Resources of a process of the receiver at one time."""
 
     rss_bytes: int
     peak_bytes: int
-    """Of its memory, since it started, or since draining began."""
+    """Peak memory since it started, or since draining began."""
     descriptors: int
     threads: int
 
 
 class Slice(msgspec.Struct, kw_only=True):
-    """Some seconds of load, and the receiver when they had ended."""
+    """Result of some seconds of load, and the state of the receiver at their end."""
 
     at_s: float
-    """When it ended, since the receiver was started."""
+    """Time of its end, since the receiver was started."""
     idle_s: float
-    """Of it, without load: the load harness starts and ends."""
+    """Part of the slice without load, while the load harness starts and stops."""
     spans: int
-    """Acknowledged."""
+    """Acknowledged spans."""
     spans_per_s: float
     p50_ms: float | None
     p99_ms: float | None
     disk_p50_ms: float | None = None
-    """Of a write and a sync by somebody else on the same disk meanwhile."""
+    """Latency of a write and a sync by the disk probe on the same disk."""
     disk_p99_ms: float | None = None
     answers: dict[str, int]
     journal_bytes: int
@@ -43,28 +43,28 @@ class Slice(msgspec.Struct, kw_only=True):
 
 
 class About(msgspec.Struct):
-    """What ran where."""
+    """Machine, versions and command of a run."""
 
     machine: str
     versions: str
     command: str
-    beside: str = ""
-    """What else ran on the machine meanwhile, if that is known."""
+    concurrent_work: str = msgspec.field(name="beside", default="")
+    """Other work on the machine during the run, if known."""
 
 
 class Run(msgspec.Struct, kw_only=True):
-    """What both parts say of themselves."""
+    """Fields that both parts have."""
 
     about: About
     acknowledged: int = 0
     stored: int = 0
-    """Rows in the sink at last. An INSERT that was sent twice counts twice there."""
-    ended: str = ""
-    """Why it ended early; empty: it did not."""
+    """Rows in the sink at the end; the rows of an INSERT that was sent twice count twice."""
+    error: str = msgspec.field(name="ended", default="")
+    """Why the run ended early; empty if it was complete."""
 
 
 class Growth(Run, kw_only=True):
-    """A steady load for long."""
+    """Result of a steady load for a long time."""
 
     rate: float
     minutes: float
@@ -73,34 +73,34 @@ class Growth(Run, kw_only=True):
 
 
 class Backlog(Run, kw_only=True):
-    """A journal that fills because nothing can be stored, and drains again."""
+    """Result of a journal that fills while the store hangs, and drains."""
 
     bytes_wanted: float
     rate: float
-    """Spans a second where the load is a low one."""
+    """Spans per second of the low load."""
     slice_s: float
     stages: dict[Stage, list[Slice]] = msgspec.field(default_factory=dict)
-    """`filling` as fast as it is answered, all others under the low load."""
+    """`filling` has a closed-loop load, all other stages have the low load."""
     drain_s: float | None = None
     drained_spans: int = 0
-    """Stored in that time."""
+    """Spans stored during `drain_s`."""
     orphans_s: dict[str, float] = msgspec.field(default_factory=dict)
-    """`empty` and `full`: from the kill of the supervisor until its children had ended by themselves."""
+    """`empty` and `full`: seconds from the kill of the supervisor until its children exited."""
     first_200_s: dict[str, float] = msgspec.field(default_factory=dict)
-    """`empty` and `full`: from the start after that to the first 200."""
+    """`empty` and `full`: seconds from the start after the kill to the first 200."""
 
 
 class Results(msgspec.Struct):
-    """All of it."""
+    """Content of long.json."""
 
     growth: Growth | None = None
     backlog: Backlog | None = None
 
     @classmethod
     def read(cls, path: Path) -> Results:
-        """What is there; nothing yet is ordinary."""
+        """Read the file; an absent file gives empty results."""
         return msgspec.json.decode(path.read_bytes(), type=cls) if path.exists() else cls()
 
     def write(self, path: Path) -> None:
-        """Keep it."""
+        """Write the file."""
         path.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")

@@ -1,4 +1,4 @@
-"""A receiver under watch: a slice of load, and then what each process holds and how long the journal is."""
+"""Observation of a running receiver: its latencies under load, its processes, the size of its journal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Log = Callable[[str], None]
 
 @dataclass
 class Watch:
-    """Loads a receiver and looks at it."""
+    """Loads a receiver and reads its state."""
 
     running: Running
     data: Path
@@ -33,34 +33,34 @@ class Watch:
     began_s: float = field(default_factory=time.monotonic)
 
     def slice(self, options: Sequence[str], duration_s: float, seed: int) -> Slice:
-        """Load it for so long; how it was answered, and how the receiver stands."""
+        """Load the receiver for `duration_s`, and return the latencies and the receiver's state."""
         began_s = time.monotonic()
         limits = ["--duration", str(duration_s), "--seed", str(seed)]
         probe = Probe(self.data.parent)
-        with probe.beside():
-            said = load(self.running.url, self.cores, [*options, *limits])
+        with probe.running():
+            report = load(self.running.url, self.cores, [*options, *limits])
         ended_s = time.monotonic()
         return Slice(
             at_s=ended_s - self.began_s,
-            idle_s=ended_s - began_s - said["elapsed_s"],
-            spans=said["spans"],
-            spans_per_s=said["spans_per_s"],
-            p50_ms=said["latency_ms"]["p50"],
-            p99_ms=said["latency_ms"]["p99"],
-            disk_p50_ms=probe.synced().p50_ms,
-            disk_p99_ms=probe.synced().p99_ms,
-            answers=said["answers"],
+            idle_s=ended_s - began_s - report["elapsed_s"],
+            spans=report["spans"],
+            spans_per_s=report["spans_per_s"],
+            p50_ms=report["latency_ms"]["p50"],
+            p99_ms=report["latency_ms"]["p99"],
+            disk_p50_ms=probe.latency().p50_ms,
+            disk_p99_ms=probe.latency().p99_ms,
+            answers=report["answers"],
             journal_bytes=journal_bytes(self.data),
-            processes={role: self._look(pid, role) for pid, role in self.running.roles.items()},
+            processes={role: self._state_of(pid, role) for pid, role in self.running.roles.items()},
         )
 
     def reset_peaks(self) -> None:
-        """Let the peaks begin anew."""
+        """Reset the peak memory of all processes."""
         for pid in self.running.roles:
             reset_peak(pid)
 
     def kill(self) -> float:
-        """`kill -9` of the supervisor; seconds until the other processes have ended by themselves."""
+        """Send SIGKILL to the supervisor; return the seconds until its children have exited."""
         others = {pid: role for pid, role in self.running.roles.items() if role != "supervisor"}
         began_s = time.monotonic()
         for pid in self.running.roles.keys() - others.keys():
@@ -70,11 +70,11 @@ class Watch:
                 for pid in living:
                     kill(pid)
                 names = ", ".join(others[pid] for pid in living)
-                raise MeasurementError(f"{names} lived {ORPHANS_S:g} s after the supervisor was killed")
+                raise MeasurementError(f"{names} still ran {ORPHANS_S:g} s after the supervisor was killed")
             time.sleep(POLL_S)
         return time.monotonic() - began_s
 
-    def _look(self, pid: int, role: str) -> Process:
+    def _state_of(self, pid: int, role: str) -> Process:
         try:
             status = status_of(pid)
             return Process(
@@ -84,11 +84,11 @@ class Watch:
                 threads=int(status["Threads"]),
             )
         except (OSError, KeyError) as error:
-            raise MeasurementError(f"the {role} (process {pid}) has ended") from error
+            raise MeasurementError(f"the {role} (process {pid}) has exited") from error
 
 
 def journal_bytes(data: Path) -> int:
-    """Of all files that wait, open ones included. What goes meanwhile counts nothing."""
+    """Return the size of all journal files; files deleted during the walk count nothing."""
     total = 0
     for directory, _, names in os.walk(data / "journal"):
         for name in names:
@@ -99,13 +99,19 @@ def journal_bytes(data: Path) -> int:
     return total
 
 
-def line_of(one: Slice) -> str:
-    """One slice, as it is told."""
-    memory = ", ".join(f"{role} {held.rss_bytes / MIB:.0f}" for role, held in one.processes.items())
-    handles = ", ".join(f"{held.descriptors}+{held.threads}" for held in one.processes.values())
+def line_of(time_slice: Slice) -> str:
+    """Return the progress line of a slice."""
+    memory = ", ".join(
+        f"{role} {process.rss_bytes / MIB:.0f}" for role, process in time_slice.processes.items()
+    )
+    handles = ", ".join(
+        f"{process.descriptors}+{process.threads}" for process in time_slice.processes.values()
+    )
     return (
-        f"{one.at_s:6.0f} s  {one.spans_per_s:9,.0f} spans/s  p50 {milliseconds(one.p50_ms)} "
-        f"p99 {milliseconds(one.p99_ms)} ms  disk {milliseconds(one.disk_p50_ms)} and "
-        f"{milliseconds(one.disk_p99_ms)} ms  journal {one.journal_bytes / 1e6:,.0f} MB  RSS MiB {memory}  "
-        f"descriptors+threads {handles}  {one.answers}"
+        f"{time_slice.at_s:6.0f} s  {time_slice.spans_per_s:9,.0f} spans/s  "
+        f"p50 {milliseconds(time_slice.p50_ms)} "
+        f"p99 {milliseconds(time_slice.p99_ms)} ms  disk p50 {milliseconds(time_slice.disk_p50_ms)} p99 "
+        f"{milliseconds(time_slice.disk_p99_ms)} ms  journal {time_slice.journal_bytes / 1e6:,.0f} MB  "
+        f"RSS MiB {memory}  "
+        f"descriptors+threads {handles}  {time_slice.answers}"
     )

@@ -1,4 +1,4 @@
-"""STORE.md, out of what was measured."""
+"""Generator of benchmarks/STORE.md."""
 
 from __future__ import annotations
 
@@ -10,38 +10,37 @@ from benchmarks.store.segments import BODY_SPANS, DAYS, SEGMENT_ROWS, VARIED_MAX
 from benchmarks.store.tables import Name
 
 NAMES: dict[Name, str] = {"ours": "ours", "otel": "OpenTelemetry exporter's"}
-LINES_OF_A_FEED = 20
+SUSTAINED_ROWS_MAX = 20
 GOAL_SPANS_PER_S = 150_000
-"""Stored for half an hour, parts and queue flat."""
+"""Goal for half an hour without growth of the number of parts or of the queue."""
 
 _HEAD = f"""\
 # Storage benchmarks
 
-Written by `make bench-store`; what every single run said is in `store.json`. `ARGS="--help"` tells
-the options. Machine: {{machine}}. Engine: chDB, ClickHouse {{engine}}.
+Written by `make bench-store`; `store.json` has the results of every run. `ARGS="--help"` lists the
+options. Machine: {{machine}}. Engine: chDB, ClickHouse {{engine}}.
 
-Two tables in one engine, filled in turn from the same segment files. Ours is as `schemas/` makes it,
-filled by the product's own INSERT of the file, synced. The other is the default of the OpenTelemetry
-Collector's exporter (`store/exporter.sql`: sorted by service, bloom filters on keys and values),
-filled with its columns of the same files, not synced. The spans are the load harness's, encoded by
-the core into segments of {SEGMENT_ROWS // BODY_SPANS * BODY_SPANS:,} rows, spread evenly over {DAYS}
-whole days: 20 projects with services of their own and one service that all have, 11 attributes a
-span. Ids, times, users, paths and statements are fresh in every span; a tenth of the spans, but at most
-{VARIED_MAX:,}, differ in the rest, too.
+Two tables in one engine, filled alternately from the same segment files. Our table is created from
+`schemas/` and filled by the receiver's insertion of the file, with a sync. The other table is the default of
+the OpenTelemetry Collector's exporter (`store/exporter.sql`: sorted by service, bloom filters on keys and
+values), filled from the same files, without a sync. The load harness generates the spans, and the core
+encodes them into segments of {SEGMENT_ROWS // BODY_SPANS * BODY_SPANS:,} rows, spread evenly over {DAYS}
+whole days: 20 projects with their own services and one service that all projects have; traces of ten spans
+that cross three services; 11 attributes per span. Every span has new ids, times, users, paths and
+statements; a tenth of the spans, but at most {VARIED_MAX:,}, also differ in everything else.
 
-Costs are CPU time of the whole process, user and system: seconds and rows per second on a wall clock
-say more about the neighbours of a shared machine than about a table. Even CPU time moves by half when
-the machine is busy, so tables are measured in turn, the least is the number to compare, and the rest
-is its spread."""
+Costs are CPU time (user and system) of the whole process, because wall-clock times on a shared machine
+depend on other work. Even CPU time varies by half on a busy machine, so the tables are measured
+alternately. Compare the lowest values; the other values show the spread."""
 
 
 def page(results: Results) -> str:
-    """STORE.md."""
+    """Return the text of STORE.md."""
     lines = [_HEAD.format(machine=results.machine, engine=results.engine)]
-    for size, tables in sorted(results.sizes.items(), key=lambda one: int(one[0])):
+    for size, tables in sorted(results.sizes.items(), key=lambda item: int(item[0])):
         lines += _of_size(int(size), tables)
-    for _, fed in sorted(results.fed.items(), key=lambda one: int(one[0])):
-        lines += _sustained(fed)
+    for _, run in sorted(results.sustained.items(), key=lambda item: int(item[0])):
+        lines += _sustained(run)
     return "\n".join(lines) + "\n"
 
 
@@ -52,49 +51,52 @@ def _of_size(spans: int, tables: dict[Name, Table]) -> Iterator[str]:
     yield row(["", *(NAMES[name] for name in tables)])
     yield row(["---"] * 3)
     both = (ours, otel)
-    yield row(["insert, rows/s/core", *(f"{1e6 / one.insert_cpu_s_per_million[0]:,.0f}" for one in both)])
+    yield row(["insert, rows/s/core", *(f"{1e6 / table.insert_cpu_s_per_million[0]:,.0f}" for table in both)])
     yield row(
-        ["insert, CPU s per million rows", *(least(one.insert_cpu_s_per_million, ".2f") for one in both)]
+        [
+            "insert, CPU s per million rows",
+            *(with_spread(table.insert_cpu_s_per_million, ".2f") for table in both),
+        ]
     )
-    merges = (one.merge_cpu_s / one.rows * 1e6 for one in both)
+    merges = (table.merge_cpu_s / table.rows * 1e6 for table in both)
     yield row(["merge, CPU s per million rows", *(f"{cost:.2f}" for cost in merges)])
-    yield row(["bytes per span, merged", *(f"{one.bytes_per_span:.1f}" for one in both)])
-    yield "\nQuestions, CPU ms on one core, warm, at most 20 rows returned: least (median; highest).\n"
-    yield row(["question", *(NAMES[name] for name in tables), "theirs / ours"])
+    yield row(["bytes per span, merged", *(f"{table.bytes_per_span:.1f}" for table in both)])
+    yield "\nQueries, CPU ms on one core, warm, at most 20 rows returned: lowest (median; highest).\n"
+    yield row(["query", *(NAMES[name] for name in tables), "exporter's / ours"])
     yield row(["---"] * 4)
-    for question, ours_ms in ours.question_cpu_ms.items():
-        otel_ms = otel.question_cpu_ms[question]
+    for query, ours_ms in ours.query_cpu_ms.items():
+        otel_ms = otel.query_cpu_ms[query]
         ratio = min(otel_ms) / max(min(ours_ms), 1e-9)
-        yield row([question, least(ours_ms, ",.0f"), least(otel_ms, ",.0f"), f"{ratio:.1f}"])
+        yield row([query, with_spread(ours_ms, ",.0f"), with_spread(otel_ms, ",.0f"), f"{ratio:.1f}"])
 
 
-def _sustained(fed: Sustained) -> Iterator[str]:
-    yield f"\n## {fed.spans_per_s:,.0f} spans a second for {fed.duration_s / 60:g} minutes\n"
-    yield f"Our table only, into today, the segments made in the same process: {fed.verdict}."
-    if fed.insert_ms:
-        median, p99, longest = fed.insert_ms
+def _sustained(run: Sustained) -> Iterator[str]:
+    yield f"\n## {run.spans_per_s:,.0f} spans a second for {run.duration_s / 60:g} minutes\n"
+    yield f"Our table only, all spans of today, segments created in the same process: {run.verdict}."
+    if run.insert_ms:
+        median, p99, longest = run.insert_ms
         yield f"An INSERT with its syncs took {median:,.0f} ms; p99 {p99:,.0f}, at most {longest:,.0f}."
-    if fed.moments and fed.moments[-1].rows:
-        cost_s = fed.moments[-1].cpu_s / fed.moments[-1].rows * 1e6
+    if run.moments and run.moments[-1].rows:
+        cost_s = run.moments[-1].cpu_s / run.moments[-1].rows * 1e6
         cores = cost_s * GOAL_SPANS_PER_S / 1e6
-        yield f"To make, insert and merge a million spans took {cost_s:.1f} CPU seconds: at that, the goal of"
-        yield f"{GOAL_SPANS_PER_S:,} a second takes {cores:.1f} cores. What was tried to make merges cheaper:"
-        yield "[0014](../docs/decisions/0014-merges.md)."
-    yield f"Machine: {fed.machine}. Engine: ClickHouse {fed.engine}.\n"
+        yield f"Creating, inserting and merging a million spans took {cost_s:.1f} CPU seconds; at that cost"
+        yield f"the goal of {GOAL_SPANS_PER_S:,} spans a second takes {cores:.1f} cores."
+        yield "Attempts to make merges cheaper: [0014](../docs/decisions/0014-merges.md)."
+    yield f"Machine: {run.machine}. Engine: ClickHouse {run.engine}.\n"
     heads = ["after, s", "rows", "queued segments", "parts", "merges", "rows being merged"]
-    yield row([*heads, "times merged", "MiB", "cores used"])
+    yield row([*heads, "merges per row", "MiB", "cores used"])
     yield row(["---"] * 9)
-    step = max(1, len(fed.moments) // LINES_OF_A_FEED)
-    for now in fed.moments[step - 1 :: step]:
-        counts = [now.at_s, now.rows, now.queued, now.parts, now.merges, now.merging_rows]
-        merged, mebibytes = now.merged_rows / max(now.rows, 1), now.disk_bytes / (1 << 20)
-        cores = now.cpu_s / max(now.at_s, 1e-9)
-        whole = (f"{count:,.0f}" for count in counts)
-        yield row([*whole, f"{merged:.1f}", f"{mebibytes:,.0f}", f"{cores:.2f}"])
+    step = max(1, len(run.moments) // SUSTAINED_ROWS_MAX)
+    for moment in run.moments[step - 1 :: step]:
+        counts = [moment.at_s, moment.rows, moment.queued, moment.parts, moment.merges, moment.merging_rows]
+        merges_per_row, mebibytes = moment.merged_rows / max(moment.rows, 1), moment.disk_bytes / (1 << 20)
+        cores = moment.cpu_s / max(moment.at_s, 1e-9)
+        texts = (f"{count:,.0f}" for count in counts)
+        yield row([*texts, f"{merges_per_row:.1f}", f"{mebibytes:,.0f}", f"{cores:.2f}"])
 
 
-def least(values: Sequence[float], form: str) -> str:
-    """The least, then the median and the highest."""
+def with_spread(values: Sequence[float], form: str) -> str:
+    """Return the lowest value, then the median and the highest."""
     if len(values) < 2:  # noqa: PLR2004 - no spread
         return spread(values, form)
     ordered = sorted(values)

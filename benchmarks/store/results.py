@@ -1,4 +1,4 @@
-"""What was measured, as store.json keeps it; a run replaces its own part and leaves the other."""
+"""Results of the storage benchmarks, as stored in store.json. A run replaces only its own part."""
 
 from __future__ import annotations
 
@@ -10,58 +10,58 @@ from benchmarks.store.tables import Name
 
 
 class Table(msgspec.Struct):
-    """One table at one size."""
+    """Results of a table with a number of spans."""
 
     rows: int = 0
     disk_bytes: int = 0
     insert_cpu_s: list[float] = msgspec.field(default_factory=list)
-    """By segment."""
+    """CPU time of each segment's INSERT."""
     insert_rows: list[int] = msgspec.field(default_factory=list)
     merge_cpu_s: float = 0.0
-    question_cpu_ms: dict[str, list[float]] = msgspec.field(default_factory=dict)
-    """By run."""
-    question_rows: dict[str, int] = msgspec.field(default_factory=dict)
-    """Rows that came back."""
+    query_cpu_ms: dict[str, list[float]] = msgspec.field(name="question_cpu_ms", default_factory=dict)
+    """CPU time of each query by run."""
+    query_rows: dict[str, int] = msgspec.field(name="question_rows", default_factory=dict)
+    """Rows that each query returned."""
 
     @property
     def insert_cpu_s_per_million(self) -> list[float]:
-        """By segment, cheapest first."""
+        """Return the cost of every segment's INSERT, lowest first."""
         return sorted(
             cpu_s / rows * 1e6 for cpu_s, rows in zip(self.insert_cpu_s, self.insert_rows, strict=True)
         )
 
     @property
     def bytes_per_span(self) -> float:
-        """Merged."""
+        """Disk space per span after all merges."""
         return self.disk_bytes / max(self.rows, 1)
 
 
 class Moment(msgspec.Struct):
-    """How the store stood while it was fed."""
+    """State of the store at a time during the run."""
 
     at_s: float
     rows: int
     queued: int
-    """Segments that wait to be inserted."""
+    """Segments waiting to be inserted."""
     parts: int
     parts_of_today_max: int
-    """Of the partition that has most: the engine delays INSERTs at 1,000."""
+    """Parts of the largest partition; the engine delays INSERTs at 1,000."""
     merges: int
     merging_rows: int
-    """Of the merges under way."""
+    """Rows of the running merges."""
     merged_rows: int
-    """By all merges so far, the companion's too."""
+    """Rows written by all merges so far, including those of the companion table."""
     disk_bytes: int
     cpu_s: float
 
 
 class Sustained(msgspec.Struct):
-    """A long feed at a rate."""
+    """Result of inserting at a rate for a long time."""
 
     spans_per_s: float
     duration_s: float
     insert_ms: list[float]
-    """Median, 99th percentile, longest."""
+    """Median, 99th percentile and maximum."""
     moments: list[Moment]
     verdict: str
     machine: str
@@ -69,20 +69,20 @@ class Sustained(msgspec.Struct):
 
 
 class Results(msgspec.Struct):
-    """All of it."""
+    """Content of store.json."""
 
     machine: str = ""
     engine: str = ""
     sizes: dict[str, dict[Name, Table]] = msgspec.field(default_factory=dict)
-    """By spans."""
-    fed: dict[str, Sustained] = msgspec.field(default_factory=dict)
-    """By spans a second."""
+    """Results by number of spans."""
+    sustained: dict[str, Sustained] = msgspec.field(name="fed", default_factory=dict)
+    """Results by spans per second."""
 
     @classmethod
     def read(cls, path: Path) -> Results:
-        """What is there; nothing yet is ordinary."""
+        """Read the file; an absent file gives empty results."""
         return msgspec.json.decode(path.read_bytes(), type=cls) if path.exists() else cls()
 
     def write(self, path: Path) -> None:
-        """Keep it."""
+        """Write the file."""
         path.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")

@@ -1,4 +1,4 @@
-"""The two tables that are compared: in one engine, each in a database of its own, filled and merged alike."""
+"""The two compared tables: in one engine, each in its own database, filled and merged in the same way."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ACTIVE = "FROM system.parts WHERE active AND database = currentDatabase()"
 
 @dataclass
 class Clock:
-    """CPU seconds of this process, all its threads: the engine runs in it."""
+    """CPU seconds of all threads of this process, which includes the engine, and wall-clock seconds."""
 
     cpu_s: float = 0.0
     wall_s: float = 0.0
@@ -33,20 +33,20 @@ class Clock:
 
 @contextmanager
 def clocked() -> Iterator[Clock]:
-    """How long the block took, once it has ended."""
+    """Measure the CPU time and wall time of a `with` block; they are set when it ends."""
     clock = Clock()
     cpu_s, wall_s = time.process_time(), time.perf_counter()
     yield clock
     clock.cpu_s, clock.wall_s = time.process_time() - cpu_s, time.perf_counter() - wall_s
 
 
-class Compared:
-    """One of the tables."""
+class ComparedTable:
+    """A table under comparison."""
 
-    def __init__(self, name: Name, directory: Path) -> None:
+    def __init__(self, name: Name, directory: Path, store_class: type[EmbeddedStore] = EmbeddedStore) -> None:
         self.name = name
         self._database = f"compared_{name}"
-        self.store = EmbeddedStore(
+        self.store = store_class(
             directory,
             database=self._database,
             memory_bytes_max=MEMORY_BYTES_MAX,
@@ -54,55 +54,55 @@ class Compared:
         )
 
     def create(self) -> None:
-        """As the product makes it, or as the exporter does."""
+        """Create the table with our schema or with the exporter's."""
         self.store.create_database()
         if self.name == "ours":
-            schema.apply(self.store, transcode.SCHEMAS, Settings().store.retention_days)
+            schema.apply(self.store, transcode.SCHEMAS, *schema.wanted(Settings()))
             return
         for statement in _EXPORTER.read_text().split(";"):
             self.store.command(statement)
 
     def drop(self) -> None:
-        """With everything in it."""
+        """Drop the database with the table."""
         self.store.command(f"DROP DATABASE {self._database} SYNC")
 
-    def merging(self, verb: Literal["START", "STOP"]) -> None:
-        """Let it merge in the background, or not."""
+    def set_merges(self, verb: Literal["START", "STOP"]) -> None:
+        """Start or stop background merges."""
         for table in (TABLE, COMPANION):
             self.store.command(f"SYSTEM {verb} MERGES {self._database}.{table}")
 
     def insert(self, segment: Path) -> Clock:
-        """A segment: ours as the writer does it, the exporter's columns of it into the exporter's table."""
+        """Insert a segment as the writer does, or only the exporter's columns of it."""
         token = f"{segment.name}#0"
         with clocked() as clock:
             if self.name == "ours":
                 self.store.insert(segment, token=token, query_id=token)
             else:
-                self.store.rows(self._into_exporters(segment))
+                self.store.rows(self._exporter_insert(segment))
         return clock
 
-    def _into_exporters(self, segment: Path) -> str:
+    def _exporter_insert(self, segment: Path) -> str:
         return (
-            f"INSERT INTO {TABLE} FROM INFILE '{segment}' COMPRESSION 'lz4' "  # a path of ours
+            f"INSERT INTO {TABLE} FROM INFILE '{segment}' COMPRESSION 'lz4' "  # a path that we generated
             "SETTINGS input_format_skip_unknown_fields = 1 FORMAT Native"
         )
 
     def merge(self) -> Clock:
-        """Every day into one part."""
-        self.merging("START")
+        """Merge every day into one part."""
+        self.set_merges("START")
         with clocked() as clock:
             for table in (TABLE, COMPANION):
                 for (day,) in self.store.rows(
                     f"SELECT DISTINCT partition_id {_ACTIVE} AND table = '{table}'"
                 ):
                     self.store.command(f"OPTIMIZE TABLE {table} PARTITION ID '{day}' FINAL")
-        self.merging("STOP")
+        self.set_merges("STOP")
         return clock
 
     def rows(self) -> int:
-        """Spans it holds."""
+        """Return the number of spans."""
         return int(self.store.rows(f"SELECT count() FROM {TABLE}")[0][0])  # noqa: S608 - a constant
 
     def disk_bytes(self) -> int:
-        """What its live parts take, the companion's too."""
+        """Return the size of the active parts, including the companion table's."""
         return int(self.store.rows(f"SELECT sum(bytes_on_disk) {_ACTIVE}")[0][0])

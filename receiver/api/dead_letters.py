@@ -1,11 +1,12 @@
 """API routes for dead letters.
 
-    GET    /api/v1/dead                every dead letter, one object a line
+    GET    /api/v1/dead                every dead letter, one object per line
     GET    /api/v1/dead/{id}           one dead letter
-    POST   /api/v1/dead/{id}/replay    back into the journal; 409 with the reason if impossible
-    DELETE /api/v1/dead/{id}           delete it for good; 409 while its segment is being replayed
+    POST   /api/v1/dead/{id}/replay    move it back into the journal; 409 with the reason if impossible
+    DELETE /api/v1/dead/{id}           delete it permanently; 409 while its segment still exists
 
-Invariant: a POST requires a content type that a browser sends across sites only after a CORS preflight.
+Invariant: a POST requires a content type for which browsers send a CORS preflight before a cross-site
+request.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ import msgspec
 from aiohttp import web
 
 from receiver.api.lines import JSON_LINES, end_line
-from receiver.api.parameters import reject_unknown_parameters
 from receiver.dead_letters.listing import entry_of
 from receiver.dead_letters.replay import Replayer
 from receiver.errors import UnsupportedMedia
+from receiver.query.question import reject_unknown_parameters
 
 JSON = "application/json"
 T = TypeVar("T")
@@ -37,7 +38,7 @@ class DeadLetterRoutes:
     pool: ThreadPoolExecutor
 
     def add_to(self, router: web.UrlDispatcher) -> None:
-        """Register the routes."""
+        """Add the dead letter routes to the router of the API."""
         router.add_get("/api/v1/dead", self._list)
         router.add_get("/api/v1/dead/{id}", self._show)
         router.add_post("/api/v1/dead/{id}/replay", self._replay)
@@ -54,7 +55,7 @@ class DeadLetterRoutes:
         return _answer(await self._run_in_pool(lambda: entry_of(self.replays.dead_letter_list.find(name))))
 
     async def _replay(self, request: web.Request) -> web.Response:
-        _require_json_content_type(request)
+        require_json_content_type(request)
         name = _dead_letter_id(request)
         replayed = await self._run_in_pool(lambda: self.replays.replay(name))
         return _answer(replayed._asdict())
@@ -64,8 +65,8 @@ class DeadLetterRoutes:
         await self._run_in_pool(lambda: self.replays.dead_letter_list.drop(name))
         return _answer({"id": name})
 
-    async def _run_in_pool(self, ask: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self.pool, ask)
+    async def _run_in_pool(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self.pool, call)
 
 
 def _dead_letter_id(request: web.Request) -> str:
@@ -73,14 +74,16 @@ def _dead_letter_id(request: web.Request) -> str:
     return request.match_info["id"]
 
 
-def _require_json_content_type(request: web.Request) -> None:
+def require_json_content_type(request: web.Request) -> None:
+    """Reject a request with another content type."""
+    # A form or a plain text of another site reaches us without a CORS preflight.
     if request.content_type != JSON:
-        raise UnsupportedMedia(f"content type is not '{JSON}'; expected it, with any body")
+        raise UnsupportedMedia(f"content type is not supported; expected '{JSON}', with any body")
 
 
-def _answer(found: object) -> web.Response:
-    return web.Response(body=_json_line(found), headers={"Content-Type": JSON})
+def _answer(content: object) -> web.Response:
+    return web.Response(body=_json_line(content), headers={"Content-Type": JSON})
 
 
-def _json_line(found: object) -> bytes:
-    return msgspec.json.encode(found) + b"\n"
+def _json_line(content: object) -> bytes:
+    return msgspec.json.encode(content) + b"\n"

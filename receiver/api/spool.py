@@ -1,9 +1,9 @@
 """Spool: the part of a response that the client has not read yet, some in memory and the rest on disk.
 
 The store must not wait for a client: a waiting statement occupies memory and a thread of the engine and may
-exceed its time limit. So the statement runs at its own pace, and the client reads from the spool.
+exceed its time limit. Therefore the statement runs at its own pace, and the client reads from the spool.
 
-Invariant: unread bytes in memory and on disk are bounded. Where the disk is short, the statement waits for
+Invariant: unread bytes in memory and on disk are bounded. Without disk space, the statement waits for
     the client, and fails once the client has read nothing for `STALL_S`.
 Never: creates a file with a name, so a crash leaves no files.
 """
@@ -23,11 +23,11 @@ from typing import Self
 from receiver.errors import DiskTrouble, Unavailable
 
 MEMORY_BYTES_MAX = 512 * 1024
-"""Of one answer in memory."""
+"""Maximum size of the part of a response in memory."""
 FILE_BYTES_MAX = 32 << 20
 """Size at which the next file is started. A file that was read completely frees its disk space."""
 STALL_S = 10.0
-"""A statement that must wait for its client waits so long for the next read."""
+"""Maximum time that a statement waits for the next read of its client."""
 
 
 class ClientTooSlow(Unavailable):
@@ -35,10 +35,10 @@ class ClientTooSlow(Unavailable):
 
 
 class SpoolSpace:
-    """Disk that all answers share."""
+    """Disk space that all responses share."""
 
     def __init__(self, directory: Path, bytes_max: int, disk_free_min: Callable[[], int]) -> None:
-        """`disk_free_min`: free disk that must be left for the journal."""
+        """`disk_free_min`: free disk space that the spool must leave for the journal."""
         self.directory = directory
         self._bytes_max = bytes_max
         self._disk_free_min = disk_free_min
@@ -47,12 +47,15 @@ class SpoolSpace:
 
     @property
     def used_bytes(self) -> int:
-        """Return the bytes that all files may grow to."""
+        """Return the reserved disk space: the size to which all files together may grow."""
         return self._used_bytes
 
     def reserve_file(self) -> bool:
-        """Take the space of one file. False: there is not as much."""
+        """Reserve the disk space of one file. Return False if there is not enough."""
+        # The size of a whole file counts, because a file may grow to it without another check.
         disk = os.statvfs(self.directory)
+        # Outside the lock, because the call may wait for the disk; the result is out of date at once in any
+        # case.
         free_bytes = disk.f_bavail * disk.f_frsize - FILE_BYTES_MAX
         if free_bytes < self._disk_free_min():
             return False
@@ -82,6 +85,7 @@ class _File:
         offset, left = self.size_bytes, memoryview(piece)
         self.size_bytes += len(piece)
         self.unread_count += 1
+        # `pwrite` may write less than requested.
         while left:
             left = left[os.pwrite(self._file.fileno(), left, self.size_bytes - len(left)) :]
         return offset
@@ -89,17 +93,19 @@ class _File:
     def read(self, offset: int, count_bytes: int) -> bytes:
         """Read a piece back."""
         self.unread_count -= 1
+        # With an offset, like `pwrite`: the writing and the reading thread share the descriptor.
         return os.pread(self._file.fileno(), count_bytes, offset)
 
     def close(self) -> None:
-        """Free the disk."""
+        """Close the file, which frees its disk space."""
+        # The file has no name, so closing the descriptor deletes it; only then does its space count as free.
         self._file.close()
         self._space.release_file()
 
 
 @dataclass(frozen=True, slots=True)
 class _Extent:
-    """Where a piece lies on disk."""
+    """Position of a piece on disk."""
 
     file: _File
     offset: int
@@ -107,7 +113,7 @@ class _Extent:
 
 
 class Spool:
-    """Unread pieces of one response. One thread appends, another takes."""
+    """Unread pieces of one response. One thread appends, another takes them."""
 
     def __init__(self, space: SpoolSpace) -> None:
         self._space = space
@@ -124,22 +130,24 @@ class Spool:
     def __exit__(
         self,
         kind: type[BaseException] | None,
-        reason: BaseException | None,
+        error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
         """Discard unread pieces and make a concurrent `append` return False."""
         with self._changed:
             self._is_closed = True
             self._pieces.clear()
+            # The pieces may be many megabytes that are never read; free the disk space at once.
             for file in self._files:
                 file.close()
             self._files.clear()
             self._changed.notify_all()
 
     def append(self, piece: bytes) -> bool:
-        """Keep a piece. False: the reader has gone. Raises `ClientTooSlow`."""
+        """Add a piece. Return False if the reader has gone. Raises `ClientTooSlow`."""
         with self._changed:
             while not self._is_closed:
+                # An empty spool accepts a piece of any size, because no read could make more space for it.
                 if self._memory_bytes + len(piece) <= MEMORY_BYTES_MAX or not self._pieces:
                     self._pieces.append(piece)
                     self._memory_bytes += len(piece)
@@ -151,7 +159,7 @@ class Spool:
             return False
 
     def take(self) -> bytes | None:
-        """Return the oldest piece; none: there is none yet. May read the disk."""
+        """Remove and return the oldest piece; `None` if there is none yet. May read the disk."""
         with self._changed:
             if not self._pieces:
                 return None
@@ -162,35 +170,37 @@ class Spool:
                 self._memory_bytes -= len(piece)
                 return piece
             content = piece.file.read(piece.offset, piece.size_bytes)
+            # Also the newest file: the next piece that needs the disk then reserves another one.
             if not piece.file.unread_count:
                 self._files.remove(piece.file)
                 piece.file.close()
             return content
 
     def _has_room_on_disk(self, count_bytes: int) -> bool:
-        """Return whether the newest file takes this much; begin another one if it does not."""
+        """Return whether the newest file, or a new one, has room for this many bytes."""
         if self._files and self._files[-1].size_bytes + count_bytes <= FILE_BYTES_MAX:
             return True
+        # A piece larger than a file waits for the spool to be empty, which accepts any size.
         if count_bytes > FILE_BYTES_MAX or not self._space.reserve_file():
             return False
         try:
             self._files.append(_File(self._space))
-        except OSError as reason:
+        except OSError as error:
             self._space.release_file()
-            raise DiskTrouble(f"answer cannot be kept on disk: {reason.strerror}") from reason
+            raise DiskTrouble(f"the answer cannot be buffered on disk: {error.strerror}") from error
         return True
 
     def _write_to_file(self, piece: bytes) -> _Extent:
         file = self._files[-1]
         try:
             return _Extent(file, file.append(piece), len(piece))
-        except OSError as reason:
-            raise DiskTrouble(f"answer cannot be kept on disk: {reason.strerror}") from reason
+        except OSError as error:
+            raise DiskTrouble(f"the answer cannot be buffered on disk: {error.strerror}") from error
 
     def _wait_for_reader(self) -> None:
         before = self._taken_count
         if not self._changed.wait_for(lambda: self._is_closed or self._taken_count > before, STALL_S):
             raise ClientTooSlow(
-                f"the answer is larger than the disk that answers may take, and its client read nothing for "
-                f"{STALL_S:.0f} s; expected a faster client, or a question for less"
+                f"the answer exceeds the disk space for answers, and its client read nothing for "
+                f"{STALL_S:.0f} s; expected a faster client, or a narrower query"
             )

@@ -1,6 +1,6 @@
-"""The command line, one file per command; no logic.
+"""The command line, one file per command.
 
-A command is a click command named as its module. A module is loaded when its command is used:
+Each module holds the click command of the same name and is loaded only when that command is used:
 `journal verify` must work where the engine is broken, and `version` must not wait for it.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+from typing import cast
 
 import click
 from click.shell_completion import CompletionItem
@@ -19,32 +20,50 @@ from receiver.errors import CommandFailed, OperatorError, place_and_reason
 from receiver.logs import harmless_text, silence_libraries
 
 VERBS = {
+    "attributes": "List the attributes of spans, or the values of an attribute.",
+    "compare": "Compare two deployments: is the second worse, and where?",
     "completion": "Print the script that completes commands and options in a shell.",
     "config": "Show or check the configuration.",
     "dead": "List, show, replay and drop dead letters.",
+    "errors": "List errors by service, type and message.",
+    "deployments": "List the deployments that sent spans.",
+    "export": "Write all spans that match a filter into a file.",
     "journal": "List, verify and inspect the segments that are on disk and not stored yet.",
-    "ledger": "Print what became of every span received, and verify it against the table.",
+    "ledger": "Print the number of received spans by outcome, and compare it with the table.",
+    "latency": "Print the durations of requests over time, as a heatmap.",
     "load": "Send load to a receiver, measure it, and verify what it stored.",
+    "operations": "List the operations of a service.",
+    "red": "Print rate, errors and durations of requests by service or another key.",
+    "rollup": "Print the state of the rollups, or build them again.",
     "sampling": "Explain a sampling decision.",
     "schema": "Print, compare and apply the schema of the store.",
+    "search": "Search traces by a filter.",
     "serve": "Run the receiver.",
+    "service-map": "List the calls between services.",
+    "services": "List the services that sent spans.",
+    "shifts": "Show which attribute values are more frequent in some spans than in the others.",
     "spans": "Search spans.",
+    "tail": "Print spans as they become readable.",
+    "top": "Show rate, errors and durations of services, full screen and live.",
     "trace": "Print one trace.",
-    "version": "Print the versions of the receiver and of what it runs on.",
+    "version": "Print the versions of the receiver and its dependencies.",
 }
 """Command → what it does. The module `receiver.cli.NAME` holds the command `NAME`."""
+QUESTION_COMMANDS = frozenset({"attributes", "deployments", "operations", "service-map", "services"})
+"""Commands that `receiver.cli.questions` builds; the others have a module of their name."""
 EXIT_INTERRUPTED = 130
-"""As shells report a command that Ctrl-C ended."""
+"""Exit code that shells report for a command that Ctrl-C ended."""
 EPILOG = examples(
     "trace-drain serve --data data                        # run a receiver, which prints how to use it",
     "trace-drain trace 5b8efff798038103d269b633813fc60c   # one trace as a tree",
+    "trace-drain search 'service=web status=error'        # the traces that have such a span",
     "trace-drain spans --since 15m --project prj_1        # the newest spans",
     "trace-drain COMMAND --help                           # options and examples of a command",
 )
 
 
 class Commands(Group):
-    """Loads a command when it is used; prints an operator's mistake in one message, without a traceback."""
+    """The commands, each imported on use. Prints failures without a traceback."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names of all commands."""
@@ -54,15 +73,19 @@ class Commands(Group):
         """Load one command."""
         if cmd_name not in VERBS:
             return None
-        found = getattr(importlib.import_module(f"receiver.cli.{cmd_name}"), cmd_name)
-        return found if isinstance(found, click.Command) else None
+        # Imported by name, because an import at the top would load the engine for every command.
+        if cmd_name in QUESTION_COMMANDS:
+            built = importlib.import_module("receiver.cli.questions").command_of(cmd_name)
+            return cast("click.Command", built)
+        command = getattr(importlib.import_module(f"receiver.cli.{cmd_name}"), cmd_name)
+        return command if isinstance(command, click.Command) else None
 
     def listed(self, ctx: click.Context) -> list[tuple[str, str]]:  # noqa: ARG002 - as above
-        """Return the name of each command and what it does, without loading any."""
+        """Return the name and description of each command, without loading any command."""
         return sorted(VERBS.items())
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete the name of a command without loading any."""
+        """Complete the name of a command without loading any command."""
         names = [
             CompletionItem(name, help=text) for name, text in self.listed(ctx) if name.startswith(incomplete)
         ]
@@ -70,24 +93,26 @@ class Commands(Group):
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command. `docs/operations.md` has the table of exit codes."""
+        # Before anything opens a file, which would get the free number.
         _fill_closed_descriptors()
         silence_libraries()
         try:
             return super().invoke(ctx)
-        except OperatorError as reason:
-            _print_error(str(reason))
-            ctx.exit(reason.exit_code)
-        except OSError as reason:
-            if reason.errno == errno.EPIPE:
+        except OperatorError as error:
+            _print_error(str(error))
+            ctx.exit(error.exit_code)
+        except OSError as error:
+            # `trace-drain … | head` closes the pipe; click then exits silently.
+            if error.errno == errno.EPIPE:
                 raise
-            _print_error(f"a file cannot be used: {place_and_reason(reason)}")
+            _print_error(f"a file cannot be used: {place_and_reason(error)}")
             ctx.exit(CommandFailed.exit_code)
         except KeyboardInterrupt:
             ctx.exit(EXIT_INTERRUPTED)
 
 
 def _fill_closed_descriptors() -> None:
-    """Open /dev/null for each closed standard stream, so that no other file gets its number."""
+    """Open /dev/null for each closed standard stream, so that no other file gets its descriptor number."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
@@ -96,7 +121,7 @@ def _fill_closed_descriptors() -> None:
 
 
 def _print_error(message: str) -> None:
-    """Print on standard error; control characters that the message quotes are escaped."""
+    """Print on standard error. Escapes control characters, which a message may quote from input."""
     for place, line in enumerate(message.splitlines()):
         click.echo(f"{'' if place else 'trace-drain: '}{harmless_text(line)}", err=True)
 
@@ -104,4 +129,4 @@ def _print_error(message: str) -> None:
 @click.command(cls=Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="trace-drain")
 def main() -> None:
-    """OTLP traces in over HTTPS, on disk before the 200, in ClickHouse exactly once."""
+    """Receive OTLP traces, sync them to disk before the 200, and store them in ClickHouse exactly once."""

@@ -1,4 +1,4 @@
-"""`trace-drain completion SHELL`."""
+"""`trace-drain completion SHELL`: a completion script for bash, zsh or fish."""
 
 from __future__ import annotations
 

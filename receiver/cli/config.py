@@ -1,4 +1,4 @@
-"""`trace-drain config show | check`."""
+"""`trace-drain config show | check`: the settings in force, and whether they work on this machine."""
 
 from __future__ import annotations
 
@@ -33,11 +33,9 @@ def config() -> None:
     )
 )
 @settings_options
-@click.option(
-    "--format", "form", type=click.Choice(["toml", "json"]), default="toml", help="Form of the listing."
-)
+@click.option("--format", "form", type=click.Choice(["toml", "json"]), default="toml", help="Output format.")
 def show(form: Literal["toml", "json"], config: str | None, **flags: object) -> None:
-    """Print every setting, its value and where the value comes from. Secrets are printed as `(set)`."""
+    """Print every setting, its value and where the value comes from. Secrets are not printed."""
     loaded = sources_of(config, **flags).load()
     click.echo(as_json(loaded) if form == "json" else as_toml(loaded))
 
@@ -54,20 +52,21 @@ def check(config: str | None, *, connect: bool, **flags: object) -> None:
     """Check whether `serve` works with this configuration on this machine, and print every problem at once.
 
     Checks the settings, certificates, ports and free disk space; with --connect also ClickHouse: user,
-    password, database, tables and rights. Changes nothing. Exits with 2 if a setting is wrong, with 1 if
-    something else is.
+    password, database, tables and rights. Changes nothing. Exits with 2 if a setting is wrong, and with 1 for
+    any other problem.
     """
     loaded = sources_of(config, **flags).load()
     require_place(loaded.settings)
     require_engine(loaded.settings)
-    found = [
+    findings = [
         *(Finding("warning", text) for text in loaded.warnings),
         *_inspected(loaded.settings, connect=connect),
     ]
-    for finding in found:
+    for finding in findings:
         if not finding.is_problem:
             click.echo(harmless_text(f"{finding.level}: {finding.text}"), err=True)
-    problems = [f"  {finding.text}" for finding in found if finding.is_problem]
+    # All at once, because an operator would otherwise repeat the check after each correction.
+    problems = [f"  {finding.text}" for finding in findings if finding.is_problem]
     if problems:
         raise CommandFailed(
             "\n".join(["the settings are valid, but the receiver cannot work with them:", *problems])

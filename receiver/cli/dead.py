@@ -1,6 +1,6 @@
 """`trace-drain dead ls | show | replay | drop`: dead letters and quarantined bodies.
 
-`ls` and `show` also work while no receiver runs; `replay` and `drop` ask the running receiver.
+`ls` and `show` also work while no receiver runs; `replay` and `drop` need a running receiver.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from urllib.parse import quote
 import click
 import msgspec
 
-from receiver.cli.asking import NotDone, NothingFound, answered, running_on
+from receiver.cli.api_client import NotDone, NothingFound, query_receiver, running_receiver
 from receiver.cli.group import Group, examples
-from receiver.cli.options import config_option, data_dir_of, data_option, loaded_with, serving
+from receiver.cli.options import config_option, data_dir_of, data_option, loaded_with, serve_command
 from receiver.cli.table import counted, lines_of
 from receiver.dead_letters.listing import DeadLetterList
 from receiver.errors import CommandFailed, OperatorError
@@ -23,7 +23,11 @@ from receiver.logs import harmless_text
 from receiver.settings import Settings
 
 format_option = click.option(
-    "--format", "form", type=click.Choice(["table", "json"]), default="table", help="json: one object a line."
+    "--format",
+    "form",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    help="json: one object per line.",
 )
 Row = dict[str, Any]
 
@@ -40,7 +44,7 @@ def dead() -> None:
 @data_option
 @format_option
 def ls(config: str | None, data: str | None, form: Literal["table", "json"]) -> None:
-    """List dead letters: rows that the store refuses for good, and bodies that crashed the decoder."""
+    """List dead letters: rows that the store refuses permanently, and bodies that crashed the decoder."""
     rows = _listed(loaded_with(config, data).settings)
     for line in _table(rows) if form == "table" else map(json.dumps, rows):
         click.echo(line)
@@ -52,12 +56,12 @@ def ls(config: str | None, data: str | None, form: Literal["table", "json"]) -> 
 @data_option
 @format_option
 def show(name: str, config: str | None, data: str | None, form: Literal["table", "json"]) -> None:
-    """Print why ID is a dead letter, whose rows it holds, and the path of its bytes."""
+    """Print why ID is a dead letter, which drains and projects sent its rows, and the path of its file."""
     listed = _listed(loaded_with(config, data).settings)
     row = next((row for row in listed if row["id"] == name), None)
     if row is None:
-        raise _not_there(name)
-    for line in _card(row) if form == "table" else [json.dumps(row)]:
+        raise _no_such_dead_letter(name)
+    for line in _details(row) if form == "table" else [json.dumps(row)]:
         click.echo(line)
 
 
@@ -70,21 +74,22 @@ def show(name: str, config: str | None, data: str | None, form: Literal["table",
 def replay(
     name: str | None, config: str | None, data: str | None, form: Literal["table", "json"], *, is_all: bool
 ) -> None:
-    """Move ID, or --all, back into the journal, from where it is stored.
+    """Move ID, or --all, back into the journal, to be stored again.
 
     A dead letter that the store still refuses is kept; then the exit code is 1.
     """
     settings = loaded_with(config, data).settings
     if is_all == bool(name):
-        raise OperatorError("expected an ID or --all, not both")
+        raise OperatorError("expected an ID or --all, but not both")
+    # Listed once: a dead letter that is kept again must not be replayed without end.
     names = [row["id"] for row in _listed(settings)] if is_all else [str(name)]
     if not names and form == "table":
         click.echo("no dead letters")
     is_any_kept = False
     for replayed_id in names:
-        row = _replayed(settings, replayed_id)
+        row = _replay(settings, replayed_id)
         is_any_kept |= "kept" in row
-        click.echo(json.dumps(row) if form == "json" else _told(row))
+        click.echo(json.dumps(row) if form == "json" else _replay_text(row))
     if is_any_kept:
         raise SystemExit(1)
 
@@ -95,54 +100,58 @@ def replay(
 @config_option
 @data_option
 def drop(name: str, config: str | None, data: str | None, *, yes: bool) -> None:
-    """Delete ID for good: its spans are lost."""
+    """Delete ID permanently: its spans are lost."""
     settings = loaded_with(config, data).settings
     if not name:
         raise OperatorError("ID is empty; expected an id that `dead ls` prints")
-    _asked(settings, name, "GET")
+    # Report an unknown id before asking for confirmation.
+    _send(settings, name, "GET")
     if not yes:
-        click.confirm(f"delete '{harmless_text(name)}' and its spans for good", abort=True)
-    _asked(settings, name, "DELETE")
+        click.confirm(f"delete '{harmless_text(name)}' and its spans permanently", abort=True)
+    _send(settings, name, "DELETE")
     click.echo(f"{name}: dropped")
 
 
 def _listed(settings: Settings) -> list[Row]:
-    state = running_on(settings)
+    state = running_receiver(settings)
     if state is not None:
-        return list(answered(settings, state, "/api/v1/dead", {}))
+        return list(query_receiver(settings, state, "/api/v1/dead", {}))
     dead_letter_list = DeadLetterList(data_dir_of(settings))
-    return [msgspec.to_builtins(one) for one in dead_letter_list.entries()]
+    return [msgspec.to_builtins(entry) for entry in dead_letter_list.entries()]
 
 
-def _not_there(name: str) -> CommandFailed:
-    return CommandFailed(f"no dead letter is called '{name}'; expected an id that `dead ls` prints")
+def _no_such_dead_letter(name: str) -> CommandFailed:
+    return CommandFailed(f"no dead letter has the id '{name}'; expected an id that `dead ls` prints")
 
 
-def _asked(settings: Settings, name: str, method: str, below: str = "") -> list[Row]:
-    state = running_on(settings)
+def _send(settings: Settings, name: str, method: str, subpath: str = "") -> list[Row]:
+    state = running_receiver(settings)
     if state is None:
-        raise CommandFailed(f"no receiver runs on '{settings.data_dir}'; expected one: `{serving(settings)}`")
-    path = f"/api/v1/dead/{quote(name, safe='')}{below}"
+        raise CommandFailed(
+            f"no receiver runs on '{settings.data_dir}'; start it with `{serve_command(settings)}`"
+        )
+    # Also a slash is quoted: an id must not address another route.
+    path = f"/api/v1/dead/{quote(name, safe='')}{subpath}"
     try:
-        return list(answered(settings, state, path, {}, method=method))
-    except NothingFound as reason:
-        raise _not_there(name) from reason
+        return list(query_receiver(settings, state, path, {}, method=method))
+    except NothingFound as error:
+        raise _no_such_dead_letter(name) from error
 
 
-def _replayed(settings: Settings, name: str) -> Row:
+def _replay(settings: Settings, name: str) -> Row:
     try:
-        (row,) = _asked(settings, name, "POST", "/replay")
-    except NotDone as reason:
-        return {"id": name, "kept": str(reason)}
+        (row,) = _send(settings, name, "POST", "/replay")
+    except NotDone as error:
+        return {"id": name, "kept": str(error)}
     return row
 
 
-def _told(row: Row) -> str:
+def _replay_text(row: Row) -> str:
     if "kept" in row:
         return harmless_text(f"{row['id']}: kept: {row['kept']}")
     if not row["segment"]:
-        return f"{row['id']}: it held no row to store"
-    return f"{row['id']}: {counted(row['rows'], 'row')} put into the journal as segment {row['segment']}"
+        return f"{row['id']}: deleted, because it contained no rows"
+    return f"{row['id']}: {counted(row['rows'], 'row')} moved into the journal as segment {row['segment']}"
 
 
 def _table(rows: Iterable[Row]) -> Iterator[str]:
@@ -153,24 +162,24 @@ def _table(rows: Iterable[Row]) -> Iterator[str]:
 
 def _cells(row: Row) -> list[str]:
     rows = "?" if row["rows"] is None else str(row["rows"])
-    drains, projects = _whose(row)
+    drains, projects = _owner(row)
     return [row["id"], row["cause"], rows, str(row["bytes"]), row["at"][:19], drains, projects, row["text"]]
 
 
-def _whose(row: Row) -> tuple[str, str]:
-    drains = {one["drain"] for one in row["deliveries"]}
-    projects = {project for one in row["deliveries"] for project in one["projects"]}
+def _owner(row: Row) -> tuple[str, str]:
+    drains = {delivery["drain"] for delivery in row["deliveries"]}
+    projects = {project for delivery in row["deliveries"] for project in delivery["projects"]}
     return ", ".join(sorted(drains)), ", ".join(sorted(projects))
 
 
-def _card(row: Row) -> Iterator[str]:
+def _details(row: Row) -> Iterator[str]:
     yield from (
         f"{what:<10} {harmless_text('?' if value is None else str(value))}"
         for what, value in row.items()
         if what != "deliveries"
     )
-    for one in row["deliveries"]:
-        projects = ", ".join(f"'{project}'" for project in one["projects"]) or "not known yet"
-        rows = counted(one["rows"], "row") if one["rows"] else "? rows"
-        whose = f"of drain '{one['drain']}', project {projects}, {rows}"
-        yield harmless_text(f"delivery   {one['digest']} {whose}")
+    for delivery in row["deliveries"]:
+        projects = ", ".join(f"'{project}'" for project in delivery["projects"]) or "not known yet"
+        rows = counted(delivery["rows"], "row") if delivery["rows"] else "? rows"
+        whose = f"of drain '{delivery['drain']}', project {projects}, {rows}"
+        yield harmless_text(f"delivery   {delivery['digest']} {whose}")

@@ -1,4 +1,4 @@
-"""Command groups: whole help texts and a suggestion for a mistyped command; examples below the options."""
+"""Command groups: show complete help texts, suggest a command for a mistyped name, show examples last."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from difflib import get_close_matches
 import click
 
 HELP_CHARS_MAX = 1_000
-"""Longer than any help text here: click cuts the first sentence at 45 characters otherwise."""
+"""Longer than any help text here, because click truncates the first sentence at 45 characters by default."""
 
 
 class Group(click.Group):
@@ -18,6 +18,7 @@ class Group(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command, or suggest the name that was probably meant."""
         names = self.list_commands(ctx)
+        # Completion in a shell parses incomplete names, and must not fail.
         if args[0] not in names and not args[0].startswith("-") and not ctx.resilient_parsing:
             close = get_close_matches(args[0], names, n=1)
             meant = f"did you mean '{close[0]}'?" if close else f"expected {', '.join(names)}"
@@ -30,11 +31,11 @@ class Group(click.Group):
             formatter.write_dl(self.listed(ctx))
 
     def listed(self, ctx: click.Context) -> list[tuple[str, str]]:
-        """Return the name of each command and what it does."""
-        found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
-        return [(name, command.get_short_help_str(HELP_CHARS_MAX)) for name, command in found if command]
+        """Return the name and description of each command."""
+        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        return [(name, command.get_short_help_str(HELP_CHARS_MAX)) for name, command in commands if command]
 
 
 def examples(*lines: str) -> str:
-    """Return the epilog of a command: examples as they are typed, which click does not wrap."""
+    """Return the epilog of a command with its examples, marked so that click does not wrap them."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)

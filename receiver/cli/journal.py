@@ -1,4 +1,4 @@
-"""`trace-drain journal ls | verify | inspect`: reads a journal, in use or not, and never changes it."""
+"""`trace-drain journal ls | verify | inspect`: reads a journal without changing it, even while in use."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from receiver.cli.group import Group, examples
 from receiver.cli.options import config_option, data_dir_of, data_option, loaded_with
 from receiver.cli.table import counted
 from receiver.journal.frame import answers_of
-from receiver.journal.survey import find_segment, list_segments
+from receiver.journal.listing import find_segment, list_segments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from receiver.journal.frame import Answered, Tally
-    from receiver.journal.survey import SegmentInfo
+    from receiver.journal.listing import SegmentInfo
     from receiver.transcode import Scan
 
 ROW = "{:<28} {:<10} {:>12} {:>8} {:>10} {:>9}"
@@ -44,6 +44,7 @@ def ls(config: str | None, data: str | None) -> None:
     root = _root(config, data)
     click.echo(ROW.format("SEGMENT", "STATE", "BYTES", "RECORDS", "ROWS", "AGE"))
     for seen in list_segments(root):
+        # The writer of a running receiver deletes segments that it has stored.
         with suppress(FileNotFoundError):
             claim = seen.footer_counts()
             age = f"{seen.age_s:.1f} s"
@@ -57,6 +58,7 @@ def verify(config: str | None, data: str | None) -> None:
     """Check every checksum. If an acknowledged record cannot be read, name it and exit with 1."""
     segments = records = lost = 0
     for seen in list_segments(_root(config, data)):
+        # Deleted meanwhile, because it was stored: nothing is lost.
         with suppress(FileNotFoundError):
             scan = seen.read()
             segments += 1
@@ -64,8 +66,8 @@ def verify(config: str | None, data: str | None) -> None:
             for damage in seen.damage(scan):
                 lost += 1
                 click.echo(f"{damage} ({seen.path})", err=True)
-    found = ((segments, "segment"), (records, "whole record"), (lost, "damaged place"))
-    click.echo(", ".join(counted(count, noun) for count, noun in found))
+    counts = ((segments, "segment"), (records, "complete record"), (lost, "damaged range"))
+    click.echo(", ".join(counted(count, noun) for count, noun in counts))
     if lost:
         raise SystemExit(1)
 
@@ -79,9 +81,7 @@ def verify(config: str | None, data: str | None) -> None:
 @click.argument("segment")
 @config_option
 @data_option
-@click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), default="text", help="Form of the listing."
-)
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Output format.")
 def inspect(segment: str, config: str | None, data: str | None, form: Literal["text", "json"]) -> None:
     """Print the records of a SEGMENT (a path, or a name that `journal ls` prints) and their deliveries.
 
@@ -105,7 +105,7 @@ def _as_json(seen: SegmentInfo, scan: Scan) -> str:
                 "offset": record.offset,
                 "bytes": record.length,
                 "rows": record.rows,
-                "deliveries": [_described(answered) for answered in answers_of(record)],
+                "deliveries": [_described(delivery) for delivery in answers_of(record)],
             }
             for record in scan.records
         ],
@@ -117,16 +117,16 @@ def _as_json(seen: SegmentInfo, scan: Scan) -> str:
     return msgspec.json.encode(listing).decode()
 
 
-def _described(answered: Answered) -> dict[str, object]:
-    return asdict(answered) | {
-        "digest": answered.digest.hex(),
-        "received_at": _instant(answered),
-        "tallies": [_counted(tally) for tally in answered.tallies],
+def _described(delivery: Answered) -> dict[str, object]:
+    return asdict(delivery) | {
+        "digest": delivery.digest.hex(),
+        "received_at": _instant(delivery),
+        "tallies": [_counted(tally) for tally in delivery.tallies],
     }
 
 
 def _counted(tally: Tally) -> dict[str, str | int]:
-    """What became of the spans; what lies here is kept, and not in the store yet."""
+    """Return span counts by outcome. `stored` is shown as `kept`: the rows are not in the store yet."""
     counts = asdict(tally)
     return {"kept" if what == "stored" else what: count for what, count in counts.items()}
 
@@ -135,12 +135,12 @@ def _as_text(seen: SegmentInfo, scan: Scan) -> Iterator[str]:
     yield f"segment {seen.id}, {seen.state}, {seen.bytes} bytes, {seen.path}"
     for record in scan.records:
         yield f"record at byte {record.offset}: {record.length} bytes, {counted(record.rows, 'row')}"
-        for answered in answers_of(record):
+        for delivery in answers_of(record):
             yield (
-                f"  delivery {answered.digest.hex()} from drain '{answered.drain}' at {_instant(answered)}: "
-                f"{counted(answered.rows, 'row')}"
+                f"  delivery {delivery.digest.hex()} from drain '{delivery.drain}' at {_instant(delivery)}: "
+                f"{counted(delivery.rows, 'row')}"
             )
-            for tally in answered.tallies:
+            for tally in delivery.tallies:
                 counts = ", ".join(
                     f"{count} {what}" for what, count in _counted(tally).items() if what != "project"
                 )
@@ -148,5 +148,5 @@ def _as_text(seen: SegmentInfo, scan: Scan) -> Iterator[str]:
     yield from (f"damage: {damage}" for damage in seen.damage(scan))
 
 
-def _instant(answered: Answered) -> str:
-    return datetime.fromtimestamp(answered.received_at_ns / 1e9, UTC).isoformat(timespec="milliseconds")
+def _instant(delivery: Answered) -> str:
+    return datetime.fromtimestamp(delivery.received_at_ns / 1e9, UTC).isoformat(timespec="milliseconds")

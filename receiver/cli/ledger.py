@@ -1,4 +1,4 @@
-"""`trace-drain ledger`: what became of every span that was received. Exits with 1 when one is nowhere."""
+"""`trace-drain ledger`: every received span by outcome. Exits with 1 if a span is unaccounted for."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any, Literal
 import click
 import msgspec
 
-from receiver.cli.asking import answered, running_on, store_of
+from receiver.cli.api_client import query_receiver, running_receiver, store_of
 from receiver.cli.options import config_option, data_dir_of, data_option, loaded_with
 from receiver.cli.table import counted, lines_of
 from receiver.errors import OperatorError, Refused
-from receiver.ledger.balance import AccountsAtRest
+from receiver.ledger.balance import OfflineBalanceSource
 from receiver.query import ledger as question
 from receiver.settings import Settings
 
@@ -39,13 +39,13 @@ COUNTS = (
     default=question.SINCE,
     show_default=True,
     metavar="AGE",
-    help="24h, 7d, or 2026-01-31T10:00Z: how far back; whole hours.",
+    help="Start of the period: an age (24h, 7d) or a time (2026-01-31T10:00Z); in whole hours.",
 )
-@click.option("--project", metavar="ID", help="Of this project only.")
-@click.option("--drain", metavar="NAME", help="Of this drain only.")
+@click.option("--project", metavar="ID", help="Only this project.")
+@click.option("--drain", metavar="NAME", help="Only this drain.")
 @click.option("--verify", is_flag=True, help="Count the table, too, and report any difference.")
 @click.option(
-    "--format", "form", type=click.Choice(["table", "json"]), default="table", help="Form of the listing."
+    "--format", "form", type=click.Choice(["table", "json"]), default="table", help="Output format."
 )
 def ledger(  # noqa: PLR0913 - one parameter an option
     config: str | None,
@@ -57,10 +57,10 @@ def ledger(  # noqa: PLR0913 - one parameter an option
     verify: bool,
     form: Literal["table", "json"],
 ) -> None:
-    """Print what became of every span received, per drain, project and hour of receipt (UTC)."""
+    """Print the number of received spans by outcome, per drain, project and hour of receipt (UTC)."""
     settings = loaded_with(config, data).settings
     filters = {"since": since, "project": project, "drain": drain, "verify": "1" if verify else None}
-    answer = _asked(settings, {name: value for name, value in filters.items() if value is not None})
+    answer = _ledger(settings, {name: value for name, value in filters.items() if value is not None})
     if form == "json":
         click.echo(json.dumps(answer, separators=(",", ":")))
     else:
@@ -79,20 +79,21 @@ def _is_something_lost(answer: dict[str, Any]) -> bool:
     )
 
 
-def _asked(settings: Settings, given: dict[str, str]) -> dict[str, Any]:
-    state = running_on(settings)
+def _ledger(settings: Settings, filters: dict[str, str]) -> dict[str, Any]:
+    state = running_receiver(settings)
     if state is not None:
-        return next(answered(settings, state, "/api/v1/ledger", given))
+        return next(query_receiver(settings, state, "/api/v1/ledger", filters))
     row_lifetime_hours = question.row_lifetime_hours(settings.store)
     try:
-        asked = question.parse_ledger_query(given, now_s=time.time(), row_lifetime_hours=row_lifetime_hours)
-    except Refused as reason:
-        raise OperatorError(str(reason)) from reason
-    stock = AccountsAtRest(data_dir_of(settings), settings.ledger)
-    with ExitStack() as held:
-        found = question.ledger(stock, lambda: held.enter_context(store_of(settings)), asked)
-    told: dict[str, Any] = msgspec.to_builtins(found)
-    return told
+        query = question.parse_ledger_query(filters, now_s=time.time(), row_lifetime_hours=row_lifetime_hours)
+    except Refused as error:
+        raise OperatorError(str(error)) from error
+    balances = OfflineBalanceSource(data_dir_of(settings), settings.ledger)
+    # The store is opened only if the ledger asks for it: without --verify it may be down.
+    with ExitStack() as resources:
+        answer = question.ledger(balances, lambda: resources.enter_context(store_of(settings)), query)
+    document: dict[str, Any] = msgspec.to_builtins(answer)
+    return document
 
 
 def _table(answer: dict[str, Any], *, verify: bool) -> Iterator[str]:
@@ -106,21 +107,25 @@ def _table(answer: dict[str, Any], *, verify: bool) -> Iterator[str]:
     numbers = range(3, 3 + len(names))
     yield from lines_of((*head, *extra[0]), [*rows, (*total, *extra[1])], numbers=numbers)
     if answer["complete_from"] > answer["since"]:
-        yield f"complete from {answer['complete_from']} on; before that something may be missing here"
+        yield f"complete from {answer['complete_from']} on; earlier hours may be incomplete"
     if answer["trouble"]:
         yield f"{answer['trouble']}"
-        yield "once you know why, delete ledger.lost in the data directory; docs/operations.md says more"
+        yield "when you know the cause, delete ledger.lost in the data directory; see docs/operations.md"
     for epoch in answer["unknown"]:
         yield _unknown(epoch)
     if verify:
-        yield _verdict(lines)
+        yield _error_of(lines)
 
 
 def _unknown(epoch: dict[str, Any]) -> str:
-    whose = "the ledger lost them" if epoch["is_lost"] else "another receiver's, or from before the ledger"
+    whose = (
+        "the ledger lost their entries"
+        if epoch["is_lost"]
+        else "another receiver stored them, or they are older than the ledger"
+    )
     rows = counted(epoch["rows"], "row")
     when = f"received {epoch['first']} to {epoch['last']}"
-    return f"{rows} of intake start {epoch['epoch']}, {when}, in no segment of this ledger: {whose}"
+    return f"{rows} of intake start {epoch['epoch']}, {when}, belong to no segment of this ledger: {whose}"
 
 
 def _cells(line: dict[str, Any], names: tuple[str, ...], *, verify: bool) -> tuple[str, ...]:
@@ -133,12 +138,12 @@ def _cells(line: dict[str, Any], names: tuple[str, ...], *, verify: bool) -> tup
     return (*cells, ": ".join(filter(None, (line["verdict"], line["problem"])))) if verify else cells
 
 
-def _verdict(lines: list[dict[str, Any]]) -> str:
-    told = [line["verdict"] for line in lines]
-    different = told.count("different")
+def _error_of(lines: list[dict[str, Any]]) -> str:
+    verdicts = [line["verdict"] for line in lines]
+    different = verdicts.count("different")
     if different:
         return f"{counted(different, 'line')} {'differs' if different == 1 else 'differ'} from the table"
-    maybe = told.count("unverifiable")
-    said = f"; {maybe} cannot be verified: rows may have expired, or were not counted here" if maybe else ""
-    same = told.count("same")
-    return f"{counted(same, 'line')} {'agrees' if same == 1 else 'agree'} with the table{said}"
+    maybe = verdicts.count("unverifiable")
+    note = f"; {maybe} cannot be verified: rows expired, or another receiver stored them" if maybe else ""
+    same = verdicts.count("same")
+    return f"{counted(same, 'line')} {'agrees' if same == 1 else 'agree'} with the table{note}"

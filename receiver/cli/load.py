@@ -1,4 +1,4 @@
-"""`trace-drain load`."""
+"""`trace-drain load`: a load test, with a check that everything acknowledged was stored."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ from typing import Any, TypeVar
 import click
 import uvloop
 
-from receiver.cli.asking import TOKEN_FROM, NothingFound, answered_at, running_on
+from receiver.cli.api_client import TOKEN_FROM, NothingFound, query_url, running_receiver
 from receiver.cli.group import examples
 from receiver.cli.options import config_option, loaded_with
 from receiver.cli.readiness import require_store_process
 from receiver.errors import CommandFailed, OperatorError
 from receiver.load.client import Target
-from receiver.load.plan import Url, parse_header, parse_url, secret_in, tls_context
+from receiver.load.plan import Url, parse_header, parse_url, read_secret, tls_context
 from receiver.load.report import document, lines, progress_line
 from receiver.load.requests import Recipe, RequestStream, signed_with
 from receiver.load.run import Plan, Result, Run
 from receiver.load.tally import Tally
 from receiver.load.traffic import Shape
-from receiver.load.verify import Ask, Findings, Verifier
+from receiver.load.verify import Findings, Query, Verifier
 from receiver.logs import harmless_text
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-Given = Mapping[str, Any]
-"""Options by name, as click has checked them."""
+Options = Mapping[str, Any]
+"""Values of the options by name, already checked by click."""
 
 DURATION_S = 10.0
 PREPARED = 2_000
-"""Compressed requests made before the clock starts: compressing costs more than receiving."""
+"""Number of requests to compress before the measurement: compressing costs more CPU than receiving."""
 EXIT_WRONG = 1
 EXIT_INTERRUPTED = 130
 
 
-class Hopeless(CommandFailed):
-    """No request can be answered as things are."""
+class PermanentFailure(CommandFailed):
+    """No request can succeed: the error is permanent."""
 
 
 class Positive(click.FloatRange):
-    """More than nothing, and a number: `nan` and `inf` pass a range of click's."""
+    """A finite number above 0: click's own ranges accept `nan` and `inf`."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 - click's
-        """Refuse what is none."""
+        """Reject `nan` and `inf`."""
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
-            self.fail(f"{value} is endless or no number; expected one above 0", param, ctx)
+            self.fail(f"{value} is not a finite number; expected a number above 0", param, ctx)
         return number
 
 
@@ -76,24 +76,24 @@ _OPTIONS = [
         "--rate",
         type=_POSITIVE,
         metavar="SPANS/S",
-        help="Send at this rate (open loop); without it, as fast as answers arrive.",
+        help="Send at this rate (open loop). By default, send as fast as answers arrive.",
     ),
-    click.option("--timeout", type=_POSITIVE, default=10.0, metavar="SECONDS", help="Timeout of one try."),
+    click.option("--timeout", type=_POSITIVE, default=10.0, metavar="SECONDS", help="Timeout of an attempt."),
     click.option(
         "--patience",
         type=_POSITIVE,
         default=60.0,
         metavar="SECONDS",
-        help="Timeout of all tries of a request.",
+        help="Timeout of a request with all its retries.",
     ),
     click.option("--header", multiple=True, metavar="'NAME: VALUE'", help="Add a header; may be repeated."),
     click.option("--token-file", metavar="FILE", help="Bearer token."),
     click.option("--signature-secret-file", metavar="FILE", help="Sign bodies by HMAC with this secret."),
     click.option("--signature-header", default="x-vercel-signature"),
     click.option("--signature-algorithm", type=click.Choice(["sha1", "sha256"]), default="sha1"),
-    click.option("--ca", metavar="FILE", help="Trust only these certificates (PEM)."),
+    click.option("--ca", metavar="FILE", help="Trust only the CA certificates in this file (PEM)."),
     click.option("--insecure", is_flag=True, help="Accept any certificate."),
-    click.option("--verify", is_flag=True, help="Verify afterwards what the store holds."),
+    click.option("--verify", is_flag=True, help="Afterwards verify the content of the store."),
     click.option(
         "--data", metavar="DIR", help="For --verify: data directory of a receiver that runs on this machine."
     ),
@@ -107,13 +107,14 @@ _OPTIONS = [
         type=_POSITIVE,
         default=30.0,
         metavar="SECONDS",
-        help="For --verify: how long to wait for spans that are not stored yet.",
+        help="For --verify: maximum time to wait for spans that are not stored yet.",
     ),
     click.option("--format", "form", type=click.Choice(["table", "json"]), default="table"),
 ]
 
 
 def _with_options(command: Command) -> Command:
+    # Decorators apply from the last to the first, and the help lists them in the order of the list.
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -129,106 +130,109 @@ def _with_options(command: Command) -> Command:
 @click.argument("url")
 @_with_options
 @click.pass_context
-def load(ctx: click.Context, /, url: str, **given: Any) -> None:  # noqa: ANN401 - as click has checked them
+def load(ctx: click.Context, /, url: str, **options: Any) -> None:  # noqa: ANN401 - checked by click
     """Send realistic traces to URL, measure the answers, and verify that acknowledged spans are stored.
 
-    Exits with 1 if a request was not acknowledged (at once if no retry can help, as with a certificate that
-    is not trusted), or if --verify finds a span missing, stored twice, or changed. Every request has its own
-    trace ids. Latency counts from when a request was due.
+    Exits with 1 if a request was not acknowledged, or if --verify finds a span missing, stored twice, or
+    changed. Stops at once if no retry can help, as with an untrusted certificate. Every request has its own
+    trace ids. Latency is measured from the time at which a request was due.
     """
-    target, recipe, plan = orders(parse_url(url), given)
-    ask = _api(given) if given["verify"] else None
-    feed = RequestStream(recipe, given["requests"]) if given["requests"] else RequestStream(recipe)
+    target, recipe, plan = parse_options(parse_url(url), options)
+    query = _api(options) if options["verify"] else None
+    feed = RequestStream(recipe, options["requests"]) if options["requests"] else RequestStream(recipe)
     if recipe.compression == "gzip":
         click.echo("compressing requests before the clock starts", err=True)
-        feed.prepare(given["requests"] or PREPARED)
+        feed.prepare(options["requests"] or PREPARED)
     run = Run(plan, target, feed, Tally(recipe.shape.spans))
-    result = uvloop.run(_measured(run))
+    result = uvloop.run(_run(run))
     findings = None
-    if ask and not (result.was_interrupted or result.hopeless):
-        click.echo("asking the store", err=True)
-        findings = Verifier(ask, recipe, settle_s=given["settle"]).verify(result)
-    for line in shown(result, findings, form=given["form"]):
+    if query and not (result.was_interrupted or result.permanent_error):
+        click.echo("verifying what the store contains", err=True)
+        findings = Verifier(query, recipe, settle_s=options["settle"]).verify(result)
+    for line in output_lines(result, findings, form=options["form"]):
         click.echo(line)
-    if result.hopeless:
-        raise Hopeless(f"stopped, because no retry can help: {result.hopeless}")
+    if result.permanent_error:
+        raise PermanentFailure(f"stopped, because no retry can help: {result.permanent_error}")
     ctx.exit(exit_code_of(result, findings))
 
 
-async def _measured(run: Run) -> Result:
+async def _run(run: Run) -> Result:
     return await run.run(
         lambda elapsed_s, tally: click.echo(harmless_text(progress_line(elapsed_s, tally)), err=True)
     )
 
 
-def orders(url: Url, given: Given) -> tuple[Target, Recipe, Plan]:
-    """Turn options into where, what and how fast."""
+def parse_options(url: Url, options: Options) -> tuple[Target, Recipe, Plan]:
+    """Convert the options to the target, the content of the requests, and the pace."""
     shape = Shape(
-        spans=given["spans"],
-        attributes=given["attributes"],
-        events_share=given["events"],
-        projects=given["projects"],
-        cardinality=given["cardinality"],
-        seed=given["seed"],
+        spans=options["spans"],
+        attributes=options["attributes"],
+        events_share=options["events"],
+        projects=options["projects"],
+        cardinality=options["cardinality"],
+        seed=options["seed"],
     )
     recipe = Recipe(
         shape,
+        # Not from the seed: a second run must not send the trace ids of the first one again.
         secrets.token_bytes(4),
         url.authority,
         url.path,
-        encoding=given["encoding"],
-        compression=given["compression"],
-        headers=tuple(_headers(given)),
-        sign=_signing(given),
+        encoding=options["encoding"],
+        compression=options["compression"],
+        headers=tuple(_headers(options)),
+        sign=_signing(options),
     )
-    context = tls_context(ca_file=given["ca"], is_insecure=given["insecure"]) if url.is_tls else None
-    target = Target(url.host, url.port, context, given["timeout"], given["patience"])
-    duration_s = given["duration"] or (None if given["requests"] else DURATION_S)
-    rate = given["rate"]
-    return target, recipe, Plan(given["connections"], duration_s, rate and rate / shape.spans)
+    context = tls_context(ca_file=options["ca"], is_insecure=options["insecure"]) if url.is_tls else None
+    target = Target(url.host, url.port, context, options["timeout"], options["patience"])
+    duration_s = options["duration"] or (None if options["requests"] else DURATION_S)
+    rate = options["rate"]
+    return target, recipe, Plan(options["connections"], duration_s, rate and rate / shape.spans)
 
 
-def _headers(given: Given) -> Iterator[tuple[str, str]]:
-    for text in given["header"]:
+def _headers(options: Options) -> Iterator[tuple[str, str]]:
+    for text in options["header"]:
         yield parse_header(text)
-    if given["token_file"]:
-        yield "Authorization", f"Bearer {secret_in(given['token_file'], '--token-file')}"
+    if options["token_file"]:
+        yield "Authorization", f"Bearer {read_secret(options['token_file'], '--token-file')}"
 
 
-def _signing(given: Given) -> Callable[[bytes], tuple[str, str]] | None:
-    if not given["signature_secret_file"]:
+def _signing(options: Options) -> Callable[[bytes], tuple[str, str]] | None:
+    if not options["signature_secret_file"]:
         return None
-    secret = secret_in(given["signature_secret_file"], "--signature-secret-file")
-    return signed_with(secret.encode(), given["signature_header"], given["signature_algorithm"])
+    secret = read_secret(options["signature_secret_file"], "--signature-secret-file")
+    return signed_with(secret.encode(), options["signature_header"], options["signature_algorithm"])
 
 
-def _api(given: Given) -> Ask:
-    """Where the store is asked."""
-    settings = loaded_with(given["config"], given["data"]).settings
-    url, token, token_from = given["api"], "", TOKEN_FROM
+def _api(options: Options) -> Query:
+    """Return the function that queries the API for --verify."""
+    settings = loaded_with(options["config"], options["data"]).settings
+    url, token, token_from = options["api"], "", TOKEN_FROM
     if url:
         token_from = "--api-token-file FILE"  # noqa: S105 - a place
-        token = secret_in(given["api_token_file"], "--api-token-file") if given["api_token_file"] else ""
+        token = (
+            read_secret(options["api_token_file"], "--api-token-file") if options["api_token_file"] else ""
+        )
     else:
-        state = running_on(settings)
+        state = running_receiver(settings)
         if state is None:
             raise OperatorError(
                 f"no receiver runs on '{settings.data_dir}'; --verify expects --data DIR or "
-                "--config FILE of one that does, or --api URL"
+                "--config FILE of a running receiver, or --api URL"
             )
         require_store_process(state)
         url, token = state.urls["api"], settings.api_token
 
-    def ask(path: str, query: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    def query(path: str, query: Mapping[str, str]) -> Iterator[dict[str, Any]]:
         try:
-            yield from answered_at(url, token, path, query, token_from=token_from)
+            yield from query_url(url, token, path, query, token_from=token_from)
         except NothingFound:
             return
 
-    return ask
+    return query
 
 
-def shown(result: Result, findings: Findings | None, *, form: str) -> Iterator[str]:
+def output_lines(result: Result, findings: Findings | None, *, form: str) -> Iterator[str]:
     """Return the lines to print."""
     if form == "json":
         yield json.dumps(document(result, findings), indent=2)
@@ -237,7 +241,8 @@ def shown(result: Result, findings: Findings | None, *, form: str) -> Iterator[s
 
 
 def exit_code_of(result: Result, findings: Findings | None) -> int:
-    """Tell programs what became of it."""
+    """Return 1 if a request was not acknowledged or a stored span is wrong, else 0."""
+    # First, because a lost span matters more than an interruption.
     if findings is not None and not findings.are_good:
         return EXIT_WRONG
     if result.was_interrupted:

@@ -27,7 +27,7 @@ SERVE_KEYS = {
     "insecure": "insecure",
     "behind_proxy": "behind_proxy",
 }
-"""Flag → the setting that it sets."""
+"""Setting of each flag."""
 
 config_option = click.option(
     "--config", metavar="FILE", help="Configuration file. [trace-drain.toml if present]"
@@ -45,7 +45,9 @@ def settings_options(command: Command) -> Command:
         click.option("--api-listen", metavar="HOST:PORT", help="Query API."),
         click.option("--intakes", metavar="N", help="Number of intake processes; about one per core."),
         click.option("--store", metavar="URL", help="Store: embedded, or http(s)://user@host:port/database."),
-        click.option("--tls-self-signed", is_flag=True, default=None, help="Make a certificate, to try TLS."),
+        click.option(
+            "--tls-self-signed", is_flag=True, default=None, help="Generate a certificate, to try TLS."
+        ),
         click.option(
             "--insecure",
             is_flag=True,
@@ -54,23 +56,25 @@ def settings_options(command: Command) -> Command:
         ),
         click.option("--behind-proxy", is_flag=True, default=None, help="A proxy in front terminates TLS."),
     ]
+    # Decorators apply from the last to the first, and the help lists them in the order of the list.
     for option in reversed(options):
         command = option(command)
     return command
 
 
 def sources_of(config: str | None, **flags: object) -> Sources:
-    """Return where settings come from, with the flags that were given."""
-    given = {
+    """Return the sources of settings: configuration file, environment and the flags of this call."""
+    # A flag that was not given is None, and must not override the file or the environment.
+    values_by_flag = {
         f"--{name.replace('_', '-')}": (SERVE_KEYS[name], value)
         for name, value in flags.items()
         if value is not None
     }
-    return Sources(config, dict(os.environ), given)
+    return Sources(config, dict(os.environ), values_by_flag)
 
 
 def loaded_with(config: str | None, data: str | None) -> Loaded:
-    """Load the settings of a command that works beside a receiver."""
+    """Load the settings of a command other than `serve`."""
     return sources_of(config, data=data).load()
 
 
@@ -79,15 +83,20 @@ def data_dir_of(settings: Settings) -> Path:
     directory = Path(settings.data_dir)
     if not directory.is_dir():
         raise OperatorError(
-            f"no data directory '{directory}'; expected one made by `{serving(settings)}`: "
-            "give --data DIR or --config FILE"
+            f"no data directory '{directory}'; `{serve_command(settings)}` creates it; "
+            "set --data DIR or --config FILE for another"
         )
     return directory
 
 
-def serving(settings: Settings) -> str:
-    """Return the command that runs a receiver on this data directory, with the options of this command."""
+def serve_command(settings: Settings) -> str:
+    """Return the `serve` command line that uses the same data directory and configuration file."""
     context = click.get_current_context(silent=True)
-    said = context.params if context else {}
-    given = [word for name in ("config", "data") if said.get(name) for word in (f"--{name}", said[name])]
-    return shlex.join(["trace-drain", "serve", *(given or ["--data", settings.data_dir])])
+    parameters = context.params if context else {}
+    flags = [
+        word
+        for name in ("config", "data")
+        if parameters.get(name)
+        for word in (f"--{name}", parameters[name])
+    ]
+    return shlex.join(["trace-drain", "serve", *(flags or ["--data", settings.data_dir])])

@@ -1,6 +1,6 @@
-"""What `config check` looks at beyond the settings: certificates, ports and the disk of this machine.
+"""Checks of `config check` beyond the settings: certificates, ports and the disk of this machine.
 
-Never: a listening socket, or a change on the disk.
+Never: listens on a port, or changes the disk.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cryptography import x509
 
-from receiver.cli.asking import running_on
+from receiver.cli.api_client import running_receiver
 from receiver.config.addresses import parse_address
 from receiver.errors import OperatorError
 from receiver.settings import Settings, Tls
@@ -22,24 +22,24 @@ from receiver.supervisor.data_dir import State
 from receiver.supervisor.sockets import require_free
 
 EXPIRES_SOON = timedelta(days=14)
-"""A certificate that expires sooner should have been renewed by now; the intakes warn from then on, too."""
+"""Time before expiry from which on a certificate causes a warning, here and in the intakes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was found: a problem, a warning or a note."""
+    """The result of a check: a problem, a warning or a note."""
 
     level: str
     text: str
 
     @property
     def is_problem(self) -> bool:
-        """Whether `serve` cannot do its work like this."""
+        """Whether the finding prevents `serve` from working."""
         return self.level == "problem"
 
 
 def inspect_machine(settings: Settings, now: datetime) -> Iterator[Finding]:
-    """Yield what stands in the way of `serve` with these settings on this machine at this time."""
+    """Yield everything that prevents `serve` from working with these settings on this machine."""
     yield from _certificates(settings.tls, now)
     yield from _ports(settings)
     yield from _disk(settings)
@@ -56,7 +56,7 @@ def _certificates(tls: Tls, now: datetime) -> Iterator[Finding]:
 
 
 def _certificates_in(file: str) -> list[x509.Certificate]:
-    """Return what the file holds. That OpenSSL can load it was checked with the settings."""
+    """Return the certificates of a file, which the check of the settings has already loaded with OpenSSL."""
     try:
         return x509.load_pem_x509_certificates(Path(file).read_bytes()) if file else []
     except ValueError:
@@ -69,24 +69,26 @@ def _validity(which: str, certificate: x509.Certificate, level: str, now: dateti
         yield Finding(level, f"{which} expired on {ends:%Y-%m-%d %H:%M} UTC; expected a renewed certificate")
     elif now < begins:
         yield Finding(
-            level, f"{which} is not valid before {begins:%Y-%m-%d %H:%M} UTC; the clock says {now:%F %R}"
+            level, f"{which} is not valid before {begins:%Y-%m-%d %H:%M} UTC; the clock shows {now:%F %R}"
         )
     elif ends - now < EXPIRES_SOON:
         yield Finding("warning", f"{which} expires on {ends:%Y-%m-%d %H:%M} UTC, in {(ends - now).days} days")
 
 
 def _ports(settings: Settings) -> Iterator[Finding]:
-    """Bind every address for a moment. A port of the receiver that runs on this data directory is fine."""
-    running = running_on(settings)
+    """Check that every address can be bound, or is in use by the receiver of this data directory."""
+    running = running_receiver(settings)
     for key, name in (("listen", "listen"), ("admin_listen", "admin"), ("api_listen", "api")):
         try:
             require_free(key, getattr(settings, key))
-        except OperatorError as reason:
+        except OperatorError as error:
+            # Checking a configuration beside a running receiver is the usual case, so its own ports are no
+            # problem.
             if running and _is_port_of(running, name, getattr(settings, key)):
                 owner = f"the receiver that runs on this data directory (process {running.pids.supervisor})"
                 yield Finding("note", f"{key} = '{getattr(settings, key)}' is in use by {owner}")
             else:
-                yield Finding("problem", str(reason))
+                yield Finding("problem", str(error))
 
 
 def _is_port_of(running: State, name: str, listen: str) -> bool:
@@ -96,6 +98,7 @@ def _is_port_of(running: State, name: str, listen: str) -> bool:
 
 def _disk(settings: Settings) -> Iterator[Finding]:
     data = Path(settings.data_dir).absolute()
+    # The directory may not exist yet, and a check does not create it.
     existing = next(path for path in (data, *data.parents) if path.is_dir())
     free_bytes, free_bytes_min = shutil.disk_usage(existing).free, settings.journal.disk_free_min
     if free_bytes < free_bytes_min:

@@ -1,7 +1,7 @@
-"""Asks the admin port of a running receiver whether its store process can answer a question.
+"""Check of the store process before a query: reads its state from the admin port of a running receiver.
 
-The supervisor holds the API's listening socket, so a question to a store process that is not running would
-wait in the backlog instead of failing.
+The supervisor holds the API's listening socket, so a query to a store process that is not running would wait
+in the backlog instead of failing.
 """
 
 from __future__ import annotations
@@ -23,25 +23,26 @@ from receiver.supervisor.health import Readiness
 
 ADMIN_TIMEOUT_S = 3.0
 STORE_START_S = 15.0
-"""How long a store process that is starting is waited for."""
+"""Maximum time that a command waits for a store process that is starting."""
 POLL_S = 0.25
 SLOW_S = 5.0
-"""After this a command that waits for an answer says so."""
+"""Time after which a command prints that it is still waiting for an answer."""
 
 
 def require_store_process(
     state: State, *, now: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
 ) -> None:
-    """Return once the store process runs; raise `CommandFailed` with what `/readyz` reports if it does not.
+    """Wait until the store process runs. Raises `CommandFailed` with the report of `/readyz` if it does not.
 
-    A process that ended several times lately is not waited for. Without an answer of the admin port nothing
-    is known, and the question is sent.
+    Does not wait for a process that has ended several times recently. If the admin port does not answer,
+    returns at once, and the query itself reports the problem.
     """
     deadline_s = now() + STORE_START_S
     while True:
         reasons = _store_reasons(state)
         if not reasons.get("process"):
             return
+        # A process that ends again and again does not become ready by waiting.
         if reasons.get("ends") or now() >= deadline_s:
             raise CommandFailed(_message(state, reasons))
         sleep(POLL_S)
@@ -49,8 +50,9 @@ def require_store_process(
 
 @contextmanager
 def note_when_slow(state: State, *, after_s: float = SLOW_S) -> Iterator[Thread]:
-    """Print what `/readyz` reports of the store process if the block takes longer than `after_s`."""
+    """Print the report of `/readyz` on the store process if the block takes longer than `after_s`."""
     timer = Timer(after_s, _note, [state])
+    # The command must be able to exit while the timer waits for the admin port.
     timer.daemon = True
     timer.start()
     try:
@@ -69,19 +71,21 @@ def _note(state: State) -> None:
 
 
 def _store_reasons(state: State) -> dict[str, str]:
-    """Return what is wrong with the store process, by the name of the check; empty: there was no answer."""
-    found = _readiness(state.urls.get("admin", ""))
-    return {check.name: check.reason for check in found.checks if check.process == "store"} if found else {}
+    """Return the problems of the store process by the name of the check; empty if there was no answer."""
+    readiness = _readiness(state.urls.get("admin", ""))
+    checks = readiness.checks if readiness else ()
+    return {check.name: check.reason for check in checks if check.process == "store"}
 
 
 def _readiness(admin_url: str) -> Readiness | None:
-    """Ask `/readyz`. None: there was no answer."""
+    """Request `/readyz`. Returns None if there was no answer."""
     if not admin_url:
         return None
     request = urllib.request.Request(f"{admin_url}/readyz", headers={"Accept": "application/json"})  # noqa: S310 - ours
     try:
         with urllib.request.urlopen(request, timeout=ADMIN_TIMEOUT_S) as answer:  # noqa: S310 - as above
             body = answer.read()
+    # An unready receiver answers 503 with the same report.
     except urllib.error.HTTPError as unready:
         with unready, suppress(OSError):
             body = unready.read()
@@ -93,9 +97,9 @@ def _readiness(admin_url: str) -> Readiness | None:
 
 
 def _message(state: State, reasons: dict[str, str]) -> str:
-    """Say which process is down and why, and where to look."""
+    """Describe which process is down, why, and where an operator finds more."""
     ends = f" ({reasons['ends']})" if reasons.get("ends") else ""
     return (
         f"the receiver runs (process {state.pids.supervisor}), but its store process is "
-        f"{reasons['process']}{ends}; its log says why; {state.urls['admin']}/readyz?verbose has its state"
+        f"{reasons['process']}{ends}; see its log; {state.urls['admin']}/readyz?verbose has its state"
     )

@@ -1,4 +1,4 @@
-"""`trace-drain serve`."""
+"""`trace-drain serve`: runs the receiver in the foreground."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from receiver.supervisor.run import Plan, supervise
 def serve(ctx: click.Context, /, config: str | None, **flags: object) -> None:
     """Run the receiver until Ctrl-C or SIGTERM. SIGHUP reloads drains, secrets and certificates.
 
-    The stop finishes what is in flight; a second Ctrl-C kills. Every flag is also a setting of the
-    configuration file and an environment variable: see `trace-drain config show`.
+    A stop completes pending deliveries first; a second Ctrl-C ends the receiver at once. Every flag is also a
+    setting of the configuration file and an environment variable: see `trace-drain config show`.
     """
     sources = sources_of(config, **flags)
     loaded = sources.load()
@@ -40,6 +40,6 @@ def serve(ctx: click.Context, /, config: str | None, **flags: object) -> None:
     for warning in loaded.warnings:
         log.warning(warning)
     if transcode.BUILD_PROFILE != "release":
-        log.warning("the core is a debug build, ten times slower; expected `make setup`")
+        log.warning("the core is a debug build, which is ten times slower; run `make setup`")
     plan = Plan(sources, loaded, environ=dict(os.environ))
     ctx.exit(asyncio.run(supervise(plan)))

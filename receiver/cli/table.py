@@ -1,18 +1,19 @@
-"""Rows as a table for a terminal. Control characters in a sender's text are escaped."""
+"""Formatter of tables for a terminal. Escapes control characters, which a sender's text may contain."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from receiver.logs import harmless_text
 
 CELL_CHARS_MAX = 48
+"""Maximum width of a cell; longer text is truncated."""
 
 
 def lines_of(
-    head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: range = range(0)
+    head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Container[int] = ()
 ) -> Iterator[str]:
-    """Yield the lines of a table, with columns as wide as their cells. `numbers`: columns aligned right."""
+    """Yield the lines of a table, with columns as wide as their cells. `numbers`: right-aligned columns."""
     shown = [list(head), *([shown_text(cell) for cell in row] for row in rows)]
     widths = [max(len(row[column]) for row in shown) for column in range(len(head))]
     for row in shown:
@@ -24,7 +25,8 @@ def lines_of(
 
 
 def shown_text(text: str) -> str:
-    """Return the text cut to a cell, with control characters escaped."""
+    """Return the text truncated to the width of a cell, with control characters escaped."""
+    # Escaped before it is cut, because escapes make the text longer.
     harmless = harmless_text(text)
     return harmless if len(harmless) <= CELL_CHARS_MAX else harmless[: CELL_CHARS_MAX - 1] + "…"
 
@@ -35,7 +37,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def duration_text(duration_ns: int) -> str:
-    """Return the duration in the unit that fits."""
+    """Return the duration in the largest unit that gives at least 1."""
     for unit, size_ns in (("s", 10**9), ("ms", 10**6), ("µs", 10**3)):
         if duration_ns >= size_ns:
             return (

@@ -1,33 +1,55 @@
-"""`trace-drain trace ID`."""
+"""`trace-drain trace ID`: one trace as a waterfall, or compared with another trace."""
 
 from __future__ import annotations
 
+import gc
 import json
+import os
+import shutil
+import sys
 import time
-from collections import defaultdict
-from collections.abc import Iterator
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Literal
 
 import click
 
-from receiver.cli.asking import NothingFound, answered, rows_in, running_on, store_of
+from receiver.cli.api_client import (
+    NothingFound,
+    NotReady,
+    parsed_rows,
+    query_receiver,
+    running_receiver,
+    store_of,
+)
 from receiver.cli.group import examples
 from receiver.cli.options import config_option, data_option, loaded_with
-from receiver.cli.table import counted, duration_text, shown_text
+from receiver.cli.questions import json_lines
+from receiver.cli.table import counted
+from receiver.cli.trace_comparison import comparison_lines
+from receiver.cli.waterfall import View, waterfall
+from receiver.engine.store import Store
 from receiver.errors import CommandFailed, OperatorError, Refused
-from receiver.query import traces as question
+from receiver.query.limits import SPANS_MAX
+from receiver.query.traces import traces as question
+from receiver.query.traces.otlp import OtlpFormat, encoded
+from receiver.query.traces.trace_model import Row, trace_of
 from receiver.settings import Settings
 
-Row = dict[str, Any]
+Format = Literal["table", "json", "jsonl", "otlp"]
 
 ARRIVAL_S = 3.0
-"""How long a trace that is not stored yet is waited for."""
+"""How long the command waits for a trace that is not stored yet."""
 POLL_S = 0.25
+COLUMNS_DEFAULT = 100
+"""Width of the output if it is not a terminal."""
 
 
 @click.command(
     epilog=examples(
         "trace-drain trace 5b8efff798038103d269b633813fc60c",
+        "trace-drain trace 5b8efff798038103d269b633813fc60c --errors",
+        "trace-drain trace 5b8efff798038103d269b633813fc60c --against 0af7651916cd43dd8448eb211c80319c",
         "trace-drain trace 5b8efff798038103d269b633813fc60c --format json | jq '.[].SpanName'",
     )
 )
@@ -35,102 +57,132 @@ POLL_S = 0.25
 @config_option
 @data_option
 @click.option(
+    "--errors", "errors_only", is_flag=True, help="Only spans with errors, and the spans above them."
+)
+@click.option("--depth", type=click.IntRange(min=1), metavar="N", help="Only the first N levels of the tree.")
+@click.option("--against", metavar="ID2", help="Compare with the trace ID2: missing, new and slower spans.")
+@click.option(
     "--format",
     "form",
-    type=click.Choice(["table", "json", "jsonl"]),
+    type=click.Choice(["table", "json", "jsonl", "otlp"]),
     default="table",
-    help="table: a tree; json: one array, jsonl: one object per line, with every stored column.",
+    help="table: a waterfall; json: one array, jsonl: one object per line, with every stored column; "
+    "otlp: OTLP JSON.",
 )
-def trace(
-    trace_id: str, config: str | None, data: str | None, *, form: Literal["table", "json", "jsonl"]
+def trace(  # noqa: PLR0913 - one parameter an option
+    trace_id: str,
+    config: str | None,
+    data: str | None,
+    *,
+    errors_only: bool,
+    depth: int | None,
+    against: str | None,
+    form: Format,
 ) -> None:
-    """Print the spans of the trace ID, 32 hex digits.
+    """Print the spans of the trace ID, 32 hex digits, as a tree with the times of each span.
 
-    A trace that was sent just now is waited for: spans are readable a second or two after their 200.
+    Waits a few seconds for a trace that was just sent: spans are readable a second or two after their 200.
     """
     settings = loaded_with(config, data).settings
-    try:
-        plain = question.normalized_trace_id(trace_id)
-    except Refused as reason:
-        raise OperatorError(str(reason)) from reason
-    rows = _rows(settings, plain)
-    if not rows:
-        raise CommandFailed(f"no span of trace {plain} is stored; it may have expired, or not have arrived")
-    if form == "json":
-        click.echo(json.dumps(rows, ensure_ascii=False, indent=2))
+    plain = _plain(trace_id)
+    if (errors_only or depth) and (form != "table" or against):
+        raise OperatorError("--errors and --depth shorten the waterfall; expected them without other options")
+    if against is not None:
+        if form == "otlp":
+            raise OperatorError("--against: expected --format table, json or jsonl")
+        other = _plain(against)
+        path = f"/api/v1/traces/{plain}/compare/{other}"
+        ids = f"{plain} or of trace {other}"
+        rows = _rows(settings, path, lambda store: question.comparison(store, plain, other), ids)
+        _print(rows, form, lambda rows: comparison_lines(rows, plain, other))
         return
-    lines = tree(rows) if form == "table" else (json.dumps(row, ensure_ascii=False) for row in rows)
-    for line in lines:
-        click.echo(line)
+    path = f"/api/v1/traces/{plain}"
+    rows = _rows(settings, path, lambda store: question.trace(store, plain).pieces(), plain)
+    if form == "otlp":
+        _print_otlp(rows)
+        return
+    _print(rows, form, lambda rows: waterfall(trace_of(rows), terminal_view(depth, errors_only=errors_only)))
+    if len(rows) >= SPANS_MAX:
+        click.echo(f"the first {counted(len(rows), 'row')} by start; the trace may have more", err=True)
 
 
-def _rows(settings: Settings, trace_id: str) -> list[Row]:
-    """Return all its rows, once there are any. Wait only where a receiver runs."""
-    running = running_on(settings) is not None
+def _plain(trace_id: str) -> str:
+    try:
+        return question.normalized_trace_id(trace_id)
+    except Refused as error:
+        raise OperatorError(str(error)) from error
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Pause the garbage collector, which would scan the rows of a large trace again and again."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@_collector_paused()
+def _rows(settings: Settings, path: str, ask: Callable[[Store], Iterator[bytes]], trace_id: str) -> list[Row]:
+    """Return the rows of an answer. If a receiver runs, wait a few seconds for rows to appear."""
+    # Without a receiver nothing arrives, so waiting would be in vain.
+    running = running_receiver(settings) is not None
     deadline = time.monotonic() + (ARRIVAL_S if running else 0)
     while True:
+        missing = CommandFailed(f"no span of trace {trace_id} is stored; it has expired or has not arrived")
         try:
-            return list(_found(settings, trace_id))
+            if rows := list(_answer(settings, path, ask)):
+                return rows
         except NothingFound:
-            if time.monotonic() >= deadline:
-                raise
+            pass
+        except NotReady as error:
+            # A receiver that has just started creates its tables first.
+            missing = error
+        if time.monotonic() >= deadline:
+            raise missing
         time.sleep(POLL_S)
 
 
-def _found(settings: Settings, trace_id: str) -> Iterator[Row]:
-    state = running_on(settings)
+def _answer(settings: Settings, path: str, ask: Callable[[Store], Iterator[bytes]]) -> Iterator[Row]:
+    state = running_receiver(settings)
     if state is not None:
-        yield from answered(settings, state, f"/api/v1/traces/{trace_id}", {})
+        yield from query_receiver(settings, state, path, {})
         return
     with store_of(settings) as store:
-        yield from rows_in(question.trace(store, trace_id))
+        try:
+            yield from parsed_rows(ask(store))
+        except Refused as error:
+            raise OperatorError(str(error)) from error
 
 
-def tree(rows: list[Row]) -> Iterator[str]:
-    """Yield a line for each span under its parent. A span whose parent is not stored is at the top, marked.
-
-    Senders make cycles, spans that are their own parents, two spans with one id: each row is printed once.
-    """
-    ids = {row["SpanId"] for row in rows}
-    children: dict[str, list[int]] = defaultdict(list)
-    for place, row in enumerate(rows):
-        children[row["ParentSpanId"]].append(place)
-    services = sorted({service_text(row["ServiceName"]) for row in rows})
-    yield f"trace {rows[0]['TraceId']}: {counted(len(rows), 'span')} of {', '.join(services)}"
-    tops = [place for place, row in enumerate(rows) if row["ParentSpanId"] not in ids]
-    printed: set[int] = set()
-    for top in [*tops, *range(len(rows))]:
-        waiting = [(top, 0)]
-        while waiting:
-            place, depth = waiting.pop()
-            if place in printed:
-                continue
-            printed.add(place)
-            yield _line(rows[place], depth, is_orphan=depth == 0 and bool(rows[place]["ParentSpanId"]))
-            below = children[rows[place]["SpanId"]]
-            waiting.extend((child, depth + 1) for child in reversed(below))
+@_collector_paused()
+def _print(rows: list[Row], form: Format, table: Callable[[list[Row]], Iterable[str]]) -> None:
+    if form == "json":
+        click.echo(json.dumps(rows, indent=2))
+        return
+    lines = table(rows) if form == "table" else json_lines(rows)
+    # A write per line is slow: click flushes each.
+    click.echo("\n".join(lines))
 
 
-def _line(row: Row, depth: int, *, is_orphan: bool) -> str:
-    marks = [
-        f"[{row['StatusCode'].lower()}]" if row["StatusCode"] == "Error" else "",
-        shown_text(row["StatusMessage"]) if row["StatusCode"] == "Error" else "",
-        "(parent not stored)" if is_orphan else "",
-    ]
-    indent = "  " * min(depth, DEPTH_SHOWN_MAX)
-    notes = " ".join(mark for mark in marks if mark)
-    return (
-        f"{row['Timestamp'][11:23]}  {duration_text(row['Duration']):>8}  "
-        f"{indent}{service_text(row['ServiceName'])}: {shown_text(row['SpanName']) or NO_NAME} {notes}"
-    ).rstrip()
+def _print_otlp(rows: list[Row]) -> None:
+    if len(rows) >= SPANS_MAX:
+        # The rows do not say whether the answer was cut, and OTLP could not express it either.
+        raise CommandFailed(f"the trace may have over {SPANS_MAX} spans, too many for OTLP")
+    # OTLP has no place for the number of copies, and a reader would count them as spans.
+    distinct = (span.row for span in trace_of(rows).spans)
+    pieces = encoded(sorted(distinct, key=question.group_of), OtlpFormat.JSON)
+    click.echo(b"".join(pieces), nl=False)
 
 
-def service_text(service: str) -> str:
-    """Return the service's name, or that there is none."""
-    return shown_text(service) or NO_SERVICE
-
-
-DEPTH_SHOWN_MAX = 40
-"""Deeper spans are not indented further."""
-NO_SERVICE = "(no service)"
-NO_NAME = "(no name)"
+def terminal_view(depth: int | None, *, errors_only: bool) -> View:
+    """Return how to print a trace on standard output: a file gets whole lines without colors."""
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()  # None: it is closed
+    return View(
+        columns=shutil.get_terminal_size((COLUMNS_DEFAULT, 24)).columns if is_terminal else COLUMNS_DEFAULT,
+        is_cut=is_terminal,
+        has_colors=is_terminal and not os.environ.get("NO_COLOR"),
+        errors_only=errors_only,
+        depth_max=depth,
+    )

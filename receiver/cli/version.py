@@ -1,4 +1,4 @@
-"""`trace-drain version`."""
+"""`trace-drain version`: the versions of the receiver and its dependencies."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from receiver.supervisor.versions import versions
 
 
 @click.command()
-@click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), default="text", help="Form of the listing."
-)
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Output format.")
 def version(form: Literal["text", "json"]) -> None:
     """Print the versions of the package, the core and its build profile, aiohttp and the engine."""
-    found = versions()
+    by_component = versions()
     if form == "json":
-        click.echo(json.dumps(found))
+        click.echo(json.dumps(by_component))
     else:
-        for name, value in found.items():
+        for name, value in by_component.items():
             click.echo(f"{name:<20}{value}")

@@ -30,6 +30,7 @@ class Address:
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
+            # Any other name counts as public: what it resolves to may change after the check.
             return self.host == "localhost"
 
     @property
@@ -82,9 +83,10 @@ def parse_store_url(text: str) -> StoreUrl | None:
         return None
     try:
         parts = urlsplit(text)
+        # Parsed inside the `try`, because a port that is no number raises only when it is read.
         port = parts.port
-    except ValueError as reason:
-        raise OperatorError(f"is not a URL; {_STORE_FORMS}") from reason
+    except ValueError as error:
+        raise OperatorError(f"is not a URL; {_STORE_FORMS}") from error
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise OperatorError(f"has scheme '{parts.scheme}', or no host; {_STORE_FORMS}")
     if port == 0:
@@ -95,6 +97,7 @@ def parse_store_url(text: str) -> StoreUrl | None:
         secure=parts.scheme == "https",
         host=parts.hostname,
         port=port or (8443 if parts.scheme == "https" else 8123),
+        # Percent-encoding is the only way to write @ or / in a password here.
         user=unquote(parts.username or ""),
         password=unquote(parts.password or ""),
         database=_database(parts.path),

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from receiver.config.addresses import DATABASE, Address, parse_address, parse_store_url
 from receiver.config.pem import why_unusable
+from receiver.config.promoted import promoted_problems
 from receiver.errors import OperatorError
 from receiver.settings import Drain, Settings, Tls
 from receiver.sizes import size_text
@@ -59,7 +60,7 @@ def problems_of(settings: Settings, unknown: Collection[str] = ()) -> list[str]:
 
 
 def _overlap(key: str, other: str) -> bool:
-    """Whether the keys are equal, or name a table and a setting in it."""
+    """Whether the keys are equal, or one is a table that contains the other."""
     return f"{key}.".startswith(f"{other}.") or f"{other}.".startswith(f"{key}.")
 
 
@@ -109,8 +110,8 @@ def _data_dir(settings: Settings) -> Iterator[str]:
     unusable = f"data_dir '{settings.data_dir}' cannot be used"
     try:
         disk = _disk_under(settings.data_dir)
-    except OSError as reason:
-        yield f"{unusable}: {reason.strerror}; expected a directory"
+    except OSError as error:
+        yield f"{unusable}: {error.strerror}; expected a directory"
         return
     if not disk.f_blocks:
         yield f"{unusable}: its file system has no space, like /proc; expected a directory on a disk"
@@ -121,8 +122,8 @@ def _data_dir(settings: Settings) -> Iterator[str]:
 def _address(key: str, settings: Settings) -> Iterator[str]:
     try:
         parse_address(getattr(settings, key))
-    except OperatorError as reason:
-        yield f"{key} {reason}"
+    except OperatorError as error:
+        yield f"{key} {error}"
 
 
 def _ports(settings: Settings) -> Iterator[str]:
@@ -177,23 +178,24 @@ def _tls(settings: Settings) -> Iterator[str]:
 
 
 def _why_unreadable(file: str) -> str:
-    """Return why the file cannot be read; empty: it can, or `file` is empty."""
+    """Return why the file cannot be read; empty if it is readable or not configured."""
     try:
         if file and not stat.S_ISREG(Path(file).stat().st_mode):
             return "it is not a regular file"
         if file:
             Path(file).open("rb").close()
-    except OSError as reason:
-        return reason.strerror or "unknown error"
+    except OSError as error:
+        return error.strerror or "unknown error"
     return ""
 
 
 def _certificate(tls: Tls) -> Iterator[str]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
+        # Without a callback, OpenSSL would ask for the passphrase on the terminal.
         context.load_cert_chain(tls.cert_file, tls.key_file, password=lambda: b"")
-    except (ssl.SSLError, ValueError) as reason:
-        yield from why_unusable(tls.cert_file, tls.key_file, reason)
+    except (ssl.SSLError, ValueError) as error:
+        yield from why_unusable(tls.cert_file, tls.key_file, error)
     if tls.client_ca_file:
         try:
             context.load_verify_locations(tls.client_ca_file)
@@ -275,8 +277,8 @@ def _can_be_distinguished(left: Drain, right: Drain) -> bool:
 def _store_url(settings: Settings) -> Iterator[str]:
     try:
         parse_store_url(settings.store.url)
-    except OperatorError as reason:
-        yield f"store.url {reason}"
+    except OperatorError as error:
+        yield f"store.url {error}"
 
 
 def _store_password(settings: Settings) -> Iterator[str]:
@@ -368,6 +370,7 @@ _CHECKS: tuple[tuple[Callable[[Settings], Iterator[str]], tuple[str, ...]], ...]
     (_database, ("store.database",)),
     (_store_url, ("store.url",)),
     (_store_password, ("store.url", "store.password")),
+    (promoted_problems, ("store.promoted_attributes",)),
     (_retention, ("store.retention_days", "store.late_margin_days")),
     (_segments, ("journal.bytes_max", "journal.segment_bytes_max")),
     (_bodies, ("limits.body_bytes_max", "limits.inflight_bytes_max", "drain.body_bytes_max")),

@@ -22,7 +22,7 @@ ENV_PREFIX = "TRACE_DRAIN_"
 
 Form = Literal["plain", "bytes", "secret", "path"]
 Spelling = Literal["value", "one", "file", "files"]
-"""How a key gives its setting: the value, one of several values, a file with the value, several files."""
+"""Content of a key: the value, one of several values, a file with the value, or several files."""
 Key = tuple[str | int, ...]
 """Path of a value in the settings: `("drain", 0, "name")`."""
 
@@ -32,7 +32,7 @@ class SettingKey:
     """One setting and its type."""
 
     path: tuple[str, ...]
-    """With `#` for an index in a list."""
+    """Path of the setting, with `#` for an index in a list."""
     type: object
     form: Form
     default: object
@@ -40,7 +40,7 @@ class SettingKey:
 
     @property
     def is_list(self) -> bool:
-        """Whether it has several values."""
+        """Whether the setting holds several values."""
         return get_origin(bare(self.type)) is tuple
 
 
@@ -53,6 +53,7 @@ class KeyForm:
     spelling: Spelling
 
 
+# Derived from types, which never change at run time.
 @cache
 def setting_keys() -> tuple[SettingKey, ...]:
     """Return every setting, in declaration order."""
@@ -61,7 +62,7 @@ def setting_keys() -> tuple[SettingKey, ...]:
 
 @cache
 def spellings() -> dict[tuple[str, ...], KeyForm]:
-    """Return every key, by its path."""
+    """Return every key by which a setting can be given, by its path."""
     return {form.path: form for setting_key in setting_keys() for form in _spellings_of(setting_key)}
 
 
@@ -102,11 +103,12 @@ def env_patterns() -> tuple[tuple[re.Pattern[str], KeyForm], ...]:
 
 
 def _env_pattern(path: tuple[str, ...]) -> str:
+    # Few digits, because `int` raises an error for thousands of them.
     return "_".join(r"(\d{1,4})" if part == INDEX else part.upper() for part in path)
 
 
 def _settings_in(table: type[Frozen], above: tuple[str, ...]) -> Iterator[SettingKey]:
-    """Yield the settings of a table. Recursion is as deep as our own types, never as deep as an input."""
+    """Yield the settings of a table. The recursion follows our own types, so no input can make it deep."""
     hints = get_type_hints(table, include_extras=True)
     for field in msgspec.structs.fields(table):
         path, annotation = (*above, field.name), hints[field.name]
@@ -139,6 +141,7 @@ def _spellings_of(setting_key: SettingKey) -> Iterator[KeyForm]:
     if setting_key.form != "secret":
         return
     above, name = setting_key.path[:-1], setting_key.path[-1]
+    # `token_file` for one, `token_files` for several: most configurations have a single token.
     single = name.removesuffix("s") if setting_key.is_list else name
     yield KeyForm((*above, f"{single}_file"), setting_key, "file")
     if setting_key.is_list:

@@ -1,4 +1,4 @@
-"""Loading of settings: from the sources to one complete, checked, frozen `Settings`.
+"""Loading of settings: combines all sources into one complete, checked, frozen `Settings`.
 
 For each key, flags override the environment, which overrides the file, which overrides the default. All
 problems are reported together. Reloading (SIGHUP) is the same call.
@@ -17,8 +17,8 @@ from receiver.config.checks import problems_of, unreadable_of, warnings_of
 from receiver.config.keys import Key, SettingKey, key_text, plain_key, setting_keys
 from receiver.config.sources import (
     CONFIG_NAME,
-    Given,
     Problem,
+    RawValue,
     Source,
     from_environment,
     from_file,
@@ -31,7 +31,7 @@ from receiver.settings import Drain, Settings, Store
 
 DEFAULT_FILE = "trace-drain.toml"
 DEFAULT_DRAIN = Drain(name="default")
-"""The drain if none is configured: without credentials, and therefore on loopback only."""
+"""Drain that is used if none is configured. It has no credentials, so it is allowed on loopback only."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Loaded:
 
     settings: Settings
     origins: dict[str, str]
-    """Key → origin; a missing key has its default."""
+    """Origin of each key. A missing key has its default value."""
     warnings: tuple[str, ...]
 
 
@@ -49,14 +49,15 @@ class Sources:
     """The sources of settings, kept for reloads."""
 
     config: str | None
-    """`--config`. None: `TRACE_DRAIN_CONFIG`, otherwise `trace-drain.toml` if it exists."""
+    """Value of `--config`. `None`: use `TRACE_DRAIN_CONFIG`, otherwise `trace-drain.toml` if it exists."""
     environ: Mapping[str, str]
     flags: Mapping[str, tuple[str, object]]
-    """Flag → (key, value), only for flags that were given."""
+    """Key and value of each flag that was given."""
 
     def load(self) -> Loaded:
         """Read all sources. Raises `OperatorError` with every problem."""
         file = self.file()
+        # From the weakest to the strongest source.
         sources = [
             from_file(file) if file else Source(),
             from_environment(self.environ),
@@ -67,6 +68,7 @@ class Sources:
         values, origins = _merged(sources, problems, warnings)
         settings = _built(_tables(values, problems))
         settings, derived = _completed(settings, values, origins)
+        # A check that depends on a wrong value would only report the same mistake a second time.
         unknown = {problem.key for problem in problems if problem.key}
         problems += map(Problem, problems_of(settings, unknown))
         problems += map(Problem, unreadable_of(settings, origins))
@@ -86,6 +88,7 @@ class Sources:
 
 
 def _refuse(problems: Iterable[Problem]) -> None:
+    # A dictionary removes repeated problems and keeps their order.
     lines = dict.fromkeys(f"  {harmless_text(problem.text)}" for problem in problems)
     if lines:
         raise OperatorError("\n".join(["the configuration cannot be used:", *lines]))
@@ -94,30 +97,33 @@ def _refuse(problems: Iterable[Problem]) -> None:
 def _merged(
     sources: Iterable[Source], problems: list[Problem], warnings: list[str]
 ) -> tuple[dict[Key, object], dict[str, str]]:
-    """Return the value and the origin of every given key; later sources override earlier ones."""
-    winners: dict[Key, Given] = {}
+    """Return the value and the origin of every key that is set; later sources override earlier sources."""
+    winners: dict[Key, RawValue] = {}
     for source in sources:
-        in_source: dict[Key, Given] = {}
-        for given in source.given:
-            if given.key in in_source:
-                other = in_source[given.key].written_as
-                text = f"'{other}' and '{given.written_as}' set the same key; expected only one of them"
+        in_source: dict[Key, RawValue] = {}
+        for raw_value in source.raw_values:
+            if raw_value.key in in_source:
+                other = in_source[raw_value.key].written_as
+                text = f"'{other}' and '{raw_value.written_as}' set the same key; expected only one of them"
                 problems.append(Problem(text))
-            in_source[given.key] = given
+            in_source[raw_value.key] = raw_value
+        # Per source, so that two spellings conflict only within one source and override across sources.
         winners |= in_source
     values: dict[Key, object] = {}
-    for key, given in winners.items():
+    for key, raw_value in winners.items():
         try:
-            values[key] = read(given, warnings)
-        except ValueProblem as reason:
-            values[key] = _placeholder(given.setting_key)
-            text = f"'{given.written_as}' ({given.origin}) {reason}"
-            problems.append(Problem(text, plain_key(given.setting_key.path)))
-    return values, {key_text(key): given.origin for key, given in winners.items()}
+            values[key] = read(raw_value, warnings)
+        except ValueProblem as error:
+            # Continue, so that all problems are reported in one run.
+            values[key] = _placeholder(raw_value.setting_key)
+            text = f"'{raw_value.written_as}' ({raw_value.origin}) {error}"
+            problems.append(Problem(text, plain_key(raw_value.setting_key.path)))
+    return values, {key_text(key): raw_value.origin for key, raw_value in winners.items()}
 
 
 def _placeholder(setting_key: SettingKey) -> object:
     """Return a substitute for an unusable value, so that the other settings can be checked."""
+    # A required setting has no default.
     return "" if setting_key.required else setting_key.default
 
 
@@ -125,6 +131,7 @@ def _tables(values: Mapping[Key, object], problems: list[Problem]) -> dict[str, 
     """Build the nested tables, with complete lists and every required key."""
     root: dict[str | int, object] = {}
     for key, value in values.items():
+        # Indexes are keys here: the file and the environment may each set some keys of one drain.
         table = root
         for part in key[:-1]:
             below = table.setdefault(part, {})
@@ -146,6 +153,7 @@ def _make_list(root: dict[str | int, object], path: tuple[str, ...], problems: l
     by_index = above.get(path[-1])
     if not isinstance(by_index, dict):
         return
+    # An index such as 10**9 must not start a long loop: with a gap, the first missing index is found early.
     for index in range(max(by_index) + 1 if len(by_index) <= max(by_index) else 0):
         if index not in by_index:
             text = f"'{key_text(path)}[{index}]' is missing; expected indexes without a gap"
@@ -168,8 +176,9 @@ def _built(tables: dict[str, object]) -> Settings:
 def _completed(
     settings: Settings, values: Mapping[Key, object], origins: Mapping[str, str]
 ) -> tuple[Settings, dict[str, str]]:
-    """Derive the default drain, the sampling mode and the URL's password. Return settings and origins."""
+    """Add the default drain, sampling mode and URL password. Return the settings and their origins."""
     derived = {}
+    # Last, so that it is never merged with drains that were configured.
     if not settings.drain:
         settings = msgspec.structs.replace(settings, drain=(DEFAULT_DRAIN,))
     sampling = settings.sampling
@@ -188,6 +197,7 @@ def _without_url_password(store: Store) -> Store:
     """Move a password in `store.url` to `store.password`, which is never printed."""
     try:
         url = parse_store_url(store.url)
+    # `checks` reports the address; here it only means that no password was found.
     except OperatorError:
         return store
     if url is None or not url.password or store.password:

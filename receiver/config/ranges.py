@@ -1,6 +1,7 @@
 """Ranges of settings: reads them from `receiver/settings.py`, documents them, and checks values against them.
 
-Only this module checks ranges. Text must not contain control characters, because it is printed and sent on.
+Only this module checks ranges. Text must not contain control characters, because it is printed and sent in
+headers.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def range_of(annotation: object) -> Range | None:
 
 
 def range_problem(setting_key: SettingKey, value: object) -> str:
-    """Return what is wrong with a value of the right type; empty: nothing."""
+    """Return the problem of a value that has the right type; empty if there is none."""
     return next(_range_problems(setting_key, value), "")
 
 
@@ -55,12 +56,14 @@ def _range_problems(setting_key: SettingKey, value: object) -> Iterator[str]:
         yield from _outside(setting_key, len(value), limits, "entries")
     elif isinstance(value, str):
         yield from _text_problems(setting_key, value, limits)
+    # `bool` is a subclass of `int`.
     elif isinstance(value, int | float) and not isinstance(value, bool):
         yield from _outside(setting_key, value, limits)
 
 
 def _text_problems(setting_key: SettingKey, text: str, limits: Range | None) -> Iterator[str]:
     yield from _outside(setting_key, len(text), limits, "characters")
+    # The key of an HMAC may be any text; tokens have a stricter check of their own.
     if setting_key.form != "secret" and any(unicodedata.category(char) in _CONTROL for char in text):
         yield "contains a control character; expected text without"
     if setting_key.form == "secret" and text.isspace():
@@ -68,7 +71,9 @@ def _text_problems(setting_key: SettingKey, text: str, limits: Range | None) -> 
 
 
 def _outside(setting_key: SettingKey, number: float, limits: Range | None, unit: str = "") -> Iterator[str]:
-    if limits is None or limits.low <= number <= limits.high:  # false for nan, which no range contains
+    if (
+        limits is None or limits.low <= number <= limits.high
+    ):  # written so that nan fails: every comparison with nan is false
         return
     actual = f"has {number} {unit}" if unit else f"is {number}"
     yield f"{actual}; expected {_between(setting_key, limits, '')}"

@@ -1,4 +1,4 @@
-"""Listing of every key with its value and origin. Secrets are shown as `(set)` or empty."""
+"""Listing of every key with its value and origin. For a secret it only shows whether it is set."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def shown(loaded: Loaded) -> list[Shown]:
 
 
 def as_json(loaded: Loaded) -> str:
-    """Return the listing as JSON: key → value and origin."""
+    """Return the listing as JSON: an object with the value and origin of each key."""
     lines = {key_text(line.key): {"value": line.value, "origin": line.origin} for line in shown(loaded)}
     return json.dumps(lines, indent=2, ensure_ascii=False)
 
@@ -45,10 +45,18 @@ def as_toml(loaded: Loaded) -> str:
     """Return the listing as a configuration file without the secrets, with origins as comments."""
     tables: dict[Key, list[str]] = {}
     for entry in shown(loaded):
-        line = f"{entry.key[-1]} = {_toml(entry.value)}"
-        commented = f"# {line}" if entry.value is None or _is_secret(entry) else line
-        tables.setdefault(entry.key[:-1], []).append(f"{commented:<48}  # {entry.origin}")
+        tables.setdefault(entry.key[:-1], []).append(f"{_line(entry):<48}  # {entry.origin}")
     return "\n".join(line for table, lines in tables.items() for line in [*_heading(table), *lines])
+
+
+def _line(entry: Shown) -> str:
+    """Return a line of TOML. The line of a secret is a comment that is invalid TOML if it is uncommented."""
+    if entry.value is None or (_is_secret(entry) and not entry.value):
+        return f"# {entry.key[-1]} is not set"
+    if _is_secret(entry):
+        # No placeholder: it could be copied into a file and then be used as the secret.
+        return f"# {entry.key[-1]} is set and not shown"
+    return f"{entry.key[-1]} = {_toml(entry.value)}"
 
 
 def _heading(table: Key) -> list[str]:
@@ -81,14 +89,13 @@ def _printable(setting_key: SettingKey, value: object) -> object:
     if setting_key.form != "secret":
         return list(plain) if isinstance(plain, tuple) else plain
     if isinstance(plain, list | tuple):
+        # The number of secrets is shown: during a rotation there are two.
         return [SET for _ in plain]
     return SET if plain else ""
 
 
 def _toml(value: object) -> str:
-    """Return a TOML value: JSON's strings, numbers and lists are valid TOML, but TOML has no null."""
-    if value is None:
-        return '""'
+    """Return a TOML value: JSON's strings, numbers and lists are valid TOML."""
     if isinstance(value, Mapping):
-        raise TypeError("a table is shown by its keys")
+        raise TypeError("a table has no value of its own; expected its keys")
     return json.dumps(value, ensure_ascii=False)

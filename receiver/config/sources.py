@@ -27,7 +27,6 @@ from receiver.config.keys import (
     plain_key,
     spellings,
 )
-from receiver.config.toml_errors import without_text
 from receiver.errors import OperatorError
 
 CONFIG_NAME = f"{ENV_PREFIX}CONFIG"
@@ -35,13 +34,18 @@ CONFIG_NAME = f"{ENV_PREFIX}CONFIG"
 CLOSE_MIN = 0.6
 """Similarity, 0 to 1, above which a known name is suggested for an unknown name."""
 
+_TOML_PLACE = re.compile(r"\(at (line \d+, column \d+|end of document)\)$")
+_TOML_EXPECTED = (
+    "expected KEY = VALUE, [table], [[list of tables]] or # comment, each key and [table] once, "
+    "texts in quotes, two backslashes for one, and closing quotes and brackets"
+)
 _KUBERNETES = re.compile(r"SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP)(_(PROTO|PORT|ADDR))?)?")
 """Variables that Kubernetes sets in every container next to a service named `trace-drain`."""
 
 
 @dataclass(frozen=True)
-class Given:
-    """One value as it was given."""
+class RawValue:
+    """One value of a setting, before its conversion."""
 
     key: Key
     """Key of the setting, the same for every spelling."""
@@ -51,7 +55,7 @@ class Given:
     origin: str
     """`flag --listen`, `environment TRACE_DRAIN_LISTEN`, `file trace-drain.toml`."""
     written_as: str
-    """The key as it was written."""
+    """Key in the spelling of its source."""
     directory: Path
     """Base of relative paths."""
     is_text: bool
@@ -60,27 +64,27 @@ class Given:
 
 @dataclass(frozen=True)
 class Problem:
-    """Why the configuration cannot be used."""
+    """Reason that the configuration cannot be used."""
 
     text: str
     key: str = ""
-    """Setting or table without a usable value: checks that depend on it are skipped. Empty: none."""
+    """Setting or table without a usable value. Checks that depend on it are skipped. Empty if none."""
 
 
 @dataclass
 class Source:
     """All values and problems of one source."""
 
-    given: list[Given] = field(default_factory=list)
+    raw_values: list[RawValue] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
 
 def from_flags(flags: Mapping[str, tuple[str, object]]) -> Source:
-    """Read the flags that were given: flag → (key, value)."""
+    """Read the key and value of each flag that was given."""
     known = spellings()
     return Source(
         [
-            Given(form.path, form.setting_key, "value", value, f"flag {flag}", flag, Path(), is_text=True)
+            RawValue(form.path, form.setting_key, "value", value, f"flag {flag}", flag, Path(), is_text=True)
             for flag, (key, value) in flags.items()
             for form in [known[tuple(key.split("."))]]
         ]
@@ -90,8 +94,10 @@ def from_flags(flags: Mapping[str, tuple[str, object]]) -> Source:
 def from_environment(environ: Mapping[str, str]) -> Source:
     """Read the variables with our prefix, except those that Kubernetes sets."""
     source = Source()
+    # Sorted, so that messages have the same order on every machine.
     for name, text in sorted(environ.items()):
         bare = name.removeprefix(ENV_PREFIX)
+        # Unchanged by `removeprefix` means that the variable is not ours.
         if name in (bare, CONFIG_NAME) or _KUBERNETES.fullmatch(bare):
             continue
         match = _in_environment(bare)
@@ -100,27 +106,38 @@ def from_environment(environ: Mapping[str, str]) -> Source:
         else:
             key, form = match
             origin = f"environment {name}"
-            source.given.append(
-                Given(key, form.setting_key, form.spelling, text, origin, name, Path(), is_text=True)
+            source.raw_values.append(
+                RawValue(key, form.setting_key, form.spelling, text, origin, name, Path(), is_text=True)
             )
     return source
+
+
+def _toml_problem(reason: ValueError | RecursionError) -> str:
+    """Describe the position and the expected syntax, without the text of the file: it may hold a secret."""
+    if isinstance(reason, UnicodeDecodeError):
+        return "; expected a text file in UTF-8"
+    if isinstance(reason, RecursionError):
+        return "; tables or lists are nested too deeply"
+    place = _TOML_PLACE.search(str(reason))
+    return f"{f' at {place[1]}' if place else ''}; {_TOML_EXPECTED}"
 
 
 def from_file(path: Path) -> Source:
     """Read a TOML file. Raises `OperatorError` if it cannot be read or is not TOML."""
     try:
         content = tomllib.loads(path.read_text())
-    except OSError as reason:
-        raise OperatorError(f"configuration file '{path}' cannot be read: {reason.strerror}") from reason
-    except (ValueError, RecursionError) as reason:
-        raise OperatorError(f"configuration file '{path}' is not TOML: {without_text(reason)}") from reason
+    except OSError as error:
+        raise OperatorError(f"configuration file '{path}' cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise OperatorError(f"configuration file '{path}' is not TOML{_toml_problem(error)}") from error
     source = Source()
-    for given in _walk(content, (), path, source.problems):
-        source.given.append(given)
+    for raw_value in _walk(content, (), path, source.problems):
+        source.raw_values.append(raw_value)
     return source
 
 
 def _in_environment(bare: str) -> tuple[Key, KeyForm] | None:
+    # Both separators are accepted, `__` between tables and `_`; no two settings share such a name.
     name = re.sub("_+", "_", bare)
     for pattern, form in env_patterns():
         match = pattern.fullmatch(name)
@@ -131,15 +148,15 @@ def _in_environment(bare: str) -> tuple[Key, KeyForm] | None:
     return None
 
 
-def _walk(table: Mapping[str, object], above: Key, file: Path, problems: list[Problem]) -> Iterator[Given]:
-    """Yield every value of a table. Recursion is as deep as our settings: unknown tables are not entered."""
+def _walk(table: Mapping[str, object], above: Key, file: Path, problems: list[Problem]) -> Iterator[RawValue]:
+    """Yield every value of a table. Does not enter unknown tables, so no file can cause deep recursion."""
     for name, value in table.items():
         key: Key = (*above, name)
         pattern = _pattern(key)
         form = spellings().get(pattern)
         if form:
             origin = f"file {file}"
-            yield Given(
+            yield RawValue(
                 (*above, form.setting_key.path[-1]),
                 form.setting_key,
                 form.spelling,
@@ -153,6 +170,7 @@ def _walk(table: Mapping[str, object], above: Key, file: Path, problems: list[Pr
             yield from _walk_list(value, key, file, problems)
         elif is_table(pattern) and isinstance(value, Mapping):
             yield from _walk(value, key, file, problems)
+        # Reported with the key of the table, so that checks of its settings are skipped.
         elif is_table(pattern):
             text = f"'{key_text(key)}' in {file} is a value; expected a table [{key_text(key)}]"
             problems.append(Problem(text, plain_key(key)))
@@ -160,13 +178,14 @@ def _walk(table: Mapping[str, object], above: Key, file: Path, problems: list[Pr
             problems.append(_unknown(f"'{key_text(key)}' in {file}", key_text(key), _known_beside(above)))
 
 
-def _walk_list(value: object, key: Key, file: Path, problems: list[Problem]) -> Iterator[Given]:
+def _walk_list(value: object, key: Key, file: Path, problems: list[Problem]) -> Iterator[RawValue]:
     name = key_text(key)
     if not (isinstance(value, list) and all(isinstance(item, Mapping) for item in value)):
         text = f"'{name}' in {file} is not a list of tables; expected [[{name}]]"
         problems.append(Problem(text, plain_key(key)))
         return
     for index, item in enumerate(value):
+        # An empty table would be dropped silently, because only values are collected.
         if not item:
             text = f"'{name}[{index}]' in {file} is empty; expected at least one key"
             problems.append(Problem(text, plain_key(key)))
@@ -178,7 +197,7 @@ def _pattern(key: Key) -> tuple[str, ...]:
 
 
 def _known_beside(above: Key) -> dict[str, str]:
-    """Return written key → setting: keys of the same table, and of other tables in case of a wrong table."""
+    """Return the keys to suggest, with their settings: keys of the same table first, then of other tables."""
     depth, pattern = len(above), _pattern(above)
     known = {
         key_text((*above, path[depth])): plain_key(
@@ -195,7 +214,7 @@ def _known_beside(above: Key) -> dict[str, str]:
 
 
 def _env_names() -> dict[str, str]:
-    """Return the name of every environment variable → its setting."""
+    """Return the setting of every environment variable, by its name."""
     return {
         env_name(tuple(0 if part == INDEX else part for part in path)): plain_key(form.setting_key.path)
         for path, form in spellings().items()
@@ -207,11 +226,12 @@ def _unknown(source: str, name: str, known: Mapping[str, str]) -> Problem:
     close = next((candidate for candidate in similar if _is_close(name, candidate)), None)
     if close is None:
         return Problem(f"{source} is not a setting; `trace-drain config show` lists all settings")
+    # The similar setting was meant, so its default is not checked: that would report the mistake twice.
     return Problem(f"{source} is not a setting; did you mean '{close}'?", known[close])
 
 
 def _is_close(name: str, candidate: str) -> bool:
-    """Whether the names are similar without their common table: a shared table makes no keys similar."""
+    """Compare two keys without the table that they share: a long common prefix would make any two similar."""
     words, other_words = (re.split(r"[._\[\]]+", text) for text in (name, candidate))
     while words and other_words and words[0] == other_words[0]:
         del words[0], other_words[0]

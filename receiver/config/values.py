@@ -1,7 +1,7 @@
-"""Conversion of one given value to a setting: sizes, secrets read from files, paths, numbers given as text.
+"""Conversion of one value to a setting: sizes, secrets read from files, paths, numbers given as text.
 
 Invariant: the result has the right type and is in its range.
-Never: a secret in a message. Messages quote the actual value of other settings only.
+Never: puts a secret into a message. Messages quote the actual value of other settings only.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Literal, get_args, get_origin
 import msgspec
 
 from receiver.config.ranges import ONLY_WHITE_SPACE, range_problem
-from receiver.config.sources import Given
+from receiver.config.sources import RawValue
 from receiver.settings import GIB, KIB, MIB
 from receiver.sizes import size_text
 
 SECRET_FILE_BYTES_MAX = 64 * KIB
 FOUND_CHARS_MAX = 100
-"""Longest quote of a wrong value in a message."""
+"""Maximum length of a wrong value that a message quotes."""
 
 _SIZE = re.compile(r"(\d+(?:_\d+)*(?:\.\d+)?)\s*([A-Za-z]*)")
 _UNITS = {
@@ -50,23 +50,25 @@ _WORDS = {
     "datetime": "a date and time",
     "null": "nothing",
 }
-"""Type name in msgspec's messages → in ours."""
+"""Our name for each type name in msgspec's messages."""
 
 
 class ValueProblem(Exception):  # noqa: N818 - collected and reported, never raised out of the loader
-    """A value cannot be used. The text names the actual and the expected value."""
+    """A value that cannot be used. The text has the actual and the expected value."""
 
 
-def read(given: Given, warnings: list[str]) -> object:
+def read(raw_value: RawValue, warnings: list[str]) -> object:
     """Return the value of the setting. Raises `ValueProblem`."""
-    if given.setting_key.form == "secret":
-        return _secrets(given, warnings)
-    if given.setting_key.form == "path":
-        return _path(given)
-    if given.setting_key.form == "bytes" and isinstance(given.raw, str):
-        return _converted(size_bytes(given.raw), given)
-    raw = _parsed_list(given.raw) if given.setting_key.is_list and given.is_text else given.raw
-    return _converted(raw, given)
+    if raw_value.setting_key.form == "secret":
+        return _secrets(raw_value, warnings)
+    if raw_value.setting_key.form == "path":
+        return _path(raw_value)
+    if raw_value.setting_key.form == "bytes" and isinstance(raw_value.raw, str):
+        return _converted(size_bytes(raw_value.raw), raw_value)
+    raw = (
+        _parsed_list(raw_value.raw) if raw_value.setting_key.is_list and raw_value.is_text else raw_value.raw
+    )
+    return _converted(raw, raw_value)
 
 
 def size_bytes(text: str) -> int:
@@ -79,20 +81,23 @@ def size_bytes(text: str) -> int:
     bytes_exact = float(number) * unit
     if not bytes_exact.is_integer():
         raise ValueProblem(f"is {_cut(repr(text))}; expected a whole number of bytes")
+    # As integers where possible: a float is not exact above 2**53.
     return int(number) * unit if "." not in number else int(bytes_exact)
 
 
-def _converted(raw: object, given: Given) -> object:
+def _converted(raw: object, raw_value: RawValue) -> object:
     try:
-        value = msgspec.convert(raw, given.setting_key.type, strict=not given.is_text)
-    except msgspec.ValidationError as reason:
-        expected = _in_words(str(reason).partition(" - at ")[0])
-        if get_origin(given.setting_key.type) is Literal:
-            expected = f"expected one of {', '.join(map(repr, get_args(given.setting_key.type)))}"
+        # Text sources write numbers as text; in TOML, a number in quotes is a mistake.
+        value = msgspec.convert(raw, raw_value.setting_key.type, strict=not raw_value.is_text)
+    except msgspec.ValidationError as error:
+        expected = _in_words(str(error).partition(" - at ")[0])
+        if get_origin(raw_value.setting_key.type) is Literal:
+            expected = f"expected one of {', '.join(map(repr, get_args(raw_value.setting_key.type)))}"
         shown = str(raw).lower() if isinstance(raw, bool) else repr(raw)
-        actual = "" if given.setting_key.form == "secret" else f" is {_cut(shown)};"
-        raise ValueProblem(f"{actual} {expected}".strip()) from reason
-    if problem := range_problem(given.setting_key, value):
+        # A secret of the wrong type is still a secret.
+        actual = "" if raw_value.setting_key.form == "secret" else f" is {_cut(shown)};"
+        raise ValueProblem(f"{actual} {expected}".strip()) from error
+    if problem := range_problem(raw_value.setting_key, value):
         raise ValueProblem(problem)
     return value
 
@@ -102,7 +107,7 @@ def _cut(text: str) -> str:
 
 
 def _in_words(message: str) -> str:
-    """Replace the type names in msgspec's "Expected `int | null`, got `str`"."""
+    """Replace the type names in a message of msgspec, such as "Expected `int | null`, got `str`"."""
     text = re.sub(r"`([^`]+)`", lambda match: _type_text(match[1]), message).replace(", got ", ", found ")
     return text[:1].lower() + text[1:]
 
@@ -118,49 +123,59 @@ def _parsed_list(raw: object) -> object:
     if raw.lstrip().startswith("["):
         try:
             return json.loads(raw)
-        except (ValueError, RecursionError) as reason:
-            raise ValueProblem('is not a JSON array; expected ["a", "b"], or a, b') from reason
+        # Deeply nested JSON ends in a `RecursionError`.
+        except (ValueError, RecursionError) as error:
+            raise ValueProblem('is not a JSON array; expected ["a", "b"], or a, b') from error
     return [part.strip() for part in raw.split(",") if part.strip()]
 
 
-def _path(given: Given) -> object:
-    text = _converted(given.raw, given)
+def _path(raw_value: RawValue) -> object:
+    text = _converted(raw_value.raw, raw_value)
+    # Empty means that no path is set, so it must not become the directory itself.
     if not isinstance(text, str) or text in ("", "."):
         return text
-    return str(_resolved(given.directory, text))
+    return str(_resolved(raw_value.directory, text))
 
 
 def _resolved(directory: Path, name: str) -> Path:
+    # The operating system cannot represent it, and `open` would raise another kind of error.
     if "\0" in name:
         raise ValueProblem("contains a control character; expected text without")
     try:
         return directory / Path(name).expanduser()
-    except RuntimeError as reason:
-        raise ValueProblem(f"is {_cut(repr(name))}; expected a path, or ~ of an existing user") from reason
+    except RuntimeError as error:
+        raise ValueProblem(f"is {_cut(repr(name))}; expected a path, or ~ of an existing user") from error
 
 
-def _secrets(given: Given, warnings: list[str]) -> object:
+def _secrets(raw_value: RawValue, warnings: list[str]) -> object:
     """Return a secret, or several, from the value itself or from the files that contain them."""
-    if given.spelling == "value":
-        raw = _parsed_list(given.raw) if given.setting_key.is_list and given.is_text else given.raw
-        return _converted(raw, given)
-    if given.spelling == "one":
-        return _converted([given.raw], given)
-    raw = _parsed_list(given.raw) if given.spelling == "files" and given.is_text else given.raw
-    names = raw if given.spelling == "files" else [raw]
+    if raw_value.spelling == "value":
+        raw = (
+            _parsed_list(raw_value.raw)
+            if raw_value.setting_key.is_list and raw_value.is_text
+            else raw_value.raw
+        )
+        return _converted(raw, raw_value)
+    if raw_value.spelling == "one":
+        return _converted([raw_value.raw], raw_value)
+    raw = (
+        _parsed_list(raw_value.raw) if raw_value.spelling == "files" and raw_value.is_text else raw_value.raw
+    )
+    names = raw if raw_value.spelling == "files" else [raw]
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
         raise ValueProblem("is not a file name; expected the path of a file that contains the secret")
-    secrets = [_read_secret(_resolved(given.directory, name), warnings) for name in names]
-    return tuple(secrets) if given.setting_key.is_list else secrets[0]
+    secrets = [_read_secret(_resolved(raw_value.directory, name), warnings) for name in names]
+    return tuple(secrets) if raw_value.setting_key.is_list else secrets[0]
 
 
 def _read_secret(file: Path, warnings: list[str]) -> str:
     try:
         with file.open("rb") as opened:
+            # One byte more than allowed shows that a file is too long, also if it is /dev/zero.
             content = opened.read(SECRET_FILE_BYTES_MAX + 1)
             mode = file.stat().st_mode
-    except OSError as reason:
-        raise ValueProblem(f"names '{file}', which cannot be read: {reason.strerror}") from reason
+    except OSError as error:
+        raise ValueProblem(f"names '{file}', which cannot be read: {error.strerror}") from error
     if len(content) > SECRET_FILE_BYTES_MAX:
         limit = size_text(SECRET_FILE_BYTES_MAX)
         raise ValueProblem(f"names '{file}', which is over {limit}; expected a secret")
@@ -171,9 +186,10 @@ def _read_secret(file: Path, warnings: list[str]) -> str:
 
 def _secret_text(content: bytes, file: Path) -> str:
     try:
+        # Editors and `echo` end a file with a newline. Other white space may belong to the secret.
         secret = content.decode().rstrip("\r\n")
-    except UnicodeDecodeError as reason:
-        raise ValueProblem(f"names '{file}', which is not UTF-8; expected a secret in text") from reason
+    except UnicodeDecodeError as error:
+        raise ValueProblem(f"names '{file}', which is not UTF-8; expected a secret in UTF-8 text") from error
     if not secret:
         raise ValueProblem(f"names '{file}', which is empty; expected a secret")
     if secret.isspace():

@@ -12,18 +12,14 @@ from pathlib import Path
 
 import msgspec
 
-from receiver.dead_letters.letter_files import DeadDelivery, DeadLetter, DeadLetters, NoSuchDeadLetter
+from receiver.dead_letters.directory import DeadDelivery, DeadLetter, DeadLetters
 from receiver.durable.files import DISK
-from receiver.errors import ReceiverError
+from receiver.errors import DeadLetterConflict, NoSuchDeadLetter
 from receiver.journal.names import SEALED, file_name
 from receiver.journal.quarantine import Body, QuarantineFiles
 
 CRASHED = "crashed"
 """Cause of bodies that crashed the decoder."""
-
-
-class DeadLetterConflict(ReceiverError):  # noqa: N818 - a verdict
-    """The dead letter cannot be replayed or deleted now. It is kept."""
 
 
 class DeadLetterEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +28,7 @@ class DeadLetterEntry(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     cause: str
     rows: int | None
-    """`None`: unknown."""
+    """Number of rows; `None` if unknown."""
     bytes: int
     at: str
     text: str
@@ -74,22 +70,24 @@ class DeadLetterList:
                 self.dead.drop(item)
 
     def _all(self) -> list[DeadLetter | Body]:
-        return [*self.dead.letters(), *self.bodies.listed()]
+        return [*self.dead.listed(), *self.bodies.listed()]
 
-    def require_segment_deleted(self, letter: DeadLetter) -> None:
-        """Raise `DeadLetterConflict` while the segment exists: the writer needs the decision in the letter.
+    def require_segment_deleted(self, dead_letter: DeadLetter) -> None:
+        """Raise `DeadLetterConflict` while the segment exists: the writer still reads the dead letter.
 
         The directories are synced, because a deleted segment may reappear after a power failure until then.
         """
-        epoch, _, seq = letter.reason.segment.partition("-")
+        epoch, _, seq = dead_letter.reason.segment.partition("-")
+        # A quarantined body has a digest in this field, and no segment.
         names = [file_name(int(seq), kind) for kind in SEALED] if seq.isdigit() else []
-        journal, cuts = self._data_dir / "journal" / epoch, self._data_dir / "cuts"
-        exists = (any([(journal / name).exists(), *cuts.glob(f"*.{epoch}/{name}")]) for name in names)
-        if any(exists):
+        journal = self._data_dir / "journal" / epoch
+        if any((journal / name).exists() for name in names):
             raise DeadLetterConflict(
-                f"segment {letter.reason.segment} is not finished yet; expected it to be stored or deleted"
+                f"segment {dead_letter.reason.segment} is not finished yet; "
+                "expected it to be stored or deleted"
             )
-        for directory in (journal, journal.parent, cuts, *cuts.glob(f"*.{epoch}")):
+        for directory in (journal, journal.parent):
+            # The epoch directory is deleted together with its last segment.
             with suppress(FileNotFoundError):
                 DISK.sync_directory(directory)
 

@@ -1,1 +1,1 @@
-"""Durable files: functions that write, sync, rename and delete, behind one interface for fault injection."""
+"""Durable files: writing, syncing, renaming and deleting, behind an interface for fault injection."""

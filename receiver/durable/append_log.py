@@ -1,6 +1,6 @@
 """Append-only log file, synced after each append.
 
-Invariant: when `append` returns, the entry survives a power cut. When it raises, the bytes it wrote are
+Invariant: when `append` returns, the entry survives a power failure. When it raises, the bytes it wrote are
 removed before the next append succeeds. Never: reuses a descriptor after a failed write or sync.
 """
 
@@ -13,7 +13,7 @@ from receiver.durable.files import DISK, Files, write_all, write_durably
 
 
 class Extent(NamedTuple):
-    """Length of a numbered log on the disk. A later state compares greater."""
+    """Number and length of a log on disk. A later state of the log compares greater."""
 
     number: int = 0
     bytes: int = 0
@@ -34,7 +34,8 @@ class AppendLog:
 
     @property
     def is_in_place(self) -> bool:
-        """Whether the path still names the open file. Entries appended to a deleted file would be lost."""
+        """Whether the open file still exists under its path. Entries in a deleted file would be lost."""
+        # Not open yet, so only the name can be checked; the next append opens the file that has it.
         if self._fd is None:
             return self._files.size_bytes(self._path) is not None
         return self._files.is_at(self._fd, self._path)
@@ -46,20 +47,26 @@ class AppendLog:
             write_all(self._files, fd, content, self.bytes_good)
             self._files.sync_data(fd)
         except OSError:
+            # After a failed sync the kernel may drop the dirty pages and report success for the next sync of
+            # this descriptor, so it must not be used again.
             self.close()
             raise
+        # Advanced only after the sync, so that the next append removes the bytes of a failed one.
         self.bytes_good += len(content)
 
     def close(self) -> None:
         """Close the file; the next append opens it again."""
         if self._fd is not None:
+            # Forgotten first: if the close fails, the descriptor must not be closed a second time.
             fd, self._fd = self._fd, None
             self._files.close(fd)
 
     def _reopen(self) -> int:
         """Open the log again, after removing the bytes that a failed write or sync may have left."""
+        # The file may end in a partial entry, or in a complete one whose `append` raised.
         content = self._files.read(self._path)
         if len(content) != self.bytes_good:
+            # A whole new file, so that nothing depends on pages whose sync failed.
             write_durably(self._path, content[: self.bytes_good], files=self._files)
         self._fd = self._files.open(self._path)
         return self._fd

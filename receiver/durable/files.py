@@ -1,7 +1,11 @@
-"""File system operations behind one interface, so that tests can make any of them fail, tear or be lost."""
+"""File system operations behind one interface, so that tests can make any of them fail, tear or be lost.
+
+Invariant: only this package writes, syncs, renames or deletes files.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import os
@@ -14,8 +18,9 @@ if TYPE_CHECKING:
 
 
 FILE_MODE = 0o600
+PARENT_MODE = 0o777
 DIRECTORY_MODE = 0o700
-"""Other users must not read spans, whatever the umask allows."""
+"""Mode of directories: other users must not read spans, whatever the umask allows."""
 
 
 class Files(Protocol):
@@ -34,10 +39,10 @@ class Files(Protocol):
         """Try to take the exclusive lock of the file. Returns False if another process holds it."""
 
     def is_at(self, fd: int, path: Path) -> bool:
-        """Return whether the path still names the open file."""
+        """Return whether the open file still exists under this path."""
 
     def write(self, fd: int, content: memoryview, offset: int) -> int:
-        """Write at this offset. Returns how many bytes were written."""
+        """Write at this offset. Returns the number of bytes that were written."""
 
     def truncate(self, fd: int, size_bytes: int) -> None:
         """Set the size of the file."""
@@ -51,6 +56,9 @@ class Files(Protocol):
     def sync_directory(self, path: Path) -> None:
         """Sync the names in this directory."""
 
+    def sync_file_system(self, path: Path) -> None:
+        """Sync everything on the file system of `path`, including files that other code wrote."""
+
     def read(self, path: Path) -> bytes:
         """Return the content of the file."""
 
@@ -63,8 +71,11 @@ class Files(Protocol):
     def names(self, path: Path) -> list[str]:
         """Return the names in this directory, sorted."""
 
-    def make_directory(self, path: Path) -> None:
+    def make_directory(self, path: Path, mode: int = DIRECTORY_MODE) -> None:
         """Create a directory; it must not exist."""
+
+    def set_mode(self, path: Path, mode: int) -> None:
+        """Set the permissions of a file or directory, whatever the umask is."""
 
     def remove_directory(self, path: Path) -> None:
         """Remove an empty directory."""
@@ -73,7 +84,7 @@ class Files(Protocol):
         """Rename `source` to `target` atomically, replacing `target`."""
 
     def unlink(self, path: Path) -> None:
-        """Remove a file."""
+        """Remove a file. Raises `IsADirectoryError` for a directory."""
 
     def free_bytes(self, path: Path) -> int:
         """Return the free space that this process may use on the file system of `path`."""
@@ -84,10 +95,12 @@ class Disk:
 
     def create(self, path: Path) -> int:
         """See `Files`."""
+        # O_EXCL: of two processes that race for a name, only one may get the file.
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
 
     def open(self, path: Path) -> int:
         """See `Files`."""
+        # O_NOFOLLOW: a symbolic link under this name must not redirect writes to another file.
         return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
 
     def close(self, fd: int) -> None:
@@ -97,20 +110,23 @@ class Disk:
     def lock(self, fd: int) -> bool:
         """See `Files`."""
         try:
+            # flock, because closing another descriptor of the file would release a POSIX record lock.
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        except (BlockingIOError, PermissionError):  # A network file system may report either error.
             return False
         return True
 
     def is_at(self, fd: int, path: Path) -> bool:
         """See `Files`."""
         try:
+            # Compares inodes, because a file that was removed and created again has the same name.
             return os.path.samestat(os.fstat(fd), os.lstat(path))
         except FileNotFoundError:
             return False
 
     def write(self, fd: int, content: memoryview, offset: int) -> int:
         """See `Files`."""
+        # At an explicit offset: a failed or short write leaves no file position to correct.
         return os.pwrite(fd, content, offset)
 
     def truncate(self, fd: int, size_bytes: int) -> None:
@@ -126,10 +142,20 @@ class Disk:
         os.fsync(fd)
 
     def sync_directory(self, path: Path) -> None:
-        """See `Files`. A fresh descriptor each time: a failed sync is never repeated on the same one."""
+        """See `Files`. Opens a new descriptor each time, because a failed sync must not be repeated on it."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def sync_file_system(self, path: Path) -> None:
+        """See `Files`."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            # Python's `os` module has no syncfs.
+            if ctypes.CDLL(None, use_errno=True).syncfs(fd):
+                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
         finally:
             os.close(fd)
 
@@ -153,9 +179,13 @@ class Disk:
         """See `Files`."""
         return sorted(os.listdir(path))  # noqa: PTH208 - returns names, not paths
 
-    def make_directory(self, path: Path) -> None:
+    def make_directory(self, path: Path, mode: int = DIRECTORY_MODE) -> None:
         """See `Files`."""
-        path.mkdir(mode=DIRECTORY_MODE)
+        path.mkdir(mode=mode)
+
+    def set_mode(self, path: Path, mode: int) -> None:
+        """See `Files`."""
+        path.chmod(mode)
 
     def remove_directory(self, path: Path) -> None:
         """See `Files`."""
@@ -172,6 +202,7 @@ class Disk:
     def free_bytes(self, path: Path) -> int:
         """See `Files`."""
         stats = os.statvfs(path)
+        # Not f_bfree, which includes blocks that are reserved for root.
         return stats.f_bavail * stats.f_frsize
 
 
@@ -191,9 +222,11 @@ def opened(files: Files, path: Path, *, new: bool = False) -> Iterator[int]:
 
 def write_all(files: Files, fd: int, content: bytes | memoryview, offset: int) -> None:
     """Write all of `content` at this offset, repeating short writes."""
+    # A view, so that repeating a short write copies nothing.
     rest = memoryview(content)
     while rest:
         written_bytes = files.write(fd, rest, offset)
+        # Without this check a file system that accepts no byte would make the loop endless.
         if written_bytes <= 0:
             raise OSError(
                 errno.EIO, f"write returned {written_bytes} for {len(rest)} bytes; expected progress"
@@ -202,7 +235,15 @@ def write_all(files: Files, fd: int, content: bytes | memoryview, offset: int) -
         offset += written_bytes
 
 
-def write_new(files: Files, path: Path, *parts: bytes | memoryview) -> None:
+def open_or_create(path: Path, files: Files = DISK) -> int:
+    """Open a file for reading and writing; create it if it does not exist. For lock files."""
+    try:
+        return files.create(path)
+    except FileExistsError:
+        return files.open(path)
+
+
+def write_new(files: Files, path: Path, *parts: bytes | memoryview, synced: bool = True) -> None:
     """Write and sync a new file. A file of the same name, which must not be needed, is deleted first.
 
     An incomplete file is deleted, because it would use disk space that other files need.
@@ -215,19 +256,35 @@ def write_new(files: Files, path: Path, *parts: bytes | memoryview) -> None:
             for part in parts:
                 write_all(files, fd, part, offset)
                 offset += len(part)
-            files.sync(fd)
+            # Before the caller's rename: else a power failure could leave the name without the content.
+            if synced:
+                files.sync(fd)
     except OSError:
+        # The first error is the cause, so a failed cleanup must not replace it.
         with suppress(OSError):
             files.unlink(path)
         raise
 
 
 def write_durably(path: Path, *parts: bytes | memoryview, files: Files = DISK) -> None:
-    """Write a file atomically and durably, readable by its owner only. An error keeps the old file."""
-    draft = path.with_name(f".{path.name}.tmp")
+    """Write a file atomically and durably, readable by its owner only. On error the old file remains."""
+    draft = _draft_of(path)
     write_new(files, draft, *parts)
     files.rename(draft, path)
+    # The rename itself survives a power failure only after this sync.
     files.sync_directory(path.parent)
+
+
+def write_unsynced(path: Path, *parts: bytes | memoryview, files: Files = DISK) -> None:
+    """Write a file atomically, but not durably: a power failure may lose it or leave it empty."""
+    draft = _draft_of(path)
+    write_new(files, draft, *parts, synced=False)
+    files.rename(draft, path)
+
+
+def _draft_of(path: Path) -> Path:
+    # In the same directory, because a rename is atomic only within one file system.
+    return path.with_name(f".{path.name}.tmp")
 
 
 def drafts_in(directory: Path, files: Files = DISK) -> list[Path]:
@@ -236,3 +293,36 @@ def drafts_in(directory: Path, files: Files = DISK) -> list[Path]:
         return []
     names = files.names(directory)
     return [directory / name for name in names if name.startswith(".") and name.endswith(".tmp")]
+
+
+def unlink_if_exists(path: Path, files: Files = DISK) -> None:
+    """Remove a file that may be missing."""
+    with suppress(FileNotFoundError):
+        files.unlink(path)
+
+
+def make_directories(path: Path, files: Files = DISK) -> None:
+    """Create a directory and its parents where they are missing.
+
+    Created directories survive a power failure. The parents get the permissions that the umask allows.
+    """
+    missing = [directory for directory in (path, *path.parents) if files.size_bytes(directory) is None]
+    for directory in reversed(missing):
+        with suppress(FileExistsError):  # another process created it
+            files.make_directory(directory, DIRECTORY_MODE if directory == path else PARENT_MODE)
+        # Also if another process created it, which may not have synced the name yet.
+        files.sync_directory(directory.parent)
+
+
+def remove_tree(path: Path, files: Files = DISK) -> None:
+    """Delete a directory and everything in it. Symbolic links are not followed; `path` must not be one."""
+    # `names` would follow the link, and the loop would empty the directory that it points to.
+    if path.is_symlink():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+    for name in files.names(path):
+        try:
+            files.unlink(path / name)
+        # Tried as a file first: unlink removes a symbolic link to a directory and never follows it.
+        except IsADirectoryError:
+            remove_tree(path / name, files)
+    files.remove_directory(path)

@@ -1,1 +1,1 @@
-"""Engines behind one Store contract: embedded chDB and a ClickHouse server; the schema."""
+"""Engines: implementations of the Store contract for chDB and a ClickHouse server, and the schema."""

@@ -1,7 +1,7 @@
-"""Advice for an operator when a ClickHouse server refuses requests: the setting to check, the server's text.
+"""Advice for an operator when a ClickHouse server refuses requests: a setting to check, the server's text.
 
-Never: quotes a secret or a value of a row. Only answers from before the server reads a row
-are quoted.
+Never: quotes a secret or a value of a row. It quotes only answers that the server gives before it reads a
+row.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ _BY_DRIVER = re.compile(r"(?:HTTP driver received|Received ClickHouse exception|
 _SERVER_TEXT = re.compile(r"(?:server response|server version query): ?(?P<text>.*)", re.DOTALL)
 _CODE = re.compile(r"^Code: \d+\. DB::Exception: ")
 _AFTER_MESSAGE = re.compile(r"\s\([A-Z_]{3,}\)(?:\s\(version .*)?$")
+# An unclosed tag counts too, because the text may have been truncated within it.
 _TAG = re.compile(r"<[^>]*(?:>|$)")
 
 
@@ -41,25 +42,24 @@ class Login:
     def is_quoted_in(self, text: str) -> bool:
         """Return whether the text contains the password, in plain text or in its HTTP Basic encoding."""
         basic_auth = b64encode(f"{self.user}:{self.password}".encode()).decode()
+        # An empty password would be found in every text.
         return bool(self.password) and (self.password in text or basic_auth in text)
 
 
 def advice_on(code: int | None, name: str, status: int | None, text: str, login: Login) -> str:
-    """Return which setting to check, with the server's text; empty if the answer points at no setting.
+    """Return the setting to check, with the server's text; empty if the answer suggests no setting.
 
-    `status`: HTTP status of an answer that is not from ClickHouse. Temporary statuses come from a proxy.
+    `status`: HTTP status of an answer that is not from ClickHouse. A temporary status comes from a proxy.
     """
     server_text = quoted(text, login)
-    suffix = f"; the server says: {server_text}" if server_text else ""
+    suffix = f"; the server answered: {server_text}" if server_text else ""
     if code in LOGIN_REFUSED_CODES:
         expectation = "expected the user in store.url and its password in store.password"
         return f"user '{login.user}' is refused; {expectation}{suffix}"
     if code in RIGHT_MISSING_CODES:
         return f"user '{login.user}' (store.url) lacks a right{suffix}"
     if NATIVE_PORT in text:
-        return (
-            f"this is ClickHouse's native port; expected its HTTP port in store.url, as 8123 or 8443{suffix}"
-        )
+        return f"this is ClickHouse's native port; expected its HTTP port in store.url: 8123 or 8443{suffix}"
     is_foreign = status is not None and status not in TEMPORARY_STATUSES
     if code is None and (is_foreign or name == NOT_CLICKHOUSE):
         return f"this is not ClickHouse's answer; expected its HTTP interface in store.url{suffix}"
@@ -67,10 +67,11 @@ def advice_on(code: int | None, name: str, status: int | None, text: str, login:
 
 
 def quoted(text: str, login: Login) -> str:
-    """Return the server's text in quotes, cut to one short line; empty if there is none."""
+    """Return the server's text in quotes, truncated to one short line; empty if there is none."""
     if _BY_DRIVER.match(text):
         match = _SERVER_TEXT.search(text)
         text = match["text"].strip("'") if match else ""
+    # Nothing is quoted then: cutting the password out could leave a part of it.
     if login.is_quoted_in(text):
         return ""
     line = " ".join(_TAG.sub(" ", text.partition("\n\n")[0]).split())

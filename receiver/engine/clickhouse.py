@@ -1,4 +1,4 @@
-"""Store on a ClickHouse server, over HTTP: the segment file is the request body, without re-encoding.
+"""Store on a ClickHouse server, over HTTP. The segment file is the request body, without re-encoding.
 
 Invariant: each call sends an INSERT once. Anything but a 200 with an empty body (an exception in a header,
 text in the body, a lost connection) raises `StoreTrouble`, and the outcome of the INSERT is unknown.
@@ -9,24 +9,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import cast
-from urllib.parse import urlencode
 
 import clickhouse_connect
-from clickhouse_connect.driver.binding import quote_identifier
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
-from clickhouse_connect.driver.httpclient import HttpClient
-from clickhouse_connect.driver.httputil import check_env_proxy, get_pool_manager
-from urllib3 import BaseHTTPResponse, PoolManager, Timeout
+from urllib3 import BaseHTTPResponse, Timeout
 
 from receiver.config.addresses import Address, StoreUrl
 from receiver.engine.advice import Login, advice_on
 from receiver.engine.columns import alteration
 from receiver.engine.driver_errors import trouble_of
+from receiver.engine.driver_internals import pool_without_redirects, post, quote_identifier
 from receiver.engine.sql import CODEC_OF, SqlStore, pins
 from receiver.engine.store import TABLE
 from receiver.errors import StoreTrouble
@@ -51,11 +46,11 @@ class ClickHouseStore(SqlStore):
     def __init__(
         self, url: StoreUrl, *, database: str, password: str, insert_timeout_s: int, receiver: str
     ) -> None:
-        """`database` and `password` are used where the URL has none."""
+        """`database` and `password` are used if the URL does not contain them."""
         super().__init__(receiver=receiver)
         self._url = url
         self._place = str(Address(url.host, url.port))
-        self._pool = _pool_to(url)
+        self._pool = pool_without_redirects(url.host, url.port, is_secure=url.secure)
         self._database = url.database or database
         self._password = url.password or password
         self._login = Login(url.user or "default", self._password)
@@ -74,8 +69,10 @@ class ClickHouseStore(SqlStore):
             database=database,
             connect_timeout=CONNECT_TIMEOUT_S,
             send_receive_timeout=QUERY_TIMEOUT_S,
+            # A statement whose answer was lost would keep a session locked.
             autogenerate_session_id=False,
             client_name="trace-drain",
+            # Full error texts can contain values of rows.
             show_clickhouse_errors="scrub",
             pool_mgr=self._pool,
         )
@@ -90,35 +87,34 @@ class ClickHouseStore(SqlStore):
 
     def insert(self, segment: Path, *, token: str, query_id: str) -> int:
         """See `Store`. Refuses to insert if the table's columns were altered."""
+        # Before each INSERT, because another client may alter the table at any time.
         self._check_columns()
         return super().insert(segment, token=token, query_id=query_id)
 
     def _insert_file(self, table: str, segment: Path, query_id: str, settings: Mapping[str, str]) -> int:
         """See `SqlStore`."""
         with segment.open("rb") as body, self._client() as client:
-            http = cast("HttpClient", client)
-            answer = http.http.request(
-                "POST",
-                f"{http.url}/?{urlencode({**self._parameters(http, table, query_id), **settings})}",
-                body=body,
-                headers={
-                    **http.headers,
+            answer = post(
+                client,
+                {**self._parameters(client, table, query_id), **settings},
+                body,
+                {
                     "Content-Encoding": CODEC_OF[segment.suffix],
+                    # With a length, the server detects an upload that was cut short.
                     "Content-Length": str(segment.stat().st_size),
                     "Content-Type": "application/octet-stream",
                 },
-                timeout=Timeout(connect=CONNECT_TIMEOUT_S, read=self._insert_timeout_s),
-                retries=False,
+                Timeout(connect=CONNECT_TIMEOUT_S, read=self._insert_timeout_s),
             )
             return _read_rows(answer, self._place, self._login)
 
-    def _parameters(self, client: HttpClient, table: str, query_id: str) -> dict[str, str]:
+    def _parameters(self, client: Client, table: str, query_id: str) -> dict[str, str]:
         return {
-            **client.params,
             **pins(client),
             "database": self._database,
             "query": f"INSERT INTO {table} FORMAT Native",
             "query_id": query_id,
+            # Without this, the server may send 200 before it has executed the INSERT.
             "wait_end_of_query": "1",
         }
 
@@ -134,6 +130,7 @@ class ClickHouseStore(SqlStore):
 
     def _check_columns(self) -> None:
         """Raise if the table's columns were altered. The server itself reports a missing table better."""
+        # Read from the server each time: a cached answer would miss an ALTER.
         columns = self.rows(_COLUMNS, {"table": TABLE})
         if columns and (altered := alteration((str(name), str(kind)) for name, kind in columns)):
             raise StoreTrouble(f"'{TABLE}' was altered: {altered}", name="TABLE_ALTERED")
@@ -148,22 +145,11 @@ class ClickHouseStore(SqlStore):
         """See `Store`. Nothing to do: a server's fsync settings decide; `schema status` shows them."""
 
 
-def _pool_to(url: StoreUrl) -> PoolManager:
-    """Return a connection pool like the driver's default, with the same proxies, that follows no redirect.
-
-    A redirect is an error: rows and credentials for this server must not be sent to another.
-    """
-    https_proxy = check_env_proxy("https", url.host, url.port) if url.secure else None
-    http_proxy = None if https_proxy else check_env_proxy("http", url.host, url.port)
-    pool: PoolManager = get_pool_manager(http_proxy=http_proxy, https_proxy=https_proxy)
-    pool.urlopen = partial(pool.urlopen, redirect=False)  # type: ignore[method-assign]
-    return pool
-
-
 def _read_rows(answer: BaseHTTPResponse, place: str, login: Login) -> int:
-    """Return how many rows the server read. Raises `StoreTrouble` unless the answer is an empty 200."""
+    """Return the number of rows that the server read. Raises `StoreTrouble` except for an empty 200."""
     code = answer.headers.get("X-ClickHouse-Exception-Code")
     text = answer.data.decode(errors="replace").strip()
+    # A failure after the head was sent arrives as text in the body of a 200.
     if answer.status != HTTPStatus.OK or code or text:
         error_code = int(code) if code and code.isdigit() else _code_in(text)
         status = None if answer.status == HTTPStatus.OK else answer.status
@@ -185,6 +171,6 @@ def _code_in(text: str) -> int | None:
 
 
 def _name_in(text: str) -> str:
-    """Return the name of that code, which follows the message: `… (TOO_MANY_PARTS) (version …)`."""
+    """Return the name of the error code, which follows the message: `… (TOO_MANY_PARTS) (version …)`."""
     names = _NAME.findall(text.rpartition("Code: ")[2]) if _CODE.search(text) else []
     return str(names[-1]) if names else ""

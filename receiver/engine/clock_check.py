@@ -1,8 +1,8 @@
 """Check of the wall clock against the monotonic clock, because deletion by age cannot be undone.
 
-Setting the wall clock shifts it against the time since boot. While the two disagree, nothing may expire. The
-last trusted relation is kept in DATA/clock.json, so that restarting the receiver does not make a wrong clock
-trusted.
+Setting the wall clock changes its difference from the time since boot. While that difference is not the
+trusted one, nothing may expire. The trusted difference is kept in DATA/clock.json, so that a restart of the
+receiver does not make a wrong clock trusted.
 
     the clock is set back to the expected time         trusted at once
     a step of at most a day, steady for an hour        trusted
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from receiver.clock import STEP_S_MIN, Belief, Times, noted
+from receiver.clock import STEP_S_MIN, Belief, Times, read_belief
 from receiver.durable.files import write_durably
 from receiver.logs import limited
 
@@ -38,22 +38,24 @@ class Clock:
         self._steady_since_s = 0.0
         self._trusted = self._load()
         self.reason = ""
-        """Why the clock is not trusted; empty if it is."""
-        self.look()
+        """Reason that the clock is not trusted; empty if it is trusted."""
+        self.check()
 
-    def look(self) -> str:
-        """Compare the clocks. Returns why the wall clock is not trusted; empty if it is."""
+    def check(self) -> str:
+        """Compare the clocks. Returns the reason that the wall clock is not trusted, or an empty string."""
         step_s = self._times.began_s - self._trusted.began_s
         if abs(step_s) >= STEP_S_MIN and (self._is_settled(step_s) or self._is_accepted()):
             self._save(self._now())
             step_s = 0.0
         self.reason = _step_message(step_s, self._path) if abs(step_s) >= STEP_S_MIN else ""
+        # Written every minute, so that after a reboot a clock that went back is noticed to the minute.
         is_stale = self._times.wall_s() - self._trusted.wall_s >= SAVE_INTERVAL_S
         if not self.reason and (is_stale or not self._is_saved):
             self._save(msgspec.structs.replace(self._trusted, wall_s=self._times.wall_s()))
         return self.reason
 
     def _is_settled(self, step_s: float) -> bool:
+        # A further step starts the hour again.
         if abs(step_s - self._steady_at_s) >= STEP_S_MIN:
             self._steady_at_s, self._steady_since_s = step_s, self._times.running_s()
         is_steady = self._times.running_s() - self._steady_since_s >= STEADY_S
@@ -61,22 +63,26 @@ class Clock:
 
     def _is_accepted(self) -> bool:
         """Return whether the operator accepted the clock by removing DATA/clock.json."""
+        # Only a file that was written can be removed: on a full disk it may never have existed.
         return self._is_saved and not self._path.exists()
 
     def _now(self) -> Belief:
         return Belief(boot=self._times.boot, began_s=self._times.began_s, wall_s=self._times.wall_s())
 
     def _load(self) -> Belief:
-        now, before = self._now(), noted(self._path)
+        now, before = self._now(), read_belief(self._path)
         if before is None:
             return now
         self._is_saved = True
+        # The same boot: a restart of the receiver must not make a wrong clock trusted.
         if before.boot == now.boot:
             return before
+        # Time off is unknown but not negative, so only a clock that went back is certainly wrong.
         went_back_s = max(0.0, before.wall_s - now.wall_s)
         return msgspec.structs.replace(now, began_s=now.began_s + went_back_s)
 
     def _save(self, belief: Belief) -> None:
+        # Also if the file cannot be written: this process then still has it.
         self._trusted = belief
         try:
             write_durably(self._path, msgspec.json.encode(belief) + b"\n")

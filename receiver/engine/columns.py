@@ -1,7 +1,7 @@
-"""The check that a table still has the columns that segments fill, with the types they need.
+"""Check that a table still has the columns that segments fill, with the required types.
 
-A server converts inserted values to whatever type a column has become and does not report what is lost by
-the conversion. An altered table is therefore refused before the INSERT, and the segments wait until it is
+A server converts inserted values to the type of an altered column, and does not report values that the
+conversion changes. An altered table is therefore refused before the INSERT, and the segments wait until it is
 repaired.
 """
 
@@ -17,7 +17,7 @@ _HARMLESS = re.compile(r"LowCardinality\(|Nullable\(|, '[^']*'|\)")
 
 
 def alteration(table_columns: Iterable[tuple[str, str]]) -> str:
-    """Describe the first difference between a table's columns (name, type) and a segment's. Empty: none."""
+    """Describe the first difference between the columns of a table and a segment; empty if equal."""
     types = dict(table_columns)
     for name, expected in COLUMNS:
         if name not in types:

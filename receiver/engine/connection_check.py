@@ -1,6 +1,6 @@
 """Checks of `config check --connect`: login, version, database, rights and tables of a ClickHouse server.
 
-Never: changes anything on the server.
+Never: changes the server.
 """
 
 from __future__ import annotations
@@ -9,18 +9,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from clickhouse_connect.driver.binding import quote_identifier
-
 from receiver.config.addresses import Address, StoreUrl
 from receiver.engine import schema
 from receiver.engine.clickhouse import ClickHouseStore
+from receiver.engine.driver_internals import quote_identifier
 from receiver.engine.schema import VERSION_MIN
 from receiver.engine.store import Store
 from receiver.errors import StoreTrouble
 from receiver.settings import Settings
 
 SYSTEM = "system"
-"""A database that every server has: connecting to it works before the receiver's own database exists."""
+"""Database of every server. Connecting to it works before the receiver's own database exists."""
 RIGHTS = ("SELECT", "INSERT", "CREATE TABLE", "CREATE VIEW", "DROP TABLE", "ALTER")
 """Rights on the database: the receiver creates, alters and reads tables, and drops trial tables."""
 RIGHTS_OF_NEW_DATABASE = (*RIGHTS, "CREATE DATABASE")
@@ -38,6 +37,7 @@ class Seen(NamedTuple):
 def inspect_server(settings: Settings, url: StoreUrl, sources: list[tuple[str, str]]) -> Iterator[Seen]:
     """Yield the result of each check, most basic first, until the first error."""
     database = url.database or settings.store.database
+    # Two clients: one that names a missing database could not even log in.
     store, system_store = (_store_at(settings, replace(url, database=name)) for name in (database, SYSTEM))
     try:
         yield from _login_and_version(system_store, url)
@@ -46,9 +46,11 @@ def inspect_server(settings: Settings, url: StoreUrl, sources: list[tuple[str, s
         )
         yield Seen(_database_text(database, exists=exists))
         yield from _rights(system_store, database, exists=exists)
+        # Only then: without the database, its tables cannot be asked for.
         if exists:
             yield from _tables(store, settings, sources)
     except StoreTrouble as trouble:
+        # Without code and advice the answer was not understood, so the port is the most likely mistake.
         hint = (
             ""
             if trouble.advice or trouble.code
@@ -105,9 +107,9 @@ def _has(store: Store, right: str, database: str) -> bool:
 
 
 def _tables(store: Store, settings: Settings, sources: list[tuple[str, str]]) -> Iterator[Seen]:
-    status = schema.status(store, sources, settings.store.retention_days)
-    if status.foreign:
-        yield Seen(f"{status.foreign}; `trace-drain schema apply` prints how to adopt it", is_fine=False)
+    status = schema.status(store, sources, *schema.wanted(settings))
+    if status.unusable:
+        yield Seen(f"{status.unusable}; `trace-drain schema apply` prints what to do", is_fine=False)
     elif status.missing:
         yield Seen(f"{len(status.missing)} of the schema's statements are not applied; `serve` applies them")
     else:

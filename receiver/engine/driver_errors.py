@@ -16,17 +16,16 @@ from urllib3.exceptions import ProtocolError, ProxyError
 from urllib3.exceptions import TimeoutError as PoolTimeout
 
 from receiver.engine.advice import NOT_CLICKHOUSE, Login, advice_on
+from receiver.engine.driver_internals import FOREIGN_STATUS_TEXT, NO_VERSION_TEXT
 from receiver.errors import StoreTrouble
 
-_STATUS = re.compile(r"HTTP driver received HTTP status (\d{3})")
-"""How the driver reports an answer that did not come from ClickHouse."""
-_NO_VERSION = "Unexpected response to server version query"
-"""How the driver reports a 200 response of a server that is not ClickHouse."""
+_STATUS = re.compile(rf"{FOREIGN_STATUS_TEXT}(\d{{3}})")
 
 _CAUSES: dict[type[BaseException], str] = {
     ProxyError: "proxy failed",
     socket.gaierror: "host name not found",
     ssl.SSLError: "TLS failed",
+    # Before `ConnectionError`, its base.
     ConnectionRefusedError: "connection refused",
     TimeoutError: "timed out",
     PoolTimeout: "timed out",
@@ -34,7 +33,7 @@ _CAUSES: dict[type[BaseException], str] = {
     HTTPException: "not HTTP",
     ProtocolError: "connection lost",
 }
-"""Exception type → cause. The first type that occurs anywhere in the exception chain decides."""
+"""Cause by exception type. The first type that occurs anywhere in the exception chain decides."""
 
 
 def trouble_of(error: Exception, place: str = "", login: Login | None = None) -> StoreTrouble:
@@ -45,7 +44,7 @@ def trouble_of(error: Exception, place: str = "", login: Login | None = None) ->
         name = "CERTIFICATE_REFUSED"
     status_match = _STATUS.match(str(error))
     status = int(status_match[1]) if status_match else None
-    if str(error).startswith(_NO_VERSION):
+    if str(error).startswith(NO_VERSION_TEXT):
         name = NOT_CLICKHOUSE
     cause, text = _cause_in(chain), str(error)
     return StoreTrouble(
@@ -66,7 +65,7 @@ def _tls_advice(chain: list[BaseException]) -> str:
             expected = "expected a certificate of a known authority for the host in store.url"
             return f"{link.verify_message}; {expected}"
         if isinstance(link, ssl.SSLError) and link.reason == "WRONG_VERSION_NUMBER":
-            return "the port does not speak TLS; expected http:// in store.url, or the HTTPS port, as 8443"
+            return "the port does not speak TLS; expected http:// in store.url, or its HTTPS port, like 8443"
     return ""
 
 
@@ -74,6 +73,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
     """Yield the exception, then its cause, then the cause of that."""
     while error is not None:
         yield error
+        # An exception raised without `from` has only a context.
         error = error.__cause__ or error.__context__
 
 
@@ -81,5 +81,6 @@ def _cause_in(chain: list[BaseException]) -> str:
     for kind, cause in _CAUSES.items():
         if any(isinstance(link, kind) for link in chain):
             return cause
+    # The last in the chain is the first that occurred.
     numbers = [link.errno for link in chain if isinstance(link, OSError) and link.errno]
     return os.strerror(numbers[-1]).lower() if numbers else ""

@@ -1,4 +1,4 @@
-"""Embedded store: chDB in this process, its data on the local disk. No port, no users, one owner.
+"""Embedded store: chDB in this process, with its data on the local disk. No port, no users, one owner.
 
 This module works around three defects of chDB:
 
@@ -11,7 +11,6 @@ This module works around three defects of chDB:
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,13 +18,14 @@ from typing import ClassVar
 
 import clickhouse_connect
 import structlog
-from clickhouse_connect.driver.binding import quote_identifier
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
+from receiver.durable.files import DISK
 from receiver.engine.bootstrap import Bootstrap
+from receiver.engine.driver_internals import quote_identifier
 from receiver.engine.sql import CODEC_OF, SqlStore, pins
-from receiver.engine.store import COMPANION, TABLE, Held
+from receiver.engine.store import COMPANION, TABLE, RowLocation
 from receiver.errors import OperatorError, StoreTrouble
 
 _WRITE_FAILURES = (
@@ -37,13 +37,14 @@ WHERE database = currentDatabase() AND table IN ('{TABLE}', '{COMPANION}')
   AND active AND modification_time > now() - INTERVAL 1 HOUR
 """  # noqa: S608 - the tables' names are constants
 
-
+MARKED_QUERY_THREADS = max(1, len(os.sched_getaffinity(0)) // 2)
+"""Threads of an operator's query. The other cores are left to the intakes and to INSERTs."""
 PRIVATE_UMASK = 0o077
 """The engine creates files at any time from its own threads; only the umask limits their permissions."""
 
 
 class EngineDamaged(OperatorError):  # noqa: N818 - a verdict, as its base
-    """A merge wrote an unreadable part. After a restart the engine uses the parts before the merge."""
+    """A merge wrote an unreadable part. After a restart the engine uses the source parts of the merge."""
 
     exit_code: ClassVar[int] = 1
 
@@ -52,6 +53,7 @@ class EmbeddedStore(SqlStore):
     """Store in chDB in the data directory."""
 
     embedded = True
+    _marked_settings: ClassVar[Mapping[str, str]] = {"max_threads": str(MARKED_QUERY_THREADS)}
     _running_id = "Settings['log_comment']"
 
     def __init__(
@@ -68,15 +70,20 @@ class EmbeddedStore(SqlStore):
         `disk_free_min`: free space that an INSERT requires. `disk_floor_bytes`: free space that creating the
         store requires.
         """
+        # A constant is enough: no other receiver can open this database.
         super().__init__(receiver="embedded")
+        # The umask belongs to the whole process, which is acceptable: no file of the store process is public.
         os.umask(PRIVATE_UMASK)
         self._path = path
         self._database = database
         self._options = {"max_server_memory_usage": str(memory_bytes_max)}
         self._disk_free_min = disk_free_min
         self._bootstrap = Bootstrap(path)
+        # Before the engine opens the directory, in which it then holds files open.
         self._bootstrap.begin(disk_free_min=disk_floor_bytes)
         try:
+            # This client keeps the engine open while threads replace their own clients. The database may not
+            # exist yet.
             self._anchor = self._connect(None)
             self.create_database()
         except ClickHouseError as error:
@@ -84,6 +91,7 @@ class EmbeddedStore(SqlStore):
                 f"embedded store at '{path}' does not open: {error}; expected a directory of this engine "
                 "that no other process has open"
             ) from error
+        # The baseline: later increases of this counter reveal writes that the engine did not report.
         self._write_failures = self._count_write_failures()
 
     def _connect(self, database: str | None) -> Client:
@@ -93,15 +101,17 @@ class EmbeddedStore(SqlStore):
 
     def _open(self) -> Client:
         client = self._connect(self._database)
+        # Set for the client, because the statement of an INSERT adds only what differs between INSERTs.
         for name, value in pins(client).items():
             client.set_client_setting(name, value)
         return client
 
     def _forget_client(self) -> None:
-        """Close the client: after an exception it must not be used again (T3)."""
+        """Close the client: after an exception it may return rows of the failed statement."""
         client, self._per_thread.client = getattr(self._per_thread, "client", None), None
         if client is not None:
             with self._lock:
+                # `close` may have emptied the list in another thread.
                 if client in self._clients:
                     self._clients.remove(client)
             client.close()
@@ -116,6 +126,7 @@ class EmbeddedStore(SqlStore):
         The statement names a file descriptor, because the engine expands patterns (`*`, `{a,b}`) in a path.
         """
         settings_sql = "".join(f"{name} = {_quoted(value)}, " for name, value in settings.items())
+        # Before the first row: a store that holds rows is never created again.
         self._end_bootstrap()
         failures_before = self._write_failures
         with segment.open("rb") as file, self._client() as client:
@@ -125,6 +136,8 @@ class EmbeddedStore(SqlStore):
                 f"SETTINGS {settings_sql}log_comment = {_quoted(query_id)}, "
                 f"min_free_disk_bytes_to_perform_insert = {self._disk_free_min()} FORMAT Native"
             )
+            # The engine returns OK even if writes failed, so the caller's count is not enough: see
+            # `_check_written`.
             summary = client.query(statement).summary
         self._check_written(failures_before)
         return int(summary["read_rows"])
@@ -133,29 +146,29 @@ class EmbeddedStore(SqlStore):
         """Before the first INSERT, check that the tables are on the disk. Raises `EngineDamaged` if not."""
         if not self._bootstrap.is_under_way:
             return
+        # Before the check, so that it sees what has reached the disk.
         self.sync()
         if self._count_write_failures() or not self._bootstrap.end():
             raise EngineDamaged(
                 "disk writes failed while the embedded store was created; a restart creates it again"
             )
 
-    def refill_companion(self, held: Held, days: Sequence[str]) -> None:
+    def refill_companion(self, location: RowLocation, days: Sequence[str]) -> None:
         """See `Store`. Checks the new parts, because the engine does not report failed writes."""
         failures_before = self._write_failures
-        super().refill_companion(held, days)
+        super().refill_companion(location, days)
         self._check_written(failures_before)
 
     def sync(self) -> None:
         """See `Store`. The tables sync their own parts; this also syncs the engine's metadata."""
-        fd = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            if ctypes.CDLL(None, use_errno=True).syncfs(fd):
-                raise StoreTrouble(f"syncfs of the store's directory failed: errno {ctypes.get_errno()}")
-        finally:
-            os.close(fd)
+            DISK.sync_file_system(self._path)
+        except OSError as error:
+            raise StoreTrouble(f"syncfs of the store's directory failed: errno {error.errno}") from error
 
     def close(self) -> None:
         """See `Store`."""
+        # `close` would wait for running statements, which may take a minute.
         self._anchor.query("KILL QUERY WHERE query_id != queryID() ASYNC")
         super().close()
         self._anchor.close()
@@ -171,19 +184,23 @@ class EmbeddedStore(SqlStore):
         self._write_failures = failures
 
     def _check_written(self, failures_before: int) -> None:
-        """Detach the parts that an unreported write error made unreadable (T2), and raise if there were any.
+        """Detach the parts that an unreported write error made unreadable, and raise if there were any.
 
         `failures_before`: the counter when the statement began. It is passed in because a trial insert in
         another thread may have updated `self._write_failures` before this statement's parts existed.
         """
         failures = self._count_write_failures()
+        # The usual case costs one query of a counter; parts are read only after a failure.
         if failures == failures_before:
             return
         broken = self._broken_parts()
+        # Detaching a merged part would remove rows that were counted long ago; a restart finds its sources.
         if any(is_merged for _, _, is_merged in broken):
             raise self._damaged(broken)
         for table, name, _ in broken:
             structlog.get_logger().error("part is unreadable after a disk error", table=table, part=name)
+            # Detached, not dropped, so that an operator can still inspect the part. The writer sends the rows
+            # again.
             self.command(f"ALTER TABLE {table} DETACH PART {_quoted(name)}")
         self._write_failures = failures
         if broken:
@@ -205,6 +222,7 @@ class EmbeddedStore(SqlStore):
             results = self.rows(
                 f"CHECK TABLE {table} PART {_quoted(part)} SETTINGS check_query_single_value_result = 1"
             )
+        # Some damage makes the check itself fail.
         except StoreTrouble:
             return False
         return all(bool(row[0]) for row in results)

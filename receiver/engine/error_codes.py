@@ -1,4 +1,4 @@
-"""Classification of ClickHouse errors: what the writer does with the segment, as one table.
+"""Classification of ClickHouse errors: one table that decides how the writer handles a segment.
 
 After any error the writer first counts the segment's rows. The class then decides how long to wait, whether
 to alert an operator, and whether the data itself may be at fault.
@@ -10,9 +10,12 @@ from enum import StrEnum
 
 from receiver.errors import StoreTrouble
 
+NO_TABLE_CODES = frozenset({60, 81})
+"""UNKNOWN_TABLE and UNKNOWN_DATABASE: the schema has not been applied yet, or the tables were dropped."""
+
 
 class Fault(StrEnum):
-    """Class of an error: what the writer does about it."""
+    """Class of an error, which decides the writer's reaction."""
 
     RETRY = "retry"
     """Temporary: send the same INSERT again soon."""
@@ -58,7 +61,7 @@ _CODES: dict[Fault, tuple[int, ...]] = {
 }
 
 FAULT_OF: dict[int, Fault] = {code: fault for fault, codes in _CODES.items() for code in codes}
-"""Error code → class. An unknown code holds the segment, alerts an operator, and ends as poison."""
+"""Class by error code. After an unknown code the segment waits, and becomes a dead letter if it repeats."""
 
 TEMPORARY_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 """HTTP statuses of a proxy that is overloaded or temporarily cannot reach the server."""
@@ -70,20 +73,23 @@ TOO_MANY_PARTS = 252
 TOO_LARGE = frozenset({159, 241})
 """Time or memory limit exceeded: the engine is busy, or this segment is too large for it."""
 OF_ONE_SEGMENT = TOO_LARGE | {TOO_MANY_PARTS}
-"""Codes that may concern a single segment, because of its size or its days, while others are accepted."""
+"""Codes that may affect a single segment, because of its size or its days, while others are accepted."""
 
 
 def fault_of(trouble: StoreTrouble) -> Fault:
-    """Classify an error of the store. Without code, status and name the answer was lost: outcome unknown."""
+    """Classify an error of the store. Without code, status and name, the answer was lost."""
     if trouble.code is None:
         return _fault_without_code(trouble)
+    # One code for two errors: the table has too many parts, or one INSERT has too many days.
     if trouble.code == TOO_MANY_PARTS and "too many partitions" in str(trouble).lower():
         return Fault.BY_DAY
+    # An unknown code, as of a newer server: a retry at once would probably fail again.
     return FAULT_OF.get(trouble.code, Fault.HOLD)
 
 
 def _fault_without_code(trouble: StoreTrouble) -> Fault:
-    """Classify an answer that a proxy gave instead of the server, an untrusted certificate, or no answer."""
+    """Classify the answer of a proxy, an untrusted certificate, or a missing answer."""
     if trouble.status is not None:
         return Fault.SLOWER if trouble.status in TEMPORARY_STATUSES else Fault.HOLD
+    # A name without a code is our own finding, like an altered table or an untrusted certificate.
     return Fault.HOLD if trouble.name else Fault.UNKNOWN

@@ -1,8 +1,8 @@
-"""Deletion by age in the embedded store, stopped while the wall clock is not trusted.
+"""Control of deletion by age in the embedded store: stops it while the wall clock is not trusted.
 
 A ClickHouse server is not affected, because it has its own clock.
 
-Invariant: an engine that would delete by a wrong clock is not opened, and an open one stops deleting.
+Invariant: while the clock is not trusted, the engine is not opened, and an open engine deletes nothing.
 """
 
 from __future__ import annotations
@@ -14,27 +14,28 @@ from receiver.logs import limited
 
 
 class Expiry:
-    """Switch for deletion by age, set by the clock check."""
+    """Turns deletion by age on while the wall clock is trusted, and off otherwise."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
         self._is_on = True
         self.warning = ""
-        """Why deletion by age is stopped; empty if it is not."""
+        """Reason that deletion by age is stopped; empty if it is not."""
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Check the clock, and stop or start deletion by age accordingly."""
-        reason = self._clock.look()
+        reason = self._clock.check()
         if self._store.embedded and self._is_on == bool(reason):
             self._turn(is_on=not reason, reason=reason)
         self.warning = reason
 
     def _turn(self, *, is_on: bool, reason: str) -> None:
-        """Start or stop deletion. The engine forgets this at restart: see `refuse_to_open`."""
+        """Start or stop deletion. The engine forgets this when it restarts: see `refuse_to_open`."""
         try:
             for table in (TABLE, COMPANION):
                 self._store.command(f"SYSTEM {'START' if is_on else 'STOP'} TTL MERGES {table}")
+        # The state stays as it was, so the next check tries again.
         except StoreTrouble as trouble:
             limited.error("expiry", "deletion by age cannot be stopped or started", error=trouble.label)
             return

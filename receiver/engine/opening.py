@@ -1,17 +1,15 @@
-"""Opening of the configured store, the layout of its files, and the lock that gives it one owner.
+"""Opening of the configured store: the layout of its files, and the lock that ensures a single owner.
 
 DATA/store            the embedded engine's directory
 DATA/store.creating   marker file while the embedded store is created: see `bootstrap`
 DATA/store.lock       locked by the process that has the store open
 DATA/dead             dead letters
-DATA/repair           segments of a single day, while they are inserted
+DATA/repair           the rows of a piece as a segment, while they are inserted
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +17,7 @@ from pathlib import Path
 
 from receiver.clock import NOTE_NAME
 from receiver.config.addresses import parse_store_url
+from receiver.durable.files import DISK, make_directories, open_or_create
 from receiver.engine.clickhouse import ClickHouseStore
 from receiver.engine.clock_check import Clock
 from receiver.engine.embedded import EmbeddedStore
@@ -36,6 +35,7 @@ def open_store(settings: Settings, *, disk_free_min: Callable[[], int]) -> Store
     url = parse_store_url(settings.store.url)
     if url is None:
         data_dir = Path(settings.data_dir)
+        # Before the engine exists: it deletes expired rows as soon as it is open.
         refuse_to_open(Clock(data_dir / NOTE_NAME), settings.store.retention_days)
         return EmbeddedStore(
             data_dir / "store",
@@ -55,6 +55,7 @@ def open_store(settings: Settings, *, disk_free_min: Callable[[], int]) -> Store
 
 def _name_of(settings: Settings) -> str:
     """Return a name, derived from host and data directory, that differs between receivers of one database."""
+    # Hashed, because the name becomes part of a table's name, and paths contain other characters.
     identity = f"{socket.gethostname()}:{Path(settings.data_dir).resolve()}"
     return hashlib.sha256(identity.encode()).hexdigest()[:12]
 
@@ -62,14 +63,13 @@ def _name_of(settings: Settings) -> str:
 @contextmanager
 def claimed(data_dir: Path) -> Iterator[None]:
     """Hold the lock on the store of this data directory. Raises `CommandFailed` if it is taken."""
-    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fd = os.open(data_dir / "store.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    make_directories(data_dir)
+    fd = open_or_create(data_dir / "store.lock")
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not DISK.lock(fd):
+            raise CommandFailed(
+                f"the store of '{data_dir}' is in use by another process; expected it to be free"
+            )
         yield
-    except BlockingIOError as error:
-        raise CommandFailed(
-            f"the store of '{data_dir}' is in use by another process; expected it to be free"
-        ) from error
     finally:
-        os.close(fd)
+        DISK.close(fd)

@@ -2,14 +2,16 @@
 
 A line that ends in `-- if FACT` is removed from its statement unless the fact holds:
 
-    retention     spans are deleted by age, after `{retention_days}` days
-    map_buckets   the engine can store the keys of a map in buckets (26.3 and later)
-    merge_base    the engine has a setting for how many parts are merged at a time (24.12 and later)
-    embedded      the embedded engine: the receiver decides that it syncs its writes
+    retention       spans are deleted by age, after `{retention_days}` days
+    single_stream   the engine has a setting for how strings are stored (25.10 and later)
+    merge_base      the engine has a setting for how many parts are merged at a time (24.12 and later)
+    embedded        the embedded engine: the receiver decides that it syncs its writes
 
 A statement that is then empty except for comments is skipped. It is applied once the engine is new enough.
 
-Invariant: a table that another program created is never changed.
+The columns of promoted attributes have no number: after the statements, the missing columns are added.
+
+Invariant: a table that another program or a development version created is never changed.
 """
 
 from __future__ import annotations
@@ -23,20 +25,29 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from receiver import __version__
+from receiver.config.promoted import PromotedAttribute, promoted_attributes
+from receiver.engine import promoted
 from receiver.engine.store import COMPANION, TABLE, Store, Version
 from receiver.errors import OperatorError, StoreTrouble
+from receiver.settings import Settings
 
 MIGRATIONS = "trace_drain_migrations"
 LOCK = "trace_drain_schema_lock"
 LOCK_STALE_S = 60
-"""A lock this old was left by a process that died: applying takes a second."""
+"""Age from which on a lock is stale. Applying the schema takes a second, so its process has died."""
 
 VERSION_MIN = Version(24, 3)
 """The oldest version that was tested."""
-MAP_BUCKETS_SINCE = Version(26, 3)
+SINGLE_STREAM_SINCE = Version(25, 10)
 MERGE_BASE_SINCE = Version(24, 12)
+ROLLUP_TABLES = ("otel_red", "otel_red_deployment", "otel_rollup_slots")
+"""Tables whose rows expire a week after the spans that they were derived from."""
+OUTDATED_SORTING_KEY = "ProjectId, toStartOfFiveMinutes(Timestamp), TraceId"
+"""Sorting key of the table before the first release. An ALTER cannot change a sorting key."""
 UNKNOWN_DATABASE = 81
 TABLE_ALREADY_EXISTS = 57
+PROMOTED = "promoted attributes"
+"""Name of their columns, in the lists of what is applied and what is missing."""
 
 _OF_TABLE = re.compile(r"(?:CREATE (?:TABLE|MATERIALIZED VIEW) IF NOT EXISTS|ALTER TABLE) (\w+)")
 _TABLES = "SELECT name FROM system.tables WHERE database = currentDatabase()"
@@ -67,19 +78,25 @@ class Status:
     engine: Engine
     applied: tuple[str, ...]
     missing: tuple[str, ...]
-    foreign: str
-    """Why an existing table does not belong to a receiver; empty if it does, or if there is none."""
+    unusable: str
+    """Reason that the existing table cannot be used (another program or version created it), or empty."""
     retention_days: int | None
     """Retention of the main table; `None` if there is no table yet."""
     settings: tuple[tuple[str, str], ...]
     """Settings that decide whether acknowledged rows survive a crash."""
 
 
+def wanted(settings: Settings) -> tuple[int, tuple[PromotedAttribute, ...]]:
+    """Return the retention and the promoted attributes of the settings, for `apply` and `status`."""
+    store = settings.store
+    return store.retention_days, promoted_attributes(store.promoted_attributes)
+
+
 def emit(sources: Sequence[tuple[str, str]], engine: Engine, retention_days: int) -> list[Statement]:
     """Return the statements for an engine. `sources`: file name and text of each migration."""
     facts = {
         "retention": retention_days > 0,
-        "map_buckets": engine.version >= MAP_BUCKETS_SINCE,
+        "single_stream": engine.version >= SINGLE_STREAM_SINCE,
         "merge_base": engine.version >= MERGE_BASE_SINCE,
         "embedded": engine.embedded,
     }
@@ -95,32 +112,53 @@ def apply(
     store: Store,
     sources: Sequence[tuple[str, str]],
     retention_days: int,
+    attributes: Sequence[PromotedAttribute] = (),
     *,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[str]:
-    """Apply the missing statements and the retention. Returns the names of the changes that were made."""
+    """Apply the missing statements, the columns of promoted attributes, and the retention.
+
+    Returns the names of the changes that were made.
+    """
     engine = _engine_with_database(store)
     statements = emit(sources, engine, retention_days)
-    _refuse_foreign(store)
-    if not _pending(store, statements) and _retention_of(store) == retention_days:
+    # Before the first change: a table of another program must stay as it is.
+    _refuse_unusable(store)
+    if (
+        # Without the lock first: nearly every start finds nothing to do and must not wait for others.
+        not _pending(store, statements)
+        and _retention_of(store) == retention_days
+        and not (attributes and promoted.outdated(store, attributes, engine.version))
+    ):
         return []
     with _locked(store, sleep):
+        # Read again under the lock, because another receiver may have applied some in the meantime.
         pending = _pending(store, statements)
         _unrecord(store, pending)
         changes = [_apply_one(store, engine, statement) for statement in pending]
+        changes += _promote(store, attributes, engine)
         return changes + _set_retention(store, retention_days)
 
 
-def status(store: Store, sources: Sequence[tuple[str, str]], retention_days: int) -> Status:
+def status(
+    store: Store,
+    sources: Sequence[tuple[str, str]],
+    retention_days: int,
+    attributes: Sequence[PromotedAttribute] = (),
+) -> Status:
     """Return the state of the tables without changing anything."""
     engine = Engine(store.version(), store.embedded)
     statements = emit(sources, engine, retention_days)
+    names = [statement.name for statement in statements]
     pending = {statement.name for statement in _pending(store, statements)}
+    if attributes and promoted.computes_columns(store):
+        names.append(PROMOTED)
+        pending |= {PROMOTED} if promoted.outdated(store, attributes, engine.version) else set()
     return Status(
         engine=engine,
-        applied=tuple(statement.name for statement in statements if statement.name not in pending),
-        missing=tuple(statement.name for statement in statements if statement.name in pending),
-        foreign=_foreign_reason(store),
+        applied=tuple(name for name in names if name not in pending),
+        missing=tuple(name for name in names if name in pending),
+        unusable=_foreign_reason(store) or _outdated_reason(store),
         retention_days=_retention_of(store),
         settings=tuple(_durability(store)),
     )
@@ -141,6 +179,7 @@ def _engine_with_database(store: Store) -> Engine:
     try:
         version = store.version()
     except StoreTrouble as trouble:
+        # Any statement fails with this code until the database exists, also that for the version.
         if trouble.code != UNKNOWN_DATABASE:
             raise
         store.create_database()
@@ -160,15 +199,34 @@ def _columns(store: Store, table: str) -> set[str]:
 
 def _foreign_reason(store: Store) -> str:
     columns = _columns(store, TABLE)
+    # Only the receiver's own tables have this column.
     if not columns or "SegmentEpoch" in columns:
         return ""
     maker = "an OpenTelemetry Collector" if "SpanAttributes" in columns else "another program"
     return f"table '{TABLE}' was made by {maker}: it has {len(columns)} columns, but no SegmentEpoch"
 
 
-def _refuse_foreign(store: Store) -> None:
-    reason = _foreign_reason(store)
-    if reason:
+def _outdated_reason(store: Store) -> str:
+    key = store.rows(
+        "SELECT sorting_key FROM system.tables WHERE database = currentDatabase() AND name = {table:String}",
+        {"table": TABLE},
+    )
+    if not key or key[0][0] != OUTDATED_SORTING_KEY:
+        return ""
+    return (
+        f"table '{TABLE}' was made by a development version of the receiver: it is sorted by "
+        f"({OUTDATED_SORTING_KEY})"
+    )
+
+
+def _refuse_unusable(store: Store) -> None:
+    if reason := _outdated_reason(store):
+        raise OperatorError(
+            f"{reason}, which cannot be changed. To keep its spans: stop the receiver, export the table to a "
+            "file, create a new store or database with `trace-drain schema apply`, and load the file; "
+            "docs/operations.md has the commands (Tables of a development version)"
+        )
+    if reason := _foreign_reason(store):
         raise OperatorError(
             f"{reason}; expected a table of this receiver. To adopt its spans: "
             f"RENAME TABLE {TABLE} TO {TABLE}_before; the same with {COMPANION}; drop its materialized view; "
@@ -183,18 +241,20 @@ def _pending(store: Store, statements: list[Statement]) -> list[Statement]:
     return [
         statement
         for statement in statements
+        # A dropped table makes its later changes necessary again, so a record alone is not trusted.
         if statement.number not in applied or _tables_of(statement) - existing
     ]
 
 
 def _recorded(store: Store) -> set[object]:
+    # The first statement creates this table.
     if not _columns(store, MIGRATIONS):
         return set()
     return {number for (number,) in store.rows(f"SELECT Number FROM {MIGRATIONS}")}  # noqa: S608 - ours
 
 
 def _unrecord(store: Store, pending: list[Statement]) -> None:
-    """Delete the records of statements that must run again, so that an interruption leaves them pending."""
+    """Mark statements as not applied before they run, so that they run again after an interruption."""
     recorded = _recorded(store)
     numbers = ", ".join(str(statement.number) for statement in pending if statement.number in recorded)
     if numbers:
@@ -209,6 +269,7 @@ def _tables_of(statement: Statement) -> set[str]:
 
 
 def _apply_one(store: Store, engine: Engine, statement: Statement) -> str:
+    # Before its record: after a crash in between it runs again, which changes nothing.
     store.command(statement.sql)
     store.rows(
         f"INSERT INTO {MIGRATIONS} (Number, Name, Receiver, Engine) "
@@ -221,6 +282,14 @@ def _apply_one(store: Store, engine: Engine, statement: Statement) -> str:
         },
     )
     return statement.name
+
+
+def _promote(store: Store, attributes: Sequence[PromotedAttribute], engine: Engine) -> list[str]:
+    """Add the columns of promoted attributes that the table lacks. Existing parts are not rewritten."""
+    columns = promoted.outdated(store, attributes, engine.version) if attributes else []
+    if columns:
+        promoted.add(store, columns)
+    return [PROMOTED] if columns else []
 
 
 def _retention_of(store: Store) -> int | None:
@@ -239,7 +308,13 @@ def _set_retention(store: Store, retention_days: int) -> list[str]:
     """Change the tables' TTL to the setting. Existing parts are not rewritten for it."""
     if _retention_of(store) == retention_days:
         return []
-    for table, column, extra in ((COMPANION, "End", " + INTERVAL 2 DAY"), (TABLE, "Timestamp", "")):
+    rollups = [(table, "Hour", " + INTERVAL 7 DAY") for table in ROLLUP_TABLES]
+    # The main table last: its TTL is the one that is compared, so an interrupted change is repeated.
+    for table, column, extra in (
+        *rollups,
+        (COMPANION, "End", " + INTERVAL 2 DAY"),
+        (TABLE, "Timestamp", ""),
+    ):
         change = f"MODIFY TTL toDateTime({column}, 'UTC') + INTERVAL {retention_days:d} DAY{extra}"
         if not retention_days:
             change = "REMOVE TTL"
@@ -266,10 +341,11 @@ def _durability(store: Store) -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def _locked(store: Store, sleep: Callable[[float], None]) -> Iterator[None]:
-    """Hold the schema lock of a shared server. The embedded engine needs none, because it has one owner."""
+    """Hold the schema lock of a shared server. The embedded engine needs no lock, as it has one owner."""
     if store.embedded:
         yield
         return
+    # No limit: a holder that died is replaced after `LOCK_STALE_S`.
     while not _take_lock(store):
         sleep(1.0)
     try:
@@ -290,6 +366,7 @@ def _take_lock(store: Store) -> bool:
             "AND metadata_modification_time < now() - {stale_s:UInt32}",
             {"lock": LOCK, "stale_s": LOCK_STALE_S},
         )
+        # Dropped but not taken: another client that waits may create it first, which the next try finds out.
         if stale:
             store.command(f"DROP TABLE IF EXISTS {LOCK}")
         return False
@@ -297,4 +374,5 @@ def _take_lock(store: Store) -> bool:
 
 
 def _holder() -> str:
+    # The name becomes part of a statement, in quotes.
     return re.sub(r"[^\w.-]", "_", socket.gethostname())

@@ -13,23 +13,24 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from clickhouse_connect.driver.binding import quote_identifier
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 from urllib3.exceptions import HTTPError
 
 from receiver.engine.advice import Login
 from receiver.engine.driver_errors import trouble_of
+from receiver.engine.driver_internals import is_supported_setting, quote_identifier
+from receiver.engine.pieces import complete_arrow, complete_lines
 from receiver.engine.store import (
     COMPANION,
     ROW_CHECKSUM,
     TABLE,
     TRIAL,
     DayRows,
-    Held,
     Parameters,
+    RowLocation,
     RowSum,
     Version,
 )
@@ -41,16 +42,25 @@ PINS = {
     "min_insert_block_size_rows": "1000000000",
     "min_insert_block_size_bytes": "0",
     "max_insert_block_size": "1000000000",
+    # Several threads would split the rows into blocks of varying content.
     "max_insert_threads": "1",
+    # A success must mean that the rows are stored, not that they are queued.
     "async_insert": "0",
     "insert_deduplicate": "1",
+    # A column that the table lacks must be an error, not lost values.
     "input_format_skip_unknown_fields": "0",
+    # A retry must fill the companion table also if the main table skips its rows as duplicates.
     "deduplicate_blocks_in_dependent_materialized_views": "1",
 }
-"""Settings of every INSERT. Other block sizes would give the blocks of a retry other deduplication keys."""
+"""Settings of every INSERT. Other block sizes would change the deduplication keys of a retry's blocks."""
 
-NEWER_PINS = {"deduplicate_insert": "enable", "distributed_foreground_insert": "1"}
-"""More of these settings, for engines that support them."""
+NEWER_PINS = {
+    "deduplicate_insert": "enable",
+    # Otherwise a `Distributed` table reports success before the rows have reached the shards.
+    "distributed_foreground_insert": "1",
+    "exclude_materialize_skip_indexes_on_insert": "idx_span_attr_value, idx_resource_attr_value",
+}
+"""Further settings of every INSERT, for engines that support them. Merges build the excluded indexes."""
 
 NO_DEDUPLICATION = {
     "insert_deduplicate": "0",
@@ -60,13 +70,16 @@ NO_DEDUPLICATION = {
 """Settings that disable deduplication, for idempotent statements that must run every time."""
 
 CODEC_OF = {".lz4": "lz4", ".zst": "zstd"}
-"""Suffix of a segment's name → the name of its compression in the engine and in HTTP."""
+"""Name of the compression in the engine and in HTTP, by the suffix of a segment's name."""
 
 TRIAL_STALE_S = 3_600
-"""A trial table this old was left by a receiver that died: a trial takes as long as an INSERT."""
+"""Age from which on a trial table is stale. A trial takes as long as an INSERT, so its receiver has died."""
 
 PIECE_BYTES = 1 << 18
-"""Bytes of a long answer that are read at once."""
+"""Number of bytes of a long answer that are read at a time."""
+
+PARQUET_MAGIC = b"PAR1"
+"""First and last bytes of a Parquet file."""
 
 _COUNT = f"""
 SELECT groupArray((SegmentEpoch, SegmentSeq, day, spans))
@@ -124,8 +137,8 @@ SELECT
 """A row with a value in every column, in the order of `COLUMNS`."""
 
 _TRIAL_ENGINE = "ENGINE = MergeTree ORDER BY tuple()"
-"""Evaluates what can refuse a row: constraints, defaults, indexes, projections. Without TTL and partitions,
-a trial insert of thousands of days makes one part."""
+"""This engine evaluates everything that can refuse a row: constraints, defaults, indexes, projections.
+Without TTL and partitions, even a trial of thousands of days creates one part."""
 _TRIAL_SETTINGS = {"insert_deduplication_token": ""}
 
 _LOCAL = r"""
@@ -153,13 +166,17 @@ class SqlStore(ABC):
     _place = ""
     """Address of the server; empty for the embedded engine."""
     _login = Login()
+    _marked_settings: ClassVar[Mapping[str, str]] = {}
+    """Settings of every marked query."""
     _running_id: str
     """Column of `system.processes` that holds the query id of an INSERT."""
 
     def __init__(self, *, receiver: str) -> None:
         """`receiver`: letters and digits that identify this receiver among those that share the database."""
         self._trial = f"{TRIAL}{receiver}"
+        # A client serves one statement at a time, so each thread has its own.
         self._per_thread = threading.local()
+        # Protects the list only. A client is used by its thread alone.
         self._lock = threading.Lock()
         self._clients: list[Client] = []
 
@@ -173,7 +190,7 @@ class SqlStore(ABC):
 
     @abstractmethod
     def _insert_file(self, table: str, segment: Path, query_id: str, settings: Mapping[str, str]) -> int:
-        """Insert a segment file in one statement. Returns how many rows the engine read."""
+        """Insert a segment file in one statement. Returns the number of rows that the engine read."""
 
     @contextmanager
     def _client(self) -> Iterator[Client]:
@@ -185,6 +202,7 @@ class SqlStore(ABC):
                     self._clients.append(self._per_thread.client)
             yield self._per_thread.client
         except (ClickHouseError, HTTPError, OSError) as error:
+            # The embedded engine may give rows of the failed statement to the next one.
             self._forget_client()
             raise trouble_of(error, self._place, self._login) from error
 
@@ -204,8 +222,10 @@ class SqlStore(ABC):
         try:
             self._insert_file(trial_table, segment, f"trace-drain-{trial_table}", _TRIAL_SETTINGS)
         except StoreTrouble as refusal:
+            # The refusal is the answer here. Errors of the other statements are raised.
             return refusal
         finally:
+            # SYNC, because the files of a table that was dropped otherwise stay for minutes.
             self.command(f"DROP TABLE IF EXISTS {trial_table} SYNC")
         return None
 
@@ -223,26 +243,31 @@ class SqlStore(ABC):
         for (name,) in stale:
             self.command(f"DROP TABLE IF EXISTS {quote_identifier(str(name))} SYNC")
 
-    def counts(self, held: Sequence[Held]) -> dict[SegmentId, DayRows]:
+    def counts(self, locations: Sequence[RowLocation]) -> dict[SegmentId, DayRows]:
         """See `Store`."""
-        if not held:
+        if not locations:
             return {}
         parameters: Parameters = {
-            "epochs": sorted({location.segment.epoch for location in held}),
-            "seqs": sorted({location.segment.seq for location in held}),
-            "from_ms": min(location.received_ms[0] for location in held),
-            "to_ms": max(location.received_ms[1] for location in held),
+            "epochs": sorted({location.segment.epoch for location in locations}),
+            "seqs": sorted({location.segment.seq for location in locations}),
+            # One range for all segments: it lets the engine skip parts, and the numbers select the rows.
+            "from_ms": min(location.received_ms[0] for location in locations),
+            "to_ms": max(location.received_ms[1] for location in locations),
         }
-        wanted = {location.segment for location in held}
+        segments = {location.segment for location in locations}
         counts: dict[SegmentId, dict[str, int]] = {}
         for epoch, seq, day, rows in self._rows_of_array(_COUNT, parameters):
-            if (segment := SegmentId(epoch, seq)) in wanted:
+            # The statement filters epochs and numbers separately, so it may return other combinations.
+            if (segment := SegmentId(epoch, seq)) in segments:
                 counts.setdefault(segment, {})[day] = rows
         return dict(counts)
 
-    def rows_by_heading(self, held: Held, parts_epoch: int | None = None) -> dict[Heading, RowSum]:
+    def rows_by_heading(self, location: RowLocation, parts_epoch: int | None = None) -> dict[Heading, RowSum]:
         """See `Store`."""
-        parameters = {**_parameters_of(held), "parts_epochs": [] if parts_epoch is None else [parts_epoch]}
+        parameters = {
+            **_parameters_of(location),
+            "parts_epochs": [] if parts_epoch is None else [parts_epoch],
+        }
         groups = self._rows_of_array(_ROWS_BY_HEADING, parameters)
         return {Heading(drain, project, hour): RowSum(*rows) for drain, project, hour, *rows in groups}
 
@@ -255,10 +280,11 @@ class SqlStore(ABC):
         return [str(query_id) for query_id in self._rows_of_array(statement, {"prefix": prefix})]
 
     def _rows_of_array(self, statement: str, parameters: Parameters) -> list[Any]:
-        """Run a query that returns one array. Raises if the answer was cut short, without an array."""
+        """Run a query that returns one array. Raises if the answer was truncated and lacks the array."""
         rows = self.rows(statement, parameters)
         if len(rows) != 1:
-            raise StoreTrouble(f"the store's answer has {len(rows)} rows; expected 1")
+            cause = f"the store's answer has {len(rows)} rows; expected 1"
+            raise StoreTrouble(cause, cause=cause)
         return list(rows[0][0])
 
     def kill(self, prefix: str) -> None:
@@ -267,13 +293,30 @@ class SqlStore(ABC):
             f"KILL QUERY WHERE startsWith({self._running_id}, {{prefix:String}}) ASYNC", {"prefix": prefix}
         )
 
-    def refill_companion(self, held: Held, days: Sequence[str]) -> None:
+    def refill_companion(self, location: RowLocation, days: Sequence[str]) -> None:
         """See `Store`."""
-        self._insert_select(_REFILL, {**_parameters_of(held), "days": list(days)})
+        self._insert_select(_REFILL, {**_parameters_of(location), "days": list(days)})
 
     def probe(self) -> None:
         """See `Store`. The row is older than any retention, so it is deleted again."""
         self._insert_select(_PROBE, None)
+
+    @contextmanager
+    def marked(self, mark: str) -> Iterator[None]:
+        """See `Store`."""
+        self._per_thread.mark = mark
+        try:
+            yield
+        finally:
+            self._per_thread.mark = ""
+
+    def _mark_settings(self) -> dict[str, str]:
+        mark = getattr(self._per_thread, "mark", "")
+        return {**self._marked_settings, "log_comment": mark} if mark else {}
+
+    def cancel(self, mark: str) -> None:
+        """See `Store`."""
+        self.rows("KILL QUERY WHERE Settings['log_comment'] = {mark:String} ASYNC", {"mark": mark})
 
     def command(self, statement: str) -> None:
         """See `Store`."""
@@ -283,20 +326,41 @@ class SqlStore(ABC):
     def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
         """See `Store`."""
         with self._client() as client:
-            return [tuple(row) for row in client.query(statement, parameters=_bound(parameters)).result_rows]
+            result = client.query(statement, parameters=_bound(parameters), settings=self._mark_settings())
+            return [tuple(row) for row in result.result_rows]
 
     def lines(self, statement: str, parameters: Parameters | None = None) -> Iterator[bytes]:
         """See `Store`. A server may fail after its 200: the stream then ends with an error text."""
+        yield from complete_lines(self._pieces(statement, parameters, "JSONEachRow"))
+
+    def arrow(self, statement: str, parameters: Parameters | None = None) -> Iterator[bytes]:
+        """See `Store`. A failed statement ends the stream without the mark of its end."""
+        yield from complete_arrow(self._pieces(statement, parameters, "ArrowStream"))
+
+    def parquet(self, statement: str, parameters: Parameters | None = None) -> Iterator[bytes]:
+        """See `Store`. A Parquet file ends with its magic number, an answer with an error text does not."""
+        end = b""
+        for piece in self._pieces(statement, parameters, "Parquet"):
+            # A piece may be shorter than the magic number.
+            end = (end + piece)[-len(PARQUET_MAGIC) :]
+            yield piece
+        if end != PARQUET_MAGIC:
+            raise StoreTrouble("the store's answer ended before the end of the Parquet file")
+
+    def _pieces(self, statement: str, parameters: Parameters | None, form: str) -> Iterator[bytes]:
         with self._client() as client:
-            stream = client.raw_stream(statement, parameters=_bound(parameters), fmt="JSONEachRow")
+            stream = client.raw_stream(
+                statement, _bound(parameters), settings=self._mark_settings(), fmt=form
+            )
             if not isinstance(stream, io.IOBase):
                 raise TypeError(f"stream is a {type(stream).__name__}; expected an open file")
             with stream:
-                yield from _complete_lines(iter(lambda: stream.read(PIECE_BYTES), b""))
+                yield from iter(lambda: stream.read(PIECE_BYTES), b"")
 
     def close(self) -> None:
         """See `Store`."""
         with self._lock:
+            # A client belongs to the thread that opened it, but only the list knows all of them.
             clients, self._clients = self._clients, []
         for client in clients:
             client.close()
@@ -305,48 +369,26 @@ class SqlStore(ABC):
     def _insert_select(self, statement: str, parameters: Parameters | None) -> None:
         with self._client() as client:
             settings = {
-                name: value for name, value in NO_DEDUPLICATION.items() if name in client.server_settings
+                name: value for name, value in NO_DEDUPLICATION.items() if is_supported_setting(client, name)
             }
             client.query(statement, parameters=_bound(parameters), settings=settings)
 
 
 def pins(client: Client) -> dict[str, str]:
     """Return the pinned settings that this engine supports."""
-    newer = {name: value for name, value in NEWER_PINS.items() if name in client.server_settings}
+    newer = {name: value for name, value in NEWER_PINS.items() if is_supported_setting(client, name)}
     return PINS | newer
 
 
-def _parameters_of(held: Held) -> Parameters:
+def _parameters_of(location: RowLocation) -> Parameters:
     """Return the query parameters that select a segment's rows."""
     return {
-        "epoch": held.segment.epoch,
-        "seq": held.segment.seq,
-        "from_ms": held.received_ms[0],
-        "to_ms": held.received_ms[1],
+        "epoch": location.segment.epoch,
+        "seq": location.segment.seq,
+        "from_ms": location.received_ms[0],
+        "to_ms": location.received_ms[1],
     }
 
 
 def _bound(parameters: Parameters | None) -> dict[str, Any] | None:
     return dict(parameters) if isinstance(parameters, Mapping) else None
-
-
-def _complete_lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Regroup pieces of a stream so that each ends with a line. Raises at a line that is not an object."""
-    rest = b""
-    for piece in pieces:
-        lines, newline, rest = (rest + piece).rpartition(b"\n")
-        if newline:
-            yield _checked(lines + newline)
-    if rest:
-        raise StoreTrouble(_aborted_message(rest))
-
-
-def _checked(lines: bytes) -> bytes:
-    for line in lines.splitlines():
-        if not line.startswith(b"{"):
-            raise StoreTrouble(_aborted_message(line))
-    return lines
-
-
-def _aborted_message(line: bytes) -> str:
-    return f"the store's answer ended with an error: {line[:200].decode(errors='replace')}"

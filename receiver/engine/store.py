@@ -7,6 +7,7 @@ because an unavailable database is an ordinary condition. Calls block, and may c
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -45,12 +46,12 @@ class RowSum(NamedTuple):
     checksum: int = 0
 
 
-class Held(NamedTuple):
-    """A segment and the range of time that finds its rows in the table."""
+class RowLocation(NamedTuple):
+    """Location of a segment's rows in the table: its identity and the range of their receive times."""
 
     segment: SegmentId
     received_ms: tuple[int, int]
-    """Earliest and latest ReceivedAt of its rows: prunes parts and granules."""
+    """Earliest and latest ReceivedAt of its rows, so that queries skip other parts and granules."""
 
 
 class Store(Protocol):
@@ -75,16 +76,16 @@ class Store(Protocol):
     def refusal_of(self, segment: Path) -> StoreTrouble | None:
         """Return the error that the table raises for a segment file; `None` if it accepts the file.
 
-        The file is inserted into a trial table, which is dropped again. Raises if that cannot be created.
+        The file is inserted into an empty copy of the table, which is then dropped. Raises if that fails.
         """
 
     def forget_trials(self) -> None:
-        """Drop trial tables that a crash of this receiver, or long ago of another, left behind."""
+        """Drop the trial tables that a crash of this receiver left, and stale tables of other receivers."""
 
-    def counts(self, held: Sequence[Held]) -> dict[SegmentId, DayRows]:
+    def counts(self, locations: Sequence[RowLocation]) -> dict[SegmentId, DayRows]:
         """Count the rows of each segment by day. Segments without rows are omitted."""
 
-    def rows_by_heading(self, held: Held, parts_epoch: int | None = None) -> dict[Heading, RowSum]:
+    def rows_by_heading(self, location: RowLocation, parts_epoch: int | None = None) -> dict[Heading, RowSum]:
         """Count the rows of a segment and of its parts by drain, project and hour of receipt."""
 
     def running(self, prefix: str) -> list[str]:
@@ -93,7 +94,7 @@ class Store(Protocol):
     def kill(self, prefix: str) -> None:
         """Ask the engine to cancel these statements, without waiting for it."""
 
-    def refill_companion(self, held: Held, days: Sequence[str]) -> None:
+    def refill_companion(self, location: RowLocation, days: Sequence[str]) -> None:
         """Write the segment's traces of these days into the companion table again. Idempotent."""
 
     def probe(self) -> None:
@@ -103,16 +104,28 @@ class Store(Protocol):
         """Wait until inserted rows are on the store's disk."""
 
     def inspect(self) -> None:
-        """Check for disk damage since the last call. Raises, to end the process, if a restart repairs it."""
+        """Check for disk damage since the last call. Raises if a restart of the process can repair it."""
 
     def command(self, statement: str) -> None:
         """Run a statement that returns nothing."""
+
+    def marked(self, mark: str) -> AbstractContextManager[None]:
+        """Mark the queries that this thread runs in the block, for `cancel`."""
+
+    def cancel(self, mark: str) -> None:
+        """Ask the engine to cancel the queries with this mark, without waiting for it."""
 
     def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
         """Run a query with a short answer."""
 
     def lines(self, statement: str, parameters: Parameters | None = None) -> Iterator[bytes]:
         """Run a query with a long answer: one JSON object per line, in pieces that end with a line."""
+
+    def arrow(self, statement: str, parameters: Parameters | None = None) -> Iterator[bytes]:
+        """Run a query with a long answer: an Arrow stream. Raises if its end is missing."""
+
+    def parquet(self, statement: str, parameters: Parameters | None = None) -> Iterator[bytes]:
+        """Run a query whose answer is a Parquet file. Raises at the end of an incomplete file."""
 
     def close(self) -> None:
         """Cancel running statements and close the engine."""

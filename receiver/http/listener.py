@@ -1,7 +1,7 @@
-"""The listener of the API or the admin port: accepts connections up to a cap.
+"""Listener of the API or the admin port: accepts connections up to a limit. The intake has its own.
 
-Invariant: at the limit a new connection evicts the one that has been idle longest. If no connection is idle,
-    the new one gets 503. Without free descriptors the listener pauses.
+Invariant: at the limit a new connection evicts the longest idle connection. If no connection is idle, the new
+connection gets 503. Without free descriptors the listener pauses.
 """
 
 from __future__ import annotations
@@ -60,12 +60,14 @@ class Listener:
         self._loop.add_reader(listening, self._accept)
 
     async def close(self) -> None:
-        """Accept no more, let running requests finish, close every connection."""
+        """Stop accepting, let running requests finish, then close every connection."""
         if self._listening is not None:
+            # Before the close: another file may get the same descriptor number, which the loop would watch.
             self._loop.remove_reader(self._listening)
             self._listening.close()
             self._listening = None
         if self._runner is not None:
+            # After the socket is closed, so that no connection is accepted meanwhile.
             await self._runner.cleanup()
 
     def _accept(self) -> None:
@@ -76,17 +78,18 @@ class Listener:
                 sock, _ = self._listening.accept()
             except BlockingIOError:
                 return
+            # The client disconnected while it was in the queue.
             except (InterruptedError, ConnectionAbortedError):
                 continue
-            except OSError as reason:
-                # Without a free descriptor the kernel refuses even where no connection waits.
+            except OSError as error:
+                # Without a free descriptor accept() fails even if no more connections wait.
                 if not accepted_count:
-                    self._pause(reason)
+                    self._pause(error)
                 return
             self._add_connection(sock)
 
     def _pause(self, reason: OSError) -> None:
-        """Free a descriptor and accept again in a moment."""
+        """Evict a connection to free a descriptor, and accept again after `PAUSE_S`."""
         port = self._limits.port
         limited.error(f"{port}: accept", "connections cannot be accepted", port=port, error=reason.strerror)
         self._evict_idle()
@@ -103,11 +106,13 @@ class Listener:
         if self.connection_count >= self._limits.connections_max and not self._evict_idle():
             self._refuse(sock)
             return
-        assert self._server is not None, "set by open()"  # noqa: S101 - tells the type checker
+        assert self._server is not None, "set by open()"  # noqa: S101 - for the type checker
         connection = HttpConnection(
             self._server, self._limits, on_lost=self._connections.discard, on_close=self._count
         )
+        # Counted before it is established, or a burst of connections would exceed the limit.
         self._connections.add(connection)
+        # The event loop keeps only weak references to tasks, so hold this task until it is done.
         attach_task = self._loop.create_task(self._attach(sock, connection))
         self._attach_tasks.add(attach_task)
         attach_task.add_done_callback(self._attach_tasks.discard)
@@ -115,28 +120,31 @@ class Listener:
     async def _attach(self, sock: socket.socket, connection: HttpConnection) -> None:
         try:
             await self._loop.connect_accepted_socket(lambda: connection, sock)
-        except OSError:  # the client is gone already
+        except OSError:  # the client has already disconnected
             self._connections.discard(connection)
 
     def _evict_idle(self) -> bool:
-        """Close the connection that has been idle for longest. False: every one is being answered."""
+        """Close the connection that has been idle longest. Return False if no connection is idle."""
         idle = [connection for connection in self._connections if not connection.is_working]
         if not idle:
             return False
+        # A linear search is fast enough: these ports have a few hundred connections at most.
         longest = min(idle, key=lambda connection: connection.idle_since_s)
+        # Now, not in `on_lost`: the new connection is counted before the socket has closed.
         self._connections.discard(longest)
         longest.disconnect("evicted")
         return True
 
     def _refuse(self, sock: socket.socket) -> None:
-        """Answer 503 without waiting for the request; unread bytes would turn the close into a reset."""
+        """Answer 503 without waiting for the request. Unread bytes would turn the close into a reset."""
         self._count("full")
         with sock, suppress(OSError):
             with suppress(BlockingIOError):
+                # The request usually arrived with the connection. Reading it avoids the reset.
                 sock.recv(READ_BYTES)
             sock.send(FULL)
 
     def _count(self, reason: str) -> None:
         port = self._limits.port
         self._metrics.add("connections_closed", port=port, reason=reason)
-        limited.warning(f"{port}: {reason}", "connection closed", port=port, reason=reason)
+        limited.warning(f"{port}: {reason}", "connection closed", port=port, error=reason)

@@ -1,14 +1,13 @@
-"""One connection of the API or the admin port: aiohttp's request loop with bounded heads and waits.
+"""Connection of the API or the admin port: aiohttp's request loop with limits on heads and waits.
 
 Invariant: every wait for the client ends: for a request head, for the next request, for reading the answer.
     A request head holds at most `HEAD_BYTES_MAX`, whatever is sent before any credential is checked.
-Never: input in an answer or in the log.
+Never: copies input to an answer or to the log.
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -16,38 +15,36 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import msgspec
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
-from aiohttp.web_protocol import RequestHandler
 
+from receiver.http.aiohttp_internals import AiohttpConnection
 from receiver.http.parser import FIELD_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX, LINE_BYTES_MAX
 from receiver.logs import limited
 
 if TYPE_CHECKING:
-    from logging import Logger
-
     from aiohttp.web_request import BaseRequest
     from aiohttp.web_response import StreamResponse
     from aiohttp.web_server import Server
 
 READ_BUFFER_BYTES = 16 * 1024
 KEEP_ALIVE_S = 120.0
-"""A connection without a request is closed after so long. Prometheus scrapes every minute at most."""
+"""Idle time after which a connection is closed. Longer than the scrape interval of Prometheus, a minute."""
 LINGER_S = 1.0
-"""After an answer the rest of a request is read and ignored for so long: a reset would destroy the answer."""
+"""Time for which the rest of a refused request is read and ignored: a reset would destroy the answer."""
 KERNEL_MARGIN_S = 5.0
-"""The kernel drops a connection whose client acknowledges nothing so long after our own timeout."""
+"""Time after our own timeout at which the kernel drops a connection without acknowledgements."""
 
 
 class Limits(NamedTuple):
     """Limits of one port."""
 
     port: str
-    """`api` or `admin`: a label of metrics and a field of log lines."""
+    """`api` or `admin`, for the labels of metrics and the fields of log lines."""
     connections_max: int
     header_timeout_s: float
     write_timeout_s: float
 
 
-class HttpConnection(RequestHandler):
+class HttpConnection(AiohttpConnection):
     """aiohttp's request loop with our limits."""
 
     __slots__ = (
@@ -69,35 +66,29 @@ class HttpConnection(RequestHandler):
         on_lost: Callable[[HttpConnection], None],
         on_close: Callable[[str], None],
     ) -> None:
-        """`on_close`: called with the reason for which we close a connection."""
-        loop = asyncio.get_running_loop()
+        """`on_close`: called with the reason when we close the connection."""
         super().__init__(
             server,
-            loop=loop,
             keepalive_timeout=KEEP_ALIVE_S,
-            max_line_size=LINE_BYTES_MAX,
-            max_field_size=FIELD_BYTES_MAX,
-            max_headers=HEADERS_MAX,
-            read_bufsize=READ_BUFFER_BYTES,
+            read_buffer_bytes=READ_BUFFER_BYTES,
             lingering_time=LINGER_S,
-            access_log=cast("Logger", None),
         )
-        # One request is answered at a time; the next ones wait in the kernel, not in memory.
-        self._max_msg_queue_size = 1
-        self._msg_queue_resume_size = 0
+        # One request is answered at a time; further requests wait in the kernel, not in memory.
+        self.parsed_requests_max = 1
+        self.parsed_requests_resume = 0
         self._limits = limits
         self._on_lost = on_lost
         self._on_close = on_close
         self._answered_count = 0
         self._head_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
-        self._idle_since_s = loop.time()
+        self._idle_since_s = self.loop.time()
         self._is_closing = False
 
     @property
     def is_working(self) -> bool:
         """Return whether a request is being answered."""
-        return self._request_count > self._answered_count
+        return self.request_count > self._answered_count
 
     @property
     def idle_since_s(self) -> float:
@@ -105,21 +96,20 @@ class HttpConnection(RequestHandler):
         return self._idle_since_s
 
     def disconnect(self, reason: str) -> None:
-        """Close the connection without an answer, also if it is not made yet."""
+        """Close the connection without an answer, even if it is not established yet."""
         self._on_close(reason)
         self._is_closing = True
         if self.transport is not None:
+            # Not `close`, which would wait for a client that does not read.
             self.transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the timer of the first request head."""
+        # Evicted before the event loop had set it up.
         if self._is_closing:
             cast("asyncio.Transport", transport).abort()
             return
-        sock = transport.get_extra_info("socket")
-        if sock is not None and sock.family != socket.AF_UNIX:
-            unsent_ms_max = int((self._limits.write_timeout_s + KERNEL_MARGIN_S) * 1000)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, unsent_ms_max)
+        self.limit_unsent(transport, int((self._limits.write_timeout_s + KERNEL_MARGIN_S) * 1000))
         super().connection_made(transport)
         self._start_head_timer()
 
@@ -130,10 +120,11 @@ class HttpConnection(RequestHandler):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what arrived; refuse a head that is too large."""
+        """Parse received bytes. Refuses a head that is too large."""
         if self._is_closing:
             return
         if not self.is_working:
+            # aiohttp limits each line and their number; together that would allow 16 times as much.
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES_MAX:
                 self._refuse_head()
@@ -142,11 +133,12 @@ class HttpConnection(RequestHandler):
         if self.is_working:
             self._stop_head_timer()
             self._head_bytes = 0
+        # A later head has begun; before its first byte only the keep-alive timeout applies.
         elif self._head_timer is None:
             self._start_head_timer()
 
     def _start_head_timer(self) -> None:
-        self._head_timer = self._loop.call_later(self._limits.header_timeout_s, self._end_late_head)
+        self._head_timer = self.loop.call_later(self._limits.header_timeout_s, self._end_late_head)
 
     def _stop_head_timer(self) -> None:
         if self._head_timer is not None:
@@ -159,7 +151,7 @@ class HttpConnection(RequestHandler):
             self.disconnect("head_timeout")
 
     def _refuse_head(self) -> None:
-        """Answer 431, ignore the rest, close."""
+        """Answer 431, ignore the rest of the request, and close the connection."""
         self._is_closing = True
         self._stop_head_timer()
         self._on_close("head_too_large")
@@ -168,8 +160,9 @@ class HttpConnection(RequestHandler):
             return
         transport.write(raw_error(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _TOO_LARGE))
         if transport.can_write_eof():
+            # The client still reads the answer, and the rest of its request is ignored until the abort.
             transport.write_eof()
-        self._loop.call_later(LINGER_S, transport.abort)
+        self.loop.call_later(LINGER_S, transport.abort)
 
     async def finish_response(
         self, request: BaseRequest, resp: StreamResponse, start_time: float | None
@@ -178,14 +171,15 @@ class HttpConnection(RequestHandler):
         try:
             return await super().finish_response(request, resp, start_time)
         finally:
+            # Even if writing failed, or the connection would count as busy and never be evicted.
             self._answered_count += 1
-            self._idle_since_s = self._loop.time()
+            self._idle_since_s = self.loop.time()
 
-    async def _drain_helper(self) -> None:
+    async def wait_for_peer(self) -> None:
         """Wait until the client has read enough, for at most `write_timeout_s`."""
         try:
             async with asyncio.timeout(self._limits.write_timeout_s):
-                await super()._drain_helper()
+                await super().wait_for_peer()
         except TimeoutError:
             self.disconnect("write_timeout")
             raise ConnectionResetError("the client does not read its answer") from None
@@ -198,6 +192,7 @@ class HttpConnection(RequestHandler):
         message: str | None = None,  # noqa: ARG002 - holds input
     ) -> StreamResponse:
         """Answer a request that could not be parsed or whose handler raised an unexpected exception."""
+        # The client is gone: nothing to answer, and nothing to log as a failure.
         if isinstance(exc, ConnectionError):
             raise exc
         if isinstance(exc, HttpProcessingError):
@@ -207,39 +202,52 @@ class HttpConnection(RequestHandler):
                 f"{self._limits.port}: request", "request failed", port=self._limits.port, exc_info=exc
             )
             response = error_response(500, "the receiver failed to answer; its log says why")
+        # A second status line inside the answer would look like data to the client.
         if request.writer.output_size > 0:
             raise ConnectionError("part of the answer was sent already")
         response.force_close()
         return response
 
 
-_TOO_LARGE = f"request head is over {HEAD_BYTES_MAX} bytes; expected at most that"
+PROBLEM = "application/problem+json"
+_TOO_LARGE = f"request line and headers exceed the limit of {HEAD_BYTES_MAX} bytes"
 
 
 def _parse_error_answer(error: HttpProcessingError) -> tuple[int, str]:
     """Return status and fixed text for a parse error. The error's own text holds input."""
     if isinstance(error, LineTooLong):
-        return 431, f"request line or a header is over {FIELD_BYTES_MAX} bytes; expected at most that"
+        # The exceeded limit is the only sign of what was too long.
+        if error.args[1] == LINE_BYTES_MAX:
+            return 414, f"the URL exceeds the limit of {LINE_BYTES_MAX} bytes"
+        return 431, f"a header exceeds the limit of {FIELD_BYTES_MAX} bytes"
     if error.message == "Too many headers received":
-        return 431, f"more than {HEADERS_MAX} headers; expected at most that"
+        return 431, f"the request has more than {HEADERS_MAX} headers"
     return 400, "not a well-formed HTTP request; expected HTTP/1.1"
 
 
 def error_response(status: int, message: str) -> web.Response:
-    """Return an answer in the form of all errors: JSON with `error` and `status`."""
-    headers = {"Content-Type": "application/json"}
-    return web.Response(status=status, body=_error_body(status, message), headers=headers)
+    """Return an error response: the problem details of RFC 9457."""
+    headers = {"Content-Type": PROBLEM}
+    return web.Response(status=status, body=problem_body(status, message), headers=headers)
 
 
 def raw_error(status: HTTPStatus, message: str) -> bytes:
-    """Return the same as bytes, for a connection without a parsed request."""
-    body = _error_body(status, message)
+    """Return an error response as bytes, for a connection without a parsed request."""
+    body = problem_body(status, message)
     head = (
-        f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: application/json\r\n"
+        f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {PROBLEM}\r\n"
         f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     )
     return head.encode() + body
 
 
-def _error_body(status: int, message: str) -> bytes:
-    return msgspec.json.encode({"error": message, "status": int(status)}) + b"\n"
+def problem_body(status: int, message: str, **more: str | int) -> bytes:
+    """Return problem details. The part of the message after `; ` says what was expected: the hint."""
+    detail, _, hint = message.partition("; ")
+    problem = {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": int(status),
+        "detail": detail,
+    }
+    return msgspec.json.encode({**problem, **({"hint": hint} if hint else {}), **more}) + b"\n"

@@ -1,8 +1,8 @@
 """Intake process: accepts deliveries on a listening socket and writes them to a journal directory.
 
-Invariant: a stop accepts no more connections, answers the requests in flight, seals the journal and then
-    exits. The exit of the supervisor is a stop. If the committer fails, the process ends, so that it is
-    replaced.
+Invariant: when told to stop, the process accepts no more connections, answers the requests in flight, seals
+the journal and then exits. It also stops when the supervisor exits. If the committer fails, the process ends,
+so that the supervisor replaces it.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from receiver.model import Commit, Delivery, SegmentId
 from receiver.settings import Settings
 
 CERTIFICATES_POLL_S = 1.0
+"""Interval between two checks whether the certificate files have changed."""
 DESCRIPTORS_RESERVED = 256
 """Descriptors reserved for the journal, the channel and connections that are being refused."""
 CONNECTIONS_GRACE_SHARE = 0.5
@@ -46,7 +47,7 @@ CONNECTIONS_GRACE_SHARE = 0.5
 
 
 class Intake:
-    """The parts of the intake, connected. Implements `receiver.process.Work`."""
+    """The components of an intake process, connected. Implements `receiver.process.Work`."""
 
     def __init__(self, settings: Settings, metrics: Metrics, last_good: Pems | None = None) -> None:
         self._settings = settings
@@ -68,12 +69,12 @@ class Intake:
             routes,
             limits,
             self._admission,
-            self._committer,
+            self._committer.submit,
             metrics,
             now_ns=Now(data / NOTE_NAME).ns,
         )
-        held = held_max(limits.connections_max)
-        load_shedder = LoadShedder(self._committer.refuse_if_overloaded, metrics, held_max=held)
+        lingering_max = held_max(limits.connections_max)
+        load_shedder = LoadShedder(self._committer.refuse_if_overloaded, metrics, held_max=lingering_max)
         self._server = IntakeServer(
             self._delivery_handler, limits, caps(settings), metrics, load_shedder=load_shedder
         )
@@ -83,6 +84,7 @@ class Intake:
 
     async def start(self, listen_fd: int) -> None:
         """Start to accept deliveries."""
+        # Before the socket: the first delivery already needs the committer.
         self._committing = asyncio.create_task(self._committer.run())
         context = self._certificates.context if self._certificates else None
         self._server.listen(socket.socket(fileno=listen_fd), context)
@@ -90,15 +92,16 @@ class Intake:
             self._certificate_poll = asyncio.create_task(self._poll_certificates(self._certificates))
 
     async def reload(self, settings: Settings) -> None:
-        """Apply new drains, secrets, limits, policy and certificates; invalid ones leave the old in force."""
+        """Apply new drains, secrets, limits, policy and certificates. Keeps the old settings on an error."""
         settings = with_descriptors(settings)
         limits = settings.limits
         try:
+            # Both calls that can fail come before the first change: settings must not apply in part.
             routes = Routes(settings.drain, limits, post_root=settings.post_root)
             new_transcode = bind(settings, self._digest_key)
-        except OperatorError as reason:
+        except OperatorError as error:
             limited.error(
-                "reload", "settings cannot be applied; the old ones stay in force", error=str(reason)
+                "reload", "settings cannot be applied; the old settings stay in force", error=str(error)
             )
             return
         self._delivery_handler.use(routes, limits)
@@ -118,9 +121,10 @@ class Intake:
         await self._committer.seal()
 
     def health(self) -> dict[str, str]:
-        """Return the health checks, with the problem of each or an empty text, and set the gauges."""
+        """Return the problem of each health check (empty if there is none), and set the gauges."""
         for task in (self._committing, self._certificate_poll):
             if task is not None and task.done() and not task.cancelled():
+                # Raises the error of a task that failed, which ends the process.
                 task.result()
         self._metrics.set("connections", self._server.connection_count)
         self._metrics.set("inflight_bytes", self._admission.bytes_in_flight)
@@ -134,7 +138,7 @@ class Intake:
         return checks
 
     def _warn_of_expiry(self, expiry: str, expires_at_s: float) -> None:
-        """Log once per certificate that it must be renewed."""
+        """Log that a certificate must be renewed, once per certificate."""
         if expiry and self._warned_of_s != expires_at_s:
             self._warned_of_s = expires_at_s
             limited.warning("certificate_ends", "certificate must be renewed", error=expiry)
@@ -142,7 +146,9 @@ class Intake:
     async def stop(self) -> None:
         """Answer the requests in flight, then seal and close the journal."""
         grace_s = self._settings.limits.stop_grace_s
+        # The store has stopped already: no space will become free, and nothing more will be stored.
         self._committer.stop_waiting()
+        # Requests in flight still need the committer, so it is closed only after the server.
         await self._server.stop(grace_s * CONNECTIONS_GRACE_SHARE)
         self._admission.is_closed = True
         if self._certificate_poll is not None:
@@ -155,10 +161,11 @@ class Intake:
         appender = Appender(Path(self._settings.data_dir) / "journal", self._settings.journal)
         try:
             self._digest_key.load()
-        except OSError as reason:
+        except OSError as error:
+            # The next attempt creates another epoch directory.
             appender.close()
-            cause = place_and_reason(reason)
-            raise OperatorError(f"digest key: {cause}; expected a readable and writable file") from reason
+            cause = place_and_reason(error)
+            raise OperatorError(f"digest key: {cause}; expected a readable and writable file") from error
         return appender
 
     async def _poll_certificates(self, certificates: Certificates) -> None:
@@ -182,8 +189,8 @@ def _certificates(settings: Settings, last_good: Pems | None) -> Certificates | 
         return None
     return Certificates(
         settings.tls,
-        lambda why: limited.error(
-            "certificate", "certificate cannot be used; the old one stays in force", error=why
+        lambda error: limited.error(
+            "certificate", "certificate cannot be used; the old one stays in force", error=error
         ),
         last_good,
     )
@@ -192,13 +199,15 @@ def _certificates(settings: Settings, last_good: Pems | None) -> Certificates | 
 def with_descriptors(settings: Settings) -> Settings:
     """Raise the file descriptor limit as far as the connection limit needs, or lower the connection limit."""
     connections_max = settings.limits.connections_max
-    wanted = connections_max + held_max(connections_max) + DESCRIPTORS_RESERVED
+    descriptors_needed = connections_max + held_max(connections_max) + DESCRIPTORS_RESERVED
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    possible = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    possible = descriptors_needed if hard == resource.RLIM_INFINITY else min(descriptors_needed, hard)
     if soft < possible:
+        # Up to the hard limit no privilege is needed.
         resource.setrlimit(resource.RLIMIT_NOFILE, (possible, hard))
-    if possible == wanted:
+    if possible == descriptors_needed:
         return settings
+    # Each connection also needs its share of a descriptor for lingering sockets (see `held_max`).
     left = possible - DESCRIPTORS_RESERVED
     connections_max = max(1, left * HELD_SHARE // (HELD_SHARE + 1), left - HELD_MAX)
     limited.warning(

@@ -1,8 +1,8 @@
-"""Answers: turns outcomes and errors into the exact bytes of an HTTP response.
+"""Answers: converts outcomes and errors to the exact bytes of an HTTP response.
 
 Invariant: every error is a `google.rpc.Status` in the request's encoding. The Content-Type is exact, because
     exporters compare it as a string.
-Never: contains a byte of the request or a secret, has a status that is not in a table, or exceeds 16 KiB.
+Never: contains a byte of the request or a secret, has a status that no table lists, or exceeds 16 KiB.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import time
 from dataclasses import dataclass, replace
 from email.utils import formatdate
+from functools import cache
 from http import HTTPStatus
 
 from receiver.errors import ANSWER_OF, RETRY_AFTER_S, MalformedBody, ReceiverError
@@ -18,8 +19,10 @@ from receiver.intake.media import SUPPORTED_CODINGS
 from receiver.model import ContentKind
 
 ALLOW = "POST, OPTIONS"
+LINGER_S = 1.0
+"""Time for the peer to read an answer that closes its connection."""
 TEXT_BYTES_MAX = 7 * 1024
-"""Limit of a message; escaped and with its headers it stays under 16 KiB."""
+"""Limit of a message. With escapes and headers, the whole answer stays below 16 KiB."""
 BAD_REQUEST = "type.googleapis.com/google.rpc.BadRequest"
 MEDIA_TYPE_OF = {
     ContentKind.PROTOBUF: "application/x-protobuf",
@@ -35,8 +38,7 @@ HEADERS_OF = {
 }
 """Extra headers of a status."""
 HTTP_GRPC_CODE_OF = {400: 3, 405: 12, 414: 3, 417: 3, 431: 3, 505: 12}
-"""gRPC codes of HTTP errors that are detected before there is a delivery. All of them close the connection.
-gRPC codes of HTTP errors that are detected before there is a delivery. All of them close the connection."""
+"""gRPC codes of errors in HTTP itself, which are detected before any delivery and close the connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +57,12 @@ class Reply:
         return self.head + date_line(int(time.time())) + connection + (b"" if bodyless else self.body)
 
     def with_header(self, line: bytes) -> Reply:
-        """Return a copy with one more header line."""
-        return replace(self, head=self.head + line)
+        """Return a copy with another header line, or the same reply if the line or the reply is empty."""
+        return replace(self, head=self.head + line) if line and self.status else self
 
 
 HANG_UP = Reply(0, b"", keep_alive=False)
-"""Closes the connection without an answer: the sender was too slow or is gone."""
+"""Closes the connection without an answer, because the sender was too slow or disconnected."""
 
 _date: tuple[int, bytes] = (-1, b"")
 
@@ -96,24 +98,25 @@ PROBE = Reply(
     b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n" % len(_PROBE_TEXT),
     _PROBE_TEXT,
 )
-"""For a GET or HEAD. It needs no credentials, so it names neither the drain nor the version."""
+"""Answer to a GET or HEAD. These need no credentials, so it names neither the drain nor the version."""
 
 
 def accepted(kind: ContentKind, *, rejected_span_count: int, message: str) -> Reply:
-    """Answer a delivery that was accepted, fully, partly or with a warning."""
+    """Return the answer for a delivery that was accepted completely, partly or with a warning."""
     if not rejected_span_count and not message:
         return ACCEPTED[kind]
     text = printable(message)
     if kind is ContentKind.PROTOBUF:
         partial = (_number(1, rejected_span_count) if rejected_span_count else b"") + _bytes(2, text.encode())
         return _reply(200, kind, _bytes(1, partial), {})
+    # A string: the JSON encoding of protobuf writes 64-bit integers as strings.
     counted = {"rejectedSpans": str(rejected_span_count)} if rejected_span_count else {}
     partial_success = {"partialSuccess": {**counted, "errorMessage": text}}
     return _reply(200, kind, json.dumps(partial_success).encode(), {})
 
 
 def verdict(reason: ReceiverError, kind: ContentKind) -> Reply:
-    """Answer with an error: status and gRPC code come from `ANSWER_OF`."""
+    """Return the answer for an error, with the status and gRPC code from `ANSWER_OF`."""
     answer = ANSWER_OF[type(reason)]
     field = reason.field if isinstance(reason, MalformedBody) else ""
     body = status_body(answer.grpc_code, str(reason), kind, field=field)
@@ -121,7 +124,7 @@ def verdict(reason: ReceiverError, kind: ContentKind) -> Reply:
 
 
 def http_refusal(status: int, message: str, kind: ContentKind = ContentKind.JSON) -> Reply:
-    """Answer a request that is not supported HTTP. The connection is closed afterwards."""
+    """Return the answer for a request that is not supported HTTP. It closes the connection."""
     body = status_body(HTTP_GRPC_CODE_OF[status], message, kind)
     return _reply(status, kind, body, HEADERS_OF.get(status, {}), keep_alive=False)
 
@@ -144,8 +147,9 @@ def status_body(grpc_code: int, message: str, kind: ContentKind, *, field: str =
 
 
 def printable(text: str) -> str:
-    """Truncate a message and replace all but printable ASCII."""
+    """Truncate a message, and replace every character that is not printable ASCII."""
     cut = text if len(text) <= TEXT_BYTES_MAX else text[: TEXT_BYTES_MAX - 3] + "..."
+    # ASCII also makes the limit on characters a limit on bytes.
     return "".join(char if " " <= char <= "~" else "?" for char in cut)
 
 
@@ -166,7 +170,7 @@ def _bytes(field: int, value: bytes) -> bytes:
     return _varint(field << 3 | 2) + _varint(len(value)) + value
 
 
-def reason_of(error: Exception) -> str:
-    """Return the name of an error for metrics and logs: `malformed_body`, `journal_full`."""
-    name = type(error).__name__
-    return "".join(f"_{char.lower()}" if char.isupper() else char for char in name).lstrip("_")
+@cache
+def reason_of(error_type: str) -> str:
+    """Return the name of a type of error for metrics and logs: `malformed_body`, `journal_full`."""
+    return "".join(f"_{char.lower()}" if char.isupper() else char for char in error_type).lstrip("_")

@@ -1,7 +1,7 @@
-"""A body of known length, as its bytes arrive. Implements `receiver.intake.body.Payload`.
+"""Arriving body: the bytes of a body of known length. Implements `receiver.intake.body.Payload`.
 
 The reader is woken only when the body is complete or when more has arrived than was claimed for it: each
-wake-up costs a turn of the event loop, and a body of 280 kB arrives in many pieces.
+wake-up costs an iteration of the event loop, and a body of 280 kB arrives in many pieces.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class ArrivingBody:
 
     def feed(self, data: bytes) -> bytes:
         """Take the bytes that belong to the body and return the rest."""
+        # The rest is the beginning of a pipelined request.
         own = data[: self._left_bytes]
         if own:
             self._left_bytes -= len(own)
@@ -48,19 +49,22 @@ class ArrivingBody:
     def read_nowait(self) -> bytes:
         """Return the bytes that have arrived since the last read."""
         pieces, self._pieces = self._pieces, deque()
+        # Most bodies arrive in one piece: avoid a copy.
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def readany(self) -> bytes:
-        """Return one piece, once enough has arrived to wake the reader; empty at the end of the body."""
+        """Return one piece, after enough has arrived to wake the reader; empty at the end of the body."""
         while not self._is_worth_reading and self._error is None:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
+        # Before the pieces that are left: an incomplete body is of no use.
         if self._error is not None:
             raise self._error
         if not self._pieces:
             return b""
         piece = self._pieces.popleft()
         if not self._pieces:
+            # The reader claims all that has arrived, so the next step starts here.
             self._wake_bytes = max(self._wake_bytes, self.total_bytes + STEP_BYTES)
         return piece
 

@@ -1,9 +1,9 @@
 """Body reader: enforces the minimum speed, the size limit and the memory claim.
 
-Invariant: memory is claimed as bytes arrive, not for announced bytes beyond the initial claim. On the fast
-    path one read and up to `arriving_body.STEP_BYTES` may have arrived that are not claimed yet.
-Never: an answer to a sender that is too slow. OTLP clients do not retry a 408, but they do retry after a
-    closed connection, so the connection is closed.
+Invariant: beyond the initial claim, memory is claimed as bytes arrive, not for declared bytes. On the fast
+path, one read and up to `arriving_body.STEP_BYTES` may have arrived that are not claimed yet.
+Never: answers a sender that is too slow. OTLP clients do not retry after a 408, but they do retry after a
+closed connection, so the connection is closed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from receiver.intake.admission import Claim
 from receiver.settings import Limits
 from receiver.sizes import size_text
 
-PREEMPTED = "the body arrived slowly and its memory was needed for others; send it again"
+PREEMPTED = "the body arrived slowly and other bodies needed its memory; send it again"
 SENDER_GONE = (ConnectionError, RequestPayloadError, RuntimeError)
-"""What a payload raises when its connection is lost."""
+"""Errors that a payload raises when its connection is lost."""
 
 
 class Payload(Protocol):
@@ -47,12 +47,8 @@ class BodyTooSlow(Exception):  # noqa: N818 - never answered: the connection is 
     """The body arrived more slowly than the minimum speed."""
 
 
-class SenderGone(Exception):  # noqa: N818 - never answered: the peer is gone
-    """The connection ended before the body did."""
-
-
-class BadFraming(Exception):  # noqa: N818 - becomes a 400
-    """The bytes in place of the rest of the body are not valid HTTP."""
+class SenderGone(Exception):  # noqa: N818 - never answered: the peer has closed
+    """The connection ended before the body was complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +72,12 @@ def speed_floor(limits: Limits) -> SpeedFloor:
 def refuse_over(size_bytes: int, bytes_max: int) -> None:
     """Raise `BodyTooLarge` if a declared or actual size is over the limit."""
     if size_bytes > bytes_max:
-        raise BodyTooLarge(f"body is over the limit; expected at most {size_text(bytes_max)}")
+        raise too_large(bytes_max)
+
+
+def too_large(bytes_max: int) -> BodyTooLarge:
+    """Return the error for a body over this limit."""
+    return BodyTooLarge(f"body is over the limit; expected at most {size_text(bytes_max)}")
 
 
 async def read(payload: Payload, claim: Claim, *, bytes_max: int, floor: SpeedFloor) -> bytes:
@@ -85,8 +86,8 @@ async def read(payload: Payload, claim: Claim, *, bytes_max: int, floor: SpeedFl
         if payload.is_eof():
             return _checked(payload.read_nowait(), claim, bytes_max)
         return await _gather(payload, claim, bytes_max, floor)
-    except SENDER_GONE as reason:
-        raise SenderGone from reason
+    except SENDER_GONE as error:
+        raise SenderGone from error
 
 
 def _checked(body: bytes, claim: Claim, bytes_max: int) -> bytes:
@@ -96,6 +97,7 @@ def _checked(body: bytes, claim: Claim, bytes_max: int) -> bytes:
 
 
 async def _gather(payload: Payload, claim: Claim, bytes_max: int, floor: SpeedFloor) -> bytes:
+    # A dismissed body fails in its reader, so that its sender gets a 503 instead of silence.
     claim.on_dismissed = lambda: payload.set_exception(MemoryBudgetSpent(PREEMPTED))
     pieces: list[bytes] = []
     received_bytes = 0
@@ -103,6 +105,7 @@ async def _gather(payload: Payload, claim: Claim, bytes_max: int, floor: SpeedFl
     try:
         while piece := await payload.readany():
             received_bytes += len(piece)
+            # A chunked body declares no length, so its size is checked as it arrives.
             refuse_over(received_bytes, bytes_max)
             claim.grow_to(received_bytes)
             pieces.append(piece)
@@ -112,7 +115,7 @@ async def _gather(payload: Payload, claim: Claim, bytes_max: int, floor: SpeedFl
 
 
 class _SlowBodyTimer:
-    """Timer that ends a body below the minimum speed. Checked when due, not restarted for each piece."""
+    """Timer that ends a body below the minimum speed. Checks when it is due; no piece restarts it."""
 
     def __init__(self, payload: Payload, floor: SpeedFloor) -> None:
         self._payload, self._floor = payload, floor

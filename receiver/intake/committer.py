@@ -2,13 +2,13 @@
 
     queue ──▶ choose segment ──▶ transcode (a thread, no GIL) ──▶ append + sync (a thread) ──▶ receipts
 
-While one group is written to disk, the next is decoded and a third gathers in the queue. A small group waits
-for the disk before it is decoded, so that it can grow, and one thread decodes and appends it. Sealing runs on
-its own thread.
+While one group is written to disk, the next is decoded and a third collects in the queue. A small group waits
+for the disk before it is decoded, so that it can grow; one thread then decodes and appends it. Sealing runs
+on its own thread.
 
 Invariant: a delivery is acknowledged only after `append` returned. Records are appended in the order in which
-    their segments were chosen. A refused delivery does not affect the others of its group. While the journal
-    is full, deliveries are held until it has room or until their deadline; then they get 503.
+    their segments were chosen. A refused delivery does not affect the rest of its group. While the journal
+    is full, deliveries are held until it has space; at their deadline they get 503.
 Never: leaves a delivery without a receipt after its deadline.
 """
 
@@ -17,10 +17,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from functools import partial
 from typing import Protocol
 
-from receiver.errors import CoreCrashed, DiskTrouble, JournalFull, ReceiverError, ShuttingDown, Unavailable
+from receiver.errors import (
+    CoreCrashed,
+    DiskTrouble,
+    JournalFull,
+    ReceiverError,
+    ShuttingDown,
+    StaleSegment,
+    Unavailable,
+)
 from receiver.intake.admission import Claim
 from receiver.intake.commit_rate import CommitRate
 from receiver.intake.group import AppendAttempt, Group, SpanCounts, log_first_delivery
@@ -36,7 +43,6 @@ from receiver.intake.pending import (
 from receiver.intake.quarantine import Quarantine
 from receiver.intake.store_waiters import StoreWaiters, delivery_digests
 from receiver.intake.worker_thread import WorkerThread
-from receiver.journal.appender import StaleSegment
 from receiver.journal.outcomes import SegmentOutcome
 from receiver.logs import limited
 from receiver.metrics import Metrics
@@ -49,7 +55,7 @@ millisecond, but many small groups would each cost a sync, a block and two threa
 TICK_S = 0.05
 """Interval at which deadlines, segment age and the store are checked."""
 POSTPONED = "postponed"
-"""The verdict on a delivery that did not fit and goes into the next group."""
+"""Verdict on a delivery that did not fit into its group and moves to the next group."""
 STOPPING = "the journal is full and the receiver is stopping; retry in a few seconds"
 STORE_GONE = "the receiver is stopping before the delivery is stored; retry in a few seconds"
 STALE_MAX = 3
@@ -118,11 +124,11 @@ class Committer:
         self._seal_future: asyncio.Future[None] | None = None
         self._commit_rate = CommitRate()
         self._groups_in_flight = 0
-        self._sealing = asyncio.Lock()
+        self._sealing = asyncio.Lock()  # no group chooses a segment while it is retired
         self._closing = False
         self._is_store_gone = False
         self._group_bytes_max = GROUP_BYTES_MAX
-        """Smaller after a record that did not fit, because some of its deliveries may fit alone."""
+        """Reduced after a record that did not fit, because some of its deliveries may fit alone."""
 
     def use(self, transcode: Transcode, answer_deadline_s: float) -> None:
         """Apply new settings to later groups and deliveries."""
@@ -133,23 +139,14 @@ class Committer:
         """Raise `Overloaded` if a delivery that arrives now would be answered too late."""
         self._commit_rate.refuse_if_overloaded(self._queue.weight_bytes, self._answer_deadline_s)
 
-    async def commit(self, delivery: Delivery, drain: Drain, received_at: float, claim: Claim) -> Outcome:
-        """Commit one delivery and return its outcome; raise the error that refuses it."""
-        self.refuse_if_overloaded()
-        receipt_future: asyncio.Future[Outcome | ReceiverError] = asyncio.get_running_loop().create_future()
-        pending = self.submit(delivery, drain, received_at, claim, partial(_set_receipt, receipt_future))
-        try:
-            receipt = await receipt_future
-        finally:
-            pending.abandon()
-        if isinstance(receipt, ReceiverError):
-            raise receipt
-        return receipt
-
     def submit(
         self, delivery: Delivery, drain: Drain, received_at: float, claim: Claim, on_receipt: ReceiptCallback
     ) -> PendingDelivery:
-        """Queue one delivery; `on_receipt` is called once. Raises `ShuttingDown` after `close`."""
+        """Queue one delivery; `on_receipt` is called once. Raises `Overloaded` or `ShuttingDown`.
+
+        The load is checked again, because the body may have taken long to arrive since it was admitted.
+        """
+        self._commit_rate.refuse_if_overloaded(self._queue.weight_bytes, self._answer_deadline_s)
         if self._closing:
             raise ShuttingDown("the receiver is stopping; retry in a few seconds")
         deadline, until_stored = received_at + self._answer_deadline_s, drain.acknowledge == "store"
@@ -170,14 +167,14 @@ class Committer:
         await self._sealer_thread.submit(self._appender.seal)
 
     def stop_waiting(self) -> None:
-        """Refuse deliveries that wait for room or for the store: the store has stopped."""
+        """Refuse deliveries that wait for space or for the store, because the store has stopped."""
         self._is_store_gone = True
 
     async def close(self, running: asyncio.Future[None]) -> None:
         """Answer every queued delivery, close the journal and stop the threads."""
         self._closing = True
         self._queue.wake()
-        await running
+        await running  # ends when every queued delivery is answered
         await self._disk_thread.submit(self._appender.close)
         for thread in (self._core_thread, self._disk_thread, self._sealer_thread):
             thread.stop()
@@ -195,9 +192,11 @@ class Committer:
             if pending:
                 group = await self._transcoded(pending, with_append=is_small)
                 await appending
+                # One append at a time, in the order in which the segments were chosen.
                 appending = asyncio.ensure_future(self._write_group(group))
             elif self._closing:
                 await appending
+                # The last append may have held deliveries.
                 self._hold.refuse_all(STOPPING)
                 if not self._queue:
                     return
@@ -209,29 +208,29 @@ class Committer:
                 refuse(self._queue.take_group(GROUP_BYTES_MAX), JournalFull(reason))
                 continue
             limited.warning("hold", "journal accepts no records; requests are held", error=reason)
-            await asyncio.sleep(TICK_S)
+            await asyncio.sleep(TICK_S)  # not an event: another process frees the space
 
     async def _transcoded(self, pending: Sequence[PendingDelivery], *, with_append: bool) -> Group:
         """Choose a segment and transcode the deliveries into one record for it."""
         weight_bytes = sum([member.weight_bytes for member in pending])
         self._commit_rate.bytes_in_progress += weight_bytes
         async with self._sealing:
-            self._groups_in_flight += 1
+            self._groups_in_flight += 1  # before the lock is released, see `_seal_by_age`
             group = Group(pending, weight_bytes, self._appender.choose())
         decided_count = await self._transcode_for(group, group.segment, with_append=with_append)
         self._metrics.add("commit_deliveries", decided_count)
         return group
 
     async def _transcode_for(self, group: Group, segment: SegmentId, *, with_append: bool = False) -> int:
-        """Transcode a group for a segment. Return how many deliveries were decided, not postponed."""
+        """Transcode a group for a segment. Returns the number of deliveries that were not postponed."""
         group.segment, pending = segment, group.pending
         deliveries = [member.delivery for member in pending]
         try:
             made = await self._core_thread.submit(
                 self._transcode_and_append, self._transcode, deliveries, segment, with_append
             )
-        except Exception as reason:  # noqa: BLE001 - the core returns errors of bodies as outcomes; an exception is a bug
-            limited.error("transcode", "group cannot be transcoded", error=type(reason).__name__)
+        except Exception as error:  # noqa: BLE001 - the core returns errors of bodies as outcomes; an exception is a bug
+            limited.error("transcode", "group cannot be transcoded", error=type(error).__name__)
             _refuse_all(group, CoreCrashed("the decoder failed; retry later"))
             return 0
         group.commit, took_s, group.append_attempt = made
@@ -261,12 +260,12 @@ class Committer:
         begun_at = time.perf_counter()
         try:
             self._appender.append(segment, done.record, done.rows)
-        except (StaleSegment, Unavailable) as reason:
-            return AppendAttempt(0.0, reason)
+        except (StaleSegment, Unavailable) as error:
+            return AppendAttempt(0.0, error)
         return AppendAttempt(time.perf_counter() - begun_at)
 
     async def _settle_refused(self, group: Group, outcomes: Sequence[Outcome]) -> int:
-        """Answer refused deliveries and requeue postponed ones. Return the number postponed."""
+        """Answer refused deliveries and requeue postponed deliveries. Return how many were postponed."""
         accepted, postponed = [], []
         for pending, outcome in zip(group.pending, outcomes, strict=True):
             verdict = outcome.verdict
@@ -278,7 +277,7 @@ class Committer:
                 refused = refusal(outcome)
                 if refused is None:
                     refused = await self._disk_thread.submit(self._quarantine.keep, pending.delivery)
-                pending.resolve(refused)
+                pending.resolve(refused)  # at once: it need not wait for the rest of its group
                 pending.release_body()
         self._queue.requeue(postponed)
         group.pending = [pending for pending, _ in accepted]
@@ -289,11 +288,11 @@ class Committer:
         """Write the record of a group, pass on the receipts and release the bodies."""
         try:
             await self._append_record(group)
-        except JournalFull as reason:
-            self._hold_group(group, reason)
-        except Unavailable as reason:
-            limited.error("append", "group cannot be written to the journal", error=str(reason))
-            _refuse_all(group, reason)
+        except JournalFull as error:
+            self._hold_group(group, error)
+        except Unavailable as error:
+            limited.error("append", "group cannot be written to the journal", error=str(error))
+            _refuse_all(group, error)
         else:
             self._group_bytes_max = GROUP_BYTES_MAX
             self._settle(group)
@@ -307,11 +306,11 @@ class Committer:
             _refuse_all(group, reason)
             return
         self._hold.add(group.pending, len(group.commit.record), str(reason))
-        self._group_bytes_max = group.weight_bytes // 2
+        self._group_bytes_max = group.weight_bytes // 2  # a smaller record may fit
         group.pending, group.outcomes, group.commit = (), (), None
 
     async def _append_record(self, group: Group) -> None:
-        """Append the record; if its segment was closed meanwhile, transcode it again for the next segment."""
+        """Append the record; if its segment has been closed, transcode it again for the next segment."""
         for _ in range(STALE_MAX):
             if group.commit is None or not group.commit.record:
                 return
@@ -320,7 +319,7 @@ class Committer:
                 append_attempt = await self._disk_thread.submit(self._append, group.segment, group.commit)
             if append_attempt.error is None:
                 self._metrics.observe("fsync_seconds", append_attempt.seconds)
-                self._hand_over()
+                self._seal_retired_segments()
                 return
             if isinstance(append_attempt.error, Unavailable):
                 raise append_attempt.error
@@ -340,6 +339,7 @@ class Committer:
         for reason, count in group.commit.reasons:
             self._metrics.add("span_notes", count, reason=reason)
         record = group.commit.record
+        # Scanning the record has a cost, and only `acknowledge = "store"` needs the digests.
         if record and any(pending.until_stored for pending in group.pending):
             digests = delivery_digests(record, len(group.pending))
         else:
@@ -349,6 +349,7 @@ class Committer:
                 self._store_waiters.join(group.segment, pending, outcome, digest)
             else:
                 pending.resolve(outcome)
+            # The body is on disk: waiting for the store needs its digest only.
             pending.release_body()
 
     async def _watch(self) -> None:
@@ -366,29 +367,23 @@ class Committer:
                 self._store_waiters.refuse_all(STORE_GONE)
 
     async def _seal_by_age(self) -> None:
-        """Seal old segments, but not while a group is on its way to the open segment."""
+        """Seal old segments, but not while a group is being written to the open segment."""
         while True:
             await asyncio.sleep(TICK_S)
             async with self._sealing:
                 if not self._groups_in_flight:
                     await self._disk_thread.submit(self._appender.retire_if_due)
-            self._hand_over()
+            self._seal_retired_segments()
 
-    def _hand_over(self) -> None:
+    def _seal_retired_segments(self) -> None:
         """Seal closed segments on the sealer thread, so that no receipt waits for it."""
         if not self._appender.has_retired or (self._seal_future and not self._seal_future.done()):
             return
         if self._seal_future:
-            self._seal_future.result()
+            self._seal_future.result()  # raises an unexpected error, which ends the process
         self._seal_future = self._sealer_thread.submit(self._appender.seal_retired)
 
 
-def _set_receipt(future: asyncio.Future[Outcome | ReceiverError], receipt: Outcome | ReceiverError) -> None:
-    if not future.done():
-        future.set_result(receipt)
-
-
 def _refuse_all(group: Group, reason: ReceiverError) -> None:
-    """Refuse all remaining deliveries of a group."""
     refuse(group.pending, reason)
     group.pending, group.outcomes, group.commit = (), (), None

@@ -25,6 +25,7 @@ DRAINS_LOGGED_MAX = 4
 
 def _raw(value: str) -> bytes:
     """Return the bytes of a header as they were on the wire."""
+    # aiohttp decodes headers as UTF-8 with surrogates for other bytes.
     return value.encode("utf-8", "surrogateescape")
 
 
@@ -42,7 +43,7 @@ class Credentials:
 
     @property
     def strength(self) -> int:
-        """Precedence at one path: the drain that requires more credentials is tried first."""
+        """Precedence among drains of one path. Drains that require more credentials are tried first."""
         return 2 * bool(self._token_digests) + self.signed
 
     def admit(self, headers: Mapping[str, str]) -> bool:
@@ -52,9 +53,11 @@ class Credentials:
 
     def has_valid_token(self, headers: Mapping[str, str]) -> bool:
         """Return whether the request has a token of this drain, or the drain requires none."""
+        # Digests have equal lengths, so the comparison does not reveal the length of a token.
         digest = hashlib.sha256(_raw(self._presented(headers))).digest()
         is_valid = not self._token_digests
         for known in self._token_digests:
+            # No early exit: the time of the check must not reveal which token matched.
             is_valid |= hmac.compare_digest(digest, known)
         return is_valid
 
@@ -75,6 +78,7 @@ class Credentials:
         presented = _signature(headers.get(self.drain.signature_header, ""), self._algorithm)
         is_valid = False
         for secret in self._secrets:
+            # No early exit, as for tokens.
             is_valid |= hmac.compare_digest(presented, hmac.digest(secret, body, self._algorithm))
         return is_valid
 
@@ -96,7 +100,8 @@ class Credentials:
         if self._is_bearer and value.partition(" ")[0].lower() != "bearer":
             return f"token has no scheme 'Bearer'; {where}"
         if not self._presented(headers):
-            return f"token is missing behind its scheme; {where}"
+            return f"token is missing after its scheme; {where}"
+        # A likely mistake: the drain expects the bare token in its own header.
         if not self._is_bearer and value.partition(" ")[0].lower() == "bearer":
             return f"token has a scheme; {where}"
         return f"token is unknown; {where}"
@@ -118,7 +123,9 @@ def _signature(header: str, algorithm: str) -> bytes:
     value = header.strip()
     if value[: len(algorithm) + 1].lower() == f"{algorithm}=":
         value = value[len(algorithm) + 1 :]
+    # `fromhex` alone would also accept spaces between the digits.
     is_hex = len(value) == 2 * hashlib.new(algorithm).digest_size and HEX_DIGITS.issuperset(value)
+    # No digest equals the empty one, so a malformed signature fails like a wrong one.
     return bytes.fromhex(value) if is_hex else b""
 
 
@@ -129,6 +136,7 @@ def authorise(
     admitted = [credentials for credentials in at_path if credentials.admit(headers)]
     if admitted:
         return admitted
+    # A list, not the first match: the time must not depend on which drain owns the token.
     token_owners = [drain for drain in at_any_path if drain.requires_token and drain.has_valid_token(headers)]
     why = _by_drain(at_path, [drain.why_not_admitted(headers) for drain in at_path])
     elsewhere = next((owner.drain.name for owner in token_owners if owner not in at_path), None)

@@ -1,4 +1,4 @@
-"""Eviction: which connection is closed when there is no room for a new one, or for more unfinished heads.
+"""Eviction: chooses the connection to close for a new connection, or for more bytes of unfinished heads.
 
 Connections are evicted in this order:
 
@@ -6,9 +6,9 @@ Connections are evicted in this order:
 2. connections between two requests: longest idle first;
 3. connections that were accepted more recently and have sent nothing: oldest first.
 
-Invariant: a connection is never evicted while bytes of an unanswered request have arrived, not even if they
-    are still in the kernel's buffer. The only exception is an unfinished head while unfinished heads are at
-    their limit.
+Invariant: a connection is never evicted after bytes of an unanswered request have arrived, even if they are
+still in the kernel's buffer. The only exception: an unfinished head may be evicted when all unfinished heads
+together reach their limit.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from typing import Generic, Protocol, TypeVar
 from receiver.settings import MIB
 
 SILENT_S = 1.0
-"""After this time a connection that has sent nothing is evicted before any that has been used."""
+"""Age from which on a connection that has sent nothing is evicted before connections that were used."""
 CANDIDATES_MAX = 16
-"""Connections that are checked to find one to evict: each check costs a system call."""
+"""Maximum number of connections to check for one eviction, because each check costs a system call."""
 UNFINISHED_HEADS_BYTES_MAX = 16 * MIB
-"""Limit on the received bytes of all unfinished heads of one intake. Parsed they need three times as much."""
+"""Limit on the received bytes of all unfinished heads in an intake. Parsed heads take three times as much."""
 
 
 class Evictable(Protocol):
@@ -43,7 +43,7 @@ C = TypeVar("C", bound=Evictable)
 
 
 class _Queue(Generic[C]):
-    """Connections in the order in which they were added, of all peers and of each."""
+    """Connections in the order in which they were added, for all peers and for each peer."""
 
     def __init__(self) -> None:
         self._all: dict[C, None] = {}
@@ -51,6 +51,7 @@ class _Queue(Generic[C]):
 
     def add(self, connection: C) -> None:
         self._all[connection] = None
+        # Dictionaries as ordered sets: insertion order is the age, and removal takes constant time.
         self._of_address.setdefault(connection.address, {})[connection] = None
 
     def discard(self, connection: C) -> None:
@@ -59,6 +60,7 @@ class _Queue(Generic[C]):
         del self._all[connection]
         same = self._of_address[connection.address]
         del same[connection]
+        # Remove empty entries, or memory would grow with the number of addresses ever seen.
         if not same:
             del self._of_address[connection.address]
 
@@ -84,20 +86,24 @@ class IdleConnections(Generic[C]):
         self._used.add(connection)
 
     def discard(self, connection: C) -> None:
-        """Remove a connection that has sent something, or is gone."""
+        """Remove a connection that has sent bytes or was closed."""
         self._silent.discard(connection)
         self._used.discard(connection)
 
     def next_to_evict(self, address: str | None = None) -> C | None:
-        """Return the connection to evict, of one address or of all; none if no connection is idle."""
+        """Return the connection to evict, of one address or of all; `None` if no connection is idle."""
         silent_before_s = self._now() - SILENT_S
         in_order = chain(
+            # The order of insertion is the order of acceptance, so all later connections are younger.
             takewhile(
                 lambda connection: connection.accepted_at_s <= silent_before_s, self._silent.of(address)
             ),
             self._used.of(address),
+            # Repeats the older connections, which had unread bytes if the search gets here.
             self._silent.of(address),
         )
+        # Without a limit, a thousand connections with unread bytes would each cost a system call per
+        # eviction.
         candidates = islice(in_order, CANDIDATES_MAX)
         return next((connection for connection in candidates if not connection.has_unread_bytes()), None)
 
@@ -112,7 +118,9 @@ class UnfinishedHeads(Generic[C]):
     def grow(self, connection: C, head_bytes: int) -> list[C]:
         """Set the size of a head. Return the connections to evict if all heads together are too large."""
         self.bytes_total += head_bytes - self._bytes.get(connection, 0)
+        # A key that exists keeps its place, so the age of a head is that of its first byte.
         self._bytes[connection] = head_bytes
+        # `bytes_total` is not reduced here: the caller evicts, which calls `discard` for each connection.
         evicted, bytes_left = [], self.bytes_total
         for oldest, size_bytes in self._bytes.items():
             if bytes_left <= UNFINISHED_HEADS_BYTES_MAX:
@@ -122,5 +130,5 @@ class UnfinishedHeads(Generic[C]):
         return evicted
 
     def discard(self, connection: C) -> None:
-        """Forget the head of a connection: it has ended, or the connection is gone."""
+        """Forget the head of a connection, which is complete or whose connection has closed."""
         self.bytes_total -= self._bytes.pop(connection, 0)

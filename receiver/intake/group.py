@@ -8,15 +8,14 @@ from typing import NamedTuple
 
 import structlog
 
-from receiver.errors import Unavailable
+from receiver.errors import StaleSegment, Unavailable
 from receiver.intake.pending import PendingDelivery
-from receiver.journal.appender import StaleSegment
 from receiver.metrics import Metrics
 from receiver.model import Commit, Outcome, SegmentId
 
 
 class AppendAttempt(NamedTuple):
-    """The result of an append: its duration, or why it failed."""
+    """Result of an append: its duration, or its error."""
 
     seconds: float
     error: StaleSegment | Unavailable | None = None
@@ -24,7 +23,7 @@ class AppendAttempt(NamedTuple):
 
 @dataclass(slots=True)
 class Group:
-    """Deliveries that share a record, on their way to the journal."""
+    """Deliveries that share a record, until the record is in the journal."""
 
     pending: Sequence[PendingDelivery]
     """All deliveries of the group; once it is transcoded, those whose spans are in the record."""
@@ -34,7 +33,7 @@ class Group:
     outcomes: Sequence[Outcome] = ()
     """The outcomes of `pending`, in the same order."""
     append_attempt: AppendAttempt | None = None
-    """The append of the record, if the core thread has done it already."""
+    """Result of the append, if the core thread has already appended the record."""
 
 
 class SpanCounts:
@@ -52,6 +51,7 @@ class SpanCounts:
         """Count spans whose record is on disk."""
         self.received.value += received
         self.accepted.value += stored
+        # The rare counters are looked up on demand; the first two are used by every group.
         if rejected:
             self._add("spans_rejected", rejected, drain=self._drain)
         if sampled_out:
@@ -61,7 +61,7 @@ class SpanCounts:
 
 
 def log_first_delivery(group: Group, drain: str, *, span_count: int) -> None:
-    """Log the first deliveries of a drain since this intake started: those of one group, often only one."""
+    """Log the first group that contains deliveries of this drain since the intake started."""
     deliveries = (pending.delivery for pending in group.pending)
     kinds = [delivery.content_kind.value for delivery in deliveries if delivery.drain == drain]
     structlog.get_logger().info(

@@ -7,7 +7,7 @@ Invariant: the order is HTTP version and transfer coding → path → method →
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aiohttp.http_writer import HttpVersion10, HttpVersion11
 from aiohttp.web_request import BaseRequest
@@ -15,15 +15,18 @@ from aiohttp.web_request import BaseRequest
 from receiver.errors import MethodNotAllowed
 from receiver.intake import credentials, media
 from receiver.intake.credentials import Credentials
-from receiver.intake.routes import Route, Routes
+from receiver.intake.routes import Route, Routes, Sender
 from receiver.model import ContentKind
+from receiver.settings import KIB
 
 METHOD_NOT_ALLOWED = "method is not allowed; expected POST"
 PROBE_METHODS = frozenset({"GET", "HEAD"})
+SIGNATURE_INLINE_BYTES_MAX = 256 * KIB
+"""Size above which a body is verified in a thread, because its SHA-1 takes about 1 ms."""
 
 
 class HttpRefused(Exception):  # noqa: N818 - not an error of a delivery
-    """The request is not HTTP that this receiver supports."""
+    """The request uses HTTP in a way that this receiver does not support."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -32,33 +35,40 @@ class HttpRefused(Exception):  # noqa: N818 - not an error of a delivery
 
 @dataclass(slots=True)
 class RequestContext:
-    """One request while it is being answered, and the route and drain that are known so far."""
+    """State of a request that is being answered, with its route and drain once they are known."""
 
     kind: ContentKind
     """The encoding of the answer."""
     route: Route | None = None
     drain_name: str = ""
     is_endpoint_test: bool = False
-    """The request is an endpoint test that was answered 200, not a delivery."""
+    """Whether the request is an endpoint test, answered 200, and not a delivery."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The facts that follow from the head of a delivery, except the length of its body."""
+    """Everything that the head of a delivery determines, except the length of its body."""
 
     routes: Routes
     """The routes that were in force when the head was read."""
     route: Route
     admitted: Sequence[Credentials]
-    """The drains that the delivery may be from; a signature decides between several."""
+    """Drains that the delivery may come from. If there are several, its signature decides."""
     shows_token: bool
-    """A valid token identifies the sender before the body is read."""
+    """Whether a valid token identifies the sender before the body is read."""
     kind: ContentKind
     encodings: tuple[str, ...]
     expects_continue: bool
     headers: Mapping[str, str]
+    inline_bytes_max: int
+    """Size above which a body is verified in a thread, and not handled on the fast path."""
     is_endpoint_test: bool = False
-    """An empty POST that no exporter sends: platforms test an endpoint with it."""
+    """Whether this is an empty POST, with which platforms test an endpoint. Exporters never send it."""
+    only_sender: Sender | None = None
+    """Sender, if the head alone identifies it and a delivery with this head was accepted before."""
+
+    senders: dict[str, Sender] = field(default_factory=dict)
+    """Cache of the senders of this route and content kind, by name of the drain."""
 
 
 def require_http(request: BaseRequest) -> None:
@@ -66,16 +76,20 @@ def require_http(request: BaseRequest) -> None:
     if request.version not in (HttpVersion11, HttpVersion10):
         raise HttpRefused(505, "HTTP version is not supported; expected HTTP/1.1")
     coding = request.headers.get("Transfer-Encoding")
+    # Servers disagree on several codings, and on any coding in HTTP/1.0, which allows smuggling.
     if coding is not None and (coding.lower() != "chunked" or request.version == HttpVersion10):
         raise HttpRefused(400, "transfer encoding is not supported; expected chunked over HTTP/1.1")
 
 
-def find(request: BaseRequest, routes: Routes, context: RequestContext) -> Route:
-    """Return the route; refuse a method other than POST there, unless the request is a probe."""
+def find_route(request: BaseRequest, routes: Routes, context: RequestContext) -> Route:
+    """Return the route. Refuses methods other than POST, unless the request is an endpoint test."""
+    # First, because the target of CONNECT is not a path.
     if request.method == "CONNECT":
-        raise MethodNotAllowed("this server is not a proxy; expected POST")
+        raise MethodNotAllowed("this receiver is not a proxy; expected POST")
     context.route = route = routes.find(request.raw_path)
+    # For the metrics of refusals, until the credentials identify the drain.
     context.drain_name = route.drains[0].drain.name
+    # An exporter with a wrong method would take a 200 as success.
     is_probe = request.method in PROBE_METHODS and not is_from_exporter(request.headers)
     if request.method not in {"POST", "OPTIONS"} and not is_probe:
         raise MethodNotAllowed(METHOD_NOT_ALLOWED)
@@ -97,14 +111,25 @@ def read(request: BaseRequest, routes: Routes, route: Route, context: RequestCon
     if expectation is not None and expectation.lower() != "100-continue":
         raise HttpRefused(417, "expectation is not supported; expected 100-continue or none")
     is_test = not is_from_exporter(headers)
+    kind = ContentKind.JSON if is_test else media.content_kind(headers.get("Content-Type"))
     return Head(
         routes=routes,
         route=route,
         admitted=admitted,
+        # `all`: the signature may still decide for a drain that requires no token.
         shows_token=all(drain.requires_token for drain in admitted),
-        kind=ContentKind.JSON if is_test else media.content_kind(headers.get("Content-Type")),
+        kind=kind,
         encodings=() if is_test else media.codings(headers.getall("Content-Encoding", ())),
+        # An HTTP/1.0 client does not understand an interim answer.
         expects_continue=expectation is not None and request.version == HttpVersion11,
         headers=headers,
+        inline_bytes_max=inline_bytes_max(route, admitted),
         is_endpoint_test=is_test,
+        senders=route.senders[kind],
     )
+
+
+def inline_bytes_max(route: Route, admitted: Sequence[Credentials]) -> int:
+    """Return the size up to which bodies are verified on the event loop instead of a thread."""
+    is_signed = any(drain.signed for drain in admitted)
+    return min(SIGNATURE_INLINE_BYTES_MAX, route.body_bytes_max) if is_signed else route.body_bytes_max

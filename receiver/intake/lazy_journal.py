@@ -1,9 +1,9 @@
-"""Lazy journal: an appender that is opened again and again until the disk allows it.
+"""Lazy journal: an appender that tries repeatedly to open the journal until the disk allows it.
 
-Each intake start creates its own epoch directory, which fails on a full disk. The intake runs nevertheless:
-senders get 503, as from a full journal, until the directory can be created.
+Each intake start creates its own epoch directory, which fails on a full disk. The intake runs nevertheless.
+Until the directory can be created, senders get 503, as from a full journal.
 
-Invariant: the committer asks `full_reason` first and until then calls nothing else.
+Invariant: the committer calls no other method before `full_reason` has returned `None`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from receiver.logs import limited
 from receiver.model import SegmentId
 
 RETRY_S = 1.0
+"""Interval between two attempts to open the journal."""
 NOT_OPEN = "the journal cannot be opened; retry in a moment"
 
 
@@ -38,8 +39,8 @@ class LazyJournal:
         self._tried_at_s = self._now()
         try:
             self._appender = self._open_journal()
-        except OperatorError as reason:
-            self._open_error = str(reason)
+        except OperatorError as error:
+            self._open_error = str(error)
             limited.error(
                 "journal", "journal cannot be opened; deliveries are answered 503", error=self._open_error
             )
@@ -85,6 +86,7 @@ class LazyJournal:
 
     def retire_if_due(self) -> None:
         """See `Appender`. The committer calls this regularly, so it also retries to open the journal."""
+        # Runs on the disk thread, so that a disk that hangs blocks no connection.
         if self._appender is not None:
             self._appender.retire_if_due()
         elif self._now() - self._tried_at_s >= RETRY_S:

@@ -1,9 +1,11 @@
 """Listener: accepts connections up to their limits, and performs the TLS handshake.
 
-Invariant: an idle connection is closed for a new one (see `eviction.py`): one of the same address if that is
-    at its limit, one of any address if all connections or file descriptors are used up. Only where no
-    connection is idle is the new one answered 503. Before the listener closes, it accepts the backlog.
-Never: more connections than the limits, and `REFUSALS_MAX` that are being refused; handshakes count.
+Invariant: an idle connection is closed to make room for a new connection (see `eviction.py`). It is a
+connection of the same address if that address is at its limit, or of any address if all connections or file
+descriptors are used up. A new connection is answered 503 only if no connection is idle. Before the listener
+closes, it accepts the backlog.
+Never: has more open connections than the limits allow, apart from `REFUSALS_MAX` that are being refused.
+Connections in the TLS handshake count as open.
 """
 
 from __future__ import annotations
@@ -26,12 +28,12 @@ from receiver.metrics import Metrics
 from receiver.settings import Settings
 
 ACCEPTS_MAX = 64
-"""Connections accepted in one turn of the event loop."""
+"""Maximum number of connections accepted in one iteration of the event loop."""
 REFUSALS_MAX = 64
-"""Connections over the limits that are being answered 503 at the same time; more are closed without an
-answer."""
+"""Maximum number of connections over the limits that are being answered 503 at the same time. Any further
+connections are closed without an answer."""
 ADDRESS_SHARE = 4
-"""One address may hold one in this many of all connections."""
+"""Divisor of the connection limit for the share that one address may hold."""
 ACCEPT_PAUSE_S = 0.1
 """Pause after an accept that failed for lack of descriptors or memory, if no connection can be evicted."""
 EVICTED_PAUSE_S = 0.01
@@ -48,7 +50,7 @@ class Caps:
     per_address_max: int | None
     """`None`: no limit per address."""
     exempts_loopback: bool
-    """Connections from this machine come from a proxy for many clients, so they have no limit per address."""
+    """Whether loopback is exempt from the limit per address, because a local proxy has many clients."""
 
     def of(self, address: str) -> int:
         """Return the limit of one address."""
@@ -60,6 +62,7 @@ class Caps:
 def caps(settings: Settings) -> Caps:
     """Return the connection limits of these settings."""
     all_max, configured = settings.limits.connections_max, settings.limits.connections_per_address_max
+    # All clients share the address of the proxy, so a limit per address would only lower the total.
     if configured is None and settings.behind_proxy:
         return Caps(all_max, None, exempts_loopback=True)
     return Caps(all_max, configured or max(1, all_max // ADDRESS_SHARE), exempts_loopback=configured is None)
@@ -69,7 +72,9 @@ def address_of(host: str) -> str:
     """Return the key for limits per address: an IPv4 address, or an IPv6 network."""
     if ":" not in host:
         return host
+    # The zone of a link-local address names our interface, not the peer.
     address = ipaddress.IPv6Address(host.partition("%")[0])
+    # A dual-stack socket reports IPv4 clients this way; they must share the limit of their IPv4 address.
     if address.ipv4_mapped:
         return str(address.ipv4_mapped)
     if address.is_loopback:
@@ -105,10 +110,10 @@ class AcceptedConnection:
         self.accepted_at_s = time.monotonic()
         self.is_refused = is_refused
         self.is_closed = False
-        """Evicted or closed. After a cancelled handshake `connection_made` may still be called."""
+        """Whether it is evicted or closed. `connection_made` may follow even a cancelled handshake."""
         self.handshake: asyncio.Task[None] | None = None
         self.close_protocol: Callable[[], None] | None = None
-        """Closes the connection, once it has a protocol."""
+        """Closes the connection; `None` before it has a protocol."""
 
     def mark_active(self) -> None:
         """Exempt the connection from eviction: a request has begun to arrive."""
@@ -117,6 +122,7 @@ class AcceptedConnection:
     def mark_idle(self) -> None:
         """Allow eviction again: every request is answered."""
         if not self.is_closed:
+            # An evicted connection must not be chosen for eviction a second time.
             self._listener.idle.add_used(self)
 
     def set_head_bytes(self, head_bytes: int) -> None:
@@ -131,12 +137,13 @@ class AcceptedConnection:
     def has_unread_bytes(self) -> bool:
         """Return whether the kernel holds bytes that were not read yet."""
         try:
+            # MSG_PEEK leaves the byte in the buffer, where the transport will read it.
             return bool(self.sock.recv(1, socket.MSG_PEEK))
-        except OSError:  # nothing there, or closed
+        except OSError:  # the buffer is empty, or the socket is closed
             return False
 
     def mark_closed(self) -> None:
-        """Forget the connection: it is closed."""
+        """Remove the closed connection from the listener."""
         self.is_closed = True
         self.close_protocol = None  # breaks the reference cycle with the protocol
         self._listener.forget(self)
@@ -193,6 +200,7 @@ class DrainListener:
 
     def accept_for(self, listen_fds: Collection[int]) -> None:
         """Accept from exactly these inherited sockets in addition to our own."""
+        # After `close` nothing would remove the readers again.
         if self._listening is None:
             return
         for fd in self._inherited.keys() - set(listen_fds):
@@ -205,16 +213,20 @@ class DrainListener:
     def _stop_accepting(self, inherited: socket.socket) -> None:
         """Stop accepting from an inherited socket. Its descriptor stays open for later use."""
         self._loop.remove_reader(inherited)
+        # `detach`, not `close`: a later `AcceptFor` may need the descriptor again.
         inherited.detach()
 
     async def close(self, arriving_s: float) -> None:
         """Wait for connections that are being established, accept the backlog, then stop."""
         if self._listening is None:
             return
+        # A client whose handshake with the kernel is not complete is not in the backlog yet.
         await asyncio.sleep(arriving_s)
         for listening in self._all_listening():
             self._loop.remove_reader(listening)
+            # These clients connected before the stop. Closing the socket would reset them.
             while self._accept(listening):  # noqa: ASYNC110 - only an accept shows that a queue is empty
+                # The connections accepted so far are served between two batches.
                 await asyncio.sleep(0)
         self._listening.close()
         self._listening = None
@@ -223,16 +235,16 @@ class DrainListener:
         self._inherited.clear()
 
     def _all_listening(self) -> list[socket.socket]:
-        """Return our own socket and the inherited ones; empty after `close`."""
+        """Return our own socket and the inherited sockets; empty after `close`."""
         return [] if self._listening is None else [self._listening, *self._inherited.values()]
 
     def count_head(self, connection: AcceptedConnection, head_bytes: int) -> None:
-        """Set the size of an unfinished head; evict the oldest heads if all together are too large."""
+        """Set the size of an unfinished head. Evicts the oldest heads if their total size is too large."""
         for oldest in self.heads.grow(connection, head_bytes):
             self._evict(oldest, "unfinished_head")
             limited.warning(
                 "unfinished_heads",
-                "connection closed: unfinished request heads are too large together, its own is the oldest",
+                "unfinished request heads exceed their total limit; the connection of the oldest is closed",
                 peer=oldest.address,
                 bytes_max=UNFINISHED_HEADS_BYTES_MAX,
             )
@@ -242,14 +254,16 @@ class DrainListener:
         self.idle.discard(connection)
         self.heads.discard(connection)
         self._refused.discard(connection)
+        # An evicted connection is forgotten twice: at the eviction, and when its socket has closed.
         if connection in self._connections:
             del self._connections[connection]
             self._of_address[connection.address] -= 1
+            # Otherwise memory would grow with the number of addresses ever seen.
             if not self._of_address[connection.address]:
                 del self._of_address[connection.address]
 
     def _accept(self, listening: socket.socket) -> bool:
-        """Accept up to `ACCEPTS_MAX` waiting connections. True: more may be waiting."""
+        """Accept up to `ACCEPTS_MAX` waiting connections. Return whether more may be waiting."""
         for _ in range(ACCEPTS_MAX):
             if self._listening is None:
                 return False
@@ -257,10 +271,11 @@ class DrainListener:
                 sock, peer = listening.accept()
             except BlockingIOError:
                 return False
+            # The client disconnected while it was in the queue.
             except (InterruptedError, ConnectionAbortedError):
                 continue
-            except OSError as reason:
-                self._pause_accepting(reason)
+            except OSError as error:
+                self._pause_accepting(error)
                 return False
             self._open_connection(sock, address_of(peer[0]))
         return True
@@ -287,11 +302,14 @@ class DrainListener:
 
     def _open_connection(self, sock: socket.socket, address: str) -> None:
         sock.setblocking(False)  # noqa: FBT003 - the standard library takes it by position
-        if self._tls is None and self._load_shedder.sheds(sock):
+        # Before any object is created for the connection, because shedding must be cheap.
+        # Not with TLS, because the client could not read an answer in plain text.
+        if self._tls is None and self._load_shedder.shed_if_overloaded(sock):
             return
         connection = AcceptedConnection(self, sock, address, is_refused=not self._has_room(address))
         if connection.is_refused:
             self._metrics.add("refusals", reason="connection")
+            # During a flood even refusals with an answer would use up memory and descriptors.
             if len(self._refused) >= REFUSALS_MAX:
                 sock.close()
                 return
@@ -301,11 +319,13 @@ class DrainListener:
             self.idle.add_silent(connection)
             self._of_address[address] += 1
         connection.handshake = self._loop.create_task(self._perform_handshake(connection))
+        # The event loop keeps only weak references to tasks.
         self._handshakes.add(connection.handshake)
         connection.handshake.add_done_callback(self._handshakes.discard)
 
     def _has_room(self, address: str) -> bool:
         """Return whether a connection of this address may be opened, evicting an idle one if necessary."""
+        # Checked first: an address at its own limit may displace only its own connections.
         if self._of_address[address] >= self._caps.of(address):
             return self._evict_idle(address)
         return len(self._connections) < self._caps.connections_max or self._evict_idle()
@@ -319,10 +339,12 @@ class DrainListener:
         return True
 
     def _evict(self, connection: AcceptedConnection, metric_reason: str) -> None:
+        # First, so that its place is free at once, although its socket closes later.
         self.forget(connection)
         connection.is_closed = True
         if connection.close_protocol is not None:
             connection.close_protocol()
+        # In the handshake there is no protocol yet that could close the socket.
         elif connection.handshake is not None:
             connection.handshake.cancel()
             connection.sock.close()
@@ -337,7 +359,8 @@ class DrainListener:
                 ssl=self._tls,
                 ssl_handshake_timeout=self._handshake_s if self._tls else None,
             )
-        except OSError as reason:  # ssl.SSLError and TimeoutError are OSErrors
+        except OSError as error:  # ssl.SSLError and TimeoutError are OSErrors
+            # No protocol was attached, so `connection_lost` will not be called.
             self.forget(connection)
             self._metrics.add("refusals", reason="tls_handshake")
-            wrong_protocol.warn("TLS handshake failed", handshake_cause(reason), connection.address)
+            wrong_protocol.warn("TLS handshake failed", handshake_cause(error), connection.address)

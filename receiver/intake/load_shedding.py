@@ -1,4 +1,4 @@
-"""Load shedding: answers new connections with 503 while more deliveries wait than can be written in time.
+"""Load shedding: answers new connections with 503 while queued deliveries need too long to be written.
 
 Setting up a connection, parsing its request and refusing it costs ten times as much as answering it directly
 on the socket. At ten times the load that difference is a quarter of a core. Existing connections are kept:
@@ -17,22 +17,22 @@ from contextlib import suppress
 
 from receiver.errors import Overloaded
 from receiver.intake import answers
-from receiver.intake.protocol import LINGER_S
+from receiver.intake.answers import LINGER_S
 from receiver.logs import limited
 from receiver.metrics import Metrics
 from receiver.model import ContentKind
 
 HELD_MAX = 1_024
-"""Sockets that linger after the answer; over this limit the oldest is closed."""
+"""Maximum number of sockets that linger after the answer. Above it, the oldest is closed."""
 HELD_SHARE = 4
-"""At most one lingering socket for this many connections, so that they do not use up scarce descriptors."""
+"""Connections per lingering socket, so that lingering sockets do not use up scarce descriptors."""
 OVERLOADED_REPLY = answers.verdict(
     Overloaded("overloaded: more deliveries wait than can be written in time; retry in 2 s"), ContentKind.JSON
 )
 
 
 def held_max(connections_max: int) -> int:
-    """Return how many sockets may linger beside this many connections."""
+    """Return the number of sockets that may linger in addition to this many connections."""
     return max(1, min(HELD_MAX, connections_max // HELD_SHARE))
 
 
@@ -50,7 +50,7 @@ class LoadShedder:
         self._held: dict[socket.socket, asyncio.TimerHandle] = {}
         """Lingering sockets in the order in which they will be closed."""
         self._silent: set[socket.socket] = set()
-        """Lingering sockets that have sent nothing and have no answer yet."""
+        """Lingering sockets whose clients have sent nothing and got no answer yet."""
 
     def use(self, *, held_max: int) -> None:
         """Apply a new limit on lingering sockets."""
@@ -61,23 +61,26 @@ class LoadShedder:
         """Return the number of lingering sockets."""
         return len(self._held)
 
-    def sheds(self, sock: socket.socket) -> bool:
-        """Shed this connection if the receiver is overloaded. Return whether it was shed."""
+    def shed_if_overloaded(self, sock: socket.socket) -> bool:
+        """Answer this connection with 503 if the receiver is overloaded. Return whether it was answered."""
         try:
             self._refuse_if_overloaded()
-        except Overloaded as reason:
-            self._shed(sock, str(reason))
+        except Overloaded as error:
+            self._shed(sock, str(error))
             return True
         return False
 
     def _shed(self, sock: socket.socket, error: str) -> None:
         self._metrics.add("refusals", reason="overloaded_connection")
+        # Without a drain, because the request is not read.
         self._metrics.add("deliveries", drain="", status=str(OVERLOADED_REPLY.status))
         limited.warning("overloaded_connection", "new connections are answered 503", error=error)
+        # Make space first, so that a flood of connections cannot use up the file descriptors.
         while self._held and self.held_count >= self._held_max:
             self._close_held(next(iter(self._held)))
         self._hold(sock)
         self._silent.add(sock)
+        # Some clients report a connection error if the answer arrives before they have sent a request.
         self._loop.add_reader(sock, self._answer, sock)
 
     def _hold(self, sock: socket.socket) -> None:
@@ -97,9 +100,12 @@ class LoadShedder:
 
     def _send_reply(self, sock: socket.socket) -> None:
         self._silent.discard(sock)
+        # The request stays unread, so the reader would be called in every iteration of the event loop.
         self._loop.remove_reader(sock)
         with suppress(OSError):
+            # One call is enough: the answer fits into the empty send buffer of a new socket.
             sock.send(OVERLOADED_REPLY.wire(close=True, bodyless=False))
+            # Only the sending side: unread bytes of the request would turn a full close into a reset.
             sock.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:

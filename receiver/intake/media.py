@@ -32,9 +32,9 @@ CODING_OF = {
     "lz4": "lz4",
 }
 SUPPORTED_CODINGS = "gzip, zstd, deflate, snappy, lz4"
-"""The `Accept-Encoding` header of a 415."""
+"""Value of the `Accept-Encoding` header in a 415."""
 CODINGS_MAX = 2
-"""Content codings of one body: gzip of gzip happens by accident, more only on purpose."""
+"""Maximum number of content codings: a proxy may compress twice by accident, but not three times."""
 CHARSETS = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})
 SUPPORTED_TYPES = "application/x-protobuf, application/json or application/x-ndjson"
 
@@ -54,6 +54,7 @@ def _kind_of(content_type: str | None) -> ContentKind | None:
     return KIND_OF.get(name.lower()) if name.isascii() else None
 
 
+# Exporters send a few values again and again; the limit is for senders that vary them.
 @lru_cache(maxsize=64)
 def content_kind(content_type: str | None) -> ContentKind:
     """Read a Content-Type header. Raises `UnsupportedMedia`."""
@@ -63,11 +64,13 @@ def content_kind(content_type: str | None) -> ContentKind:
         raise UnsupportedMedia(f"content type is not ASCII; expected {SUPPORTED_TYPES}")
     name, _, parameters = content_type.lower().partition(";")
     name = name.strip()
+    # A likely mistake of configuration, which the general message would not explain.
     if name.startswith("application/grpc"):
-        raise UnsupportedMedia("gRPC at an OTLP/HTTP endpoint; expected the exporter protocol http/protobuf")
+        raise UnsupportedMedia("the request is gRPC; expected the exporter protocol http/protobuf")
     kind = KIND_OF.get(name)
     if kind is None:
         raise UnsupportedMedia(f"content type is not supported; expected {SUPPORTED_TYPES}")
+    # A charset has no meaning for protobuf.
     if kind is not ContentKind.PROTOBUF and not CHARSETS.issuperset(_charsets(parameters)):
         raise UnsupportedMedia("charset is not supported; expected utf-8")
     return kind
@@ -80,6 +83,7 @@ def _charsets(parameters: str) -> list[str]:
 
 def codings(headers: Sequence[str]) -> tuple[str, ...]:
     """Read the Content-Encoding headers: names in the order applied. Raises `UnsupportedMedia`."""
+    # Several headers mean the same as one header with a list (RFC 9110, 5.3).
     return _codings(",".join(headers)) if headers else ()
 
 
@@ -88,9 +92,10 @@ def _codings(header: str) -> tuple[str, ...]:
     if not header.isascii():
         raise UnsupportedMedia(f"content encoding is not ASCII; expected {SUPPORTED_CODINGS}")
     names = [name.strip() for name in header.lower().split(",")]
+    # A list may have empty elements (RFC 9110, 5.6.1).
     applied = tuple(CODING_OF.get(name, "") for name in names if name not in {"", "identity"})
     if "" in applied:
         raise UnsupportedMedia(f"content encoding is not supported; expected {SUPPORTED_CODINGS}")
     if len(applied) > CODINGS_MAX:
-        raise UnsupportedMedia(f"{len(applied)} content encodings; expected at most {CODINGS_MAX}")
+        raise UnsupportedMedia(f"body has {len(applied)} content encodings; expected at most {CODINGS_MAX}")
     return applied

@@ -1,4 +1,4 @@
-"""Transcoder call: its signature, and the error that a refused delivery gets."""
+"""Interface of the transcoder: the signature of its call, and the error for a refused delivery."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Pending deliveries: queued for a group, held until the journal has room, or waiting for the store.
+"""Pending deliveries: queued for a group, held until the journal has space, or waiting for the store.
 
 Invariant: every pending delivery gets exactly one receipt, by its deadline. The claim on its body is held
     from the moment it is queued until the body is released, even if its sender was answered earlier.
-Never: processes a delivery that has its receipt already.
+Never: processes a delivery that already has its receipt.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from receiver.settings import MIB
 
 GROUP_BYTES_MAX = 32 * MIB
 GROUP_DELIVERIES_MAX = 1_024
+"""Limits of one group, which becomes one record."""
 UNPACKED_FACTOR = 16
-"""Assumed bytes after decompression for each compressed byte, when a group is filled."""
+"""Assumed expansion of a compressed body, used to estimate its weight before it is decompressed."""
 
 ReceiptCallback = Callable[[Outcome | ReceiverError], None]
 """Called once with the outcome, or with the error that refuses the delivery. Must not raise."""
@@ -57,9 +58,9 @@ class PendingDelivery:
         """Time of the event loop."""
         self.until_stored = until_stored
         self.is_queued = False
-        """It belongs to no group yet, so nothing of it is being written."""
+        """Whether it still waits for a group, so that no part of it is being written."""
         self.is_resolved = False
-        """It has its receipt, or was abandoned."""
+        """Whether it has its receipt or was abandoned."""
         self.weight_bytes = len(delivery.body) * (UNPACKED_FACTOR if delivery.encodings else 1)
         """Weight of this delivery in its group."""
 
@@ -67,16 +68,18 @@ class PendingDelivery:
         """Pass on the receipt, unless the delivery was refused at its deadline or abandoned."""
         if not self.is_resolved:
             self.is_resolved = True
+            # Drop the callback before the call: it refers to the connection, which should not outlive its
+            # answer.
             on_receipt, self._on_receipt = self._on_receipt, _ignore
             on_receipt(receipt)
 
     def abandon(self) -> None:
-        """Discard the receipt to come, and free the callback."""
+        """Discard the future receipt, and free the callback."""
         self.is_resolved = True
         self._on_receipt = _ignore
 
     def release_body(self) -> None:
-        """Free the body and its claim; the receipt can still be passed on."""
+        """Free the body and its claim. The receipt can still be passed on."""
         self.delivery = RELEASED
         self.claim.release()
 
@@ -95,7 +98,7 @@ class DeliveryQueue:
     def __init__(self) -> None:
         self._pending: deque[PendingDelivery] = deque()
         self._by_deadline: deque[PendingDelivery] = deque()
-        """Deliveries without a receipt, also those that have left the queue."""
+        """Deliveries without a receipt, including those that have left the queue."""
         self._arrived = asyncio.Event()
         self._is_awake = False
         self.weight_bytes = 0
@@ -109,14 +112,17 @@ class DeliveryQueue:
         pending.is_queued = True
         self._pending.append(pending)
         self.weight_bytes += pending.weight_bytes
+        # In order of arrival, which is nearly the order of the deadlines, so no heap is needed.
         self._by_deadline.append(pending)
         if len(self._pending) == 1:
             self._arrived.set()
 
     def requeue(self, postponed: Sequence[PendingDelivery]) -> None:
         """Return deliveries to the front of the queue, in their original order."""
+        # `appendleft` reverses the order, so begin with the last delivery.
         for pending in reversed(postponed):
             self._pending.appendleft(pending)
+            # It is still in `_by_deadline`, from `join`.
             pending.is_queued = True
             self.weight_bytes += pending.weight_bytes
         if postponed:
@@ -132,7 +138,7 @@ class DeliveryQueue:
         self._arrived.set()
 
     def take_group(self, bytes_max: int) -> list[PendingDelivery]:
-        """Take the next group: as many as fit, and at least one. The caller releases their bodies."""
+        """Take as many deliveries as fit into a group, at least one. The caller releases their bodies."""
         group: list[PendingDelivery] = []
         group_bytes, bytes_max = 0, min(bytes_max, GROUP_BYTES_MAX)
         pending = self._pending
@@ -140,22 +146,25 @@ class DeliveryQueue:
             first = pending[0]
             if not first.is_resolved:
                 group_bytes += first.weight_bytes
+                # The first is always taken, or a delivery above the limit would block the queue.
                 if group and group_bytes > bytes_max:
                     break
                 group.append(first)
                 first.is_queued = False
             else:
+                # Answered at its deadline or abandoned while it was queued.
                 first.release_body()
             pending.popleft()
             self.weight_bytes -= first.weight_bytes
+        # After `wake` the event stays set: a committer that stops must not wait for arrivals.
         if not (pending or self._is_awake):
             self._arrived.clear()
         return group
 
     def expire(self, now: float, full_reason: str | None = None) -> None:
-        """Refuse every delivery whose deadline has passed, and free the bodies of those in the queue.
+        """Refuse every delivery whose deadline has passed. Frees the bodies of those still in the queue.
 
-        `full_reason`: why the journal accepts no records now; `None` if it does.
+        `full_reason`: reason that the journal accepts no records now; `None` if it accepts records.
         """
         while self._by_deadline:
             first = self._by_deadline[0]
@@ -168,6 +177,7 @@ class DeliveryQueue:
 
     def _drop_answered(self) -> None:
         """Drop deliveries at the front of the queue that have their receipt."""
+        # Only at the front; `take_group` drops those behind it. Removing from the middle takes linear time.
         while self._pending and self._pending[0].is_resolved:
             first = self._pending.popleft()
             self.weight_bytes -= first.weight_bytes
@@ -186,18 +196,19 @@ class Held:
 
     pending: PendingDelivery
     record_bytes: int
-    """Its expected share of a record."""
+    """Expected size of its part of a record."""
     reason: str
 
 
 class Hold:
-    """Deliveries held until the journal has room for them, or their deadlines have passed."""
+    """Deliveries that are held until the journal has space for them or their deadlines have passed."""
 
     def __init__(self) -> None:
         self._held: list[Held] = []
 
     def add(self, pending: Sequence[PendingDelivery], record_bytes: int, reason: str) -> None:
-        """Hold each delivery by itself: there may be room for some. The claims on their bodies stay."""
+        """Hold each delivery separately, because some may fit. The claims on their bodies remain."""
+        # `or 1`: empty bodies weigh nothing.
         weight_bytes = sum(delivery.weight_bytes for delivery in pending) or 1
         for delivery in pending:
             self._held.append(Held(delivery, record_bytes * delivery.weight_bytes // weight_bytes, reason))
@@ -213,7 +224,9 @@ class Hold:
             if item.pending.is_resolved:
                 item.pending.release_body()
             elif (
+                # What is as large as a delivery that did not fit will not fit either: no need to measure.
                 item.record_bytes < refused_bytes_min
+                # Together with those returned before it, whose records are not on disk yet.
                 and full_reason(returned_bytes + item.record_bytes) is None
             ):
                 returned.append(item.pending)
@@ -224,7 +237,7 @@ class Hold:
         queue.requeue(returned)
 
     def refuse_all(self, reason: str) -> None:
-        """Refuse all held deliveries: the journal will have no more room."""
+        """Refuse all held deliveries, because no more space will become free in the journal."""
         held, self._held = self._held, []
         refuse([item.pending for item in held], JournalFull(reason))
 

@@ -1,8 +1,8 @@
 """Quarantine: bodies that crashed the decoder, kept for inspection, with the number of crashes of each.
 
 Invariant: the first crash stores the body. From the third crash of the same body, in any process, it is
-    refused with 400, so that the sender does not retry it for ever.
-Never: more files or bytes than the limits; a crash over them is counted and the body is not stored.
+    refused with 400, so that the sender does not retry it forever.
+Never: stores more files or bytes than the limits. Above them, a crash is counted but its body is not stored.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from receiver.model import Delivery
 from receiver.settings import MIB
 
 CRASHES_MAX = 3
-"""After this many crashes a body is refused."""
+"""Number of crashes from which on a body is refused."""
 FILES_MAX = 64
 BYTES_MAX = 256 * MIB
+"""Limits on the quarantined bodies together, so that a hostile sender cannot fill the disk."""
 DIGESTS_MAX = 4_096
 """Bodies whose crash count is kept in memory; the oldest are dropped."""
 
@@ -39,6 +40,8 @@ class Quarantine:
         """Store a body and return the error that answers its delivery."""
         digest = _digest(delivery)
         path = self._files.path_of(digest.hex(), delivery)
+        # Memory knows bodies that were not stored; the disk knows crashes of other processes. `pop` moves the
+        # entry to the end, so that the body that crashed longest ago is dropped first.
         crashes = max(self._crashes.pop(digest, 0), self._recorded_crashes(path)) + 1
         self._crashes[digest] = crashes
         if len(self._crashes) > DIGESTS_MAX:
@@ -50,11 +53,11 @@ class Quarantine:
         return CoreCrashed("the decoder crashed on this body; the body is kept for inspection")
 
     def _recorded_crashes(self, path: Path) -> int:
-        """Return the crashes recorded on disk; 0 if unreadable, which costs the sender a few retries."""
+        """Return the number of crashes recorded on disk; 0 if unreadable, which only allows more retries."""
         try:
             return self._files.note_of(path).crashes if path.exists() else 0
-        except OSError as reason:
-            limited.error("quarantine", "quarantined body cannot be read", error=str(reason.strerror))
+        except OSError as error:
+            limited.error("quarantine", "quarantined body cannot be read", error=str(error.strerror))
             return 0
 
     def _write(self, path: Path, delivery: Delivery, crashes: int) -> None:
@@ -62,9 +65,9 @@ class Quarantine:
             if path.exists() or self._has_room(len(delivery.body)):
                 note = Note(delivery.drain, delivery.received_at_ns, crashes)
                 self._files.write(path, delivery.body, note)
-        except OSError as reason:
+        except OSError as error:
             limited.error(
-                "quarantine", "body that crashed the decoder cannot be stored", error=str(reason.strerror)
+                "quarantine", "body that crashed the decoder cannot be stored", error=str(error.strerror)
             )
 
     def _has_room(self, more_bytes: int) -> bool:
@@ -73,5 +76,6 @@ class Quarantine:
 
 
 def _digest(delivery: Delivery) -> bytes:
+    # The same bytes may crash one decoder and not the other, so kind and encodings are part of the identity.
     head = "\0".join((delivery.content_kind, *delivery.encodings)).encode()
     return hashlib.sha256(head + b"\0" + delivery.body).digest()[:16]

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
 from receiver.errors import NoSuchPath, OperatorError
+from receiver.intake.answers import Reply
 from receiver.intake.credentials import Credentials
+from receiver.metrics import Count
+from receiver.model import ContentKind
 from receiver.settings import Drain, Limits
 
 TRACES = "/v1/traces"
@@ -21,18 +24,35 @@ OTHER_SIGNALS = ("/v1/metrics", "/v1/logs", "/v1development/profiles")
 PATH_CHARS_LOGGED_MAX = 200
 """Number of characters of an unknown path that are logged."""
 PATHS_LOGGED_MAX = 4
-"""Number of configured paths that are logged beside an unknown one."""
+"""Number of configured paths that are logged together with an unknown path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Drain, path and content kind of a delivery, with values that depend only on these three."""
+
+    drain: Drain
+    body_bytes_max: int
+    body_bytes: Count
+    accepted: Count
+    """Deliveries that were answered 200."""
+    accepted_reply: Reply
+    """The reply to a delivery that was accepted completely and without a warning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One path and its drains, told apart by credentials; the drain that requires most is first."""
+    """One path and its drains, distinguished by their credentials, strictest drain first."""
 
     drains: tuple[Credentials, ...]
     body_bytes_max: int
-    """The largest of the drains' limits: which drain it is may be known only after the body."""
+    """Largest limit of the drains, because the drain may be known only after the body was read."""
     header_line: bytes
     """Header of every answer at this path; may be empty."""
+    senders: dict[ContentKind, dict[str, Sender]] = field(
+        default_factory=lambda: {kind: {} for kind in ContentKind}, compare=False
+    )
+    """Cache of the delivery handler, by content kind and name of the drain."""
 
 
 class Routes:
@@ -49,9 +69,11 @@ class Routes:
         for path, at_path in by_path.items():
             self._route_of[path] = self._route_of[f"{path.rstrip('/')}/"] = self._route(at_path)
         if post_root:
+            # A drain that is configured at the root takes precedence.
             self._route_of.setdefault("/", self._route_of[self._configured[0]])
 
     def _route(self, at_path: Sequence[Credentials]) -> Route:
+        # Otherwise a drain that requires less would take the deliveries of a stricter drain.
         ordered = sorted(at_path, key=lambda credentials: credentials.strength, reverse=True)
         largest = max(self.body_bytes_max(credentials.drain) for credentials in at_path)
         lines = (
@@ -67,6 +89,7 @@ class Routes:
         """Return the route of a request target. Raises `NoSuchPath` with a hint."""
         path = target.partition("?")[0]
         route = self._route_of.get(path)
+        # A proxy may send the absolute form `POST http://host/path`.
         if route is None and not path.startswith("/"):
             path = _path_of_absolute(target)
             route = self._route_of.get(path)
@@ -80,12 +103,13 @@ class Routes:
         The hint names a configured path only if the requested path nearly matches it: other senders need not
         know the configured paths.
         """
+        # For hints only: requests are never routed by a normalized path.
         meant = _normal(path)
         if meant.endswith(OTHER_SIGNALS):
             return f"this receiver accepts only traces; expected {self._default_or_any()}"
         for configured in self._configured:
             if _normal(configured) == meant:
-                return f"no drain at this spelling of the path; expected '{configured}'"
+                return f"no drain has exactly this path; expected '{configured}'"
         for configured in self._configured:
             if meant == _normal(f"{configured}{TRACES}"):
                 return (
@@ -101,6 +125,7 @@ class Routes:
 
     def _log_fields(self, path: str) -> dict[str, str]:
         """Return the requested path, without its query, and the configured paths."""
+        # The path is the sender's text, so its length in the log is limited.
         shown = path if len(path) <= PATH_CHARS_LOGGED_MAX else f"{path[:PATH_CHARS_LOGGED_MAX]}…"
         more = len(self._configured) - PATHS_LOGGED_MAX
         configured = ", ".join(f"'{path}'" for path in self._configured[:PATHS_LOGGED_MAX])
@@ -124,6 +149,7 @@ def _normal(path: str) -> str:
 def _verify_line(drain: Drain) -> bytes:
     """Return the header that proves to a platform that this endpoint belongs to the drain's owner."""
     value = drain.verify_header
+    # A line break would add headers of its own.
     if not (value.isascii() and value.isprintable()):
         raise OperatorError(
             f"drain '{drain.name}': verify_header is not printable ASCII; expected a header value"

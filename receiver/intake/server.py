@@ -1,4 +1,4 @@
-"""Intake server: aiohttp's low-level server on a socket that the supervisor owns.
+"""Intake server: the connections of the drain endpoint, accepted on a socket that the supervisor owns.
 
 Invariant: stopping resets no connection. The backlog of the socket is accepted first. Open connections get
     `Connection: close` with their next answer, idle ones are closed after `IDLE_S`, and a body that is
@@ -11,32 +11,26 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Collection
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
-from aiohttp.web_server import Server
-
-from receiver.http import parser
-from receiver.intake import protocol
+from receiver.intake.answers import LINGER_S
+from receiver.intake.endpoint import Endpoint
 from receiver.intake.fast_path_protocol import FastPathProtocol
+from receiver.intake.handler import DeliveryHandler
 from receiver.intake.listener import AcceptedConnection, Caps, DrainListener
 from receiver.intake.load_shedding import LoadShedder, held_max
-from receiver.intake.protocol import LINGER_S, IntakeProtocol
-
-if TYPE_CHECKING:
-    from aiohttp.web_protocol import _RequestHandler
-
-    from receiver.intake.handler import DeliveryHandler
-    from receiver.metrics import Metrics
-    from receiver.settings import Limits
+from receiver.intake.protocol import IntakeProtocol
+from receiver.metrics import Metrics
+from receiver.settings import Limits
 
 IDLE_S = 1.0
-"""A stopping receiver closes connections that have been idle for this long."""
+"""Idle time after which a stopping receiver closes a connection."""
 ARRIVING_S = 0.5
-"""A stopping receiver waits this long for connections that are being established."""
+"""Time that a stopping receiver waits for connections that are being established."""
 POLL_S = 0.02
 
 
-class IntakeServer(Server):
+class IntakeServer:
     """The HTTP server of an intake: creates the protocol of each connection and stops gracefully."""
 
     def __init__(  # noqa: PLR0913 - tests replace each collaborator
@@ -49,13 +43,10 @@ class IntakeServer(Server):
         load_shedder: LoadShedder,
         protocol: type[IntakeProtocol] = FastPathProtocol,
     ) -> None:
-        parser.require_c_parser()
-        super().__init__(cast("_RequestHandler", delivery_handler.answer))
-        self.delivery_handler = delivery_handler
+        self.endpoint = Endpoint(delivery_handler, limits, metrics)
         self._protocol = protocol
-        self._limits = limits
-        self._metrics = metrics
         self._load_shedder = load_shedder
+        self._loop = asyncio.get_running_loop()
         self._listener = DrainListener(
             self.protocol_of,
             caps,
@@ -63,43 +54,24 @@ class IntakeServer(Server):
             load_shedder=load_shedder,
             handshake_s=limits.tls_handshake_timeout_s,
         )
-        self.is_stopping = False
 
     def protocol_of(self, connection: AcceptedConnection) -> IntakeProtocol:
         """Return the protocol of a new connection."""
-        return self._protocol(
-            self,
-            connection,
-            header_timeout_s=self._limits.header_timeout_s,
-            keepalive_timeout_s=self._limits.keepalive_timeout_s,
-            loop=self._loop,
-            max_line_size=parser.LINE_BYTES_MAX,
-            max_field_size=parser.FIELD_BYTES_MAX,
-            max_headers=parser.HEADERS_MAX,
-            read_bufsize=protocol.READ_BUFFER_BYTES,
-            lingering_time=0,
-            auto_decompress=False,
-            access_log=None,
-        )
+        return self._protocol(self.endpoint, connection)
+
+    @property
+    def connections(self) -> list[IntakeProtocol]:
+        """Return the open connections that have a protocol."""
+        return cast("list[IntakeProtocol]", self.endpoint.connections)
 
     @property
     def connection_count(self) -> int:
-        """Return the number of open connections."""
+        """Return the number of open connections, including those in the handshake."""
         return self._listener.connection_count
-
-    @property
-    def answer_deadline_s(self) -> float:
-        """Return the time that a peer has to read an answer."""
-        return self._limits.answer_deadline_s
-
-    def count_http_refusal(self, status: int) -> None:
-        """Count a request that was refused before it reached the delivery handler."""
-        self._metrics.add("refusals", reason=f"http_{status}")
-        self._metrics.add("deliveries", drain="", status=str(status))
 
     def use(self, limits: Limits, caps: Caps) -> None:
         """Apply new limits to later connections."""
-        self._limits = limits
+        self.endpoint.limits = limits
         self._listener.use(caps, handshake_s=limits.tls_handshake_timeout_s)
         self._load_shedder.use(held_max=held_max(limits.connections_max))
 
@@ -112,25 +84,30 @@ class IntakeServer(Server):
         self._listener.accept_for(listen_fds)
 
     async def stop(self, grace_s: float) -> None:
-        """Accept the backlog, finish the requests in flight and close all connections."""
-        self.is_stopping = True
+        """Accept the backlog, complete the requests in flight and close all connections."""
+        # First, so that answers carry `Connection: close` while the backlog is still being accepted.
+        self.endpoint.is_stopping = True
         deadline = self._loop.time() + grace_s
+        # A short grace period must not be spent on connections that may never arrive.
         await self._listener.close(min(ARRIVING_S, grace_s / 4))
-        await self._until_gone(deadline - LINGER_S)
-        for connection in self._open():
+        # The rest of the time lets senders of incomplete bodies read their 503.
+        await self._wait_for_close(deadline - LINGER_S)
+        for connection in self.connections:
             connection.end_incomplete_request()
-        await self._until_gone(deadline)
-        for connection in self._open():
+        await self._wait_for_close(deadline)
+        for connection in self.connections:
+            # A graceful close would wait for the peer again.
             connection.abort()
         self._load_shedder.close()
 
-    async def _until_gone(self, until: float) -> None:
-        """Wait for connections to close; close idle ones."""
-        while (self._connections or self._listener.is_busy) and (now := self._loop.time()) < until:
-            for connection in self._open():
+    async def _wait_for_close(self, until: float) -> None:
+        """Wait for connections to close, and close idle connections."""
+        # A connection in the handshake is not in the list yet, but will be.
+        while (open_now := self.connections) or self._listener.is_busy:
+            now = self._loop.time()
+            if now >= until:
+                return
+            for connection in open_now:
                 if connection.idle_s(now) >= IDLE_S:
                     connection.hang_up()
             await asyncio.sleep(POLL_S)
-
-    def _open(self) -> list[IntakeProtocol]:
-        return cast("list[IntakeProtocol]", self.connections)

@@ -23,7 +23,7 @@ DEAD = "spans that ClickHouse refuses; they are kept as dead letters, see `trace
 
 @dataclass(frozen=True, slots=True)
 class PartlyStored:
-    """The outcome of a delivery of which the store refuses some spans permanently."""
+    """Outcome of a delivery with spans that the store refuses permanently."""
 
     verdict: str
     received: int
@@ -56,6 +56,7 @@ class StoreWaiters:
 
     def segments(self) -> list[SegmentId]:
         """Return the segments that unanswered deliveries wait for."""
+        # Drops deliveries that were refused at their deadline; their segment may wait for hours.
         self._by_segment = {
             segment: unanswered
             for segment, waiters in self._by_segment.items()
@@ -64,7 +65,7 @@ class StoreWaiters:
         return list(self._by_segment)
 
     def settle(self, segment: SegmentId, segment_outcome: SegmentOutcome | None) -> None:
-        """Answer the deliveries of this segment; `None`: something other than the writer deleted it."""
+        """Answer the deliveries of a segment. Outcome `None`: the writer did not delete the segment."""
         if segment_outcome is None:
             limited.error(
                 "intake: segment gone", "segment was deleted before it was stored", segment=str(segment)
@@ -73,7 +74,7 @@ class StoreWaiters:
             waiter.pending.resolve(_receipt(waiter, segment_outcome))
 
     def refuse_all(self, reason: str) -> None:
-        """Refuse all deliveries that wait: the store has stopped."""
+        """Refuse all waiting deliveries, because the store has stopped."""
         waiters, self._by_segment = self._by_segment, {}
         for waiter in chain(*waiters.values()):
             waiter.pending.resolve(ShuttingDown(reason))
@@ -82,6 +83,7 @@ class StoreWaiters:
 def _receipt(waiter: _Waiter, segment_outcome: SegmentOutcome | None) -> Outcome | ReceiverError:
     if segment_outcome is None:
         return StoreTrouble("the delivery was deleted from the journal before it was stored")
+    # It is unknown which deliveries lost rows, so every sender must send again; stored copies are recognised.
     if segment_outcome.is_incomplete or (segment_outcome.dead_rows and not waiter.digest):
         return StoreTrouble("some spans could not be stored; send the same delivery again")
     dead_rows = segment_outcome.dead_rows.get(waiter.digest, 0)

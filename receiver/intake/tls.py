@@ -1,9 +1,9 @@
 """TLS of the drain endpoint, with certificates that are reloaded while it runs.
 
-Invariant: if a certificate cannot be loaded, the old one stays in force, also for a process that starts at
-    that moment: the supervisor passes on the last good one. A reload does not affect open connections.
-    Whether clients need a certificate is fixed at the start.
-Never: changes a context in place. A reload builds a new context, which later handshakes use.
+Invariant: if a certificate cannot be loaded, the last valid certificate stays in force, even in a process
+that starts at that moment: the supervisor passes it on. A reload does not affect open connections. Whether
+clients need a certificate is fixed at the start.
+Never: modifies a context in place. A reload builds a new context, which later handshakes use.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from receiver.settings import Tls
 
 H2 = "h2"
 HANDSHAKE_ROUNDS = 3
+"""Rounds of messages after which a handshake in memory is complete."""
 DAY_S = 86_400
 RENEWAL_DAYS = 14
 """Days before the expiry of a certificate at which the receiver starts to warn."""
 Stamp = tuple[tuple[int, int, int], ...]
 FILE_READ_ERRORS = (OSError, ValueError, LookupError)
-"""Errors of files that change between the two times they are read."""
+"""Errors that occur if the files change between the two reads of a load."""
 
 
 def build_context(tls: Tls) -> ssl.SSLContext:
@@ -34,24 +35,27 @@ def build_context(tls: Tls) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # Only clients that offer nothing else negotiate h2: they are logged as gRPC and answered 505.
     context.set_alpn_protocols(["http/1.1", H2])
+    # Renegotiation lets a peer cause costly handshakes; compression reveals secrets by length (CRIME).
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     try:
         context.load_cert_chain(tls.cert_file, tls.key_file or None)
         if tls.client_ca_file:
             context.load_verify_locations(tls.client_ca_file)
             context.verify_mode = ssl.CERT_REQUIRED
-    except (OSError, ValueError) as reason:  # ssl.SSLError is an OSError
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         raise OperatorError(
-            f"certificate '{tls.cert_file}', key '{tls.key_file}': {reason}; expected a PEM chain and its key"
-        ) from reason
+            f"certificate '{tls.cert_file}', key '{tls.key_file}': {error}; expected a PEM chain and its key"
+        ) from error
     return context
 
 
 def expires_at_s(tls: Tls) -> float:
     """Return when the certificate expires, by a handshake in memory; 0 if a client would reject it."""
+    # `ssl` shows the dates of a certificate only to a peer that has verified it.
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(tls.cert_file, tls.key_file or None)
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # Only the validity period matters here, not the name or the issuer.
     client.check_hostname = False
     client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     client.load_verify_locations(tls.cert_file)
@@ -84,8 +88,10 @@ def stamp_of(tls: Tls) -> Stamp:
     stamps = []
     for name in (tls.cert_file, tls.key_file, tls.client_ca_file):
         try:
+            # Inode and size too: a file that replaces another by a rename may have the same time.
             status = Path(name).stat() if name else None
         except OSError:
+            # The file may be missing for a moment while it is replaced.
             status = None
         stamps.append((status.st_mtime_ns, status.st_ino, status.st_size) if status else (0, 0, 0))
     return tuple(stamps)
@@ -115,20 +121,23 @@ class Certificates:
     def __init__(self, tls: Tls, warn: Callable[[str], None], last_good: Pems | None = None) -> None:
         self._tls = tls
         self._warn = warn
+        # Before the load: files that change during it have another stamp at the next check.
         self._stamp = stamp_of(tls)
         self.trouble = ""
-        """Why the newest files are not in force; empty if they are."""
+        """Reason that the newest files are not in force; empty if they are."""
         try:
             self._use(tls)
-        except (OperatorError, *FILE_READ_ERRORS) as reason:
+        except (OperatorError, *FILE_READ_ERRORS) as error:
+            # Without an earlier certificate the process cannot serve TLS at all.
             if last_good is None:
                 raise
             with as_files(last_good) as files:
                 self._use(files)
             self._stamp = ()  # load the files again at the next check
-            self.trouble = str(reason)
+            self.trouble = str(error)
         self.context = self._current
         """The listener's context; its SNI callback switches each handshake to the newest context."""
+        # OpenSSL calls it in every handshake, even without a server name.
         self.context.sni_callback = self._switch_to_current
 
     def _use(self, tls: Tls) -> None:
@@ -148,6 +157,7 @@ class Certificates:
 
     def reload(self, tls: Tls) -> None:
         """Load these files even if they have not changed."""
+        # Before the load, as in `__init__`.
         self._stamp = stamp_of(tls)
         self._load(tls)
 
@@ -160,13 +170,13 @@ class Certificates:
         self._tls = tls
         try:
             self._use(tls)
-        except OperatorError as reason:
-            self.trouble = str(reason)
+        except OperatorError as error:
+            self.trouble = str(error)
             self._warn(self.trouble)
-        except FILE_READ_ERRORS as reason:
+        except FILE_READ_ERRORS as error:
             # The files changed between the two reads: load them again at the next check.
             self._stamp = ()
-            self.trouble = f"certificate '{tls.cert_file}' changed while it was read: {type(reason).__name__}"
+            self.trouble = f"certificate '{tls.cert_file}' changed while it was read: {type(error).__name__}"
             self._warn(self.trouble)
         else:
             self.trouble = ""

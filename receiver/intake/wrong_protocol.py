@@ -1,7 +1,7 @@
 """Log texts for peers that cannot be served: the protocol that they speak, or why the TLS handshake failed.
 
 Invariant: each cause has its own rate-limiting key, so that a frequent one does not hide another in the log.
-Never: bytes from the peer in a log line. OpenSSL's own text appears only for a cause that is not listed here.
+Never: logs bytes from the peer. OpenSSL's own text is logged only for a cause that is not listed here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ USE_HTTP = "use an OTLP/HTTP exporter (OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a connection cannot be used."""
+    """Reason that a connection cannot be served."""
 
     key: str
     """Key for the rate limit of the log line."""
@@ -110,17 +110,20 @@ def protocol_of(first: bytes) -> Cause:
     """Return the protocol of a peer whose first bytes are not an HTTP request."""
     if first.startswith(H2_PREFACE):
         return GRPC
+    # A handshake record, and major version 3, which all versions of TLS share.
     return TLS_ON_PLAIN_PORT if first.startswith(TLS_HANDSHAKE_RECORD) else NOT_HTTP
 
 
 def handshake_cause(error: OSError) -> Cause:
     """Return why a TLS handshake failed."""
     if isinstance(error, ssl.SSLCertVerificationError):
+        # The message is OpenSSL's fixed text for its error code; it has no text of the certificate.
         return replace(CLIENT_CERTIFICATE, error=f"{CLIENT_CERTIFICATE.error}: {error.verify_message}")
     if isinstance(error, ssl.SSLError):
         reason = error.reason or type(error).__name__
         text = f"TLS error: {reason.lower().replace('_', ' ')}"
         return CAUSE_OF_SSL_REASON.get(reason) or Cause(f"tls:{reason}", text, "look at the client's log")
+    # asyncio raises ConnectionAbortedError for a handshake that takes too long.
     return TIMED_OUT if isinstance(error, TimeoutError | ConnectionAbortedError) else CLOSED
 
 

@@ -9,6 +9,6 @@ Layers: frame (bytes) → segment (one file) → appender (used by the intake) a
         ├── 0000000005.open          being written
         └── 0000000003.cut           rare: how many bytes of `0000000003.open` are valid
 
-Invariant: every acknowledged record is read back exactly once after a crash, a power cut or a full disk.
-Never: uses the network, a database or an event loop.
+Invariant: every acknowledged record is read back exactly once, even after a crash, a power failure or a full
+disk. Never: uses the network, a database or an event loop.
 """

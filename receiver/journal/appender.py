@@ -3,7 +3,8 @@
     choose ──▶ (the core writes the segment's identity into every row) ──▶ append ──▶ acknowledge
     retired: accepts no more records ──▶ seal_retired, in another thread ──▶ sealed, read by the writer
 
-Invariant: when `append` returns, the record survives a power cut; when it raises, the record never reappears.
+Invariant: when `append` returns, the record survives a power failure; when it raises, the record never
+reappears.
     The second half requires that the disk accepts a truncation or a marker file (see `Place.cut`). Until it
     does, no record is acknowledged. A process killed in that state may leave a complete record that was
     answered with 503; the writer recognizes the retry by its digest.
@@ -19,12 +20,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from receiver.durable.files import DISK
-from receiver.errors import DiskTrouble, JournalFull, OperatorError, ShuttingDown
+from receiver.errors import DiskTrouble, JournalFull, OperatorError, ShuttingDown, StaleSegment
 from receiver.journal.ceiling import Ceiling
+from receiver.journal.epoch_directory import EpochDirectory
 from receiver.journal.names import Kind
 from receiver.journal.outcomes import SegmentOutcomes
 from receiver.journal.segment import Place, Segment
-from receiver.journal.start import EpochDirectory
 from receiver.logs import limited
 from receiver.model import SegmentId
 
@@ -38,18 +39,14 @@ if TYPE_CHECKING:
     from receiver.journal.outcomes import SegmentOutcome
 
 TROUBLE_S = 30.0
-"""How long the last error is reported without a new attempt: a sender that is rejected makes no attempt."""
+"""Time for which the last error counts: after it, senders are accepted again, so that a write is tried."""
 RETRY_S = 1.0
 """Delay before a failed seal is retried."""
 PREDECESSOR_CHECK_S = 0.05
 """Interval between checks whether the previous segment is stored."""
 
 TAIL_NOT_DROPPED = "the disk cannot remove a record that was never acknowledged from the journal"
-"""Error text; while it applies, no record is acknowledged."""
-
-
-class StaleSegment(Exception):  # noqa: N818 - an expected race, not an error
-    """The segment was closed after it was chosen. Nothing was written: choose and transcode again."""
+"""Error while a record that was never acknowledged is still in the file. No record is acknowledged then."""
 
 
 @dataclass(slots=True)
@@ -77,11 +74,11 @@ class Appender:
     ) -> None:
         try:
             self._directory = EpochDirectory.create(root, files)
-        except OSError as reason:
-            error = reason.strerror or "unknown error"
+        except OSError as error:
+            cause = error.strerror or "unknown error"
             raise OperatorError(
-                f"journal directory '{root}' cannot be used: {error}; expected a writable directory"
-            ) from reason
+                f"journal directory '{root}' cannot be used: {cause}; expected a writable directory"
+            ) from error
         self._limits = limits
         self._sealed_kind = Kind.ZSTD if limits.codec == "zstd" else Kind.LZ4
         self._now = now
@@ -89,7 +86,9 @@ class Appender:
         self._outcomes = SegmentOutcomes(root.parent / "outcomes")
         self._ceiling = Ceiling(root, limits, files, now)
         self._ceiling.measure()
+        # Lock order: `_writing` first, then `_sealing` or `_choosing`.
         self._writing = threading.Lock()
+        # Separate from `_writing`, which is held during a sync: `choose` must not wait for one.
         self._choosing = threading.Lock()
         self._seq = 0
         self._seq_min = 0
@@ -108,26 +107,29 @@ class Appender:
         return self._directory.epoch
 
     def choose(self) -> SegmentId:
-        """Return the segment for the next record: the open one, or the next one if the open one is due."""
+        """Return the segment for the next record: the open segment, or its successor if it is full or old."""
         with self._choosing:
+            # Read once, because another thread may retire the segment meanwhile.
             current = self._open
+            # The numbers differ while the chosen successor has no record yet: it must not advance twice.
             if current is not None and current.place.seq == self._seq and self._is_due(current):
                 self._seq += 1
             return SegmentId(self.epoch, self._seq)
 
     def append(self, segment: SegmentId, record: bytes, rows: int) -> None:
-        """Write and sync a record. A record of a later segment retires the open one: see `seal_retired`.
+        """Write and sync a record. A record of a later segment retires the open segment: see `seal_retired`.
 
         Raises `JournalFull` or `DiskTrouble` (the sender must retry later), `StaleSegment` (choose again).
         """
         with self._writing:
+            # The record cannot go into another segment: its rows already hold this segment's identity.
             if segment.epoch != self.epoch or segment.seq < self._seq_min:
                 raise StaleSegment(str(segment))
             self._admit(len(record))
             try:
                 self._open_segment(segment.seq).append(record, rows)
-            except OSError as reason:
-                raise self._failed(segment, reason) from reason
+            except OSError as error:
+                raise self._failed(segment, error) from error
             self._error = ""
             self._ceiling.add(len(record))
 
@@ -167,6 +169,7 @@ class Appender:
         with self._sealing:
             if self._closed:
                 return
+            # A copy, because `_seal_one` removes items while other threads may add some.
             for retired in list(self._retired):
                 if self._now() - retired.tried_at_s >= RETRY_S:
                     self._seal_one(retired)
@@ -174,6 +177,7 @@ class Appender:
     def close(self) -> None:
         """Seal and release the epoch directory. A failed seal is completed by adoption, as after a crash."""
         self.seal()
+        # Always in this order, so that two threads cannot deadlock.
         with self._writing, self._sealing:
             self._closed = True
             self._directory.leave()
@@ -192,6 +196,7 @@ class Appender:
     def is_stored(self, segment: SegmentId) -> bool:
         """Return whether the writer has deleted this segment. False if the disk cannot be read."""
         try:
+            # In a removed epoch directory the file is missing, too, although nothing was stored.
             return self._place(segment.seq).is_stored() and not self._directory.is_gone()
         except OSError:
             return False
@@ -206,10 +211,12 @@ class Appender:
             return True
         if (self._now() - self._opened_at_s) * 1000 < limits.segment_age_ms_max:
             return False
+        # While the writer is behind, sealing by age would only add small segments, so the segment grows
+        # further.
         return current.place.seq == 0 or self._is_predecessor_stored(current)
 
     def _is_predecessor_stored(self, current: Segment) -> bool:
-        """Check the disk, at most once in `PREDECESSOR_CHECK_S`: a backlog has many group commits."""
+        """Check the disk, but at most once in `PREDECESSOR_CHECK_S`, because every group commit asks."""
         if self._now() - self._predecessor_checked_at_s < PREDECESSOR_CHECK_S:
             return False
         self._predecessor_checked_at_s = self._now()
@@ -217,7 +224,7 @@ class Appender:
 
     def _admit(self, record_bytes: int) -> None:
         if self._closed:
-            raise ShuttingDown("journal is closed: the intake stops")
+            raise ShuttingDown("the journal is closed and the receiver is stopping; retry in a few seconds")
         if self._has_undropped_tail():
             self.seal_retired()
         if self._has_undropped_tail():
@@ -230,6 +237,7 @@ class Appender:
     def _failed(self, segment: SegmentId, reason: OSError) -> DiskTrouble:
         """Retire the segment after a write error and remember the error."""
         if self._open is not None:
+            # Even if only the sync failed: what the failed write left in the file is unknown.
             self._retire(self._open, tail_dropped=False)
             self.seal_retired()
         self._error = f"journal segment {segment} cannot be written: {reason.strerror}"
@@ -241,6 +249,8 @@ class Appender:
             self._retire(self._open, tail_dropped=True)
         if self._open is None:
             self._opened_at_s = self._now()
+            # Records for older segments are refused from now on: the core wrote the segment's identity into
+            # every row.
             self._seq_min = seq
             self._open = Segment(self._place(seq), self._directory.is_gone)
         return self._open
@@ -251,6 +261,7 @@ class Appender:
         self._open = None
         self._seq_min = target.place.seq + 1
         with self._choosing:
+            # `choose` may have moved on already, and a sequence number is never used twice.
             self._seq = max(self._seq, self._seq_min)
         self._retired.append(Retired(target.place, target.sums, tail_dropped))
 
@@ -259,12 +270,13 @@ class Appender:
         try:
             if not retired.tail_dropped:
                 retired.place.cut(retired.sums.bytes)
+                # Noted before the seal: records are accepted again as soon as the tail is gone.
                 retired.tail_dropped = True
             retired.place.seal(retired.sums.bytes, retired.sums.footer(), self._sealed_kind)
-        except OSError as reason:
+        except OSError as error:
             segment = SegmentId(self.epoch, retired.place.seq)
             limited.warning(
-                "seal", "segment cannot be sealed yet", segment=str(segment), error=reason.strerror
+                "seal", "segment cannot be sealed yet", segment=str(segment), error=error.strerror
             )
         else:
             self._retired.remove(retired)
@@ -272,6 +284,7 @@ class Appender:
     def _has_undropped_tail(self) -> bool:
         if not self._retired:
             return False
+        # A copy and no lock: the event loop asks, and the sealing thread may remove items meanwhile.
         return any(not retired.tail_dropped for retired in tuple(self._retired))
 
     def _place(self, seq: int) -> Place:

@@ -1,8 +1,8 @@
-"""Size limits of the journal: a ceiling on its bytes and a floor under the disk's free space.
+"""Size limits of the journal: a maximum for its bytes and a minimum for the disk's free space.
 
-Several intakes and the writer share both, so each process measures them once a second and adds its own
-writes in between. Together they may overshoot by what the other processes write in that second.
-`disk_free_min` must cover that and what the writer writes before it can delete a segment.
+Several intakes and the writer share both limits. Each process measures once a second and adds its own writes
+in between, so together they may exceed a limit by the bytes that the other processes write in that second.
+`disk_free_min` must cover these bytes, and those that the writer writes before it can delete a segment.
 """
 
 from __future__ import annotations
@@ -23,10 +23,7 @@ if TYPE_CHECKING:
 
 MEASURE_INTERVAL_S = 1.0
 FULL_MEASURE_INTERVAL_S = 0.2
-"""Interval while the journal is full: deliveries wait for the next measurement."""
-
-CUTS = "cuts"
-"""Directory beside the journal: parts of segments too large for one INSERT. They count like segments."""
+"""Interval while the journal is full, when held deliveries wait for the next measurement."""
 
 
 class Ceiling:
@@ -52,9 +49,11 @@ class Ceiling:
             return
         try:
             free_bytes, held_bytes = self._files.free_bytes(self._root), self._disk_usage.bytes_total()
-        except OSError as reason:
-            self._error = f"journal size cannot be measured: {reason.strerror}"
+        except OSError as error:
+            # `_measured_at_s` is unchanged, so that the next call measures again.
+            self._error = f"journal size cannot be measured: {error.strerror}"
             return
+        # The disk was read before, because the event loop may wait for this lock.
         with self._lock:
             self._free_bytes, self._used_bytes = free_bytes, held_bytes
             self._measured_at_s = self._now()
@@ -66,9 +65,9 @@ class Ceiling:
             if self._error:
                 return self._error
             if self._used_bytes + more_bytes > self._limits.bytes_max:
-                held, ceiling = size_text(self._used_bytes), size_text(self._limits.bytes_max)
+                used, ceiling = size_text(self._used_bytes), size_text(self._limits.bytes_max)
                 more = f" and {size_text(more_bytes)} more do not fit" if more_bytes else ""
-                return f"journal holds {held}{more}; the ceiling is {ceiling}"
+                return f"journal holds {used}{more}; the ceiling is {ceiling}"
             if self._free_bytes - more_bytes < self._floor_bytes:
                 free, floor = size_text(self._free_bytes), size_text(self._floor_bytes)
                 more = f" and {size_text(more_bytes)} more are needed" if more_bytes else ""
@@ -83,10 +82,10 @@ class Ceiling:
 
 
 class DiskUsage:
-    """Sizes of all epoch directories and of the directories of segment parts.
+    """Sizes of all epoch directories.
 
-    Sizes of sealed segments are cached, because only a rewrite shortly before deletion changes them. So
-    measuring a long backlog costs one listing of file names.
+    Sizes of sealed segments are cached, because only a rewrite shortly before deletion changes them.
+    Measuring a long backlog therefore costs only a listing of file names.
     """
 
     def __init__(self, root: Path, files: Files) -> None:
@@ -95,16 +94,16 @@ class DiskUsage:
         self._known: dict[Path, dict[str, int]] = {}
 
     def bytes_total(self) -> int:
-        """Return the bytes of all segments, open ones included. Files deleted meanwhile count 0."""
+        """Return the bytes of all segments, including open segments. Deleted files count as 0."""
         starts = [self._root / name for name in self._files.names(self._root) if epoch_of(name) is not None]
-        cuts = self._root.parent / CUTS
-        parts = [cuts / name for name in self._names(cuts)]
-        self._known = {directory: self._bytes_by_name(directory) for directory in [*starts, *parts]}
+        # Replaced as a whole, so that deleted directories do not accumulate.
+        self._known = {directory: self._bytes_by_name(directory) for directory in starts}
         return sum(sum(sizes.values()) for sizes in self._known.values())
 
     def _names(self, directory: Path) -> list[str]:
         try:
             return self._files.names(directory)
+        # Other processes delete an epoch directory as soon as it is empty.
         except (FileNotFoundError, NotADirectoryError):
             return []
 

@@ -2,10 +2,10 @@
 
     DATA/digest.key    key 32 bytes │ its id, the first 16 bytes of the key's SHA-256
 
-The first process that needs the key creates it. Intakes and the store process may do so at the same time, so
-each locks the file before it reads it, and all get the same key.
+The first process that needs the key creates it. Intakes and the store process may try to do so at the same
+time. Each locks the file before it reads the file, so all of them get the same key.
 
-Invariant: a key that was returned is on the disk. Never: logs the key or puts it into a response.
+Invariant: a key that was returned is on disk. Never: logs the key or puts it into a response.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ID_BYTES = 16
 NAME = "digest.key"
 LOCK_TRIES_MAX = 500
 LOCK_DELAY_S = 0.01
-"""Another process holds the lock no longer than two syncs take."""
+"""Delay between attempts to get the lock, which another process holds for at most two syncs."""
 
 
 class Key(NamedTuple):
@@ -61,6 +61,7 @@ class DigestKey:
         if self._key is None:
             with self._locked() as fd:
                 key = self.read() or self._create(fd)
+                # Synced by every reader, because the creating process may have died before its sync.
                 self._files.sync_directory(self.path.parent)
             self._key = key
         return self._key
@@ -72,14 +73,16 @@ class DigestKey:
         except FileNotFoundError:
             return None
         key = Key(content[:KEY_BYTES], content[KEY_BYTES:])
+        # A creation that a crash interrupted leaves a key that does not match its id.
         return key if key.is_whole else None
 
     def restore(self) -> None:
-        """Write the key in memory into the file."""
+        """Write the key from memory to the file."""
         key = self.load()
         write_durably(self.path, key.secret, key.id, files=self._files)
 
     def _create(self, fd: int) -> Key:
+        # An empty file is normal here: `_locked` creates it.
         if self._files.size_bytes(self.path):
             limited.error(
                 "digest key",
@@ -90,11 +93,12 @@ class DigestKey:
         secret = secrets.token_bytes(KEY_BYTES)
         key = Key(secret, _id_of(secret))
         try:
+            # Written in place: the lock belongs to this file, and a rename would replace the file.
             self._files.truncate(fd, 0)
             write_all(self._files, fd, key.secret + key.id, 0)
             self._files.sync(fd)
         except OSError:
-            # The next process must not find a key that a power cut could take away.
+            # Without a successful sync a power failure could still change the key, so no process may read it.
             with suppress(OSError):
                 self._files.unlink(self.path)
             raise
@@ -104,12 +108,14 @@ class DigestKey:
     def _locked(self) -> Iterator[int]:
         """Open the file, creating it if needed, and hold its lock."""
         for _ in range(LOCK_TRIES_MAX):
-            with ExitStack() as held:
+            with ExitStack() as resources:
                 fd = self._open_file()
-                held.callback(self._files.close, fd)
+                resources.callback(self._files.close, fd)
+                # The file may have been replaced meanwhile; a lock on the old one protects nothing.
                 if self._files.lock(fd) and self._files.is_at(fd, self.path):
                     yield fd
                     return
+            # Polled, because a blocking flock has no time limit.
             time.sleep(LOCK_DELAY_S)
         raise OSError(errno.EAGAIN, "another process holds the lock of the digest key")
 

@@ -1,46 +1,28 @@
-"""Byte layout of a record and of the footer that seals a segment. Accesses no files.
+"""Content of records and segments, as the core reads it. Accesses no files.
 
-    record:   magic 0x184D2A54 u32 │ frame_bytes u32 │ header │ answers │ payload
-    header:   "TDRJ" │ version u16 │ flags u16 │ payload_bytes u64 │ rows u32 │ answers_bytes u32 │ epoch u64
-              │ seq u64 │ received_min_ms i64 │ received_max_ms i64 │ checksum u64
-    answers:  msgpack: one entry per delivery, see `Answered`
-    payload:  one LZ4 or zstd frame with one Native block; absent when rows = 0
+The byte layout of records and footers is in `transcode/src/frame.rs`; only the core reads it. The deliveries
+that a record acknowledges are msgpack, see `Answered`.
 
-    footer:   magic 0x184D2A55 u32 │ 44 u32 │ "TDRF" │ version u16 │ 0 u16 │ records u32 │ rows u64
-              │ bytes_before u64 │ digest of the record checksums u64 │ checksum u64
-
-All integers are little endian. `frame_bytes` counts header and answers, so that standard LZ4 and zstd tools
-skip the frame and read the payload. A checksum is xxh3-64 of everything else in the record or footer.
-
-A torn tail (fewer bytes than announced, or a last record whose checksum disagrees) is the normal result of a
-crash and no error. A bad checksum in a record that another record or a footer follows is damage, which is
-reported with its offset.
+A torn tail (fewer bytes than declared, or a last record with a wrong checksum) is the normal result of a
+crash and not an error. A wrong checksum in a record that another record or a footer follows is damage, which
+is reported with its offset.
 """
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
 from receiver import transcode
-from receiver.journal.names import Kind
+from receiver.journal.segment_core import Record
 from receiver.model import SegmentId
 
 if TYPE_CHECKING:
     import builtins
 
     from receiver.transcode import Scan
-
-_FRAME_PREFIX = struct.Struct("<II")
-_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-_FOOTER = struct.Struct("<II4sHHIQQQQ")
-_FOOTER_MAGIC = 0x184D2A55
-FOOTER_BYTES = _FOOTER.size
-_CHECKSUM = slice(64, 72)
-"""Position of the checksum in a record."""
 
 
 class Tally(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -54,14 +36,14 @@ class Tally(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Answered(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A delivery whose rows a record holds: stored in the record, answered by its acknowledgement."""
+    """A delivery whose rows are in a record. Syncing the record acknowledges the delivery."""
 
     drain: str
     digest: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
-    """xxh3-128 of drain, content kind and unpacked body; identifies duplicates."""
+    """Keyed digest of drain, content kind and decompressed body. Identifies duplicates."""
     received_at_ns: int
     rows: int
-    """Number of rows in the block; deliveries follow each other in this order."""
+    """Number of its rows in the block. The rows of the deliveries follow each other in list order."""
     tallies: tuple[Tally, ...]
 
 
@@ -87,35 +69,27 @@ class FooterCounts(NamedTuple):
 
 @dataclass(slots=True)
 class Sums:
-    """Running totals for the footer, kept while records are appended, so that no record is read again."""
+    """Running totals for the footer, so that sealing need not read the records again."""
 
     rows: int = 0
     bytes: int = 0
-    checksums: bytearray = field(default_factory=bytearray)
+    heads: bytearray = field(default_factory=bytearray)
 
     def add(self, record: builtins.bytes, rows: int) -> None:
         """Add a record."""
         self.rows += rows
         self.bytes += len(record)
-        self.checksums += record[_CHECKSUM]
+        self.heads += record[: transcode.HEAD_BYTES]
 
     def footer(self) -> builtins.bytes:
         """Return the footer for the records added so far."""
-        return transcode.footer_for(bytes(self.checksums), self.rows, self.bytes)
-
-
-class HasDeliveries(Protocol):
-    """A record as the compiled core returns it."""
-
-    @property
-    def answers(self) -> bytes:
-        """Deliveries of the record, encoded as msgpack."""
+        return transcode.footer_for(bytes(self.heads))
 
 
 _ANSWERS = msgspec.msgpack.Decoder(tuple[Answered, ...])
 
 
-def answers_of(record: HasDeliveries) -> tuple[Answered, ...]:
+def answers_of(record: Record) -> tuple[Answered, ...]:
     """Decode the deliveries of a record."""
     return decoded(record.answers)
 
@@ -127,15 +101,17 @@ def decoded(answers: bytes) -> tuple[Answered, ...]:
 
 def bytes_of_records(scan: Scan) -> int:
     """Return the offset after the last complete record: the end of valid data, without a footer."""
-    return scan.good_bytes - FOOTER_BYTES if scan.sealed else scan.good_bytes
+    return scan.good_bytes - transcode.FOOTER_BYTES if scan.sealed else scan.good_bytes
 
 
 def damage_in(scan: Scan, segment: SegmentId, sealed_bytes: int | None = None) -> list[Damage]:
     """Return the unreadable ranges of a segment. `sealed_bytes`: the file size if the file is sealed."""
     damage = [Damage(segment, *damaged_range) for damaged_range in scan.damage]
+    # A count by this segment's id would never find these rows in the store.
     if scan.records and (scan.epoch, scan.seq) != (segment.epoch, segment.seq):
         other = SegmentId(scan.epoch, scan.seq)
         damage.append(Damage(segment, 0, scan.good_bytes, f"contains records of segment {other}"))
+    # An open file has no footer yet, so only a sealed file can lack one.
     if sealed_bytes is not None and not scan.sealed:
         rest_bytes = sealed_bytes - scan.good_bytes
         damage.append(
@@ -144,21 +120,7 @@ def damage_in(scan: Scan, segment: SegmentId, sealed_bytes: int | None = None) -
     return damage
 
 
-def sealed_kind(content: bytes, scan: Scan) -> Kind:
-    """Return the file kind for a sealed segment, by the codec of its first payload."""
-    for record in scan.records:
-        if record.rows:
-            _, frame_bytes = _FRAME_PREFIX.unpack_from(content, record.offset)
-            start = record.offset + _FRAME_PREFIX.size + frame_bytes
-            return Kind.ZSTD if content[start : start + 4] == _ZSTD_MAGIC else Kind.LZ4
-    return Kind.LZ4
-
-
 def footer_counts_of(tail: bytes) -> FooterCounts | None:
-    """Read the footer without verifying it: enough to list a segment, not to store it."""
-    if len(tail) < FOOTER_BYTES:
-        return None
-    magic, _, name, _, _, records, rows, bytes_before, *_ = _FOOTER.unpack_from(
-        tail, len(tail) - FOOTER_BYTES
-    )
-    return FooterCounts(records, rows, bytes_before) if (magic, name) == (_FOOTER_MAGIC, b"TDRF") else None
+    """Read the footer at the end of a segment. Sufficient to list a segment, but not to store it."""
+    counts = transcode.footer_counts(tail)
+    return FooterCounts(*counts) if counts else None

@@ -1,15 +1,15 @@
-"""Backlog reader: reads which deliveries wait in the journal from record headers, without the payloads.
+"""Backlog reader: lists the deliveries in the journal from the record headers, without the payloads.
 
-Good enough to count waiting spans, not to store them. Reading a segment stops at a header that is incomplete,
-invalid or of another version: a torn tail, damage (which the writer reports) or data for a newer version.
+The result is sufficient to count spans, but not to store them. Reading a segment stops at a header that is
+incomplete, invalid or of another version: at a torn tail, at damage (which the writer reports) or at data of
+a newer version.
 
-Invariant: a file that has grown is read from where the last read ended.
+Invariant: a file that has grown is read only from the end of the last read.
 """
 
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,17 +18,12 @@ from typing import BinaryIO, NamedTuple
 
 import msgspec
 
+from receiver import transcode
 from receiver.durable.files import DISK
 from receiver.journal.frame import Answered, decoded
 from receiver.journal.names import SEALED, Kind, epoch_of, parse_file_name
-from receiver.journal.newer import VERSION
 from receiver.journal.segment import Place
 from receiver.model import SegmentId
-
-_PREFIX = struct.Struct("<II")
-_HEAD = struct.Struct("<4sHHQIIQQqqQ")
-_RECORD_MAGIC = 0x184D2A54
-_HEAD_MAGIC = b"TDRJ"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +41,7 @@ class ReadResult(NamedTuple):
     deliveries: list[Answered]
     position: ReadPosition
     continues_previous: bool
-    """True: the deliveries are those after the previous position. False: they are all of the segment."""
+    """Whether only deliveries after the previous position are listed, and not all of the segment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +52,8 @@ class PendingSegment:
     place: Place
 
     def read(self, after: ReadPosition | None) -> ReadResult | None:
-        """Read the deliveries after this position. `None`: the file was deleted."""
+        """Read the deliveries after this position. Returns `None` if the file was deleted."""
+        # The open name first: a file that is sealed meanwhile is then found under its sealed name.
         for kind in (Kind.OPEN, *SEALED):
             with suppress(FileNotFoundError), self.place.path(kind).open("rb") as file:
                 return self._read(file, after)
@@ -66,10 +62,13 @@ class PendingSegment:
     def _read(self, file: BinaryIO, after: ReadPosition | None) -> ReadResult:
         inode, valid_bytes = os.fstat(file.fileno()).st_ino, self.place.bytes_promised()
         size = file.seek(0, os.SEEK_END)
+        # Bytes after the size in the marker were never acknowledged, so they are not counted.
         end = size if valid_bytes is None else min(size, valid_bytes)
+        # A rewritten or truncated segment is read from its beginning.
         continues_previous = after is not None and after.inode == inode and after.offset <= end
         offset = after.offset if after is not None and continues_previous else 0
         deliveries: list[Answered] = []
+        # The payload is not read, so its end is compared with the size: a torn record does not count.
         while (record := _record_at(file, offset)) is not None and record[1] <= end:
             record_deliveries, offset = record
             deliveries += record_deliveries
@@ -82,6 +81,7 @@ def pending_segments(root: Path) -> Iterator[PendingSegment]:
     for directory in epochs:
         with suppress(FileNotFoundError):
             names = [name for path in directory.iterdir() if (name := parse_file_name(path.name)) is not None]
+            # A set, because a listing during a rename may contain both names of a segment.
             for seq in sorted({name.seq for name in names if name.kind in (Kind.OPEN, *SEALED)}):
                 yield PendingSegment(
                     SegmentId(epoch_of(directory.name) or 0, seq), Place(directory, seq, DISK)
@@ -90,16 +90,13 @@ def pending_segments(root: Path) -> Iterator[PendingSegment]:
 
 def _record_at(file: BinaryIO, offset: int) -> tuple[tuple[Answered, ...], int] | None:
     file.seek(offset)
-    start = file.read(_PREFIX.size + _HEAD.size)
-    if len(start) < _PREFIX.size + _HEAD.size:
+    head = transcode.record_head(file.read(transcode.HEAD_BYTES))
+    if head is None:
         return None
-    magic, frame_bytes = _PREFIX.unpack_from(start)
-    name, version, _, payload_bytes, _, answers_bytes, *_ = _HEAD.unpack_from(start, _PREFIX.size)
-    is_ours = (magic, name, version) == (_RECORD_MAGIC, _HEAD_MAGIC, VERSION)
-    if not is_ours or frame_bytes < _HEAD.size + answers_bytes:
-        return None
+    answers_end, length_bytes = head
     try:
-        answers = decoded(file.read(answers_bytes))
+        answers = decoded(file.read(answers_end - transcode.HEAD_BYTES))
+    # The checksum is not verified, because it covers the payload, so these bytes may be damaged.
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    return answers, offset + _PREFIX.size + frame_bytes + payload_bytes
+    return answers, offset + length_bytes

@@ -1,4 +1,4 @@
-"""File names of the journal. They consist of integers only; files with other names are left alone."""
+"""File names of the journal. They consist of integers only. Files with other names are never touched."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ class FileName(NamedTuple):
 
 
 _START = re.compile(r"[0-9a-f]{16}")
+# Fixed width, so that a segment has one possible name and names sort in the order of writing.
 _FILE = re.compile(r"([0-9]{10})\.(" + "|".join(map(re.escape, Kind)) + ")")
 
 
@@ -45,7 +46,7 @@ def start_name(epoch: int) -> str:
 
 
 def epoch_of(name: str) -> int | None:
-    """Parse the name of an epoch directory. `None`: not a journal name."""
+    """Parse the name of an epoch directory. Returns `None` for any other name."""
     return int(name, 16) if _START.fullmatch(name) else None
 
 
@@ -55,6 +56,6 @@ def file_name(seq: int, kind: Kind) -> str:
 
 
 def parse_file_name(name: str) -> FileName | None:
-    """Parse the name of a segment file. `None`: not a journal name."""
+    """Parse the name of a segment file. Returns `None` for any other name."""
     match = _FILE.fullmatch(name)
     return FileName(int(match[1]), Kind(match[2])) if match else None

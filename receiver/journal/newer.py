@@ -8,7 +8,6 @@ Invariant: such a segment is not truncated, sealed, stored, dead-lettered or del
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING
 
 from receiver import transcode
@@ -18,25 +17,9 @@ if TYPE_CHECKING:
 
     from receiver.durable.files import Files
 
-VERSION = 1
-"""Version of the records that this program writes, and the newest that it reads."""
-_HEAD = struct.Struct("<II4sH")
-_RECORD = (0x184D2A54, b"TDRJ")
-_VERSION_AT = 12
-
 
 def is_newer(path: Path, files: Files) -> bool:
-    """Return whether a segment begins with a record of a newer version."""
-    head = files.read_head(path, _HEAD.size)
-    if len(head) < _HEAD.size:
-        return False
-    magic, _, tag, version = _HEAD.unpack(head)
-    if (magic, tag) != _RECORD or version <= VERSION:
-        return False
-    return not _is_damaged_version(files.read(path))
-
-
-def _is_damaged_version(content: bytes) -> bool:
-    """Return whether only the version field is damaged: with our version there, valid records are found."""
-    ours = VERSION.to_bytes(2, "little")
-    return bool(transcode.scan(content[:_VERSION_AT] + ours + content[_VERSION_AT + len(ours) :]).records)
+    """Return whether a segment begins with a record of a newer version. Usually reads only the head."""
+    head = files.read_head(path, transcode.HEAD_BYTES)
+    # A damaged version field also looks newer in the head; only the whole file tells the two apart.
+    return transcode.is_newer(head) and transcode.is_newer(files.read(path))

@@ -3,7 +3,7 @@
     DATA/outcomes/<segment>     written by the writer just before it deletes the segment
 
 Invariant: a missing segment without such a file was not deleted by the writer.
-Never: syncs. After a power cut no sender waits for the answer any more.
+Never: syncs an outcome, because after a power failure no sender waits for the answer any more.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from receiver.durable.files import DIRECTORY_MODE, DISK, opened, write_all
+from receiver.durable.files import DISK, make_directories, opened, unlink_if_exists, write_all
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,9 +29,9 @@ class SegmentOutcome(msgspec.Struct, frozen=True):
     """Outcome of the rows of a segment."""
 
     dead_rows: dict[str, int] = {}
-    """Digest of a delivery → number of its rows that became dead letters."""
+    """Number of rows that became dead letters, by digest of the delivery."""
     is_incomplete: bool = False
-    """Other rows are not stored and their deliveries are unknown. A retried delivery will be stored."""
+    """Whether rows of unknown deliveries are not stored either. A retried delivery will be stored."""
 
 
 STORED = SegmentOutcome()
@@ -47,15 +47,18 @@ class SegmentOutcomes:
     def write(self, segment: SegmentId, outcome: SegmentOutcome) -> None:
         """Write the outcome of a segment and delete the oldest files. Raises `OSError`."""
         if self._names is None:
-            self._directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+            make_directories(self._directory)
+            # By time of writing, so that files of an earlier process are deleted first.
             self._names = deque(sorted(DISK.names(self._directory), key=self._modified_ns))
         path = self._directory / str(segment)
-        path.unlink(missing_ok=True)
+        # A writer that was killed before it deleted the segment may have left this file.
+        unlink_if_exists(path)
+        # Without a rename: intakes read the file only after the segment is gone, which happens later.
         with opened(DISK, path, new=True) as fd:
             write_all(DISK, fd, msgspec.json.encode(outcome), 0)
         self._names.append(path.name)
         while len(self._names) > OUTCOMES_MAX:
-            (self._directory / self._names.popleft()).unlink(missing_ok=True)
+            unlink_if_exists(self._directory / self._names.popleft())
 
     def read(self, segment: SegmentId) -> SegmentOutcome | None:
         """Return the outcome of a deleted segment, or `None` if the writer did not delete it."""

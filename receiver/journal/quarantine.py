@@ -8,13 +8,13 @@ Invariant: the note is written before the body. Never: readable by other users.
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
+from receiver.durable.files import DISK, make_directories, unlink_if_exists, write_unsynced
 from receiver.model import ContentKind, Delivery
 
 SUFFIX = ".body"
@@ -28,7 +28,7 @@ class Note(msgspec.Struct, frozen=True):
     drain: str = ""
     received_at_ns: int = 0
     crashes: int = 1
-    """Number of crashes of the decoder, in all processes so far."""
+    """Number of times that the body has crashed the decoder, in all processes."""
 
 
 class Body(NamedTuple):
@@ -73,11 +73,15 @@ class QuarantineFiles:
         return self._root / (".".join((digest, delivery.content_kind, *delivery.encodings)) + SUFFIX)
 
     def write(self, path: Path, body: bytes, note: Note) -> None:
-        """Write a body and its note. If the body exists, only the note is replaced."""
-        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _write(path.with_suffix(".json"), msgspec.json.encode(note))
+        """Write a body and its note. If the body exists, only the note is replaced.
+
+        Neither file is synced: the delivery was not acknowledged, so its sender still has it.
+        """
+        make_directories(self._root)
+        # First, because a body is listed as soon as it exists, and then needs its note.
+        write_unsynced(path.with_suffix(".json"), msgspec.json.encode(note))
         if not path.exists():
-            _write(path, body)
+            write_unsynced(path, body)
 
     def note_of(self, path: Path) -> Note:
         """Read the note of a body; return an empty note if it is missing or damaged."""
@@ -88,18 +92,7 @@ class QuarantineFiles:
 
     def drop(self, body: Body) -> None:
         """Delete a body and its note durably."""
-        body.path.unlink(missing_ok=True)
-        body.path.with_suffix(".json").unlink(missing_ok=True)
-        fd = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file without syncing it: the delivery was not acknowledged, so its sender still has it."""
-    draft = path.with_name(f".{path.name}.tmp")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
-        file.write(content)
-    draft.replace(path)
+        # The body first: a body without its note would be listed without its drain.
+        unlink_if_exists(body.path)
+        unlink_if_exists(body.path.with_suffix(".json"))
+        DISK.sync_directory(self._root)

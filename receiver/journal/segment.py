@@ -1,8 +1,8 @@
 """Segment file: records are appended, then the file is truncated, sealed with a footer and renamed.
 
 Invariant: `bytes_good`, the end of valid data, advances only after the record and the file name are synced.
-Never: retries on a descriptor that failed. After a failed sync the kernel may mark lost pages clean, so the
-file is truncated to `bytes_good` through a new descriptor and later data is written again.
+Never: retries on a descriptor that failed. After a failed sync the kernel may mark lost pages as clean, so
+the file is truncated to `bytes_good` through a new descriptor, and later data is written to another segment.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Segment:
     """An open segment. The file is created with the first record, so an empty segment leaves no file."""
 
     def __init__(self, place: Place, is_abandoned: Callable[[], bool] = lambda: False) -> None:
-        """`is_abandoned`: returns whether the directory was removed, so that others may adopt its files."""
+        """`is_abandoned`: returns whether the directory was removed, and with it the lock on its files."""
         self.place = place
         self._is_abandoned = is_abandoned
         self.sums = Sums()
@@ -44,9 +44,13 @@ class Segment:
         if self._fd is None:
             self._fd = files.create(path)
         write_all(files, self._fd, record, self.bytes_good)
+        # fdatasync suffices: it includes the file size, the only metadata needed to read the record.
         files.sync_data(self._fd)
+        # The first record also needs its file name on disk, or a power failure could lose the whole file.
         if self.bytes_good == 0:
             files.sync_directory(self.place.directory)
+        # Checked after the sync: only then is it certain that the record is in a file that the writer will
+        # find.
         if self._is_abandoned() or not files.is_at(self._fd, path):
             raise FileNotFoundError(errno.ENOENT, "segment file was removed while in use")
         self.sums.add(record, rows)
@@ -61,7 +65,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Location of a segment, with the operations on one that accepts no more records."""
+    """Location of a segment, with the operations on a segment that accepts no more records."""
 
     directory: Path
     seq: int
@@ -91,8 +95,10 @@ class Place:
         if self.has(Kind.OPEN):
             if bytes_good:
                 self._write_footer(bytes_good, footer)
+                # Renamed only after the footer is synced, so that a sealed name always means a complete file.
                 self.files.rename(path, self.path(kind))
             else:
+                # Without valid data nothing in the file was acknowledged.
                 self.files.unlink(path)
         self.files.sync_directory(self.directory)
         self.unmark()
@@ -114,18 +120,20 @@ class Place:
                     self.files.truncate(fd, bytes_good)
                     self.files.sync(fd)
         except OSError:
+            # A disk that cannot change this file may still accept a new one; adoption obeys the marker.
             write_new(self.files, self.path(Kind.MARK), b"%d\n" % bytes_good)
             self.files.sync_directory(self.directory)
 
     def bytes_promised(self) -> int | None:
-        """Return the valid size from the marker file. `None`: no marker, so every complete record is valid.
+        """Return the valid size from the marker file. `None`: no marker, and every complete record is valid.
 
-        An incomplete marker counts as none: no record was acknowledged after it.
+        An incomplete marker counts as missing, because no record was acknowledged after it was begun.
         """
         if not self.has(Kind.MARK):
             return None
         text = self.files.read(self.path(Kind.MARK))
         digits = text.removesuffix(b"\n")
+        # Without the final newline the digits may be only the beginning of the number.
         return int(digits) if text != digits and digits.isdigit() else None
 
     def unmark(self) -> None:

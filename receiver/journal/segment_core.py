@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from typing import Protocol
 
 BLOCK_ROWS_MAX = 65_536
-"""Rows of a block after a rewrite."""
+"""Maximum number of rows in a block after a rewrite."""
 
 RowRange = tuple[int, int]
-"""First row, row after the last."""
+"""First row, and the row after the last row."""
 DayRun = tuple[int, int, int]
-"""First row, row after the last, day since 1970: adjacent rows of a segment that share a day."""
+"""Adjacent rows that start on the same day: first row, row after the last, days since 1970."""
 NewIdentity = tuple[int, int, bool]
-"""Identity of a rewritten segment: epoch, sequence number, whether it keeps the deliveries."""
+"""Identity of a rewritten segment: epoch, sequence number, whether it keeps the list of deliveries."""
 
 
 class Record(Protocol):
-    """A record, as the core reads it."""
+    """A record, as read by the core."""
 
     @property
     def offset(self) -> int:
@@ -41,11 +41,11 @@ class Scan(Protocol):
 
     @property
     def epoch(self) -> int:
-        """Epoch in the identity that every record and every row carries."""
+        """Epoch of the segment, from the identity in every record and every row."""
 
     @property
     def seq(self) -> int:
-        """Sequence number in that identity."""
+        """Sequence number of the segment, from the same identity."""
 
     @property
     def records(self) -> Sequence[Record]:
@@ -61,7 +61,7 @@ class Scan(Protocol):
 
 
 class Core(Protocol):
-    """The functions of the compiled core that read and rewrite segments; `receiver.transcode` has them."""
+    """Functions of the compiled core that read and rewrite segments. `receiver.transcode` provides them."""
 
     def scan(self, segment: bytes, /) -> Scan:
         """Read the complete records of a segment."""
@@ -75,7 +75,7 @@ class Core(Protocol):
         identity: NewIdentity | None = None,
         /,
     ) -> bytes:
-        """Merge the blocks of a segment, keeping only these row ranges, under another identity if given."""
+        """Merge the blocks of a segment, keeping only these row ranges; with a new identity, if given."""
 
     def day_runs(self, segment: bytes, /) -> Sequence[DayRun]:
-        """Return which rows belong to which day."""
+        """Return the runs of rows that start on the same day."""

@@ -17,11 +17,11 @@ import structlog
 from receiver import transcode
 from receiver.durable.files import DISK, write_new
 from receiver.journal.ceiling import DiskUsage
-from receiver.journal.frame import bytes_of_records, damage_in, sealed_kind
+from receiver.journal.epoch_directory import EpochDirectory, note_of
+from receiver.journal.frame import bytes_of_records, damage_in
 from receiver.journal.names import SEALED, START_NOTE, FileName, Kind, epoch_of, file_name, parse_file_name
 from receiver.journal.newer import is_newer
 from receiver.journal.segment import Place
-from receiver.journal.start import EpochDirectory, note_of
 from receiver.model import SegmentId
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ class SegmentFile:
         return replace(self, bytes=len(content))
 
     def unlink(self) -> None:
-        """Delete the segment durably. Call it only when every row is stored or dead-lettered."""
+        """Delete the segment durably. Call only after every row is stored or in a dead letter."""
+        # A repetition after a failed sync finds no file, but must still sync the directory.
         if self.files.size_bytes(self.path) is not None:
             self.files.unlink(self.path)
         self.files.sync_directory(self.path.parent)
@@ -87,7 +88,7 @@ class JournalFile(NamedTuple):
 
 
 class Journal:
-    """All epoch directories under one root. Each data directory has one, used by the writer."""
+    """All epoch directories under one root. Only the writer uses it."""
 
     def __init__(self, root: Path, files: Files = DISK) -> None:
         self._root = root
@@ -96,38 +97,40 @@ class Journal:
         self._logged_paths: set[str] = set()
         self._known: dict[Path, bool] = {}
         self._is_newer: dict[Path, bool] = {}
-        self.held: list[SegmentId] = []
+        self.newer: list[SegmentId] = []
         """Segments written by a newer version, as of the last listing. May be read from any thread."""
         for file in self._journal_files():
+            # A killed writer left it. No other process writes drafts, so it is not in use.
             if file.kind is Kind.DRAFT:
                 self._files.unlink(file.path)
 
     def sealed(self) -> list[SegmentFile]:
         """Adopt orphaned epochs, then return the sealed segments, oldest first."""
+        # Only files of this listing are remembered, so that deleted segments do not accumulate.
         self._known, self._is_newer = self._is_newer, {}
         for directory in self._epoch_directories():
             self._adopt(directory)
         listed = []
         for file in self._journal_files():
             size_bytes = self._files.size_bytes(file.path)
-            if file.kind in SEALED and size_bytes is not None and not self._is_held(file.path):
+            if file.kind in SEALED and size_bytes is not None and not self._is_of_newer_version(file.path):
                 listed.append(SegmentFile(file.id, file.path, size_bytes, file.kind, self._files))
-        self.held = [_id_of(path) for path, is_newer in self._is_newer.items() if is_newer]
+        self.newer = [_id_of(path) for path, is_newer in self._is_newer.items() if is_newer]
         return listed
 
-    def _is_held(self, path: Path) -> bool:
+    def _is_of_newer_version(self, path: Path) -> bool:
         """Return whether a newer version wrote this segment. Each file is checked once."""
         try:
             known = self._known.get(path)
-            held = self._is_newer[path] = is_newer(path, self._files) if known is None else known
+            newer = self._is_newer[path] = is_newer(path, self._files) if known is None else known
         except OSError:
             return False
-        if held:
+        if newer:
             self._log_once("segment was written by a newer version; it is kept for that version", path)
-        return held
+        return newer
 
     def bytes_total(self) -> int:
-        """Return the bytes of all segments, open ones included."""
+        """Return the bytes of all segments, including open segments."""
         return self._disk_usage.bytes_total() if self._exists() else 0
 
     def _exists(self) -> bool:
@@ -167,17 +170,18 @@ class Journal:
     def _adopt(self, directory: Path) -> None:
         """Seal the open segments of an orphaned epoch. After a disk error the next call tries again."""
         try:
-            start = EpochDirectory.adopt(directory, self._files)
-        except OSError as reason:
-            self._log_once("orphaned epoch cannot be adopted yet", directory, reason)
+            orphaned = EpochDirectory.adopt(directory, self._files)
+        except OSError as error:
+            self._log_once("orphaned epoch cannot be adopted yet", directory, error)
             return
-        if start is None:
+        if orphaned is None:
             return
         try:
             for named in self._file_names(directory):
                 self._finish(directory, named)
         finally:
-            start.leave()
+            # Also after an error, so that the next listing can lock the epoch again.
+            orphaned.leave()
 
     def _finish(self, directory: Path, named: FileName) -> None:
         place = Place(directory, named.seq, self._files)
@@ -185,22 +189,28 @@ class Journal:
             if named.kind is Kind.OPEN:
                 self._seal(place)
             elif named.kind is Kind.MARK and not place.has(Kind.OPEN):
+                # A crash after the rename to the sealed name left the marker behind.
                 place.unmark()
-        except OSError as reason:
-            self._log_once("segment cannot be adopted yet", place.path(named.kind), reason)
+        except OSError as error:
+            self._log_once("segment cannot be adopted yet", place.path(named.kind), error)
 
     def _seal(self, place: Place) -> None:
         path = place.path(Kind.OPEN)
-        if self._is_held(path):
+        if self._is_of_newer_version(path):
             return
         content = self._files.read(path)
+        # Bytes after the size in the marker were never acknowledged: their sender got an error and will
+        # resend them.
         scan = transcode.scan(content[: place.bytes_promised()])
+        # Without the footer that an interrupted seal may have left: it is written again.
         bytes_good = bytes_of_records(scan)
-        place.seal(bytes_good, _footer_of(content[:bytes_good], path), sealed_kind(content, scan))
+        kind = Kind.ZSTD if scan.codec == "zstd" else Kind.LZ4
+        place.seal(bytes_good, _footer_of(content[:bytes_good], path), kind)
         log.info("segment adopted", path=str(path), bytes=bytes_good, cut_bytes=len(content) - bytes_good)
 
     def _log_once(self, event: str, path: Path, reason: OSError | None = None) -> None:
         """Log a warning once for each path."""
+        # The writer lists the journal up to ten times a second.
         if str(path) not in self._logged_paths:
             self._logged_paths.add(str(path))
             fields = {"error": reason.strerror} if reason else {}
@@ -213,11 +223,11 @@ def _id_of(path: Path) -> SegmentId:
 
 
 def _footer_of(content: bytes, path: Path) -> bytes:
-    """Return the footer for an orphaned segment. Empty if a record is damaged: its row count is unknown."""
+    """Return the footer for an orphaned segment; empty if damage makes the number of rows unknown."""
     try:
         return transcode.footer(content)
-    except transcode.CoreError as reason:
+    except transcode.CoreError as error:
         log.error(
-            "acknowledged records are damaged", path=str(path), error=str(reason), action="sealed as they are"
+            "acknowledged records are damaged", path=str(path), error=str(error), action="sealed as they are"
         )
         return b""

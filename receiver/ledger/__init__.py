@@ -1,1 +1,1 @@
-"""Ledger: per drain, project and hour of receipt, how many spans ended how."""
+"""Ledger: per drain, project and hour of receipt, the number of spans with each outcome."""

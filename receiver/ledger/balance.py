@@ -2,8 +2,9 @@
 
     watch the ledger ──▶ read the journal ──▶ copy the sums ──▶ omit segments that are in both
 
-A segment that was booked before the sums were copied is counted in the sums, even if its file was read too.
-Any other segment is counted as in the journal. Spans appended after the journal was read are in neither.
+A segment that was recorded before the sums were copied is counted in the sums, even if its file was read too.
+The spans of any other segment are counted as in the journal. Spans appended after the journal was read are
+not counted at all.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ class Balance(NamedTuple):
 
     sums: Sums
     journal: Mapping[Heading, int]
-    """Spans that wait in the journal."""
+    """Number of spans in the journal that are not counted in `sums`."""
     waiting: AbstractSet[SegmentId]
-    """Segments that are not booked yet. They include replayed segments, whose spans are counted already."""
+    """Segments that are not recorded yet, including replayed segments, whose spans are in the sums."""
     part_epochs: frozenset[int] = frozenset()
-    """Epochs of the parts of split segments that are not booked yet."""
+    """Epochs of the parts of split segments that are not recorded yet."""
 
     def totals(self) -> dict[str, Counter[str]]:
         """Return the spans by drain and outcome. Spans in the journal count as received."""
@@ -57,8 +58,8 @@ class Backlog:
         self._known: dict[SegmentId, tuple[ReadPosition, Counter[Heading]]] = {}
 
     def part_epochs(self) -> frozenset[int]:
-        """Return the epochs in DATA/cuts: rows of these parts may be in the store before they are booked."""
-        names = (path.name.rpartition(".")[2] for path in self._root.with_name("cuts").glob("*.*"))
+        """Return the epochs in DATA/splits: rows of pieces may be stored before they are recorded."""
+        names = (path.stem.rpartition(".")[2] for path in self._root.with_name("splits").glob("*.*.json"))
         return frozenset(int(name, 16) for name in names if _EPOCH.fullmatch(name))
 
     def read(self) -> dict[SegmentId, Counter[Heading]]:
@@ -66,16 +67,19 @@ class Backlog:
         with self._lock:
             segments: dict[SegmentId, tuple[ReadPosition, Counter[Heading]]] = {}
             for waiting in pending_segments(self._root):
+                # Continuing at the last position keeps a read proportional to new data, not to the size of
+                # the journal.
                 mark, before = self._known.get(waiting.id, (None, Counter[Heading]()))
                 read = waiting.read(mark)
                 if read is not None:
                     new = received_of(read.deliveries)
                     segments[waiting.id] = (read.position, before + new if read.continues_previous else new)
+            # Replace the whole dictionary, so that deleted segments do not accumulate.
             self._known = segments
             return {segment: spans for segment, (_, spans) in segments.items()}
 
 
-class Accounts:
+class LiveBalanceSource:
     """Ledger and journal of a running receiver."""
 
     def __init__(self, ledger: Ledger, backlog: Backlog) -> None:
@@ -87,19 +91,20 @@ class Accounts:
         with self.ledger.watching() as watch:
             return self._balance(watch)[0]
 
-    def around(self, ask: Callable[[Balance], T]) -> tuple[T, Balance, Watch]:
-        """Call `ask` between two balances. Returns its answer, the second balance and the bookings."""
+    def between_balances(self, call: Callable[[Balance], T]) -> tuple[T, Balance, Watch]:
+        """Run `call` with a balance. Returns its result, a later balance and the entries in between."""
         with self.ledger.watching() as watch:
-            answer = ask(self._balance(watch)[0])
-            return answer, *self._balance(watch)
+            result = call(self._balance(watch)[0])
+            return result, *self._balance(watch)
 
     def _balance(self, watch: Watch) -> tuple[Balance, Watch]:
+        # The journal first: a segment that is recorded in between is in the sums, and `seen` names it.
         waiting = self.backlog.read()
         sums, seen = self.ledger.sums(watch)
         return _balance(sums, waiting, seen.segments, self.backlog.part_epochs()), seen
 
 
-class AccountsAtRest:
+class OfflineBalanceSource:
     """Ledger and journal of a data directory while no receiver runs. Writes nothing."""
 
     def __init__(self, data_dir: Path, limits: Limits) -> None:
@@ -109,24 +114,25 @@ class AccountsAtRest:
     def balance(self) -> Balance:
         """Return the balance now."""
         is_first = is_first_on(self._data_dir)
-        sums, booked = read_sums(self._data_dir / "ledger", self._limits, is_first=is_first)
+        sums, recorded = read_sums(self._data_dir / "ledger", self._limits, is_first=is_first)
         backlog = Backlog(self._data_dir / "journal")
-        return _balance(sums, backlog.read(), booked, backlog.part_epochs())
+        return _balance(sums, backlog.read(), recorded, backlog.part_epochs())
 
-    def around(self, ask: Callable[[Balance], T]) -> tuple[T, Balance, Watch]:
-        """See `Accounts`. Nothing is booked in between, because no receiver runs."""
+    def between_balances(self, call: Callable[[Balance], T]) -> tuple[T, Balance, Watch]:
+        """Run `call` with a balance. No entry is recorded in between, because no receiver runs."""
         balance = self.balance()
-        return ask(balance), balance, Watch(set())
+        return call(balance), balance, Watch(set())
 
 
 def _balance(
     sums: Sums,
     waiting: dict[SegmentId, Counter[Heading]],
-    booked: set[SegmentId],
+    recorded: set[SegmentId],
     part_epochs: frozenset[int],
 ) -> Balance:
-    unbooked = waiting.keys() - booked
+    unrecorded = waiting.keys() - recorded
+    # The spans of a replayed segment are already in the sums, as dead.
     journal: Counter[Heading] = Counter()
-    for segment in unbooked - sums.replayed:
+    for segment in unrecorded - sums.replayed:
         journal.update(waiting[segment])
-    return Balance(sums, journal, unbooked, part_epochs)
+    return Balance(sums, journal, unrecorded, part_epochs)

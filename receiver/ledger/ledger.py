@@ -1,20 +1,22 @@
-"""Ledger on the disk: the outcome of every received span. One log in DATA/ledger.
+"""Ledger on disk: the outcome of every received span, in one log in DATA/ledger.
 
-    count in the store ──▶ book: log, then head ──▶ digests known ──▶ unlink ──▶ settle
+    count in the store ──▶ record: log, then head ──▶ digests known ──▶ unlink ──▶ settle
 
-An entry is booked on the disk, under the segment's id, before the segment's file is deleted. It replaces an
-earlier entry of the same id: after a kill between any two steps the writer books again and nothing is counted
-twice. Segments are settled in memory after their file is deleted. A log that has grown is rewritten as sums.
+The entry of a segment is on disk, under the segment's id, before the segment's file is deleted. It
+replaces an earlier entry of the same id: after a kill between any two steps the writer records the segment
+again, and nothing is counted twice. Once the file is deleted, the segment is settled: its entry can no longer
+be replaced, so it is merged into the sums. A log that has grown is rewritten as sums.
 
-Order of writes, so that every loss is detected and no crash looks like a loss (`witness.py`):
+Order of writes, so that every loss is detected and no crash looks like a loss (`loss_detection.py`):
 
     first start       head at 0  ─▶ log  ─▶ head
-    booking           log entry  ─▶ head
+    new entry         log entry  ─▶ head
     rewriting         new log    ─▶ head ─▶ delete the old log
     loss found        report     ─▶ new log ─▶ head
 
-Invariant: the sums count each segment that was deleted or is about to be, once. Lost history of the ledger
-itself is reported until an operator acknowledges it. Only the writer's thread books; any thread may read.
+Invariant: the sums count each deleted segment exactly once, and a segment is recorded before it is deleted.
+Lost history of the ledger itself is reported until an operator acknowledges it. Only the writer's thread
+records; any thread may read.
 """
 
 from __future__ import annotations
@@ -28,37 +30,38 @@ from typing import NamedTuple
 
 from receiver.durable.append_log import NO_EXTENT, AppendLog, Extent
 from receiver.durable.files import DISK, Files, drafts_in, opened, write_durably
-from receiver.ledger import line_sums, log_codec, witness
+from receiver.ledger import line_sums, log_codec, loss_detection
 from receiver.ledger.book import Book
 from receiver.ledger.line_sums import Counts, Lines
-from receiver.ledger.log_codec import DAMAGE, REPLAY, Booked, Key, Position
-from receiver.ledger.witness import Head, HeadFile
+from receiver.ledger.log_codec import DAMAGE, REPLAY, Key, Position, SegmentEntry
+from receiver.ledger.loss_detection import Head, HeadFile
 from receiver.logs import limited
 from receiver.model import Heading, SegmentId
 from receiver.settings import MIB
 from receiver.settings import Ledger as Limits
 
 LOG_BYTES_MIN = 1 * MIB
-"""The log is rewritten as sums when it has grown by this and by as much as it began with."""
+"""The log is rewritten as sums when it has grown by this and has at least doubled in size."""
 
 
 @dataclass(slots=True)
 class Watch:
-    """Records what is booked while a reader compares ledger, journal and table."""
+    """Entries that the writer records while a reader compares ledger, journal and table."""
 
     segments: set[SegmentId]
     """Segments that may be both in the sums and in the journal."""
     since: set[SegmentId] = field(default_factory=set)
     lines: dict[Heading, Counts] = field(default_factory=dict)
-    """Counts that were booked since the watch began."""
+    """Counts that were recorded since the watch began."""
 
     def note(self, key: Key, before: Lines, after: Lines) -> None:
-        """Record a booking. Parts (damage, replays) are skipped: their segment still waits in the journal."""
+        """Note a new entry. Skips parts (damage, replays), whose segment is still in the journal."""
         if key.part:
             return
         self.segments.add(key.segment)
         self.since.add(key.segment)
         for heading in {*before, *after}:
+            # Only the difference, because the new entry replaces an earlier one of the segment.
             added = after.get(heading, Counts()).minus(before.get(heading, Counts()))
             self.lines[heading] = self.lines.get(heading, Counts()).plus(added)
 
@@ -68,13 +71,13 @@ class Sums(NamedTuple):
 
     lines: dict[Heading, Counts]
     complete_from_hour: int
-    """Nothing is missing in this hour and later."""
+    """First hour from which on the counts are complete."""
     epochs: tuple[int, ...]
     """Intake starts whose rows in the table belong to this ledger."""
     replayed: frozenset[SegmentId] = frozenset()
-    """Segments of replayed dead letters, whose spans are counted already, as dead."""
+    """Segments of replayed dead letters. The sums already count their spans, as dead."""
     losses: tuple[str, ...] = ()
-    """Losses of history that were found and not acknowledged."""
+    """Losses of history that no operator has acknowledged."""
 
 
 class Ledger:
@@ -86,19 +89,25 @@ class Ledger:
         """`is_first`: no receiver ran on this data directory before, so a missing ledger is not a loss."""
         self._root = root
         self._files = files
+        # Held during syncs. The writer's thread and replays record entries.
         self._writing = threading.Lock()
+        # Protects the sums. Never held during a sync, so that readers do not wait for the disk.
         self._lock = threading.Lock()
         self._watches: list[Watch] = []
         _prepare(root, files)
         stored = _read(root, limits, files, is_first=is_first)
         self._number, self._book, self._head = stored.number, stored.book, stored.head
         self._position = stored.position
+        # These segments may be gone from the journal without having been settled; see `retain`.
         self._from_before = list(self._book.open)
         if stored.number:
+            # A killed process may have left entries unsynced that this process relies on from now on.
             _sync(_path(root, stored.number), files)
         if stored.losses:
             self._report(stored.losses, now_s())
         elif self._head.last is None:
+            # On a first start the head exists before the log, so that a log without a head always means a
+            # loss.
             self._head.write(Head())
         self._log = AppendLog(_path(root, self._number), stored.bytes_good, files)
         self._begun_bytes = 0
@@ -107,10 +116,10 @@ class Ledger:
 
     @property
     def window(self) -> Extent:
-        """Extent of the deduplication window's log when a segment was last booked."""
+        """Extent of the deduplication window's log when the last segment was recorded."""
         return self._book.window
 
-    def book(
+    def record(
         self,
         segment: SegmentId,
         lines: Lines,
@@ -118,38 +127,39 @@ class Ledger:
         parts_epoch: int | None = None,
         window: Extent = NO_EXTENT,
     ) -> None:
-        """Record durably the outcome of a segment, replacing an earlier record of it."""
+        """Record the outcome of a segment durably. Replaces an earlier record of the same segment."""
         if lines:
-            self._book_as(log_codec.booked(Key(segment), lines, parts_epoch, window))
+            self._record_entry(log_codec.segment_entry(Key(segment), lines, parts_epoch, window))
 
-    def damaged(self, segment: SegmentId, rows: int, hour: int) -> None:
+    def record_damage(self, segment: SegmentId, rows: int, hour: int) -> None:
         """Record accepted rows that were lost to damage and whose drain is unknown."""
         if rows:
-            self._book_as(log_codec.booked(Key(segment, DAMAGE), line_sums.lost(rows, hour)))
+            self._record_entry(log_codec.segment_entry(Key(segment, DAMAGE), line_sums.lost(rows, hour)))
 
-    def replaying(self, segment: SegmentId) -> None:
-        """Record that a segment about to enter the journal is made of dead letters. Thread-safe."""
-        self._book_as(log_codec.booked(Key(segment, REPLAY), {}))
+    def record_replay(self, segment: SegmentId) -> None:
+        """Record that a segment, which will enter the journal next, consists of dead letters. Thread-safe."""
+        self._record_entry(log_codec.segment_entry(Key(segment, REPLAY), {}))
 
     def is_replay(self, segment: SegmentId) -> bool:
-        """Return whether the segment is made of dead letters."""
+        """Return whether the segment consists of replayed dead letters."""
         return Key(segment, REPLAY) in self._book.open
 
     def settle(self, segment: SegmentId) -> None:
-        """Fold a segment into the sums once its file is deleted: it is never booked again."""
+        """Merge a segment into the sums after its file was deleted. It is never recorded again."""
         with self._lock:
             self._book.settle([Key(segment), Key(segment, DAMAGE), Key(segment, REPLAY)])
 
     def stored_and_gone(self, present: Collection[SegmentId]) -> Iterator[SegmentId]:
-        """Yield segments that an earlier run booked as stored, at least in part, and deleted."""
+        """Yield segments that an earlier run recorded as stored, at least in part, and deleted."""
         for key in self._from_before:
             rows = sum(counts.stored for counts in self._book.open.get(key, {}).values())
             if rows and not key.part and key.segment not in present:
                 yield key.segment
 
     def restore_files(self) -> bool:
-        """Rewrite log and head from memory if either was removed. Returns whether that was so."""
+        """Rewrite log and head from memory if either was removed. Return whether that was needed."""
         with self._writing:
+            # Nothing was removed. This check is two stats, cheap enough to run before every segment.
             if self._log.is_in_place and self._head.is_in_place:
                 return False
             _prepare(self._root, self._files)
@@ -158,13 +168,13 @@ class Ledger:
             return True
 
     def retain(self, present: Collection[SegmentId]) -> None:
-        """Settle segments that an earlier run left open and that are not in the journal any more."""
+        """Settle segments that an earlier run did not settle and that are not in the journal any more."""
         with self._lock:
             self._book.settle(key for key in self._from_before if key.segment not in present)
 
     @contextmanager
     def watching(self) -> Iterator[Watch]:
-        """Watch what is booked inside the `with` block."""
+        """Watch which entries are recorded inside the `with` block."""
         with self._lock:
             watch = Watch({key.segment for key in self._book.open if not key.part})
             self._watches.append(watch)
@@ -176,8 +186,9 @@ class Ledger:
 
     def sums(self, watch: Watch) -> tuple[Sums, Watch]:
         """Copy the sums, and what this watch has recorded so far, at one instant."""
-        losses = witness.reported(lost_path(self._root), self._files)
+        losses = loss_detection.reported(lost_path(self._root), self._files)
         with self._lock:
+            # Copies, because the writer continues to change the watch.
             seen = Watch(set(watch.segments), set(watch.since), dict(watch.lines))
             return sums_of(self._book, losses), seen
 
@@ -187,8 +198,8 @@ class Ledger:
         self._head.close()
 
     def _report(self, losses: Sequence[str], now_s: float) -> None:
-        """Report lost history and continue with the rest: only hours after the current one are complete."""
-        witness.report(lost_path(self._root), losses, now_s, self._files)
+        """Report lost history and continue with the remaining entries. Only later hours count as complete."""
+        loss_detection.report(lost_path(self._root), losses, now_s, self._files)
         self._book.complete_from_hour = int(now_s // 3_600) + 1
         limited.error(
             "ledger: lost",
@@ -198,16 +209,19 @@ class Ledger:
             action="find the cause, compare with `trace-drain ledger --verify`, then delete this file",
         )
 
-    def _book_as(self, entry: Booked) -> None:
+    def _record_entry(self, entry: SegmentEntry) -> None:
         key = log_codec.key_of(entry)
         with self._writing:
+            # A retry after an error finds the entry already in the log and only has to write the head.
             if self._book.open.get(key) != dict(entry.rows):
                 self._append(key, entry)
             self._move_head()
+            # Only after the entry is durable: a failed rewrite must not fail the record.
             self._begin_if_due()
 
-    def _append(self, key: Key, entry: Booked) -> None:
+    def _append(self, key: Key, entry: SegmentEntry) -> None:
         content, position = log_codec.written([entry], self._position)
+        # Disk before memory: the sums never show an entry that a crash could undo.
         self._log.append(content)
         self._position = position
         with self._lock:
@@ -227,6 +241,7 @@ class Ledger:
         try:
             self._begin()
         except OSError as error:
+            # The old log is intact, so continue with it, and try again only after it has grown as much again.
             self._begun_bytes = self._log.bytes_good
             limited.warning("ledger: disk", "ledger log cannot be rewritten", error=error.strerror)
 
@@ -236,18 +251,21 @@ class Ledger:
             content, position = log_codec.written(self._book.entries(), self._position)
         path = _path(self._root, self._number + 1)
         write_durably(path, content, files=self._files)
+        # Only now: if the write had failed, the old log would still be in use.
         self._log.close()
         self._number, self._position = self._number + 1, position
         self._log = AppendLog(path, len(content), self._files)
         self._begun_bytes = len(content)
         self._move_head()
+        # Delete old logs last: until the head names the new log, a crash must find the old one.
         for number in _numbers(self._root, self._files):
             if number < self._number:
                 self._files.unlink(_path(self._root, number))
 
 
 def is_first_on(data_dir: Path) -> bool:
-    """Return whether no writer ever ran on this data directory: a missing ledger is then not a loss."""
+    """Return whether no writer ever ran on this data directory, so that a missing ledger is not a loss."""
+    # Not DATA/ledger itself: its loss must not look like a first start.
     return not (data_dir / "redelivery").exists()
 
 
@@ -273,7 +291,7 @@ def read_sums(
 ) -> tuple[Sums, set[SegmentId]]:
     """Read a ledger that no process has open. Returns its sums and its unsettled segments."""
     stored = _read(root, limits, files, is_first=is_first)
-    losses = (*witness.reported(lost_path(root), files), *stored.losses)
+    losses = (*loss_detection.reported(lost_path(root), files), *stored.losses)
     return sums_of(stored.book, losses), {key.segment for key in stored.book.open if not key.part}
 
 
@@ -289,24 +307,26 @@ class _Stored(NamedTuple):
 
 
 def _read(root: Path, limits: Limits, files: Files, *, is_first: bool) -> _Stored:
-    """Read the newest log. An older log was left by a crash."""
+    """Read the newest log. Older logs are leftovers of a crash during a rewrite and are ignored."""
     number = max(_numbers(root, files), default=0)
     head, book = HeadFile(head_path(root), files), Book(limits)
     log = log_codec.read(files.read(_path(root, number)) if number else b"")
     for linked in log.entries:
         book.apply(linked.entry)
-    witnessed = head.last or Head()
-    book.window = max(book.window, witnessed.window)
-    ends = [witnessed.position, *(linked.after for linked in log.entries[-1:])]
+    recorded_head = head.last or Head()
+    book.window = max(book.window, recorded_head.window)
+    # After a loss the log may end before the head. Numbering continues after both, so that no number repeats.
+    ends = [recorded_head.position, *(linked.after for linked in log.entries[-1:])]
     position = max(ends, key=lambda end: end.number)
     is_new = is_first and not number and not position.number
-    losses = [] if is_new else witness.losses_in(log, head.last)
+    losses = [] if is_new else loss_detection.losses_in(log, head.last)
     return _Stored(number, book, len(log.good), position, head, losses)
 
 
 def _prepare(root: Path, files: Files) -> None:
     if files.size_bytes(root) is None:
         files.make_directory(root)
+    # The head and the report are next to the directory, among the drafts of other components.
     beside = {f".{head_path(root).name}.tmp", f".{lost_path(root).name}.tmp"}
     for draft in [*drafts_in(root, files), *drafts_in(root.parent, files)]:
         if draft.parent == root or draft.name in beside:
@@ -317,7 +337,7 @@ def _prepare(root: Path, files: Files) -> None:
 
 
 def _sync(path: Path, files: Files) -> None:
-    """Sync a log that a killed process may have left unsynced, before its entries are relied on."""
+    """Sync a log that a killed process may have left unsynced, before this process relies on its entries."""
     with opened(files, path) as fd:
         files.sync_data(fd)
     files.sync_directory(path.parent)

@@ -1,4 +1,4 @@
-"""Arithmetic of ledger lines: the counts and what one segment adds to them. Pure numbers; no files here.
+"""Arithmetic of ledger lines: counts, and the contribution of a segment to them. This module opens no files.
 
     received = stored + sampled out + rejected + duplicate + dead (+ in the journal)
 
@@ -49,6 +49,7 @@ class Counts(NamedTuple):
 
     def minus(self, other: Counts) -> Counts:
         """Return the difference, field by field."""
+        # The store's checksum wraps, so a difference below 0 must wrap as well.
         difference = Counts(*(left - right for left, right in zip(self, other, strict=True)))
         return difference._replace(checksum=difference.checksum % CHECKSUMS)
 
@@ -64,7 +65,7 @@ class Counts(NamedTuple):
 
 
 OUTCOMES = Counts._fields[:-1]
-"""Names of the counts: every field but the checksum."""
+"""Names of the counts: every field except the checksum."""
 _RECEIVED, _STORED, _SAMPLED_OUT, _REJECTED, _DUPLICATE, _DEAD = range(len(OUTCOMES))
 
 Lines = Mapping[Heading, Counts]
@@ -88,12 +89,13 @@ def lines_of(
 ) -> dict[Heading, Counts]:
     """Sum up the outcomes of a segment's deliveries.
 
-    `stored`: rows of the segment in the store; `None`: all of them. Missing rows are counted as `rest`.
+    `stored`: rows of the segment in the store; `None` if all are stored. Missing rows get the outcome `rest`.
     """
     sums: defaultdict[tuple[str, str, int], list[int]] = defaultdict(lambda: [0] * len(OUTCOMES))
     for delivery, verdict in zip(deliveries, verdicts, strict=True):
         drain, hour = delivery.drain, delivery.received_at_ns // HOUR_NS
         for tally in delivery.tallies:
+            # Plain lists, because creating a named tuple for each tally is slow.
             line = sums[drain, tally.project, hour]
             line[_RECEIVED] += tally.received
             if verdict == DUPLICATE:
@@ -109,13 +111,15 @@ def lines_of(
 
 
 def lost(rows: int, hour: int) -> dict[Heading, Counts]:
-    """Return the line of accepted rows that were lost to disk damage and whose drain is unknown."""
+    """Return a line for accepted rows that were lost to disk damage and whose drain is unknown."""
     return {Heading(UNKNOWN, OTHER, hour): Counts(received=rows, dead=rows)} if rows else {}
 
 
 def unanswered(rows: int, stored: Mapping[Heading, int], hour: int) -> dict[Heading, Counts]:
-    """Sum up rows without delivery records. Stored rows are attributed by the store; the others are lost."""
-    lines = {heading: Counts(received=held, stored=held) for heading, held in stored.items()}
+    """Sum up rows without delivery records. The store attributes stored rows; all other rows are lost."""
+    lines = {
+        heading: Counts(received=stored_rows, stored=stored_rows) for heading, stored_rows in stored.items()
+    }
     return lines | lost(max(0, rows - sum(stored.values())), hour)
 
 
@@ -123,9 +127,12 @@ def with_unanswered(
     lines: Lines, rows: int, stored: Mapping[Heading, int], hour: int
 ) -> dict[Heading, Counts]:
     """Add the remaining rows of a segment to `lines` when some of its delivery records are unreadable."""
-    unlisted = {heading: held - lines.get(heading, Counts()).stored for heading, held in stored.items()}
+    unlisted = {
+        heading: stored_rows - lines.get(heading, Counts()).stored for heading, stored_rows in stored.items()
+    }
     listed = sum(counts.stored + counts.dead for counts in lines.values())
-    rest = unanswered(rows - listed, {heading: held for heading, held in unlisted.items() if held > 0}, hour)
+    unlisted = {heading: unlisted_rows for heading, unlisted_rows in unlisted.items() if unlisted_rows > 0}
+    rest = unanswered(rows - listed, unlisted, hour)
     return {
         heading: lines.get(heading, Counts()).plus(rest.get(heading, Counts())) for heading in {*lines, *rest}
     }
@@ -134,13 +141,15 @@ def with_unanswered(
 def replayed(
     deliveries: Iterable[Answered], verdicts: bytes, stored: Mapping[Heading, int]
 ) -> dict[Heading, Counts]:
-    """Sum up a segment of replayed dead letters, which were booked as dead before."""
+    """Sum up a segment of replayed dead letters, which were recorded as dead before."""
     outcomes: dict[Heading, Counts] = {heading: Counts(stored=rows) for heading, rows in stored.items()}
     for delivery, verdict in zip(deliveries, verdicts, strict=True):
         for tally in delivery.tallies if verdict == DUPLICATE else ():
             heading = _heading(delivery, tally.project)
             outcomes[heading] = outcomes.get(heading, Counts()).plus(Counts(duplicate=tally.stored))
     return {
+        # The negative count removes the spans from `dead`, where the earlier record of their first delivery
+        # put them.
         heading: counts._replace(dead=-counts.stored - counts.duplicate)
         for heading, counts in outcomes.items()
     }

@@ -1,12 +1,13 @@
-"""Codec of the ledger's log: the state at its beginning, then one entry per segment. Pure bytes.
+"""Codec of the ledger's log: the state at its beginning, then one entry per segment.
 
     magic:   "TDLG", framed as described in `receiver/durable/framing.py`
     body:    msgpack: [number, digest of the entry before, entry]
-    entry:   `Begun`, `Settled` as often as needed, then `Booked` …
+    entry:   `Begun`, `Settled` as often as needed, then `SegmentEntry` …
 
-Entries are numbered from 1 and the numbers go on when the log is rewritten, so a missing entry shows as a gap
-and a missing end shows against the head (`witness.py`). A later `Booked` of the same segment and part
-replaces the earlier entry, so that a segment that is booked twice after a crash is counted once.
+Entries are numbered from 1, and numbering continues when the log is rewritten. A missing entry is therefore
+visible as a gap, and a missing end by comparison with the head (`loss_detection.py`). A later `SegmentEntry`
+of the same segment and part replaces the earlier entry, so that a segment recorded twice after a crash is
+counted once.
 """
 
 from __future__ import annotations
@@ -23,29 +24,31 @@ from receiver.ledger.line_sums import Counts, Lines
 from receiver.model import Heading, SegmentId
 
 LINES_OF_ENTRY = 10_000
+"""Maximum number of lines in a `Settled` entry, so that no entry grows with the ledger."""
 DIGEST_BYTES = 16
 DAMAGE = "damage"
-"""Part for the damaged rows of a segment."""
+"""Part of an entry for the damaged rows of a segment."""
 REPLAY = "replay"
-"""Part without lines: the segment is made of dead letters, so its spans are counted already."""
+"""Part that marks a segment of replayed dead letters, whose spans are already counted. It has no lines."""
 
 _MAGIC = b"TDLG"
 
 Row = tuple[Heading, Counts]
 
 
+# Tags are part of the format on disk, so they stay when a class is renamed.
 class Begun(msgspec.Struct, frozen=True, array_like=True, tag="begun"):
     """The first entry of a log: the state apart from the sums."""
 
     complete_from_hour: int
-    """This hour and all later hours are complete; 0: all hours are."""
+    """First hour from which on the counts are complete; 0 if all hours are complete."""
     kept_from_hour: int
-    """Older hours are added up in hour 0."""
+    """First hour with lines of its own. Older hours are added up in hour 0."""
     named_from_hour: int
-    """In older hours all projects are added up in `(other)`."""
+    """First hour with separate projects. In older hours all projects are added up in `(other)`."""
     epochs: dict[int, int]
-    """Epochs of the booked segments → the last hour of each."""
-    window: Extent = NO_EXTENT
+    """Epochs of the recorded segments, each with its last hour."""
+    window: Extent
     """Extent of the deduplication window's log at that time."""
 
 
@@ -55,29 +58,29 @@ class Settled(msgspec.Struct, frozen=True, array_like=True, tag="settled"):
     rows: tuple[Row, ...]
 
 
-class Booked(msgspec.Struct, frozen=True, array_like=True, tag="booked"):
-    """Outcome of a segment, or of a part of it, that still exists and may be booked again."""
+class SegmentEntry(msgspec.Struct, frozen=True, array_like=True, tag="booked"):
+    """Outcome of a segment, or of a part of it, that still exists and may be recorded again."""
 
     epoch: int
     seq: int
     part: str
     """See `Key`."""
     rows: tuple[Row, ...]
-    parts_epoch: int | None = None
-    """Epoch of its parts, which some of its rows have in the store if the segment was split."""
-    window: Extent = NO_EXTENT
+    parts_epoch: int | None
+    """Epoch that rows of a split segment may have in the store, in place of the segment's epoch."""
+    window: Extent
     """See `Begun`."""
 
 
 class Key(NamedTuple):
-    """Key of a ledger entry: a later `Booked` with the same key replaces it."""
+    """Key of a ledger entry: a later `SegmentEntry` with the same key replaces it."""
 
     segment: SegmentId
     part: str = ""
     """Empty for the outcome of its deliveries; otherwise `DAMAGE` or `REPLAY`."""
 
 
-Entry = Begun | Settled | Booked
+Entry = Begun | Settled | SegmentEntry
 
 
 class Position(NamedTuple):
@@ -118,17 +121,21 @@ def written(entries: Iterable[Entry], after: Position = START) -> tuple[bytes, P
 
 
 def read(content: bytes) -> Log[Linked]:
-    """Decode a log. A torn tail is omitted silently; damage before it sets `is_rotten`."""
+    """Decode a log. A torn tail is omitted silently; damage before it sets `is_damaged`."""
     return unframed(_MAGIC, content, _linked)
 
 
-def booked(key: Key, lines: Lines, parts_epoch: int | None = None, window: Extent = NO_EXTENT) -> Booked:
-    """Return the entry for a key."""
-    return Booked(key.segment.epoch, key.segment.seq, key.part, tuple(lines.items()), parts_epoch, window)
+def segment_entry(
+    key: Key, lines: Lines, parts_epoch: int | None = None, window: Extent = NO_EXTENT
+) -> SegmentEntry:
+    """Build the entry of a segment, or of a part of it."""
+    return SegmentEntry(
+        key.segment.epoch, key.segment.seq, key.part, tuple(lines.items()), parts_epoch, window
+    )
 
 
-def key_of(entry: Booked) -> Key:
-    """Return the key of an entry."""
+def key_of(entry: SegmentEntry) -> Key:
+    """Return the key of an entry. A later entry with the same key replaces it."""
     return Key(SegmentId(entry.epoch, entry.seq), entry.part)
 
 

@@ -2,6 +2,6 @@
 
     traffic → wire → template → requests → client → tally → report        verify: compares with the store
 
-Invariant: uses only the protocol and the API, no knowledge of the receiver's internals, so that it can
-disprove the receiver's claims.
+Invariant: uses only the protocol and the API, and no internals of the receiver, so that it can detect errors
+of the receiver.
 """

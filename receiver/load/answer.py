@@ -1,4 +1,4 @@
-"""Parser of HTTP/1.1 answers, as far as OTLP servers use HTTP/1.1."""
+"""Parser of HTTP/1.1 answers. Supports the parts of HTTP/1.1 that OTLP servers use."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ class Answer(NamedTuple):
     content_type: str = ""
     retry_after_s: float | None = None
     is_last: bool = False
-    """The server closes the connection after it."""
+    """Whether the server closes the connection after this answer."""
 
     @property
     def rejected_count(self) -> int:
         """Number of rejected spans that the answer reports."""
+        # The usual answers of both encodings, which need no parser.
         if not self.body or self.body == b"{}":
             return 0
         try:
@@ -41,12 +42,13 @@ class Answer(NamedTuple):
                 partial = json.loads(self.body).get("partialSuccess") or {}
                 return int(partial.get("rejectedSpans", 0))
             return int(ExportTraceServiceResponse.FromString(self.body).partial_success.rejected_spans)
+        # An answer that cannot be parsed reports nothing; the count of stored spans shows what is missing.
         except (ValueError, AttributeError, DecodeError):
             return 0
 
     @property
-    def words(self) -> str:
-        """The answer's message as text."""
+    def message(self) -> str:
+        """Text of the answer's error message."""
         if self.content_type == "application/x-protobuf":
             with suppress(DecodeError):  # a google.rpc.Status has its text in the same field
                 return ExportTracePartialSuccess.FromString(self.body).error_message
@@ -57,13 +59,15 @@ def answer_in(received: bytes) -> tuple[Answer, int] | None:
     """Return the first answer and its length; None if it is incomplete. Raises `NotHttp`."""
     head_end = received.find(b"\r\n\r\n")
     if head_end < 0:
+        # A server that never ends its head must not fill the memory.
         _require(len(received) <= ANSWER_BYTES_MAX)
         return None
     status_line, *lines = received[:head_end].decode("latin-1").split("\r\n")
     status = _status_of(status_line)
+    # An interim answer, like 100, precedes the final one.
     if status < HTTPStatus.OK:
-        after = answer_in(received[head_end + 4 :])
-        return after and (after[0], after[1] + head_end + 4)
+        final = answer_in(received[head_end + 4 :])
+        return final and (final[0], final[1] + head_end + 4)
     headers = {
         name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
     }
@@ -96,6 +100,7 @@ def _body_in(received: bytes, start: int, headers: dict[str, str]) -> tuple[byte
     if headers.get("transfer-encoding", "").lower() == "chunked":
         return _chunks_in(received, start)
     length = headers.get("content-length", "0")
+    # `isdigit` also excludes signs, which `int` would accept.
     _require(length.isdigit() and int(length) <= ANSWER_BYTES_MAX)
     end = start + int(length)
     return (received[start:end], end) if len(received) >= end else None
@@ -107,8 +112,9 @@ def _chunks_in(received: bytes, position: int) -> tuple[bytes, int] | None:
         size = received[position:line_end].partition(b";")[0]
         try:
             length = int(size, 16)
-        except ValueError as reason:
-            raise NotHttp("a chunk's size is not a number") from reason
+        except ValueError as error:
+            raise NotHttp("a chunk's size is not a number") from error
+        # `int` accepts a sign, and a negative length could repeat a chunk without end.
         _require(0 <= length <= ANSWER_BYTES_MAX)
         end = line_end + 2 + length + 2
         if len(received) < end:

@@ -31,11 +31,11 @@ class Target(NamedTuple):
     port: int
     tls: ssl.SSLContext | None = None
     timeout_s: float = 10.0
-    """Timeout of one try; the default is that of SDKs."""
+    """Timeout of one attempt; the default is that of SDKs."""
     patience_s: float = 60.0
-    """Timeout of all tries of one request."""
+    """Timeout of a request with all its retries."""
     backoff_first_s: float = BACKOFF_FIRST_S
-    """Doubled after every try without a `Retry-After`, up to 5 s."""
+    """First delay before a retry. Doubled after every attempt without a `Retry-After`, up to 5 s."""
 
 
 class ClientContext:
@@ -46,26 +46,27 @@ class ClientContext:
         target: Target,
         tally: Tally,
         next_request: Callable[[], Request | None],
-        on_hopeless: Callable[[str], None],
+        on_permanent_error: Callable[[str], None],
     ) -> None:
         """`next_request` returns the next request with its due time.
 
-        `on_hopeless` is called with an error that no retry can fix.
+        `on_permanent_error` is called with an error that no retry can fix.
         """
         self.target = target
         self.tally = tally
         self.next_request = next_request
-        self.on_hopeless = on_hopeless
+        self.on_permanent_error = on_permanent_error
         self._probe: asyncio.Task[None] | None = None
         self.known: dict[bytes, Answer] = {}
         self.dice = Random()  # noqa: S311 - jitter
 
     def failed(self, reason: str) -> None:
-        """Count a try without an answer. If none was ever answered, probe whether the server expects TLS."""
+        """Count an attempt without an answer. Before any answer, probe whether the server expects TLS."""
         self.tally.failed(reason)
         if (
             reason == RESET
             and self.target.tls is None
+            # One probe per run is enough to find a wrong scheme.
             and self._probe is None
             and not self.tally.was_answered
         ):
@@ -73,8 +74,9 @@ class ClientContext:
 
     async def _probe_tls(self) -> None:
         target = self.target
+        # Asked again after the handshake: an answer in the meantime shows that the scheme is right.
         if await speaks_tls(target.host, target.port, target.timeout_s) and not self.tally.was_answered:
-            self.on_hopeless(EXPECTED_TLS)
+            self.on_permanent_error(EXPECTED_TLS)
 
 
 class Client:
@@ -87,7 +89,7 @@ class Client:
         self._connecting: asyncio.Task[None] | None = None
         self._request: Request | None = None
         self._deadline_s = 0.0
-        """Time at which the current try times out; 0: no try is running."""
+        """Time at which the current attempt times out; 0 if none is running."""
         self._has_ended = False
 
     def take_next(self) -> None:
@@ -99,17 +101,19 @@ class Client:
             return
         ahead_s = request.intended_s - time.perf_counter()
         if ahead_s > 0:
+            # Open loop: wait until the request is due, whatever happened to earlier requests.
             self._loop.call_later(ahead_s, self._try)
         else:
             self._try()
 
     def check(self, now_s: float) -> None:
-        """Fail the current try if it has timed out."""
+        """Fail the current attempt if it has timed out."""
         if self._deadline_s and now_s > self._deadline_s:
             self.failed("time-out")
 
     def end(self) -> None:
         """Drop the request in flight and close the connection."""
+        # A request that waits for its time was never sent, so nothing is unfinished.
         self._context.tally.unfinished += self._request is not None and self._request.attempts > 0
         self._request, self._has_ended = None, True
         self._hang_up()
@@ -117,9 +121,11 @@ class Client:
     def answered(self, answer: Answer) -> None:
         """See `Owner`."""
         request, tally, now_s = self._request, self._context.tally, time.perf_counter()
+        # A server may send an error before it closes an idle connection, like 408.
         if request is None or not self._deadline_s:
             self.failed("an answer without a request")
             return
+        # No attempt runs any more: `check` must not time out a request that waits for its retry.
         self._deadline_s = 0.0
         tally.answered(answer)
         if answer.is_last:
@@ -135,6 +141,7 @@ class Client:
 
     def failed(self, reason: str) -> None:
         """See `Owner`."""
+        # A server may close an idle connection at any time, which is no failure.
         had_begun = bool(self._deadline_s)
         self._hang_up()
         if had_begun and self._request is not None:
@@ -143,6 +150,7 @@ class Client:
 
     def _try(self) -> None:
         request = self._request
+        # The timer of a retry may fire after the run has ended.
         if request is None or self._has_ended:
             return
         now_s = time.perf_counter()
@@ -152,6 +160,7 @@ class Client:
         request.attempts += 1
         self._context.tally.retries += request.attempts > 1
         if self._connection is None:
+            # Keep a reference: the event loop holds tasks only weakly.
             self._connecting = self._loop.create_task(self._connect(request))
         else:
             self._send(request, self._connection)
@@ -168,18 +177,20 @@ class Client:
                 await self._loop.create_connection(
                     lambda: connection, target.host, target.port, ssl=target.tls
                 )
-        except OSError as reason:
-            if self._connection is connection:  # it has not timed out meanwhile
-                self.failed(failure_text(reason))
-            if error := permanent_error(reason):
-                self._context.on_hopeless(error)
+        except OSError as error:
+            if self._connection is connection:  # the attempt has not timed out in the meantime
+                self.failed(failure_text(error))
+            if advice := permanent_error(error):
+                self._context.on_permanent_error(advice)
             return
+        # Otherwise the attempt timed out while it was connecting, and another one may be running.
         if self._connection is connection:
             self._deadline_s = time.perf_counter() + target.timeout_s
             self._send(request, connection)
 
     def _retry_later(self, request: Request, retry_after_s: float | None) -> None:
         delay_s = self._backoff_s(request) if retry_after_s is None else retry_after_s
+        # Given up now rather than after a pause whose end is already too late.
         if time.perf_counter() + delay_s > request.intended_s + self._context.target.patience_s:
             self._context.tally.given_up += 1
             self.take_next()

@@ -34,10 +34,12 @@ class Connection(asyncio.Protocol):
     def send(self, head: bytes, body: bytes) -> None:
         """Send a request."""
         if self._transport is not None:
+            # Two parts, because joining them would copy the body.
             self._transport.writelines((head, body))
 
     def hang_up(self) -> None:
         """Close the connection without reporting it."""
+        # First, because `abort` leads to `connection_lost`, which must not be reported.
         self._owner = None
         if self._transport is not None:
             self._transport.abort()
@@ -45,6 +47,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport, unless the owner has hung up."""
         self._transport = cast("asyncio.Transport", transport)
+        # The attempt timed out while the connection was being made.
         if self._owner is None:
             self._transport.abort()
 
@@ -53,6 +56,7 @@ class Connection(asyncio.Protocol):
         if self._owner is None:
             return
         known = self._known.get(data)
+        # Only at the start of an answer: the same bytes could be the end of another one.
         if known is not None and not self._received:
             self._owner.answered(known)
             return
@@ -68,10 +72,11 @@ class Connection(asyncio.Protocol):
             self._received = b""
             self._owner.answered(answer)
 
-    def _remember(self, whole: bytes, answer: Answer) -> None:
+    def _remember(self, raw: bytes, answer: Answer) -> None:
+        # Answers with a varying part would otherwise fill the memory; emptying is cheap and rare.
         if len(self._known) >= KNOWN_ANSWERS_MAX:
             self._known.clear()
-        self._known[whole] = answer
+        self._known[raw] = answer
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """Report the loss, unless the owner has hung up."""

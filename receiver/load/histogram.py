@@ -23,19 +23,13 @@ class Histogram:
         shift = max(0, latency_us.bit_length() - _SHARP_BITS - 1)
         self._counts[latency_us >> shift << shift] += 1
 
-    def take(self, other: Histogram) -> None:
-        """Add all latencies of another histogram."""
-        self.count += other.count
-        self.max_s = max(self.max_s, other.max_s)
-        self._counts += other._counts
-
     def quantile_s(self, share: float) -> float | None:
         """Return the latency that this share does not exceed; None if empty."""
         if not self.count:
             return None
-        wanted, seen = share * self.count, 0
+        target_count, seen_count = share * self.count, 0
         for latency_us in sorted(self._counts):
-            seen += self._counts[latency_us]
-            if seen >= wanted:
+            seen_count += self._counts[latency_us]
+            if seen_count >= target_count:
                 return min(latency_us / 1e6, self.max_s)
         return self.max_s

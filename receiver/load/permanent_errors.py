@@ -1,4 +1,4 @@
-"""Connection errors as text, and those that no retry can fix: the command line must change."""
+"""Texts of connection errors, and detection of errors that only a change of the command line can fix."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import ssl
 from receiver.load.plan import tls_context
 
 NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"})
-"""OpenSSL's reasons for an answer in plain text; they depend on its release."""
+"""OpenSSL's errors for an answer in plain text, in all of its releases."""
 EXPECTED_TLS = "the server expects TLS, and the URL has http; expected https://"
 EXPECTED_PLAIN = "the server does not use TLS, and the URL has https; expected http://, or another port"
 
@@ -40,11 +40,13 @@ def permanent_error(reason: OSError) -> str:
 
 async def speaks_tls(host: str, port: int, timeout_s: float) -> bool:
     """Return whether the server completes a TLS handshake."""
+    # Whether the certificate is trusted does not matter: only the protocol is in question.
     context = tls_context(ca_file=None, is_insecure=True)
     try:
         async with asyncio.timeout(timeout_s):
             _, writer = await asyncio.open_connection(host, port, ssl=context)
     except OSError:
         return False
+    # Without waiting for the server to close.
     writer.transport.abort()
     return True

@@ -34,10 +34,11 @@ def parse_url(text: str) -> Url:
     try:
         parts = urlsplit(text)
         host, port = parts.hostname, parts.port
-    except ValueError as reason:
+    except ValueError as error:
         raise OperatorError(
-            "URL cannot be read; expected one like http://127.0.0.1:4318/v1/traces"
-        ) from reason
+            "URL is malformed; expected a URL like http://127.0.0.1:4318/v1/traces"
+        ) from error
+    # A user in the URL would be ignored, so it is refused.
     if parts.scheme not in PORTS or not host or parts.username:
         raise OperatorError(
             f"URL has scheme '{parts.scheme}' and {'a' if host else 'no'} host; expected "
@@ -52,16 +53,16 @@ def parse_header(text: str) -> tuple[str, str]:
     """Parse `Name: value`."""
     match = _HEADER.fullmatch(text.strip())
     if not match:
-        raise OperatorError("--header cannot be read; expected 'Name: value' in printable ASCII")
+        raise OperatorError("--header is malformed; expected 'Name: value' in printable ASCII")
     return match[1], match[2]
 
 
-def secret_in(file: str, option: str) -> str:
-    """Read a secret from a file, without surrounding white space."""
+def read_secret(file: str, option: str) -> str:
+    """Read a secret from a file, and strip surrounding white space."""
     try:
         secret = Path(file).read_text().strip()
-    except (OSError, UnicodeDecodeError) as reason:
-        raise OperatorError(f"{option} '{file}' cannot be read; expected a file of text") from reason
+    except (OSError, UnicodeDecodeError) as error:
+        raise OperatorError(f"{option} '{file}' cannot be read; expected a text file") from error
     if not secret:
         raise OperatorError(f"{option} '{file}' is empty; expected a secret")
     return secret
@@ -71,8 +72,8 @@ def tls_context(*, ca_file: str | None, is_insecure: bool) -> ssl.SSLContext:
     """Return a context that trusts the system's CAs, the given CA, or any certificate."""
     try:
         context = ssl.create_default_context(cafile=ca_file)
-    except (OSError, ssl.SSLError) as reason:
-        raise OperatorError(f"--ca '{ca_file}' cannot be used; expected certificates in PEM") from reason
+    except (OSError, ssl.SSLError) as error:
+        raise OperatorError(f"--ca '{ca_file}' cannot be used; expected certificates in PEM") from error
     if is_insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -7,7 +7,7 @@ from typing import Any
 
 from receiver.load.histogram import Histogram
 from receiver.load.run import Result
-from receiver.load.tally import Tally, counted
+from receiver.load.tally import Tally, count_text
 from receiver.load.verify import Findings
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
@@ -16,11 +16,11 @@ QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
 def progress_line(elapsed_s: float, tally: Tally) -> str:
     """Return the progress line of the last second."""
     recent_ms, requests = quantiles_ms(tally.recent), tally.recent.count
-    trouble = f"  latest: {tally.trouble}" if tally.trouble else ""
+    error = f"  latest: {tally.latest_error}" if tally.latest_error else ""
     return (
         f"{elapsed_s:5.0f} s  {requests:7,} requests/s  {requests * tally.spans_per_request:9,} spans/s  "
         f"p50 {_ms(recent_ms['p50'], '.1f')}  p99 {_ms(recent_ms['p99'], '.1f')}  "
-        f"retries {tally.retries}  not acknowledged {tally.lost}{trouble}"
+        f"retries {tally.retries}  not acknowledged {tally.lost}{error}"
     )
 
 
@@ -38,13 +38,13 @@ def document(result: Result, findings: Findings | None) -> dict[str, Any]:
         "body_bytes_sent": tally.bytes_sent,
         "latency_ms": quantiles_ms(tally.latency),
         "answers": dict(sorted(tally.answers.items())),
-        "said": tally.said,
+        "said": tally.messages,
         "retries": tally.retries,
         "given_up": tally.given_up,
         "refused": tally.refused,
         "unfinished": tally.unfinished,
         "interrupted": result.was_interrupted,
-        "hopeless": result.hopeless or None,
+        "hopeless": result.permanent_error or None,
         "load_cpu_s": round(result.cpu_s, 3),
         "verified": None if findings is None else findings.document(),
     }
@@ -63,7 +63,7 @@ def lines(result: Result, findings: Findings | None) -> Iterator[tuple[str, str]
     """Yield the name and text of each line of the table."""
     report = document(result, findings)
     latencies = report["latency_ms"].items()
-    requests, spans = counted(report["requests"], "request"), counted(report["spans"], "span")
+    requests, spans = count_text(report["requests"], "request"), count_text(report["spans"], "span")
     yield "acknowledged", f"{requests}, {spans} in {report['elapsed_s']:.1f} s"
     yield "rate", f"{report['requests_per_s']:,.0f} requests/s, {report['spans_per_s']:,.0f} spans/s"
     yield "latency", "  ".join(f"{name} {_ms(value, 'g')}" for name, value in latencies)
@@ -82,7 +82,7 @@ def lines(result: Result, findings: Findings | None) -> Iterator[tuple[str, str]
     yield "rejected spans", f"{report['rejected_spans']:,}"
     yield "load generator", f"{_busy(result):.0%} of a core"
     for status, text in report["said"].items():
-        yield f"a {status} said", text
+        yield f"message of {status}", text
     if findings is not None:
         yield from findings.lines()
 

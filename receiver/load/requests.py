@@ -21,12 +21,12 @@ from receiver.load.traffic import Shape
 from receiver.load.wire import ENCODINGS
 
 SPANS_VARIED = 16_640
-"""Number of spans that differ in more than trace id and time; then they repeat."""
+"""Number of spans with different content. After that the same content repeats with new ids and times."""
 TEMPLATES_MIN = 16
 GZIP_LEVEL = 6
-"""The level that SDKs use."""
+"""Compression level that SDKs use."""
 READY_BYTES_MAX = 256 << 20
-"""Limit of compressed bodies made before the run starts."""
+"""Memory limit for the bodies that are compressed before the run starts."""
 NUMBERS_MAX = 1 << 32
 
 
@@ -61,7 +61,7 @@ class Recipe:
     compression: Literal["none", "gzip"] = "none"
     headers: tuple[tuple[str, str], ...] = ()
     sign: Callable[[bytes], tuple[str, str]] | None = field(default=None)
-    """Body → name and value of its signature header."""
+    """Returns name and value of the signature header for a body."""
     spans_varied: int = SPANS_VARIED
 
 
@@ -77,9 +77,10 @@ class RequestStream:
     def __init__(self, recipe: Recipe, count_max: int = NUMBERS_MAX) -> None:
         self._recipe = recipe
         encoding = ENCODINGS[recipe.encoding]
-        templates = max(TEMPLATES_MIN, -(-recipe.spans_varied // recipe.shape.spans))
-        made = (Template(recipe.shape, ordinal, encoding) for ordinal in range(min(templates, count_max)))
-        self._templates = itertools.cycle(list(made))
+        template_count = min(count_max, max(TEMPLATES_MIN, -(-recipe.spans_varied // recipe.shape.spans)))
+        # Encoded before the run: during it, the generator must not be the bottleneck.
+        templates = [Template(recipe.shape, ordinal, encoding) for ordinal in range(template_count)]
+        self._templates = itertools.cycle(templates)
         self._numbers = iter(range(min(count_max, NUMBERS_MAX)))
         self._ready: deque[Request] = deque()
         lines = {
@@ -93,7 +94,7 @@ class RequestStream:
         self._head = f"POST {recipe.path} HTTP/1.1\r\n{head}".encode()
 
     def prepare(self, count: int) -> int:
-        """Make up to `count` requests in advance, within the memory limit. Return their number."""
+        """Prepare up to `count` requests, within the memory limit. Return their number."""
         size_bytes = 0
         for request in itertools.islice(self._fresh(), count):
             self._ready.append(request)
@@ -104,6 +105,7 @@ class RequestStream:
 
     def next(self) -> Request | None:
         """Return the next request; None after the last."""
+        # Each call makes a new generator; the numbers and templates are shared, so none repeats.
         return self._ready.popleft() if self._ready else next(self._fresh(), None)
 
     def _fresh(self) -> Iterator[Request]:
@@ -111,6 +113,7 @@ class RequestStream:
             template = next(self._templates)
             body = template.body(self._recipe.run + struct.pack(">I", number), time.time_ns())
             if self._recipe.compression == "gzip":
+                # Without the time, which would make equal bodies differ.
                 body = gzip.compress(body, GZIP_LEVEL, mtime=0)
             yield Request(number, Origin(template.ordinal, template.base_ns), self._head_of(body), body)
 

@@ -1,7 +1,7 @@
 """One run: clients in an open or closed loop, until the duration or number of requests is reached.
 
-Open loop: request n is due at n / rate, even if no client is free to send it, and its latency counts from
-then, so that a stall counts for every request that waited (no coordinated omission).
+Open loop: request n is due at time n / rate, even if no client is free to send it. Its latency is measured
+from that time, so that a stall delays every request that had to wait (no coordinated omission).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Plan:
 
     connections: int = 8
     duration_s: float | None = 10.0
-    """After this no new request is sent; None: until the requests are used up."""
+    """Time after which no new request is sent. `None`: until no requests are left."""
     requests_per_s: float | None = None
-    """Rate of an open loop; None: a closed loop, each client as fast as answers arrive."""
+    """Rate of an open loop. `None`: a closed loop, in which each client sends as fast as answers arrive."""
 
 
 @dataclass
@@ -41,9 +41,9 @@ class Result:
     elapsed_s: float = 0.0
     """Time until the last answer."""
     cpu_s: float = 0.0
-    """CPU time of the load generator; near `elapsed_s`, the generator was the bottleneck."""
+    """CPU time of the load generator. If it is close to `elapsed_s`, the generator was the bottleneck."""
     was_interrupted: bool = False
-    hopeless: str = ""
+    permanent_error: str = ""
     """Error that ended the run because no retry can fix it."""
 
 
@@ -58,7 +58,7 @@ class Run:
         self._began_s = 0.0
         self._taken = 0
         self._context = ClientContext(target, tally, self._next, self._abort)
-        self._hopeless = ""
+        self._permanent_error = ""
         self._done = asyncio.Event()
         self._clients_left = plan.connections
 
@@ -69,6 +69,7 @@ class Run:
         self._began_s, cpu_s = time.perf_counter(), _cpu_s()
         clients = [Client(self._context, self._ended) for _ in range(self._plan.connections)]
         loop.add_signal_handler(signal.SIGINT, self._interrupt, result)
+        # One task for all clients, because a timer for each request would add to the cost of all of them.
         watch = loop.create_task(self._watch(clients, progress))
         try:
             for client in clients:
@@ -79,7 +80,7 @@ class Run:
             loop.remove_signal_handler(signal.SIGINT)
         for client in clients:
             client.end()
-        result.hopeless = self._hopeless
+        result.permanent_error = self._permanent_error
         result.elapsed_s, result.cpu_s = time.perf_counter() - self._began_s, _cpu_s() - cpu_s
         return result
 
@@ -92,6 +93,7 @@ class Run:
         request = self._feed.next()
         if request is not None:
             self._taken += 1
+            # Closed loop: read again, because making the body took time that is not latency.
             request.intended_s = intended_s if rate is not None else time.perf_counter()
         return request
 
@@ -101,7 +103,7 @@ class Run:
             self._done.set()
 
     def _abort(self, why: str) -> None:
-        self._hopeless = self._hopeless or why
+        self._permanent_error = self._permanent_error or why
         self._done.set()
 
     def _interrupt(self, result: Result) -> None:
@@ -109,7 +111,7 @@ class Run:
         self._done.set()
 
     async def _watch(self, clients: list[Client], progress: Progress) -> None:
-        """Time out slow tries, and report progress every second."""
+        """Time out slow attempts, and report progress every second."""
         reported_s = self._began_s
         while True:
             await asyncio.sleep(SWEEP_S)
@@ -117,6 +119,7 @@ class Run:
             for client in clients:
                 client.check(now_s)
             if now_s - reported_s >= 1:
+                # Not `now_s`, so that the intervals do not drift.
                 reported_s += 1
                 progress(now_s - self._began_s, self._context.tally)
                 self._context.tally.next_second()

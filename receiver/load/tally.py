@@ -11,10 +11,10 @@ from receiver.load.answer import Answer
 from receiver.load.histogram import Histogram
 from receiver.load.requests import Origin, Request
 
-WORDS_CHARS_MAX = 500
-TROUBLE_CHARS_MAX = 80
+MESSAGE_CHARS_MAX = 500
+LATEST_ERROR_CHARS_MAX = 80
 SAMPLES_MAX = 64
-"""Number of requests, spread over the run, of which a trace is compared with the store."""
+"""Number of requests, distributed over the run, of which one trace is compared with the store."""
 
 
 class Sample(NamedTuple):
@@ -32,17 +32,17 @@ class Tally:
     latency: Histogram = field(default_factory=Histogram)
     """Latency of acknowledgements, counted from the time the request was due."""
     recent: Histogram = field(default_factory=Histogram)
-    """The same for the current second."""
+    """Latency of acknowledgements in the current second."""
     answers: Counter[str] = field(default_factory=Counter)
-    """Number of tries by status, or by the reason why there was no answer."""
-    said: dict[str, str] = field(default_factory=dict)
-    """Status → message of its first answer, for all statuses but 200."""
-    trouble: str = ""
-    """Why the latest try failed; cleared after a second with an acknowledgement."""
+    """Number of attempts by status, or by the reason that there was no answer."""
+    messages: dict[str, str] = field(default_factory=dict)
+    """Message of the first answer of each status except 200."""
+    latest_error: str = ""
+    """Reason that the latest attempt failed; cleared after a second with an acknowledgement."""
     acknowledged: bytearray = field(default_factory=bytearray)
-    """1 at the number of each acknowledged request."""
+    """One byte per request number: 1 if the request was acknowledged."""
     rejected: dict[int, int] = field(default_factory=dict)
-    """Request number → rejected spans that its answer reports."""
+    """Number of rejected spans that the answer to a request reports, by request number."""
     samples: list[Sample] = field(default_factory=list)
     bytes_sent: int = 0
     """Bytes of bodies sent, retries included."""
@@ -68,11 +68,13 @@ class Tally:
         self.latency.add(latency_s)
         self.recent.add(latency_s)
         number = request.number
+        # In steps of 4,096, because growing for each request would be slow.
         if number >= len(self.acknowledged):
             self.acknowledged.extend(bytes(number + 4_096 - len(self.acknowledged)))
         self.acknowledged[number] = 1
         if rejected := answer.rejected_count:
             self.rejected[number] = rejected
+        # Not a request with rejected spans: which of them are stored is unknown.
         elif number % self._sample_every == 0:
             self._sample(request)
 
@@ -85,7 +87,7 @@ class Tally:
 
     @property
     def was_answered(self) -> bool:
-        """Whether any try got an answer, of any status."""
+        """Whether any attempt got an answer, whatever its status."""
         return any(key.isdigit() for key in self.answers)
 
     def answered(self, answer: Answer) -> None:
@@ -93,22 +95,22 @@ class Tally:
         status = str(answer.status)
         self.answers[status] += 1
         if answer.status != HTTPStatus.OK:
-            words = answer.words[:WORDS_CHARS_MAX]
-            self.said.setdefault(status, words)
-            self.trouble = f"{status} {' '.join(words.split())[:TROUBLE_CHARS_MAX]}".rstrip()
+            message = answer.message[:MESSAGE_CHARS_MAX]
+            self.messages.setdefault(status, message)
+            self.latest_error = f"{status} {' '.join(message.split())[:LATEST_ERROR_CHARS_MAX]}".rstrip()
 
     def failed(self, reason: str) -> None:
-        """Count a try without an answer."""
+        """Count an attempt without an answer."""
         self.answers[reason] += 1
-        self.trouble = reason
+        self.latest_error = reason
 
     def next_second(self) -> None:
         """Start a new second; clear the latest error if the old second had an acknowledgement."""
         if self.recent.count:
-            self.trouble = ""
+            self.latest_error = ""
         self.recent = Histogram()
 
 
-def counted(count: int, noun: str) -> str:
+def count_text(count: int, noun: str) -> str:
     """Return the count with its noun: `1 span`, `2,000 spans`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

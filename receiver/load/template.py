@@ -1,4 +1,4 @@
-"""Request body that is encoded once, then filled in: trace ids for every request, times every few seconds.
+"""Request body that is encoded once and filled in with new trace ids per request and new times regularly.
 
 Invariant: a new body costs one join: 30 µs for 520 spans, so that one core can load another.
 """
@@ -9,9 +9,9 @@ from receiver.load.traffic import Shape, delivery
 from receiver.load.wire import Encoding
 
 RETIMED_S = 5
-"""Times in a body are at most this much, plus a second, older than the request."""
+"""Interval at which the times in a body are renewed."""
 _BACKDATED_NS = 10**9
-"""Spans end before they are sent."""
+"""Age of the first span when the body is sent, so that all spans have ended by then."""
 
 
 class Template:
@@ -24,14 +24,15 @@ class Template:
         self._encoding = encoding
         body, offsets_ns = encoding.body(delivery(shape, ordinal))
         self._marked = bytearray(body)
-        marks = [(mark.start(), encoding.place(mark[0])) for mark in encoding.time_mark.finditer(body)]
-        if sorted(place for _, place in marks) != list(range(len(offsets_ns))):
+        marks = [(mark.start(), encoding.time_index(mark[0])) for mark in encoding.time_mark.finditer(body)]
+        if sorted(index for _, index in marks) != list(range(len(offsets_ns))):
             raise AssertionError("an attribute value equals a time mark; expected unique marks")
-        self._spots = [(position, offsets_ns[place]) for position, place in marks]
+        # Times have a fixed width in both encodings, so they are overwritten in place.
+        self._spots = [(position, offsets_ns[index]) for position, index in marks]
         self._pieces: list[bytes] = []
 
     def body(self, half: bytes, now_ns: int) -> bytes:
-        """Return the body with this half in all trace ids."""
+        """Return the body with this value as one half of all trace ids."""
         if now_ns - self.base_ns > RETIMED_S * 10**9 + _BACKDATED_NS:
             self._retime(now_ns - _BACKDATED_NS)
         return self._encoding.half(half).join(self._pieces)
@@ -41,4 +42,5 @@ class Template:
         width, write = len(self._encoding.time(base_ns)), self._encoding.time
         for position, offset_ns in self._spots:
             self._marked[position : position + width] = write(base_ns + offset_ns)
+        # Split at the ids once, so that a new body only joins the pieces with another id.
         self._pieces = bytes(self._marked).split(self._encoding.half_mark)

@@ -1,4 +1,4 @@
-"""Generator of realistic spans: the same seed always makes the same spans.
+"""Generator of realistic spans. The same seed always produces the same spans.
 
 Traces of ten spans: HTTP requests, database calls and functions. Keys repeat; values repeat (routes, methods)
 or not (ids, statements). Times are offsets. Trace ids are halves; the other half is new in every request.
@@ -56,7 +56,7 @@ class Event(NamedTuple):
 
 
 class Span(NamedTuple):
-    """One span; its times are offsets, its trace id lacks the first half."""
+    """One span. Its times are offsets, and its trace id lacks the first half."""
 
     trace_half: bytes
     span_id: bytes
@@ -85,14 +85,15 @@ class Resource(NamedTuple):
 
 def delivery(shape: Shape, ordinal: int) -> tuple[Resource, ...]:
     """Return the spans of one request body."""
+    # Seeded by number, so that the verification can generate a single delivery again.
     dice = Random(f"{shape.seed}/{ordinal}")  # noqa: S311 - test data
     count = min(RESOURCES_MAX, -(-shape.spans // TRACE_SPANS))
-    shares = [shape.spans // count + (place < shape.spans % count) for place in range(count)]
+    shares = [shape.spans // count + (index < shape.spans % count) for index in range(count)]
     clock_ns, resources = 0, []
-    for place, share in enumerate(shares):
+    for index, share in enumerate(shares):
         spans, clock_ns = _spans(dice, shape, share, clock_ns)
-        attributes = _resource_attributes(dice, shape, _SERVICES[place])
-        resources.append(Resource(attributes, _SCOPES[place % 2], spans))
+        attributes = _resource_attributes(dice, shape, _SERVICES[index])
+        resources.append(Resource(attributes, _SCOPES[index % 2], spans))
     return tuple(resources)
 
 
@@ -111,8 +112,8 @@ def _resource_attributes(dice: Random, shape: Shape, service: str) -> Attributes
 def _spans(dice: Random, shape: Shape, count: int, clock_ns: int) -> tuple[tuple[Span, ...], int]:
     spans: list[Span] = []
     trace_half, root = b"", b""
-    for place in range(count):
-        if place % TRACE_SPANS == 0:
+    for index in range(count):
+        if index % TRACE_SPANS == 0:
             trace_half, root = dice.randbytes(8), b""
         clock_ns += dice.randrange(400_000)
         spans.append(_span(dice, shape, clock_ns, trace_half, root))
@@ -144,10 +145,10 @@ def _span(dice: Random, shape: Shape, start_ns: int, trace_half: bytes, root: by
 
 def _sized(dice: Random, shape: Shape, attributes: dict[str, Value]) -> Attributes:
     """Return exactly `shape.attributes` attributes."""
-    kept = dict(list(attributes.items())[: shape.attributes])
-    for place in range(len(kept), shape.attributes):
-        kept[f"app.extra.{place}"] = f"value {dice.randrange(shape.cardinality)}"
-    return kept
+    limited = dict(list(attributes.items())[: shape.attributes])
+    for index in range(len(limited), shape.attributes):
+        limited[f"app.extra.{index}"] = f"value {dice.randrange(shape.cardinality)}"
+    return limited
 
 
 def _request(dice: Random, shape: Shape) -> tuple[str, dict[str, Value]]:
@@ -169,11 +170,11 @@ def _request(dice: Random, shape: Shape) -> tuple[str, dict[str, Value]]:
 
 def _statement(dice: Random, shape: Shape) -> tuple[str, dict[str, Value]]:
     table, operation = dice.choice(_TABLES), dice.choice(("SELECT", "SELECT", "INSERT", "UPDATE"))
-    place = dice.randrange(shape.cardinality)
+    row_id = dice.randrange(shape.cardinality)
     text = {
-        "SELECT": f"SELECT id, name, price_cents, updated_at FROM {table} WHERE id = {place} LIMIT 50",  # noqa: S608 - never run
-        "INSERT": f"INSERT INTO {table} (id, name, quantity) VALUES ({place}, $1, $2) RETURNING id",  # noqa: S608 - as above
-        "UPDATE": f"UPDATE {table} SET quantity = quantity - $1 WHERE id = {place}",  # noqa: S608 - as above
+        "SELECT": f"SELECT id, name, price_cents, updated_at FROM {table} WHERE id = {row_id} LIMIT 50",  # noqa: S608 - never run
+        "INSERT": f"INSERT INTO {table} (id, name, quantity) VALUES ({row_id}, $1, $2) RETURNING id",  # noqa: S608 - as above
+        "UPDATE": f"UPDATE {table} SET quantity = quantity - $1 WHERE id = {row_id}",  # noqa: S608 - as above
     }[operation]
     return f"{operation} {table}", {
         "db.system.name": "postgresql",
@@ -184,6 +185,7 @@ def _statement(dice: Random, shape: Shape) -> tuple[str, dict[str, Value]]:
         "server.address": "ep-cool-darkness-123456.eu-central-1.aws.example.tech",
         "server.port": 5432,
         "db.response.returned_rows": dice.randrange(50),
+        # Eighths are exact in binary and in decimal, so the stored text can be compared.
         "db.client.wait_ms": dice.randrange(1, 100_000) / 8,
         "db.client.pooled": True,
         "thread.id": dice.randrange(16),

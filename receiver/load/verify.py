@@ -1,4 +1,4 @@
-"""Verification of a run against the store: every acknowledged span once, and some traces in full detail.
+"""Verification of a run against the store: counts every acknowledged span, and compares some traces in full.
 
 Spans are counted per request, because a request's number is in the trace ids of its spans. Assumes that
 sampling is off.
@@ -14,35 +14,35 @@ from typing import Any
 from receiver.load.expected import wrong_columns
 from receiver.load.requests import Recipe
 from receiver.load.run import Result
-from receiver.load.tally import Tally, counted
+from receiver.load.tally import Tally, count_text
 from receiver.load.traffic import delivery
 
 Row = dict[str, Any]
-Ask = Callable[[str, Mapping[str, str]], Iterator[Row]]
-"""API path and query → objects of the answer; an unknown trace has none."""
+Query = Callable[[str, Mapping[str, str]], Iterator[Row]]
+"""Returns the objects of the API's answer to a path and query; none for an unknown trace."""
 
 PAGE_DIGITS = 5
-"""Hex digits of the request number that one query covers: a million requests."""
+"""Hex digits of the request number that vary within one query, which covers a million requests."""
 EXAMPLES_MAX = 5
 POLL_S = 0.5
 
 
 @dataclass
 class Findings:
-    """Errors found, and how much was checked."""
+    """Errors that were found, and the amounts that were checked."""
 
     spans: int = 0
-    """Acknowledged spans that were looked for."""
+    """Number of acknowledged spans that should be stored."""
     missing: int = 0
     twice: int = 0
     wrong: int = 0
-    """Spans whose content differs, of those compared."""
+    """Number of compared spans whose content differs."""
     compared: int = 0
     examples: list[str] = field(default_factory=list)
 
     @property
     def are_good(self) -> bool:
-        """Whether every acknowledged span is stored once and no compared span differs."""
+        """Whether every acknowledged span is stored exactly once, with the content that was sent."""
         return not (self.missing or self.twice or self.wrong)
 
     def add(self, example: str) -> None:
@@ -64,7 +64,7 @@ class Findings:
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """Yield the name and text of each line of the table."""
-        spans = f"{counted(self.spans, 'span')} acknowledged: {self.missing:,} missing"
+        spans = f"{count_text(self.spans, 'span')} acknowledged: {self.missing:,} missing"
         yield (
             "verified",
             f"{spans}, {self.twice:,} stored twice; {self.compared:,} compared: {self.wrong:,} wrong",
@@ -77,16 +77,17 @@ class Findings:
 class Verifier:
     """Compares a run with the store through the API."""
 
-    ask: Ask
+    query: Query
     recipe: Recipe
     settle_s: float = 30.0
-    """Time without new spans after which the rest counts as missing."""
+    """Time without new spans after which the remaining spans count as missing."""
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
     def verify(self, result: Result) -> Findings:
         """Wait until all acknowledged spans are stored, or no more arrive, and compare."""
         findings = Findings()
+        # A minute earlier than the start, because spans are dated before they are sent.
         since = f"{int(time.time() - result.began_ns / 1e9) + 60}s"
         self._count(result.tally, since, findings)
         for sample in result.tally.samples:
@@ -94,41 +95,51 @@ class Verifier:
         return findings
 
     def _count(self, tally: Tally, since: str, findings: Findings) -> None:
+        # The array grows in steps, so its end contains requests that were never sent.
         last = len(tally.acknowledged.rstrip(b"\0"))
         per_page = 16**PAGE_DIGITS
         for first in range(0, last, per_page):
-            wanted = {
+            expected_by_request = {
                 number: tally.spans_per_request - tally.rejected.get(number, 0)
                 for number in range(first, min(last, first + per_page))
                 if tally.acknowledged[number]
             }
-            found = self._settled(f"{first // per_page:0{8 - PAGE_DIGITS}x}", since, sum(wanted.values()))
-            self._judge(wanted, found, findings)
+            counts_by_request = self._settled(
+                f"{first // per_page:0{8 - PAGE_DIGITS}x}", since, sum(expected_by_request.values())
+            )
+            self._judge(expected_by_request, counts_by_request, findings)
 
-    def _settled(self, page: str, since: str, wanted: int) -> dict[int, tuple[int, int]]:
+    def _settled(self, page: str, since: str, expected_count: int) -> dict[int, tuple[int, int]]:
         """Query until the acknowledged spans are stored, or until no more arrive."""
-        most, moved_s = -1, self.now()
+        most_stored, progress_s = -1, self.now()
         query = {"trace_id": self.recipe.run.hex() + page, "digits": "16", "since": since}
         while True:
-            rows = self.ask("/api/v1/counts", query)
-            found = {int(row["Prefix"][8:16], 16): (row["Spans"], row["Distinct"]) for row in rows}
-            stored = sum(distinct for _, distinct in found.values())
-            if stored > most:
-                most, moved_s = stored, self.now()
-            if stored >= wanted or self.now() - moved_s > self.settle_s:
-                return found
+            rows = self.query("/api/v1/counts", query)
+            counts_by_request = {
+                int(row["Prefix"][8:16], 16): (row["Spans"], row["Distinct"]) for row in rows
+            }
+            stored = sum(distinct for _, distinct in counts_by_request.values())
+            # Any progress restarts the wait: a store that catches up slowly has lost nothing.
+            if stored > most_stored:
+                most_stored, progress_s = stored, self.now()
+            if stored >= expected_count or self.now() - progress_s > self.settle_s:
+                return counts_by_request
             self.sleep(POLL_S)
 
     def _judge(
-        self, wanted: Mapping[int, int], found: Mapping[int, tuple[int, int]], findings: Findings
+        self,
+        expected_by_request: Mapping[int, int],
+        counts_by_request: Mapping[int, tuple[int, int]],
+        findings: Findings,
     ) -> None:
-        findings.spans += sum(wanted.values())
-        for number, expected in wanted.items():
-            _, distinct = found.get(number, (0, 0))
+        findings.spans += sum(expected_by_request.values())
+        for number, expected in expected_by_request.items():
+            _, distinct = counts_by_request.get(number, (0, 0))
             if distinct < expected:
                 findings.missing += expected - distinct
                 findings.add(f"{self._name(number)}: {distinct} of {expected} acknowledged spans are stored")
-        for number, (stored, distinct) in found.items():
+        # Also requests without an acknowledgement: they may be stored, but not twice.
+        for number, (stored, distinct) in counts_by_request.items():
             if stored > distinct:
                 findings.twice += stored - distinct
                 findings.add(f"{self._name(number)}: {stored} rows for {distinct} spans")
@@ -138,8 +149,9 @@ class Verifier:
         half = self.recipe.run + number.to_bytes(4, "big")
         resources = delivery(self.recipe.shape, ordinal)
         halves = sorted({span.trace_half for resource in resources for span in resource.spans})
+        # By number, so that the samples do not all compare the first trace of a request.
         trace_half = halves[number % len(halves)]
-        rows = self.ask(f"/api/v1/traces/{(half + trace_half).hex()}", {})
+        rows = self.query(f"/api/v1/traces/{(half + trace_half).hex()}", {})
         stored = {row["SpanId"]: row for row in rows}
         for resource in resources:
             for span in (span for span in resource.spans if span.trace_half == trace_half):

@@ -22,7 +22,7 @@ HALF_MARK = bytes.fromhex("f3a1c5977be2d04d")
 TIME_MARK = 0xD7C3_A95E
 """Upper half of a time's placeholder; the lower half is its index."""
 JSON_TIME_MARK = 8_642_097_531 * 10**9
-"""The same in decimal, with nine digits for the index."""
+"""Placeholder of a time in JSON: decimal, with nine digits for the index."""
 FLAGS = 0x101
 
 
@@ -40,7 +40,7 @@ class Marks:
 
 
 class Encoding(NamedTuple):
-    """How bodies are encoded, and how their marks are found and filled."""
+    """Functions that encode bodies, and that find and fill their marks."""
 
     content_type: str
     body: Callable[[Sequence[Resource]], tuple[bytes, list[int]]]
@@ -49,7 +49,8 @@ class Encoding(NamedTuple):
     half: Callable[[bytes], bytes]
     """Encodes a trace id's half."""
     time_mark: re.Pattern[bytes]
-    place: Callable[[bytes], int]
+    time_index: Callable[[bytes], int]
+    """Returns the index of a time mark."""
     time: Callable[[int], bytes]
     """Encodes a time; as long as its mark."""
 
@@ -179,7 +180,7 @@ ENCODINGS = {
         half_mark=HALF_MARK,
         half=bytes,
         time_mark=re.compile(b"(?s)....(?=" + re.escape(struct.pack("<I", TIME_MARK)) + b")"),
-        place=lambda found: int.from_bytes(found, "little"),
+        time_index=lambda mark: int.from_bytes(mark, "little"),
         time=struct.Struct("<Q").pack,
     ),
     "json": Encoding(
@@ -188,7 +189,7 @@ ENCODINGS = {
         half_mark=HALF_MARK.hex().encode(),
         half=lambda half: half.hex().encode(),
         time_mark=re.compile(str(JSON_TIME_MARK // 10**9).encode() + rb"[0-9]{9}"),
-        place=lambda found: int(found) - JSON_TIME_MARK,
+        time_index=lambda mark: int(mark) - JSON_TIME_MARK,
         time=lambda time_ns: b"%019d" % time_ns,
     ),
 }

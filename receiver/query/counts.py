@@ -6,12 +6,14 @@ A load generator that chooses its trace ids uses them to check that every span i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from receiver.engine.store import TABLE, Store
 from receiver.errors import MalformedBody
-from receiver.query.limits import COUNTS_MAX, SETTINGS, within_time
+from receiver.query.limits import COUNTS_MAX, SETTINGS, LimitedLines, within_time
+from receiver.query.question import reject_unknown_parameters
+from receiver.query.time_range import SINCE_DEFAULT, TimeRange, parse_range
 
 _HEX = re.compile(r"[0-9a-f]{2,32}")
 DIGITS_MAX = 32
@@ -24,9 +26,10 @@ SELECT
 FROM {TABLE}
 WHERE startsWith(TraceId, {{trace_id:String}})
   AND Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
+  AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
 GROUP BY Prefix
 ORDER BY Prefix
-LIMIT {COUNTS_MAX}
+LIMIT {COUNTS_MAX + 1}
 {SETTINGS}
 """  # noqa: S608 - the table's name is a constant
 
@@ -38,18 +41,27 @@ class CountQuery(NamedTuple):
     """Prefix of the trace ids."""
     digits: int
     """Number of leading hex digits to group by."""
-    since_s: int
-    """Maximum age of the span start in seconds."""
+    range: TimeRange
 
 
-def counts(store: Store, counted: CountQuery, *, now_s: float) -> Iterator[bytes]:
+def counts(store: Store, counted: CountQuery, *, now_s: float) -> LimitedLines:
     """Return prefix, spans and distinct spans, one JSON object a line."""
     parameters: dict[str, str | int] = {
         "trace_id": counted.trace_id,
         "digits": counted.digits,
-        "from_ns": max(0, int(now_s) - counted.since_s) * 10**9,
+        **counted.range.parameters(now_s),
     }
-    return within_time(store.lines(_COUNTS, parameters))
+    return LimitedLines(within_time(store.lines(_COUNTS, parameters)), COUNTS_MAX)
+
+
+def parse_counts(query: Mapping[str, str]) -> CountQuery:
+    """Parse the parameters of a count."""
+    reject_unknown_parameters(query, ("trace_id", "digits", "since", "until"))
+    return CountQuery(
+        trace_id=parse_prefix(query.get("trace_id", "")),
+        digits=parse_digits(query.get("digits", "32")),
+        range=parse_range(query.get("since", SINCE_DEFAULT), query.get("until", "")),
+    )
 
 
 def parse_prefix(text: str) -> str:

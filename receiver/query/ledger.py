@@ -23,7 +23,7 @@ from receiver.ledger.ledger import Watch
 from receiver.ledger.line_sums import OTHER, Counts
 from receiver.model import Heading
 from receiver.query.ledger_table import Rows, TableRows, UnknownEpoch, read_table, unknown_epochs
-from receiver.query.spans import parse_since
+from receiver.query.time_range import parse_instant, parse_since
 from receiver.settings import Store as StoreSettings
 
 T = TypeVar("T")
@@ -44,8 +44,8 @@ class BalanceSource(Protocol):
     def balance(self) -> Balance:
         """Return the current balance."""
 
-    def around(self, ask: Callable[[Balance], T]) -> tuple[T, Balance, Watch]:
-        """Call `ask` between two balances; return its result, the second balance and entries in between."""
+    def between_balances(self, call: Callable[[Balance], T]) -> tuple[T, Balance, Watch]:
+        """Run `call` with a balance; return its result, a later balance and the entries in between."""
 
 
 class LedgerQuery(NamedTuple):
@@ -138,30 +138,31 @@ def row_lifetime_hours(settings: StoreSettings) -> int | None:
     return days * 24 if settings.retention_days else None
 
 
-def ledger(stock: BalanceSource, store: Callable[[], Store], asked: LedgerQuery) -> Answer:
+def ledger(balances: BalanceSource, store: Callable[[], Store], query: LedgerQuery) -> Answer:
     """Return span counts by outcome, compared with the table if the query asks for it."""
     unknown: list[Unknown] = []
-    if asked.verify:
-        balance, compared, epochs = verified(stock, opened := store(), asked)
+    if query.verify:
+        # The store is opened only here, so that the ledger can be read while ClickHouse is down.
+        balance, compared, epochs = verified(balances, opened := store(), query)
         unknown = [_unknown(epoch, balance, is_ours=opened.embedded) for epoch in epochs]
     else:
-        balance, compared = stock.balance(), {}
+        balance, compared = balances.balance(), {}
     lines = balance.sums.lines
     headings = {*lines, *balance.journal, *compared}
-    wanted = sorted(
-        (heading for heading in headings if _matches(heading, asked)),
+    matching = sorted(
+        (heading for heading in headings if _matches(heading, query)),
         key=lambda heading: (heading.hour, *heading),
     )
     return Answer(
-        taken_at=_instant(asked.now_s),
-        since=_hour(asked.since_hour),
+        taken_at=_instant(query.now_s),
+        since=_hour(query.since_hour),
         complete_from=_hour(balance.sums.complete_from_hour),
         trouble=_trouble(balance.sums.losses),
         lines=[
             _line(
                 heading, lines.get(heading, Counts()), balance.journal.get(heading, 0), compared.get(heading)
             )
-            for heading in wanted
+            for heading in matching
         ],
         unknown=unknown,
     )
@@ -175,61 +176,67 @@ class Verified(NamedTuple):
     unknown: Sequence[UnknownEpoch]
 
 
-def verified(stock: BalanceSource, store: Store, asked: LedgerQuery) -> Verified:
+def verified(balances: BalanceSource, store: Store, query: LedgerQuery) -> Verified:
     """Compare with the table; repeat on a difference, because a clock change may have caused it."""
     for _ in range(TRIES_MAX):
-        (table, before), balance, seen = stock.around(lambda before: (_read(store, before, asked), before))
+        (table, before), balance, seen = balances.between_balances(
+            lambda before: (_read(store, before, query), before)
+        )
+        # Rows of these segments may have been inserted before, during or after the count.
         moving = seen.since | balance.waiting
-        found: dict[Heading, Rows] = {}
+        table_rows: dict[Heading, Rows] = {}
         for heading, segment, rows in table.by_segment:
             if segment not in moving:
-                found[heading] = found.get(heading, Rows()).plus(rows)
+                table_rows[heading] = table_rows.get(heading, Rows()).plus(rows)
         stored = {
             heading: _expected(counts, seen.lines.get(heading, Counts()))
             for heading, counts in balance.sums.lines.items()
-            if heading.hour >= asked.since_hour
+            if heading.hour >= query.since_hour
         }
-        compared = compare(stored, found, balance.sums.complete_from_hour, asked)
+        compared = compare(stored, table_rows, balance.sums.complete_from_hour, query)
         if all(line.verdict != "different" for line in compared.values()):
             break
     return Verified(balance, compared, unknown_epochs(table.by_epoch, before, balance))
 
 
 def compare(
-    stored: Mapping[Heading, Rows], table: Mapping[Heading, Rows], complete_from_hour: int, asked: LedgerQuery
+    stored: Mapping[Heading, Rows], table: Mapping[Heading, Rows], complete_from_hour: int, query: LedgerQuery
 ) -> dict[Heading, Compared]:
     """Compare ledger and table. Rows of projects that the ledger does not name are counted together."""
     placed: dict[Heading, Rows] = {}
     for heading, rows in table.items():
         other = heading._replace(project=OTHER)
+        # The ledger names a limited number of projects; the table has the names of all.
         at = heading if heading in stored or other not in stored else other
         placed[at] = placed.get(at, Rows()).plus(rows)
     sure_from_hour = 0
-    if asked.row_lifetime_hours is not None:
-        sure_from_hour = int(asked.now_s // HOUR_S) - asked.row_lifetime_hours + CLOCK_MARGIN_HOURS
+    if query.row_lifetime_hours is not None:
+        sure_from_hour = int(query.now_s // HOUR_S) - query.row_lifetime_hours + CLOCK_MARGIN_HOURS
     compared = {}
     for heading in {*stored, *placed}:
-        expected, found = stored.get(heading, Rows()), placed.get(heading, Rows())
-        problem = _problem(expected, found)
-        may_be_gone = found.rows < expected.rows and heading.hour < sure_from_hour
+        expected, actual = stored.get(heading, Rows()), placed.get(heading, Rows())
+        problem = _problem(expected, actual)
+        # Expiry explains missing rows only, never rows too many or another checksum.
+        may_be_gone = actual.rows < expected.rows and heading.hour < sure_from_hour
         verdict: Verdict = "different" if problem else "same"
-        if problem and not found.unreachable and (may_be_gone or heading.hour < complete_from_hour):
+        # Unreachable rows are present, so no expiry explains them.
+        if problem and not actual.unreachable and (may_be_gone or heading.hour < complete_from_hour):
             verdict = "unverifiable"
-        compared[heading] = Compared(found.rows, verdict, problem)
+        compared[heading] = Compared(actual.rows, verdict, problem)
     return compared
 
 
-def _problem(expected: Rows, found: Rows) -> str:
-    """Describe how the rows of a line differ from the ledger; empty: they do not."""
+def _problem(expected: Rows, actual: Rows) -> str:
+    """Describe how the rows of a line differ from the ledger; empty if they do not differ."""
     problems = []
-    if found.rows < expected.rows:
-        problems.append(f"{_rows_are(expected.rows - found.rows)} missing")
-    elif found.rows > expected.rows:
-        problems.append(f"{_rows_are(found.rows - expected.rows)} too many")
-    elif found.checksum != expected.checksum:
-        problems.append("as many rows as were stored, but not the same ones")
-    if found.unreachable:
-        problems.append(f"{_rows_are(found.unreachable)} not found by trace id")
+    if actual.rows < expected.rows:
+        problems.append(f"{_rows_are(expected.rows - actual.rows)} missing")
+    elif actual.rows > expected.rows:
+        problems.append(f"{_rows_are(actual.rows - expected.rows)} too many")
+    elif actual.checksum != expected.checksum:
+        problems.append("as many rows as were stored, but with another checksum")
+    if actual.unreachable:
+        problems.append(f"{_rows_are(actual.unreachable)} not found by trace id")
     return "; ".join(problems)
 
 
@@ -237,11 +244,12 @@ def _rows_are(count: int) -> str:
     return "1 row is" if count == 1 else f"{count} rows are"
 
 
-def _read(store: Store, before: Balance, asked: LedgerQuery) -> TableRows:
-    return read_table(store, before, asked.since_hour, asked.now_s)
+def _read(store: Store, before: Balance, query: LedgerQuery) -> TableRows:
+    return read_table(store, before, query.since_hour, query.now_s)
 
 
 def _expected(counts: Counts, recorded_meanwhile: Counts) -> Rows:
+    # The rows of these entries were left out of the table's side, too.
     rest = counts.minus(recorded_meanwhile)
     return Rows(rest.stored, rest.checksum)
 
@@ -256,11 +264,11 @@ def _trouble(losses: Sequence[str]) -> str:
     return f"ledger is missing or damaged: {'; '.join(losses)}" if losses else ""
 
 
-def _matches(heading: Heading, asked: LedgerQuery) -> bool:
+def _matches(heading: Heading, query: LedgerQuery) -> bool:
     return (
-        heading.hour >= asked.since_hour
-        and asked.project in {None, heading.project}
-        and asked.drain in {None, heading.drain}
+        heading.hour >= query.since_hour
+        and query.project in {None, heading.project}
+        and query.drain in {None, heading.drain}
     )
 
 
@@ -280,17 +288,8 @@ def _line(heading: Heading, counts: Counts, journal: int, compared: Compared | N
 
 
 def _since_s(text: str, now_s: float) -> int:
-    """Parse an age like `24h` or an instant in ISO 8601."""
-    try:
-        instant = datetime.fromisoformat(text)
-    except ValueError:
-        pass
-    else:
-        return int((instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp())
-    try:
-        return int(now_s) - parse_since(text)
-    except MalformedBody as reason:
-        raise MalformedBody(f"{reason}, or an instant, like 2026-01-31T10:00Z", field="since") from reason
+    instant_s = parse_instant(text)
+    return int(now_s) - parse_since(text) if instant_s is None else int(instant_s)
 
 
 def _hour(hour: int) -> str:
@@ -300,6 +299,6 @@ def _hour(hour: int) -> str:
 def _instant(seconds: float) -> str:
     try:
         return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%MZ")
-    except (OverflowError, ValueError, OSError) as reason:
+    except (OverflowError, ValueError, OSError) as error:
         text = "since is out of range; expected an age like 24h"
-        raise MalformedBody(text, field="since") from reason
+        raise MalformedBody(text, field="since") from error

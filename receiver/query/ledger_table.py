@@ -93,6 +93,7 @@ def read_table(store: Store, before: Balance, since_hour: int, now_s: float) -> 
     by_epoch: dict[int, Counter[int]] = {}
     for epoch, hour, rows in store.rows(_EPOCHS, _range(since_hour, HOURS_END)):
         by_epoch.setdefault(epoch, Counter())[hour] = rows
+    # Others may write to the same table, and their rows have no entry in our ledger.
     epochs = {*before.sums.epochs, *(segment.epoch for segment in before.waiting)}
     hours = sum((by_epoch[epoch] for epoch in epochs if epoch in by_epoch), Counter[int]())
     parameters: Parameters = {
@@ -101,14 +102,14 @@ def read_table(store: Store, before: Balance, since_hour: int, now_s: float) -> 
         "waiting": sorted({segment.epoch for segment in before.waiting}),
         "epochs": sorted(epochs),
     }
-    found = [
+    sums = [
         (Heading(drain, project, hour), SegmentId(epoch, seq), Rows(*sums))
         for first, end in hours_at_a_time(hours, since_hour)
         for drain, project, hour, _, epoch, seq, *sums in store.rows(
             _ROWS, {**parameters, **_range(first, end)}
         )
     ]
-    return TableRows(found, by_epoch)
+    return TableRows(sums, by_epoch)
 
 
 def hours_at_a_time(hours: Mapping[int, int], since_hour: int) -> Iterator[tuple[int, int]]:
@@ -119,11 +120,13 @@ def hours_at_a_time(hours: Mapping[int, int], since_hour: int) -> Iterator[tuple
             yield first, hour
             first, rows = hour, 0
         rows += hours[hour]
+    # Without an end, so that rows which arrive meanwhile or were received by a clock ahead are counted.
     yield first, HOURS_END
 
 
 def unknown_epochs(by_epoch: Mapping[int, Counter[int]], *balances: Balance) -> Sequence[UnknownEpoch]:
     """Return the epochs that are in the table and in none of these balances."""
+    # From the balance before and the one after the count: an intake may start, or be recorded, during it.
     known = {epoch for balance in balances for epoch in (*balance.sums.epochs, *balance.part_epochs)}
     known |= {segment.epoch for balance in balances for segment in balance.waiting}
     return [

@@ -5,26 +5,82 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-from receiver.errors import StoreTrouble
+from receiver.errors import LimitExceeded, MalformedBody, StoreTrouble
 
 SPANS_DEFAULT = 100
 SPANS_MAX = 1_000_000
 """Maximum number of spans in a response, which is streamed."""
+COMPARED_SPANS_MAX = 50_000
+"""Maximum number of spans of each of two traces that are compared, which happens in memory."""
 COUNTS_MAX = 2_000_000
 """Maximum number of lines of a count query, which is streamed."""
+TRACES_DEFAULT = 100
+TRACES_MAX = 10_000
+"""Maximum number of traces that a search returns, which is streamed."""
+NAMES_DEFAULT = 1_000
+NAMES_MAX = 100_000
+"""Maximum number of lines of a list of services, operations, attributes or values."""
+LATENCY_DEFAULT = 10_000
+"""Default number of lines of a latency distribution: each has a time and a duration."""
+ARRIVALS_MAX = 5_000
+"""Maximum number of spans that were received last."""
 VERIFY_ROWS_MAX = 10_000_000
 """Maximum number of rows that one statement of `ledger --verify` reads; a single hour may have more."""
 SECONDS_MAX = 60
 """Time limit in the engine."""
 MEMORY_BYTES_MAX = 2 << 30
 """Memory limit in the engine."""
+GROUP_MEMORY_BYTES_MAX = 512 << 20
+"""Memory for the groups of a statement; the engine writes more groups to its disk."""
+
+ROWS_READ_MAX = 2_000_000_000
+"""Maximum number of rows that a statement reads."""
+BYTES_READ_MAX = 1 << 40
+"""Maximum number of uncompressed bytes that a statement reads."""
 
 SETTINGS = (
     "SETTINGS session_timezone = 'UTC', output_format_json_quote_64bit_integers = 0, "
     "output_format_json_escape_forward_slashes = 0, "
-    f"max_execution_time = {SECONDS_MAX}, max_memory_usage = {MEMORY_BYTES_MAX}"
+    f"max_execution_time = {SECONDS_MAX}, timeout_before_checking_execution_speed = 0, "
+    f"max_memory_usage = {MEMORY_BYTES_MAX}, max_rows_to_read = {ROWS_READ_MAX}, "
+    f"max_bytes_to_read = {BYTES_READ_MAX}"
 )
 """Times are UTC. 64-bit integers are JSON numbers; readers that parse them as doubles lose precision."""
+
+_NARROW = "expected a shorter time range, or a filter by project or service"
+
+
+def limit_exceeded(trouble: StoreTrouble) -> LimitExceeded | None:
+    """Return which limit of a query an error of the store is about; `None` if about none."""
+    match trouble.code:
+        case 158:  # TOO_MANY_ROWS
+            return LimitExceeded(f"the query reads over {ROWS_READ_MAX} rows; {_NARROW}", field="rows_read")
+        case 307:  # TOO_MANY_BYTES
+            return LimitExceeded(
+                f"the query reads over {BYTES_READ_MAX >> 30} GiB; {_NARROW}", field="bytes_read"
+            )
+        case 396:  # TOO_MANY_ROWS_OR_BYTES
+            return LimitExceeded(f"the answer has more rows than its limit; {_NARROW}", field="rows")
+        case 241:  # MEMORY_LIMIT_EXCEEDED
+            return LimitExceeded(
+                f"the query needs over {MEMORY_BYTES_MAX >> 30} GiB of memory, or the store has less left; "
+                f"{_NARROW}",
+                field="memory",
+            )
+        case 159:  # TIMEOUT_EXCEEDED
+            return LimitExceeded(f"the query takes over {SECONDS_MAX} s; {_NARROW}", field="seconds")
+        case _:
+            return None
+
+
+def parse_limit(text: str, limit_max: int = SPANS_MAX) -> int:
+    """Parse the maximum number of lines of an answer."""
+    # `isdigit` alone accepts characters such as `²`, which `int` refuses. The length bounds the conversion.
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(limit_max))) or not (
+        1 <= int(text) <= limit_max
+    ):
+        raise MalformedBody(f"limit: expected a whole number from 1 to {limit_max}", field="limit")
+    return int(text)
 
 
 def within_time(pieces: Iterator[bytes], now: Callable[[], float] = time.monotonic) -> Iterator[bytes]:
@@ -39,3 +95,49 @@ def within_time(pieces: Iterator[bytes], now: Callable[[], float] = time.monoton
         raise StoreTrouble(
             f"the answer took over {SECONDS_MAX} s; rows may be missing", code=159, name="TIMEOUT_EXCEEDED"
         )
+
+
+class LimitedLines:
+    """Lines of an answer up to a limit. At the end, `is_cut` is whether more lines match.
+
+    The statement has to return a line more than the limit.
+    """
+
+    def __init__(
+        self,
+        lines: Iterator[bytes],
+        lines_max: int,
+        suggest: Callable[[], list[str]] = list,
+        next_page: Callable[[list[bytes]], str] | None = None,
+    ) -> None:
+        """`next_page`: called with the lines of each piece; returns the cursor of the page after them."""
+        self._lines = lines
+        self._lines_max = lines_max
+        self._suggest = suggest
+        self._next_page = next_page
+        self._cursor = ""
+        self.is_cut = False
+        self.close_keys: list[str] = []
+        """Stored attributes whose keys are similar to those of the filter, if no line matches."""
+
+    @property
+    def next_cursor(self) -> str:
+        """Return the cursor of the next page; empty if there is none."""
+        return self._cursor if self.is_cut else ""
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the lines, in pieces that end with a line."""
+        left = self._lines_max
+        for piece in self._lines:
+            lines = piece.splitlines(keepends=True)
+            # The rest of the answer is read in any case: it is at most a line, and the engine ends its
+            # statement.
+            self.is_cut |= len(lines) > left
+            if shown := lines[:left]:
+                if self._next_page is not None:
+                    self._cursor = self._next_page(shown)
+                yield b"".join(shown)
+            left = max(0, left - len(lines))
+        # Only then, because the suggestions cost a statement.
+        if left == self._lines_max:
+            self.close_keys = self._suggest()

@@ -1,72 +1,165 @@
-"""Span query: the newest spans by age, project and service. Client input is always passed as a parameter."""
+"""Spans: every stored column of the newest spans that match."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from typing import NamedTuple
+import calendar
+import time
+from collections.abc import Iterator, Mapping
+
+import orjson
+from msgspec.structs import replace
 
 from receiver.engine.store import TABLE, Store
-from receiver.errors import MalformedBody
-from receiver.query.limits import SETTINGS, SPANS_DEFAULT, SPANS_MAX, within_time
+from receiver.errors import LimitExceeded
+from receiver.query.filters.filter import And, Comparison, Filter, Intrinsic
+from receiver.query.filters.filter_sql import check_regexes, compiled
+from receiver.query.limits import SETTINGS, LimitedLines, within_time
+from receiver.query.page_cursor import PageCursor
+from receiver.query.question import Asked
 
-_AGE = re.compile(r"([0-9]{1,9})(s|m|h|d)")
-_SECONDS_OF = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-_AGE_S_MAX = 200 * 366 * 86_400
-"""Older than any time in the table."""
-
-
-class SpanFilter(NamedTuple):
-    """Filter of a span query."""
-
-    since_s: int = 3_600
-    """Maximum age of the span start in seconds."""
-    project: str | None = None
-    """ProjectId; `None`: any. The empty string selects spans without a project."""
-    service: str | None = None
-    """ServiceName; `None`: any."""
-    limit: int = SPANS_DEFAULT
+_SPANS = """
+SELECT *
+FROM {table}
+WHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
+  AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
+  AND ({condition})
+ORDER BY Timestamp DESC{order}
+LIMIT {{limit:UInt64}} OFFSET {{offset:UInt64}}
+{settings}
+"""
 
 
-def spans(store: Store, wanted: SpanFilter, *, now_s: float) -> Iterator[bytes]:
-    """Return the newest matching spans, newest first, one JSON object a line."""
-    parameters: dict[str, str | int] = {
-        "from_ns": max(0, int(now_s) - wanted.since_s) * 10**9,
-        "limit": wanted.limit,
-    }
-    conditions = ["Timestamp >= fromUnixTimestamp64Nano({from_ns:Int64})"]
-    if wanted.project is not None:
-        conditions.append("ProjectId = {project:String}")
-        parameters["project"] = wanted.project
-    if wanted.service is not None:
-        conditions.append("ServiceName = {service:String}")
-        parameters["service"] = wanted.service
-    return within_time(store.lines(_statement(conditions), parameters))
+_PAGE_ORDER = ", TraceId, SpanId, SegmentEpoch, SegmentSeq"
+"""Order of spans with equal times, for pages. It costs reading these columns of all matching spans."""
+_AFTER = """
+(
+    Timestamp < fromUnixTimestamp64Nano({cursor_ns:Int64})
+    OR Timestamp = fromUnixTimestamp64Nano({cursor_ns:Int64})
+        AND (TraceId, SpanId, SegmentEpoch, SegmentSeq)
+            >= ({cursor_trace:String}, {cursor_span:String}, {cursor_epoch:UInt64}, {cursor_seq:UInt64})
+)
+"""
+_COUNT = """
+SELECT count()
+FROM
+(
+    SELECT 1
+    FROM {table}
+    WHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
+      AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
+      AND ({condition})
+    LIMIT {{limit:UInt64}}
+)
+{settings}
+"""
+_ARROW_SETTINGS = "output_format_arrow_string_as_string = 1, result_overflow_mode = 'throw'"
 
 
-def parse_since(text: str) -> int:
-    """Parse an age such as `15m`, `24h`, `7d` or `90s` into seconds."""
-    match = _AGE.fullmatch(text.strip())
-    if match is None:
-        raise MalformedBody(
-            "since is not an age; expected a number and s, m, h or d, like 15m",
-            field="since",
-        )
-    return min(int(match[1]) * _SECONDS_OF[match[2]], _AGE_S_MAX)
+def spans(store: Store, asked: Asked, now_s: float) -> LimitedLines:
+    """Return the newest matching spans, newest first, one JSON object a line.
 
-
-def parse_limit(text: str) -> int:
-    """Parse the maximum number of spans."""
-    if not (text.isascii() and text.isdigit() and len(text) <= len(str(SPANS_MAX))) or not (
-        1 <= int(text) <= SPANS_MAX
-    ):
-        raise MalformedBody(f"limit: expected a whole number from 1 to {SPANS_MAX}", field="limit")
-    return int(text)
-
-
-def _statement(conditions: list[str]) -> str:
-    """Build the statement from constant conditions; client input is passed as parameters."""
-    return (
-        f"SELECT * FROM {TABLE} WHERE {' AND '.join(conditions)} "  # noqa: S608 - constants of this file
-        f"ORDER BY Timestamp DESC LIMIT {{limit:UInt64}} {SETTINGS}"
+    The parameters `project` and `service` compare exactly; an empty value selects spans without the name.
+    """
+    condition, parameters = _condition(store, asked, now_s)
+    wanted = {**parameters, "limit": asked.limit + 1, "offset": 0}
+    if asked.cursor is None:
+        statement = _SPANS.format(table=TABLE, condition=condition, order="", settings=SETTINGS)
+        return LimitedLines(within_time(store.lines(statement, wanted)), asked.limit)
+    page = _Page(asked.cursor, wanted)
+    statement = _SPANS.format(
+        table=TABLE, condition=f"({condition}) AND {page.condition}", order=_PAGE_ORDER, settings=SETTINGS
     )
+    lines = store.lines(statement, {**wanted, **page.parameters})
+    return LimitedLines(within_time(lines), asked.limit, next_page=page.next_after)
+
+
+class _Page:
+    """A page: its part of a statement, and the cursor of the page after it.
+
+    Rows keep their position while others arrive, so each page continues exactly where the last one ended.
+    """
+
+    def __init__(self, cursor: PageCursor, wanted: Mapping[str, str | int]) -> None:
+        self.condition = "1"
+        self.parameters: dict[str, str | int] = {}
+        self._last = cursor
+        if cursor.time_ns is None:
+            bounds = {"from_ns": int(wanted["from_ns"]), "to_ns": int(wanted["to_ns"])}
+            self._last = replace(cursor, **bounds)
+            return
+        self.condition = _AFTER
+        self.parameters = {
+            "from_ns": cursor.from_ns,
+            "to_ns": cursor.to_ns,
+            # The condition includes the position itself, of which so many rows were on the pages before.
+            "offset": cursor.equal_count,
+            "cursor_ns": cursor.time_ns,
+            "cursor_trace": cursor.trace_id,
+            "cursor_span": cursor.span_id,
+            "cursor_epoch": cursor.epoch,
+            "cursor_seq": cursor.seq,
+        }
+
+    def next_after(self, lines: list[bytes]) -> str:
+        """Return the cursor of the page after these lines, which follow the lines of the last call."""
+        last = self._position(lines[-1])
+        equal_count = next(
+            (count for count, line in enumerate(reversed(lines)) if self._position(line) != last), len(lines)
+        )
+        # All these lines have the position at which the lines before them ended.
+        if equal_count == len(lines) and last == replace(self._last, equal_count=0):
+            equal_count += self._last.equal_count
+        self._last = replace(last, equal_count=equal_count)
+        return self._last.text()
+
+    def _position(self, line: bytes) -> PageCursor:
+        row = orjson.loads(line)
+        return replace(
+            self._last,
+            time_ns=_ns_of(row["Timestamp"]),
+            trace_id=row["TraceId"],
+            span_id=row["SpanId"],
+            epoch=row["SegmentEpoch"],
+            seq=row["SegmentSeq"],
+            equal_count=0,
+        )
+
+
+def _ns_of(text: str) -> int:
+    """Return a stored time, as `2026-01-31 10:00:00.123456789`, in nanoseconds."""
+    seconds, _, fraction = text.partition(".")
+    # In whole numbers: a float has too few digits for nanoseconds since 1970.
+    return calendar.timegm(time.strptime(seconds, "%Y-%m-%d %H:%M:%S")) * 10**9 + int(fraction)
+
+
+def spans_arrow(store: Store, asked: Asked, now_s: float) -> Iterator[bytes]:
+    """Yield the newest matching spans, newest first, as an Arrow stream.
+
+    Nothing in such a stream could say that it was cut, so it fails if more spans match than the limit.
+    """
+    condition, parameters = _condition(store, asked, now_s)
+    wanted = {**parameters, "limit": asked.limit + 1}
+    counted = _COUNT.format(table=TABLE, condition=condition, settings=SETTINGS)
+    # Before the first byte, so that the client gets an error with its reason and not a broken stream.
+    if store.rows(counted, wanted)[0][0] > asked.limit:
+        raise LimitExceeded(
+            f"over {asked.limit} spans match; expected a larger limit, a filter, or a shorter time range",
+            field="rows",
+        )
+    # Spans may arrive after the count. A row too many makes the statement fail.
+    settings = f"{SETTINGS}, {_ARROW_SETTINGS}, max_result_rows = {asked.limit}"
+    statement = _SPANS.format(table=TABLE, condition=condition, order="", settings=settings)
+    yield from within_time(store.arrow(statement, {**wanted, "offset": 0}))
+
+
+def _condition(store: Store, asked: Asked, now_s: float) -> tuple[str, dict[str, str | int]]:
+    """Return the condition on a span and its parameters."""
+    wanted = _with_names(asked)
+    check_regexes(store, wanted)
+    condition = compiled(store, wanted)
+    return condition.sql, {**condition.parameters, **asked.range.parameters(now_s)}
+
+
+def _with_names(asked: Asked) -> Filter:
+    comparisons = (Comparison(Intrinsic(name), "=", text) for name, text in asked.texts.items())
+    return And((*comparisons, asked.filter))

@@ -1,1 +1,1 @@
-"""Deduplication window: digests of deliveries accepted lately, and the decisions about duplicates."""
+"""Deduplication window: digests of recently accepted deliveries, and the decisions about duplicates."""

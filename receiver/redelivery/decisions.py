@@ -1,9 +1,9 @@
-"""Codec of the deduplication window's log of decisions. Pure bytes; no files here.
+"""Codec of the deduplication window's log of decisions. This module opens no files.
 
     magic:   "TDRL", framed as described in `receiver/durable/framing.py`
     body:    msgpack, one of `Decided`, `Ended`, `Ticked`; each carries the observed time
 
-`Decided` is on the disk before a segment's first INSERT, `Ended` before its unlink.
+`Decided` is synced before the first INSERT of a segment, `Ended` before its file is deleted.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from receiver.durable.framing import Log, framed, unframed
 from receiver.model import SegmentId
 
 KEPT = 0
-"""Stored, and its digest is known from then on."""
+"""The delivery is stored, and its digest enters the window."""
 DUPLICATE = 1
-"""Not stored: the same delivery is stored already, or comes earlier in the same segment."""
+"""The delivery is not stored: a copy is already stored, or comes earlier in the same segment."""
 EXEMPT = 2
-"""Stored without deduplication: its drain sets `dedupe = false`, or some of its rows are missing."""
+"""The delivery is stored without deduplication: its drain has `dedupe = false`, or rows are missing."""
 
 _MAGIC = b"TDRL"
 
 
 class Decided(msgspec.Struct, frozen=True, array_like=True, tag="decided"):
-    """Deliveries of a segment that are stored. Until `Ended`, no other segment may store them."""
+    """Decision which deliveries of a segment to store. Until `Ended`, no other segment may store them."""
 
     observed_s: float
     epoch: int
@@ -38,23 +38,23 @@ class Decided(msgspec.Struct, frozen=True, array_like=True, tag="decided"):
 
 
 class Ended(msgspec.Struct, frozen=True, array_like=True, tag="ended"):
-    """The rows of a segment were counted in the store: these digests are known from now on."""
+    """The rows of a segment were counted in the store, so these digests enter the window."""
 
     observed_s: float
     epoch: int
     seq: int
     digests: bytes
-    """Empty if the segment stored no delivery, or if its digests are in a table already."""
+    """Empty if the segment stored no delivery, or if its digests are already in a table."""
 
 
 class Ticked(msgspec.Struct, frozen=True, array_like=True, tag="ticked"):
-    """Observed time, written regularly, and what the window lost."""
+    """Regular record of the window's clock, and of the last loss of entries."""
 
     observed_s: float
     lost_until_s: float
-    """Deliveries accepted up to this time may be unknown, although they are within the window."""
-    is_rot: bool = False
-    """Whether they are unknown because of damage; otherwise because there were too many entries."""
+    """Digests of deliveries accepted up to this time may be missing, although they are within the window."""
+    is_damage: bool
+    """Whether damage caused the loss; otherwise the limit on entries did."""
 
 
 Entry = Decided | Ended | Ticked
@@ -63,7 +63,7 @@ _DECODER = msgspec.msgpack.Decoder(Entry)
 
 
 def segment_of(entry: Decided | Ended) -> SegmentId:
-    """Return the segment that the entry is about."""
+    """Return the segment of an entry."""
     return SegmentId(entry.epoch, entry.seq)
 
 
@@ -73,5 +73,5 @@ def written(entries: Iterable[Entry]) -> bytes:
 
 
 def read(content: bytes) -> Log[Entry]:
-    """Decode a log. A torn tail is omitted silently; damage before it sets `is_rotten`."""
+    """Decode a log. A torn tail is omitted silently; damage before it sets `is_damaged`."""
     return unframed(_MAGIC, content, _DECODER.decode)

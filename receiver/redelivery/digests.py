@@ -1,4 +1,4 @@
-"""Compact sets of digests, 16 bytes per slot: in memory while they grow, mapped from a file once frozen.
+"""Sets of digests with 16 bytes per slot: in memory while they grow, mapped from a file once they are frozen.
 
     file:  "TDRW" │ version u32 │ slots u64 │ entries u64 │ first_s f64 │ last_s f64 │ salt 16 bytes
            │ crc32 u32 │ 4 bytes unused │ slots, 16 bytes each
@@ -25,10 +25,9 @@ from receiver.settings import MIB
 DIGEST_BYTES = 16
 _HEAD = struct.Struct("<4sIQQdd16sI4x")
 _MAGIC = b"TDRW"
-_MIXED_ONCE, _VERSION = 1, 2
-"""Version 1 hashed digests to other slots; its tables are still searched in that way."""
+_VERSION = 2
 _PIECE_BYTES = MIB
-"""A file is read in pieces, so that a table of any size takes no more memory than its tags."""
+"""Size of the pieces in which a table is read, so that memory holds its tags but never the whole file."""
 
 
 class NotATable(ValueError):  # noqa: N818 - an expected result, not a fault
@@ -36,9 +35,8 @@ class NotATable(ValueError):  # noqa: N818 - an expected result, not a fault
 
 
 class Header(NamedTuple):
-    """Fields of a table file's header, without magic, slot count and checksum."""
+    """Fields of a table file's header, without magic, version, slot count and checksum."""
 
-    version: int
     entries: int
     first_s: float
     last_s: float
@@ -49,6 +47,7 @@ class GrowingTable:
     """Growing set of digests, in memory."""
 
     def __init__(self) -> None:
+        # A fresh salt for each table, so that no sender can choose digests that all fall into the same slot.
         self._salt = secrets.token_bytes(16)
         self._set = transcode.Digests(self._salt)
 
@@ -65,7 +64,7 @@ class GrowingTable:
 
     def write(self, path: Path, *, first_s: float, last_s: float) -> None:
         """Write the set to a table file, durably."""
-        _write(path, Header(_VERSION, len(self), first_s, last_s, self._salt), self._set.slots())
+        _write(path, Header(len(self), first_s, last_s, self._salt), self._set.slots())
 
 
 class FrozenTable:
@@ -74,13 +73,14 @@ class FrozenTable:
     def __init__(self, header: Header, slots: memoryview) -> None:
         self.header = header
         self._slots = slots
-        self._tags = transcode.DigestTags(header.salt, mixed_once=header.version == _MIXED_ONCE)
+        self._tags = transcode.DigestTags(header.salt)
         for at in range(0, len(slots), _PIECE_BYTES):
             self._tags.extend(bytes(slots[at : at + _PIECE_BYTES]))
 
     @classmethod
     def open(cls, path: Path) -> Self:
         """Map a file that `write` created. Raises `NotATable`."""
+        # A mapping outlives its descriptor, and the kernel may drop its pages when memory is short.
         with path.open("rb") as file:
             try:
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -89,10 +89,11 @@ class FrozenTable:
         if len(mapped) < _HEAD.size:
             raise NotATable(f"file has {len(mapped)} bytes; expected a table of digests")
         magic, version, slot_count, *rest, checksum = _HEAD.unpack_from(mapped)
-        header, slots = Header(version, *rest), memoryview(mapped)[_HEAD.size :]
-        is_ours = (magic, slot_count * DIGEST_BYTES) == (_MAGIC, len(slots))
-        is_readable = is_ours and version in (_MIXED_ONCE, _VERSION)
-        if not is_readable or checksum != _checksum(header, slots):
+        header, slots = Header(*rest), memoryview(mapped)[_HEAD.size :]
+        if (magic, version) != (_MAGIC, _VERSION):
+            raise NotATable(f"magic or version is wrong; expected a table of digests of version {_VERSION}")
+        # The checksum reads the whole file once, at start; lookups can then rely on every slot.
+        if slot_count * DIGEST_BYTES != len(slots) or checksum != _checksum(header, slots):
             raise NotATable("checksum or length is wrong; expected a table of digests")
         return cls(header, slots)
 
@@ -104,7 +105,7 @@ class FrozenTable:
         return self._tags.known(digests, self._is_in_slot)
 
     def write(self, path: Path) -> None:
-        """Write the file again, durably, after it was removed."""
+        """Write the file again durably, after it was removed."""
         _write(path, self.header, self._slots)
 
     def _is_in_slot(self, slot: int, digest: bytes) -> bool:
@@ -116,9 +117,9 @@ def _write(path: Path, header: Header, slots: bytes | memoryview) -> None:
 
 
 def _checksum(header: Header, slots: bytes | memoryview) -> int:
+    # The header's own checksum field counts as 0, because its value is not known yet.
     return zlib.crc32(_encode_header(header, slots, 0), zlib.crc32(slots))
 
 
 def _encode_header(header: Header, slots: bytes | memoryview, checksum: int) -> bytes:
-    version, *rest = header
-    return _HEAD.pack(_MAGIC, version, len(slots) // DIGEST_BYTES, *rest, checksum)
+    return _HEAD.pack(_MAGIC, _VERSION, len(slots) // DIGEST_BYTES, *header, checksum)

@@ -2,9 +2,9 @@
 
     DATA/redelivery.begun    id of the digest key, hexadecimal
 
-The file is written once the window's first log is on the disk, before the first decision. So the receiver
-detects at start that the window was removed or its key replaced. With another key the window recognises no
-copies of deliveries accepted before.
+The file is written after the window's first log, before the first decision. From this file the receiver
+detects at start that the window was removed or its key replaced. With another key the window does not
+recognise copies of deliveries that were accepted before.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from receiver.journal.digest_key import DigestKey
 
 
 class WindowKey:
-    """Comparison of the current digest key with the one that the window was made with."""
+    """Comparison of the current digest key with the key that the window was made with."""
 
     def __init__(self, root: Path) -> None:
         """`root`: the window's directory. The key file and the record are next to it."""
@@ -34,6 +34,7 @@ class WindowKey:
         """
         recorded_key = self._record.read_text() if self._record.exists() else None
         if recorded_key is None:
+            # Written last, so a crash during the first start leaves an empty window without it.
             return (
                 "" if is_empty else f"'{self._record.name}', which names the window's digest key, is missing"
             )
@@ -49,11 +50,13 @@ class WindowKey:
     def restore(self) -> tuple[bool, bool]:
         """Rewrite the key file and the record if they were removed or changed.
 
-        Returns whether that was so, and whether the file held another key, which a process may have used.
+        Returns whether a file was rewritten, and whether it held another key, which a process may already
+        have used.
         """
         key, key_on_disk = self._key.load(), self._key.read()
         if key_on_disk != key:
             self._key.restore()
+        # Checked before `begin`, which writes the record.
         is_recorded = self._record.exists()
         self.begin()
         return key_on_disk != key or not is_recorded, key_on_disk not in {key, None}

@@ -1,4 +1,4 @@
-"""The ledger as metrics and health: computed in a thread every few seconds, reported on the event loop."""
+"""Ledger metrics: computes the balance in a thread every few seconds, and reports it on the event loop."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LedgerMetrics:
         self._due_at_s = 0.0
         self._pending: Future[Balance] | None = None
         self.trouble = ""
-        """Losses of history that no operator has acknowledged; empty: none."""
+        """Losses of history that no operator has acknowledged; empty if there are none."""
 
     def stop(self) -> None:
         """Start no more computations, because the pool closes."""
@@ -37,14 +37,16 @@ class LedgerMetrics:
 
     def tick(self, balance: Callable[[], Balance]) -> None:
         """Report the balance that was computed, and start the next one when it is due."""
+        # Never waits: this runs on the event loop, and counting the journal may take seconds.
         if self._pending is not None and self._pending.done():
-            asked, self._pending = self._pending, None
+            finished, self._pending = self._pending, None
             try:
-                found = asked.result()
-                self.trouble = "; ".join(found.sums.losses)
-                report_balance(found, self._metrics)
-            except OSError as reason:
-                limited.warning("ledger: journal", "journal cannot be counted", why=reason.strerror)
+                balance_now = finished.result()
+                self.trouble = "; ".join(balance_now.sums.losses)
+                report_balance(balance_now, self._metrics)
+            except OSError as error:
+                limited.warning("ledger: journal", "journal cannot be counted", error=error.strerror)
+        # One at a time, so that a slow disk cannot fill the pool with computations.
         if self._pending is None and self._now_s() >= self._due_at_s:
             self._due_at_s = self._now_s() + EVERY_S
             self._pending = self._pool.submit(balance)

@@ -1,10 +1,10 @@
-"""The writer's progress as metrics. Called on the event loop, which alone owns the metrics."""
+"""Writer metrics: copies the writer's progress to the metrics. Called on the event loop, which owns them."""
 
 from __future__ import annotations
 
 import time
 
-from receiver.dead_letters.letter_files import DeadLetters
+from receiver.dead_letters.directory import DeadLetters
 from receiver.metrics import Metrics
 from receiver.writer.progress import Progress
 
@@ -20,7 +20,8 @@ def report(progress: Progress, dead: DeadLetters, metrics: Metrics) -> None:
     metrics.set("store_spans", progress.rows)
     metrics.set("store_alarms", progress.alarms)
     metrics.set("redelivery_entries", progress.window_entries)
-    metrics.set("redelivery_window_seconds", progress.window_reach_s)
+    metrics.set("redelivery_window_seconds", progress.window_covered_s)
+    # Copies, because the writer's thread adds keys, which would end an iteration with an error.
     for drain, count in progress.duplicates.copy().items():
         metrics.set("deliveries_duplicate", count, drain=drain)
     for drain, count in progress.duplicate_spans.copy().items():
@@ -29,5 +30,6 @@ def report(progress: Progress, dead: DeadLetters, metrics: Metrics) -> None:
         metrics.set("store_troubles", count, fault=fault)
     for cause, count in progress.dead_rows.copy().items():
         metrics.set("spans_dead_lettered", count, cause=cause)
+    # Observed once each. The writer only appends, so no lock is needed.
     while progress.freshness_s:
         metrics.observe("freshness_seconds", progress.freshness_s.popleft())

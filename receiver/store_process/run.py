@@ -1,7 +1,8 @@
 """Store process: starts the API, reads ledger and deduplication window, applies the schema, runs the writer.
 
-Invariant: it starts and serves health and ledger while the store is unavailable. On a stop it inserts sealed
-segments within its grace period; the others stay in the journal. A failure of the writer ends the process.
+Invariant: the process starts and serves health and ledger even while the store is unavailable. When stopped,
+it inserts sealed segments within its grace period; the remaining segments stay in the journal. A failure of
+the writer ends the process.
 """
 
 from __future__ import annotations
@@ -20,54 +21,63 @@ from typing import TypeVar
 
 from receiver import transcode
 from receiver.api.dead_letters import DeadLetterRoutes
+from receiver.api.query_queue import QUERIES_MAX
+from receiver.api.rollup import RollupRoutes
 from receiver.api.routes import REQUESTS_MAX, Api
 from receiver.api.spool import SpoolSpace
 from receiver.channel import Start
 from receiver.clock import NOTE_NAME
-from receiver.dead_letters.listing import DeadLetterConflict, DeadLetterList
+from receiver.dead_letters.listing import DeadLetterList
 from receiver.dead_letters.replay import Replayer
 from receiver.engine import schema
 from receiver.engine.clock_check import Clock
 from receiver.engine.error_codes import SLOW, Fault, fault_of
 from receiver.engine.expiry import Expiry
 from receiver.engine.opening import claimed, open_store
-from receiver.errors import DiskTrouble, OperatorError, StoreTrouble, place_and_reason
+from receiver.errors import DeadLetterConflict, DiskTrouble, OperatorError, StoreTrouble, place_and_reason
 from receiver.http.listener import Listener
 from receiver.http.protocol import Limits
 from receiver.journal.digest_key import DigestKey
 from receiver.journal.segments import Journal
-from receiver.ledger.balance import Accounts, Backlog
+from receiver.ledger.balance import Backlog, LiveBalanceSource
 from receiver.ledger.ledger import Ledger, is_first_on
 from receiver.logs import limited
 from receiver.metrics import Metrics
 from receiver.model import SegmentId
 from receiver.query import ledger as ledger_query
 from receiver.redelivery.window import Window
+from receiver.rollup.derivation import Closing
 from receiver.settings import Settings
 from receiver.store_process.ledger_metrics import LedgerMetrics
 from receiver.store_process.metrics import report
+from receiver.store_process.rollup_thread import RollupThread
 from receiver.store_process.stop_signal import StopSignal
 from receiver.store_process.watchdog import MARGIN_S, Watchdog
 from receiver.writer.backoff import SLOWER_CEILING_S, SLOWER_FIRST_S, Delays, backoff_s
 from receiver.writer.environment import Environment, Stopping
-from receiver.writer.progress import Progress
+from receiver.writer.progress import Progress, WaitingUnits
 from receiver.writer.writer import Writer
 
 T = TypeVar("T")
 
+ROLLUP_BACKLOG_S = 5.0
+"""Age of the oldest waiting segment above which no hour is rolled up."""
 CLOSE_S = 3.0
 """Part of the grace period reserved for closing the engine."""
 
 
 async def start_store_process(start: Start, metrics: Metrics) -> StoreWork:
     """Claim the data directory, open the store, start the writer, serve the API."""
-    held = ExitStack()
+    resources = ExitStack()
     try:
-        held.enter_context(claimed(Path(start.settings.data_dir)))
-        work = await asyncio.to_thread(StoreWork, start.settings, metrics, held)
+        # Entered first, so closed last: the lock is held until the engine is closed.
+        resources.enter_context(claimed(Path(start.settings.data_dir)))
+        # In a thread: opening the engine may take long, and the process sends reports meanwhile.
+        work = await asyncio.to_thread(StoreWork, start.settings, metrics, resources)
         await work.serve(start.listen_fd)
+    # Also when cancelled: the next process waits for the lock.
     except BaseException:
-        held.close()
+        resources.close()
         raise
     return work
 
@@ -75,34 +85,39 @@ async def start_store_process(start: Start, metrics: Metrics) -> StoreWork:
 class StoreWork:
     """The store, its writer and its API."""
 
-    def __init__(self, settings: Settings, metrics: Metrics, held: ExitStack) -> None:
+    def __init__(self, settings: Settings, metrics: Metrics, resources: ExitStack) -> None:
         data_dir = Path(settings.data_dir)
         self._settings = settings
         self._api_token = settings.api_token
         self._metrics = metrics
-        self._resources = held
+        self._resources = resources
         self._journal = Journal(data_dir / "journal")
         self._dead_letter_list = DeadLetterList(data_dir)
         self._dead_letters = self._dead_letter_list.dead
+        # Before the writer or a replay can create files that `tidy` would delete.
         self._dead_letters.tidy()
         self._progress = Progress()
         self._stop_signal = StopSignal(time.monotonic)
         self._watchdog = Watchdog(time.monotonic, silence_s_max=settings.store.insert_timeout_s + MARGIN_S)
         self._drains_without_dedupe = _drains_without_dedupe(settings)
         self._window: Window | None = None
-        self._accounts: Accounts | None = None
+        self._balances: LiveBalanceSource | None = None
         self._has_tables = False
+        # Asked before the writer creates the directory whose absence is the answer.
         self._is_first = is_first_on(data_dir)
         self._failure: BaseException | None = None
         self._clock = Clock(data_dir / NOTE_NAME)
         self._store = open_store(settings, disk_free_min=self._disk_free_min)
-        held.callback(self._store.close)
+        resources.callback(self._store.close)
         self._expiry = Expiry(self._store, self._clock)
+        # Two pools, so that long answers cannot take the threads of short requests.
         self._pool = ThreadPoolExecutor(REQUESTS_MAX, thread_name_prefix="question")
-        self._stream_pool = ThreadPoolExecutor(REQUESTS_MAX, thread_name_prefix="answer")
+        self._stream_pool = ThreadPoolExecutor(QUERIES_MAX, thread_name_prefix="answer")
         self._ledger_metrics = LedgerMetrics(self._pool, metrics)
+        # A daemon thread, so that a writer that hangs in the engine cannot prevent the exit.
         self._thread = threading.Thread(target=self._write, name="writer", daemon=True)
         self._listener: Listener | None = None
+        self._rollup = RollupThread(self._store, self._closing, self._keeps_up, is_on=settings.store.rollup)
 
     async def serve(self, listen_fd: int) -> None:
         """Start the writer and serve the API on the inherited socket."""
@@ -111,20 +126,27 @@ class StoreWork:
             token=lambda: self._api_token,
             health=self.health,
             ledger=self._ledger_answer,
-            schema=lambda: schema.status(self._store, transcode.SCHEMAS, self._settings.store.retention_days),
+            schema=lambda: schema.status(self._store, transcode.SCHEMAS, *schema.wanted(self._settings)),
             pool=self._pool,
             stream_pool=self._stream_pool,
             space=self._spool_space(),
             hosts=self._settings.api_hosts,
         )
-        letters = DeadLetterRoutes(self._replays(), self._pool)
+        dead_letter_routes = DeadLetterRoutes(self._replays(), self._pool)
+        rollup_routes = RollupRoutes(
+            self._store, self._closing, self._settings.store.rollup, self._rollup.wake, self._pool
+        )
         limits = self._settings.limits
         self._listener = Listener(
             Limits("api", limits.api_connections_max, limits.header_timeout_s, limits.write_timeout_s),
             self._metrics,
         )
-        await self._listener.open(api.application(letters), socket.socket(fileno=listen_fd))
+        await self._listener.open(
+            api.application(dead_letter_routes, rollup_routes), socket.socket(fileno=listen_fd)
+        )
+        # The API is served first, so that health checks work while the ledger is read.
         self._thread.start()
+        self._rollup.start()
 
     def _spool_space(self) -> SpoolSpace:
         return SpoolSpace(
@@ -132,9 +154,10 @@ class StoreWork:
         )
 
     async def reload(self, settings: Settings) -> None:
-        """Take the new token and each drain's `dedupe`; a new store, retention or window needs a restart."""
+        """Apply the new token and each drain's `dedupe`. A new store, retention or window needs a restart."""
         self._api_token = settings.api_token
         self._drains_without_dedupe = _drains_without_dedupe(settings)
+        # Without a window the writer has not read it yet, and opens it with the drains stored above.
         if self._window is not None:
             self._window.exempt_drains = self._drains_without_dedupe
 
@@ -146,57 +169,70 @@ class StoreWork:
 
     def health(self) -> dict[str, str]:
         """Return the checks of store and writer. Raises the writer's exception, or `WriterHangs`."""
+        # Raising is how the writer's thread ends the process: health is asked for every second.
         if self._failure is not None:
             raise self._failure
         self._watchdog.check()
         report(self._progress, self._dead_letters, self._metrics)
-        if self._accounts is not None:
-            self._ledger_metrics.tick(self._accounts.balance)
+        self._metrics.set("rollup_lag_seconds", self._rollup.lag_s())
+        # The ledger is read in the writer's thread and may not be ready yet.
+        if self._balances is not None:
+            self._ledger_metrics.tick(self._balances.balance)
         return {
             "store": self._progress.trouble,
             "writer": self._progress.stall_reason,
             "redelivery": self._progress.window_trouble,
             "ledger": self._ledger_metrics.trouble,
             "clock": self._expiry.warning,
-            "journal": _newer_segments_text(len(self._journal.held)),
+            "journal": _newer_segments_text(len(self._journal.newer)),
         }
 
     def _ledger_answer(self, query: Mapping[str, str]) -> object:
         """Answer a ledger query. Called in a thread of the pool."""
-        accounts = self._require_accounts()
+        balances = self._require_balances()
         row_lifetime_hours = ledger_query.row_lifetime_hours(self._settings.store)
-        asked = ledger_query.parse_ledger_query(
+        ledger_filter = ledger_query.parse_ledger_query(
             query, now_s=time.time(), row_lifetime_hours=row_lifetime_hours
         )
-        return ledger_query.ledger(accounts, lambda: self._store, asked)
+        return ledger_query.ledger(balances, lambda: self._store, ledger_filter)
 
-    def _require_accounts(self) -> Accounts:
-        if self._accounts is None:
-            raise DiskTrouble("ledger is not read yet; expected within seconds of the start")
-        return self._accounts
+    def _require_balances(self) -> LiveBalanceSource:
+        if self._balances is None:
+            raise DiskTrouble("ledger is still being read; retry in a few seconds")
+        return self._balances
 
     async def stop(self) -> None:
         """Close the API, insert sealed segments within the grace period and close the engine."""
         if self._listener is not None:
             await self._listener.close()
+        # Before the pool is shut down, because a health check may still come and would submit to it.
         self._ledger_metrics.stop()
+        # The rest of the grace period is reserved for closing the engine.
         grace_s = max(1.0, self._settings.limits.stop_grace_s - CLOSE_S)
         self._stop_signal.stop(grace_s)
+        # In threads, all of these: they block, and the event loop must keep sending reports.
+        await asyncio.to_thread(self._rollup.stop)
         await asyncio.to_thread(self._thread.join, grace_s)
+        await asyncio.to_thread(self._rollup.join, 1.0)
+        # After the writer, which uses the engine; also if it hangs, because the grace period is over.
         await asyncio.to_thread(self._resources.close)
+        # Do not wait for the pools: a query that hangs in the engine must not delay the exit.
         self._pool.shutdown(wait=False)
         self._stream_pool.shutdown(wait=False)
 
     def _write(self) -> None:
-        """Run the writer; body of its thread."""
+        """Body of the writer's thread."""
         try:
+            # The ledger first: it recorded how long the log of the window must be, so a loss is noticed.
             ledger = self._open_with_retries("ledger", self._open_ledger)
             self._window = self._open_with_retries("redelivery window", partial(self._open_window, ledger))
-            self._accounts = Accounts(ledger, Backlog(Path(self._settings.data_dir) / "journal"))
+            self._balances = LiveBalanceSource(ledger, Backlog(Path(self._settings.data_dir) / "journal"))
             writer = self._writer(self._window, ledger)
+            # Before the schema, because applying it may wait for the store for days.
             writer.run_maintenance()
             self._apply_schema(writer)
             writer.run()
+        # Raised out of a sleep or a retry. Segments that are left stay in the journal.
         except Stopping:
             return
         except BaseException as failure:  # noqa: BLE001 - `health` raises it, and the process ends
@@ -208,29 +244,33 @@ class StoreWork:
         """Apply the schema, retrying for as long as the store is unavailable or used by another process."""
         progress, delays = self._progress, Delays(random.random)
         while fault := self._schema_fault():
-            progress.record_backlog(list(self._journal.sealed()), time.time())
-            limited.warning("writer: schema", "schema cannot be applied yet", why=progress.trouble)
+            # No writer runs yet, so the backlog would otherwise be reported as empty.
+            WaitingUnits(self._journal.sealed(), progress).report(time.time())
+            limited.warning("writer: schema", "schema cannot be applied yet", error=progress.trouble)
             writer.run_maintenance()
             self._stop_signal.sleep(next(delays.slow if fault in SLOW else delays.fast))
         progress.trouble = ""
         self._has_tables = True
 
     def _schema_fault(self) -> Fault | None:
-        """Apply the schema once. `None`: the tables are up to date."""
-        progress, days = self._progress, self._settings.store.retention_days
+        """Apply the schema once. Returns the class of the error, or `None` if the tables are up to date."""
+        progress, wanted = self._progress, schema.wanted(self._settings)
         try:
-            schema.apply(self._store, transcode.SCHEMAS, days, sleep=self._stop_signal.sleep)
+            schema.apply(self._store, transcode.SCHEMAS, *wanted, sleep=self._stop_signal.sleep)
+            # At the start only: a trial table of our own cannot be in use now.
             self._store.forget_trials()
         except StoreTrouble as trouble:
-            fault, why = fault_of(trouble), trouble.label
-            progress.record_failure(fault, why)
-        except OperatorError as reason:
-            fault, why = Fault.HOLD, str(reason)
+            fault, error = fault_of(trouble), trouble.label
+            progress.record_failure(fault, error)
+        # Not raised: a wrong table must not end the process, which also serves health and ledger.
+        except OperatorError as operator_error:
+            fault, error = Fault.HOLD, str(operator_error)
         else:
             return None
-        progress.trouble = f"schema: {why}"
+        progress.trouble = f"schema: {error}"
+        # Other errors are temporary and need no operator.
         if fault is Fault.HOLD:
-            progress.alarm("schema", f"schema cannot be applied: {why}")
+            progress.alarm("schema", f"schema cannot be applied: {error}")
         return fault
 
     def _open_window(self, ledger: Ledger) -> Window:
@@ -246,26 +286,26 @@ class StoreWork:
         root = Path(self._settings.data_dir) / "ledger"
         return Ledger(root, self._settings.ledger, time.time, is_first=self._is_first)
 
-    def _open_with_retries(self, what: str, call: Callable[[], T]) -> T:
-        """Open a log, retrying on disk errors for ever: without it no row may be stored."""
+    def _open_with_retries(self, name: str, open_log: Callable[[], T]) -> T:
+        """Open a log. Retries disk errors without limit, because no row may be stored without the log."""
         for delay_s in backoff_s(random.random, first_s=SLOWER_FIRST_S, ceiling_s=SLOWER_CEILING_S):
             try:
-                return call()
-            except OSError as reason:
-                why = place_and_reason(reason)
-                self._progress.trouble = f"{what} cannot be read: {why}"
-                limited.error(f"writer: {what}", f"{what} cannot be read", why=why)
+                return open_log()
+            except OSError as os_error:
+                error = place_and_reason(os_error)
+                self._progress.trouble = f"{name} cannot be read: {error}"
+                limited.error(f"writer: {name}", f"{name} cannot be read", error=error)
             self._stop_signal.sleep(delay_s)
-        raise AssertionError("backoff ended; expected it to go on for ever")
+        raise AssertionError("backoff delays ended; expected them to be infinite")
 
     def _writer(self, window: Window, ledger: Ledger) -> Writer:
-        around = Environment(
+        environment = Environment(
             now=time.time,
             sleep=self._stop_signal.sleep,
             jitter=random.random,
             repair_dir=Path(self._settings.data_dir) / "repair",
             retention_days=self._settings.store.retention_days,
-            alive=self._on_step,
+            heartbeat=self._on_step,
         )
         return Writer(
             self._journal,
@@ -275,11 +315,11 @@ class StoreWork:
             ledger=ledger,
             dead=self._dead_letters,
             progress=self._progress,
-            environment=around,
+            environment=environment,
         )
 
     def _replays(self) -> Replayer:
-        """Return the replayer of dead letters; it decodes bodies with the settings of the start."""
+        """Return the replayer of dead letters. It decodes bodies with the settings from the start."""
         policy, data_dir = transcode.policy(self._settings), Path(self._settings.data_dir)
         digest_key = DigestKey(data_dir)
         limits = {drain.name: drain.body_bytes_max for drain in self._settings.drain}
@@ -298,6 +338,15 @@ class StoreWork:
             on_replay=self._on_replay,
         )
 
+    def _closing(self) -> Closing:
+        return Closing(int(time.time()), self._settings.store.rollup_closing_age_s)
+
+    def _keeps_up(self) -> bool:
+        """Return whether the tables exist and no segment waits for the store."""
+        progress = self._progress
+        is_late = progress.oldest_age_s(time.time()) > ROLLUP_BACKLOG_S
+        return self._has_tables and not progress.trouble and not is_late
+
     def _check_tables(self) -> None:
         if not self._has_tables:
             raise DeadLetterConflict(
@@ -305,16 +354,18 @@ class StoreWork:
             )
 
     def _on_replay(self, segment: SegmentId) -> None:
-        self._require_accounts().ledger.replaying(segment)
+        self._require_balances().ledger.record_replay(segment)
 
     def _on_step(self) -> None:
-        """Run between two steps of the writer."""
+        """Callback that the writer runs between two steps."""
         self._watchdog.beat()
-        self._expiry.look()
+        self._expiry.check()
 
     def _disk_free_min(self) -> int:
-        """Return the free disk that the engine must leave: room for the journal to grow, plus its floor."""
+        """Return the disk space that the engine must leave free for the journal and `disk_free_min`."""
         journal = self._settings.journal
+        # The journal must be able to grow to its maximum, or the store could fill the disk and block
+        # deliveries.
         return max(0, journal.bytes_max - self._journal.bytes_total()) + journal.disk_free_min
 
 

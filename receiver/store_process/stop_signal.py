@@ -8,11 +8,11 @@ from collections.abc import Callable
 from receiver.writer.environment import Stopping
 
 TRIES_AFTER_STOP = 1
-"""Sleeps that return at once after a stop, for the segments sealed last or a final retry."""
+"""Sleeps that return at once after a stop instead of raising, for the last segments or a final retry."""
 
 
 class StopSignal:
-    """A sleep that a stop interrupts."""
+    """Interruptible sleep of the writer's thread."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -21,14 +21,16 @@ class StopSignal:
         self._tries_left = TRIES_AFTER_STOP
 
     def stop(self, grace_s: float) -> None:
-        """Interrupt sleeping threads now and the others after `grace_s`."""
+        """Interrupt every sleep. After `grace_s`, every `sleep` raises `Stopping`."""
+        # Before the event: the writer reads the deadline as soon as the event wakes it.
         self._deadline_s = self._now() + grace_s
         self._stop.set()
 
     def sleep(self, delay_s: float) -> None:
-        """Sleep. Raises `Stopping` after a stop without tries left; a delay of 0 only checks the deadline."""
+        """Sleep. After a stop, raises `Stopping` if no try or time is left. A delay of 0 checks the time."""
         if not self._stop.wait(delay_s):
             return
+        # A check without a delay is no retry, so it uses up no try.
         if delay_s:
             self._tries_left -= 1
         if self._tries_left < 0 or self._now() > self._deadline_s:

@@ -7,11 +7,11 @@ certificate      last valid certificate
 self_signed      `--tls-self-signed`
 child            one process: start, monitoring, replacement
 descriptors      file descriptors in reserve, so that a process can always be replaced
-restart_history  how often a process exited unexpectedly in the last minutes
+restart_history  number of unexpected exits of a process in the last minutes
 budget           failed deliveries of the past hour, per drain
 health           readiness checks
 exposition       metrics of all processes, merged
-reload           which settings a running receiver can change
+reload           selection of the settings that a running receiver can change
 admin            admin port
 versions         versions of package, core and dependencies
 lazy_imports     loads admin and self_signed when they are needed

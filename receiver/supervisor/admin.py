@@ -1,7 +1,7 @@
 """Admin port: `/livez`, `/readyz`, `/metrics` and `/version` for all processes.
 
 The supervisor serves it, because that process is never busy. The number of connections is limited, so that
-they cannot use up the descriptors that the supervisor needs to start a process.
+the supervisor always has the descriptors that it needs to start a process.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ class Admin:
         await listener.open(app, listening)
         return listener
 
+    # Ignores the children: the supervisor replaces them itself, and a restart of everything would not help.
     async def _livez(self, _request: web.Request) -> web.Response:
         return web.Response(text="ok\n", headers=HEADERS)
 

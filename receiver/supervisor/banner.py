@@ -25,6 +25,7 @@ def startup_banner(settings: Settings, state: State, config: Path | None = None)
     ]
     lines += [f"admin      {state.urls['admin']}/readyz?verbose", f"API        {state.urls['api']}"]
     lines += [*_trust_note(settings), ""]
+    # curl cannot compute a signature, so the command needs a drain without one.
     drain = next((drain for drain in settings.drain if not drain.signature_header), None)
     if drain is None:
         lines += [
@@ -57,6 +58,7 @@ def _credentials(drain: Drain) -> list[str]:
     if not drain.tokens:
         return []
     bearer = "Bearer " if drain.header.lower() == "authorization" else ""
+    # Double quotes, so that the shell inserts the token.
     return ["-H", f'"{drain.header}: {bearer}$TOKEN"']
 
 
@@ -79,6 +81,7 @@ def _command() -> list[str]:
     """Return the command line words that run this program in this environment."""
     if shutil.which("trace-drain"):
         return ["trace-drain"]
+    # The program of a virtual environment that is not activated is beside its interpreter.
     script = Path(sys.executable).with_name("trace-drain")
     return [_short(script)] if script.exists() else [_short(Path(sys.executable)), "-m", "receiver.cli"]
 

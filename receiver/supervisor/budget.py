@@ -20,7 +20,7 @@ from receiver.settings import Budget
 
 HOUR_S = 3_600
 MARK_S = 60
-"""Interval between two samples: the precision of the hour."""
+"""Interval between two samples, which is the precision of the window."""
 CREDENTIALS = frozenset({"401", "403"})
 NO_DELIVERIES = frozenset({"204", "405"})
 
@@ -29,10 +29,10 @@ class Answers(NamedTuple):
     """Counts of answered deliveries of one drain."""
 
     all: float = 0
-    """All but those with wrong credentials."""
+    """All deliveries except those with wrong credentials."""
     failed: float = 0
     refused: float = 0
-    """Requests with wrong credentials, perhaps from strangers."""
+    """Requests with wrong credentials, which may come from any client on the network."""
 
     def plus(self, status: str, count: float) -> Answers:
         """Return the counts with `count` more answers of this status."""
@@ -59,6 +59,7 @@ class FailureBudget:
     def mark(self, snapshots: Iterable[Snapshot]) -> None:
         """Record a sample. Call it every `MARK_S`."""
         self._marks.append((self._now(), answers_of(snapshots)))
+        # Keeps the newest sample that is at least an hour old, so that the window covers the whole hour.
         while len(self._marks) > 1 and self._marks[1][0] <= self._now() - HOUR_S:
             self._marks.popleft()
 
@@ -66,6 +67,7 @@ class FailureBudget:
         """Return the answers per drain in the past hour, or since the start."""
         _, before = self._marks[0]
         return {
+            # A drain that a reload added is missing in the older sample.
             drain: answers.minus(before.get(drain, Answers()))
             for drain, answers in answers_of(snapshots).items()
         }
@@ -74,6 +76,7 @@ class FailureBudget:
         """Set the failure budget gauges."""
         metrics.set("failure_budget_counts_seconds", min(HOUR_S, self._now() - self._begun_s))
         for drain, answers in self.past_hour(snapshots).items():
+            # A drain without deliveries has failed none.
             ratio = answers.failed / max(answers.all, 1)
             metrics.set("failed_answers_past_hour", answers.failed, drain=drain)
             metrics.set("failed_answers_past_hour_ratio", ratio, drain=drain)
@@ -93,5 +96,6 @@ def answers_of(snapshots: Iterable[Snapshot]) -> dict[str, Answers]:
             if series.name == "deliveries":
                 label = dict(zip(labels, series.labels, strict=True))
                 totals[label["drain"]] = totals[label["drain"]].plus(label["status"], series.value)
+    # The empty label counts requests that match no drain.
     totals.pop("", None)
     return dict(totals)

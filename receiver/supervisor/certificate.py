@@ -1,4 +1,4 @@
-"""Certificates in the supervisor: the self-signed one, and the last valid content of the certificate files.
+"""Certificates in the supervisor: the self-signed certificate, and the last valid content of the files.
 
 Invariant: the last good certificate is kept in memory, for an intake that starts while the files are broken.
 """
@@ -17,25 +17,28 @@ from receiver.settings import Settings, Tls
 from receiver.supervisor.lazy_imports import self_signed
 
 CA_NAME = "ca.crt"
-"""File beside the self-signed certificate: its certificate authority, for clients to trust."""
+"""File next to the self-signed certificate that holds its authority, which clients must trust."""
 
 
 class LastGood:
-    """Newest content of the certificate files that could be loaded."""
+    """The last certificate and key that could be loaded."""
 
     def __init__(self, tls: Tls) -> None:
         self.pems: Pems | None = None
         self._stamp: Stamp | None = None
-        self.look(tls)
+        self.refresh(tls)
 
-    def look(self, tls: Tls) -> None:
+    def refresh(self, tls: Tls) -> None:
         """Read the files if they changed. Call it as often as the intakes check them."""
         stamp = stamp_of(tls)
         if not tls.cert_file or stamp == self._stamp:
             return
+        # Before reading, so that broken files are read once and not every second until they are repaired.
         self._stamp = stamp
+        # The intakes report unusable files. Here the last good content simply stays.
         with suppress(OSError, OperatorError):
             pems = Pems(_content(tls.cert_file), _content(tls.key_file), _content(tls.client_ca_file))
+            # Checks the bytes that were read: the files themselves may be replaced at any time.
             with as_files(pems) as files:
                 build_context(files)
             self.pems = pems

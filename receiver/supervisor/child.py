@@ -1,6 +1,6 @@
-"""Child process of the supervisor: started, monitored, and replaced when it exits or hangs, until stopped.
+"""Child process of the supervisor. It is started, monitored, and replaced when it exits or hangs.
 
-Invariant: a process is replaced only after the old one was reaped, so two never work on the same data.
+Invariant: a process is replaced only after it was reaped, so two processes never work on the same data.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ class Patience:
     silence_s: float = 30.0
     """Time without a report after which a ready process counts as hung."""
     start_s: float = 120.0
-    """The same before the process is ready: loading the engine may take long."""
+    """The same timeout before the process is ready, when loading the engine may take long."""
     head_start_s: float = 2.0
-    """Time that the intakes get to become ready before the store process is started."""
+    """Maximum time for the intakes to become ready before the store process is started."""
     exit_s: float = 5.0
-    """Time between the close of the channel and the exit of the process."""
+    """Maximum time between the closing of the channel and the exit of the process."""
     steady_s: float = 60.0
     """Run time after which the restart backoff is reset."""
     quiet_s: float = 3.0
-    """Time without a report after which the other intakes accept the connections of this one too."""
+    """Time without a report after which the other intakes also accept connections of this intake."""
     seal_s: float = 2.0
-    """Time that an intake gets to seal its open segment before the store process is stopped."""
+    """Maximum time for an intake to seal its open segment before the store process is stopped."""
 
 
 @dataclass(frozen=True)
@@ -170,6 +170,7 @@ class Child:
 
     async def accept_for(self, listen_fds: frozenset[int]) -> None:
         """Make the process accept from these sockets in addition to its own."""
+        # Sent only when it changes, because this is called every second.
         if self._channel and self.is_ready and listen_fds != self._accepts_for:
             self._accepts_for = listen_fds
             await self._channel.send(AcceptFor(tuple(sorted(listen_fds))))
@@ -177,8 +178,10 @@ class Child:
     async def seal(self) -> None:
         """Make the process seal its open segment, and wait for at most `seal_s`."""
         if not self._channel or not self.is_ready:
+            # A process without `Ready` has acknowledged nothing, so it has nothing to seal.
             return
         self._sealed.clear()
+        # A disk that hangs must not delay the stop: what is not sealed stays in the journal.
         with suppress(TimeoutError):
             async with asyncio.timeout(self._patience.seal_s):
                 await self._channel.send(Seal())
@@ -212,6 +215,7 @@ class Child:
         """Kill the process and its process group."""
         if self._process and self._process.poll() is None:
             with suppress(ProcessLookupError):
+                # The group, so that no process that it started survives it.
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     async def _run(self) -> None:
@@ -220,10 +224,13 @@ class Child:
         for ordinal in count():
             began_s = time.monotonic()
             await self._run_process(ordinal)
+            # A process that ran for long has recovered; its next exit starts with the shortest pause again.
             if time.monotonic() - began_s > self._patience.steady_s:
                 pauses_s = backoff_s(self._role.pause_s_max)
             if not self._stopping.is_set():
                 self._note_end()
+                # The pause grows with each exit, so that a process that always crashes does not use up the
+                # CPU.
                 await self._pause(next(pauses_s))
             if self._stopping.is_set():
                 return
@@ -241,14 +248,15 @@ class Child:
         """Run one process from its start until it was reaped."""
         try:
             process, channel = await self._spawn(ordinal)
-        except OSError as reason:
+        except OSError as error:
             limited.error(
-                f"{self.name} start", "process cannot be started", name=self.name, error=reason.strerror
+                f"{self.name} start", "process cannot be started", name=self.name, error=error.strerror
             )
             return
         self._process, self._channel, self.pid = process, channel, process.pid
         self._failure = None
         self._on_change()
+        # `stop` may have been called while the process was being started, when there was no channel yet.
         if self._stopping.is_set():
             await channel.send(Stop())
         await self._watch(channel)
@@ -267,6 +275,7 @@ class Child:
         fields = {"name": self.name, "pid": self.pid, "exit": _exit_text(status), "action": action}
         if self._failure:
             fields |= {"error": self._failure.error, "raised_at": self._failure.raised_at}
+        # The first exits are logged individually, with their causes; a crash loop must not fill the log.
         if self.ends.count < REPORTED_MIN - 1:
             structlog.get_logger().warning("process exited unexpectedly", **fields)
         else:
@@ -275,8 +284,10 @@ class Child:
     async def _spawn(self, ordinal: int) -> tuple[subprocess.Popen[bytes], ChildChannel]:
         """Start a process in its own process group: Ctrl-C in a terminal must reach only the supervisor."""
         role = self._role
+        # Starting a process needs descriptors, and all others may be in use by connections.
         with self._reserve.released():
             ours, theirs = socket.socketpair()
+            # Close our copy of the child's end: the channel must report the end when the child exits.
             with theirs:
                 try:
                     process = self._popen(theirs.fileno())
@@ -284,6 +295,7 @@ class Child:
                     ours.close()
                     raise
         channel = await ChildChannel.from_socket(ours)
+        # After the block: nothing may await while the reserve is free.
         await channel.send(Start(self.name, self._settings, role.listen_fd, ordinal, role.last_good()))
         return process, channel
 
@@ -309,6 +321,7 @@ class Child:
                 structlog.get_logger().error(
                     "process sends no reports", name=self.name, silent_s=timeout_s, action="killed"
                 )
+                # SIGKILL: a process too stuck to send reports would not handle a request to stop.
                 self._kill()
                 return
             except msgspec.DecodeError:
@@ -347,12 +360,15 @@ class Child:
 
     def _reset(self) -> None:
         """Add the metrics of the process to those of its predecessors and clear its state."""
+        # Counters must not decrease when a process is replaced, so its last values are kept.
         if self._reported:
             self._retired = carried_over(self._reported, self._retired)
         self._process = self._channel = self._reported = None
         self._health = {}
         self.is_ready = False
+        # The replacement accepts only from its own socket until it gets a new `AcceptFor`.
         self._accepts_for = frozenset()
+        # A `seal` that waits for this process must not wait for its time-out.
         self._sealed.set()
         self._on_change()
 

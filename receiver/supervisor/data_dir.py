@@ -11,8 +11,6 @@ Both locks are `flock`s: the kernel frees them when the last descriptor is close
 from __future__ import annotations
 
 import asyncio
-import errno
-import fcntl
 import os
 import time
 from contextlib import suppress
@@ -20,6 +18,14 @@ from pathlib import Path
 
 import msgspec
 
+from receiver.durable.files import (
+    DISK,
+    make_directories,
+    open_or_create,
+    unlink_if_exists,
+    write_all,
+    write_unsynced,
+)
 from receiver.errors import CommandFailed, OperatorError
 
 STATE_NAME = "receiver.json"
@@ -57,14 +63,14 @@ def read_state(directory: Path) -> State:
     """Return the state of the receiver that uses this directory. Raises `CommandFailed` if there is none."""
     try:
         return msgspec.json.decode((directory / STATE_NAME).read_bytes(), type=State)
-    except FileNotFoundError as reason:
+    except FileNotFoundError as error:
         raise CommandFailed(
             f"no receiver runs on '{directory}'; expected `trace-drain serve --data {directory}`"
-        ) from reason
-    except (OSError, msgspec.DecodeError) as reason:
+        ) from error
+    except (OSError, msgspec.DecodeError) as error:
         raise CommandFailed(
             f"'{directory / STATE_NAME}' cannot be read; expected a receiver's state"
-        ) from reason
+        ) from error
 
 
 class DataDir:
@@ -75,35 +81,40 @@ class DataDir:
         self._children_wait_s = children_wait_s
         self._lock_fd = -1
         self.children_lock_fd = -1
-        """Inherited by every child, so that the lock is held until the last of them exits."""
+        """Descriptor of the lock that every child inherits, so that it is held until the last child exits."""
 
     async def take(self) -> None:
         """Create the directory if needed and lock it. Raises `DirectoryTaken`."""
         try:
-            _create(self.path)
-            self._lock_fd = _open(self.path / "lock")
-            self.children_lock_fd = _open(self.path / "children.lock")
-        except OSError as reason:
-            raise OperatorError(f"data_dir '{self.path}' cannot be used: {reason.strerror}") from reason
-        if not _lock(self._lock_fd):
+            make_directories(self.path)
+            self._lock_fd = open_or_create(self.path / "lock")
+            self.children_lock_fd = open_or_create(self.path / "children.lock")
+        except OSError as error:
+            raise OperatorError(f"data_dir '{self.path}' cannot be used: {error.strerror}") from error
+        # Not waited for, unlike `children.lock`: a running receiver will not release it soon.
+        if not DISK.lock(self._lock_fd):
             raise self._in_use_error("another receiver uses it", "lock")
-        os.ftruncate(self._lock_fd, 0)
-        os.write(self._lock_fd, f"{os.getpid()}\n".encode())
+        # Only now, because until here the content belonged to another receiver.
+        DISK.truncate(self._lock_fd, 0)
+        write_all(DISK, self._lock_fd, f"{os.getpid()}\n".encode(), 0)
         if not await self._children_have_ended():
             raise self._in_use_error("processes of an earlier receiver have not exited", "children.lock")
         with suppress(OSError):
-            self.remove_state()  # a killed receiver leaves its file, and its addresses are wrong now
+            self.remove_state()  # a killed receiver leaves this file, with invalid addresses
 
     async def _children_have_ended(self) -> bool:
         deadline_s = time.monotonic() + self._children_wait_s
-        while not _lock(self.children_lock_fd):
+        # Polled, because a blocking flock has no time-out and would block the event loop.
+        while not DISK.lock(self.children_lock_fd):
             if time.monotonic() > deadline_s:
                 return False
             await asyncio.sleep(POLL_S)
         return True
 
     def _in_use_error(self, why: str, lock_name: str) -> DirectoryTaken:
+        # Read from the kernel: the process id in the file is that of the last holder, which may have exited.
         pids = ", ".join(str(pid) for pid in holders(self.path / lock_name)) or "unknown"
+        # `take` has failed, so no caller will release what it has locked so far.
         self.release()
         return DirectoryTaken(
             f"data_dir '{self.path}' is in use: {why} (process {pids}); expected it to be free"
@@ -111,60 +122,33 @@ class DataDir:
 
     def write_state(self, state: State) -> None:
         """Replace `receiver.json` atomically."""
-        draft = self.path / f"{STATE_NAME}.new"
-        draft.write_bytes(msgspec.json.format(msgspec.json.encode(state)) + b"\n")
-        draft.chmod(0o600)
-        draft.replace(self.path / STATE_NAME)
+        # Without fsync: after a power failure no receiver runs, and the file is useless.
+        write_unsynced(self.path / STATE_NAME, msgspec.json.format(msgspec.json.encode(state)) + b"\n")
 
     def release(self) -> None:
         """Release the locks."""
         for fd in (self._lock_fd, self.children_lock_fd):
             if fd >= 0:
-                os.close(fd)
+                DISK.close(fd)
         self._lock_fd = self.children_lock_fd = -1
 
     def remove_state(self) -> None:
         """Delete `receiver.json`, because no receiver runs any more."""
-        (self.path / STATE_NAME).unlink(missing_ok=True)
+        unlink_if_exists(self.path / STATE_NAME)
 
 
 def holders(path: Path) -> list[int]:
     """Return the other processes that have this file open, without those of other users."""
-    wanted = path.resolve()
+    target = path.resolve()
     processes = {int(process.name): process for process in Path("/proc").glob("[0-9]*")}
     return sorted(
-        pid for pid, process in processes.items() if pid != os.getpid() and _has_open(process, wanted)
+        pid for pid, process in processes.items() if pid != os.getpid() and _has_open(process, target)
     )
 
 
-def _has_open(process: Path, wanted: Path) -> bool:
+def _has_open(process: Path, target: Path) -> bool:
     try:
-        return any(fd.readlink() == wanted for fd in (process / "fd").iterdir())
+        return any(fd.readlink() == target for fd in (process / "fd").iterdir())
+    # The process exited while it was examined, or it belongs to another user.
     except OSError:
         return False
-
-
-def _create(path: Path) -> None:
-    """Create the directory durably: a power cut must not remove it with the data in it."""
-    missing = [directory for directory in (path, *path.parents) if not directory.exists()]
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for created in missing:
-        parent_fd = os.open(created.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(parent_fd)
-        finally:
-            os.close(parent_fd)
-
-
-def _open(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-
-
-def _lock(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as reason:
-        if reason.errno in (errno.EWOULDBLOCK, errno.EACCES):
-            return False
-        raise
-    return True

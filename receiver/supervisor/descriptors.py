@@ -1,7 +1,7 @@
 """File descriptors kept in reserve, so that a process can be replaced when all others are in use.
 
-Invariant: between taking from the reserve and refilling it nothing is awaited, so nothing else gets the
-descriptors.
+Invariant: no code awaits between taking descriptors from the reserve and refilling it, so no other code gets
+them.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class DescriptorReserve:
         try:
             while len(self._held) < RESERVED:
                 self._held.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
-        except OSError as reason:
+        except OSError as error:
             limited.error(
                 "descriptors",
                 "supervisor has no file descriptors left",
-                error=reason.strerror,
-                action="processes are replaced from a reserve; raise LimitNOFILE",
+                error=error.strerror,
+                action="replacements of processes use reserved descriptors; raise LimitNOFILE",
                 reserve=len(self._held),
             )
 

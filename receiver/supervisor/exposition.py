@@ -17,6 +17,7 @@ PREFIX = "trace_drain_"
 
 def render(snapshots: Iterable[Snapshot]) -> bytes:
     """Write the merged snapshots in Prometheus' text format."""
+    # A registry for each scrape: the series come from other processes and change with every report.
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Merged(snapshots))
     return generate_latest(registry)

@@ -13,7 +13,7 @@ import msgspec
 from receiver.supervisor.child import Child
 
 DECIDING = frozenset({"process", "journal"})
-"""Checks of an intake that affect readiness: whether it runs, and whether its journal accepts records."""
+"""Checks of an intake that affect readiness: the process runs, and its journal accepts records."""
 
 
 ALWAYS_REPORTED = frozenset({"ends", "writer"})
@@ -26,7 +26,7 @@ class Check(msgspec.Struct, frozen=True):
     process: str
     name: str
     reason: str
-    """Empty: no problem."""
+    """Description of the problem; empty if there is none."""
     decides: bool
     """Whether the check affects readiness."""
 
@@ -51,8 +51,9 @@ class Readiness(msgspec.Struct, frozen=True):
 def readiness(intakes: Sequence[Child], store: Child, *, is_stopping: bool) -> Readiness:
     """Return the current state of all checks."""
     checks = [
-        Check("supervisor", "stopping", "the receiver is stopping" if is_stopping else "", decides=True),
+        Check("supervisor", "running", "the receiver is stopping" if is_stopping else "", decides=True),
         *(check for intake in intakes for check in _checks(intake, deciding=DECIDING)),
+        # A store that is down must not take the receiver out of a load balancer: the journal accepts.
         *_checks(store, deciding=frozenset()),
     ]
     return Readiness(not any(check.decides and check.reason for check in checks), tuple(checks))

@@ -1,4 +1,4 @@
-"""Lazy imports of modules whose dependencies take as long to load as a whole intake.
+"""Lazy imports of modules whose dependencies take as long to load as a complete intake.
 
 Invariant: before the first 200 the supervisor loads neither aiohttp nor prometheus_client nor cryptography.
 """

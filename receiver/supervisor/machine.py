@@ -13,6 +13,7 @@ from receiver.settings import Settings
 def raise_file_limit() -> None:
     """Raise the soft limit of open files to the hard limit; child processes inherit it."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Every connection needs a descriptor, and the usual soft limit of 1024 is meant for `select`.
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 

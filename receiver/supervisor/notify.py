@@ -14,11 +14,13 @@ def notify(environ: Mapping[str, str], state: str) -> None:
     if not address:
         return
     if address.startswith("@"):
+        # The abstract namespace: systemd writes @ for the leading zero byte.
         address = "\0" + address[1:]
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.sendto(state.encode(), address)
 
 
 def reloading() -> str:
-    """Return the state that begins a reload; `READY=1` ends it."""
+    """Return the state that announces a reload. `READY=1` announces its end."""
+    # With `Type=notify-reload`, systemd matches the reload to its signal by this time.
     return f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}"

@@ -1,4 +1,4 @@
-"""Reload: which changed settings a running receiver applies, and which wait for the next start.
+"""Reload: selects the changed settings that a running receiver applies. The others wait for the next start.
 
 Invariant: the settings in force after a reload pass the same exposure checks as at the start.
 """
@@ -41,9 +41,10 @@ class ReloadResult:
 
 
 def applicable_settings(running: Settings, new: Settings) -> ReloadResult:
-    """Return the part of `new` that a running receiver can apply. Raises `OperatorError` if it is unsafe."""
+    """Return the part of `new` that a running receiver can apply. Raises `OperatorError` if unsafe."""
     keys = [name for name in Settings.__struct_fields__ if getattr(running, name) != getattr(new, name)]
     waiting = AT_START_ONLY if _have_same_mode(running.tls, new.tls) else (*AT_START_ONLY, "tls")
+    # Checked as a mixture: new settings without credentials are unsafe with the old, public address.
     in_force = msgspec.structs.replace(new, **{name: getattr(running, name) for name in waiting})
     problems = exposure_of(in_force)
     if problems:

@@ -1,4 +1,4 @@
-"""Restart history: how often a process exited unexpectedly in the last minutes."""
+"""Restart history: counts the unexpected exits of a process in the last minutes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Callable
 
 WITHIN_S = 600.0
-"""How long an exit is counted."""
+"""Time for which an exit is counted."""
 REPORTED_MIN = 3
-"""Number of exits that is reported: a single one may be a kill or an upgrade of a library."""
+"""Minimum number of exits that is reported: a single exit may have a harmless cause."""
 
 
 class RestartHistory:
@@ -31,7 +31,7 @@ class RestartHistory:
 
     @property
     def reason(self) -> str:
-        """Return a description if there were enough exits, else an empty string."""
+        """Return a description if there were `REPORTED_MIN` exits, otherwise an empty string."""
         count = self.count
         return (
             f"exited {count} times in the last {WITHIN_S / 60:.0f} minutes" if count >= REPORTED_MIN else ""

@@ -1,7 +1,7 @@
 """Lifecycle of the supervisor: lock the directory, bind, start, monitor, reload, stop.
 
-The intakes start first and alone, because the admin port and the store process take as long to load as they
-do. Meanwhile requests to the admin port wait in the socket's queue.
+The intakes start first and alone: the admin port and the store process take as long to load as the intakes,
+and would delay the first answer. Until they run, requests to the admin port wait in the socket's queue.
 
 SIGTERM and SIGINT: the intakes seal their segments, the store process inserts sealed segments and stops, and
 the intakes stop last. They accept deliveries until then, so a store that hangs does not affect senders.
@@ -30,7 +30,7 @@ from receiver.config.checks import problems_of
 from receiver.config.load import Loaded, Sources
 from receiver.errors import OperatorError
 from receiver.metrics import Metrics, Snapshot
-from receiver.process import first_of
+from receiver.process import first_completed
 from receiver.settings import Settings
 from receiver.supervisor.banner import startup_banner
 from receiver.supervisor.budget import MARK_S, FailureBudget
@@ -46,13 +46,13 @@ from receiver.supervisor.sockets import Sockets, address_of, open_sockets
 from receiver.supervisor.summary import Summary
 
 KILL_MARGIN_S = 2.0
-"""Time in addition to its own grace period before a process is killed."""
+"""Time after the end of its grace period at which a process is killed."""
 NO_CERTIFICATE_AUTHORITIES = {"SSL_CERT_FILE": os.devnull, "SSL_CERT_DIR": os.devnull}
-"""An intake connects to no server, but aiohttp would read all certificate authorities, twice."""
+"""An intake connects to no server. Without these variables aiohttp would load all CA certificates twice."""
 TICK_S = 1.0
 """Interval of the checks of the certificate, of silent intakes and of `receiver.json`."""
 INTAKE_PAUSE_S_MAX = 1.0
-"""Longest pause before an intake is restarted: it starts fast, and connections wait for it."""
+"""Longest pause before an intake is restarted. Intakes start fast, and connections wait for them."""
 EXIT_KILLED = 1
 
 
@@ -71,9 +71,11 @@ class Plan:
 async def supervise(plan: Plan) -> int:
     """Run the receiver until a signal; return the exit code. Raises `OperatorError` if it cannot start."""
     directory = DataDir(Path(plan.loaded.settings.data_dir))
+    # Before the sockets, so that a second receiver reports the directory and not a port in use.
     await directory.take()
     try:
         settings = with_certificate(plan.loaded.settings, directory.path)
+        # Before any process starts: clients then wait in the backlog instead of being refused.
         sockets = open_sockets(settings, plan.environ)
         try:
             return await Supervisor(
@@ -146,11 +148,13 @@ class Supervisor:
         self._metrics.set("build_info", 1, version=__version__, core_profile=transcode.BUILD_PROFILE)
         intakes = [intake.start() for intake in self._intakes]
         store_and_admin = asyncio.create_task(self._run_store_and_admin())
+        # A closed standard output must not prevent the start.
         with suppress(OSError):
             banner = startup_banner(self._settings, self._state(), self._plan.sources.file())
             print(banner, flush=True)  # noqa: T201 - the output of `serve`
         try:
-            await first_of(
+            # Each runs until the receiver stops, so the first that returns or fails stops the receiver.
+            await first_completed(
                 asyncio.create_task(self._stop.wait()),
                 asyncio.create_task(self._reload_on_hangup()),
                 asyncio.create_task(self._mark_answers()),
@@ -161,6 +165,7 @@ class Supervisor:
             )
             await self._finish()
         finally:
+            # After an error the children still run; after `_finish` this finds nothing to kill.
             self._end()
             store_and_admin.cancel()
             await asyncio.wait({store_and_admin})
@@ -169,13 +174,15 @@ class Supervisor:
         return EXIT_KILLED if self._is_killed else 0
 
     async def _run_store_and_admin(self) -> None:
-        """Run store process and admin port, started when the intakes are ready or `head_start_s` is over."""
+        """Run store process and admin port. They start once the intakes are ready or after `head_start_s`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._plan.patience.head_start_s):
                 await self._is_past_head_start.wait()
+        # A stop ends the head start early. A process started now would only have to be stopped again.
         if self._stop.is_set():
             return
         store_task = self._store.start()
+        # In a thread, because the import takes half a second, in which signals and reports must be handled.
         admin_class = await asyncio.to_thread(load_admin_class)
         admin = admin_class(self._readiness, self._metrics_snapshots, self._settings, self._metrics)
         listener = await admin.serve(self._sockets.admin)
@@ -206,9 +213,11 @@ class Supervisor:
 
     def _request_stop(self) -> None:
         if self._stop.is_set():
+            # A second signal: the operator does not want to wait for the grace periods.
             self._end()
             self._is_killed = True
         self._stop.set()
+        # Without this, a stop in the first seconds would wait until the head start is over.
         self._is_past_head_start.set()
 
     def _end(self) -> None:
@@ -219,10 +228,13 @@ class Supervisor:
         """Stop the store process first and the intakes last, so that they accept deliveries until the end."""
         notify(self._plan.environ, "STOPPING=1")
         structlog.get_logger().info("stopping")
+        # Children end by their own grace period. The margin avoids killing a child that is about to exit.
         grace_s = self._settings.limits.stop_grace_s + KILL_MARGIN_S
+        # Seal first, so that the store process can still insert everything acknowledged up to now.
         await asyncio.gather(*(intake.seal() for intake in self._intakes))
         await self._store.stop(grace_s)
         self._sockets.api.close()  # refuse API requests at once: the store process is gone
+        # Only now: until here a new connection could still be answered by an intake.
         self._sockets.stop_new_connections()
         await asyncio.gather(*(intake.stop(grace_s) for intake in self._intakes))
         self._summary.log(self._child_snapshots())
@@ -231,32 +243,38 @@ class Supervisor:
     async def _reload_on_hangup(self) -> None:
         while True:
             await self._hangup.wait()
+            # Cleared before the reload, so that a signal during the reload causes another one.
             self._hangup.clear()
             await self._reload()
 
     async def _reload(self) -> None:
         """Read the configuration again and apply the settings that can change at run time."""
         log = structlog.get_logger()
+        # Every reload announced here ends with READY=1, also a refused one: systemd waits for it.
         notify(self._plan.environ, reloading())
         try:
             loaded = self._plan.sources.load()
             new = applicable_settings(self._settings, self._comparable(loaded.settings))
-        except OperatorError as reason:
+        except OperatorError as error:
             self._metrics.add("reloads", outcome="refused")
             log.error(
-                "configuration not reloaded", error=one_line(reason), action="the old one stays in force"
+                "configuration was not reloaded",
+                error=one_line(error),
+                action="the old configuration stays in force",
             )
         else:
             self._metrics.add("reloads", outcome="taken")
             self._settings = new.settings
+            # New drains get counters at 0, so that `rate()` shows their first delivery.
             self._metrics.begin([drain.name for drain in new.settings.drain])
             await asyncio.gather(*(child.reload(new.settings) for child in self._children))
             log.info("configuration reloaded", changed=new.changed, at_next_start=new.waiting)
         notify(self._plan.environ, "READY=1")
 
     def _comparable(self, new: Settings) -> Settings:
-        """Return new settings with the certificate and, if unchanged, the bound addresses of the start."""
+        """Return new settings in the form of those in force: with the certificate and the bound addresses."""
         configured = self._plan.loaded.settings
+        # Port 0 was replaced by the bound port, which must not look like a changed setting.
         bound = {
             key: getattr(self._settings, key)
             for key in ("listen", "admin_listen", "api_listen")
@@ -268,6 +286,7 @@ class Supervisor:
         """React to a process that started, became ready or exited."""
         self._is_changed.set()
         self._write_state()
+        # Announced once: a process that is replaced later changes /readyz only.
         if not self._is_announced and self._readiness().ready:
             self._is_announced = True
             self._is_past_head_start.set()
@@ -314,14 +333,16 @@ class Supervisor:
 
     def _write_state(self) -> None:
         """Write receiver.json; if that fails, `_tick` tries again."""
+        # Commands need the ids of all processes, so wait until each has been started once.
         if not all(child.pid for child in self._children):
             return
         try:
+            # Writing needs a descriptor, which may be available only in the reserve.
             with self._reserve.released():
                 self._directory.write_state(self._state())
-        except OSError as reason:
+        except OSError as error:
             self._is_state_written = False
-            logs.limited.error("state", "receiver.json cannot be written", error=reason.strerror)
+            logs.limited.error("state", "receiver.json cannot be written", error=error.strerror)
             return
         if not self._is_state_written:
             self._is_state_written = True
@@ -330,19 +351,22 @@ class Supervisor:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            self._last_good.look(self._settings.tls)
+            self._last_good.refresh(self._settings.tls)
             self._reserve.refill()
             if not self._is_state_written:
                 self._write_state()
+            # Silence of an intake is no event, so `_cover_intakes` must look again at every tick.
             self._is_changed.set()
             logs.limited.flush()
 
     async def _cover_intakes(self) -> None:
-        """Make the accepting intakes accept connections of the others, as long as those do not accept."""
+        """Make intakes also accept the connections of those intakes that do not accept at the moment."""
         while True:
             await self._is_changed.wait()
+            # Cleared before the state is read, so that a change during the sends below is not lost.
             self._is_changed.clear()
             accepting = [intake for intake in self._intakes if intake.is_accepting]
+            # The kernel keeps sending connections to the sockets of these intakes.
             down = {intake.listen_fd for intake in self._intakes} - {intake.listen_fd for intake in accepting}
             await asyncio.gather(*(intake.accept_for(frozenset(down)) for intake in accepting))
 

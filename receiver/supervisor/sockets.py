@@ -3,9 +3,9 @@
 There is one `SO_REUSEPORT` socket per intake, or systemd passes sockets named `listen`, `admin` and `api` by
 `FileDescriptorName=`. A socket with another name belongs to the drain endpoint.
 
-The supervisor closes the sockets last. The kernel resets connections that are still in the queue of a closed
-socket. So without systemd the sockets ignore new connections shortly before the exit, and the intakes accept
-those that wait. systemd keeps its sockets open for the next start.
+The supervisor closes the sockets last, because the kernel resets connections that are still in the queue of a
+closed socket. Shortly before the exit, the sockets ignore new connections, and the intakes accept those in
+the queue. Sockets from systemd stay open for the next start.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BACKLOG = 4_096
 """Length of the accept queue; the kernel limits it to net.core.somaxconn."""
 SYSTEMD_FD_FIRST = 3
 SO_ATTACH_FILTER = 26
-"""Linux socket option; Python has no name for it."""
+"""Linux socket option for which Python has no constant."""
 IGNORE_SYN = (
     (0x30, 0, 0, 13),  # the flags of the TCP header
     (0x54, 0, 0, 0x12),  # keep only SYN and ACK
@@ -45,77 +45,84 @@ class Sockets:
     """All listening sockets."""
 
     drain: tuple[socket.socket, ...]
-    """One per intake; several intakes may share one."""
+    """Sockets of the drain endpoint, one per intake. Several intakes may share a socket from systemd."""
     admin: socket.socket
     api: socket.socket
     drain_is_ours: bool
-    """False if systemd passed the sockets: it keeps them open after we exit."""
+    """Whether we created these sockets. Sockets from systemd stay open after we exit."""
 
     def stop_new_connections(self) -> None:
-        """Ignore new connections to the drain endpoint; the kernels of the clients retry them."""
+        """Ignore new connections to the drain endpoint, so that the clients' kernels try again later."""
+        # The filter stays with the socket, and systemd passes the same socket to the next start.
         if self.drain_is_ours:
             for listening in self.drain:
                 _ignore_new_connections(listening)
 
     def close(self) -> None:
-        """Close all of them."""
+        """Close all sockets."""
         for listening in (*self.drain, self.admin, self.api):
             listening.close()
 
 
 def open_sockets(settings: Settings, environ: Mapping[str, str]) -> Sockets:
     """Use systemd's sockets and bind the others. Raises `CommandFailed` listing every failure."""
-    given = from_systemd(environ)
+    from_manager = from_systemd(environ)
     openers: tuple[Callable[[], list[socket.socket]], ...] = (
-        lambda: given.get("listen") or bind_shared("listen", settings.listen, settings.intakes),
-        lambda: [_single_socket("admin", given) or bind("admin_listen", settings.admin_listen)],
-        lambda: [_single_socket("api", given) or bind("api_listen", settings.api_listen)],
+        lambda: from_manager.get("listen") or bind_shared("listen", settings.listen, settings.intakes),
+        lambda: [_single_socket("admin", from_manager) or bind("admin_listen", settings.admin_listen)],
+        lambda: [_single_socket("api", from_manager) or bind("api_listen", settings.api_listen)],
     )
     opened: list[list[socket.socket]] = []
     problems: list[str] = []
+    # All are tried, so that one start reports every port that is in use.
     for open_group in openers:
         try:
             opened.append(open_group())
-        except OperatorError as reason:
-            problems.append(str(reason))
+        except OperatorError as error:
+            problems.append(str(error))
     if problems:
         for listening in chain(*opened):
             listening.close()
         raise CommandFailed("\n".join(problems))
     drain, (admin,), (api,) = opened
     return Sockets(
+        # Fewer sockets than intakes: the kernel wakes any intake that shares the socket.
         tuple(drain[index % len(drain)] for index in range(settings.intakes)),
         admin,
         api,
-        drain_is_ours="listen" not in given,
+        drain_is_ours="listen" not in from_manager,
     )
 
 
 def _ignore_new_connections(listening: socket.socket) -> None:
     code = b"".join(struct.pack("HBBI", *step) for step in IGNORE_SYN)
+    # The kernel copies the program, so this buffer need not outlive the call.
     program = ctypes.create_string_buffer(code, len(code))
     filter_header = struct.pack("HP", len(IGNORE_SYN), ctypes.addressof(program))
-    with suppress(OSError):  # without the filter, connections made in the last moment are reset
+    with suppress(OSError):  # Without the filter, connections that arrive in the last moment are reset.
         listening.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, filter_header)
 
 
 def bind_shared(key: str, listen: str, count: int) -> list[socket.socket]:
     """Bind `count` sockets to one address; the kernel distributes connections among them."""
+    # Port 0 becomes a number at the first bind; the other sockets must use the same number.
     first = bind(key, listen, is_shared=True)
     address = address_of(first)
+    # `_bind`, because the check for other programs in `bind` would find our own first socket.
     return [first, *(_bind(key, address, is_shared=True) for _ in range(count - 1))]
 
 
 def bind(key: str, listen: str, *, is_shared: bool = False) -> socket.socket:
     """Bind one socket. Fails if another program listens there: a shared port would lose traces to it."""
     address = parse_address(listen)
+    # SO_REUSEPORT would let the bind succeed although another program listens on the port.
     if is_shared and address.port:
         _bind(key, address, is_shared=False, is_listening=False).close()
     return _bind(key, address, is_shared=is_shared)
 
 
 def require_free(key: str, listen: str) -> None:
-    """Raise `OperatorError` unless this address can be bound. The check does not listen on it."""
+    """Raise `OperatorError` unless this address can be bound. Does not listen on it."""
     _bind(key, parse_address(listen), is_shared=False, is_listening=False).close()
 
 
@@ -128,9 +135,11 @@ def address_of(listening: socket.socket) -> Address:
 def from_systemd(environ: Mapping[str, str]) -> dict[str, list[socket.socket]]:
     """Return the sockets that systemd passed, by name."""
     sockets: dict[str, list[socket.socket]] = defaultdict(list)
+    # Inherited from a parent: the sockets were meant for that process, and the numbers are not ours.
     if environ.get("LISTEN_PID") != str(os.getpid()):
         return sockets
     names = environ.get("LISTEN_FDNAMES", "").split(":")
+    # Names are optional in the protocol, so there may be fewer names than sockets.
     for index in range(int(environ.get("LISTEN_FDS", "0"))):
         name = names[index] if index < len(names) else ""
         port = name if name in ("admin", "api") else "listen"
@@ -142,18 +151,19 @@ def _adopt_systemd_socket(fd: int) -> socket.socket:
     try:
         listening = socket.socket(fileno=fd)
         is_listening = listening.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-    except OSError as reason:
-        raise OperatorError(f"descriptor {fd} from systemd is not a socket: {reason.strerror}") from reason
+    except OSError as error:
+        raise OperatorError(f"descriptor {fd} from systemd is not a socket: {error.strerror}") from error
     if listening.family not in (socket.AF_INET, socket.AF_INET6) or not is_listening:
         raise OperatorError(
             f"descriptor {fd} from systemd is not a listening TCP socket; expected ListenStream=HOST:PORT"
         )
+    # Children get exactly the sockets that `pass_fds` lists.
     listening.set_inheritable(False)
     return listening
 
 
-def _single_socket(name: str, given: Mapping[str, list[socket.socket]]) -> socket.socket | None:
-    sockets = given.get(name, [])
+def _single_socket(name: str, from_manager: Mapping[str, list[socket.socket]]) -> socket.socket | None:
+    sockets = from_manager.get(name, [])
     if len(sockets) > 1:
         raise OperatorError(f"systemd passed {len(sockets)} sockets named '{name}'; expected one")
     return sockets[0] if sockets else None
@@ -163,17 +173,19 @@ def _bind(key: str, address: Address, *, is_shared: bool, is_listening: bool = T
     family, sockaddr = _resolved(key, address)
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
+        # Connections of an earlier process in TIME_WAIT must not prevent a restart.
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if is_shared:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        # Accept IPv4 on the same socket, whatever the system's default is.
         if family == socket.AF_INET6 and address.host == "::":
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         bound.bind(sockaddr)
         if is_listening:
             bound.listen(BACKLOG)
-    except OSError as reason:
+    except OSError as error:
         bound.close()
-        raise OperatorError(f"{key} = '{address}' cannot be bound: {_bind_error(reason)}") from reason
+        raise OperatorError(f"{key} = '{address}' cannot be bound: {_bind_error(error)}") from error
     return bound
 
 
@@ -183,8 +195,8 @@ def _resolved(key: str, address: Address) -> tuple[socket.AddressFamily, tuple[o
         candidates = socket.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-    except socket.gaierror as reason:
-        raise OperatorError(f"{key} = '{address}' cannot be resolved: {reason.strerror}") from reason
+    except socket.gaierror as error:
+        raise OperatorError(f"{key} = '{address}' cannot be resolved: {error.strerror}") from error
     family, _, _, _, sockaddr = min(candidates, key=lambda candidate: candidate[0] != socket.AF_INET)
     return family, sockaddr
 

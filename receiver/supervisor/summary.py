@@ -1,6 +1,6 @@
 """Summary line, logged once a minute: spans received, spans stored, backlog.
 
-Never: logs a line if nothing has changed since the last one.
+Never: logs a line if nothing has changed since the last line.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ class Summary:
         self._child_snapshots: Counter[str] = Counter()
         self._answers: Counter[str] = Counter()
         self._waiting: Counter[str] = Counter()
-        """Empty when no store process runs."""
+        """Last known backlog; empty if no store process runs."""
 
     def log(self, snapshots: Iterable[Snapshot]) -> None:
-        """Log what changed since the last call, if anything did."""
+        """Log the changes since the last call, if there are any."""
         counted, answers, waiting = _totals(snapshots)
+        # Counter subtraction drops zeros, so both are empty if nothing has changed.
         new, new_answers = counted - self._child_snapshots, answers - self._answers
         if new or new_answers or (waiting and waiting != self._waiting):
             structlog.get_logger().info(
@@ -58,6 +59,7 @@ def _totals(snapshots: Iterable[Snapshot]) -> tuple[Counter[str], Counter[str], 
                 counted[COUNTED[series.name]] += int(series.value)
             elif series.name in WAITING:
                 waiting[series.name] += int(series.value)
+            # Requests that match no drain have an empty label. A port scan must not look like traffic.
             elif series.name == "deliveries" and series.labels[DRAIN_LABEL]:
                 answers[_class_of(series.labels[STATUS_LABEL])] += int(series.value)
     return counted, answers, waiting

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 FIRST_S = 0.1
+"""First delay after a brief failure, such as a lost connection."""
 CEILING_S = 15.0
+"""Longest delay after a brief failure: limits how late the writer notices that the store is back."""
 SLOWER_FIRST_S = 2.0
+"""First delay for an overloaded store, which quick retries would slow down further."""
 SLOWER_CEILING_S = 60.0
 
 
 def backoff_s(jitter: Callable[[], float], *, first_s: float, ceiling_s: float) -> Iterator[float]:
-    """Yield delays that double from `first_s` to `ceiling_s`; `jitter` (0 to 1) subtracts up to half."""
+    """Yield delays that double from `first_s` to `ceiling_s`. `jitter` (0 to 1) subtracts up to half."""
     delay_s = first_s
     while True:
+        # Subtracted, so that no delay exceeds the ceiling.
         yield delay_s * (1 - jitter() / 2)
         delay_s = min(delay_s * 2, ceiling_s)
 

@@ -1,4 +1,4 @@
-"""Dependencies of the writer on its surroundings: clock, sleep, directories. Tests replace them."""
+"""External dependencies of the writer: clock, sleep, directories. Tests replace them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Environment:
     sleep: Callable[[float], None]
     jitter: Callable[[], float]
     repair_dir: Path
-    """Directory for temporary segments: extracted days and trial INSERTs."""
+    """Directory for temporary files: the rows of a piece as a segment, to be inserted."""
     retention_days: int
-    alive: Callable[[], None] = lambda: None
+    heartbeat: Callable[[], None] = lambda: None
     """Watchdog heartbeat, called before and after every call that may hang."""

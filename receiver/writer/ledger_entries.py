@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from receiver.engine.store import Store
+from receiver.engine.store import RowSum, Store
 from receiver.ledger.ledger import Ledger
 from receiver.ledger.line_sums import (
     HOUR_MS,
+    Rest,
     lines_of,
     replayed,
     unanswered,
@@ -16,10 +17,10 @@ from receiver.ledger.line_sums import (
     with_unanswered,
 )
 from receiver.model import Heading
-from receiver.redelivery.decisions import DUPLICATE
 from receiver.redelivery.window import Window
-from receiver.writer.segment_state import Reading, SegmentState
-from receiver.writer.splitting import SegmentSplitter
+from receiver.writer.reading import Reading
+from receiver.writer.splitting import Splitter
+from receiver.writer.units import OpenUnit
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,58 +29,49 @@ class LedgerEntries:
 
     ledger: Ledger
     store: Store
-    splitter: SegmentSplitter
+    splitter: Splitter
     window: Window
 
-    def record(self, state: SegmentState) -> None:
-        """Record a finished segment. Parts of a split segment are recorded with that segment."""
-        segment, parts_epoch = state.file.id, self.splitter.epoch_of(state.file.id)
-        is_replay, hour = self.ledger.is_replay(segment), state.received_ms[0] // HOUR_MS
-        if self.splitter.is_part(segment):
-            return
-        if state.stored is None and (
-            is_replay or state.is_damaged_after_insert or not _is_as_accepted(state)
-        ):
-            self.query_stored_by_heading(state)
-        if is_replay:
-            lines = replayed(state.deliveries, state.verdicts, state.stored or {})
-        elif not state.deliveries:
-            lines = unanswered(state.rows, state.stored or {}, hour)
-        else:
-            lines = lines_of(state.deliveries, state.verdicts, stored=state.stored, rest=state.rest)
-        if state.is_damaged_after_insert and state.deliveries and not is_replay:
-            lines = with_unanswered(lines, state.rows, state.stored or {}, hour)
-        lines = with_checksums(lines, self._checksums(state, parts_epoch))
-        self.ledger.book(segment, lines, parts_epoch=parts_epoch, window=self.window.extent)
+    def record(self, opened: OpenUnit, rest: Rest) -> int:
+        """Record a finished segment with its pieces and dead rows. Return its number of rows in the store.
 
-    def query_stored_by_heading(self, state: SegmentState) -> None:
-        """Query the stored rows by drain and project, because some accepted rows are missing."""
-        parts_epoch = self.splitter.epoch_of(state.file.id)
-        has_rows = state.rows_stored or parts_epoch is not None
-        stored = self.store.rows_by_heading(state.held, parts_epoch) if has_rows else {}
-        state.stored = {heading: sums.rows for heading, sums in stored.items()}
-        state.checksums = {heading: sums.checksum for heading, sums in stored.items()}
-
-    def _checksums(self, state: SegmentState, parts_epoch: int | None) -> Mapping[Heading, int]:
-        """Return the checksums of the stored rows by heading."""
-        if state.checksums is not None or not state.rows:
-            return state.checksums or {}
-        stored = self.store.rows_by_heading(state.held, parts_epoch)
-        return {heading: sums.checksum for heading, sums in stored.items()}
-
-    def record_damage(self, reading: Reading) -> None:
-        """Record the rows that a segment lost to damage, before it is rewritten without them.
-
-        Lost rows of deliveries that are still listed are found missing by `record`; those of a part are found
-        when its segment is finished. A replayed segment's rows were counted as dead before.
+        `rest`: the outcome of the accepted rows that are not stored.
         """
-        if self.splitter.is_part(reading.file.id) or self.ledger.is_replay(reading.file.id):
+        segment, hour = opened.unit.id, opened.received_ms[0] // HOUR_MS
+        plan, parts_epoch = self.splitter.plan_of(segment), self.splitter.epoch_of(segment)
+        rows, is_replay = plan.of_rows if plan else opened.rows, self.ledger.is_replay(segment)
+        sums = self._stored_by_heading(opened, parts_epoch)
+        stored = {heading: sum_.rows for heading, sum_ in sums.items()}
+        if is_replay:
+            lines = replayed(opened.deliveries, opened.verdicts, stored)
+        elif not opened.deliveries:
+            lines = unanswered(rows, stored, hour)
+        else:
+            is_whole = sum(delivery.rows for delivery in opened.accepted) == rows
+            is_whole = is_whole and not (plan and plan.dead)
+            lines = lines_of(
+                opened.deliveries, opened.verdicts, stored=None if is_whole else stored, rest=rest
+            )
+            if opened.is_damaged_after_insert:
+                lines = with_unanswered(lines, rows, stored, hour)
+        lines = with_checksums(lines, {heading: sum_.checksum for heading, sum_ in sums.items()})
+        self.ledger.record(segment, lines, parts_epoch=parts_epoch, window=self.window.extent)
+        return sum(stored.values())
+
+    def _stored_by_heading(self, opened: OpenUnit, parts_epoch: int | None) -> Mapping[Heading, RowSum]:
+        """Query the stored rows and their checksums by drain, project and hour."""
+        # Nothing is stored, which saves the query.
+        if not opened.rows_stored and parts_epoch is None:
+            return {}
+        return self.store.rows_by_heading(opened.location, parts_epoch)
+
+    def record_damage(self, reading: Reading, rows_lost_unanswered: int) -> None:
+        """Record all rows that a segment lost to damage, before it is rewritten without them.
+
+        Lost rows of deliveries that are still listed are excluded: `record` finds that they are missing. The
+        rows of a replayed segment are excluded, because they are already counted as dead.
+        """
+        if self.ledger.is_replay(reading.file.id):
             return
         hour = reading.received_ms[0] // HOUR_MS
-        self.ledger.damaged(reading.file.id, reading.rows_lost_unanswered, hour)
-
-
-def _is_as_accepted(state: SegmentState) -> bool:
-    """Return whether the segment holds every accepted row that is not a duplicate."""
-    decided = zip(state.deliveries, state.verdicts, strict=True)
-    return sum(delivery.rows for delivery, verdict in decided if verdict != DUPLICATE) == state.rows
+        self.ledger.record_damage(reading.file.id, rows_lost_unanswered, hour)

@@ -1,12 +1,13 @@
-"""Outcome of an INSERT, derived from row counts per day alone. Pure functions; no store here.
+"""Outcome of an INSERT, derived from the row counts per day. This module does not access the store.
 
     all due rows are stored       COMPLETE       delete the segment
     no row is stored              NOTHING        retry with the same token, or with the next one after an OK
     whole days are missing        MISSING        insert only those days
     anything else                 INCONSISTENT   needs an operator
 
-A day is a partition, and an INSERT writes one part per partition, so a day is stored wholly or not at all.
-Only days whose rows cannot have expired are due: an expired row may be missing although it was inserted.
+A day is a partition, and an INSERT writes one part per partition, so a day is stored completely or not at
+all. A day is due if none of its rows can have expired: an expired row may be missing although it was
+inserted.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from receiver.engine.store import DayRows
 from receiver.journal.segment_core import DayRun
 
 CLOCK_MARGIN_S = 3_600.0
-"""How far the store's clock may be ahead of the receiver's when it expires rows."""
+"""Tolerated lead of the store's clock, which expires rows, over the receiver's clock."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Completeness(Enum):
-    """How many rows of a segment the store holds."""
+    """Whether the store holds all, none or some of a segment's rows."""
 
     COMPLETE = auto()
     NOTHING = auto()
@@ -37,11 +38,11 @@ class Completeness(Enum):
 
 
 class Comparison(NamedTuple):
-    """Completeness of a segment in the store, and the days concerned."""
+    """Completeness of a segment in the store, and the days that are missing or inconsistent."""
 
     completeness: Completeness
     days: tuple[str, ...] = ()
-    """The missing days, or the inconsistent ones."""
+    """Days that are missing or inconsistent."""
 
 
 def partition_id(day: int) -> str:
@@ -49,7 +50,7 @@ def partition_id(day: int) -> str:
     return (_EPOCH + timedelta(days=day)).strftime("%Y%m%d")
 
 
-def rows_by_day(runs: Iterable[DayRun]) -> DayRows:
+def rows_by_day(runs: Iterable[DayRun]) -> Counter[str]:
     """Count the rows of a segment by partition id."""
     rows: Counter[str] = Counter()
     for first, end, day in runs:
@@ -72,6 +73,7 @@ def judge(
 
     `answered`: days whose INSERT returned OK. For a day that is not due this is the only evidence.
     """
+    # More rows than expected are wrong even on a day that is not due: expiry only removes rows.
     inconsistent = tuple(day for day in rows if counted.get(day, 0) > rows[day])
     inconsistent += tuple(day for day in rows if day in due and 0 < counted.get(day, 0) < rows[day])
     if inconsistent:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from receiver.engine.error_codes import Fault
 from receiver.logs import limited
 from receiver.model import SegmentId
-from receiver.writer.segment_state import SegmentFile
+from receiver.writer.units import Unit
 
 FRESHNESS_KEPT = 1_000
+"""Maximum number of freshness values between two reads of the metrics."""
 
 
 @dataclass(slots=True)
@@ -32,34 +33,22 @@ class Progress:
     duplicate_spans: Counter[str] = field(default_factory=Counter)
     """Received spans of those deliveries, by drain."""
     window_entries: int = 0
-    window_reach_s: float = 0.0
+    window_covered_s: float = 0.0
     window_trouble: str = ""
-    """Why the deduplication window is shorter than configured; empty: it is not."""
+    """Reason that the deduplication window is shorter than configured; empty if it is not."""
     backlog_segments: int = 0
     backlog_bytes: int = 0
     oldest_since_s: float | None = None
-    """When the oldest segment that is not stored yet was sealed, seconds since 1970; `None`: no backlog."""
+    """Time when the oldest unstored segment was sealed, seconds since 1970; `None` without a backlog."""
     freshness_s: deque[float] = field(default_factory=lambda: deque(maxlen=FRESHNESS_KEPT))
     """Seconds from a segment's first delivery until its rows were stored; the metrics code removes them."""
     trouble: str = ""
-    """Why the oldest segment is not stored yet; empty: no failure."""
+    """Reason that the oldest segment is not stored yet; empty without a failure."""
     stalled: dict[SegmentId, str] = field(default_factory=dict)
-    """Segments that make no progress though the store accepts others, and why."""
-
-    def record_backlog(self, segments: Sequence[SegmentFile], now_s: float) -> None:
-        """Record the segments that are not stored yet, oldest first."""
-        bytes_waiting = sum(segment.bytes for segment in segments)
-        self.record_backlog_sizes(segments[0] if segments else None, len(segments), bytes_waiting, now_s)
-
-    def record_backlog_sizes(
-        self, oldest: SegmentFile | None, segments: int, bytes_waiting: int, now_s: float
-    ) -> None:
-        """Record the backlog from its oldest segment and totals."""
-        self.backlog_segments, self.backlog_bytes = segments, bytes_waiting
-        self.oldest_since_s = None if oldest is None else _modified_s(oldest, now_s)
+    """Segments that make no progress although the store accepts others, each with the reason."""
 
     def oldest_age_s(self, now_s: float) -> float:
-        """Return how long the oldest segment has waited until now, also while it is being inserted."""
+        """Return the age of the oldest segment in the backlog, which includes the segment being inserted."""
         return 0.0 if self.oldest_since_s is None else max(0.0, now_s - self.oldest_since_s)
 
     def stall(self, segment: SegmentId, reason: str) -> None:
@@ -70,6 +59,7 @@ class Progress:
     @property
     def stall_reason(self) -> str:
         """Describe the segments that make no progress; empty if there are none."""
+        # A copy, because the writer's thread may change the dictionary meanwhile.
         stalled = dict(self.stalled)
         if not stalled:
             return ""
@@ -89,9 +79,9 @@ class Progress:
         if rows and received_ms[0]:
             self.freshness_s.append(max(0.0, now_s - received_ms[0] / 1_000))
 
-    def record_window(self, entries: int, reach_s: float, trouble: str) -> None:
+    def record_window(self, entries: int, covered_s: float, trouble: str) -> None:
         """Record the state of the deduplication window."""
-        self.window_entries, self.window_reach_s, self.window_trouble = entries, reach_s, trouble
+        self.window_entries, self.window_covered_s, self.window_trouble = entries, covered_s, trouble
 
     def record_duplicate(self, drain: str, spans: int) -> None:
         """Record a duplicate delivery."""
@@ -109,7 +99,26 @@ class Progress:
         limited.error(f"writer: {reason}", text)
 
 
-def _modified_s(segment: SegmentFile, now_s: float) -> float:
+class WaitingUnits:
+    """The units that are not stored yet, oldest first. Reads the size of each once."""
+
+    def __init__(self, units: Iterable[Unit], progress: Progress) -> None:
+        self._waiting = {unit.id: (unit, unit.bytes) for unit in units}
+        self._bytes = sum(size_bytes for _, size_bytes in self._waiting.values())
+        self._progress = progress
+
+    def remove(self, unit: Unit) -> None:
+        """Remove a unit that is stored."""
+        self._bytes -= self._waiting.pop(unit.id)[1]
+
+    def report(self, now_s: float) -> None:
+        """Record the size and age of the backlog."""
+        oldest = next(iter(self._waiting.values()), (None, 0))[0]
+        self._progress.backlog_segments, self._progress.backlog_bytes = len(self._waiting), self._bytes
+        self._progress.oldest_since_s = None if oldest is None else _modified_s(oldest, now_s)
+
+
+def _modified_s(segment: Unit, now_s: float) -> float:
     try:
         return segment.path.stat().st_mtime
     except FileNotFoundError:

@@ -1,170 +1,267 @@
-"""Splitting of segments that are too large for the store into smaller segments.
+"""Splitting: stores a segment in pieces if the store cannot store it with one INSERT.
 
-    DATA/cuts/<segment>.<epoch>/0000000001.native.lz4 …     the parts, which are segments
+    DATA/splits/<segment>.<epoch>.json     the plan: the pieces still to be stored, and the rows that are dead
 
-Each part has its own id in its name and rows, so it is inserted, counted and deleted like any segment; a part
-that is still too large is split again. All parts of a segment share an epoch. The segment itself stays in the
-journal, and its deliveries stay pending in the deduplication window, until the last part is deleted.
+A piece is a set of rows of the segment with its own identity, so it is inserted and counted like a segment.
+Pieces can be split again. A unit is split because whole days are missing, or because it has too many days, is
+too large, or contains refused rows. If the store refuses a piece of a single row, the row is dead. All pieces
+of a segment share an epoch.
 
-Invariant: one rename makes all parts visible after they are on disk. It is the decision: from then on no row
-is inserted from the segment itself.
+The segment itself stays in the journal, and its deliveries stay pending in the deduplication window, until no
+piece is left. Then it is opened once more, without rows to insert, and recorded in the ledger.
+
+Invariant: the plan is on disk before a piece is inserted, and a piece stays in the plan until its rows were
+counted or are dead. After deduplication, nothing but the plan decides about the rows of a segment.
 Never: touches files with unknown names; it logs them.
 """
 
 from __future__ import annotations
 
 import re
-import shutil
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from collections import defaultdict
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
+from contextlib import suppress
+from math import ceil
 from pathlib import Path
 
-from receiver.durable.files import DISK, write_durably
-from receiver.journal.names import SEALED, Kind, epoch_of, file_name, parse_file_name, start_name
-from receiver.journal.segment_core import BLOCK_ROWS_MAX, Core
-from receiver.journal.segments import SegmentFile as PartFile
-from receiver.journal.start import draw_epoch
+import msgspec
+
+from receiver.durable.files import DISK, drafts_in, make_directories, unlink_if_exists, write_durably
+from receiver.journal.epoch_directory import draw_epoch
+from receiver.journal.names import start_name
+from receiver.journal.segment_core import Core, RowRange
 from receiver.logs import limited
 from receiver.model import SegmentId
-from receiver.writer.dead_lettering import unreadable_segment
-from receiver.writer.outcome import Comparison, Completeness
-from receiver.writer.row_search import Rows, row_count, split_in_half
-from receiver.writer.segment_state import SegmentFile, SegmentState, ranges_of_days
+from receiver.writer.outcome import partition_id
+from receiver.writer.reading import SegmentFile
+from receiver.writer.row_ranges import Rows, intersect, merge_adjacent, row_count, split_in_half
+from receiver.writer.segment_state import DAYS_MAX, DeadLettered, SplitCause, Splitting
+from receiver.writer.units import (
+    DeadRows,
+    OpenUnit,
+    Piece,
+    Plan,
+    PlannedPiece,
+    Unit,
+    read_planned,
+    segment_of,
+)
 
-PARTS = 4
-"""Parts per segment."""
+PIECES = 4
+"""Pieces per split. With four, 9 levels of splits isolate one refused row among 200,000."""
 
-_NAME = re.compile(r"(\.?)([0-9a-f]{16})-([0-9]{10,20})\.[0-9a-f]{16}")
-"""Name of a directory of parts; a leading dot marks an incomplete one."""
+_NAME = re.compile(r"([0-9a-f]{16})-([0-9]{10,20})\.([0-9a-f]{16})\.json")
 
 
-class SegmentSplitter:
-    """Splits segments and lists their parts."""
+class Splitter:
+    """Plans of the segments that were split."""
 
     def __init__(self, root: Path, core: Core, epoch: Callable[[], int] = draw_epoch) -> None:
         self._root = root
         self._core = core
         self._epoch = epoch
-        self._parts_of: dict[SegmentId, Path] = {}
+        self._paths: dict[SegmentId, Path] = {}
+        self._plans: dict[SegmentId, Plan] = {}
+        # An earlier process may have been killed between the rename of a plan and its sync.
         self._is_synced = not root.exists()
+        self.unusable: set[SegmentId] = set()
+        """Split segments that wait because their plan cannot be read or synced, as of the last listing."""
+        self._delete_drafts()
         for path in root.glob("*"):
             self._register(path)
 
-    def is_split(self, segment: SegmentId) -> bool:
-        """Return whether the segment was split, so that its parts hold its rows."""
-        return segment in self._parts_of
-
-    def is_part(self, segment: SegmentId) -> bool:
-        """Return whether the segment is a part of another segment."""
-        return segment.epoch in {self.epoch_of(split) for split in self._parts_of}
-
-    def epoch_of(self, segment: SegmentId) -> int | None:
-        """Return the epoch that all parts of a segment share, and parts of parts."""
-        directory = self._parts_of.get(segment)
-        return None if directory is None else epoch_of(directory.suffix[1:])
-
-    def replace_with_parts(self, sealed: Iterable[SegmentFile]) -> Iterator[SegmentFile]:
-        """Yield the segments with each split segment replaced by its remaining parts."""
-        is_synced = self._sync_parts()
-        for segment in sealed:
-            parts = list(self._parts(segment.id))
-            if not parts:
-                yield segment
-            elif is_synced:
-                yield from self.replace_with_parts(parts)
-
-    def split(self, state: SegmentState, comparison: Comparison) -> None:
-        """Split the rows that are not stored. The segment itself has no rows to insert afterwards."""
-        epoch, first_seq = self._identities(state.file.id)
-        target = self._root / f"{state.file.id}.{start_name(epoch)}"
-        draft = self._root / f".{target.name}"
-        draft.mkdir(mode=0o700, parents=True)
-        kind = Kind.ZSTD if state.file.codec == "zstd" else Kind.LZ4
-        with ExitStack() as undo:
-            undo.callback(shutil.rmtree, draft, ignore_errors=True)
-            for seq, content in enumerate(
-                self._contents(state, comparison, epoch, first_seq), start=first_seq
-            ):
-                write_durably(draft / file_name(seq, kind), content)
-            DISK.sync_directory(self._root.parent)
-            draft.rename(target)
-            undo.pop_all()
-        self._parts_of[state.file.id] = target
-        self._is_synced = False
-        state.rows, state.rest, state.is_too_large = 0, "dead", False
-        limited.warning("writer: cut", f"segment {state.file.id} was split: it is too large for one INSERT")
-
-    def delete_parts(self, segment: SegmentId) -> None:
-        """Delete the directory of parts of a segment that was deleted."""
-        directory = self._parts_of.pop(segment, None)
-        if directory is not None:
-            shutil.rmtree(directory)
-
-    def delete_orphaned_parts(self, present: Iterable[SegmentId]) -> None:
-        """Delete empty directories of parts whose segment is not in `present`."""
-        for segment in self._parts_of.keys() - set(present):
-            if not any(self._parts(segment)):
-                self.delete_parts(segment)
+    def _delete_drafts(self) -> None:
+        for draft in drafts_in(self._root):
+            DISK.unlink(draft)
 
     def _register(self, path: Path) -> None:
-        """Register a directory of parts at start; delete an incomplete one."""
         named = _NAME.fullmatch(path.name)
-        if named is None or not path.is_dir():
+        if named is None or not path.is_file():
             limited.warning(
-                "writer: cut",
+                "writer: split",
                 "unknown name in the directory of split segments",
                 action="left untouched",
                 path=str(path),
             )
-        elif named[1]:
-            shutil.rmtree(path)
         else:
-            self._parts_of[SegmentId(int(named[2], 16), int(named[3]))] = path
+            self._paths[SegmentId(int(named[1], 16), int(named[2]))] = path
 
-    def _sync_parts(self) -> bool:
-        """Sync the renames to disk before any part is inserted. Return whether that succeeded."""
-        if not self._is_synced:
+    def epoch_of(self, segment: SegmentId) -> int | None:
+        """Return the epoch that all pieces of a segment share; `None` if it was not split."""
+        path = self._paths.get(segment)
+        return None if path is None else int(path.name.split(".")[1], 16)
+
+    def plan_of(self, segment: SegmentId) -> Plan | None:
+        """Return the plan of a segment. Raises `OSError`, `DecodeError`."""
+        if segment in self._paths and segment not in self._plans:
+            self._plans[segment] = msgspec.json.decode(DISK.read(self._paths[segment]), type=Plan)
+        return self._plans.get(segment)
+
+    def units(self, sealed: Iterable[SegmentFile]) -> Iterator[Unit]:
+        """Yield the segments, with each split segment replaced by its remaining pieces."""
+        self.unusable.clear()
+        is_synced = self._sync()
+        for segment in sealed:
+            plan = self._readable_plan(segment.id)
+            epoch = self.epoch_of(segment.id)
+            if epoch is None:
+                yield segment
+            elif plan is not None and is_synced:
+                pieces: list[Unit] = [
+                    Piece(SegmentId(epoch, piece.seq), segment, piece.rows, plan, self._core)
+                    for piece in plan.pieces
+                ]
+                # Without pieces, the segment itself is listed once more, to be recorded and deleted.
+                yield from pieces or [segment]
+            else:
+                # Not inserted as a whole: pieces of it may be stored already.
+                self.unusable.add(segment.id)
+
+    def _readable_plan(self, segment: SegmentId) -> Plan | None:
+        """Return the plan of a segment; `None` if it has no plan, or its plan cannot be read now."""
+        try:
+            return self.plan_of(segment)
+        except FileNotFoundError:
+            del self._paths[segment]
+            return None
+        except (OSError, msgspec.DecodeError) as error:
+            cause = error.strerror if isinstance(error, OSError) else "it is damaged"
+            limited.error(
+                "writer: split", "plan of a split segment cannot be read", segment=str(segment), error=cause
+            )
+            return None
+
+    def _sync(self) -> bool:
+        """Sync the plans if they may not be durable yet. No piece is inserted before that."""
+        if not self._is_synced and self._root.exists():
             try:
+                DISK.sync_directory(self._root.parent)
                 DISK.sync_directory(self._root)
-            except OSError as reason:
+            except OSError as error:
                 limited.error(
-                    "writer: cut", "parts of a split segment cannot be synced yet", error=reason.strerror
+                    "writer: split", "plans of split segments cannot be synced yet", error=error.strerror
                 )
                 return False
             self._is_synced = True
         return True
 
-    def _identities(self, segment: SegmentId) -> tuple[int, int]:
-        """Return the parts' epoch and first sequence number. Parts of parts share the epoch."""
-        if self.is_part(segment):
-            return segment.epoch, segment.seq * PARTS + 1
-        return self._epoch(), 1
+    def split(self, opened: OpenUnit, state: Splitting) -> bool:
+        """Split the rows of a unit that are not stored. Return False if it cannot be split further.
 
-    def _contents(
-        self, state: SegmentState, comparison: Comparison, epoch: int, first_seq: int
-    ) -> Iterator[bytes]:
-        content = state.file.read()
-        missing: Rows = ((0, state.rows),)
-        try:
-            if comparison.completeness is Completeness.MISSING:
-                missing = tuple(ranges_of_days(content, comparison.days, self._core))
-            for seq, rows in enumerate(_parts_of(missing), start=first_seq):
-                yield self._core.rewrite(content, rows, state.file.codec, BLOCK_ROWS_MAX, (epoch, seq, False))
-        except ValueError as reason:
-            raise unreadable_segment(state, reason) from reason
+        Raises `ValueError` if the core cannot read the segment, or rows of it are missing.
+        """
+        plan, rows = self._plan_or_new(opened), _rows_of(opened)
+        days = self._rows_by_day(opened, plan, state.days)
+        cause = state.suspicion.cause
+        groups = (
+            _groups_of_days(days, is_missing=cause is SplitCause.MISSING)
+            if cause in {SplitCause.MISSING, SplitCause.DAYS}
+            else _quarters(merge_adjacent(row_range for day in days.values() for row_range in day))
+        )
+        # Splitting again would give the same single piece forever.
+        if groups == [rows]:
+            return False
+        # Numbers are not reused: the store may hold rows of a replaced piece under its number.
+        pieces = (PlannedPiece(seq, group) for seq, group in enumerate(groups, start=plan.next_seq))
+        # Only the search for refused rows has a limit.
+        is_search = cause is SplitCause.REFUSED
+        self._replace_by(
+            opened.unit,
+            msgspec.structs.replace(
+                plan,
+                pieces=(*plan.pieces, *pieces),
+                next_seq=plan.next_seq + len(groups),
+                refused_code=state.suspicion.code if is_search else plan.refused_code,
+                splits=plan.splits + is_search,
+            ),
+        )
+        limited.warning("writer: split", f"segment {opened.unit.id} is stored in pieces", error=cause.value)
+        return True
 
-    def _parts(self, segment: SegmentId) -> Iterator[PartFile]:
-        directory = self._parts_of.get(segment)
-        for name in DISK.names(directory) if directory else ():
-            named = parse_file_name(name)
-            if directory and named and named.kind in SEALED:
-                path = directory / name
-                part = SegmentId(epoch_of(directory.suffix[1:]) or 0, named.seq)
-                yield PartFile(part, path, path.stat().st_size, named.kind)
+    def keep_dead(self, opened: OpenUnit, state: DeadLettered) -> None:
+        """Record that the rows of a unit that are not stored become a dead letter."""
+        ranges = _rows_of(opened)
+        count = max(0, opened.rows - opened.rows_stored)
+        plan = self._plan_or_new(opened)
+        if state.days:
+            # If the file cannot be read, all rows of the unit go into the dead letter, including stored rows.
+            with suppress(ValueError):
+                days = self._rows_by_day(opened, plan, state.days)
+                ranges = merge_adjacent(row_range for day in days.values() for row_range in day)
+                count = row_count(ranges)
+        dead = DeadRows(state.cause, state.text, count, ranges)
+        self._replace_by(opened.unit, msgspec.structs.replace(plan, dead=(*plan.dead, dead)))
+
+    def remove_stored(self, piece: Piece) -> None:
+        """Remove a piece from the plan after its rows were counted."""
+        plan = self.plan_of(piece.segment.id)
+        if plan is not None:
+            self._replace_by(piece, plan)
+
+    def delete(self, segment: SegmentId) -> None:
+        """Delete the plan of a segment that was deleted."""
+        self._plans.pop(segment, None)
+        path = self._paths.get(segment)
+        if path is not None:
+            unlink_if_exists(path)
+            del self._paths[segment]
+
+    def delete_orphaned(self, present: Container[SegmentId]) -> None:
+        """Delete the plans without pieces whose segment is not in `present`."""
+        for segment in [segment for segment in self._paths if segment not in present]:
+            plan = self._readable_plan(segment)
+            if plan is not None and not plan.pieces:
+                self.delete(segment)
+
+    def _rows_by_day(self, opened: OpenUnit, plan: Plan, days: Collection[str]) -> dict[str, Rows]:
+        """Return the rows of a unit on these days, newest day first. No days: all of them."""
+        unit = opened.unit
+        content = read_planned(unit.segment if isinstance(unit, Piece) else unit, plan, self._core)
+        by_day: defaultdict[str, list[RowRange]] = defaultdict(list)
+        for first, stop, day in self._core.day_runs(content):
+            name = partition_id(day)
+            if not days or name in days:
+                by_day[name].append((first, stop))
+        return {day: intersect(by_day[day], _rows_of(opened)) for day in sorted(by_day, reverse=True)}
+
+    def _plan_or_new(self, opened: OpenUnit) -> Plan:
+        plan = self.plan_of(segment_of(opened.unit))
+        return plan or Plan(opened.rows, opened.received_ms)
+
+    def _replace_by(self, unit: Unit, plan: Plan) -> None:
+        """Write a plan in which new pieces or dead rows replace this piece."""
+        segment = segment_of(unit)
+        if isinstance(unit, Piece):
+            pieces = tuple(piece for piece in plan.pieces if piece.seq != unit.id.seq)
+            plan = msgspec.structs.replace(plan, pieces=pieces)
+        # All pieces share the epoch of the first plan, so that one query finds all their rows.
+        path = self._paths.get(segment) or self._root / f"{segment}.{start_name(self._epoch())}.json"
+        # After a failed write either plan may be on disk: it is synced and read again before its next use.
+        self._is_synced = False
+        make_directories(self._root)
+        self._delete_drafts()
+        DISK.sync_directory(self._root.parent)
+        # Before the write, because the plan may be on disk even if the write fails.
+        self._paths[segment] = path
+        self._plans.pop(segment, None)
+        write_durably(path, msgspec.json.encode(plan))
+        self._plans[segment], self._is_synced = plan, True
 
 
-def _parts_of(rows: Rows) -> list[Rows]:
+def _rows_of(opened: OpenUnit) -> Rows:
+    return opened.unit.rows if isinstance(opened.unit, Piece) else ((0, opened.rows),)
+
+
+def _groups_of_days(days: Mapping[str, Rows], *, is_missing: bool) -> list[Rows]:
+    """Group days so that each group fits in one INSERT. Makes smaller groups after a refusal."""
+    names = [day for day, rows in days.items() if rows]
+    size = DAYS_MAX if is_missing or len(names) > DAYS_MAX else ceil(len(names) / PIECES)
+    groups = [names[at : at + size] for at in range(0, len(names), max(1, size))]
+    return [merge_adjacent(row_range for day in group for row_range in days[day]) for group in groups]
+
+
+def _quarters(rows: Rows) -> list[Rows]:
     parts = [rows]
-    while len(parts) < PARTS and any(row_count(part) > 1 for part in parts):
+    while len(parts) < PIECES and any(row_count(part) > 1 for part in parts):
         parts = [half for part in parts for half in (split_in_half(part) if row_count(part) > 1 else (part,))]
     return parts

@@ -1,258 +1,285 @@
-"""State transitions of one segment: a step counts rows if in doubt, then sends at most one INSERT.
+"""Rules of the writer: the next state of a unit after an observation. ARCHITECTURE.md draws them.
 
-    count    rows in the store         after any failure, when no statement for the segment runs any more
-    insert   the whole segment         with the same token until an INSERT returns OK, then with the next one
-    insert   the missing days          in groups, newest first, with tokens of their own
-    finish   companion table, sync,    only when every due row was counted
-             ledger, digests
+    a statement failed, the store refuses a probe row too    the store is at fault: wait and keep the order
+    a statement failed, the store accepts the probe row      the unit is at fault: split it if its data is
+                                                                 suspected; otherwise let other segments go
+                                                                 first
 
-Invariant: after a failed step the next one starts with a count.
-Invariant: a step is bounded: after one group of days it raises `TurnEnded`, and other segments get a turn.
+Invariant: after a failed INSERT the rows are counted before anything is sent again.
+Invariant: a unit that keeps failing while the store accepts other rows never delays other segments, and
+raises an alarm.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, get_args
 
-from receiver.engine.error_codes import Fault, fault_of
-from receiver.engine.store import DayRows, Store
-from receiver.errors import StoreTrouble
-from receiver.journal.segment_core import Core
-from receiver.logs import limited
-from receiver.model import SegmentId
-from receiver.redelivery.window import Window
-from receiver.writer import outcome
-from receiver.writer.backoff import FIRST_S, SLOWER_FIRST_S, Delays, backoff_s
-from receiver.writer.dead_lettering import unreadable_segment
-from receiver.writer.dedupe import digests_kept
-from receiver.writer.environment import Environment
-from receiver.writer.error_policy import ErrorPolicy, TurnEnded
-from receiver.writer.inserting import Inserter, missing_rows_dead, query_id_of
-from receiver.writer.ledger_entries import LedgerEntries
-from receiver.writer.outcome import Comparison, Completeness
-from receiver.writer.poison import PoisonSearch
-from receiver.writer.progress import Progress
-from receiver.writer.segment_state import DeadLettered, Reading, SegmentState
-from receiver.writer.splitting import SegmentSplitter
+from receiver.engine.error_codes import FAULT_OF, OF_ONE_SEGMENT, SLOW, TOO_LARGE, Fault
+from receiver.writer.outcome import Completeness
+from receiver.writer.segment_state import (
+    ActiveState,
+    Alarm,
+    CannotSplit,
+    Closing,
+    Counted,
+    DeadLettered,
+    Deduplicated,
+    DiskFailed,
+    Done,
+    Doubtful,
+    EndTurn,
+    Evidence,
+    Failed,
+    Finished,
+    Found,
+    Observation,
+    Opened,
+    Pause,
+    ProbeAnswered,
+    Recorded,
+    Resumed,
+    RowsCounted,
+    SegmentState,
+    SharesDelivery,
+    SplitCause,
+    Splitting,
+    Step,
+    StillRunning,
+    Suspected,
+    Suspicion,
+    Unusable,
+    WaitingFor,
+)
 
-KILL_AFTER_S = 30.0
-"""How long a statement whose response was lost may keep running before it is killed."""
-STATEMENT_WAIT_MAX_S = 120.0
-"""How long the writer waits for such a statement before other segments get a turn."""
+INSERTS_OK_MAX = 2
+"""INSERTs that must return OK before missing rows are an error, if every earlier answer is known."""
+INSERTS_OK_IN_DOUBT_MAX = 8
+"""The same for a unit in doubt, for which earlier processes may have used up some tokens."""
 INCONSISTENT_COUNTS_MAX = 2
+"""Inconsistent counts of one unit, with a pause in between, after which it becomes a dead letter."""
+TOO_LARGE_MAX = 3
+"""Failures for lack of time or memory, while a probe row is accepted, after which a unit is split."""
+REFUSALS_MAX = 5
+"""Refusals of one unit, while a probe row is accepted, after which its data is assumed to be at fault."""
+FAILURES_MAX = 4
+"""Failures of one unit in a row, of any kind, after which the store is probed and an alarm is raised."""
+FEWER_DAYS = 3
+"""Divisor for the number of days in a companion statement that the store refused as too large."""
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentProcessor:
-    """Moves a segment from one state to the next."""
-
-    store: Store
-    core: Core
-    window: Window
-    ledger_entries: LedgerEntries
-    progress: Progress
-    environment: Environment
-    inserter: Inserter
-    error_policy: ErrorPolicy
-    poison: PoisonSearch
-    splitter: SegmentSplitter
-
-    def advance(self, state: SegmentState, delays: Delays) -> bool:
-        """Make one step and return whether the segment is finished.
-
-        Raises `DeadLettered`, or `TurnEnded` if other segments should go first.
-        """
-        try:
-            return self._step(state)
-        except StoreTrouble as trouble:
-            state.must_count = True
-            # The store refuses too many partitions before it writes a row; if not, `_count` notices.
-            state.in_doubt = state.in_doubt or fault_of(trouble) is not Fault.BY_DAY
-            self.error_policy.handle_failure(state, trouble, delays)
-            return False
-
-    def has_rows(self, reading: Reading) -> bool:
-        """Return whether the store holds rows of a segment, retrying until it answers.
-
-        Raises `TurnEnded` if the count keeps failing although the store accepts a probe row.
-        """
-        delays = Delays(self.environment.jitter)
-        failures = 0
-        while True:
-            try:
-                self.environment.alive()
-                self._wait_for_statements(reading.file.id)
-                return bool(self.store.counts([reading.held]))
-            except StoreTrouble as trouble:
-                failures += 1
-                self.progress.record_failure(fault_of(trouble), trouble.label)
-                if fault_of(trouble) is Fault.HOLD:
-                    self.progress.alarm(
-                        Fault.HOLD,
-                        f"store cannot count the rows of segment {reading.file.id}: {trouble.label}",
-                    )
-                self.error_policy.end_turn_if_store_accepts_others(reading.file.id, trouble, failures)
-                self.error_policy.pause(trouble, delays)
-
-    def _step(self, state: SegmentState) -> bool:
-        self.environment.alive()
-        is_counted = state.must_count
-        try:
-            comparison = (
-                self._count_and_compare(state) if state.must_count else _comparison_without_count(state)
-            )
-            if comparison.completeness is Completeness.COMPLETE:
-                self._finish(state)
-                return True
-            state.must_count = True
-            if state.pending_dead_letter is not None:
-                raise state.pending_dead_letter
-            self._take_action(state, comparison)
-        except DeadLettered as reason:
-            if not is_counted and state.days_left:
-                return False  # rows were inserted since the last count: count again first
-            state.pending_dead_letter = reason
-            # The missing rows become a dead letter; the stored rows are finished as usual.
-            if state.rows_stored:
-                self._close(state)
-            state.rest = "dead"
-            self.ledger_entries.query_stored_by_heading(state)
-            if state.rows_stored:
-                self._remember_deliveries(state)
-            raise
-        return False
-
-    def _take_action(self, state: SegmentState, comparison: Comparison) -> None:
-        self.poison.start_search(state, comparison)
-        if state.search is not None:
-            self.poison.advance(state, comparison)
-        elif state.is_too_large and comparison.completeness is not Completeness.INCONSISTENT:
-            self._split(state, comparison)
-        elif comparison.completeness is Completeness.INCONSISTENT:
-            self._count_again(state, comparison)
-        elif comparison.completeness is Completeness.MISSING or state.by_day:
-            self.inserter.insert_days(state, comparison)
-        else:
-            self.inserter.insert_whole(state, comparison)
-
-    def _split(self, state: SegmentState, comparison: Comparison) -> None:
-        """Split the rows that are not stored into smaller segments, after finishing the stored rows."""
-        if state.rows_stored:
-            self._close(state)
-        self.splitter.split(state, comparison)
-        raise TurnEnded(retry_soon=True)
-
-    def _count_and_compare(self, state: SegmentState) -> Comparison:
-        """Count rows once no running statement can change the result, and compare them with the segment.
-
-        In doubt, a correct sum is not enough: a day stored twice could hide a missing day.
-        """
-        if state.in_doubt:
-            self._wait_for_statements(state.file.id)
-        counted = self._count(state)
-        is_sum_correct = state.rows_stored == state.rows
-        if state.is_damaged_after_insert and is_sum_correct:
-            limited.warning(
-                "writer: rot",
-                f"segment {state.file.id} was damaged after all its rows were stored; nothing is lost",
-            )
-            return Comparison(Completeness.COMPLETE)
-        if state.is_damaged_after_insert:
-            text = f"{state.rows_stored} of {state.rows} rows are stored; the segment was damaged afterwards"
-            raise DeadLettered("odd", text)
-        if is_sum_correct and not (state.rows and state.in_doubt):
-            return Comparison(Completeness.COMPLETE)
-        try:
-            rows = outcome.rows_by_day(self.core.day_runs(state.file.read()))
-        except ValueError as reason:
-            if is_sum_correct:
-                return Comparison(Completeness.COMPLETE)
-            if not counted and not state.by_day:
-                return Comparison(Completeness.NOTHING)
-            raise unreadable_segment(state, reason) from reason
-        due = outcome.due_days(
-            rows, now_s=self.environment.now(), retention_days=self.environment.retention_days
-        )
-        answered = set(rows) if state.answered else state.days_answered
-        return outcome.judge(rows, counted, due=due, answered=answered)
-
-    def _count(self, state: SegmentState) -> DayRows:
-        """Count the segment's rows in the store and update the state."""
-        counted = self.store.counts([state.held]).get(state.file.id, {}) if state.rows else {}
-        state.rows_stored, state.days_stored, state.days_left = sum(counted.values()), tuple(counted), ()
-        if not state.answered and counted.keys() - state.days_answered:
-            state.in_doubt = True  # the store holds rows although no INSERT of them returned OK
-        return counted
-
-    def _wait_for_statements(self, segment: SegmentId) -> None:
-        """Wait for statements whose response was lost; kill those that take too long.
-
-        Raises `TurnEnded` if a statement does not end.
-        """
-        waited_s = 0.0
-        for delay_s in backoff_s(self.environment.jitter, first_s=FIRST_S, ceiling_s=1.0):
-            if not self.store.running(query_id_of(str(segment))):
-                return
-            if waited_s >= KILL_AFTER_S:
-                self.store.kill(query_id_of(str(segment)))
-            if waited_s >= STATEMENT_WAIT_MAX_S:
-                self.progress.stall(segment, f"an INSERT of it is still running after {waited_s:.0f} s")
-                raise TurnEnded
-            self.environment.sleep(delay_s)
-            self.error_policy.inspect_if_due()
-            self.environment.alive()
-            waited_s += delay_s
-
-    def _count_again(self, state: SegmentState, comparison: Comparison) -> None:
-        """Wait and count again: some days are stored partly, which no INSERT can repair."""
-        state.inconsistent_counts += 1
-        self.progress.alarm(
-            "odd", f"segment {state.file.id} is stored only partly on {', '.join(comparison.days)}"
-        )
-        if state.inconsistent_counts >= INCONSISTENT_COUNTS_MAX:
-            text = f"the number of stored rows is wrong on {', '.join(comparison.days)}; expected none or all"
-            raise missing_rows_dead(comparison, "odd", text)
-        self.environment.sleep(SLOWER_FIRST_S)
-
-    def _close(self, state: SegmentState) -> None:
-        """Fill a possible gap in the companion table, and sync the store's tables to disk."""
-        if state.rows and state.in_doubt:
-            self._refill(state)
-        self.store.sync()
-
-    def _refill(self, state: SegmentState) -> None:
-        """Refill the companion table for a group of days. Raises `TurnEnded` if more days remain."""
-        days = sorted(set(state.days_stored) - state.days_refilled, reverse=True)
-        group = days[: state.days_per_statement]
-        if group:
-            self.store.refill_companion(state.held, group)
-            state.failures = 0
-            state.days_refilled.update(group)
-        if len(days) > len(group):
-            raise TurnEnded(retry_soon=True)
-
-    def _finish(self, state: SegmentState) -> None:
-        """Sync the store, write the ledger entry, then remember the deliveries: the crash-safe order."""
-        self._close(state)
-        self.ledger_entries.record(state)
-        self._remember_deliveries(state)
-
-    def _remember_deliveries(self, state: SegmentState) -> None:
-        """Add the deliveries to the deduplication window once, even if stored only partly."""
-        decision = self.window.decision(state.file.id)
-        if decision is None or decision.is_pending:
-            promised = decision.kept if decision else ()
-            self.window.end(state.file.id, {*promised, *digests_kept(state.deliveries, state.verdicts)})
-            for delivery in state.duplicates:
-                self.progress.record_duplicate(
-                    delivery.drain, sum(tally.received for tally in delivery.tallies)
-                )
+def next_step(state: SegmentState, observation: Observation) -> Step:
+    """Return the next state after an observation, and whether to proceed, pause or end the turn."""
+    return RULES[type(state), type(observation)](state, observation)
 
 
-def _comparison_without_count(state: SegmentState) -> Comparison:
-    """Return the comparison for a state that needs no count: nothing was sent, or days are still unsent."""
-    return (
-        Comparison(Completeness.MISSING, state.days_left)
-        if state.days_left
-        else Comparison(Completeness.NOTHING)
+def _resumed(state: ActiveState, _observation: Resumed) -> Step:
+    return Step(state)
+
+
+def _waited(state: WaitingFor, _observation: Resumed) -> Step:
+    # Read again, because the outcome of the other segment changes the verdicts.
+    return Step(Found(state.evidence))
+
+
+def _opened(state: Found, opened: Opened) -> Step:
+    evidence = replace(
+        state.evidence,
+        in_doubt=opened.in_doubt,
+        rows=opened.rows,
+        may_split=opened.may_split,
+        refused_code=opened.refused_code,
+        failures=0,
     )
+    # Without rows there is nothing to insert, and the count is complete at once.
+    return Step(Doubtful(evidence) if opened.in_doubt or not opened.rows else Deduplicated(evidence))
+
+
+def _shares_delivery(state: Found, observation: SharesDelivery) -> Step:
+    return Step(WaitingFor(state.evidence, observation.other), EndTurn(is_soon=True))
+
+
+def _inserted(state: Deduplicated, _observation: Done) -> Step:
+    evidence = state.evidence
+    return Step(Doubtful(replace(evidence, inserts_ok=evidence.inserts_ok + 1, failures=0)))
+
+
+def _counted(state: Doubtful, counted: RowsCounted) -> Step:
+    evidence, comparison = state.evidence, counted.comparison
+    # Rows are stored although no INSERT of this process returned OK: an answer was lost.
+    if counted.days_stored and not evidence.inserts_ok:
+        evidence = replace(evidence, in_doubt=True)
+    match comparison.completeness:
+        case Completeness.COMPLETE:
+            return _close(Counted(evidence), counted.days_stored)
+        case Completeness.INCONSISTENT:
+            return _count_again(evidence, comparison.days, counted.days_stored)
+        # Suspected rows are split and not sent again unchanged, even if only some days are missing.
+        case _ if state.suspicion is not None:
+            return _close(_split(evidence, state.suspicion, comparison.days), counted.days_stored)
+        case Completeness.MISSING:
+            missing = Suspicion(SplitCause.MISSING)
+            return _close(Splitting(evidence, missing, comparison.days), counted.days_stored)
+        case Completeness.NOTHING:
+            return Step(_insert_again(evidence))
+
+
+def _count_again(evidence: Evidence, days: Sequence[str], days_stored: tuple[str, ...]) -> Step:
+    """Wait and count again: no INSERT can repair days that are stored partly."""
+    evidence = replace(evidence, inconsistent_counts=evidence.inconsistent_counts + 1)
+    names = ", ".join(days)
+    alarm = Alarm("odd", f"segment {evidence.unit} is stored only partly on {names}")
+    if evidence.inconsistent_counts < INCONSISTENT_COUNTS_MAX:
+        return Step(Doubtful(evidence), Pause(is_slow=True), alarm)
+    text = f"the number of stored rows is wrong on {names}; expected none or all"
+    return replace(_close(DeadLettered(evidence, "odd", text), days_stored), alarm=alarm)
+
+
+def _insert_again(evidence: Evidence) -> Deduplicated | DeadLettered:
+    inserts_max = INSERTS_OK_IN_DOUBT_MAX if evidence.in_doubt else INSERTS_OK_MAX
+    if evidence.inserts_ok < inserts_max:
+        return Deduplicated(evidence)
+    text = f"rows are missing after {evidence.inserts_ok} INSERTs that returned OK; expected {evidence.rows}"
+    return DeadLettered(evidence, "short", text)
+
+
+def _split(evidence: Evidence, suspicion: Suspicion, days: Sequence[str]) -> Splitting | DeadLettered:
+    """Split suspected rows. A single refused row is dead; at the limit of splits, all suspected rows are."""
+    if suspicion.cause is SplitCause.REFUSED and evidence.rows == 1:
+        return DeadLettered(evidence, "poison", suspicion.text, days)
+    if suspicion.cause is SplitCause.REFUSED and not evidence.may_split:
+        return DeadLettered(evidence, "refused", suspicion.text, days)
+    return Splitting(evidence, suspicion, days)
+
+
+def _close(next_state: Counted | Splitting | DeadLettered, days_stored: tuple[str, ...]) -> Step:
+    """Complete the stored rows first: the companion table of a unit in doubt may lack some of them."""
+    if not days_stored and not isinstance(next_state, Counted):
+        return Step(next_state)
+    # Newest days first, because they are queried most.
+    refill = tuple(sorted(days_stored, reverse=True)) if next_state.evidence.in_doubt else ()
+    return Step(Closing(next_state.evidence, next_state, refill))
+
+
+def _closed(state: Closing, _observation: Done) -> Step:
+    """Continue after a group of days was refilled, or after the sync that follows the last group."""
+    evidence = replace(state.evidence, failures=0)
+    if not state.refill:
+        return Step(state.next_state)
+    rest = state.refill[state.days_per_statement :]
+    closing = replace(state, evidence=evidence, refill=rest)
+    return Step(closing, EndTurn(is_soon=True)) if rest else Step(closing)
+
+
+def _still_running(state: ActiveState, observation: StillRunning) -> Step:
+    return Step(state, EndTurn(stall=f"an INSERT of it is still running after {observation.waited_s:.0f} s"))
+
+
+def _unusable(state: Deduplicated | Splitting, observation: Unusable) -> Step:
+    return Step(DeadLettered(state.evidence, observation.cause, observation.text))
+
+
+def _counted_unusable(state: Doubtful, observation: Unusable) -> Step:
+    return _close(DeadLettered(state.evidence, observation.cause, observation.text), observation.days_stored)
+
+
+def _cannot_split(state: Splitting, _observation: CannotSplit) -> Step:
+    stall = f"its INSERT fails, but the store accepts other rows: {state.suspicion.text}"
+    return Step(Doubtful(state.evidence), EndTurn(stall=stall))
+
+
+def _recorded(state: Counted, _observation: Done) -> Step:
+    return Step(Recorded(state.evidence))
+
+
+def _finished(state: Splitting | DeadLettered | Recorded, _observation: Done) -> Step:
+    return Step(Finished(state.evidence), EndTurn(is_soon=True))
+
+
+def _failed(state: ActiveState, failure: Failed) -> Step:
+    is_insert = isinstance(state, Deduplicated)
+    too_many_days = failure.fault is Fault.BY_DAY
+    if is_insert and too_many_days:
+        # The store checks the number of partitions before it writes a row. Rows are counted anyway.
+        return Step(Doubtful(state.evidence, Suspicion(SplitCause.DAYS, failure.label, failure.code)))
+    if isinstance(state, Closing) and (too_many_days or failure.code in TOO_LARGE):
+        fewer = state.days_per_statement // FEWER_DAYS
+        # At 0, even one day per statement failed, so this is handled like any other failure.
+        if fewer:
+            return Step(replace(state, days_per_statement=fewer))
+    evidence = replace(
+        state.evidence,
+        failures=state.evidence.failures + 1,
+        in_doubt=state.evidence.in_doubt or is_insert,
+    )
+    # The rows of a failed INSERT may be stored, so they are counted before the next one.
+    resume = Doubtful(evidence) if is_insert else replace(state, evidence=evidence)
+    # Other failures, such as a lost connection, say nothing about the unit, so the probe would be wasted.
+    is_suspect = failure.fault in {Fault.HOLD, Fault.POISON} or failure.code in OF_ONE_SEGMENT
+    if is_suspect or evidence.failures >= FAILURES_MAX:
+        return Step(Suspected(evidence, failure, resume, is_insert))
+    return Step(resume, Pause(is_slow=failure.fault in SLOW))
+
+
+def _probed(state: Suspected, probe: ProbeAnswered) -> Step:
+    failure = state.failure
+    if not probe.is_accepted:
+        is_operator_needed = failure.fault in {Fault.HOLD, Fault.POISON}
+        alarm = Alarm(failure.fault, f"the store refuses every segment: {failure.label}")
+        return Step(state.resume, Pause(is_slow=failure.fault in SLOW), alarm if is_operator_needed else None)
+    evidence = replace(state.evidence, refusals=state.evidence.refusals + 1)
+    suspicion = _suspicion(evidence, failure) if state.is_insert else None
+    if suspicion is not None:
+        return Step(Doubtful(evidence, suspicion))
+    is_stalled = evidence.failures >= FAILURES_MAX or failure.fault is Fault.HOLD
+    statement = "its INSERT" if state.is_insert else "a statement about its stored rows"
+    stall = f"{statement} fails, but the store accepts other rows: {failure.label}" if is_stalled else ""
+    return Step(replace(state.resume, evidence=evidence), EndTurn(stall=stall))
+
+
+def _suspicion(evidence: Evidence, failure: Failed) -> Suspicion | None:
+    """Return why the data of a unit is suspected after a refused INSERT; `None` while it is not."""
+    is_code_unknown = failure.code not in {None, *FAULT_OF} and evidence.refusals >= REFUSALS_MAX
+    is_same_refusal = failure.code is not None and failure.code == evidence.refused_code
+    if failure.fault is Fault.POISON or is_code_unknown or is_same_refusal:
+        return Suspicion(SplitCause.REFUSED, failure.text, failure.code)
+    # A single row cannot be split.
+    if failure.code in TOO_LARGE and evidence.rows > 1 and evidence.refusals >= TOO_LARGE_MAX:
+        return Suspicion(SplitCause.SIZE, failure.label, failure.code)
+    return None
+
+
+def _disk_failed(state: ActiveState, observation: DiskFailed) -> Step:
+    """Restart the unit at its next turn, with a count before anything is sent."""
+    evidence = Evidence(state.evidence.unit, in_doubt=True)
+    return Step(Found(evidence), EndTurn(stall=f"the disk cannot read or delete it: {observation.text}"))
+
+
+_ACTIVE = get_args(ActiveState)
+_USES_STORE = (Found, Deduplicated, Doubtful, Closing, Counted)
+"""States whose action uses the store: its statements can fail."""
+
+RULES: dict[tuple[type, type], Callable[[Any, Any], Step]] = {
+    **{(state, Resumed): _resumed for state in _ACTIVE},
+    **{(state, DiskFailed): _disk_failed for state in _ACTIVE},
+    **{(state, Failed): _failed for state in _USES_STORE},
+    (WaitingFor, Resumed): _waited,
+    (Found, Opened): _opened,
+    (Found, SharesDelivery): _shares_delivery,
+    (Found, StillRunning): _still_running,
+    (Deduplicated, Done): _inserted,
+    (Deduplicated, Unusable): _unusable,
+    (Doubtful, RowsCounted): _counted,
+    (Doubtful, StillRunning): _still_running,
+    (Doubtful, Unusable): _counted_unusable,
+    (Suspected, ProbeAnswered): _probed,
+    (Closing, Done): _closed,
+    (Splitting, Done): _finished,
+    (Splitting, CannotSplit): _cannot_split,
+    (Splitting, Unusable): _unusable,
+    (DeadLettered, Done): _finished,
+    (Counted, Done): _recorded,
+    (Recorded, Done): _finished,
+}
+"""Rule by state and observation. Any other observation in a state is a defect of the writer."""

@@ -1,4 +1,4 @@
-"""The operators' API over the embedded store: what it answers, to whom, and what it never lets through."""
+"""Tests of the operators' API over the embedded store: answers, access control, hostile input."""
 
 from __future__ import annotations
 
@@ -7,19 +7,25 @@ import json
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import pytest
+from aiohttp import ClientTimeout
 from aiohttp.test_utils import TestClient, TestServer
 
+from receiver.api.query_queue import QUERIES_MAX
 from receiver.api.routes import Api
 from receiver.api.spool import SpoolSpace
 from receiver.api.streaming import stream_from_thread
 from receiver.engine.store import Store
 from receiver.errors import Refused, StoreTrouble
-from receiver.query.spans import SpanFilter, parse_limit, parse_since, spans
-from receiver.query.traces import normalized_trace_id
+from receiver.query.questions import QUESTIONS
+from receiver.query.spans import spans
+from receiver.query.time_range import parse_since
+from receiver.query.traces.traces import normalized_trace_id
 from receiver.store_process.stop_signal import StopSignal
 from receiver.writer.environment import Stopping
 from tests.support import engines
@@ -27,7 +33,10 @@ from tests.support.fake_clickhouse import NOW_S
 from tests.support.segments import Segment, SegmentMaker
 
 Client = TestClient[Any, Any]
-Ask = Callable[..., Awaitable[Client]]
+StartApi = Callable[..., Awaitable[Client]]
+
+QUERY_WAS_CANCELLED = 394
+WAIT_S = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -43,22 +52,26 @@ def store(engine_dir: Path) -> Iterator[Store]:
 
 @pytest.fixture(scope="module")
 def stored(store: Store, maker: SegmentMaker) -> Segment:
-    """Four spans of today, two of each project and service, each a trace of its own."""
+    """Store four spans of today, two per project and service, each in its own trace."""
     segment = maker.make(0, 0, 0, 0)
     store.insert(segment.path, token="api#0", query_id="trace-drain-api#0")
     return segment
 
 
 def no_spool(directory: Path) -> SpoolSpace:
-    """Return a space without disk: answers stay in memory."""
+    """Return a spool without disk space: answers stay in memory."""
     return SpoolSpace(directory, 0, lambda: 0)
 
 
 class BrokenStore:
-    """A store whose questions fail, at once or after the first rows."""
+    """Store whose queries fail, at once or after the first rows."""
 
-    def __init__(self, *, after_rows: bool = False) -> None:
+    def __init__(self, code: int = 210, name: str = "ERROR", *, after_rows: bool = False) -> None:
+        self._code, self._name = code, name
         self._after_rows = after_rows
+
+    def marked(self, _mark: str) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def rows(self, _statement: str, _parameters: object = None) -> list[tuple[int, int, int]]:
         return [(0, 1, 1)]
@@ -66,18 +79,18 @@ class BrokenStore:
     def lines(self, _statement: str, _parameters: object = None) -> Iterator[bytes]:
         if self._after_rows:
             yield b'{"a":1}\n'
-        raise StoreTrouble("value 'secret of a row' cannot be read", code=241, name="MEMORY_LIMIT_EXCEEDED")
+        raise StoreTrouble("value 'secret of a row' cannot be read", code=self._code, name=self._name)
 
 
 @pytest.fixture
-async def api(store: Store, tmp_path: Path) -> AsyncIterator[Ask]:
+async def start_api(store: Store, tmp_path: Path) -> AsyncIterator[StartApi]:
     clients: list[Client] = []
-    pool, stream_pool = ThreadPoolExecutor(2), ThreadPoolExecutor(1)
+    pool, stream_pool = ThreadPoolExecutor(2), ThreadPoolExecutor(QUERIES_MAX)
 
-    async def serve(of: Any = store, *, token: str = "") -> Client:  # noqa: ANN401 - also broken ones
+    async def serve(served_store: Any = store, *, token: str = "") -> Client:  # noqa: ANN401 - also broken stores
         health = {"store": "retry: no answer"} if token else {"store": ""}
-        made = Api(
-            store=of,
+        api = Api(
+            store=served_store,
             token=lambda: token,
             health=lambda: health,
             schema=lambda: {"applied": []},
@@ -86,7 +99,7 @@ async def api(store: Store, tmp_path: Path) -> AsyncIterator[Ask]:
             stream_pool=stream_pool,
             space=no_spool(tmp_path),
         )
-        client = TestClient(TestServer(made.application()))
+        client = TestClient(TestServer(api.application()))
         await client.start_server()
         clients.append(client)
         return client
@@ -106,21 +119,23 @@ async def rows_of(client: Client, path: str, **query: str) -> list[dict[str, Any
 
 
 def rows_before_end(text: str) -> list[dict[str, Any]]:
-    """Read an answer in lines, and check the count in its last line."""
+    """Parse the lines of an answer, and check the count in its last line."""
     *rows, end = (json.loads(line) for line in text.splitlines())
-    assert end == {"end": {"count": len(rows)}}
+    assert end["end"]["count"] == len(rows)
     return rows
 
 
-async def test_a_trace_comes_with_every_stored_column(api: Ask, stored: Segment) -> None:
-    trace_id = f"{stored.held.segment.seq:016x}{1:016x}"
+async def test_trace_has_every_stored_column(start_api: StartApi, stored: Segment) -> None:
+    trace_id = f"{stored.location.segment.seq:016x}{1:016x}"
 
-    (row,) = await rows_of(await api(), f"/api/v1/traces/{trace_id.upper()}")
+    answer = await (await start_api()).get(f"/api/v1/traces/{trace_id.upper()}")
 
+    row, end = (json.loads(line) for line in (await answer.text()).splitlines())
+    assert end == {"end": {"count": 1, "cut": False}}
     assert row["TraceId"] == trace_id
     assert row["SpanAttributes"] == {"k": "v1"}
     assert row["Duration"] == 2**63 + 1
-    assert row["SegmentEpoch"] == stored.held.segment.epoch
+    assert row["SegmentEpoch"] == stored.location.segment.epoch
     assert row["SpanName"] == "it's a \\ 'name' {a:String}"
     assert len(row) == 38
 
@@ -128,64 +143,72 @@ async def test_a_trace_comes_with_every_stored_column(api: Ask, stored: Segment)
 @pytest.mark.parametrize(
     ("query", "count"),
     [
-        pytest.param({}, 4, id="the newest hour"),
-        pytest.param({"project": "prj_1"}, 2, id="of a project"),
-        pytest.param({"project": ""}, 0, id="of no project"),
-        pytest.param({"service": "cart", "project": "prj_1"}, 0, id="both filters hold"),
-        pytest.param({"limit": "3"}, 3, id="at most three"),
+        pytest.param({}, 4, id="no filter"),
+        pytest.param({"project": "prj_1"}, 2, id="project"),
+        pytest.param({"project": ""}, 0, id="empty project"),
+        pytest.param({"service": "cart", "project": "prj_1"}, 0, id="project and service"),
+        pytest.param({"limit": "3"}, 3, id="limit"),
     ],
 )
-def test_spans_are_filtered(store: Store, stored: Segment, query: dict[str, str], count: int) -> None:
-    limit = parse_limit(query.get("limit", "100"))
-    wanted = SpanFilter(project=query.get("project"), service=query.get("service"), limit=limit)
+def test_spans_are_filtered_by_project_service_and_limit(
+    store: Store, stored: Segment, query: dict[str, str], count: int
+) -> None:
+    asked = QUESTIONS["spans"].parse(query)
 
-    found = b"".join(spans(store, wanted, now_s=NOW_S + 60)).splitlines()
+    rows = b"".join(spans(store, asked, NOW_S + 60).pieces()).splitlines()
 
-    assert len(found) == count
+    assert len(rows) == count
     assert sum(stored.days.values()) == 4
 
 
-async def test_spans_come_newest_first_over_http(api: Ask, stored: Segment) -> None:
-    found = await rows_of(await api(), "/api/v1/spans", since="30d", limit="1000")
+async def test_spans_are_sorted_newest_first(start_api: StartApi, stored: Segment) -> None:
+    rows = await rows_of(await start_api(), "/api/v1/spans", since="30d", limit="1000")
 
-    times = [row["Timestamp"] for row in found]
-    assert len(found) == sum(stored.days.values())
+    times = [row["Timestamp"] for row in rows]
+    assert len(rows) == sum(stored.days.values())
     assert times == sorted(times, reverse=True)
 
 
 @pytest.mark.parametrize(
-    "hostile", ["'", "' OR 1=1 --", "\\", "{project:String}", "a\x00b", "') FORMAT Null"]
+    "hostile_text", ["'", "' OR 1=1 --", "\\", "{project:String}", "a\x00b", "') FORMAT Null"]
 )
-async def test_a_filter_is_data_whatever_it_looks_like(api: Ask, stored: Segment, hostile: str) -> None:
-    client = await api()
+async def test_filter_value_is_never_interpreted_as_sql(
+    start_api: StartApi, stored: Segment, hostile_text: str
+) -> None:
+    client = await start_api()
 
     for name in ("project", "service"):
-        assert await rows_of(client, "/api/v1/spans", since="30d", **{name: hostile}) == []
+        assert await rows_of(client, "/api/v1/spans", since="30d", **{name: hostile_text}) == []
     assert stored.days
 
 
 @pytest.mark.parametrize(
     ("path", "status"),
     [
-        pytest.param("/api/v1/traces/xyz", 400, id="no trace id"),
-        pytest.param(f"/api/v1/traces/{'0' * 32}", 404, id="no such trace"),
-        pytest.param("/api/v1/spans?since=soon", 400, id="no age"),
+        pytest.param("/api/v1/traces/xyz", 400, id="invalid trace id"),
+        pytest.param(f"/api/v1/traces/{'0' * 32}", 404, id="unknown trace"),
+        pytest.param("/api/v1/spans?since=soon", 400, id="invalid age"),
         pytest.param("/api/v1/spans?limit=0", 400, id="limit too small"),
         pytest.param("/api/v1/spans?limit=1000001", 400, id="limit too large"),
         pytest.param("/api/v1/spans?select=1", 400, id="unknown parameter"),
-        pytest.param("/api/v1/nothing", 404, id="no such path"),
+        pytest.param("/api/v1/spans?service=a&service=b", 400, id="repeated parameter"),
+        pytest.param("/api/v1/counts?trace_id=ab&trace_id=cd", 400, id="repeated parameter of counts"),
+        pytest.param("/api/v1/ledger?since=1h&since=1s", 400, id="repeated parameter of the ledger"),
+        pytest.param("/api/v1/nothing", 404, id="unknown path"),
     ],
 )
-async def test_a_question_that_makes_no_sense_is_told_so_in_json(api: Ask, path: str, status: int) -> None:
-    answer = await (await api()).get(path)
+async def test_invalid_request_is_answered_with_a_json_error(
+    start_api: StartApi, path: str, status: int
+) -> None:
+    answer = await (await start_api()).get(path)
 
     body = await answer.json()
     assert (answer.status, body["status"]) == (status, status)
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
-async def test_with_a_token_nobody_without_it_is_answered(api: Ask) -> None:
-    client = await api(token="s3cret")
+async def test_request_without_the_token_is_refused(start_api: StartApi) -> None:
+    client = await start_api(token="s3cret")
 
     refused = [
         await client.get("/api/v1/health", headers=headers)
@@ -198,25 +221,35 @@ async def test_with_a_token_nobody_without_it_is_answered(api: Ask) -> None:
     assert await admitted.json() == {"ok": False, "checks": {"store": "retry: no answer"}}
 
 
-async def test_trouble_with_the_store_is_503_and_tells_no_value_of_a_row(api: Ask) -> None:
-    answer = await (await api(BrokenStore())).get("/api/v1/spans")
+async def test_store_error_is_answered_503_without_row_values(start_api: StartApi) -> None:
+    answer = await (await start_api(BrokenStore(210, "NETWORK_ERROR"))).get("/api/v1/spans")
 
     text = await answer.text()
     assert answer.status == 503
     assert answer.headers["Retry-After"] == "2"
-    assert "MEMORY_LIMIT_EXCEEDED (241)" in text
+    assert "NETWORK_ERROR (210)" in text
     assert "secret" not in text
 
 
-async def test_an_answer_that_breaks_off_is_not_taken_for_whole(api: Ask) -> None:
-    answer = await (await api(BrokenStore(after_rows=True))).get("/api/v1/spans")
+async def test_store_without_tables_is_answered_503_that_says_when_to_retry(start_api: StartApi) -> None:
+    answer = await (await start_api(BrokenStore(60, "UNKNOWN_TABLE"))).get("/api/v1/spans")
+
+    assert answer.status == 503
+    assert answer.headers["Retry-After"] == "2"
+    problem = await answer.json()
+    assert problem["detail"] == "the store has no tables"
+    assert "retry in a few seconds" in problem["hint"]
+
+
+async def test_interrupted_answer_is_detectably_incomplete(start_api: StartApi) -> None:
+    answer = await (await start_api(BrokenStore(after_rows=True))).get("/api/v1/spans")
 
     assert answer.status == 200
     with pytest.raises(Exception, match=r"payload|closed|complete|reset"):
         await answer.read()
 
 
-async def test_short_answers_do_not_wait_for_answers_in_lines(api: Ask) -> None:
+async def test_short_answers_do_not_wait_for_streamed_answers(start_api: StartApi) -> None:
     release = threading.Event()
 
     class SlowStore(BrokenStore):
@@ -224,7 +257,7 @@ async def test_short_answers_do_not_wait_for_answers_in_lines(api: Ask) -> None:
             yield b'{"a":1}\n'
             release.wait(60)
 
-    client = await api(SlowStore())
+    client = await start_api(SlowStore())
     async with client.get("/api/v1/spans") as listed:
         schema = await client.get("/api/v1/schema")
         release.set()
@@ -234,7 +267,7 @@ async def test_short_answers_do_not_wait_for_answers_in_lines(api: Ask) -> None:
     assert rows == [{"a": 1}]
 
 
-async def test_a_reader_who_leaves_ends_the_question(tmp_path: Path) -> None:
+async def test_disconnected_client_ends_the_query(tmp_path: Path) -> None:
     ended = threading.Event()
 
     def endless() -> Iterator[bytes]:
@@ -245,73 +278,104 @@ async def test_a_reader_who_leaves_ends_the_question(tmp_path: Path) -> None:
             ended.set()
 
     with ThreadPoolExecutor(1) as pool:
-        async with stream_from_thread(pool, no_spool(tmp_path), endless) as pieces:
+        async with stream_from_thread(
+            pool, no_spool(tmp_path), endless, cancel=lambda: None, is_abandoned=lambda: False
+        ) as pieces:
             assert await anext(pieces) == b"x"
         assert await asyncio.to_thread(ended.wait, 10)
+
+
+class SlowStore:
+    """Store whose query has no row for hours."""
+
+    def __init__(self, store: Store) -> None:
+        self.marked, self.cancel = store.marked, store.cancel
+        self.rows = store.rows
+        self.codes: Queue[int | None] = Queue()
+
+    def lines(self, _statement: str, _parameters: object = None) -> Iterator[bytes]:
+        try:
+            self.rows("SELECT count() FROM numbers(1000000000000) WHERE sipHash64(number) % 7 = 9")
+        except StoreTrouble as trouble:
+            self.codes.put(trouble.code)
+            raise
+        return iter(())
+
+
+async def test_statement_without_rows_is_cancelled_when_its_client_disconnects(
+    store: Store, start_api: StartApi
+) -> None:
+    slow = SlowStore(store)
+    client = await start_api(slow)
+
+    with pytest.raises(TimeoutError):
+        await client.get("/api/v1/operations?service=web", timeout=ClientTimeout(1))
+
+    assert await asyncio.to_thread(slow.codes.get, timeout=WAIT_S) == QUERY_WAS_CANCELLED
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [("90s", 90), ("15m", 900), ("24h", 86_400), (" 7d ", 604_800), ("999999999d", 6_324_480_000)],
 )
-def test_ages_are_read_as_people_write_them(text: str, seconds: int) -> None:
+def test_age_is_parsed(text: str, seconds: int) -> None:
     assert parse_since(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "15", "m", "-1m", "1.5h", "1w", "1m; DROP", "\uff11m"])
-def test_other_ages_are_refused(text: str) -> None:
+def test_invalid_age_is_refused(text: str) -> None:
     with pytest.raises(Refused, match="since"):
         parse_since(text)
 
 
-def test_trace_ids_are_read_as_people_paste_them() -> None:
+def test_trace_id_is_normalized() -> None:
     assert normalized_trace_id(" 0AF7651916CD43DD8448EB211C80319C\n") == "0af7651916cd43dd8448eb211c80319c"
     assert normalized_trace_id("0af76519-16cd-43dd-8448-eb211c80319c") == "0af7651916cd43dd8448eb211c80319c"
 
 
-def test_a_stop_cuts_a_wait_short_lets_one_more_try_happen_and_then_ends_it() -> None:
-    pause = StopSignal(lambda: 0.0)
-    pause.stop(10.0)
+def test_stop_signal_ends_the_current_wait_and_raises_at_the_next() -> None:
+    stop_signal = StopSignal(lambda: 0.0)
+    stop_signal.stop(10.0)
 
-    pause.sleep(0)
-    pause.sleep(3600)
+    stop_signal.sleep(0)
+    stop_signal.sleep(3600)
     with pytest.raises(Stopping):
-        pause.sleep(3600)
+        stop_signal.sleep(3600)
 
 
-def test_a_stop_ends_work_too_when_its_time_is_up() -> None:
+def test_stop_signal_raises_after_its_deadline() -> None:
     now = [0.0]
-    pause = StopSignal(lambda: now[0])
-    pause.stop(10.0)
+    stop_signal = StopSignal(lambda: now[0])
+    stop_signal.stop(10.0)
     now[0] = 11.0
 
     with pytest.raises(Stopping):
-        pause.sleep(0)
+        stop_signal.sleep(0)
 
 
-async def test_spans_are_counted_by_the_beginning_of_their_trace_id(
-    api: Ask,
-    stored: Segment,  # noqa: ARG001 - is there
+async def test_spans_are_counted_by_trace_id_prefix(
+    start_api: StartApi,
+    stored: Segment,  # noqa: ARG001 - stores the spans
 ) -> None:
-    client = await api()
+    client = await start_api()
     listed = await client.get("/api/v1/spans?since=30d")
     trace_ids = {row["TraceId"] for row in rows_before_end(await listed.text())}
     prefix = min(trace_ids)[:2]
 
     answer = await client.get(f"/api/v1/counts?trace_id={prefix}&digits=32&since=30d")
 
-    counted = rows_before_end(await answer.text())
-    expected = sorted(one for one in trace_ids if one.startswith(prefix))
-    assert [row["Prefix"] for row in counted] == expected
-    assert {(row["Spans"], row["Distinct"]) for row in counted} == {(1, 1)}
+    counts = rows_before_end(await answer.text())
+    expected = sorted(trace_id for trace_id in trace_ids if trace_id.startswith(prefix))
+    assert [row["Prefix"] for row in counts] == expected
+    assert {(row["Spans"], row["Distinct"]) for row in counts} == {(1, 1)}
 
 
 @pytest.mark.parametrize(
     "query",
     ["", "trace_id=f", "trace_id=xyz", "trace_id=ab&digits=0", "trace_id=ab&digits=33", "trace_id=ab&by=1"],
 )
-async def test_a_count_of_nothing_sensible_is_refused(api: Ask, query: str) -> None:
-    client = await api()
+async def test_invalid_count_query_is_refused(start_api: StartApi, query: str) -> None:
+    client = await start_api()
 
     answer = await client.get(f"/api/v1/counts?{query}")
 

@@ -1,4 +1,4 @@
-"""The long benchmarks: slopes and thirds, what a page shows, and results that are kept."""
+"""Tests of the long benchmarks: slopes, thirds, the page, and the results file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.long.__main__ import has_disk
-from benchmarks.long.disk import PERIOD_S, Probe, Synced
+from benchmarks.long.disk import PERIOD_S, Probe, SyncLatency
 from benchmarks.long.growth import (
     first_third,
     last_third,
@@ -31,10 +31,10 @@ MIB = 1 << 20
 ABOUT = About("a machine", "Receiver 1", "a command", "a compiler")
 
 
-def a_slice(
+def make_slice(
     minute: int = 1, *, rss_mib: float = 50, p99_ms: float | None = 9.0, journal_mb: float = 2.0
 ) -> Slice:
-    held = Process(rss_bytes=int(rss_mib * MIB), peak_bytes=90 * MIB, descriptors=18, threads=4)
+    process = Process(rss_bytes=int(rss_mib * MIB), peak_bytes=90 * MIB, descriptors=18, threads=4)
     return Slice(
         at_s=60.0 * minute,
         idle_s=0.4,
@@ -46,25 +46,25 @@ def a_slice(
         disk_p99_ms=None if p99_ms is None else p99_ms / 2,
         answers={"200": 10},
         journal_bytes=int(journal_mb * 1e6),
-        processes=dict.fromkeys(("supervisor", "intake", "store"), held),
+        processes=dict.fromkeys(("supervisor", "intake", "store"), process),
     )
 
 
-def growth(slices: list[Slice], ended: str = "") -> Growth:
-    return Growth(about=ABOUT, rate=100_000.0, minutes=30.0, slice_s=60.0, slices=slices, ended=ended)
+def make_growth(slices: list[Slice], error: str = "") -> Growth:
+    return Growth(about=ABOUT, rate=100_000.0, minutes=30.0, slice_s=60.0, slices=slices, error=error)
 
 
-def backlog() -> Backlog:
+def make_backlog() -> Backlog:
     return Backlog(
         about=ABOUT,
         bytes_wanted=10e9,
         rate=20_000.0,
         slice_s=10.0,
         stages={
-            "empty": [a_slice(p99_ms=p99_ms) for p99_ms in (5.0, 6.0, 400.0)],
-            "filling": [a_slice(place, p99_ms=float(place)) for place in range(1, 31)],
-            "full": [a_slice(rss_mib=60, p99_ms=7.0, journal_mb=10_000)],
-            "draining": [a_slice(p99_ms=11.0)],
+            "empty": [make_slice(p99_ms=p99_ms) for p99_ms in (5.0, 6.0, 400.0)],
+            "filling": [make_slice(place, p99_ms=float(place)) for place in range(1, 31)],
+            "full": [make_slice(rss_mib=60, p99_ms=7.0, journal_mb=10_000)],
+            "draining": [make_slice(p99_ms=11.0)],
         },
         drain_s=20.0,
         drained_spans=4_000_000,
@@ -73,23 +73,23 @@ def backlog() -> Backlog:
     )
 
 
-def test_a_slope_is_the_line_nearest_to_all_points() -> None:
+def test_slope_is_that_of_the_least_squares_line() -> None:
     assert slope([(0.0, 5.0), (1.0, 9.0), (2.0, 7.0), (3.0, 11.0)]) == pytest.approx(1.6)
 
 
 @pytest.mark.parametrize("points", [[], [(1.0, 5.0)], [(1.0, 5.0), (1.0, 6.0)]])
-def test_too_few_points_have_no_slope(points: list[tuple[float, float]]) -> None:
+def test_slope_of_too_few_points_is_none(points: list[tuple[float, float]]) -> None:
     assert slope(points) is None
 
 
-def test_memory_grows_by_the_hour() -> None:
-    slices = [a_slice(minute, rss_mib=50 + minute) for minute in range(1, 31)]
+def test_memory_growth_is_in_bytes_per_hour() -> None:
+    slices = [make_slice(minute, rss_mib=50 + minute) for minute in range(1, 31)]
 
     assert rss_slope_per_hour(slices, "store") == pytest.approx(60 * MIB)
 
 
-def test_thirds_are_equally_long_and_never_empty() -> None:
-    slices = [a_slice(minute) for minute in range(1, 9)]
+def test_thirds_have_equal_length_and_are_never_empty() -> None:
+    slices = [make_slice(minute) for minute in range(1, 9)]
 
     assert list(first_third(slices)) == slices[:2]
     assert list(last_third(slices)) == slices[6:]
@@ -97,15 +97,15 @@ def test_thirds_are_equally_long_and_never_empty() -> None:
     assert first_third(slices[:1]) == last_third(slices[:1]) == slices[:1]
 
 
-def test_a_median_is_of_the_slices_that_were_answered() -> None:
-    slices = [a_slice(p99_ms=p99_ms) for p99_ms in (None, 4.0, 8.0)]
+def test_median_ignores_slices_without_answers() -> None:
+    slices = [make_slice(p99_ms=p99_ms) for p99_ms in (None, 4.0, 8.0)]
 
-    assert median_of(slices, lambda one: one.p99_ms) == 6.0
-    assert median_of(slices[:1], lambda one: one.p99_ms) is None
+    assert median_of(slices, lambda time_slice: time_slice.p99_ms) == 6.0
+    assert median_of(slices[:1], lambda time_slice: time_slice.p99_ms) is None
 
 
-def test_growth_shows_the_first_slice_every_fifth_and_the_last() -> None:
-    lines = page(Results(growth=growth([a_slice(minute) for minute in range(1, 13)]))).splitlines()
+def test_growth_table_shows_the_first_slice_every_fifth_and_the_last() -> None:
+    lines = page(Results(growth=make_growth([make_slice(minute) for minute in range(1, 13)]))).splitlines()
 
     assert [line.split(" | ")[0] for line in lines if " | 50 / 50 / 50 | " in line] == [
         "| 1",
@@ -116,34 +116,34 @@ def test_growth_shows_the_first_slice_every_fifth_and_the_last() -> None:
     assert "| 5 | 100,005 | 3.0 | 9.0 | 4.5 | 2 | 50 / 50 / 50 | 18 / 18 / 18 | 4 / 4 / 4 |" in lines
 
 
-def test_growth_tells_memory_by_the_hour_and_both_ends_of_the_latency() -> None:
-    slices = [a_slice(minute, rss_mib=50 + minute, p99_ms=float(minute)) for minute in range(1, 31)]
+def test_growth_page_shows_memory_growth_per_hour_and_latency_of_both_ends() -> None:
+    slices = [make_slice(minute, rss_mib=50 + minute, p99_ms=float(minute)) for minute in range(1, 31)]
 
-    text = page(Results(growth=growth(slices)))
+    text = page(Results(growth=make_growth(slices)))
 
-    assert "Beside it ran a compiler: the latencies are also theirs." in text
+    assert "Running at the same time: a compiler, which affects the latencies." in text
     assert "| intake | 51.0 | 80.0 | +60.0 | +60.0 |" in text
     assert "\np99, median of the slices: 5.5 ms in the first third, 25.5 ms in the last." in text
     assert "\ndisk p99, median of the slices: 2.8 ms in the first third, 12.8 ms in the last." in text
 
 
-def test_a_backlog_shows_empty_and_full_side_by_side() -> None:
-    text = page(Results(backlog=backlog()))
+def test_backlog_page_shows_empty_and_full_side_by_side() -> None:
+    text = page(Results(backlog=make_backlog()))
 
     assert "|  | empty | full | full, restarted | drained |" in text
     assert "| journal, MB | 2 | 10,000 | - | - |" in text
-    assert "| children end after the kill, s | 0.50 | 8.00 |  |  |" in text
+    assert "| children exit after the kill, s | 0.50 | 8.00 |  |  |" in text
     assert "| then start to first 200, s | 0.40 | 0.60 |  |  |" in text
     assert "| low load, p99 ms | 6.0 | 7.0 | - | - |" in text
     assert "| low load, worst p99 ms | 400.0 | 7.0 | - | - |" in text
-    assert "| disk meanwhile, p99 ms | 3.0 | 3.5 | - | - |" in text
+    assert "| disk during the load, p99 ms | 3.0 | 3.5 | - | - |" in text
     assert "| filling, p99 ms | 2.0 | 29.0 |  |  |" in text
     assert "| store, MiB (peak) | 50 (90) | 60 (90) | - | - |" in text
-    assert "Empty 20.0 s after the sink went on: 200,000 spans a second." in text
+    assert "Empty 20.0 s after the sink resumed: 200,000 spans a second." in text
 
 
-def test_filling_is_shown_in_few_lines_the_last_among_them() -> None:
-    text = page(Results(backlog=backlog())).partition("Filling, as fast as it is answered:")[2]
+def test_filling_table_is_short_and_includes_the_last_slice() -> None:
+    text = page(Results(backlog=make_backlog())).partition("Filling, closed loop:")[2]
     lines = text.partition("\nEmpty ")[0].strip().splitlines()[2:]
 
     assert len(lines) <= 12
@@ -153,7 +153,7 @@ def test_filling_is_shown_in_few_lines_the_last_among_them() -> None:
 @pytest.mark.parametrize(
     "results",
     [
-        pytest.param(Results(growth=growth([], "the store (process 7) has ended")), id="growth"),
+        pytest.param(Results(growth=make_growth([], "the store (process 7) has exited")), id="growth"),
         pytest.param(
             Results(
                 backlog=Backlog(
@@ -161,30 +161,30 @@ def test_filling_is_shown_in_few_lines_the_last_among_them() -> None:
                     bytes_wanted=1e9,
                     rate=1.0,
                     slice_s=1.0,
-                    ended="the store (process 7) has ended",
+                    error="the store (process 7) has exited",
                 )
             ),
             id="backlog",
         ),
     ],
 )
-def test_a_part_that_ended_early_says_why(results: Results) -> None:
-    assert "**Ended early: the store (process 7) has ended.**" in page(results)
+def test_part_that_ended_early_shows_the_error(results: Results) -> None:
+    assert "**Ended early: the store (process 7) has exited.**" in page(results)
 
 
-def test_results_of_one_part_leave_the_other(tmp_path: Path) -> None:
+def test_writing_the_results_of_one_part_preserves_the_other_part(tmp_path: Path) -> None:
     path = tmp_path / "long.json"
-    Results(growth=growth([a_slice()])).write(path)
+    Results(growth=make_growth([make_slice()])).write(path)
 
-    again = Results.read(path)
-    again.backlog = backlog()
-    again.write(path)
+    reread = Results.read(path)
+    reread.backlog = make_backlog()
+    reread.write(path)
 
-    assert Results.read(path) == Results(growth=growth([a_slice()]), backlog=backlog())
+    assert Results.read(path) == Results(growth=make_growth([make_slice()]), backlog=make_backlog())
     assert Results.read(tmp_path / "none.json") == Results()
 
 
-def test_a_state_that_a_killed_receiver_left_is_not_taken_for_ours(tmp_path: Path) -> None:
+def test_state_file_of_a_killed_receiver_is_refused(tmp_path: Path) -> None:
     (tmp_path / "receiver.json").write_text(json.dumps({"pids": {"supervisor": 7}}))
 
     assert state_of(tmp_path, 7) == {"pids": {"supervisor": 7}}
@@ -192,7 +192,7 @@ def test_a_state_that_a_killed_receiver_left_is_not_taken_for_ours(tmp_path: Pat
         state_of(tmp_path, 8)
 
 
-def test_a_journal_is_as_long_as_its_files(tmp_path: Path) -> None:
+def test_journal_size_is_the_sum_of_its_files(tmp_path: Path) -> None:
     start = tmp_path / "journal" / "0000000000000001"
     start.mkdir(parents=True)
     (start / "0000000001.native.lz4").write_bytes(bytes(30))
@@ -203,11 +203,11 @@ def test_a_journal_is_as_long_as_its_files(tmp_path: Path) -> None:
     assert journal_bytes(tmp_path / "none") == 0
 
 
-def test_after_a_kill_it_is_waited_until_the_others_have_ended(tmp_path: Path) -> None:
+def test_kill_returns_after_the_child_processes_have_exited(tmp_path: Path) -> None:
     read, write = os.pipe()
-    waits = [sys.executable, "-c", "import sys; sys.stdin.read()"]
-    supervisor = subprocess.Popen(waits, stdin=subprocess.PIPE, pass_fds=[write])
-    child = subprocess.Popen(waits, stdin=read)
+    command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    supervisor = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[write])
+    child = subprocess.Popen(command, stdin=read)
     os.close(write)
     os.close(read)
     running = Running("", {supervisor.pid: "supervisor", child.pid: "intake"})
@@ -224,23 +224,23 @@ def test_after_a_kill_it_is_waited_until_the_others_have_ended(tmp_path: Path) -
             supervisor.stdin.close()
 
 
-def test_where_the_disk_is_too_small_the_backlog_is_left_out(
+def test_backlog_is_skipped_if_the_disk_is_too_small(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert has_disk(tmp_path, 1.0)
     assert not has_disk(tmp_path, 1e18)
-    assert "backlog is left out" in capsys.readouterr().err
+    assert "backlog skipped" in capsys.readouterr().err
 
 
-def test_a_probe_tells_how_long_the_disk_takes_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_probe_measures_disk_latency_and_removes_its_file(tmp_path: Path) -> None:
     probe = Probe(tmp_path)
-    assert probe.synced() == Synced()
+    assert probe.latency() == SyncLatency()
 
-    with probe.beside():
-        while probe.synced().p99_ms is None:
+    with probe.running():
+        while probe.latency().p99_ms is None:
             time.sleep(PERIOD_S)
 
-    p50_ms, p99_ms = probe.synced()
+    p50_ms, p99_ms = probe.latency()
     assert p50_ms is not None
     assert p99_ms is not None
     assert 0 < p50_ms <= p99_ms

@@ -1,4 +1,4 @@
-"""The storage benchmarks: the same spans in both tables, short answers, and a verdict that can be bad."""
+"""Tests of the storage benchmarks: equal content of both tables, the page, and the verdict."""
 
 from __future__ import annotations
 
@@ -11,36 +11,38 @@ import pytest
 
 from benchmarks.store.__main__ import seconds_of
 from benchmarks.store.page import page
-from benchmarks.store.questions import questions, sought_in
+from benchmarks.store.queries import choose_search_values, queries
 from benchmarks.store.results import Moment, Results, Sustained, Table
-from benchmarks.store.segments import BODY_SPANS, Press, days_before, spread_over
+from benchmarks.store.segments import BODY_SPANS, SegmentMaker, days_before, spread_over
 from benchmarks.store.sustain import sustain, verdict_on
-from benchmarks.store.tables import Compared
+from benchmarks.store.tables import ComparedTable
 
 SPANS = 40 * BODY_SPANS
 
 
 @pytest.fixture
-def tables(engine_dir: Path) -> Iterator[list[Compared]]:
-    both = [Compared("ours", engine_dir), Compared("otel", engine_dir)]
+def tables(engine_dir: Path) -> Iterator[list[ComparedTable]]:
+    both = [ComparedTable("ours", engine_dir), ComparedTable("otel", engine_dir)]
     yield both
     for table in both:
         table.drop()
         table.store.close()
 
 
-def test_both_tables_hold_the_same_spans_and_answer_alike(tables: list[Compared], tmp_path: Path) -> None:
+def test_both_tables_hold_the_same_spans_and_return_the_same_results(
+    tables: list[ComparedTable], tmp_path: Path
+) -> None:
     began, ended = days_before(datetime.now(UTC))
     segment = tmp_path / "1.native.lz4"
-    Press(SPANS).segment(segment, spread_over(SPANS, began, ended))
+    SegmentMaker(SPANS).segment(segment, spread_over(SPANS, began, ended))
 
     for table in tables:
         table.create()
         table.insert(segment)
         table.merge()
-    sought = sought_in(tables[0].store, began, ended)
+    search_values = choose_search_values(tables[0].store, began, ended)
     ours, otel = (
-        [table.store.rows(asked.sql) for asked in questions(table.name, sought)] for table in tables
+        [table.store.rows(query.sql) for query in queries(table.name, search_values)] for table in tables
     )
 
     assert [table.rows() for table in tables] == [SPANS, SPANS]
@@ -52,21 +54,38 @@ def test_both_tables_hold_the_same_spans_and_answer_alike(tables: list[Compared]
     assert sum(bool(rows) for rows in ours) >= 8
 
 
-def test_a_page_compares_the_least_and_shows_the_spread() -> None:
+def test_traces_cross_three_services_of_one_project(tables: list[ComparedTable], tmp_path: Path) -> None:
+    ours, segment = tables[0], tmp_path / "1.native.lz4"
+    SegmentMaker(SPANS).segment(segment, spread_over(SPANS, *days_before(datetime.now(UTC))))
+    for table in tables:
+        table.create()
+    ours.insert(segment)
+
+    traces = ours.store.rows(
+        "SELECT uniqExact(ProjectId), uniqExact(ServiceName), count() AS spans, "
+        "countIf(ParentSpanId = ''), countIf(ParentSpanId IN (SELECT SpanId FROM otel_traces)) "
+        "FROM otel_traces GROUP BY TraceId HAVING spans = 10"
+    )
+
+    assert len(traces) > SPANS // 20
+    assert set(traces) == {(1, 3, 10, 1, 9)}
+
+
+def test_page_shows_the_lowest_value_with_its_spread() -> None:
     ours = Table(
         rows=2_000_000,
         disk_bytes=140_000_000,
         insert_cpu_s=[3.0, 2.0, 8.0],
         insert_rows=[1_000_000] * 3,
         merge_cpu_s=4.0,
-        question_cpu_ms={"trace by id": [12.0, 10.0, 40.0]},
+        query_cpu_ms={"trace by id": [12.0, 10.0, 40.0]},
     )
     otel = Table(
         rows=2_000_000,
         disk_bytes=200_000_000,
         insert_cpu_s=[6.0],
         insert_rows=[1_000_000],
-        question_cpu_ms={"trace by id": [30.0, 25.0]},
+        query_cpu_ms={"trace by id": [30.0, 25.0]},
     )
 
     text = page(Results("a machine", "26.9", {"2000000": {"ours": ours, "otel": otel}}))
@@ -77,64 +96,68 @@ def test_a_page_compares_the_least_and_shows_the_spread() -> None:
     assert "| trace by id | 10 (12; 40) | 25 (30; 30) | 2.5 |" in text
 
 
-def test_a_page_tells_of_each_feed_what_the_goal_would_take() -> None:
+def test_page_shows_the_cores_that_each_rate_needs() -> None:
     moments = [Moment(60.0, 6_000_000, 1, 9, 9, 0, 0, 12_000_000, 1 << 20, 90.0)]
-    fed = {
+    sustained = {
         rate: Sustained(float(rate), 60.0, [1.0, 2.0, 3.0], moments, "kept up", "a machine", "26.9")
         for rate in ("100000", "50000")
     }
 
-    text = page(Results("a machine", "26.9", fed=fed))
+    text = page(Results("a machine", "26.9", sustained=sustained))
 
     assert text.index("## 50,000 spans a second for 1 minutes") < text.index("## 100,000 spans a second")
-    assert "took 15.0 CPU seconds: at that, the goal of\n150,000 a second takes 2.2 cores." in text
+    assert "took 15.0 CPU seconds; at that cost\nthe goal of 150,000 spans a second takes 2.2 cores." in text
     assert "| 60 | 6,000,000 | 1 | 9 | 0 | 0 | 2.0 | 1 | 1.50 |" in text
 
 
-def looks(parts: list[int], queued: int = 0) -> list[Moment]:
+def make_moments(parts: list[int], queued: int = 0) -> list[Moment]:
     return [
-        Moment(float(place), 1, queued, count, count, 0, 0, 0, 1, 1.0) for place, count in enumerate(parts)
+        Moment(float(index), 1, queued, count, count, 0, 0, 0, 1, 1.0) for index, count in enumerate(parts)
     ]
 
 
 @pytest.mark.parametrize(
     ("moments", "stored_all", "verdict"),
     [
-        pytest.param(looks([10] * 9), True, "kept up: ", id="flat"),
-        pytest.param(looks([10, 10, 10, 20, 20, 20, 40, 40, 40]), True, "did not keep up: ", id="parts grow"),
-        pytest.param(looks([10] * 9, queued=50), True, "did not keep up: ", id="a queue stands"),
-        pytest.param(looks([10] * 9), False, "did not keep up: ", id="rows are missing"),
-        pytest.param(looks([10]), True, "too short to tell", id="one look"),
+        pytest.param(make_moments([10] * 9), True, "kept up: ", id="flat"),
+        pytest.param(
+            make_moments([10, 10, 10, 20, 20, 20, 40, 40, 40]), True, "did not keep up: ", id="parts grow"
+        ),
+        pytest.param(make_moments([10] * 9, queued=50), True, "did not keep up: ", id="queue grows"),
+        pytest.param(make_moments([10] * 9), False, "did not keep up: ", id="rows are missing"),
+        pytest.param(make_moments([10]), True, "too short to tell", id="single moment"),
     ],
 )
-def test_a_feed_that_grows_parts_or_queue_did_not_keep_up(
+def test_verdict_is_did_not_keep_up_if_parts_or_queue_grow(
     moments: list[Moment], *, stored_all: bool, verdict: str
 ) -> None:
     assert verdict_on(moments, stored_all=stored_all).startswith(verdict)
 
 
-def test_results_of_one_part_leave_the_other(tmp_path: Path) -> None:
+def test_results_are_written_and_read(tmp_path: Path) -> None:
     path = tmp_path / "store.json"
     Results("a machine", "26.9", {"10": {"ours": Table(rows=10), "otel": Table(rows=10)}}).write(path)
 
-    again = Results.read(path)
+    reread = Results.read(path)
 
-    assert again.sizes["10"]["ours"].rows == 10
+    assert reread.sizes["10"]["ours"].rows == 10
     assert Results.read(tmp_path / "none.json") == Results()
 
 
-def test_a_time_is_a_number_and_a_unit() -> None:
+def test_duration_is_a_number_and_a_unit() -> None:
     assert [seconds_of(text) for text in ("90s", "30m", "1h")] == [90, 1_800, 3_600]
     with pytest.raises(click.BadParameter, match="expected a number"):
         seconds_of("half an hour")
 
 
-def test_a_feed_is_looked_at_where_it_goes(engine_dir: Path) -> None:
-    said: list[str] = []
+def test_sustained_run_records_the_state_of_the_store(engine_dir: Path) -> None:
+    log_lines: list[str] = []
 
-    moments, insert_ms, verdict = sustain(2.0 * BODY_SPANS, 3.0, engine_dir.parent, said.append, every_s=0.2)
+    moments, insert_ms, verdict = sustain(
+        2.0 * BODY_SPANS, 3.0, engine_dir.parent, log_lines.append, every_s=0.2
+    )
 
-    assert len(said) == len(moments)
+    assert len(log_lines) == len(moments)
     assert moments[-1].rows == 6 * BODY_SPANS
     assert moments[-1].parts >= 1
     assert moments[-1].disk_bytes > 0

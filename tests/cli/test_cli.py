@@ -1,4 +1,4 @@
-"""The command line: verbs, suggestions, one message for what an operator did wrong."""
+"""Tests of the command line: commands, suggestions, and one-line error messages."""
 
 from __future__ import annotations
 
@@ -17,210 +17,223 @@ from receiver.cli import VERBS, main
 ROOT = Path(__file__).parents[2]
 
 
-def run(*words: str, **environ: str) -> Result:
-    return CliRunner().invoke(main, list(words), env=environ, prog_name="trace-drain")
+def run(*arguments: str, **environ: str) -> Result:
+    return CliRunner().invoke(main, list(arguments), env=environ, prog_name="trace-drain")
 
 
 @pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No configuration file lies about by accident."""
+def empty_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run in an empty directory, so that no configuration file is found by accident."""
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("verb", sorted(VERBS))
-def test_every_verb_explains_itself(verb: str) -> None:
-    found = run(verb, "--help")
+@pytest.mark.parametrize("command", sorted(VERBS))
+def test_every_command_prints_help(command: str) -> None:
+    result = run(command, "--help")
 
-    assert found.exit_code == 0, found.output
-    assert "Usage: trace-drain" in found.output
-
-
-def test_help_names_every_verb() -> None:
-    found = run("--help")
-
-    assert [verb for verb in VERBS if verb not in found.output] == []
+    assert result.exit_code == 0, result.output
+    assert "Usage: trace-drain" in result.output
 
 
-def test_a_verb_that_is_none_is_answered_with_one_that_is() -> None:
-    found = run("srve")
+def test_help_lists_every_command() -> None:
+    result = run("--help")
 
-    assert found.exit_code == 2
-    assert "serve" in found.output
-
-
-def test_a_flag_that_is_none_is_answered_with_one_that_is() -> None:
-    found = run("serve", "--listn", "x")
-
-    assert found.exit_code == 2
-    assert "--listen" in found.output
+    assert [command for command in VERBS if command not in result.output] == []
 
 
-def test_a_broken_configuration_is_one_message_without_a_traceback() -> None:
-    found = run("config", "check", TRACE_DRAIN_INTAKES="none", TRACE_DRAIN_LISTEN="x")
+def test_mistyped_command_gets_a_suggestion() -> None:
+    result = run("srve")
 
-    assert found.exit_code == 2
+    assert result.exit_code == 2
+    assert "serve" in result.output
+
+
+def test_mistyped_flag_gets_a_suggestion() -> None:
+    result = run("serve", "--listn", "x")
+
+    assert result.exit_code == 2
+    assert "--listen" in result.output
+
+
+def test_invalid_configuration_prints_a_message_without_a_traceback() -> None:
+    result = run("config", "check", TRACE_DRAIN_INTAKES="none", TRACE_DRAIN_LISTEN="x")
+
+    assert result.exit_code == 2
     assert (
         "'TRACE_DRAIN_INTAKES' (environment TRACE_DRAIN_INTAKES) is 'none'; expected a whole number"
-        in found.output
+        in result.output
     )
-    assert "Traceback" not in found.output
+    assert "Traceback" not in result.output
 
 
-def test_a_configuration_that_serve_would_take_is_fine(tmp_path: Path) -> None:
+def test_config_check_accepts_a_valid_configuration(tmp_path: Path) -> None:
     (tmp_path / "trace-drain.toml").write_text("intakes = 2")
 
-    found = run("config", "check")
+    result = run("config", "check")
 
-    assert (found.exit_code, found.output) == (0, "the configuration is fine\n")
+    assert (result.exit_code, result.output) == (0, "the configuration is fine\n")
 
 
-def test_flags_files_and_secrets_are_shown_with_their_origin() -> None:
-    found = run(
+def test_config_show_lists_origins_and_hides_secrets() -> None:
+    result = run(
         "config", "show", "--format", "json", "--store", "http://u:canary@h", TRACE_DRAIN_API_TOKEN="canary"
     )
 
-    shown = json.loads(found.output)
-    assert shown["store.url"] == {"value": "http://u@h:8123", "origin": "flag --store"}
-    assert shown["api_token"]["value"] == "(set)"
-    assert "canary" not in found.output
+    output = json.loads(result.output)
+    assert output["store.url"] == {"value": "http://u@h:8123", "origin": "flag --store"}
+    assert output["api_token"]["value"] == "(set)"
+    assert "canary" not in result.output
 
 
-def test_the_version_says_what_runs() -> None:
-    shown = json.loads(run("version", "--format", "json").output)
+def test_version_lists_core_engine_and_libraries() -> None:
+    output = json.loads(run("version", "--format", "json").output)
 
-    assert set(shown) >= {"version", "core", "core_profile", "aiohttp", "engine"}
-    assert shown["core_profile"] in ("release", "debug")
+    assert set(output) >= {"version", "core", "core_profile", "aiohttp", "engine"}
+    assert output["core_profile"] in ("release", "debug")
 
 
-def test_a_sampling_decision_is_explained() -> None:
-    found = run(
+def test_sampling_explain_prints_the_decision_and_its_inputs() -> None:
+    result = run(
         "sampling", "explain", "4bf92f3577b34da6a3ce929d0e0e4736", "--mode", "hash_seed", "--percent", "25",
         "--format", "json",
     )  # fmt: skip
 
-    shown = json.loads(found.output)
-    assert shown["keep"] is True
-    assert shown["weight"] == 4
-    assert (shown["mode"], shown["rate"], shown["rule"]) == ("hash_seed", 0.25, None)
-    assert shown["ignored"] == []
+    output = json.loads(result.output)
+    assert output["keep"] is True
+    assert output["weight"] == 4
+    assert (output["mode"], output["rate"], output["rule"]) == ("hash_seed", 0.25, None)
+    assert output["ignored"] == []
 
 
-def test_a_trace_state_that_is_not_understood_is_told() -> None:
-    words = ("sampling", "explain", "4bf92f3577b34da6a3ce929d0e0e4736", "--tracestate", "ot=th:xyz;rv:1")
+def test_sampling_explain_names_malformed_trace_state_fields() -> None:
+    arguments = ("sampling", "explain", "4bf92f3577b34da6a3ce929d0e0e4736", "--tracestate", "ot=th:xyz;rv:1")
 
-    assert "'th' and 'rv' of the trace state: malformed; counted as absent" in run(*words).output
-    assert json.loads(run(*words, "--format", "json").output)["ignored"] == ["th", "rv"]
-
-
-def test_the_schema_is_printed_for_the_data_directory_of_its_siblings() -> None:
-    assert run("schema", "print", "--data", "elsewhere").exit_code == 0
+    assert "'th' and 'rv' of the trace state: malformed; counted as absent" in run(*arguments).output
+    assert json.loads(run(*arguments, "--format", "json").output)["ignored"] == ["th", "rv"]
 
 
-def test_a_server_that_is_away_is_told_without_a_traceback(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "receiver.cli", "schema", "status"]
+def test_schema_print_accepts_the_data_option() -> None:
+    assert run("schema", "print", "--data", "absent").exit_code == 0
+
+
+def test_schema_print_shows_the_columns_of_promoted_attributes(tmp_path: Path) -> None:
+    config = tmp_path / "trace-drain.toml"
+    config.write_text("[store]\npromoted_attributes = ['resource:app.cell cell']\n")
+
+    printed = run("schema", "print", "--config", str(config)).output
+
+    assert "`Span_http_route` LowCardinality(Nullable(String)) MATERIALIZED" in printed
+    assert "COMMENT 'resource:app.cell cell'" in printed
+    assert "arrayElementOrNull" not in run("schema", "print", "--engine", "24.9").output
+
+
+def test_unreachable_store_prints_a_message_without_a_traceback(tmp_path: Path) -> None:
+    arguments = [sys.executable, "-m", "receiver.cli", "schema", "status"]
     environ = {**os.environ, "TRACE_DRAIN_STORE__URL": "http://127.0.0.1:1", "PYTHONPATH": str(ROOT)}
 
-    done = subprocess.run(words, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False)
+    result = subprocess.run(arguments, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False)
 
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr
-    assert done.stderr == (
+    assert result.returncode == 1
+    assert "Traceback" not in result.stderr
+    assert result.stderr == (
         "trace-drain: the store: no answer at 127.0.0.1:1: connection refused; "
         "expected ClickHouse's HTTP interface there (store.url)\n"
     )
 
 
-def test_descriptors_that_were_closed_are_not_taken_by_others() -> None:
+def test_closed_standard_descriptors_are_not_reused() -> None:
     code = (
         "import os; os.close(0); os.close(1); from receiver.cli import main\n"
         "main(['config', 'check'], standalone_mode=False)\n"
         "os._exit(os.open('/', os.O_RDONLY) if os.get_inheritable(0) and os.get_inheritable(1) else 0)"
     )
 
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=False)
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=False)
 
-    assert done.returncode > 2
+    assert result.returncode > 2
 
 
-def test_a_rate_is_said_once() -> None:
-    found = run("sampling", "explain", "4bf92f3577b34da6a3ce929d0e0e4736", "--rate", "0.5", "--percent", "50")
+def test_rate_and_percent_together_are_refused() -> None:
+    result = run(
+        "sampling", "explain", "4bf92f3577b34da6a3ce929d0e0e4736", "--rate", "0.5", "--percent", "50"
+    )
 
-    assert (found.exit_code, found.output) == (
+    assert (result.exit_code, result.output) == (
         2,
         "trace-drain: --rate and --percent are both given; expected one\n",
     )
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
-        pytest.param("schema print --engine 2\u00b26.1", id="a digit that is none"),
-        pytest.param("schema print --engine 26." + "9" * 5000, id="digits without end"),
+        pytest.param("schema print --engine 2\u00b26.1", id="not an ASCII digit"),
+        pytest.param("schema print --engine 26." + "9" * 5000, id="thousands of digits"),
         pytest.param("config check --store http://h:0/db", id="port 0 of a store"),
         pytest.param("config check --config=", id="an empty file name"),
         pytest.param("dead drop --data=. --yes ''", id="an empty id"),
-        pytest.param("load http://127.0.0.1:1 --duration nan", id="a duration that is no number"),
-        pytest.param("load http://127.0.0.1:1 --rate inf --requests 1", id="a rate without end"),
-        pytest.param("sampling explain 4bf92f3577b34da6a3ce929d0e0e4736 --tracestate \udcff", id="no text"),
+        pytest.param("load http://127.0.0.1:1 --duration nan", id="duration is not a number"),
+        pytest.param("load http://127.0.0.1:1 --rate inf --requests 1", id="infinite rate"),
+        pytest.param("sampling explain 4bf92f3577b34da6a3ce929d0e0e4736 --tracestate \udcff", id="not UTF-8"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_a_line(words: str) -> None:
-    done = run(*shlex.split(words))
+def test_invalid_value_is_refused_with_the_expected_value(arguments: str) -> None:
+    result = run(*shlex.split(arguments))
 
-    assert done.exit_code == 2
-    assert "expected " in done.output
-    assert isinstance(done.exception, SystemExit)
+    assert result.exit_code == 2
+    assert "expected " in result.output
+    assert isinstance(result.exception, SystemExit)
 
 
-def test_what_is_no_trace_id_is_told() -> None:
-    found = run("sampling", "explain", "xyz")
+def test_invalid_trace_id_is_refused_without_a_traceback() -> None:
+    result = run("sampling", "explain", "xyz")
 
-    assert found.exit_code == 2
-    assert "Traceback" not in found.output
+    assert result.exit_code == 2
+    assert "Traceback" not in result.output
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     ["ledger", "spans", f"trace {'1' * 32}", "dead ls", "dead show x", "journal ls", "journal verify"],
 )
-def test_a_data_directory_that_is_not_there_is_not_taken_for_an_empty_one(words: str) -> None:
-    done = run(*words.split(), "--data", "mistyped")
+def test_missing_data_directory_is_an_error(arguments: str) -> None:
+    result = run(*arguments.split(), "--data", "mistyped")
 
-    assert done.exit_code == 2
-    expected = "expected one made by `trace-drain serve --data mistyped`: give --data DIR or --config FILE"
-    assert done.output == f"trace-drain: no data directory 'mistyped'; {expected}\n"
+    assert result.exit_code == 2
+    expected = "`trace-drain serve --data mistyped` creates it; set --data DIR or --config FILE for another"
+    assert result.output == f"trace-drain: no data directory 'mistyped'; {expected}\n"
 
 
-def test_check_refuses_a_directory_in_which_nothing_can_be_made(
+def test_config_check_refuses_a_directory_without_write_permission(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Path] = []
+    checked_paths: list[Path] = []
 
-    def nowhere(path: Path, _mode: int, *, effective_ids: bool) -> bool:  # root may write anywhere
-        asked.append(path)
+    def deny_access(path: Path, _mode: int, *, effective_ids: bool) -> bool:  # root may write anywhere
+        checked_paths.append(path)
         return not effective_ids
 
-    monkeypatch.setattr(os, "access", nowhere)
-    done = run("config", "check", "--data", str(tmp_path / "a" / "b"))
+    monkeypatch.setattr(os, "access", deny_access)
+    result = run("config", "check", "--data", str(tmp_path / "a" / "b"))
 
-    assert done.exit_code == 2
-    assert f"no permission to write in '{tmp_path}'; expected a directory that this user may" in done.output
-    assert asked == [tmp_path]
+    assert result.exit_code == 2
+    assert f"no permission to write in '{tmp_path}'; expected a directory that this user may" in result.output
+    assert checked_paths == [tmp_path]
     assert list(tmp_path.iterdir()) == []
 
 
-def test_check_refuses_what_is_no_disk_and_does_not_warn_of_its_size() -> None:
-    done = run("config", "check", "--data", "/proc/x")
+def test_config_check_refuses_a_pseudo_file_system_without_a_size_warning() -> None:
+    result = run("config", "check", "--data", "/proc/x")
 
-    assert done.exit_code == 2
-    assert "data_dir '/proc/x' cannot be used" in done.output
-    assert "warning" not in done.output
+    assert result.exit_code == 2
+    assert "data_dir '/proc/x' cannot be used" in result.output
+    assert "warning" not in result.output
 
 
-def test_check_refuses_a_link_to_nothing(tmp_path: Path) -> None:
+def test_config_check_refuses_a_dangling_link(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "gone")
 
-    done = run("config", "check", "--data", str(tmp_path / "link"))
+    result = run("config", "check", "--data", str(tmp_path / "link"))
 
-    assert done.exit_code == 2
-    assert f"no permission to write in '{tmp_path / 'link'}'" in done.output
+    assert result.exit_code == 2
+    assert f"no permission to write in '{tmp_path / 'link'}'" in result.output

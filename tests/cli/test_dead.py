@@ -1,4 +1,4 @@
-"""`trace-drain dead` through the API of a running receiver, and beside none."""
+"""Tests of `trace-drain dead`, through the API of a running receiver and without a receiver."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from receiver.supervisor.data_dir import STATE_NAME
 from tests.support.redelivery import POLICY, Harness, delivery
 from tests.support.segments import DIGEST_KEY, day_of
 
-LETTER = "0000000000000007-0000000001.poison"
-BODY = "ab" * 16
+DEAD_LETTER_ID = "0000000000000007-0000000001.poison"
+BODY_ID = "ab" * 16
 
 
-def run(directory: Path, *words: str) -> Result:
-    return CliRunner().invoke(main, ["dead", *words, "--data", str(directory)])
+def run(directory: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["dead", *arguments, "--data", str(directory)])
 
 
 @pytest.fixture
 def harness(tmp_path: Path) -> Harness:
-    """One letter with three rows, one body."""
+    """Return a data directory with a dead letter of three rows and a quarantined body."""
     harness = Harness(tmp_path)
     harness.store.poisonous_days = {day_of(2)}
     harness.add([1, 2], drain="acme")
     harness.drain()
     bodies, body = QuarantineFiles(tmp_path / "aside"), delivery(3)
-    bodies.write(bodies.path_of(BODY, body), body.body, Note("acme", body.received_at_ns))
+    bodies.write(bodies.path_of(BODY_ID, body), body.body, Note("acme", body.received_at_ns))
     return harness
 
 
@@ -75,7 +75,7 @@ def api_of(harness: Harness, pool: ThreadPoolExecutor) -> web.Application:
     return api.application(DeadLetterRoutes(replays, pool))
 
 
-async def serve(harness: Harness, ports: list[int], ready: Event, over: Event) -> None:
+async def serve(harness: Harness, ports: list[int], ready: Event, stop: Event) -> None:
     with ThreadPoolExecutor(2) as pool:
         runner = web.AppRunner(api_of(harness, pool))
         await runner.setup()
@@ -83,16 +83,16 @@ async def serve(harness: Harness, ports: list[int], ready: Event, over: Event) -
         await site.start()
         ports.append(runner.addresses[0][1])
         ready.set()
-        await asyncio.to_thread(over.wait)
+        await asyncio.to_thread(stop.wait)
         await runner.cleanup()
 
 
 @pytest.fixture
 def running(harness: Harness) -> Iterator[Harness]:
-    """The same with a receiver: this process."""
+    """Return the same directory with a running receiver, which is this process."""
     ports: list[int] = []
-    ready, over = Event(), Event()
-    thread = Thread(target=lambda: asyncio.run(serve(harness, ports, ready, over)))
+    ready, stop = Event(), Event()
+    thread = Thread(target=lambda: asyncio.run(serve(harness, ports, ready, stop)))
     thread.start()
     assert ready.wait(20)
     state = {
@@ -106,137 +106,149 @@ def running(harness: Harness) -> Iterator[Harness]:
     }
     (harness.directory / STATE_NAME).write_text(json.dumps(state))
     yield harness
-    over.set()
+    stop.set()
     thread.join(20)
 
 
-@pytest.mark.parametrize("where", ["harness", "running"])
-def test_ls_lists_letters_and_bodies_beside_a_receiver_and_without_one(
-    where: str, request: pytest.FixtureRequest
+@pytest.mark.parametrize("fixture_name", ["harness", "running"])
+def test_ls_lists_dead_letters_and_bodies_with_and_without_a_receiver(
+    fixture_name: str, request: pytest.FixtureRequest
 ) -> None:
-    harness: Harness = request.getfixturevalue(where)
+    harness: Harness = request.getfixturevalue(fixture_name)
 
     table = run(harness.directory, "ls").output.splitlines()
     rows = [json.loads(line) for line in run(harness.directory, "ls", "--format", "json").output.splitlines()]
 
     assert table[0].split()[:4] == ["id", "cause", "rows", "bytes"]
-    assert table[1].split()[:3] == [LETTER, "poison", "3"]
+    assert table[1].split()[:3] == [DEAD_LETTER_ID, "poison", "3"]
     assert "acme" in table[1]
-    assert table[2].split()[:3] == [BODY, "crashed", "?"]
-    assert [row["id"] for row in rows] == [LETTER, BODY]
+    assert table[2].split()[:3] == [BODY_ID, "crashed", "?"]
+    assert [row["id"] for row in rows] == [DEAD_LETTER_ID, BODY_ID]
 
 
-@pytest.mark.parametrize("where", ["harness", "running"])
+@pytest.mark.parametrize("fixture_name", ["harness", "running"])
 @pytest.mark.parametrize("reason", ["", '{"segment": 7}'], ids=["torn", "of another form"])
-def test_a_letter_whose_reason_rotted_says_so_and_hides_no_other(
-    where: str, reason: str, request: pytest.FixtureRequest
+def test_ls_lists_a_dead_letter_with_a_damaged_reason(
+    fixture_name: str, reason: str, request: pytest.FixtureRequest
 ) -> None:
-    harness: Harness = request.getfixturevalue(where)
-    (harness.directory / "dead" / f"{LETTER}.json").write_text(reason)
+    harness: Harness = request.getfixturevalue(fixture_name)
+    (harness.directory / "dead" / f"{DEAD_LETTER_ID}.json").write_text(reason)
 
-    done = run(harness.directory, "ls", "--format", "json")
-    letter, body = [json.loads(line) for line in done.output.splitlines()]
+    result = run(harness.directory, "ls", "--format", "json")
+    dead_letter, body = [json.loads(line) for line in result.output.splitlines()]
 
-    assert done.exit_code == 0
-    assert (letter["id"], letter["cause"], letter["rows"]) == (LETTER, "poison", None)
-    assert letter["text"] == f"its reason cannot be read; expected JSON in '{LETTER}.json'"
-    assert body["id"] == BODY
+    assert result.exit_code == 0
+    assert (dead_letter["id"], dead_letter["cause"], dead_letter["rows"]) == (DEAD_LETTER_ID, "poison", None)
+    assert dead_letter["text"] == f"its reason cannot be read; expected JSON in '{DEAD_LETTER_ID}.json'"
+    assert body["id"] == BODY_ID
 
 
-def test_a_letter_whose_reason_rotted_is_not_replayed_and_may_be_dropped(running: Harness) -> None:
+def test_dead_letter_with_a_damaged_reason_can_be_dropped_but_not_replayed(running: Harness) -> None:
     running.store.poisonous_days = set()
-    (running.directory / "dead" / f"{LETTER}.json").write_text("")
+    (running.directory / "dead" / f"{DEAD_LETTER_ID}.json").write_text("")
 
-    replayed = run(running.directory, "replay", LETTER)
-    dropped = run(running.directory, "drop", LETTER, "--yes")
+    replayed = run(running.directory, "replay", DEAD_LETTER_ID)
+    dropped = run(running.directory, "drop", DEAD_LETTER_ID, "--yes")
 
     assert replayed.exit_code == 1
-    assert "kept: it holds 3 rows, of which an unknown number are not stored" in replayed.output
+    assert "kept: the dead letter holds 3 rows, of which an unknown number are not stored" in replayed.output
     assert dropped.exit_code == 0
-    assert running.letters == []
+    assert running.dead_letters == []
 
 
-def test_show_tells_why_whose_and_where(harness: Harness) -> None:
-    shown = run(harness.directory, "show", LETTER).output
+def test_show_prints_reason_drain_and_path(harness: Harness) -> None:
+    shown = run(harness.directory, "show", DEAD_LETTER_ID).output
 
     assert "constraint is violated" in shown
     assert "of drain 'acme'" in shown
-    assert str(harness.directory / "dead" / LETTER) in shown
+    assert str(harness.directory / "dead" / DEAD_LETTER_ID) in shown
 
 
-def test_replay_puts_a_letter_and_a_body_back_into_the_journal(running: Harness) -> None:
+def test_replay_appends_dead_letters_and_bodies_to_the_journal(running: Harness) -> None:
     running.store.poisonous_days = set()
 
-    one = run(running.directory, "replay", LETTER)
+    single = run(running.directory, "replay", DEAD_LETTER_ID)
     rest = run(running.directory, "replay", "--all", "--format", "json")
 
-    assert (one.exit_code, rest.exit_code) == (0, 0)
-    assert one.output.startswith(f"{LETTER}: 3 rows put into the journal as segment ")
-    assert (json.loads(rest.output)["id"], json.loads(rest.output)["rows"]) == (BODY, 4)
+    assert (single.exit_code, rest.exit_code) == (0, 0)
+    assert single.output.startswith(f"{DEAD_LETTER_ID}: 3 rows moved into the journal as segment ")
+    assert (json.loads(rest.output)["id"], json.loads(rest.output)["rows"]) == (BODY_ID, 4)
     assert len(Journal(running.directory / "journal").sealed()) == 2
     assert run(running.directory, "ls", "--format", "json").output == ""
     assert run(running.directory, "replay", "--all").output == "no dead letters\n"
 
 
-def test_replay_of_what_is_still_refused_says_why_and_exits_with_one(running: Harness) -> None:
-    done = run(running.directory, "replay", "--all")
+def test_replay_of_rows_that_are_refused_again_exits_with_1(running: Harness) -> None:
+    result = run(running.directory, "replay", "--all")
 
-    assert done.exit_code == 1
-    assert f"{LETTER}: kept: the store still refuses it: constraint is violated" in done.output
-    assert f"{BODY}: 4 rows put into the journal" in done.output
+    assert result.exit_code == 1
+    assert (
+        f"{DEAD_LETTER_ID}: kept: the store still refuses the rows: constraint is violated" in result.output
+    )
+    assert f"{BODY_ID}: 4 rows moved into the journal" in result.output
 
 
-def test_drop_lets_go_of_it(running: Harness) -> None:
-    assert run(running.directory, "drop", LETTER, "--yes").output == f"{LETTER}: dropped\n"
-    assert run(running.directory, "drop", BODY, "--yes").exit_code == 0
+def test_drop_deletes_dead_letters_and_bodies(running: Harness) -> None:
+    assert run(running.directory, "drop", DEAD_LETTER_ID, "--yes").output == f"{DEAD_LETTER_ID}: dropped\n"
+    assert run(running.directory, "drop", BODY_ID, "--yes").exit_code == 0
     assert run(running.directory, "ls", "--format", "json").output == ""
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "why"),
+    ("arguments", "code", "message"),
     [
-        pytest.param(["replay"], 2, "expected an ID or --all", id="nothing named"),
-        pytest.param(["replay", LETTER, "--all"], 2, "not both", id="too much named"),
-        pytest.param(["replay", "../x"], 1, "no dead letter is called '../x'; expected", id="no such letter"),
+        pytest.param(["replay"], 2, "expected an ID or --all", id="no id"),
+        pytest.param(["replay", DEAD_LETTER_ID, "--all"], 2, "not both", id="id and --all"),
         pytest.param(
-            ["drop", "x", "--yes"], 1, "no dead letter is called 'x'; expected", id="nothing to drop"
+            ["replay", "../x"], 1, "no dead letter has the id '../x'; expected", id="replay of an unknown id"
         ),
-        pytest.param(["drop", "x"], 1, "no dead letter is called 'x'; expected", id="nothing to ask about"),
-        pytest.param(["show", "x"], 1, "expected an id that `dead ls` prints", id="nothing to show"),
+        pytest.param(
+            ["drop", "x", "--yes"], 1, "no dead letter has the id 'x'; expected", id="drop of an unknown id"
+        ),
+        pytest.param(
+            ["drop", "x"], 1, "no dead letter has the id 'x'; expected", id="drop without confirmation"
+        ),
+        pytest.param(["show", "x"], 1, "expected an id that `dead ls` prints", id="show of an unknown id"),
     ],
 )
-def test_mistakes_are_told_in_one_line(running: Harness, words: list[str], code: int, why: str) -> None:
-    done = run(running.directory, *words)
+def test_invalid_arguments_are_refused_in_a_single_line(
+    running: Harness, arguments: list[str], code: int, message: str
+) -> None:
+    result = run(running.directory, *arguments)
 
-    assert done.exit_code == code
-    assert why in done.output
-    assert done.output.count("\n") == 1
-
-
-def test_without_a_receiver_nothing_is_replayed_or_dropped(harness: Harness) -> None:
-    for words in (["replay", LETTER], ["drop", LETTER, "--yes"], ["drop", LETTER]):
-        assert run(harness.directory, *words).output.startswith("trace-drain: no receiver runs on")
-    assert len(harness.letters) == 1
+    assert result.exit_code == code
+    assert message in result.output
+    assert result.output.count("\n") == 1
 
 
-def test_the_help_of_replay_says_that_an_id_may_be_left_out() -> None:
+def test_replay_and_drop_fail_without_a_receiver(harness: Harness) -> None:
+    for arguments in (
+        ["replay", DEAD_LETTER_ID],
+        ["drop", DEAD_LETTER_ID, "--yes"],
+        ["drop", DEAD_LETTER_ID],
+    ):
+        assert run(harness.directory, *arguments).output.startswith("trace-drain: no receiver runs on")
+    assert len(harness.dead_letters) == 1
+
+
+def test_help_shows_that_the_id_of_replay_is_optional() -> None:
     assert "dead replay [OPTIONS] [ID]\n" in CliRunner().invoke(main, ["dead", "replay", "--help"]).output
     assert "dead drop [OPTIONS] ID\n" in CliRunner().invoke(main, ["dead", "drop", "--help"]).output
 
 
-def test_the_receiver_that_is_missing_is_named_as_its_caller_named_it(tmp_path: Path) -> None:
+def test_missing_receiver_message_repeats_the_config_option(tmp_path: Path) -> None:
     (tmp_path / "my.toml").write_text('data_dir = "dg"')
-    named = ["--config", str(tmp_path / "my.toml")]
+    config_option = ["--config", str(tmp_path / "my.toml")]
 
-    done = CliRunner().invoke(main, ["dead", "drop", "x", *named])
-    looking = CliRunner().invoke(main, ["dead", "ls", *named])
+    result = CliRunner().invoke(main, ["dead", "drop", "x", *config_option])
+    listed = CliRunner().invoke(main, ["dead", "ls", *config_option])
 
-    assert f"expected one: `trace-drain serve {' '.join(named)}`\n" in done.output
-    assert f"expected one made by `trace-drain serve {' '.join(named)}`:" in looking.output
+    assert f"start it with `trace-drain serve {' '.join(config_option)}`\n" in result.output
+    assert f"`trace-drain serve {' '.join(config_option)}` creates it" in listed.output
 
 
-@pytest.mark.parametrize("path", ["", f"/{LETTER}"])
-def test_an_unknown_parameter_is_refused(running: Harness, path: str) -> None:
+@pytest.mark.parametrize("path", ["", f"/{DEAD_LETTER_ID}"])
+def test_api_refuses_an_unknown_parameter(running: Harness, path: str) -> None:
     async def get() -> int:
         url = json.loads((running.directory / STATE_NAME).read_text())["urls"]["api"]
         async with ClientSession() as session, session.get(f"{url}/api/v1/dead{path}?x=1") as answer:
@@ -245,7 +257,7 @@ def test_an_unknown_parameter_is_refused(running: Harness, path: str) -> None:
     assert asyncio.run(get()) == 400
 
 
-def test_a_page_of_another_site_cannot_replay(running: Harness) -> None:
+def test_api_refuses_a_replay_from_a_form(running: Harness) -> None:
     async def post() -> int:
         url = json.loads((running.directory / STATE_NAME).read_text())["urls"]["api"]
         async with (
@@ -257,7 +269,7 @@ def test_a_page_of_another_site_cannot_replay(running: Harness) -> None:
     assert asyncio.run(post()) == 415
 
 
-def test_what_has_no_name_of_ours_is_nothing_that_was_set_aside(harness: Harness) -> None:
+def test_ls_ignores_files_with_other_names(harness: Harness) -> None:
     (harness.directory / "aside" / "notes.body").write_text("strange")
     (harness.directory / "dead" / "notes.json").mkdir()
 

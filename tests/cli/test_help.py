@@ -1,4 +1,4 @@
-"""Claims about help texts, exit codes and completion of the command line."""
+"""Tests of help texts, exit codes and completion of the command line."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from receiver.errors import CommandFailed, OperatorError
 ROOT = Path(__file__).parents[2]
 
 
-def run(*words: str, **environ: str) -> Result:
-    return CliRunner().invoke(main, list(words), env=environ, prog_name="trace-drain")
+def run(*arguments: str, **environ: str) -> Result:
+    return CliRunner().invoke(main, list(arguments), env=environ, prog_name="trace-drain")
 
 
-def test_the_documented_exit_codes_are_those_of_the_program() -> None:
+def test_documented_exit_codes_match_the_program() -> None:
     page = (ROOT / "docs/operations.md").read_text()
     table = page.partition("## Exit codes")[2].partition("\n## ")[0]
 
@@ -30,9 +30,9 @@ def test_the_documented_exit_codes_are_those_of_the_program() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code"),
+    ("arguments", "code"),
     [
-        pytest.param("--version", 0, id="done"),
+        pytest.param("--version", 0, id="version"),
         pytest.param("config check --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0", 0, id="fine"),
         pytest.param("spans --data .", 1, id="no store"),
         pytest.param("dead show x --data .", 1, id="no such dead letter"),
@@ -48,44 +48,44 @@ def test_the_documented_exit_codes_are_those_of_the_program() -> None:
         pytest.param("trace", 2, id="missing argument"),
     ],
 )
-def test_a_command_exits_with_the_documented_code(
-    words: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_command_exits_with_the_documented_code(
+    arguments: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    environ = {"TRACE_DRAIN_STORE__URL": "http://127.0.0.1:1"} if "--store" in words else {}
+    environ = {"TRACE_DRAIN_STORE__URL": "http://127.0.0.1:1"} if "--store" in arguments else {}
 
-    done = run(*words.replace(" --store http://127.0.0.1:1", "").split(), **environ)
+    result = run(*arguments.replace(" --store http://127.0.0.1:1", "").split(), **environ)
 
-    assert done.exit_code == code, done.output
+    assert result.exit_code == code, result.output
 
 
-GROUPS = ["config", "dead", "journal", "sampling", "schema"]
+GROUPS = ["config", "dead", "journal", "rollup", "sampling", "schema"]
 
 
 @pytest.mark.parametrize("group", ["", *GROUPS])
-def test_the_help_of_a_group_is_not_cut(group: str) -> None:
+def test_help_of_a_group_is_not_truncated(group: str) -> None:
     assert "..." not in run(*group.split(), "--help").output.replace("[ARGS]...", "")
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_a_mistyped_command_of_a_group_is_answered_with_those_that_exist(group: str) -> None:
-    done = run(group, "zzz")
+def test_mistyped_command_of_a_group_lists_its_commands(group: str) -> None:
+    result = run(group, "zzz")
 
-    assert done.exit_code == 2
-    assert "no such command 'zzz'; expected " in done.output
+    assert result.exit_code == 2
+    assert "no such command 'zzz'; expected " in result.output
 
 
 @pytest.mark.parametrize("command", sorted({*VERBS} - {*GROUPS, "ledger", "version"}))
-def test_the_help_of_a_command_has_examples(command: str) -> None:
+def test_help_of_a_command_has_examples(command: str) -> None:
     assert "Examples:\n    " in run(command, "--help").output
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_prints_a_script_that_asks_the_program(shell: str) -> None:
-    done = run("completion", shell)
+def test_completion_prints_a_script_that_calls_the_program(shell: str) -> None:
+    result = run("completion", shell)
 
-    assert done.exit_code == 0, done.output
-    assert f"_TRACE_DRAIN_COMPLETE={shell}_complete" in done.output
+    assert result.exit_code == 0, result.output
+    assert f"_TRACE_DRAIN_COMPLETE={shell}_complete" in result.output
 
 
 @pytest.mark.parametrize(
@@ -97,14 +97,14 @@ def test_completion_prints_a_script_that_asks_the_program(shell: str) -> None:
     ],
 )
 def test_commands_and_options_are_completed(typed: str, expected: list[str]) -> None:
-    words = {"COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+    arguments = {"COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
 
-    done = run(_TRACE_DRAIN_COMPLETE="bash_complete", **words)
+    result = run(_TRACE_DRAIN_COMPLETE="bash_complete", **arguments)
 
-    assert [line.partition(",")[2] for line in done.output.splitlines()] == expected
+    assert [line.partition(",")[2] for line in result.output.splitlines()] == expected
 
 
-def test_a_command_name_is_completed_without_loading_the_commands() -> None:
+def test_command_name_is_completed_without_loading_the_commands() -> None:
     code = (
         "import sys; from receiver.cli import main\n"
         "try: main(['spans'], prog_name='trace-drain', complete_var='C')\n"
@@ -113,6 +113,6 @@ def test_a_command_name_is_completed_without_loading_the_commands() -> None:
     )
     environ = {"C": "bash_complete", "COMP_WORDS": "trace-drain s", "COMP_CWORD": "1"}
 
-    done = subprocess.run([sys.executable, "-c", code], env=environ, cwd=ROOT, check=False)
+    result = subprocess.run([sys.executable, "-c", code], env=environ, cwd=ROOT, check=False)
 
-    assert done.returncode == 0
+    assert result.returncode == 0

@@ -1,4 +1,4 @@
-"""Claims about commands that ask a receiver whose store process is down."""
+"""Tests of commands that query a receiver whose store process is down."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from receiver.supervisor.data_dir import STATE_NAME, State, read_state
 
 
 class Admin(BaseHTTPRequestHandler):
-    """The admin port: answers with the next state of the store process, the last one repeatedly."""
+    """Fake admin port: answers with the next state of the store process, and repeats the last."""
 
     processes: ClassVar[list[str]]
     ends = ""
@@ -48,7 +48,7 @@ class Admin(BaseHTTPRequestHandler):
 
 
 class Clock:
-    """Time that passes while somebody sleeps."""
+    """Clock that advances only by sleeping."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -72,8 +72,8 @@ def admin() -> Iterator[str]:
 
 @pytest.fixture
 def state(admin: str, tmp_path: Path) -> State:
-    """The state of a receiver, this process, whose API takes connections and never answers."""
-    written = {
+    """Return the state of a running receiver, which is this process with the fake admin port."""
+    fields = {
         "listen": "",
         "admin": "",
         "api": "",
@@ -82,11 +82,11 @@ def state(admin: str, tmp_path: Path) -> State:
         "urls": {"api": "http://127.0.0.1:1", "admin": admin},
         "pids": {"supervisor": os.getpid(), "intake": [], "store": 0},
     }
-    (tmp_path / STATE_NAME).write_text(json.dumps(written))
+    (tmp_path / STATE_NAME).write_text(json.dumps(fields))
     return read_state(tmp_path)
 
 
-def test_a_store_process_that_ended_again_and_again_is_not_waited_for(state: State) -> None:
+def test_store_process_that_exits_repeatedly_fails_the_command_at_once(state: State) -> None:
     Admin.processes, Admin.ends = ["not running"], "ended 3 times in the last 10 minutes"
     clock = Clock()
 
@@ -96,12 +96,12 @@ def test_a_store_process_that_ended_again_and_again_is_not_waited_for(state: Sta
     assert clock.now_s == 0
     assert str(caught.value) == (
         f"the receiver runs (process {os.getpid()}), but its store process is not running "
-        f"(ended 3 times in the last 10 minutes); its log says why; "
+        f"(ended 3 times in the last 10 minutes); see its log; "
         f"{state.urls['admin']}/readyz?verbose has its state"
     )
 
 
-def test_a_store_process_that_starts_is_waited_for(state: State) -> None:
+def test_command_waits_for_a_starting_store_process(state: State) -> None:
     Admin.processes = ["not running", "starting", "starting", ""]
     clock = Clock()
 
@@ -110,38 +110,36 @@ def test_a_store_process_that_starts_is_waited_for(state: State) -> None:
     assert 0 < clock.now_s < STORE_START_S
 
 
-def test_a_store_process_that_does_not_start_is_waited_for_no_longer_than_the_limit(state: State) -> None:
+def test_wait_for_a_starting_store_process_is_limited(state: State) -> None:
     Admin.processes = ["starting"]
     clock = Clock()
 
-    with pytest.raises(CommandFailed, match="its store process is starting; its log"):
+    with pytest.raises(CommandFailed, match="its store process is starting; see its log"):
         require_store_process(state, now=clock.now, sleep=clock.sleep)
 
     assert clock.now_s == STORE_START_S
 
 
-def test_a_question_is_sent_where_the_admin_port_does_not_answer(state: State) -> None:
+def test_query_is_sent_if_the_admin_port_does_not_answer(state: State) -> None:
     state.urls["admin"] = "http://127.0.0.1:1"
 
     require_store_process(state)
 
 
 @pytest.mark.parametrize("command", ["spans", f"trace {'1' * 32}", "ledger", "dead ls", "schema status"])
-def test_every_command_that_asks_says_which_process_is_down(
+def test_every_command_that_queries_reports_which_process_is_down(
     command: str, state: State, tmp_path: Path
 ) -> None:
     Admin.processes, Admin.ends = ["not running"], "ended 9 times in the last 10 minutes"
 
-    done = CliRunner().invoke(main, [*command.split(), "--data", str(tmp_path)])
+    result = CliRunner().invoke(main, [*command.split(), "--data", str(tmp_path)])
 
-    assert done.exit_code == 1
-    assert "its store process is not running (ended 9 times" in done.output
+    assert result.exit_code == 1
+    assert "its store process is not running (ended 9 times" in result.output
     assert state.pids.store == 0
 
 
-def test_a_command_that_waits_says_what_readyz_reports(
-    state: State, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_waiting_command_prints_what_readyz_reports(state: State, capsys: pytest.CaptureFixture[str]) -> None:
     Admin.processes = ["starting"]
 
     with note_when_slow(state, after_s=0) as note:
@@ -150,7 +148,7 @@ def test_a_command_that_waits_says_what_readyz_reports(
     assert capsys.readouterr().err == "no answer yet, still waiting; /readyz reports process: starting\n"
 
 
-def test_a_command_that_is_answered_in_time_prints_no_note(
+def test_command_that_is_answered_in_time_prints_no_note(
     state: State, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with note_when_slow(state, after_s=3_600) as note:
@@ -160,26 +158,35 @@ def test_a_command_that_is_answered_in_time_prints_no_note(
     assert capsys.readouterr().err == ""
 
 
-def interrupted(process: subprocess.Popen[str]) -> str:
-    """Press Ctrl-C, and again after 10 s: Python drops an interrupt that arrives inside a finalizer."""
+def interrupt(process: subprocess.Popen[str]) -> str:
+    """Send SIGINT every 10 s until the process exits: Python drops an interrupt inside a finalizer."""
     for _ in range(6):
         process.send_signal(signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
             return process.communicate(timeout=10)[1]
-    raise AssertionError("the command goes on after six interrupts")
+    raise AssertionError("the command still runs after six interrupts; expected it to exit")
 
 
-def test_ctrl_c_ends_a_command_that_waits_for_an_answer_with_130(state: State, tmp_path: Path) -> None:
+@pytest.fixture
+def default_interrupts() -> Iterator[None]:
+    """Let child processes receive SIGINT, which is ignored if a shell started the tests in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("default_interrupts")
+def test_ctrl_c_ends_a_waiting_command_with_130(state: State, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as api:
         urls = {**state.urls, "api": f"http://127.0.0.1:{api.getsockname()[1]}"}
-        written = json.loads((tmp_path / STATE_NAME).read_text()) | {"urls": urls}
-        (tmp_path / STATE_NAME).write_text(json.dumps(written))
+        fields = json.loads((tmp_path / STATE_NAME).read_text()) | {"urls": urls}
+        (tmp_path / STATE_NAME).write_text(json.dumps(fields))
         command = [sys.executable, "-m", "receiver.cli", "spans", "--data", str(tmp_path)]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-            asked, _ = api.accept()
-            with asked:
-                asked.recv(65_536)
-                printed = interrupted(process)
+            connection, _ = api.accept()
+            with connection:
+                connection.recv(65_536)
+                printed = interrupt(process)
 
     assert process.returncode == EXIT_INTERRUPTED
     assert "Traceback" not in printed

@@ -1,4 +1,4 @@
-"""Claims about `trace-drain sampling explain`."""
+"""Tests of `trace-drain sampling explain`."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ token = "b"
 
 @pytest.fixture(autouse=True)
 def config_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The configuration of the working directory."""
+    """Write the configuration file into the working directory, and return its path."""
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "trace-drain.toml"
     path.write_text(CONFIG)
     return path
 
 
-def explain(*words: str, trace: str = TRACE) -> Result:
-    return CliRunner().invoke(main, ["sampling", "explain", trace, *words])
+def explain(*arguments: str, trace: str = TRACE) -> Result:
+    return CliRunner().invoke(main, ["sampling", "explain", trace, *arguments])
 
 
 @pytest.mark.parametrize(
-    ("words", "rule", "rate", "keep"),
+    ("arguments", "rule", "rate", "keep"),
     [
         pytest.param("", None, 0.5, True, id="no rule"),
         pytest.param("--drain eu --project prj_1", 1, 0.1, False, id="first rule"),
@@ -57,18 +57,22 @@ def explain(*words: str, trace: str = TRACE) -> Result:
         pytest.param("--drain eu --project prj_1 --service web", 1, 0.1, False, id="both rules"),
     ],
 )
-def test_the_first_rule_of_the_configuration_that_matches_decides(
-    words: str,
+def test_first_matching_rule_decides(
+    arguments: str,
     rule: int | None,
     rate: float,
     keep: bool,  # noqa: FBT001 - a row of the table
 ) -> None:
-    shown = json.loads(explain(*words.split(), "--format", "json").output)
+    explanation = json.loads(explain(*arguments.split(), "--format", "json").output)
 
-    assert (shown["rule"] and shown["rule"]["number"], shown["rate"], shown["keep"]) == (rule, rate, keep)
+    assert (
+        explanation["rule"] and explanation["rule"]["number"],
+        explanation["rate"],
+        explanation["keep"],
+    ) == (rule, rate, keep)
 
 
-def test_the_text_explains_each_step() -> None:
+def test_text_explains_each_step() -> None:
     assert explain("--drain", "eu", "--project", "prj_1").output.splitlines() == [
         f"spans of trace {TRACE} are dropped",
         "  mode        equalizing",
@@ -80,45 +84,45 @@ def test_the_text_explains_each_step() -> None:
     ]
 
 
-def test_what_rules_look_at_and_was_not_given_is_named() -> None:
-    missing = "rules also look at what was not given here: "
+def test_missing_inputs_of_the_rules_are_named() -> None:
+    missing = "rules also compare options that were not given: "
 
     assert f"{missing}--drain, --project, --environment, --service" in explain().output
     assert missing not in explain("--drain", "eu", "--project", "prj_1").output
 
 
-def test_the_only_drain_need_not_be_named(config_file: Path) -> None:
+def test_drain_option_is_optional_with_a_single_drain(config_file: Path) -> None:
     config_file.write_text(CONFIG.partition('[[drain]]\nname = "us"')[0])
 
     assert "1 of 2 matches" in explain("--project", "prj_1").output
 
 
-def test_the_arriving_threshold_and_its_weight_are_explained() -> None:
-    done = explain("--tracestate", "ot=th:8;rv:ffffffffffffff", "--service", "web")
+def test_threshold_of_the_trace_state_and_its_weight_are_explained() -> None:
+    result = explain("--tracestate", "ot=th:8;rv:ffffffffffffff", "--service", "web")
 
-    assert "  randomness  ffffffffffffff, the rv of the trace state\n" in done.output
+    assert "  randomness  ffffffffffffff, the rv of the trace state\n" in result.output
     assert (
         "  arrived     with threshold 80000000000000 (keeps 50 % of all traces) in its trace state\n"
-        in done.output
+        in result.output
     )
-    assert "  weight      2: one stored span stands for 2\n" in done.output
+    assert "  weight      2: one stored span stands for 2\n" in result.output
 
 
 def test_options_replace_the_configuration(config_file: Path) -> None:
     config_file.write_text("this is not TOML")
 
-    shown = json.loads(explain("--mode", "proportional", "--rate", "0.25", "--format", "json").output)
+    explanation = json.loads(explain("--mode", "proportional", "--rate", "0.25", "--format", "json").output)
 
-    assert (shown["mode"], shown["rate"], shown["weight"]) == ("proportional", 0.25, 4)
+    assert (explanation["mode"], explanation["rate"], explanation["weight"]) == ("proportional", 0.25, 4)
 
 
-def test_sampling_that_is_off_keeps_everything(config_file: Path) -> None:
+def test_disabled_sampling_keeps_everything(config_file: Path) -> None:
     config_file.write_text("")
 
     assert "  decision    kept: sampling.mode is off\n" in explain().output
 
 
-def test_a_drain_that_is_not_configured_is_refused() -> None:
-    done = explain("--drain", "asia")
+def test_unconfigured_drain_is_refused() -> None:
+    result = explain("--drain", "asia")
 
-    assert (done.exit_code, done.output) == (2, "trace-drain: --drain is 'asia'; expected eu or us\n")
+    assert (result.exit_code, result.output) == (2, "trace-drain: --drain is 'asia'; expected eu or us\n")

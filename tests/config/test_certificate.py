@@ -1,4 +1,4 @@
-"""Claims about unusable certificates and keys: the message names the wrong file and the reason."""
+"""Tests of unusable certificates and keys: the message names the file and the reason."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Pair:
     """A certificate and its key, and another key."""
 
     def __init__(self, directory: Path) -> None:
-        self.certificate, self.key = (path.read_text() for path in self_signed(directory / "one"))
+        self.certificate, self.key = (path.read_text() for path in self_signed(directory / "first"))
         self.other_key = self_signed(directory / "other")[1].read_text()
 
     @property
     def encrypted(self) -> str:
         key = load_pem_private_key(self.key.encode(), None)
-        hidden = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"x"))
-        return hidden.decode()
+        encrypted_pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"x"))
+        return encrypted_pem.decode()
 
 
 @pytest.fixture(scope="module")

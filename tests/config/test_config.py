@@ -1,10 +1,9 @@
-"""Claims about the loader: precedence of three sources, credentials, secrets, and the listing."""
+"""Tests of the loader: precedence of sources, credentials, secrets, and the listing."""
 
 from __future__ import annotations
 
 import json
 import tomllib
-from pathlib import Path
 
 import pytest
 
@@ -13,11 +12,6 @@ from receiver.config.load import DEFAULT_DRAIN
 from receiver.config.show import as_json, as_toml
 from receiver.settings import GIB, Settings
 from tests.support.config_files import ConfigDirectory
-
-
-@pytest.fixture
-def config_dir(tmp_path: Path) -> ConfigDirectory:
-    return ConfigDirectory(tmp_path)
 
 
 def test_empty_configuration_gives_the_defaults_and_one_open_drain(config_dir: ConfigDirectory) -> None:
@@ -184,11 +178,13 @@ def test_api_beyond_loopback_requires_a_token(config_dir: ConfigDirectory) -> No
 
 
 def test_drains_may_share_a_path_if_their_credentials_differ(config_dir: ConfigDirectory) -> None:
-    own = "[[drain]]\nname='a'\ntokens=['s']\n[[drain]]\nname='b'\ntokens=['t']"
-    same = "[[drain]]\nname='a'\ntokens=['s']\n[[drain]]\nname='b'\npath='/v1/traces/'\ntokens=['t', 's']"
+    different = "[[drain]]\nname='a'\ntokens=['s']\n[[drain]]\nname='b'\ntokens=['t']"
+    overlapping = (
+        "[[drain]]\nname='a'\ntokens=['s']\n[[drain]]\nname='b'\npath='/v1/traces/'\ntokens=['t', 's']"
+    )
 
-    assert len(config_dir.load(own).settings.drain) == 2
-    assert "and cannot be distinguished" in config_dir.problem(same)
+    assert len(config_dir.load(different).settings.drain) == 2
+    assert "and cannot be distinguished" in config_dir.problem(overlapping)
 
 
 @pytest.mark.parametrize(
@@ -197,10 +193,10 @@ def test_drains_may_share_a_path_if_their_credentials_differ(config_dir: ConfigD
         pytest.param(None, "cannot be read: No such file", id="missing"),
         pytest.param("\n", "which is empty; expected a secret", id="empty"),
         pytest.param(" \t\n", "which contains only white space; expected a secret", id="white space"),
-        pytest.param("x" * 70_000, "which is over 64 KiB", id="no secret at all"),
+        pytest.param("x" * 70_000, "which is over 64 KiB", id="too large"),
     ],
 )
-def test_a_secret_file_without_a_secret_is_named(
+def test_secret_file_without_a_secret_is_refused(
     config_dir: ConfigDirectory, content: str | None, expected: str
 ) -> None:
     if content is not None:
@@ -225,7 +221,7 @@ def test_a_secret_file_without_a_secret_is_named(
         ),
     ],
 )
-def test_a_secret_of_white_space_is_refused_with_its_setting(
+def test_secret_of_white_space_is_refused_with_its_setting(
     config_dir: ConfigDirectory, text: str, key: str
 ) -> None:
     message = config_dir.problem(text)
@@ -285,26 +281,37 @@ def test_toml_listing_loads_as_the_same_settings(config_dir: ConfigDirectory) ->
     )
     loaded = config_dir.load(toml)
 
-    shown = as_toml(loaded)
+    listing = as_toml(loaded)
 
-    assert tomllib.loads(shown)["drain"][0]["name"] == "a"
-    assert config_dir.load(shown).settings == loaded.settings
+    assert tomllib.loads(listing)["drain"][0]["name"] == "a"
+    assert config_dir.load(listing).settings == loaded.settings
+
+
+def test_toml_listing_has_no_placeholder_that_could_be_used_as_a_value(config_dir: ConfigDirectory) -> None:
+    shown = as_toml(config_dir.load("[[drain]]\nname = 'a'\ntokens = ['canary']"))
+
+    comments = [line.partition("  #")[0].rstrip() for line in shown.splitlines() if line.startswith("#")]
+    assert "# tokens is set and not shown" in comments
+    assert "# connections_per_address_max is not set" in comments
+    for comment in comments:
+        with pytest.raises(tomllib.TOMLDecodeError):
+            tomllib.loads(comment.removeprefix("# "))
 
 
 def test_derived_setting_is_listed_with_its_origin(config_dir: ConfigDirectory) -> None:
     url = {"TRACE_DRAIN_STORE__URL": "http://u:canary@h"}
 
-    shown = json.loads(as_json(config_dir.load("[sampling]\nrate = 0.5", url)))
+    listing = json.loads(as_json(config_dir.load("[sampling]\nrate = 0.5", url)))
 
-    assert shown["store.password"] == {"value": "(set)", "origin": "environment TRACE_DRAIN_STORE__URL"}
-    assert shown["sampling.mode"] == {
+    assert listing["store.password"] == {"value": "(set)", "origin": "environment TRACE_DRAIN_STORE__URL"}
+    assert listing["sampling.mode"] == {
         "value": "equalizing",
         "origin": "derived: a sampling rate or rule is set",
     }
 
 
 def test_json_listing_contains_origins(config_dir: ConfigDirectory) -> None:
-    shown = json.loads(as_json(config_dir.load(environ={"TRACE_DRAIN_API_TOKEN": "s"})))
+    listing = json.loads(as_json(config_dir.load(environ={"TRACE_DRAIN_API_TOKEN": "s"})))
 
-    assert shown["api_token"] == {"value": "(set)", "origin": "environment TRACE_DRAIN_API_TOKEN"}
-    assert shown["journal.codec"] == {"value": "lz4", "origin": "default"}
+    assert listing["api_token"] == {"value": "(set)", "origin": "environment TRACE_DRAIN_API_TOKEN"}
+    assert listing["journal.codec"] == {"value": "lz4", "origin": "default"}

@@ -1,4 +1,4 @@
-"""Claims about ranges: every setting has a range, documents it, and refuses values outside it."""
+"""Tests of ranges: every setting has a documented range, and values outside it are refused."""
 
 from __future__ import annotations
 
@@ -79,16 +79,16 @@ def problems(directory: Path, setting_key: SettingKey, value: object) -> list[st
     text = f"{name} = {json.dumps(value)}\n".replace("NaN", "nan").replace("Infinity", "inf")
     if tables:
         is_list = INDEX in tables
-        named = ".".join(part for part in tables if part != INDEX)
-        text = f"[[{named}]]\n{text}" if is_list else f"[{named}]\n{text}"
+        table = ".".join(part for part in tables if part != INDEX)
+        text = f"[[{table}]]\n{text}" if is_list else f"[{table}]\n{text}"
     if tables == ["drain", INDEX] and name != "name":
         text += "name = 'a'\n"
     file = directory / "trace-drain.toml"
     file.write_text(text)
     try:
         Sources(str(file), {}, {}).load()
-    except OperatorError as reason:
-        return [line for line in str(reason).splitlines() if f"{name}' (file " in line]
+    except OperatorError as error:
+        return [line for line in str(error).splitlines() if f"{name}' (file " in line]
     return []
 
 

@@ -1,4 +1,4 @@
-"""Claims about single values: sizes, addresses, store URLs."""
+"""Tests of single values: sizes, addresses, store URLs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A child that appends until it is killed, and says on standard output what it was promised."""
+"""Child process that appends until it is killed, and prints the outcome of each record."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from tests.support.journal import append, appender
 
 
 def main(root: Path, count: int, segment_rows_max: int) -> None:
-    """Append `count` records, then leave properly."""
+    """Append `count` records, then close the journal."""
     journal = appender(root=root, segment_rows_max=segment_rows_max)
     for number in range(count):
         name = f"{journal.epoch:x}-{number}"
-        say("issued", name)
+        report("issued", name)
         try:
             append(journal, name)
         except DiskTrouble:
-            say("refused", name)
+            report("refused", name)
         else:
-            say("acknowledged", name)
+            report("acknowledged", name)
     journal.close()
 
 
-def say(what: str, name: str) -> None:
-    """Tell the parent, in one write."""
-    sys.stdout.write(f"{what} {name}\n")
+def report(outcome: str, name: str) -> None:
+    """Print a line to the parent in one write."""
+    sys.stdout.write(f"{outcome} {name}\n")
     sys.stdout.flush()
 
 

@@ -1,4 +1,4 @@
-"""What a child said before it ended, and whether the journal it left keeps it."""
+"""Parser of a child's output, and the check that its journal keeps what was acknowledged."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ CHILD = (sys.executable, "-B", "-m", "tests.crash.append_forever")
 
 
 class Promises(NamedTuple):
-    """Names of records, by what became of them. The last line may be cut."""
+    """Names of records by outcome. The last line of the output may be incomplete."""
 
     issued: set[str]
     acknowledged: set[str]
     refused: set[str]
 
     @classmethod
-    def read(cls, said: str) -> Self:
-        """Understand what a child said, its log lines left out."""
-        lines = [line.split() for line in said.splitlines(keepends=True) if line.endswith("\n")]
-        return cls(*({words[1] for words in lines if words[:1] == [kind]} for kind in cls._fields))
+    def parse(cls, output: str) -> Self:
+        """Parse the output of a child; log lines are ignored."""
+        lines = [line.split() for line in output.splitlines(keepends=True) if line.endswith("\n")]
+        return cls(*({words[1] for words in lines if words[:1] == [outcome]} for outcome in cls._fields))
 
     def assert_kept(self, root: Path) -> None:
-        """Acknowledged ⊆ recovered ⊆ issued, each once, and nothing that was refused."""
-        found = recovered(root=root)
-        assert len(found) == len(set(found))
-        assert self.acknowledged <= set(found) <= self.issued - self.refused
+        """Assert acknowledged ⊆ recovered ⊆ issued, each once, and no refused record."""
+        names = recovered(root=root)
+        assert len(names) == len(set(names))
+        assert self.acknowledged <= set(names) <= self.issued - self.refused

@@ -1,9 +1,9 @@
-"""Every call by which a process changed its files, as strace saw it; played again on a disk that forgets.
+"""Recorder of file operations: records system calls with strace and replays them on a simulated disk.
 
-    record    a child runs once under strace
-    play      its calls on a `MemoryDisk`, in order, one at a time; what it said comes in between
+    record    run a child once under strace
+    play      replay its calls on a `MemoryDisk` in order, one at a time, with its output in between
 
-Never: files that were there before the child was.
+Never: files that existed before the child started.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from tests.support.memory_disk import MemoryDisk
 CALLS = ("openat", "close", "write", "pwrite64", "ftruncate", "fsync", "fdatasync", "rename", "unlink")
 CALLS_OF_DIRECTORIES = ("mkdir", "rmdir")
 DATA = Path("/data")
-"""Where they lie on the disk that forgets."""
+"""Path of the child's data directory on the simulated disk."""
 WRITES = ("write", "pwrite64")
-WHOLE = ["-s", str(1 << 24)]
+NO_TRUNCATION = ["-s", str(1 << 24)]
 
 _CALL = re.compile(r"^\d+ +(\w+)\((.*)\) += (-?\d+)(?:<.*>)?(?: (\w+).*)?$")
 _TEXT = re.compile(r'"((?:\\x[0-9a-f]{2})*)"')
 
 
 class Call(NamedTuple):
-    """One system call: what it is about, what it was given, the result."""
+    """One system call: its paths, content, numeric arguments and result."""
 
     name: str
     paths: tuple[Path, ...]
@@ -44,68 +44,70 @@ class Call(NamedTuple):
 
 
 def record(strace: str, module: str, data: Path, log: Path, *injected: str) -> list[Call]:
-    """Run a module of ours to its end, and return what it did to `data`, and said."""
-    return [call for call, _ in counted(strace, module, data, log, *injected)]
+    """Run a module of this package to its end and return its changes to `data`, and its output."""
+    return [call for call, _ in record_with_counts(strace, module, data, log, *injected)]
 
 
-def counted(strace: str, module: str, data: Path, log: Path, *injected: str) -> list[tuple[Call, int]]:
-    """The same, and of each call how many of its name there were by then: where strace can meet it again."""
+def record_with_counts(
+    strace: str, module: str, data: Path, log: Path, *injected: str
+) -> list[tuple[Call, int]]:
+    """Also return, for each call, how often it was called so far, so that strace can select it again."""
     traced = ",".join((*CALLS, *CALLS_OF_DIRECTORIES))
     rules = (f"trace={traced}", *(f"inject={fault}" for fault in injected))
     run(strace, module, data, log, *rules).check_returncode()
     player, seen = Player(), Counter[str]()
-    found = []
+    recorded = []
     for line in log.read_text().splitlines():
-        call = understood(line, data)
+        call = parse_line(line, data)
         if call is not None:
             seen[call.name] += 1
             if player.play(call):
-                found.append((call, seen[call.name]))
-    return found
+                recorded.append((call, seen[call.name]))
+    return recorded
 
 
 def run(strace: str, module: str, data: Path, log: Path, *rules: str) -> CompletedProcess[str]:
-    """Run a module of ours under strace, with these rules."""
-    said_to_strace = [word for rule in rules for word in ("-e", rule)]
-    command = [strace, "-f", "-qq", "-xx", *WHOLE, *said_to_strace, "-o", str(log)]
+    """Run a module of this package under strace with these rules."""
+    options = [word for rule in rules for word in ("-e", rule)]
+    command = [strace, "-f", "-qq", "-xx", *NO_TRUNCATION, *options, "-o", str(log)]
     child = [sys.executable, "-B", "-m", module, str(data)]
     return subprocess.run([*command, *child], cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-def understood(line: str, data: Path) -> Call | None:
-    """Read one line of strace, what lies in `data` as if that were `DATA`; none: a signal, an exit."""
-    found = _CALL.match(line)
-    if found is None:
+def parse_line(line: str, data: Path) -> Call | None:
+    """Parse a line of strace, with paths in `data` moved to `DATA`; None for signals and exits."""
+    match = _CALL.match(line)
+    if match is None:
         return None
-    name, arguments, result, _ = found.groups()
+    name, arguments, result, _ = match.groups()
     texts = tuple(bytes.fromhex(text.replace("\\x", "")) for text in _TEXT.findall(arguments))
-    words = [word.strip() for word in _TEXT.sub("", arguments).split(",")]
-    numbers = tuple(int(word) for word in words if re.fullmatch(r"-?\d+", word))
+    arguments_left = [word.strip() for word in _TEXT.sub("", arguments).split(",")]
+    numbers = tuple(int(word) for word in arguments_left if re.fullmatch(r"-?\d+", word))
     content = texts[0] if name in WRITES else b""
-    paths = () if name in WRITES else tuple(moved(Path(text.decode()), data) for text in texts)
+    paths = () if name in WRITES else tuple(relocate(Path(text.decode()), data) for text in texts)
     return Call(name, paths, content, numbers, arguments.rpartition('"')[2], int(result))
 
 
-def moved(path: Path, data: Path) -> Path:
-    """Say where a path lies once its data directory is `DATA`."""
+def relocate(path: Path, data: Path) -> Path:
+    """Return a path with its data directory replaced by `DATA`."""
     return DATA / path.relative_to(data) if path.is_relative_to(data) else path
 
 
 class Player:
-    """Plays calls on a disk, those that concern files under `DATA`."""
+    """Replays the calls that concern files under `DATA` on a disk."""
 
     def __init__(self) -> None:
         self.disk = MemoryDisk()
-        self.said = b""
+        self.output = b""
         self._fds: dict[int, int | Path] = {}
-        """Descriptor of the child → that of the disk, or a directory."""
+        """Maps the child's descriptor to the disk's descriptor, or to a directory."""
         self.disk.make_directory(DATA)
         self.disk.sync_directory(DATA.parent)
 
     def play(self, call: Call) -> bool:
-        """Do it again. Tells whether it is about these files, or said something."""
+        """Replay a call. Returns whether it concerns files under `DATA` or printed something."""
         if call.name == "write" and call.numbers[0] == 1:
-            self.said += call.content
+            self.output += call.content
             return True
         if call.paths:
             return call.paths[0].is_relative_to(DATA) and self._play_on_path(call)
@@ -150,7 +152,7 @@ class Player:
         elif call.result >= 0 and call.name == "ftruncate":
             self.disk.truncate(target, call.numbers[1])
         elif call.name == "write":
-            raise AssertionError(f"{call} has no offset; expected pwrite64 on files of ours")
+            raise AssertionError(f"{call} has no offset; expected pwrite64 on journal files")
         return True
 
     def _sync(self, target: int, *, is_refused: bool) -> None:
@@ -160,8 +162,8 @@ class Player:
             self.disk.sync(target)
 
 
-def played(calls: Sequence[Call]) -> Player:
-    """Play these calls."""
+def play_all(calls: Sequence[Call]) -> Player:
+    """Replay these calls on a new disk."""
     player = Player()
     for call in calls:
         player.play(call)
@@ -169,7 +171,7 @@ def played(calls: Sequence[Call]) -> Player:
 
 
 def lay_out(disk: MemoryDisk, source: Path, target: Path) -> None:
-    """Write what a disk holds to a real one."""
+    """Write the contents of a simulated disk to a real directory."""
     target.mkdir()
     for name in disk.names(source):
         if disk.is_directory(source / name):

@@ -1,8 +1,8 @@
-"""A process whose disk refuses every write past a few bytes, at the moment it is told: what T2 is about.
+"""Child process whose disk refuses writes beyond a few bytes at chosen times, with the embedded engine.
 
-    python -m tests.crash.starved_engine DIRECTORY insert | merge
+    python -m tests.crash.starved_engine DIRECTORY insert | refill | merge
 
-Prints one JSON object: what happened, and how many rows are there at the end.
+Prints one JSON object: what happened, and how many rows the store has at the end.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from tests.support.fake_clickhouse import schema_sources
 from tests.support.segments import SegmentMaker
 
 FILE_BYTES_MAX = 20_000
+MERGED_FILE_BYTES_MAX = 2_000
+"""Below the largest file of a merged part of 4,000 small rows."""
 
 
 @contextmanager
-def starved(bytes_max: int = FILE_BYTES_MAX) -> Iterator[None]:
-    """No file grows beyond a few bytes."""
+def file_size_limited(bytes_max: int = FILE_BYTES_MAX) -> Iterator[None]:
+    """Limit the size of every file."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_max, hard))
@@ -37,52 +39,52 @@ def starved(bytes_max: int = FILE_BYTES_MAX) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def of_an_insert(store: EmbeddedStore, maker: SegmentMaker) -> dict[str, object]:
-    """Insert while the disk refuses, and then the same token while it does not."""
+def fail_insert(store: EmbeddedStore, maker: SegmentMaker) -> dict[str, object]:
+    """Insert while the disk refuses writes, and again while it accepts them."""
     segment = maker.make(*[0] * 3_000)
     try:
-        with starved():
+        with file_size_limited():
             store.insert(segment.path, token="#0", query_id="trace-drain-starved")
-    except StoreTrouble as trouble:
-        told = trouble.code
-    before = len(store.counts([segment.held]))
-    store.insert(segment.path, token="#1", query_id="trace-drain-fed")
-    return {"code": told, "before": before, "rows": store.rows("SELECT count() FROM otel_traces")[0][0]}
+    except StoreTrouble as error:
+        code = error.code
+    before = len(store.counts([segment.location]))
+    store.insert(segment.path, token="#1", query_id="trace-drain-retried")
+    return {"code": code, "before": before, "rows": store.rows("SELECT count() FROM otel_traces")[0][0]}
 
 
-def of_a_refill(store: EmbeddedStore, maker: SegmentMaker) -> dict[str, object]:
-    """Fill the companion while the disk refuses, inspect, and fill it while it does not."""
+def fail_refill(store: EmbeddedStore, maker: SegmentMaker) -> dict[str, object]:
+    """Fill the companion table while the disk refuses writes, inspect the store, and fill it again."""
     segment = maker.make(*[0] * 3_000)
     store.insert(segment.path, token="#0", query_id="trace-drain-refilled")
     store.command("TRUNCATE TABLE otel_traces_trace_id_ts")
-    told = None
+    code = None
     try:
-        with starved(FILE_BYTES_MAX // 20):
-            store.refill_companion(segment.held, list(segment.days))
-    except StoreTrouble as trouble:
-        told = trouble.code
+        with file_size_limited(FILE_BYTES_MAX // 20):
+            store.refill_companion(segment.location, list(segment.days))
+    except StoreTrouble as error:
+        code = error.code
     store.inspect()
-    store.refill_companion(segment.held, list(segment.days))
+    store.refill_companion(segment.location, list(segment.days))
     counted = store.rows("SELECT uniqExact(TraceId) FROM otel_traces_trace_id_ts")[0][0]
-    return {"code": told, "traces": counted}
+    return {"code": code, "traces": counted}
 
 
-def of_a_merge(store: EmbeddedStore, maker: SegmentMaker) -> dict[str, object]:
-    """Merge while the disk refuses; open the engine anew, as the next process does."""
+def fail_merge(store: EmbeddedStore, maker: SegmentMaker) -> dict[str, object]:
+    """Merge while the disk refuses writes; then open the engine again as the next process does."""
     for number in range(2):
         store.insert(maker.make(*[0] * 2_000).path, token=f"#{number}", query_id="trace-drain-merged")
-    with starved():
+    with file_size_limited(MERGED_FILE_BYTES_MAX):
         store.command("OPTIMIZE TABLE otel_traces FINAL")
     try:
         store.inspect()
-    except OperatorError as damage:
-        told = str(damage)
+    except OperatorError as error:
+        message = str(error)
     store.close()
-    again = engines.bare(store_dir, "starved")
-    count = again.rows("SELECT uniqExact(SpanId, SegmentSeq) FROM otel_traces")[0][0]
-    again.inspect()
-    again.close()
-    return {"told": told, "rows": count}
+    reopened = engines.bare(store_dir, "starved")
+    count = reopened.rows("SELECT uniqExact(SpanId, SegmentSeq) FROM otel_traces")[0][0]
+    reopened.inspect()
+    reopened.close()
+    return {"error": message, "rows": count}
 
 
 if __name__ == "__main__":
@@ -90,5 +92,5 @@ if __name__ == "__main__":
     store_dir = directory / "store"
     opened = engines.bare(store_dir, "starved")
     schema.apply(opened, schema_sources(), 30)
-    act = {"insert": of_an_insert, "refill": of_a_refill, "merge": of_a_merge}[what]
-    print(json.dumps(act(opened, SegmentMaker(directory))))  # noqa: T201 - the answer
+    scenario = {"insert": fail_insert, "refill": fail_refill, "merge": fail_merge}[what]
+    print(json.dumps(scenario(opened, SegmentMaker(directory))))  # noqa: T201 - the parent process reads it

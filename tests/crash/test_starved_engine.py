@@ -1,4 +1,4 @@
-"""The embedded engine takes refused writes for done; we do not."""
+"""Tests of the embedded engine when the disk refuses writes: it can report refused writes as successful."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 
-def told_by(directory: Path, what: str) -> dict[str, Any]:
+def output_of(directory: Path, scenario: str) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.crash.starved_engine", str(directory), what],
+        [sys.executable, "-m", "tests.crash.starved_engine", str(directory), scenario],
         capture_output=True,
         text=True,
         check=True,
@@ -24,19 +24,19 @@ def told_by(directory: Path, what: str) -> dict[str, Any]:
     return answer
 
 
-@pytest.mark.fault("T2: the disk refuses writes of an INSERT and the engine does not tell")
-def test_an_insert_the_disk_refused_is_no_ok_and_leaves_nothing_that_cannot_be_read(tmp_path: Path) -> None:
-    assert told_by(tmp_path, "insert") == {"code": 75, "before": 0, "rows": 3_000}
+@pytest.mark.fault("the disk refuses writes of an INSERT, and the embedded engine reports no error")
+def test_insert_refused_by_the_disk_fails_and_leaves_no_unreadable_part(tmp_path: Path) -> None:
+    assert output_of(tmp_path, "insert") == {"code": 75, "before": 0, "rows": 3_000}
 
 
-@pytest.mark.fault("T2: the disk refuses writes of the companion's refill")
-def test_a_refill_the_disk_refused_is_trouble_and_no_merge_gone_wrong(tmp_path: Path) -> None:
-    assert told_by(tmp_path, "refill") == {"code": 75, "traces": 3_000}
+@pytest.mark.fault("the disk refuses writes while the companion table is refilled")
+def test_refill_refused_by_the_disk_fails_and_leaves_no_unreadable_part(tmp_path: Path) -> None:
+    assert output_of(tmp_path, "refill") == {"code": 75, "traces": 3_000}
 
 
-@pytest.mark.fault("T2: the disk refuses writes of a merge")
-def test_a_merge_the_disk_refused_is_noticed_and_undone_by_opening_the_engine_anew(tmp_path: Path) -> None:
-    told = told_by(tmp_path, "merge")
+@pytest.mark.fault("the disk refuses writes of a merge")
+def test_merge_refused_by_the_disk_is_detected_and_undone_by_reopening_the_engine(tmp_path: Path) -> None:
+    output = output_of(tmp_path, "merge")
 
-    assert "unreadable parts" in told["told"]
-    assert told["rows"] == 4_000
+    assert "unreadable parts" in output["error"]
+    assert output["rows"] == 4_000

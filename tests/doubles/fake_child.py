@@ -1,8 +1,8 @@
-"""A child process that does little: answers every connection with its pid, and follows orders.
+"""Fake child process: answers every connection with its pid and executes commands.
 
-A line on a connection is an order: `who` (answer), `hang` (block the loop), `crash`. What happens is noted in
-`DATA/events`. Files in `DATA` change its behaviour: `slow`, `stubborn`, `journal-is-full`, and
-`NAME-crashes`, with which the process NAME ends as soon as it starts, with the reason that the file holds.
+A line on a connection is a command: `pid` (answer), `hang` (block the event loop), `crash`. Events are
+appended to `DATA/events`. Files in `DATA` change the behaviour: `slow`, `stubborn`, `journal-is-full`, and
+`NAME-crashes`: the process NAME exits as soon as it starts, with the reason in the file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from receiver.settings import Settings
 
 
 class FakeWork:
-    """Lives until stopped, or for ever if its data directory says so."""
+    """Work of the fake child: runs until stopped, or never stops if the file `stubborn` exists."""
 
     def __init__(self, start: Start, metrics: Metrics) -> None:
         self._name = start.name
@@ -29,9 +29,9 @@ class FakeWork:
         self._metrics = metrics
         self._server: asyncio.Server | None = None
         self._borrowed: dict[int, asyncio.Task[asyncio.Server]] = {}
-        self.note(f"start {start.start_ordinal}")
+        self.record_event(f"start {start.start_ordinal}")
 
-    def note(self, event: str) -> None:
+    def record_event(self, event: str) -> None:
         with (self._directory / "events").open("a") as events:
             events.write(f"{self._name} {event}\n")
 
@@ -43,19 +43,19 @@ class FakeWork:
         self._server = await asyncio.start_server(self._answer, sock=listening, backlog=1024)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        order = (await reader.readline()).decode().strip()
-        if order == "crash":
+        command = (await reader.readline()).decode().strip()
+        if command == "crash":
             os._exit(3)
-        if order == "hang":
-            self.note("hangs")
-            time.sleep(600)  # noqa: ASYNC251 - blocking the loop is what it is for
+        if command == "hang":
+            self.record_event("hangs")
+            time.sleep(600)  # noqa: ASYNC251 - blocking the loop is the purpose
         self._metrics.add("deliveries", drain="default", status="200")
         writer.write(f"{os.getpid()}\n".encode())
         await writer.drain()
         writer.close()
 
     async def reload(self, settings: Settings) -> None:
-        self.note(f"reload {settings.post_root}")
+        self.record_event(f"reload {settings.post_root}")
 
     def accept_for(self, listen_fds: tuple[int, ...]) -> None:
         for fd in self._borrowed.keys() - set(listen_fds):
@@ -66,33 +66,33 @@ class FakeWork:
             self._borrowed[fd] = asyncio.create_task(serving)
 
     async def seal(self) -> None:
-        self.note("seal")
+        self.record_event("seal")
 
     def health(self) -> dict[str, str]:
         full = self._directory / "journal-is-full"
-        return {"journal": "8 GiB are full" if full.exists() else "", "spare": ""}
+        return {"journal": "8 GiB are in use" if full.exists() else "", "spare": ""}
 
     async def stop(self) -> None:
-        self.note("stop")
+        self.record_event("stop")
         if (self._directory / "stubborn").exists():
             await asyncio.sleep(600)
         if self._server:
             self._server.close()
-        self.note("stopped")
+        self.record_event("stopped")
 
 
-async def begin(start: Start, metrics: Metrics) -> FakeWork:
+async def start_work(start: Start, metrics: Metrics) -> FakeWork:
     work = FakeWork(start, metrics)
     crashes = Path(start.settings.data_dir) / f"{start.name}-crashes"
     if crashes.exists():
         if reason := crashes.read_text():
             raise OperatorError(reason)
         os._exit(3)
-    while work.is_slow():  # noqa: ASYNC110 - another process says so, by a file
+    while work.is_slow():  # noqa: ASYNC110 - another process removes the file
         await asyncio.sleep(0.02)
     await work.serve(start.listen_fd)
     return work
 
 
 if __name__ == "__main__":
-    process.run(begin)
+    process.run(start_work)

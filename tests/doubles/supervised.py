@@ -1,8 +1,8 @@
-"""A real supervisor over fake children, as a process: `python -m tests.doubles.supervised DIR [silence_s]`.
+"""Child process: a real supervisor with fake children, `python -m tests.doubles.supervised DIR [silence_s]`.
 
-`DIR/trace-drain.toml` is its configuration. Before it starts it can play systemd for itself: with
-`SOCKET_FOR_SYSTEMD` a listening socket is passed as systemd does. `INTAKE` names another intake,
-`HEAD_START_S` says how long the rest waits for them.
+`DIR/trace-drain.toml` is its configuration. Environment variables: with `SOCKET_FOR_SYSTEMD`, a listening
+socket is passed as systemd does. `INTAKE` names another intake module. `HEAD_START_S` is how long the other
+processes wait for the intakes.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from receiver.supervisor.run import Plan, supervise
 
 
 def environment() -> dict[str, str]:
-    """Ours, with a socket as systemd passes it."""
+    """Return the environment, with a socket passed as systemd does."""
     environ = dict(os.environ)
     if "SOCKET_FOR_SYSTEMD" in environ:
         listening = socket.create_server(("127.0.0.1", int(environ["SOCKET_FOR_SYSTEMD"])))
         if listening.detach() != 3:
-            raise AssertionError("the first descriptor of a fresh process is 3")
+            raise AssertionError("expected descriptor 3 to be the first free descriptor")
         environ |= {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "1", "LISTEN_FDNAMES": "drain"}
     return environ
 
@@ -47,9 +47,9 @@ def main() -> int:
             Patience(silence_s=silence_s, head_start_s=float(environ.get("HEAD_START_S", "2"))),
         )
         return asyncio.run(supervise(plan))
-    except OperatorError as reason:
-        sys.stderr.write(f"{reason}\n")
-        return reason.exit_code
+    except OperatorError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
 
 
 if __name__ == "__main__":

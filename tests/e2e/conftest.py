@@ -1,4 +1,4 @@
-"""A real receiver, started as an operator would, on free ports and its own data directory."""
+"""A real receiver, started as an operator would, on free ports and in its own data directory."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.running import Running
+from tests.e2e.receiver_process import ReceiverProcess
 
 
 @pytest.fixture(scope="module")
-def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """One open drain at the default path."""
-    with Running(tmp_path_factory.mktemp("receiver")) as running:
+def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReceiverProcess]:
+    """A receiver with one open drain at the default path."""
+    with ReceiverProcess(tmp_path_factory.mktemp("receiver")) as running:
         yield running
 
 

@@ -1,6 +1,6 @@
-"""The oracle: what a row must hold, worked out from the protobuf message by plain Python.
+"""Oracle: the expected row of a span, computed from the protobuf message in plain Python.
 
-Shares no code with the core; reads the message with Google's own library.
+Shares no code with the core; uses Google's protobuf library.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CODES = ["Unset", "Ok", "Error"]
 
 
 def rows_of(request: ExportTraceServiceRequest) -> list[dict[str, Any]]:
-    """Every column that is a function of what was sent, span by span."""
+    """Return, for each span, every column that depends on what was sent."""
     return [
         span_columns(span)
         | {
@@ -30,8 +30,10 @@ def rows_of(request: ExportTraceServiceRequest) -> list[dict[str, Any]]:
             "ResourceAttributes": text_map(group.resource.attributes),
             "ResourceSchemaUrl": group.schema_url,
             "ScopeSchemaUrl": scoped.schema_url,
-            "ProjectId": found(group.resource, span, "platform.projectId", "platform.project.id"),
-            "DeploymentId": found(group.resource, span, "platform.deploymentId", "platform.deployment.id"),
+            "ProjectId": attribute(group.resource, span, "platform.projectId", "platform.project.id"),
+            "DeploymentId": attribute(
+                group.resource, span, "platform.deploymentId", "platform.deployment.id"
+            ),
         }
         | scope_columns(scoped.scope)
         for group in request.resource_spans
@@ -40,7 +42,7 @@ def rows_of(request: ExportTraceServiceRequest) -> list[dict[str, Any]]:
     ]
 
 
-def found(resource: Resource, span: Span, resource_key: str, span_key: str) -> str:
+def attribute(resource: Resource, span: Span, resource_key: str, span_key: str) -> str:
     return text_map(resource.attributes).get(resource_key) or text_map(span.attributes).get(span_key, "")
 
 
@@ -98,28 +100,28 @@ def text(value: AnyValue) -> str:
 
 
 def scalar(value: AnyValue, kind: str) -> str:
-    held = getattr(value, kind)
+    content = getattr(value, kind)
     if kind == "bool_value":
-        return "true" if held else "false"
+        return "true" if content else "false"
     if kind == "double_value":
-        return double(held)
+        return double(content)
     if kind == "bytes_value":
-        return base64.b64encode(held).decode()
-    return str(held)
+        return base64.b64encode(content).decode()
+    return str(content)
 
 
-def double(held: float) -> str:
-    """As ECMAScript prints numbers, which is what the Collector's exporter stores; `-0` keeps its sign."""
-    if math.isnan(held):
+def double(value: float) -> str:
+    """Format a number as ECMAScript does, and so as the Collector's exporter does; `-0` keeps its sign."""
+    if math.isnan(value):
         return "NaN"
-    if math.isinf(held):
-        return "Infinity" if held > 0 else "-Infinity"
-    if held == 0:
-        return "-0" if math.copysign(1, held) < 0 else "0"
-    if 1e-6 <= abs(held) < 1e21:
-        plain = f"{Decimal(repr(held)):f}"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0:
+        return "-0" if math.copysign(1, value) < 0 else "0"
+    if 1e-6 <= abs(value) < 1e21:
+        plain = f"{Decimal(repr(value)):f}"
         return plain.rstrip("0").rstrip(".") if "." in plain else plain
-    mantissa, _, exponent = repr(held).partition("e")
+    mantissa, _, exponent = repr(value).partition("e")
     if (
         not exponent
     ):  # repr writes 1e-05 and smaller with an exponent, so this is never reached for tiny numbers
@@ -128,7 +130,7 @@ def double(held: float) -> str:
 
 
 def nested(value: AnyValue) -> str:
-    """Compact JSON in arrival order; numbers as numbers, what JSON cannot say as strings."""
+    """Return compact JSON in the order of arrival; values that JSON lacks become strings."""
     kind = value.WhichOneof("value")
     if kind is None:
         return "null"
@@ -147,5 +149,5 @@ def member(item: KeyValue) -> str:
     return f"{quoted(item.key)}:{nested(item.value)}"
 
 
-def quoted(held: str) -> str:
-    return json.dumps(held, ensure_ascii=False)
+def quoted(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,6 +1,6 @@
-"""Every sample body gets its answer, and exactly what the answer claims lies in the store.
+"""Conformance of request bodies: each sample gets the expected answer, and its spans are stored.
 
-Each case has a drain of its own, so that the stored rows tell which case they belong to.
+Each sample has its own drain, so that the stored rows identify their sample.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from tests.e2e.running import Reply, Row, Running
-from tests.e2e.samples import decoded
+from tests.e2e.receiver_process import ReceiverProcess, Reply, Row
+from tests.e2e.samples import decode
 
 CASES_FILE = Path(__file__).parents[1] / "conformance/bodies.jsonl"
 PROTOBUF = "application/x-protobuf"
@@ -24,7 +24,7 @@ PROTOBUF = "application/x-protobuf"
 
 @dataclass(frozen=True)
 class Case:
-    """One sample body and what is expected of it."""
+    """A sample body and the expected answer."""
 
     id: str
     content_type: str
@@ -34,15 +34,15 @@ class Case:
 
 def read_cases() -> list[Case]:
     cases = [json.loads(line) for line in CASES_FILE.read_text().splitlines()]
-    return [Case(case["id"], case["content_type"], decoded(case["body"]), case["expect"]) for case in cases]
+    return [Case(case["id"], case["content_type"], decode(case["body"]), case["expect"]) for case in cases]
 
 
 CASES = read_cases()
 
 
 @dataclass(frozen=True)
-class Tried:
-    """All cases posted once, plainly and to a strict drain, and all rows read back."""
+class Results:
+    """Responses to all samples, on a normal and on a strict drain, and all stored rows."""
 
     replies: dict[str, Reply]
     strict_replies: dict[str, Reply]
@@ -50,29 +50,31 @@ class Tried:
 
 
 @pytest.fixture(scope="module")
-def tried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tried]:
+def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Results]:
     drains = [
         f'[[drain]]\nname = "{kind}-{case.id}"\npath = "/{kind}/{case.id}"\nstrict = {strict}\n'
         for case in CASES
         for kind, strict in (("plain", "false"), ("strict", "true"))
     ]
-    with Running(tmp_path_factory.mktemp("conformance"), config="".join(drains)) as running:
+    with ReceiverProcess(tmp_path_factory.mktemp("conformance"), config="".join(drains)) as running:
         replies = {case.id: running.post(case.body, case.content_type, f"/plain/{case.id}") for case in CASES}
         strict = {case.id: running.post(case.body, case.content_type, f"/strict/{case.id}") for case in CASES}
-        yield Tried(replies, strict, running.spans_once_stored(sum(case.expect["stored"] for case in CASES)))
+        yield Results(
+            replies, strict, running.spans_once_stored(sum(case.expect["stored"] for case in CASES))
+        )
 
 
 def partial_success(case: Case, reply: Reply) -> tuple[int, str]:
     if case.content_type == PROTOBUF:
         partial = ExportTraceServiceResponse.FromString(reply.body).partial_success
         return partial.rejected_spans, partial.error_message
-    told = reply.json().get("partialSuccess", {})
-    return int(told.get("rejectedSpans", 0)), told.get("errorMessage", "")
+    partial = reply.json().get("partialSuccess", {})
+    return int(partial.get("rejectedSpans", 0)), partial.get("errorMessage", "")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_a_body_gets_its_answer(case: Case, tried: Tried) -> None:
-    reply = tried.replies[case.id]
+def test_body_gets_the_expected_answer(case: Case, results: Results) -> None:
+    reply = results.replies[case.id]
 
     assert reply.status == case.expect["status"], reply.body
     assert reply.content_type == case.content_type
@@ -83,23 +85,23 @@ def test_a_body_gets_its_answer(case: Case, tried: Tried) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_a_body_is_stored_as_answered(case: Case, tried: Tried) -> None:
-    stored = Counter(row["Drain"] for row in tried.rows)
+def test_stored_spans_match_the_answer(case: Case, results: Results) -> None:
+    stored = Counter(row["Drain"] for row in results.rows)
 
     assert stored[f"plain-{case.id}"] == case.expect["stored"]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_a_strict_drain_refuses_what_was_warned_about(case: Case, tried: Tried) -> None:
+def test_strict_drain_refuses_bodies_with_warnings(case: Case, results: Results) -> None:
     warned = case.expect["warning"] and not case.expect["rejected"]
 
-    assert tried.strict_replies[case.id].status == (400 if warned else case.expect["status"])
+    assert results.strict_replies[case.id].status == (400 if warned else case.expect["status"])
 
 
-def attributes(tried: Tried, case_id: str) -> dict[str, str]:
-    row = next(row for row in tried.rows if row["Drain"] == f"plain-{case_id}")
-    found: dict[str, str] = row["SpanAttributes"]
-    return {key: value for key, value in found.items() if not key.startswith("trace_drain.")}
+def attributes(results: Results, case_id: str) -> dict[str, str]:
+    row = next(row for row in results.rows if row["Drain"] == f"plain-{case_id}")
+    values: dict[str, str] = row["SpanAttributes"]
+    return {key: value for key, value in values.items() if not key.startswith("trace_drain.")}
 
 
 @pytest.mark.parametrize(
@@ -126,20 +128,20 @@ def attributes(tried: Tried, case_id: str) -> dict[str, str]:
         pytest.param("J29", {"k": "v"}, id="a map of attributes"),
     ],
 )
-def test_a_value_is_stored_as_text(case_id: str, expected: dict[str, str], tried: Tried) -> None:
-    assert attributes(tried, case_id) == expected
+def test_attribute_value_is_stored_as_text(case_id: str, expected: dict[str, str], results: Results) -> None:
+    assert attributes(results, case_id) == expected
 
 
-def test_a_kind_outside_the_enum_keeps_its_number(tried: Tried) -> None:
-    row = next(row for row in tried.rows if row["Drain"] == "plain-P41")
+def test_span_kind_outside_the_enum_is_kept_as_a_number(results: Results) -> None:
+    row = next(row for row in results.rows if row["Drain"] == "plain-P41")
 
     assert (row["SpanKind"], row["StatusCode"]) == ("Unspecified", "Unset")
     assert row["SpanAttributes"]["trace_drain.kind"] == "99"
     assert row["SpanAttributes"]["trace_drain.status_code"] == "7"
 
 
-def test_a_start_time_past_retention_is_kept_beside_the_receive_time(tried: Tried) -> None:
-    row = next(row for row in tried.rows if row["Drain"] == "plain-P00")
+def test_start_time_before_the_retention_is_kept_as_an_attribute(results: Results) -> None:
+    row = next(row for row in results.rows if row["Drain"] == "plain-P00")
 
     assert row["Timestamp"][:13] == row["ReceivedAt"][:13]
     assert row["SpanAttributes"]["trace_drain.start_time_unix_nano"] == "1544712660000000000"

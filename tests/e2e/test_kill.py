@@ -1,4 +1,4 @@
-"""Kill -9 of every process in turn, under load: what was answered with 200 is there, once."""
+"""SIGKILL of each process under load: every acknowledged span is stored once."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.running import Running
+from tests.e2e.receiver_process import ReceiverProcess
 
 SPANS_PER_REQUEST = 20
 LOAD_S = 6.0
 PAUSE_S = 0.005
-"""Between two traces of a sender, so that all are read back in one answer however fast the machine is."""
+"""Pause of a sender between two traces, so that one query returns all of them even on a fast machine."""
 RETRYABLE = {429, 502, 503, 504}
 
 
 def trace_body(trace: int) -> bytes:
-    """One trace whose every id is a function of its number."""
+    """Return a body with one trace; all its ids are derived from `trace`."""
     start = time.time_ns()
     spans = [
         {
@@ -36,18 +36,18 @@ def trace_body(trace: int) -> bytes:
 
 
 class Sender(threading.Thread):
-    """Posts traces one after another; notes which were answered with 200 and which are in doubt."""
+    """Sender of one trace after another; records which were acknowledged."""
 
-    def __init__(self, running: Running, first: int) -> None:
+    def __init__(self, running: ReceiverProcess, first: int) -> None:
         super().__init__()
         self.running, self.next = running, first
         self.acknowledged: set[str] = set()
         self.issued: set[str] = set()
-        self.wrong: list[int] = []
-        self.stopping = threading.Event()
+        self.unexpected_statuses: list[int] = []
+        self.stop = threading.Event()
 
     def run(self) -> None:
-        while not self.stopping.wait(PAUSE_S):
+        while not self.stop.wait(PAUSE_S):
             self.send(self.next)
             self.next += 1
 
@@ -56,14 +56,14 @@ class Sender(threading.Thread):
         try:
             reply = self.running.post(trace_body(trace))
         except (OSError, ValueError, KeyError):
-            return  # reset, or no receiver just now: the trace is in doubt and is not sent again
+            return  # reset, or no receiver now: the outcome is unknown and the trace is not repeated
         if reply.status == 200:
             self.acknowledged.add(f"{trace:032x}")
         elif reply.status not in RETRYABLE:
-            self.wrong.append(reply.status)
+            self.unexpected_statuses.append(reply.status)
 
 
-def pid_of(running: Running, process: str) -> int:
+def pid_of(running: ReceiverProcess, process: str) -> int:
     pids = running.state()["pids"]
     return int(pids[process][0] if process == "intake" else pids[process])
 
@@ -71,8 +71,8 @@ def pid_of(running: Running, process: str) -> int:
 @pytest.mark.fault("a process is killed under load: intake, store, supervisor")
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("process", ["intake", "store", "supervisor"])
-def test_a_killed_process_loses_and_doubles_nothing(process: str, fresh_dir: Path) -> None:
-    with Running(fresh_dir) as running:
+def test_killed_process_loses_and_duplicates_no_span(process: str, fresh_dir: Path) -> None:
+    with ReceiverProcess(fresh_dir) as running:
         senders = [Sender(running, first=1 + number * 1_000_000) for number in range(3)]
         for sender in senders:
             sender.start()
@@ -82,7 +82,7 @@ def test_a_killed_process_loses_and_doubles_nothing(process: str, fresh_dir: Pat
             running.start()
         time.sleep(LOAD_S / 2)
         for sender in senders:
-            sender.stopping.set()
+            sender.stop.set()
         for sender in senders:
             sender.join()
         running.wait_until_ready()
@@ -91,8 +91,8 @@ def test_a_killed_process_loses_and_doubles_nothing(process: str, fresh_dir: Pat
         rows = running.spans_once_stored(len(acknowledged) * SPANS_PER_REQUEST)
 
     per_trace = Counter(row["TraceId"] for row in rows)
-    assert acknowledged, "a run without a 200 proves nothing"
+    assert acknowledged, "no delivery was acknowledged, so the run proves nothing"
     assert acknowledged <= set(per_trace)
     assert set(per_trace) <= issued
     assert set(per_trace.values()) == {SPANS_PER_REQUEST}
-    assert [sender.wrong for sender in senders] == [[], [], []]
+    assert [sender.unexpected_statuses for sender in senders] == [[], [], []]

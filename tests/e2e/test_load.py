@@ -1,4 +1,4 @@
-"""The load harness against the receiver itself: what was acknowledged is stored, once and to the letter."""
+"""`trace-drain load` against a real receiver: every acknowledged span is stored once and unchanged."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import json
 
 import pytest
 
-from tests.e2e.running import Running
+from tests.e2e.receiver_process import ReceiverProcess
 
 
 @pytest.mark.parametrize(
-    "form", [(), ("--encoding", "json", "--compression", "gzip")], ids=["protobuf", "json, gzip"]
+    "options", [(), ("--encoding", "json", "--compression", "gzip")], ids=["protobuf", "json, gzip"]
 )
-def test_what_was_acknowledged_is_kept(receiver: Running, form: tuple[str, ...]) -> None:
+def test_load_verifies_that_every_span_is_stored(receiver: ReceiverProcess, options: tuple[str, ...]) -> None:
     url = str(receiver.state()["urls"]["listen"])
 
-    said = receiver.command(
-        "load", url, "--spans", "40", "--requests", "40", "--verify", "--format", "json", *form
+    output = receiver.command(
+        "load", url, "--spans", "40", "--requests", "40", "--verify", "--format", "json", *options
     )
 
-    verified = json.loads(said)["verified"]
+    verified = json.loads(output)["verified"]
     assert verified["ok"], verified["examples"]
     assert verified["spans"] == 1_600
     assert verified["compared"] == 400

@@ -1,4 +1,4 @@
-"""Every field of random requests, sent as protobuf and as JSON, is read back from the store and compared."""
+"""Random requests in protobuf and JSON: every field is read back from the store and compared."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.e2e.expected import rows_of
-from tests.e2e.requests_at_random import Requests, otlp_json
-from tests.e2e.running import Row, Running
+from tests.e2e.random_requests import Requests, otlp_json
+from tests.e2e.receiver_process import ReceiverProcess, Row
 
 SEED = 20_261_121
 REQUESTS = 120
@@ -21,7 +21,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class Compared:
-    """What was sent, as the oracle reads it, and what was kept."""
+    """Expected rows according to the oracle, and the stored rows."""
 
     expected: dict[Key, dict[str, Any]]
     stored: list[Row]
@@ -34,12 +34,12 @@ def key_of(row: dict[str, Any]) -> Key:
 @pytest.fixture(scope="module", params=["protobuf", "json"])
 def compared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compared]:
     requests = Requests(SEED)
-    with Running(tmp_path_factory.mktemp(f"oracle-{request.param}")) as running:
+    with ReceiverProcess(tmp_path_factory.mktemp(f"oracle-{request.param}")) as running:
         expected: dict[Key, dict[str, Any]] = {}
         for sent in itertools.islice(iter(requests.request, None), REQUESTS):
             body = sent.SerializeToString() if request.param == "protobuf" else otlp_json(sent)
-            kind = "application/x-protobuf" if request.param == "protobuf" else "application/json"
-            reply = running.post(body, kind)
+            content_type = "application/x-protobuf" if request.param == "protobuf" else "application/json"
+            reply = running.post(body, content_type)
             assert reply.status == 200, reply.body
             expected |= {key_of(row): row for row in rows_of(sent)}
         yield Compared(expected, running.spans_once_stored(len(expected)))
@@ -51,5 +51,5 @@ def test_every_span_is_stored_once(compared: Compared) -> None:
 
 def test_every_field_is_stored_as_sent(compared: Compared) -> None:
     for row in compared.stored:
-        wanted = compared.expected[key_of(row)]
-        assert {column: row[column] for column in wanted} == wanted
+        expected = compared.expected[key_of(row)]
+        assert {column: row[column] for column in expected} == expected

@@ -1,4 +1,4 @@
-"""A span sent by the Python OpenTelemetry SDK with stock settings shows up complete."""
+"""Spans sent by the Python OpenTelemetry SDK with default settings are stored completely."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from tests.e2e.running import Running
+from tests.e2e.receiver_process import ReceiverProcess
 
 SENDER = """
 from opentelemetry import trace
@@ -28,7 +28,7 @@ provider.shutdown()
 """
 
 
-def sent_with(running: Running, **environment: str) -> None:
+def send_trace(running: ReceiverProcess, **environment: str) -> None:
     host, port = running.address
     settings = {name: value.format(host=host, port=port) for name, value in environment.items()}
     done = subprocess.run(
@@ -43,10 +43,10 @@ def sent_with(running: Running, **environment: str) -> None:
     assert "Failed" not in done.stderr
 
 
-def test_a_trace_of_the_stock_sdk_shows_up_complete(receiver: Running) -> None:
+def test_trace_of_the_sdk_with_default_settings_is_stored_completely(receiver: ReceiverProcess) -> None:
     started = time.time_ns()
 
-    sent_with(
+    send_trace(
         receiver,
         OTEL_EXPORTER_OTLP_ENDPOINT="http://{host}:{port}",
         OTEL_SERVICE_NAME="shop",
@@ -67,8 +67,8 @@ def test_a_trace_of_the_stock_sdk_shows_up_complete(receiver: Running) -> None:
     assert 0 < child["Duration"] <= root["Duration"] < time.time_ns() - started
 
 
-def test_an_endpoint_without_a_path_works_too(receiver: Running) -> None:
-    sent_with(receiver, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="http://{host}:{port}", OTEL_SERVICE_NAME="bare")
+def test_sdk_endpoint_without_a_path_works(receiver: ReceiverProcess) -> None:
+    send_trace(receiver, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="http://{host}:{port}", OTEL_SERVICE_NAME="bare")
 
     stored = receiver.spans_once_stored(2)
     assert {row["SpanName"] for row in stored if row["ServiceName"] == "bare"} == {"checkout", "charge"}

@@ -1,4 +1,4 @@
-"""`--tls-self-signed`: one flag, and an exporter that trusts the authority is served over HTTPS."""
+"""`--tls-self-signed`: a client that trusts the generated certificate authority is served over HTTPS."""
 
 from __future__ import annotations
 
@@ -9,36 +9,39 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.running import Running
+from tests.e2e.receiver_process import ReceiverProcess
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with Running(tmp_path_factory.mktemp("secured"), "--tls-self-signed") as running:
+def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReceiverProcess]:
+    with ReceiverProcess(tmp_path_factory.mktemp("secured"), "--tls-self-signed") as running:
         yield running
 
 
-def authority(running: Running) -> Path:
+def ca_file(running: ReceiverProcess) -> Path:
     return running.data / "tls" / "ca.crt"
 
 
-def test_a_self_signed_certificate_is_made_and_used(secured: Running) -> None:
-    trusted = ssl.create_default_context(cafile=str(authority(secured)))
+def test_self_signed_certificate_is_created_and_used(receiver: ReceiverProcess) -> None:
+    trusted = ssl.create_default_context(cafile=str(ca_file(receiver)))
     request = urllib.request.Request(
-        f"https://localhost:{secured.address[1]}/v1/traces", b"{}", {"content-type": "application/json"}
+        f"https://localhost:{receiver.address[1]}/v1/traces", b"{}", {"content-type": "application/json"}
     )
 
     with urllib.request.urlopen(request, timeout=30, context=trusted) as answer:
-        found = answer.status, answer.read()
+        response = answer.status, answer.read()
 
-    assert found == (200, b"{}")
+    assert response == (200, b"{}")
 
 
-def test_the_load_harness_speaks_tls_with_whom_it_trusts(secured: Running) -> None:
-    url, sent = f"https://localhost:{secured.address[1]}", ("--spans", "10", "--requests", "20", "--verify")
+def test_load_command_trusts_the_given_authority_only(receiver: ReceiverProcess) -> None:
+    url, options = (
+        f"https://localhost:{receiver.address[1]}",
+        ("--spans", "10", "--requests", "20", "--verify"),
+    )
 
-    trusting = secured.command("load", url, *sent, "--ca", str(authority(secured)))
+    output = receiver.command("load", url, *options, "--ca", str(ca_file(receiver)))
     with pytest.raises(AssertionError):
-        secured.command("load", url, *sent, "--patience", "0.1")
+        receiver.command("load", url, *options, "--patience", "0.1")
 
-    assert "200 spans acknowledged: 0 missing, 0 stored twice" in trusting
+    assert "200 spans acknowledged: 0 missing, 0 stored twice" in output

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from receiver.engine.embedded import EmbeddedStore
-from receiver.engine.store import TABLE, Held, Parameters
+from receiver.engine.store import TABLE, Parameters, RowLocation
 from receiver.errors import StoreTrouble
 from receiver.model import SegmentId
 
-HELD = Held(SegmentId(7, 1), (0, 0))
+HELD = RowLocation(SegmentId(7, 1), (0, 0))
 
 
 class Disk:

@@ -36,11 +36,11 @@ def test_deletion_is_stopped_once_and_started_again(tmp_path: Path) -> None:
     engine, machine = Engine(), Machine()
     expiry_switch = expiry(engine, machine, tmp_path)
     machine.wall_s += HOUR_S
-    expiry_switch.look()
-    expiry_switch.look()
+    expiry_switch.check()
+    expiry_switch.check()
     warning = expiry_switch.warning
     machine.wall_s -= HOUR_S
-    expiry_switch.look()
+    expiry_switch.check()
 
     assert engine.commands == [*STOPS, *STARTS]
     assert warning
@@ -52,9 +52,9 @@ def test_deletion_is_stopped_when_an_unavailable_store_is_back(tmp_path: Path) -
     expiry_switch = expiry(engine, machine, tmp_path)
     machine.wall_s += HOUR_S
     engine.is_unavailable = True
-    expiry_switch.look()
+    expiry_switch.check()
     engine.is_unavailable = False
-    expiry_switch.look()
+    expiry_switch.check()
 
     assert engine.commands == STOPS
 
@@ -63,7 +63,7 @@ def test_server_is_not_stopped_but_the_warning_is_set(tmp_path: Path) -> None:
     engine, machine = Engine(embedded=False), Machine()
     expiry_switch = expiry(engine, machine, tmp_path)
     machine.wall_s += HOUR_S
-    expiry_switch.look()
+    expiry_switch.check()
 
     assert engine.commands == []
     assert expiry_switch.warning

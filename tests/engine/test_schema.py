@@ -13,17 +13,27 @@ from receiver.engine.schema import Engine
 from receiver.engine.store import Store, Version
 from receiver.errors import OperatorError, StoreTrouble
 from tests.support import engines
-from tests.support.fake_clickhouse import schema_sources
+from tests.support.fake_clickhouse import development_sources, schema_sources
 
 NAMES = [
     "0000_trace_drain_migrations",
     "0001_otel_traces",
     "0002_otel_traces_trace_id_ts",
     "0003_otel_traces_trace_id_ts_mv",
-    "0004_otel_traces_newest_and_service",
-    "0005_otel_traces_merges",
+    "0004_otel_red",
+    "0005_otel_red_deployment",
+    "0006_otel_rollup_slots",
 ]
-COLLECTORS = """
+LATER_SOURCES = [
+    ("0007_index.sql", "ALTER TABLE otel_traces ADD INDEX IF NOT EXISTS idx_later SpanId TYPE set(8)"),
+    (
+        "0008_setting.sql",
+        "-- Comment.\nALTER TABLE otel_traces MODIFY SETTING merge_selector_base = 11 -- if merge_base",
+    ),
+]
+"""Statements as a later release may add them."""
+LATER_NAMES = ["0007_index", "0008_setting"]
+COLLECTOR_TABLE = """
 CREATE TABLE otel_traces (Timestamp DateTime64(9), TraceId String, SpanAttributes Map(String, String))
 ENGINE = MergeTree ORDER BY Timestamp
 """
@@ -70,18 +80,31 @@ def test_tables_have_the_columns_that_tools_rely_on(store: Store) -> None:
     assert companion == ["TraceId", "Start", "End"]
 
 
+def with_later_sources() -> list[tuple[str, str]]:
+    return schema_sources() + LATER_SOURCES
+
+
+def definition_of(store: Store, table: str = "otel_traces") -> str:
+    [[definition]] = store.rows(
+        "SELECT create_table_query FROM system.tables "
+        "WHERE database = currentDatabase() AND name = {table:String}",
+        {"table": table},
+    )
+    return str(definition)
+
+
 def test_table_of_an_older_release_gets_new_indexes_and_keeps_its_rows(store: Store) -> None:
-    schema.apply(store, schema_sources()[:4], 30)
+    schema.apply(store, schema_sources(), 30)
     store.command("INSERT INTO otel_traces (Timestamp, ServiceName) VALUES (now64(9), 'shop')")
 
-    applied = schema.apply(store, schema_sources(), 30)
+    applied = schema.apply(store, with_later_sources(), 30)
     store.command("INSERT INTO otel_traces (Timestamp, ServiceName) VALUES (now64(9), 'cart')")
     store.command("OPTIMIZE TABLE otel_traces FINAL")
 
-    assert applied == NAMES[4:]
+    assert applied == LATER_NAMES
     rows = store.rows("SELECT ServiceName FROM otel_traces WHERE ServiceName IN ('shop', 'cart') ORDER BY 1")
     assert [name for (name,) in rows] == ["cart", "shop"]
-    assert {"idx_timestamp", "idx_service"} <= {
+    assert "idx_later" in {
         str(name)
         for (name,) in store.rows(
             "SELECT name FROM system.data_skipping_indices "
@@ -91,48 +114,44 @@ def test_table_of_an_older_release_gets_new_indexes_and_keeps_its_rows(store: St
 
 
 def test_dropped_table_is_created_again_with_all_later_changes(store: Store) -> None:
-    schema.apply(store, schema_sources(), 30)
+    schema.apply(store, with_later_sources(), 30)
     store.command("DROP TABLE otel_traces SYNC")
 
-    missing = schema.status(store, schema_sources(), 30).missing
-    applied = schema.apply(store, schema_sources(), 30)
+    missing = schema.status(store, with_later_sources(), 30).missing
+    applied = schema.apply(store, with_later_sources(), 30)
 
-    assert list(missing) == applied == [NAMES[1], *NAMES[4:]]
-    [[made]] = store.rows(
-        "SELECT create_table_query FROM system.tables "
-        "WHERE database = currentDatabase() AND name = 'otel_traces'"
-    )
-    assert "idx_service" in str(made)
-    assert "merge_selector_base = 12" in str(made)
+    assert list(missing) == applied == [NAMES[1], *LATER_NAMES]
+    assert "idx_later" in definition_of(store)
+    assert "merge_selector_base = 11" in definition_of(store)
 
 
 def test_interrupted_recreation_of_a_dropped_table_is_completed_later(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    schema.apply(store, schema_sources(), 30)
+    schema.apply(store, with_later_sources(), 30)
     store.command("DROP TABLE otel_traces SYNC")
     command = store.command
 
-    def cut_off(statement: str) -> None:
+    def interrupted(statement: str) -> None:
         if "ALTER TABLE otel_traces" in statement:
             raise StoreTrouble("gone")
         command(statement)
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "command", cut_off)
+        patch.setattr(store, "command", interrupted)
         with pytest.raises(StoreTrouble):
-            schema.apply(store, schema_sources(), 30)
+            schema.apply(store, with_later_sources(), 30)
 
-    assert list(schema.status(store, schema_sources(), 30).missing) == NAMES[4:]
-    assert schema.apply(store, schema_sources(), 30) == NAMES[4:]
-    assert schema.apply(store, schema_sources(), 30) == []
+    assert list(schema.status(store, with_later_sources(), 30).missing) == LATER_NAMES
+    assert schema.apply(store, with_later_sources(), 30) == LATER_NAMES
+    assert schema.apply(store, with_later_sources(), 30) == []
 
 
 def test_embedded_tables_sync_inserts_and_merges(store: Store) -> None:
     schema.apply(store, schema_sources(), 30)
 
     status = schema.status(store, schema_sources(), 30)
-    made = [
+    definitions = [
         str(row[0])
         for row in store.rows(
             "SELECT create_table_query FROM system.tables "
@@ -141,14 +160,14 @@ def test_embedded_tables_sync_inserts_and_merges(store: Store) -> None:
     ]
 
     assert dict(status.settings)["fsync_after_insert"] == "1"
-    assert len(made) == 3
+    assert len(definitions) == 6
     for settings in (
         "fsync_after_insert = 1",
         "fsync_part_directory = 1",
         "min_rows_to_fsync_after_merge = 1",
         "old_parts_lifetime = 480",
     ):
-        assert all(settings in statement for statement in made)
+        assert all(settings in statement for statement in definitions)
 
 
 def test_status_lists_applied_and_missing_statements(store: Store) -> None:
@@ -185,13 +204,31 @@ def test_ttl_follows_the_setting_and_the_companion_expires_last(store: Store, da
 
 
 def test_table_of_a_collector_is_recognised_and_not_changed(store: Store) -> None:
-    store.command(COLLECTORS)
+    store.command(COLLECTOR_TABLE)
 
     with pytest.raises(OperatorError, match=r"made by an OpenTelemetry Collector.*RENAME TABLE"):
         schema.apply(store, schema_sources(), 30)
 
     assert [name for (name,) in store.rows("SHOW TABLES")] == ["otel_traces"]
-    assert "OpenTelemetry Collector" in schema.status(store, schema_sources(), 30).foreign
+    assert "OpenTelemetry Collector" in schema.status(store, schema_sources(), 30).unusable
+
+
+def test_table_of_a_development_version_is_refused_and_not_changed(store: Store) -> None:
+    for statement in schema.emit(development_sources(), Engine(store.version(), embedded=True), 30):
+        store.command(statement.sql)
+    definition = definition_of(store)
+
+    with pytest.raises(OperatorError, match=r"made by a development version.*export.*docs/operations\.md"):
+        schema.apply(store, schema_sources(), 7)
+
+    assert definition_of(store) == definition
+    assert "development version" in schema.status(store, schema_sources(), 30).unusable
+
+
+def test_new_table_is_usable(store: Store) -> None:
+    schema.apply(store, schema_sources(), 30)
+
+    assert schema.status(store, schema_sources(), 30).unusable == ""
 
 
 def test_each_file_has_one_statement_without_a_database_name() -> None:
@@ -202,15 +239,26 @@ def test_each_file_has_one_statement_without_a_database_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("engine", "days", "has", "has_not"),
+    ("engine", "days", "contains", "lacks"),
     [
         pytest.param(
-            Engine(Version(24, 8), embedded=False), 30, "INTERVAL 30 DAY", "map_buckets", id="old: plain maps"
+            Engine(Version(25, 9), embedded=False),
+            30,
+            "merge_selector_base",
+            "string_serialization_version",
+            id="old: single stream without a setting",
         ),
         pytest.param(
-            Engine(Version(26, 9), embedded=False),
+            Engine(Version(24, 11), embedded=False),
             30,
-            "with_buckets",
+            "INTERVAL 30 DAY",
+            "merge_selector_base",
+            id="older: default merges",
+        ),
+        pytest.param(
+            Engine(Version(25, 10), embedded=False),
+            30,
+            "string_serialization_version = 'single_stream'",
             "fsync",
             id="server: its own sync settings",
         ),
@@ -223,30 +271,30 @@ def test_each_file_has_one_statement_without_a_database_name() -> None:
         ),
     ],
 )
-def test_statements_depend_on_the_engine(engine: Engine, days: int, has: str, has_not: str) -> None:
+def test_statements_depend_on_the_engine(engine: Engine, days: int, contains: str, lacks: str) -> None:
     main = schema.emit(schema_sources(), engine, days)[1].sql
 
-    assert has in main
-    assert has_not not in "\n".join(line for line in main.splitlines() if not line.strip().startswith("--"))
+    assert contains in main
+    assert lacks not in "\n".join(line for line in main.splitlines() if not line.strip().startswith("--"))
     assert "-- if" not in main
 
 
 def test_empty_statement_waits_for_a_newer_engine() -> None:
     old, new = (
-        [statement.name for statement in schema.emit(schema_sources(), Engine(version, embedded=False), 30)]
+        [statement.name for statement in schema.emit(LATER_SOURCES, Engine(version, embedded=False), 30)]
         for version in (Version(24, 11), Version(24, 12))
     )
 
-    assert (old, new) == (NAMES[:-1], NAMES)
+    assert (old, new) == (LATER_NAMES[:1], LATER_NAMES)
 
 
 class LockedServer:
-    """Server whose schema lock another receiver holds for the next `looks` attempts."""
+    """Server whose schema lock another receiver holds for the next `refusals` attempts."""
 
     embedded = False
 
-    def __init__(self, looks: int, *, is_stale: bool = False) -> None:
-        self.looks = looks
+    def __init__(self, refusals: int, *, is_stale: bool = False) -> None:
+        self.refusals = refusals
         self.is_stale = is_stale
         self.commands: list[str] = []
 
@@ -258,8 +306,8 @@ class LockedServer:
 
     def command(self, statement: str) -> None:
         self.commands.append(statement.split(" (", maxsplit=1)[0].split(" COMMENT", maxsplit=1)[0].strip())
-        if statement.startswith("CREATE TABLE trace_drain_schema_lock") and self.looks:
-            self.looks -= 1
+        if statement.startswith("CREATE TABLE trace_drain_schema_lock") and self.refusals:
+            self.refusals -= 1
             raise StoreTrouble("exists", code=57)
 
     def rows(self, statement: str, _parameters: object = None) -> list[tuple[object, ...]]:

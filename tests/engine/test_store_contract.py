@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from receiver.engine.store import Held, Store
+from receiver.engine.store import RowLocation, Store
 from receiver.errors import StoreTrouble
 from receiver.model import Heading, SegmentId
 from tests.support import engines
@@ -57,88 +57,90 @@ def engine(request: pytest.FixtureRequest) -> Store:
 
 
 @pytest.fixture
-def put(store: Store) -> Callable[..., int]:
-    def insert(segment: Segment, token: str = "#0") -> int:  # noqa: S107 - not a password
-        name = f"{segment.held.segment}{token}"
+def insert(store: Store) -> Callable[..., int]:
+    def insert_segment(segment: Segment, token: str = "#0") -> int:  # noqa: S107 - not a password
+        name = f"{segment.location.segment}{token}"
         return store.insert(segment.path, token=name, query_id=f"trace-drain-{name}")
 
-    return insert
+    return insert_segment
 
 
-def test_inserted_rows_are_counted_by_day(store: Store, maker: SegmentMaker, put: Callable[..., int]) -> None:
+def test_inserted_rows_are_counted_by_day(
+    store: Store, maker: SegmentMaker, insert: Callable[..., int]
+) -> None:
     segment = maker.make(0, 0, 1, 2, 2, 2)
 
-    assert put(segment) == 6
+    assert insert(segment) == 6
 
-    assert store.counts([segment.held]) == {segment.held.segment: segment.days}
+    assert store.counts([segment.location]) == {segment.location.segment: segment.days}
 
 
 def test_same_token_stores_rows_once_and_still_reads_every_row(
-    store: Store, maker: SegmentMaker, put: Callable[..., int]
+    store: Store, maker: SegmentMaker, insert: Callable[..., int]
 ) -> None:
     segment = maker.make(0, 1)
 
-    assert put(segment) == 2
-    assert put(segment) == 2
+    assert insert(segment) == 2
+    assert insert(segment) == 2
 
-    assert store.counts([segment.held]) == {segment.held.segment: segment.days}
+    assert store.counts([segment.location]) == {segment.location.segment: segment.days}
 
 
 def test_another_token_stores_the_rows_again(
-    store: Store, maker: SegmentMaker, put: Callable[..., int]
+    store: Store, maker: SegmentMaker, insert: Callable[..., int]
 ) -> None:
     segment = maker.make(0)
 
-    put(segment)
-    put(segment, token="#1")
+    insert(segment)
+    insert(segment, token="#1")
 
-    assert list(store.counts([segment.held])[segment.held.segment].values()) == [2]
+    assert list(store.counts([segment.location])[segment.location.segment].values()) == [2]
 
 
 def test_many_segments_are_counted_in_one_query(
-    store: Store, maker: SegmentMaker, put: Callable[..., int]
+    store: Store, maker: SegmentMaker, insert: Callable[..., int]
 ) -> None:
     first, second, absent = maker.make(0), maker.make(0, 1), maker.make(0)
-    put(first)
-    put(second)
+    insert(first)
+    insert(second)
 
     before, after = (
-        absent.held._replace(received_ms=(RECEIVED_MS[0] + shift, RECEIVED_MS[1] + shift))
+        absent.location._replace(received_ms=(RECEIVED_MS[0] + shift, RECEIVED_MS[1] + shift))
         for shift in (-60_000, 60_000)
     )
 
-    counted = store.counts([before, first.held, second.held, after])
+    counted = store.counts([before, first.location, second.location, after])
 
-    assert counted == {first.held.segment: first.days, second.held.segment: second.days}
+    assert counted == {first.location.segment: first.days, second.location.segment: second.days}
     assert store.counts([]) == {}
 
 
 def test_segments_of_different_epochs_are_distinguished(
-    store: Store, maker: SegmentMaker, put: Callable[..., int]
+    store: Store, maker: SegmentMaker, insert: Callable[..., int]
 ) -> None:
     first, second = maker.make(0), maker.make(0)
-    put(first)
-    put(second)
-    of_another_start = Held(SegmentId(7, second.held.segment.seq), RECEIVED_MS)
+    insert(first)
+    insert(second)
+    of_another_epoch = RowLocation(SegmentId(7, second.location.segment.seq), RECEIVED_MS)
 
-    assert store.counts([first.held, of_another_start]) == {first.held.segment: first.days}
+    assert store.counts([first.location, of_another_epoch]) == {first.location.segment: first.days}
 
 
 def test_rows_of_parts_are_counted_with_their_segment(engine: Store, maker: SegmentMaker) -> None:
     part = maker.make(0, 0, 1)
-    engine.insert(part.path, token=f"{part.held.segment}#p", query_id="trace-drain-p")
-    whole = Held(SegmentId(7, 7), RECEIVED_MS)
+    engine.insert(part.path, token=f"{part.location.segment}#p", query_id="trace-drain-p")
+    whole = RowLocation(SegmentId(7, 7), RECEIVED_MS)
 
     assert engine.rows_by_heading(whole) == {}
-    sums = engine.rows_by_heading(whole, part.held.segment.epoch)
+    sums = engine.rows_by_heading(whole, part.location.segment.epoch)
     assert sum(row_sum.rows for row_sum in sums.values()) >= 3
 
 
 def test_rows_are_counted_by_drain_project_and_hour_of_receipt(engine: Store, maker: SegmentMaker) -> None:
     segment = maker.make(0, 0, 1)
-    engine.insert(segment.path, token=f"{segment.held.segment}#h", query_id="trace-drain-h")
+    engine.insert(segment.path, token=f"{segment.location.segment}#h", query_id="trace-drain-h")
 
-    sums = engine.rows_by_heading(segment.held)
+    sums = engine.rows_by_heading(segment.location)
 
     assert {heading: row_sum.rows for heading, row_sum in sums.items()} == {
         Heading("", "prj_0", NOW_S // 3_600): 2,
@@ -146,13 +148,17 @@ def test_rows_are_counted_by_drain_project_and_hour_of_receipt(engine: Store, ma
     }
 
 
-def test_row_that_is_expired_at_the_insert_does_not_affect_others(engine: Store, maker: SegmentMaker) -> None:
+def test_row_that_is_expired_at_the_insert_does_not_affect_other_rows(
+    engine: Store, maker: SegmentMaker
+) -> None:
     segment = maker.make(40, 0)
     (expired, _), (today, _) = segment.days.items()
 
-    assert engine.insert(segment.path, token=str(segment.held.segment), query_id="trace-drain-expired") == 2
+    assert (
+        engine.insert(segment.path, token=str(segment.location.segment), query_id="trace-drain-expired") == 2
+    )
 
-    counted = engine.counts([segment.held])[segment.held.segment]
+    counted = engine.counts([segment.location])[segment.location.segment]
     assert counted[today] == 1
     assert counted.get(expired, 0) <= 1
 
@@ -171,17 +177,17 @@ def test_probe_and_sync_succeed_and_the_version_is_returned(store: Store) -> Non
 
 def test_companion_is_filled_by_the_insert_and_can_be_refilled(engine: Store, maker: SegmentMaker) -> None:
     segment = maker.make(0, 0, 1)
-    engine.insert(segment.path, token=str(segment.held.segment), query_id="trace-drain-companion")
+    engine.insert(segment.path, token=str(segment.location.segment), query_id="trace-drain-companion")
     statement = (
         "SELECT count(), countIf(spans > 1) FROM "
         "(SELECT TraceId, count() AS spans FROM otel_traces_trace_id_ts "
         "WHERE startsWith(TraceId, {start:String}) GROUP BY TraceId)"
     )
-    start = {"start": f"{segment.held.segment.seq:016x}"}
+    start = {"start": f"{segment.location.segment.seq:016x}"}
 
     assert engine.rows(statement, start) == [(3, 0)]
-    engine.refill_companion(segment.held, list(segment.days))
-    engine.refill_companion(segment.held, list(segment.days))
+    engine.refill_companion(segment.location, list(segment.days))
+    engine.refill_companion(segment.location, list(segment.days))
 
     assert engine.rows(statement, start)[0][0] == 3
 
@@ -239,9 +245,9 @@ def test_client_works_after_a_partly_read_answer(engine: Store) -> None:
     ("fault", "code", "is_applied"),
     [
         pytest.param({"kind": "reset"}, None, False, id="connection reset"),
-        pytest.param({"kind": "error", "code": 252}, 252, False, id="an error"),
+        pytest.param({"kind": "error", "code": 252}, 252, False, id="error response"),
         pytest.param({"kind": "body", "code": 241}, 241, False, id="200 with an exception in the body"),
-        pytest.param({"kind": "lost"}, None, True, id="applied, answer lost"),
+        pytest.param({"kind": "answer_lost"}, None, True, id="applied, response lost"),
     ],
 )
 def test_any_http_answer_but_an_empty_200_raises_and_is_not_retried(  # noqa: PLR0913 - fixtures
@@ -254,36 +260,36 @@ def test_any_http_answer_but_an_empty_200_raises_and_is_not_retried(  # noqa: PL
     is_applied: bool,
 ) -> None:
     segment = maker.make(0)
-    server.meet(**fault)  # type: ignore[arg-type]  # the table's first value is the kind
+    server.inject_fault(**fault)  # type: ignore[arg-type]  # the dictionary contains the kind
 
     with pytest.raises(StoreTrouble) as trouble:
-        over_http.insert(segment.path, token=str(segment.held.segment), query_id="trace-drain-faulty")
+        over_http.insert(segment.path, token=str(segment.location.segment), query_id="trace-drain-faulty")
 
     assert trouble.value.code == code
-    assert bool(over_http.counts([segment.held])) == is_applied
+    assert bool(over_http.counts([segment.location])) == is_applied
 
 
 def test_running_embedded_statement_is_listed_by_id_and_can_be_killed(embedded: Store) -> None:
     slow = "SELECT sleepEachRow(0.05) FROM numbers(1000) SETTINGS max_block_size = 1, log_comment = 'slow#1'"
-    ends: list[StoreTrouble] = []
+    errors: list[StoreTrouble] = []
 
-    def ask() -> None:
+    def run_slow_query() -> None:
         try:
             embedded.rows(slow)
         except StoreTrouble as trouble:
-            ends.append(trouble)
+            errors.append(trouble)
 
-    asking = threading.Thread(target=ask)
-    asking.start()
-    while asking.is_alive() and not embedded.running("slow#"):
+    query_thread = threading.Thread(target=run_slow_query)
+    query_thread.start()
+    while query_thread.is_alive() and not embedded.running("slow#"):
         pass
     embedded.kill("fast#")
     assert embedded.running("slow#") == ["slow#1"]
 
     embedded.kill("slow#")
-    asking.join()
+    query_thread.join()
 
-    assert [trouble.code for trouble in ends] == [394]
+    assert [trouble.code for trouble in errors] == [394]
     assert embedded.running("slow#") == []
 
 
@@ -291,20 +297,20 @@ def test_running_server_statement_is_listed_by_id_and_can_be_killed(
     over_http: Store, database: str, server: Server, maker: SegmentMaker
 ) -> None:
     segment = maker.make(0)
-    server.meet("hang")
-    impatient = engines.connected(server.url, database=database, insert_timeout_s=1)
+    server.inject_fault("hang")
+    store_with_short_timeout = engines.connected(server.url, database=database, insert_timeout_s=1)
 
     with pytest.raises(StoreTrouble) as trouble:
-        impatient.insert(segment.path, token="hang", query_id="trace-drain-hang#0")
+        store_with_short_timeout.insert(segment.path, token="hang", query_id="trace-drain-hang#0")
     assert trouble.value.code is None
     assert over_http.running("trace-drain-hang") == ["trace-drain-hang#0"]
     over_http.kill("trace-drain-hang")
 
-    assert over_http.counts([segment.held]) == {}
+    assert over_http.counts([segment.location]) == {}
 
 
 def test_unreachable_server_raises_without_a_code() -> None:
-    store = engines.connected("http://nobody@127.0.0.1:9", database="otel")
+    store = engines.connected("http://reader@127.0.0.1:9", database="otel")
 
     with pytest.raises(StoreTrouble) as trouble:
         store.version()
@@ -317,7 +323,7 @@ def test_trial_accepts_a_valid_segment_and_stores_nothing(store: Store, maker: S
 
     assert store.refusal_of(segment.path) is None
 
-    assert store.counts([segment.held]) == {}
+    assert store.counts([segment.location]) == {}
 
 
 @pytest.fixture
@@ -355,3 +361,26 @@ def trial_tables(engine: Store) -> list[str]:
         "AND startsWith(name, 'trace_drain_trial_') ORDER BY name"
     )
     return [str(name) for (name,) in rows]
+
+
+def test_cancelled_mark_ends_the_queries_with_it_and_no_other(embedded: Store) -> None:
+    codes: list[int | None] = []
+    answers: list[tuple[int]] = []
+
+    def endless(mark: str) -> None:
+        with embedded.marked(mark):
+            try:
+                embedded.rows("SELECT count() FROM numbers(1000000000000) WHERE sipHash64(number) % 7 = 9")
+            except StoreTrouble as trouble:
+                codes.append(trouble.code)
+
+    query_thread = threading.Thread(target=endless, args=("mark-1",))
+    query_thread.start()
+    with embedded.marked("mark-2"):
+        while query_thread.is_alive():
+            embedded.cancel("mark-1")
+            answers = embedded.rows("SELECT 1")
+    query_thread.join()
+
+    assert codes == [394]
+    assert answers == [(1,)]

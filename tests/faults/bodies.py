@@ -1,4 +1,4 @@
-"""Bodies that the fault cases send: small ones, and large ones that cost their sender nothing."""
+"""Request bodies of the fault tests: small ones, and large ones that are cheap to send."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import json
 
 
 def trace_body(trace: int, start_ns: int, *, spans: int = 3, text: str = "") -> bytes:
-    """One trace whose every id is a function of its number."""
+    """Return a body with one trace; all its ids are derived from `trace`."""
     attributes = [{"key": "text", "value": {"stringValue": text}}] if text else []
-    made = [
+    span_objects = [
         {
             "traceId": f"{trace:032x}",
             "spanId": f"{span + 1:016x}",
@@ -20,10 +20,10 @@ def trace_body(trace: int, start_ns: int, *, spans: int = 3, text: str = "") -> 
         }
         for span in range(spans)
     ]
-    return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": made}]}]}).encode()
+    return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": span_objects}]}]}).encode()
 
 
 def large_body(trace: int, start_ns: int, size_bytes: int) -> bytes:
-    """A body that unpacks to about so much: white space, which costs nobody memory but whoever unpacks it."""
+    """Return a body that decompresses to `size_bytes`: white space, cheap for the sender."""
     body = trace_body(trace, start_ns)
     return gzip.compress(body[:-1] + b" " * (size_bytes - len(body)) + body[-1:], 1)

@@ -1,4 +1,4 @@
-"""A ClickHouse server, real or the suite's own, and a proxy before it in which everything goes wrong."""
+"""Fixtures: a ClickHouse server, real or fake, and a fault-injecting proxy in front of it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 from receiver.config.addresses import parse_store_url
 from receiver.engine import clickhouse, schema
 from receiver.engine.clickhouse import ClickHouseStore
-from tests.faults.desk import Desk
 from tests.faults.proxy import Proxy
+from tests.faults.writer_harness import WriterHarness
 from tests.support import engines
 from tests.support.fake_clickhouse import schema_sources
 from tests.support.segments import SegmentMaker
@@ -24,7 +24,7 @@ IN_MEMORY = Path("/dev/shm")  # noqa: S108 - only faster
 
 @pytest.fixture
 def quick_dir(tmp_path: Path) -> Iterator[Path]:
-    """A directory where a sync costs nothing, for those that only simulate a disk."""
+    """A directory on which a sync is free, for tests that only simulate a disk."""
     if not os.access(IN_MEMORY, os.W_OK):
         yield tmp_path
         return
@@ -52,7 +52,7 @@ def proxy(upstream: tuple[str, int]) -> Iterator[Proxy]:
 
 @pytest.fixture(scope="module")
 def database(server_url: str) -> Iterator[str]:
-    """A database with our tables, for the cases that leave them as they are."""
+    """A database with the product's tables, for tests that leave them unchanged."""
     name = f"faults_{uuid4().hex}"
     with engines.over_http(server_url, database=name):
         yield name
@@ -60,7 +60,7 @@ def database(server_url: str) -> Iterator[str]:
 
 @pytest.fixture
 def own_database(server_url: str) -> Iterator[str]:
-    """One of its own, for the cases that do not."""
+    """A separate database, for tests that change its tables."""
     name = f"faults_{uuid4().hex}"
     with engines.over_http(server_url, database=name):
         yield name
@@ -68,7 +68,7 @@ def own_database(server_url: str) -> Iterator[str]:
 
 @pytest.fixture
 def patience_s() -> int:
-    """How long a client waits for an answer."""
+    """How long the client waits for a response."""
     return 30
 
 
@@ -76,7 +76,7 @@ def patience_s() -> int:
 def connected(
     server_url: str, proxy: Proxy, patience_s: int, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[str], ClickHouseStore]]:
-    """The product's client, through the proxy."""
+    """The product's client, connected through the proxy."""
     monkeypatch.setattr(clickhouse, "QUERY_TIMEOUT_S", patience_s)
     opened: list[ClickHouseStore] = []
 
@@ -93,16 +93,16 @@ def connected(
 
 
 @pytest.fixture
-def past(server_url: str, database: str) -> Iterator[ClickHouseStore]:
-    """The same database, past the proxy."""
+def direct_store(server_url: str, database: str) -> Iterator[ClickHouseStore]:
+    """The same database, not through the proxy."""
     store = engines.connected(server_url, database=database)
     yield store
     store.close()
 
 
 @pytest.fixture
-def by_hand(server_url: str, own_database: str) -> Iterator[ClickHouseStore]:
-    """What a human does to the database of one's own, past the proxy."""
+def operator_store(server_url: str, own_database: str) -> Iterator[ClickHouseStore]:
+    """Connection for what an operator does to the separate database, not through the proxy."""
     store = engines.connected(server_url, database=own_database)
     yield store
     store.close()
@@ -112,35 +112,35 @@ Connect = Callable[[str], ClickHouseStore]
 
 
 @pytest.fixture
-def desk(  # noqa: PLR0913, PLR0917 - fixtures
+def harness(  # noqa: PLR0913, PLR0917 - fixtures
     connected: Connect,
     database: str,
-    past: ClickHouseStore,
+    direct_store: ClickHouseStore,
     proxy: Proxy,
     maker: SegmentMaker,
     tmp_path: Path,
-) -> Desk:
-    return Desk(connected(database), past, proxy, maker, tmp_path)
+) -> WriterHarness:
+    return WriterHarness(connected(database), direct_store, proxy, maker, tmp_path)
 
 
 @pytest.fixture
-def own_desk(  # noqa: PLR0913, PLR0917 - fixtures
+def own_harness(  # noqa: PLR0913, PLR0917 - fixtures
     connected: Connect,
     own_database: str,
-    by_hand: ClickHouseStore,
+    operator_store: ClickHouseStore,
     proxy: Proxy,
     maker: SegmentMaker,
     tmp_path: Path,
-) -> Desk:
-    return Desk(connected(own_database), by_hand, proxy, maker, tmp_path)
+) -> WriterHarness:
+    return WriterHarness(connected(own_database), operator_store, proxy, maker, tmp_path)
 
 
-def schema_applied(store: ClickHouseStore) -> list[str]:
-    """Do what `trace-drain schema apply` does."""
+def apply_schema(store: ClickHouseStore) -> list[str]:
+    """Apply the schema as `trace-drain schema apply` does."""
     return schema.apply(store, schema_sources(), 30)
 
 
 @pytest.fixture(scope="session")
 def faults_heavy() -> bool:
-    """Whether there is time for every variant: `make faults`."""
+    """Whether to run every variant (`make faults`)."""
     return bool(os.environ.get("TRACE_DRAIN_TEST_FAULTS"))

@@ -1,13 +1,13 @@
-"""The embedded engine in a process that may be killed, or starved of its disk, at any moment.
+"""Child process with the embedded engine, which a test may kill or deprive of disk space at any moment.
 
-    python -m tests.faults.engine_child DIRECTORY VERB …
+    python -m tests.faults.engine_child DIRECTORY COMMAND …
 
-    create [STARVED_AT]   the store and its tables
-    insert NUMBER         the segment of this number, in one statement
-    recover COUNT         what a writer does that finds so many of them
-    poisoned              a failed statement, then an INSERT
+    create [DISK_FULL_AT]   create the store and its tables
+    insert NUMBER           insert the segment of this number in one statement
+    recover COUNT           run a writer that finds the first COUNT segments in the journal
+    poisoned                INSERT after a failed statement on the same connection
 
-Prints one JSON object at its end. Segments are the same bytes in every process.
+Prints one JSON object at the end. The segments have the same bytes in every process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from receiver.dead_letters.letter_files import DeadLetters
+from receiver.dead_letters.directory import DeadLetters
 from receiver.engine import schema
 from receiver.engine.embedded import EmbeddedStore
 from receiver.errors import OperatorError, StoreTrouble
@@ -34,76 +34,76 @@ from receiver.writer.progress import Progress
 from receiver.writer.writer import Writer
 from tests.support import engines
 from tests.support.fake_clickhouse import NOW_S, FakeFile, FakeJournal, schema_sources
-from tests.support.segments import Segment, SegmentMaker
+from tests.support.segments import Segment, SegmentMaker, stored_days
 
 AGES_DAYS = (0, 0, 1, 2, 2, 2)
 
 
 def segments(directory: Path, count: int) -> tuple[SegmentMaker, list[Segment]]:
-    """Write the first segments, the same in every process."""
+    """Write the first `count` segments."""
     (directory / "segments").mkdir(exist_ok=True)
     maker = SegmentMaker(directory / "segments")
     return maker, [maker.make(*AGES_DAYS) for _ in range(count)]
 
 
-def opened(directory: Path) -> EmbeddedStore:
+def open_store(directory: Path) -> EmbeddedStore:
     return engines.bare(directory / "data" / "store", "faults")
 
 
-def create(directory: Path, starved_at: str = "") -> dict[str, object]:
-    """Make a store. From a moment on (`open`, `schema`) the disk refuses to let files grow; then die."""
-    if starved_at == "open":
-        starve()
-    store = opened(directory)
-    if starved_at == "schema":
-        starve()
+def create(directory: Path, disk_full_at: str = "") -> dict[str, object]:
+    """Create a store. From `disk_full_at` (`open`, `schema`) on, files cannot grow; then exit by SIGKILL."""
+    if disk_full_at == "open":
+        stop_file_growth()
+    store = open_store(directory)
+    if disk_full_at == "schema":
+        stop_file_growth()
     schema.apply(store, schema_sources(), 30)
-    if starved_at:
+    if disk_full_at:
         os.kill(os.getpid(), signal.SIGKILL)
     _, (segment,) = segments(directory, 1)
-    store.insert(segment.path, token=f"{segment.held.segment}#0", query_id="trace-drain-first")
+    store.insert(segment.path, token=f"{segment.location.segment}#0", query_id="trace-drain-first")
     store.close()
     return {}
 
 
-def starve() -> None:
-    """No file grows any more."""
+def stop_file_growth() -> None:
+    """Limit the size of every file to 0 bytes, so that no write extends a file."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 
 
 def insert(directory: Path, number: str) -> dict[str, object]:
-    """Send one segment, and tell what the engine said."""
+    """Insert one segment and return the engine's result."""
     _, made = segments(directory, int(number))
-    store, segment = opened(directory), made[-1]
-    name = f"{segment.held.segment}#0"
+    store, segment = open_store(directory), made[-1]
+    name = f"{segment.location.segment}#0"
     try:
         store.insert(segment.path, token=name, query_id=f"trace-drain-{name}")
-    except (StoreTrouble, OperatorError) as trouble:
-        return {"said": str(trouble)}
-    return {"said": "ok"}
+    except (StoreTrouble, OperatorError) as error:
+        return {"result": str(error)}
+    return {"result": "ok"}
 
 
 def recover(directory: Path, count: str) -> dict[str, object]:
-    """Carry every segment as a writer that has just started."""
-    maker, made = segments(directory, int(count))
-    files = [FakeFile(one.held.segment, one.path) for one in made]
-    store = opened(directory)
-    progress, naps = Progress(), 0
+    """Run a newly started writer until every segment is stored."""
+    maker, segments_made = segments(directory, int(count))
+    files = [FakeFile(segment.location.segment, segment.path) for segment in segments_made]
+    store = open_store(directory)
+    progress, waits = Progress(), 0
 
     def sleep(delay_s: float) -> None:
-        nonlocal naps
-        naps += bool(delay_s)
-        assert naps < 100, progress.trouble
+        nonlocal waits
+        waits += bool(delay_s)
+        assert waits < 100, progress.trouble
 
-    around = Environment(
+    environment = Environment(
         now=lambda: NOW_S,
         sleep=sleep,
         jitter=lambda: 0.0,
         repair_dir=directory / "data" / "repair",
         retention_days=30,
     )
-    Writer(
+    writer = Writer(
         FakeJournal(files),
         store,
         core=maker,
@@ -111,17 +111,24 @@ def recover(directory: Path, count: str) -> dict[str, object]:
         window=Window(directory / "data" / "redelivery", Redelivery(), time.monotonic),
         dead=DeadLetters(directory / "data" / "dead"),
         progress=progress,
-        environment=around,
-    ).drain()
-    return found_in(store, made, directory) | {"left": sum(one.path.exists() for one in made)}
+        environment=environment,
+    )
+    while writer.drain():
+        pass
+    return compare_store(store, segments_made, directory) | {
+        "left": sum(segment.path.exists() for segment in segments_made)
+    }
 
 
-def found_in(store: EmbeddedStore, made: list[Segment], directory: Path) -> dict[str, object]:
-    """Compare what is stored with what must be."""
-    counts = store.counts([one.held for one in made])
-    wrong = [one.held.segment.seq for one in made if dict(counts.get(one.held.segment, {})) != one.days]
+def compare_store(store: EmbeddedStore, segments_made: list[Segment], directory: Path) -> dict[str, object]:
+    """Compare the stored rows with the expected ones."""
+    wrong = [
+        segment.location.segment.seq
+        for segment in segments_made
+        if stored_days(store, segment) != segment.days
+    ]
     rows = store.rows(
-        "SELECT count(), uniqExact(SegmentSeq, SpanId), "
+        "SELECT count(), uniqExact(TraceId, SpanId), "
         "countIf(SpanAttributes['k'] != concat('v', toString(Duration - 9223372036854775808))) "
         "FROM otel_traces"
     )[0]
@@ -138,14 +145,16 @@ def found_in(store: EmbeddedStore, made: list[Segment], directory: Path) -> dict
 
 
 def poisoned(directory: Path) -> dict[str, object]:
-    """Fail in the middle of an answer, in the thread that inserts next."""
+    """Insert after a statement failed in the middle of its result, in the same thread."""
     _, (segment,) = segments(directory, 1)
-    store = opened(directory)
+    store = open_store(directory)
     for number in range(3):
         try:
             store.rows("SELECT throwIf(number = 90000) FROM numbers(100000)")
         except StoreTrouble:
-            store.insert(segment.path, token=f"{segment.held.segment}#{number}", query_id="trace-drain-after")
+            store.insert(
+                segment.path, token=f"{segment.location.segment}#{number}", query_id="trace-drain-after"
+            )
     return {"rows": store.rows("SELECT count() FROM otel_traces")[0][0]}
 
 
@@ -157,4 +166,4 @@ if __name__ == "__main__":
         "poisoned": poisoned,
     }
     answer = verbs[sys.argv[2]](Path(sys.argv[1]), *sys.argv[3:])
-    print(json.dumps(answer))  # noqa: T201 - how it is told
+    print(json.dumps(answer))  # noqa: T201 - the parent process reads it

@@ -1,4 +1,4 @@
-"""Far more deliveries than a receiver can take: dear to decode, cheap to send."""
+"""Overload generator: requests that are expensive to decode and cheap to send."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from dataclasses import dataclass, field
 from tests.faults.wire import post_head
 
 BAD_SPANS = 40_000
-"""Spans without ids: decoded and refused, so that the store has little to do."""
+"""Spans without ids: the receiver decodes and rejects them, so that the store has little to do."""
 SENDERS = 16
 HEADERS = "content-encoding: gzip\r\n"
 
 
 @dataclass(frozen=True)
 class Reply:
-    """One answer, and when it came."""
+    """One response and the time it arrived."""
 
     trace: int
     status: int
-    """0: none came."""
+    """0: no response."""
     at_s: float
     took_s: float
 
 
 @dataclass
 class Flood:
-    """A client that sends at a rate of its own choice."""
+    """A client that sends at a rate of its own, whatever the receiver answers."""
 
     address: tuple[str, int]
     first_trace: int
@@ -45,24 +45,24 @@ class Flood:
         """Traces answered with 200."""
         return {f"{reply.trace:032x}" for reply in self.replies if reply.status == 200}
 
-    def good(self, from_s: float, to_s: float) -> float:
-        """Answers 200 a second in this time."""
+    def goodput(self, from_s: float, to_s: float) -> float:
+        """Return the 200 responses per second in this interval."""
         count = sum(reply.status == 200 and from_s <= reply.at_s < to_s for reply in self.replies)
         return count / (to_s - from_s)
 
     async def as_fast_as_answered(self, duration_s: float) -> float:
-        """What the receiver can take: so many senders, each waiting for its answer. Answers 200 a second."""
+        """Return the 200 responses per second of `SENDERS` clients that each wait for a response."""
         began_s = time.monotonic()
 
-        async def one_after_the_other() -> None:
+        async def send_in_sequence() -> None:
             while time.monotonic() < began_s + duration_s:
                 await self.send()
 
-        await asyncio.gather(*(one_after_the_other() for _ in range(SENDERS)))
-        return self.good(began_s, time.monotonic())
+        await asyncio.gather(*(send_in_sequence() for _ in range(SENDERS)))
+        return self.goodput(began_s, time.monotonic())
 
     async def at_rate(self, rate: float, duration_s: float) -> float:
-        """Send so many a second, answered or not. Answers 200 a second meanwhile."""
+        """Send `rate` requests per second without waiting. Returns the 200 responses per second meanwhile."""
         began_s, sent = time.monotonic(), 0
         sending: set[asyncio.Task[Reply]] = set()
         while (passed_s := time.monotonic() - began_s) < duration_s:
@@ -72,10 +72,10 @@ class Flood:
             await asyncio.sleep(0.005)
         ended_s = time.monotonic()
         await asyncio.wait(sending)
-        return self.good(began_s, ended_s)
+        return self.goodput(began_s, ended_s)
 
     async def recovered_s(self, *, within_s: float, patience_s: float) -> float:
-        """How long until a delivery is answered with 200 in such a time again."""
+        """Return how long it takes until a request is answered with 200 within `within_s` again."""
         began_s = time.monotonic()
         while time.monotonic() < began_s + patience_s:
             reply = await self.send()
@@ -84,18 +84,18 @@ class Flood:
         return time.monotonic() - began_s
 
     async def send(self) -> Reply:
-        """One delivery on a connection of its own."""
+        """Send one request on a new connection."""
         trace, began_s = self._next, time.monotonic()
         self._next += 1
         try:
-            status = await self._answered(self._body(trace))
+            status = await self._status_of(self._body(trace))
         except (OSError, EOFError):
             status = 0
         reply = Reply(trace, status, time.monotonic(), time.monotonic() - began_s)
         self.replies.append(reply)
         return reply
 
-    async def _answered(self, body: bytes) -> int:
+    async def _status_of(self, body: bytes) -> int:
         reader, writer = await asyncio.open_connection(*self.address)
         try:
             writer.write(post_head(len(body), headers=HEADERS) + body)
@@ -104,7 +104,7 @@ class Flood:
             writer.close()
 
     def _body(self, trace: int) -> bytes:
-        """Two gzip members: the span that counts, and the dear rest."""
+        """Return two gzip members: a valid span, and the expensive rest."""
         now_ns = time.time_ns()
         head = (
             f'{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{{"traceId":"{trace:032x}","spanId":"{1:016x}",'

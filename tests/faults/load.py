@@ -1,4 +1,4 @@
-"""Load as OTLP clients make it: one delivery after the other, each sent until it is acknowledged."""
+"""Load as OTLP clients produce it: each sender sends one delivery at a time until it is acknowledged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Self
 
-from tests.e2e.running import Running
+from tests.e2e.receiver_process import ReceiverProcess
 from tests.faults.bodies import trace_body
 from tests.faults.wire import post
 
@@ -18,11 +18,11 @@ RETRY_S = 0.1
 STORED_S = 60.0
 SPANS = 3
 Post = Callable[[bytes], int]
-"""Send this body once. The status; 0: none came."""
+"""Send a body once. Returns the status; 0: no response."""
 
 
 class Load:
-    """Some senders, and what they saw."""
+    """Concurrent senders and the responses that they received."""
 
     def __init__(self, send: Post, first_trace: int = 1) -> None:
         self.statuses: Counter[int] = Counter()
@@ -42,7 +42,7 @@ class Load:
             thread.join()
 
     def wait_for(self, more: int) -> None:
-        """Until so many more deliveries are acknowledged."""
+        """Wait until `more` further deliveries are acknowledged."""
         wanted, deadline_s = len(self.acknowledged) + more, time.monotonic() + STORED_S
         while len(self.acknowledged) < wanted:
             assert time.monotonic() < deadline_s, f"no {more} more deliveries acknowledged: {self.statuses}"
@@ -61,8 +61,8 @@ class Load:
 
 
 @contextmanager
-def load(running: Running, first_trace: int = 1) -> Iterator[Load]:
-    """Load on an open drain; afterwards all of it is in the store, once."""
+def load(running: ReceiverProcess, first_trace: int = 1) -> Iterator[Load]:
+    """Run load on an open drain; afterwards assert that all of it is stored once."""
     address = running.address
     with Load(lambda body: post(address, body), first_trace) as senders:
         yield senders
@@ -70,15 +70,15 @@ def load(running: Running, first_trace: int = 1) -> Iterator[Load]:
     assert_stored_once(running, senders)
 
 
-def assert_stored_once(running: Running, senders: Load) -> None:
-    """Whatever was acknowledged is there, whole, once, and nothing but retryable answers were seen."""
+def assert_stored_once(running: ReceiverProcess, senders: Load) -> None:
+    """Assert that acknowledged traces are stored whole and once, and all other responses were retryable."""
     deadline_s = time.monotonic() + STORED_S
     while True:
-        found = Counter(row["TraceId"] for row in running.spans() if row["TraceId"] in senders.acknowledged)
-        if found.keys() == senders.acknowledged or time.monotonic() > deadline_s:
+        stored = Counter(row["TraceId"] for row in running.spans() if row["TraceId"] in senders.acknowledged)
+        if stored.keys() == senders.acknowledged or time.monotonic() > deadline_s:
             break
         time.sleep(0.5)
 
-    assert senders.acknowledged, "a run without a 200 proves nothing"
-    assert found == dict.fromkeys(senders.acknowledged, SPANS)
+    assert senders.acknowledged, "no delivery was acknowledged, so the run proves nothing"
+    assert stored == dict.fromkeys(senders.acknowledged, SPANS)
     assert senders.statuses.keys() <= {0, 200, 429, 503}

@@ -1,7 +1,7 @@
-"""A proxy before a ClickHouse server, in the test's own process: what goes wrong, goes wrong here.
+"""Fault-injecting proxy in front of a ClickHouse server, in the test's own process.
 
-Whatever stands behind it, the suite's own server or a real one, is never asked to misbehave. A fault is a
-function of one exchange, see `wrongs.py`. `meet` says which requests meet it; all others pass unharmed.
+The server behind it, fake or real, never has to misbehave. A failure is a function of one exchange, see
+`failures.py`. `inject` selects the requests that fail; all others are forwarded.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Kind = Literal["insert", "count", "running", "kill", "other"]
 
 @dataclass(frozen=True)
 class Request:
-    """One request, whole."""
+    """One whole request."""
 
     method: str
     target: str
@@ -36,7 +36,7 @@ class Request:
 
     @property
     def kind(self) -> Kind:
-        """What the writer wants by it."""
+        """The purpose of this request in the writer."""
         url = dict(parse_qsl(urlsplit(self.target).query))
         sql = url.get("query", "") or self.body.decode(errors="replace")
         if sql.startswith("INSERT INTO otel_traces FORMAT Native"):
@@ -49,13 +49,13 @@ class Request:
 
     @property
     def query_id(self) -> str:
-        """As the client chose it."""
+        """The query id that the client chose."""
         return dict(parse_qsl(urlsplit(self.target).query)).get("query_id", "")
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What is sent back."""
+    """A response to the client."""
 
     status: int
     headers: dict[str, str] = field(default_factory=dict)
@@ -63,67 +63,67 @@ class Answer:
 
     @property
     def head(self) -> bytes:
-        """Everything before the body."""
-        lines = [f"HTTP/1.1 {self.status} Whatever", *(f"{k}: {v}" for k, v in self.headers.items())]
+        """Status line and headers."""
+        lines = [f"HTTP/1.1 {self.status} Injected", *(f"{k}: {v}" for k, v in self.headers.items())]
         lines.append(f"Content-Length: {len(self.body)}")
         return "\r\n".join(lines).encode() + b"\r\n\r\n"
 
 
-class Cut(Exception):  # noqa: N818 - an order, not an error
-    """The connection is closed now."""
+class CloseConnection(Exception):  # noqa: N818 - control flow, not an error
+    """The proxy closes the client's connection now."""
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """A request that met a fault, and everything the fault may do about it."""
+    """A request selected to fail, and the operations a failure can use."""
 
     proxy: Proxy
     request: Request
     client: socket.socket
 
     def forward(self) -> Answer:
-        """Let the server have it."""
+        """Forward the request to the server and return its response."""
         return self.proxy.ask(self.request)
 
     def send(self, *parts: bytes) -> None:
-        """Send bytes as they are."""
+        """Send bytes to the client unchanged."""
         self.client.sendall(b"".join(parts))
 
     def answer(self, answer: Answer) -> None:
-        """Send a whole answer."""
+        """Send a whole response."""
         self.send(answer.head, answer.body)
 
     def reset(self) -> NoReturn:
-        """Cut the connection without a word."""
+        """Reset the connection without a response."""
         self.client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        raise Cut
+        raise CloseConnection
 
     def end(self) -> NoReturn:
-        """Close the connection in the middle of the answer."""
-        raise Cut
+        """Close the connection in the middle of the response."""
+        raise CloseConnection
 
     def hang(self) -> NoReturn:
-        """Say nothing more until all is mended."""
-        self.proxy.mended.wait(WAIT_S)
+        """Send nothing more until the faults are healed, then reset the connection."""
+        self.proxy.healed.wait(WAIT_S)
         self.reset()
 
 
-Wrong = Callable[[Exchange], None]
-"""What happens to an exchange."""
+Failure = Callable[[Exchange], None]
+"""What happens to a selected exchange."""
 
 
 @dataclass
 class Rule:
-    """Which requests meet what."""
+    """Which requests fail, and how."""
 
-    wrong: Wrong
+    failure: Failure
     on: frozenset[str]
     every: int
     times: int
     seen: int = 0
 
-    def takes(self, kind: Kind) -> bool:
-        """Whether this request is one of them; counts it."""
+    def matches(self, kind: Kind) -> bool:
+        """Return whether this request is to fail, and count it."""
         if not self.times or not self.on & {kind, "any"}:
             return False
         self.seen += 1
@@ -134,17 +134,17 @@ class Rule:
 
 
 class Proxy:
-    """Listens on a port of its own for as long as the `with` block lasts."""
+    """A proxy that listens on its own port during a `with` block."""
 
     def __init__(self, upstream: tuple[str, int], *, tls: ssl.SSLContext | None = None) -> None:
         self.upstream = upstream
         self.tls = tls
-        self.mended = threading.Event()
-        self.passed: Counter[str] = Counter()
-        """Requests by kind, harmed or not."""
-        self.harmed = 0
+        self.healed = threading.Event()
+        self.requests: Counter[str] = Counter()
+        """Requests by kind, failed ones included."""
+        self.failed_count = 0
         self.inserts: list[str] = []
-        """Query ids of all INSERTs that came, in order."""
+        """Query ids of all INSERTs, in order of arrival."""
         self._changed = threading.Condition()
         self._rules: list[Rule] = []
         self._clients: set[socket.socket] = set()
@@ -156,11 +156,11 @@ class Proxy:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.mend()
+        self.heal()
         self.down()
 
     def up(self) -> None:
-        """Listen, on the same port as before; if it does already, nothing changes."""
+        """Listen on the same port as before; no effect if already listening."""
         if self._listening is not None:
             return
         self._listening = socket.create_server(("127.0.0.1", self.port), backlog=64)
@@ -168,7 +168,7 @@ class Proxy:
         threading.Thread(target=self._accept, args=(self._listening,), daemon=True).start()
 
     def down(self) -> None:
-        """Be gone: cut every connection, refuse new ones."""
+        """Stop listening: close every connection and refuse new ones."""
         with self._changed:
             listening, self._listening = self._listening, None
             clients = list(self._clients)
@@ -180,39 +180,39 @@ class Proxy:
             with suppress(OSError):
                 client.shutdown(socket.SHUT_RDWR)
 
-    def meet(
-        self, wrong: Wrong, *, on: str | tuple[str, ...] = "insert", every: int = 1, times: int = -1
+    def inject(
+        self, failure: Failure, *, on: str | tuple[str, ...] = "insert", every: int = 1, times: int = -1
     ) -> None:
-        """From now on every `every`-th such request goes wrong, so many times, or until it is mended."""
-        self.mended.clear()
+        """From now on, fail every `every`-th matching request, `times` times or until `heal`."""
+        self.healed.clear()
         kinds = frozenset([on] if isinstance(on, str) else on)
         with self._changed:
-            self._rules.append(Rule(wrong, kinds, every, times))
+            self._rules.append(Rule(failure, kinds, every, times))
 
-    def mend(self) -> None:
-        """Let everything pass again; what hangs is cut."""
+    def heal(self) -> None:
+        """Forward all requests again; reset hanging connections."""
         with self._changed:
             self._rules.clear()
-        self.mended.set()
+        self.healed.set()
 
-    def wait_until(self, is_so: Callable[[], bool]) -> None:
-        """Until requests have made it so."""
+    def wait_until(self, is_true: Callable[[], bool]) -> None:
+        """Wait until handled requests have made the condition true."""
         with self._changed:
-            assert self._changed.wait_for(is_so, WAIT_S), f"after {WAIT_S} s: {dict(self.passed)}"
+            assert self._changed.wait_for(is_true, WAIT_S), f"after {WAIT_S} s: {dict(self.requests)}"
 
-    def wait_until_harmed(self, count: int) -> None:
-        """Until so many requests, all in all, met a fault."""
-        self.wait_until(lambda: self.harmed >= count)
+    def wait_until_failed(self, count: int) -> None:
+        """Wait until `count` requests in total have failed."""
+        self.wait_until(lambda: self.failed_count >= count)
 
     def ask(self, request: Request) -> Answer:
-        """Ask the server itself."""
+        """Send the request to the server and return its response."""
         upstream = http.client.HTTPConnection(*self.upstream, timeout=WAIT_S)
         headers = {name: value for name, value in request.headers.items() if name not in HOP_BY_HOP}
         try:
             upstream.request(request.method, request.target, request.body, headers)
-            found = upstream.getresponse()
-            kept = {name: value for name, value in found.getheaders() if name.lower() not in HOP_BY_HOP}
-            return Answer(found.status, kept, found.read())
+            response = upstream.getresponse()
+            kept = {name: value for name, value in response.getheaders() if name.lower() not in HOP_BY_HOP}
+            return Answer(response.status, kept, response.read())
         finally:
             upstream.close()
 
@@ -231,8 +231,8 @@ class Proxy:
 
     def _serve(self, client: socket.socket) -> None:
         try:
-            with suppress(Cut, OSError, ValueError, http.client.HTTPException):
-                client = self._wrapped(client)
+            with suppress(CloseConnection, OSError, ValueError, http.client.HTTPException):
+                client = self._with_tls(client)
                 with client.makefile("rb") as stream:
                     while request := read_request(stream):
                         self._handle(Exchange(self, request, client))
@@ -240,7 +240,7 @@ class Proxy:
             self._clients.discard(client)
             client.close()
 
-    def _wrapped(self, client: socket.socket) -> socket.socket:
+    def _with_tls(self, client: socket.socket) -> socket.socket:
         if self.tls is None:
             return client
         self._clients.discard(client)
@@ -251,23 +251,23 @@ class Proxy:
     def _handle(self, exchange: Exchange) -> None:
         kind = exchange.request.kind
         with self._changed:
-            self.passed[kind] += 1
+            self.requests[kind] += 1
             if kind == "insert":
                 self.inserts.append(exchange.request.query_id)
-            taken = [rule for rule in self._rules if rule.takes(kind)]
+            matching = [rule for rule in self._rules if rule.matches(kind)]
         try:
-            if taken:
-                taken[0].wrong(exchange)
+            if matching:
+                matching[0].failure(exchange)
             else:
                 exchange.answer(exchange.forward())
         finally:
             with self._changed:
-                self.harmed += bool(taken)
+                self.failed_count += bool(matching)
                 self._changed.notify_all()
 
 
 def read_request(stream: IO[bytes]) -> Request | None:
-    """Read one request; none: the client has no more."""
+    """Read one request, or return None at the end of the stream."""
     lines: list[str] = []
     while (line := stream.readline()) not in {b"\r\n", b""}:
         lines.append(line.decode("latin-1").rstrip("\r\n"))
@@ -275,7 +275,7 @@ def read_request(stream: IO[bytes]) -> Request | None:
         return None
     method, target, _ = lines[0].split(" ")
     headers = {
-        name.strip().lower(): value.strip() for name, _, value in (one.partition(":") for one in lines[1:])
+        name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])
     }
     if "chunked" in headers.get("transfer-encoding", ""):
         return Request(method, target, headers, read_chunks(stream))

@@ -1,4 +1,4 @@
-"""A receiver whose journal lies on a disk of 64 MB of its own, with hands on that disk."""
+"""A receiver whose journal is on its own disk of 64 MB, with operations to fill and break that disk."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.e2e.running import Running
+from tests.e2e.receiver_process import ReceiverProcess
 
 DISK_BYTES = 64 << 20
 CONFIG = """
@@ -25,14 +25,14 @@ disk_free_min = "4MiB"
 [limits]
 answer_deadline_s = 2.0
 """
-CALM_S = 120.0
+PATIENCE_S = 120.0
 POLL_S = 0.1
 ANSWERS = {200, 503}
 RETRY_AFTER = {"1", "2", "3"}
 
 
 def mount(*words: str) -> bool:
-    """Whether the system lets us."""
+    """Mount and return whether the system permits it."""
     command = shutil.which("mount")
     return (
         command is not None
@@ -41,30 +41,30 @@ def mount(*words: str) -> bool:
 
 
 def unmount(path: Path) -> None:
-    """Even if somebody is in it."""
+    """Unmount, even if the file system is in use."""
     command = shutil.which("umount")
     assert command is not None
     subprocess.run([command, "--lazy", str(path)], capture_output=True, check=True)
 
 
 @dataclass
-class Site:
-    """The receiver, its senders, what they were told."""
+class SmallDiskReceiver:
+    """The receiver, and what was sent to and acknowledged by it."""
 
-    running: Running
+    running: ReceiverProcess
     journal: Path
     issued: set[str] = field(default_factory=set)
     acknowledged: set[str] = field(default_factory=set)
 
     def post(self, padding_bytes: int = 0) -> int:
-        """Send a trace of one span that does not compress. The status; 0: a reset."""
+        """Send a trace of one span that does not compress. Returns the status; 0: connection reset."""
         trace = secrets.token_hex(16)
         self.issued.add(trace)
         host, port = self.running.address
         connection = http.client.HTTPConnection(host, port, timeout=30)
         try:
-            head = {"content-type": "application/json"}
-            connection.request("POST", "/v1/traces", body_of(trace, padding_bytes), head)
+            headers = {"content-type": "application/json"}
+            connection.request("POST", "/v1/traces", body_of(trace, padding_bytes), headers)
             answer = connection.getresponse()
             answer.read()
         except (OSError, http.client.HTTPException):
@@ -78,42 +78,44 @@ class Site:
         return answer.status
 
     def post_until(self, status: int, padding_bytes: int = 0, every_s: float = POLL_S) -> None:
-        """Go on until it answers so."""
-        deadline = time.monotonic() + CALM_S
+        """Send traces until the response has this status."""
+        deadline = time.monotonic() + PATIENCE_S
         while self.post(padding_bytes) != status:
-            assert time.monotonic() < deadline, f"no {status} in {CALM_S} s: {self.running.log()[-2_000:]}"
+            assert time.monotonic() < deadline, (
+                f"no {status} in {PATIENCE_S} s: {self.running.log()[-2_000:]}"
+            )
             time.sleep(every_s)
 
-    def rest(self) -> None:
-        """Wait until everything is stored."""
-        deadline = time.monotonic() + CALM_S
+    def wait_until_stored(self) -> None:
+        """Wait until the journal is empty."""
+        deadline = time.monotonic() + PATIENCE_S
         while self.running.backlog():
             assert time.monotonic() < deadline, f"journal is not empty: {self.running.backlog()}"
             time.sleep(POLL_S)
 
     def spans_by_trace(self) -> Counter[str]:
-        """What is stored of what was sent, once the journal is empty."""
-        self.rest()
+        """Count the stored spans of each trace, once the journal is empty."""
+        self.wait_until_stored()
         rows = Counter(str(row["TraceId"]) for row in self.running.spans())
         assert set(rows) <= self.issued
         return rows
 
-    def pid_of_intake(self) -> int:
+    def intake_pid(self) -> int:
         return int(self.running.state()["pids"]["intake"][0])
 
-    def wait_for_another_intake(self, pid: int) -> None:
-        """The old one gave up, as it should."""
-        deadline = time.monotonic() + CALM_S
-        while self.pid_of_intake() == pid:
-            assert time.monotonic() < deadline, f"intake {pid} goes on: {self.running.log()[-2_000:]}"
+    def wait_for_intake_restart(self, pid: int) -> None:
+        """Wait until the supervisor has replaced this intake, which is expected to exit."""
+        deadline = time.monotonic() + PATIENCE_S
+        while self.intake_pid() == pid:
+            assert time.monotonic() < deadline, f"intake {pid} still runs: {self.running.log()[-2_000:]}"
             time.sleep(POLL_S)
 
     @contextmanager
     def filled(self, left_bytes: int) -> Iterator[None]:
-        """Something else takes the disk's space, but for these bytes."""
+        """Fill the disk with another file, except for `left_bytes`."""
         ballast = self.journal / "ballast"
-        room = os.statvfs(self.journal)
-        free_bytes = room.f_bavail * room.f_frsize
+        usage = os.statvfs(self.journal)
+        free_bytes = usage.f_bavail * usage.f_frsize
         with ballast.open("wb", buffering=0) as file, suppress(OSError):
             for _ in range(max(0, free_bytes - left_bytes) // 4096):
                 file.write(bytes(4096))
@@ -124,9 +126,9 @@ class Site:
 
     @contextmanager
     def injected(self, rule: str, log: Path) -> Iterator[bool]:
-        """Calls of the intake meet a fault; false: strace may not attach here."""
+        """Inject a fault into system calls of the intake; yields False if strace may not attach."""
         rules = ["-e", f"trace={rule.partition(':')[0]}", "-e", f"inject={rule}"]
-        command = ["strace", "-f", "-p", str(self.pid_of_intake()), *rules, "-o", str(log)]
+        command = ["strace", "-f", "-p", str(self.intake_pid()), *rules, "-o", str(log)]
         with subprocess.Popen(command, stderr=subprocess.PIPE) as strace:
             assert strace.stderr is not None
             is_attached = b"attached" in strace.stderr.readline()
@@ -137,18 +139,18 @@ class Site:
 
     @contextmanager
     def read_only(self) -> Iterator[bool]:
-        """Nothing new can be opened for writing; false: the system does not let us."""
-        where = str(self.journal)
-        is_over = mount("--bind", where, where)
+        """Make the file system read-only; yields False if the system does not permit it."""
+        path = str(self.journal)
+        is_mounted = mount("--bind", path, path)
         try:
-            yield is_over and mount("-o", "remount,bind,ro", where)
+            yield is_mounted and mount("-o", "remount,bind,ro", path)
         finally:
-            if is_over:
+            if is_mounted:
                 unmount(self.journal)
 
 
 def body_of(trace: str, padding_bytes: int) -> bytes:
-    """One span, with random hex in an attribute."""
+    """Return a body of one span, with random hex digits in an attribute."""
     span = {
         "traceId": trace,
         "spanId": "00000000000000ab",

@@ -1,15 +1,15 @@
-"""What a server, or a proxy before it, may answer to an INSERT or a question, and what must come of it."""
+"""Responses of a server, or of a proxy in front of it, to an INSERT or a query."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.faults import wrongs
-from tests.faults.desk import Desk
-from tests.faults.proxy import Wrong
+from tests.faults import failures
+from tests.faults.proxy import Failure
+from tests.faults.writer_harness import WriterHarness
 
-TRIES = 2
-"""How often it goes wrong before it is mended."""
+FAILURES = 2
+"""How many requests fail before the fault ends."""
 
 REFUSALS = [
     pytest.param(60, "hold", id="60 UNKNOWN_TABLE"),
@@ -30,135 +30,142 @@ REFUSALS = [
 ]
 
 
-def carry_through(desk: Desk, wrong: Wrong, *, on: str = "insert") -> None:
-    """Two segments, of one day and of several, while it goes wrong twice."""
-    desk.file(0, 1, 2, 2)
-    desk.file(1)
-    desk.proxy.meet(wrong, on=on, times=TRIES)
-    desk.carry()
+def drain_through_failures(harness: WriterHarness, failure: Failure, *, on: str = "insert") -> None:
+    """Drain two segments, of one day and of several, while two requests fail."""
+    harness.add_segment(0, 1, 2, 2)
+    harness.add_segment(1)
+    harness.proxy.inject(failure, on=on, times=FAILURES)
+    harness.drain_journal()
 
 
 @pytest.mark.fault("ClickHouse refuses the INSERT with this error")
 @pytest.mark.parametrize(("code", "fault"), REFUSALS)
-def test_a_refused_insert_is_sent_again_and_told(desk: Desk, code: int, fault: str) -> None:
-    carry_through(desk, wrongs.error(code))
-
-    desk.assert_stored_once()
-    assert desk.progress.troubles == {fault: TRIES}
-    assert desk.told[0].startswith(f"{fault}: INJECTED ({code})")
-
-
-@pytest.mark.fault("ClickHouse refuses everything it is asked with this error")
-@pytest.mark.parametrize(("code", "fault"), REFUSALS)
-def test_while_everything_is_refused_the_segments_wait_and_a_human_is_called_where_one_is_needed(
-    desk: Desk, code: int, fault: str
+def test_insert_refused_by_the_server_is_retried_and_reported(
+    harness: WriterHarness, code: int, fault: str
 ) -> None:
-    desk.file(0, 1)
-    desk.store.version()
-    desk.proxy.meet(wrongs.error(code), on="any")
-    desk.on_nap[TRIES] = desk.proxy.mend
+    drain_through_failures(harness, failures.error(code))
 
-    desk.carry()
-
-    desk.assert_stored_once()
-    assert desk.progress.troubles == {fault: TRIES}
-    assert (desk.progress.alarms >= TRIES) == (fault == "hold")
+    harness.assert_stored_once()
+    assert harness.progress.troubles == {fault: FAILURES}
+    assert harness.errors[0].startswith(f"{fault}: INJECTED ({code})")
 
 
-LIES = [
-    pytest.param(wrongs.ok_but(wrongs.exception(241)), id="exception as the whole body"),
+@pytest.mark.fault("ClickHouse refuses every request with this error")
+@pytest.mark.parametrize(("code", "fault"), REFUSALS)
+def test_segments_wait_while_every_request_is_refused_and_alarms_count_errors_for_the_operator(
+    harness: WriterHarness, code: int, fault: str
+) -> None:
+    harness.add_segment(0, 1)
+    harness.store.version()
+    harness.proxy.inject(failures.error(code), on="any")
+    harness.on_wait[FAILURES] = harness.proxy.heal
+
+    harness.drain_journal()
+
+    harness.assert_stored_once()
+    assert harness.progress.troubles == {fault: FAILURES}
+    assert (harness.progress.alarms >= FAILURES) == (fault == "hold")
+
+
+HIDDEN_EXCEPTIONS = [
+    pytest.param(failures.ok_but(failures.exception(241)), id="exception as the whole body"),
     pytest.param(
-        wrongs.ok_but("some output\n" + wrongs.exception(241)), id="exception behind a partial body"
+        failures.ok_but("some output\n" + failures.exception(241)), id="exception after a partial body"
     ),
     pytest.param(
-        wrongs.ok_but(wrongs.exception(241), X_ClickHouse_Exception_Code="241"),
+        failures.ok_but(failures.exception(241), X_ClickHouse_Exception_Code="241"),
         id="exception in header and body",
     ),
-    pytest.param(wrongs.ok_but("", X_ClickHouse_Exception_Code="241"), id="exception in the header alone"),
+    pytest.param(failures.ok_but("", X_ClickHouse_Exception_Code="241"), id="exception only in the header"),
     pytest.param(
-        wrongs.ok_but("", X_ClickHouse_Exception_Code="241", X_ClickHouse_Summary='{"read_rows":"3"}'),
-        id="exception in the header, beside a summary that is right",
+        failures.ok_but("", X_ClickHouse_Exception_Code="241", X_ClickHouse_Summary='{"read_rows":"3"}'),
+        id="exception in the header, next to a valid summary",
     ),
     pytest.param(
-        wrongs.ok_but(wrongs.exception_as_json(241)), id="exception by http_write_exception_in_output_format"
+        failures.ok_but(failures.exception_as_json(241)),
+        id="exception by http_write_exception_in_output_format",
     ),
     pytest.param(
-        wrongs.ok_but('{"data":[],\n"exception": "' + wrongs.exception(241) + '"\n}'),
+        failures.ok_but('{"data":[],\n"exception": "' + failures.exception(241) + '"\n}'),
         id="exception at the end of a JSON document",
     ),
     pytest.param(
-        wrongs.ok_but("__exception__\r\nabcdefghijklmnop\r\n" + wrongs.exception(241) + "\r\n__exception__"),
-        id="exception between marks, as newer servers do it",
+        failures.ok_but(
+            "__exception__\r\nabcdefghijklmnop\r\n" + failures.exception(241) + "\r\n__exception__"
+        ),
+        id="exception between markers, as newer servers send it",
     ),
 ]
 
 
 @pytest.mark.fault("ClickHouse answers an INSERT with 200 and an exception; nothing was applied")
-@pytest.mark.parametrize("wrong", LIES)
-def test_a_200_with_an_exception_is_an_error(desk: Desk, wrong: Wrong) -> None:
-    carry_through(desk, wrong)
+@pytest.mark.parametrize("failure", HIDDEN_EXCEPTIONS)
+def test_status_200_with_an_exception_is_an_error(harness: WriterHarness, failure: Failure) -> None:
+    drain_through_failures(harness, failure)
 
-    desk.assert_stored_once()
-    assert desk.progress.troubles == {"retry_slower": TRIES}
-
-
-@pytest.mark.fault("ClickHouse answers a question with 200 and an exception")
-@pytest.mark.parametrize("wrong", LIES)
-def test_a_count_answered_with_an_exception_is_no_count(desk: Desk, wrong: Wrong) -> None:
-    carry_through(desk, wrong, on="count")
-
-    desk.assert_stored_once()
-    assert sum(desk.progress.troubles.values()) == TRIES
+    harness.assert_stored_once()
+    assert harness.progress.troubles == {"retry_slower": FAILURES}
 
 
-@pytest.mark.fault("ClickHouse applies an INSERT, and answers it with 200 and an exception")
-def test_an_insert_that_was_applied_before_its_exception_is_not_sent_again(desk: Desk) -> None:
-    carry_through(desk, wrongs.applied_ok_but(wrongs.exception(241)))
+@pytest.mark.fault("ClickHouse answers a query with 200 and an exception")
+@pytest.mark.parametrize("failure", HIDDEN_EXCEPTIONS)
+def test_count_answered_with_an_exception_is_repeated(harness: WriterHarness, failure: Failure) -> None:
+    drain_through_failures(harness, failure, on="count")
 
-    desk.assert_stored_once()
-    assert len(desk.proxy.inserts) == 2
+    harness.assert_stored_once()
+    assert sum(harness.progress.troubles.values()) == FAILURES
 
 
-PAGES = [
-    pytest.param(wrongs.page(502), "retry_slower", id="502 of a proxy"),
-    pytest.param(wrongs.page(503), "retry_slower", id="503 of a proxy"),
-    pytest.param(wrongs.page(504), "retry_slower", id="504 of a proxy"),
-    pytest.param(wrongs.page(429), "retry_slower", id="429 of a proxy"),
-    pytest.param(wrongs.page(413), "hold", id="413 of a proxy"),
-    pytest.param(wrongs.page(400), "hold", id="400 of a proxy"),
-    pytest.param(wrongs.page(401), "hold", id="401 of a proxy"),
-    pytest.param(wrongs.page(403), "hold", id="403 of a proxy"),
-    pytest.param(wrongs.page(404), "hold", id="404 of a proxy"),
+@pytest.mark.fault("ClickHouse applies an INSERT and answers it with 200 and an exception")
+def test_insert_applied_before_its_exception_is_not_sent_again(harness: WriterHarness) -> None:
+    drain_through_failures(harness, failures.applied_ok_but(failures.exception(241)))
+
+    harness.assert_stored_once()
+    assert len(harness.proxy.inserts) == 2
+
+
+PROXY_RESPONSES = [
+    pytest.param(failures.page(502), "retry_slower", id="502 of a proxy"),
+    pytest.param(failures.page(503), "retry_slower", id="503 of a proxy"),
+    pytest.param(failures.page(504), "retry_slower", id="504 of a proxy"),
+    pytest.param(failures.page(429), "retry_slower", id="429 of a proxy"),
+    pytest.param(failures.page(413), "hold", id="413 of a proxy"),
+    pytest.param(failures.page(400), "hold", id="400 of a proxy"),
+    pytest.param(failures.page(401), "hold", id="401 of a proxy"),
+    pytest.param(failures.page(403), "hold", id="403 of a proxy"),
+    pytest.param(failures.page(404), "hold", id="404 of a proxy"),
     *[
-        pytest.param(wrongs.page(status, Location="http://127.0.0.1:9/"), "hold", id=f"{status} elsewhere")
+        pytest.param(failures.page(status, Location="http://127.0.0.1:9/"), "hold", id=f"{status} redirect")
         for status in (301, 302, 303, 307, 308)
     ],
 ]
 
 
-@pytest.mark.fault("an INSERT is answered 502 without a word")
-def test_an_insert_that_is_refused_without_a_word_is_told_by_its_status(desk: Desk) -> None:
-    desk.file(0, 1)
-    desk.proxy.meet(wrongs.bare(502))
-    desk.on_nap[TRIES] = desk.proxy.mend
+@pytest.mark.fault("an INSERT is answered with 502 and an empty body")
+def test_refusal_without_a_body_is_reported_by_its_status(harness: WriterHarness) -> None:
+    harness.add_segment(0, 1)
+    harness.proxy.inject(failures.empty_response(502))
+    harness.on_wait[FAILURES] = harness.proxy.heal
 
-    desk.carry()
+    harness.drain_journal()
 
-    desk.assert_stored_once()
-    assert desk.told[0].startswith("retry_slower: HTTP 502 at ")
+    harness.assert_stored_once()
+    assert harness.errors[0].startswith("retry_slower: HTTP 502 at ")
 
 
-@pytest.mark.fault("a proxy before ClickHouse answers instead of it")
-@pytest.mark.parametrize(("wrong", "fault"), PAGES)
-def test_a_proxys_own_answer_holds_the_segment_and_says_so(desk: Desk, wrong: Wrong, fault: str) -> None:
-    desk.file(0, 1)
-    desk.store.version()
-    desk.proxy.meet(wrong, on="any")
-    desk.on_nap[TRIES] = desk.proxy.mend
+@pytest.mark.fault("a proxy in front of ClickHouse answers instead of it")
+@pytest.mark.parametrize(("failure", "fault"), PROXY_RESPONSES)
+def test_response_of_a_proxy_makes_the_segment_wait_and_is_reported(
+    harness: WriterHarness, failure: Failure, fault: str
+) -> None:
+    harness.add_segment(0, 1)
+    harness.store.version()
+    harness.proxy.inject(failure, on="any")
+    harness.on_wait[FAILURES] = harness.proxy.heal
 
-    desk.carry()
+    harness.drain_journal()
 
-    desk.assert_stored_once()
-    assert desk.progress.troubles == {fault: TRIES}
-    assert desk.told[0].startswith(f"{fault}: HTTP ")
-    assert (desk.progress.alarms >= TRIES) == (fault == "hold")
+    harness.assert_stored_once()
+    assert harness.progress.troubles == {fault: FAILURES}
+    assert harness.errors[0].startswith(f"{fault}: HTTP ")
+    assert (harness.progress.alarms >= FAILURES) == (fault == "hold")

@@ -1,4 +1,4 @@
-"""A disk without room for the second copy of a segment that a rewrite takes for a moment."""
+"""A disk without room for the temporary second copy that rewriting a segment needs."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def without_room(_file: FakeFile, _content: bytes) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-@pytest.mark.fault("no room to merge small blocks: they are handed over as they are")
-def test_small_blocks_go_as_they_are_and_make_room(harness: Harness) -> None:
+@pytest.mark.fault("no disk space to merge small blocks: they are inserted unmerged")
+def test_small_blocks_are_inserted_unmerged_and_free_space(harness: Harness) -> None:
     harness.add([0], [1], [2])
 
     harness.drain()
@@ -34,32 +34,34 @@ def test_small_blocks_go_as_they_are_and_make_room(harness: Harness) -> None:
     assert harness.progress.alarms == 0
 
 
-@pytest.mark.fault("no room to leave a copy out: the segment waits, the others do not")
-def test_a_copy_is_never_stored_for_want_of_room(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.fault("no disk space to remove a duplicate from a segment: that segment waits, others proceed")
+def test_duplicate_is_not_stored_for_lack_of_disk_space(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     harness.add([0, 0], [1])
     other = harness.add([2], [3])
     writer = harness.start()
 
     writer.drain()
-    waiting, gone = harness.files[0].path.exists(), not other.path.exists()
+    waits, is_deleted = harness.files[0].path.exists(), not other.path.exists()
     monkeypatch.undo()
     harness.drain()
 
-    assert (waiting, gone) == (True, True)
+    assert (waits, is_deleted) == (True, True)
     assert set(harness.copies.values()) == {1.0}
 
 
-def test_what_was_sent_unmerged_is_not_merged_once_there_is_room(
+def test_blocks_sent_unmerged_are_not_merged_when_there_is_room_again(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness.add([0], [1], [2])
-    harness.store.script = ["lost"]
-    with monkeypatch.context() as life, suppress(Killed):
-        life.setattr(MemoryStore, "counts", killed)
+    harness.store.script = ["answer_lost"]
+    with monkeypatch.context() as patch, suppress(Killed):
+        patch.setattr(MemoryStore, "counts", kill)
         harness.start().drain()
     monkeypatch.undo()
     merged: list[bytes] = []
-    monkeypatch.setattr(FakeFile, "replace", lambda _file, anew: merged.append(anew))
+    monkeypatch.setattr(FakeFile, "replace", lambda _file, content: merged.append(content))
     harness.start()
 
     harness.drain()
@@ -68,5 +70,5 @@ def test_what_was_sent_unmerged_is_not_merged_once_there_is_room(
     assert set(harness.copies.values()) == {1.0}
 
 
-def killed(*_: object) -> None:
+def kill(*_: object) -> None:
     raise Killed

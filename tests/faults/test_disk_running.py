@@ -1,7 +1,7 @@
-"""A whole receiver on a disk that is full, read-only, slow, failing, or taken away under it.
+"""A whole receiver on a disk that is full, read-only, slow, failing, or removed while it runs.
 
-While it lasts: 200 or 503 with Retry-After, nothing else. Then it recovers by itself, and everything that was
-answered with 200 is stored, once.
+During the fault the receiver answers only 200, or 503 with Retry-After. Afterwards it recovers by itself, and
+every acknowledged delivery is stored once.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.running import Running
-from tests.faults.small_disk import CONFIG, DISK_BYTES, Site, mount, unmount
+from tests.e2e.receiver_process import ReceiverProcess
+from tests.faults.small_disk import CONFIG, DISK_BYTES, SmallDiskReceiver, mount, unmount
 from tests.support.server_process import Server
 
 POSTS = 5
@@ -43,106 +43,112 @@ def small_disk_at(path: Path) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def module_receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallDiskReceiver]:
     data = tmp_path_factory.mktemp("receiver")
-    with small_disk_at(data / "journal"), Running(data, config=CONFIG) as running:
-        yield Site(running, data / "journal")
+    with small_disk_at(data / "journal"), ReceiverProcess(data, config=CONFIG) as running:
+        yield SmallDiskReceiver(running, data / "journal")
 
 
 @pytest.fixture
-def site(small: Site) -> Iterator[Site]:
-    """It is well before the fault; after it, everything acknowledged is there, once."""
-    small.post_until(200)
-    small.rest()
-    yield small
-    small.post_until(200)
-    stored = small.spans_by_trace()
-    assert small.acknowledged <= set(stored)
+def receiver(module_receiver: SmallDiskReceiver) -> Iterator[SmallDiskReceiver]:
+    """The receiver, healthy before the fault; afterwards every acknowledged delivery must be stored once."""
+    module_receiver.post_until(200)
+    module_receiver.wait_until_stored()
+    yield module_receiver
+    module_receiver.post_until(200)
+    stored = module_receiver.spans_by_trace()
+    assert module_receiver.acknowledged <= set(stored)
     assert set(stored.values()) == {1}
 
 
 @pytest.mark.fault("a tmpfs of 64 MB that fills up and is freed again")
-def test_a_full_disk_means_wait_until_there_is_space_again(site: Site) -> None:
-    with site.filled(left_bytes=400 * KIB):
-        site.post_until(503, padding_bytes=100 * KIB)
-        assert {site.post(padding_bytes=600 * KIB) for _ in range(POSTS)} == {503}
+def test_full_disk_is_answered_503_until_there_is_space_again(receiver: SmallDiskReceiver) -> None:
+    with receiver.filled(left_bytes=400 * KIB):
+        receiver.post_until(503, padding_bytes=100 * KIB)
+        assert {receiver.post(padding_bytes=600 * KIB) for _ in range(POSTS)} == {503}
 
 
-@pytest.mark.fault("a disk without a single byte left")
-def test_a_disk_without_a_byte_left_takes_nothing(site: Site) -> None:
-    with site.filled(left_bytes=0):
-        site.post_until(503, padding_bytes=8 * KIB)
+@pytest.mark.fault("a disk without a single free byte")
+def test_disk_without_a_free_byte_accepts_no_delivery(receiver: SmallDiskReceiver) -> None:
+    with receiver.filled(left_bytes=0):
+        receiver.post_until(503, padding_bytes=8 * KIB)
 
 
 @pytest.mark.fault("the file system becomes read-only")
-def test_a_read_only_disk_means_wait_until_it_is_writable_again(site: Site) -> None:
-    with site.read_only() as is_so:
-        if not is_so:
+def test_read_only_disk_is_answered_503_until_it_is_writable_again(receiver: SmallDiskReceiver) -> None:
+    with receiver.read_only() as is_injected:
+        if not is_injected:
             pytest.skip("a read-only bind mount is not permitted here")
-        site.post_until(503)
-        assert {site.post() for _ in range(POSTS)} == {503}
+        receiver.post_until(503)
+        assert {receiver.post() for _ in range(POSTS)} == {503}
 
 
-@pytest.mark.fault("a slow disk: fdatasync takes longer than a sender may wait")
-def test_a_slow_disk_means_wait_and_not_longer_than_the_deadline(site: Site, tmp_path: Path) -> None:
-    with site.injected("fdatasync:delay_enter=4s", tmp_path / "strace") as is_so:
-        if not is_so:
-            pytest.skip("strace may not attach here")
-        assert [site.post() for _ in range(2)] == [503, 503]
-
-
-@pytest.mark.fault("fsync and fdatasync fail once and for good")
-def test_while_no_sync_succeeds_nothing_is_promised_and_nothing_refused_comes_back(
-    site: Site, tmp_path: Path
+@pytest.mark.fault("a slow disk: fdatasync takes longer than the answer deadline")
+def test_slow_disk_is_answered_503_by_the_answer_deadline(
+    receiver: SmallDiskReceiver, tmp_path: Path
 ) -> None:
-    before = set(site.issued)
-    with site.injected("fdatasync,fsync:error=EIO", tmp_path / "strace") as is_so:
-        if not is_so:
+    with receiver.injected("fdatasync:delay_enter=4s", tmp_path / "strace") as is_injected:
+        if not is_injected:
             pytest.skip("strace may not attach here")
-        assert {site.post() for _ in range(POSTS)} == {503}
-        refused = site.issued - before
-
-    site.post_until(200)
-    assert not refused & set(site.spans_by_trace())
+        assert [receiver.post() for _ in range(2)] == [503, 503]
 
 
-@pytest.mark.fault("one sync fails")
-def test_one_sync_that_fails_costs_one_answer(site: Site, tmp_path: Path) -> None:
-    with site.injected("fdatasync:error=EIO:when=1", tmp_path / "strace") as is_so:
-        if not is_so:
+@pytest.mark.fault("fsync and fdatasync fail permanently")
+def test_nothing_is_acknowledged_while_syncs_fail_and_refused_deliveries_are_never_stored(
+    receiver: SmallDiskReceiver, tmp_path: Path
+) -> None:
+    before = set(receiver.issued)
+    with receiver.injected("fdatasync,fsync:error=EIO", tmp_path / "strace") as is_injected:
+        if not is_injected:
             pytest.skip("strace may not attach here")
-        assert [site.post() for _ in range(POSTS)] == [503, *[200] * (POSTS - 1)]
+        assert {receiver.post() for _ in range(POSTS)} == {503}
+        refused = receiver.issued - before
+
+    receiver.post_until(200)
+    assert not refused & set(receiver.spans_by_trace())
 
 
-@pytest.mark.fault("no descriptor is left for a new segment")
-def test_without_descriptors_nothing_is_promised(site: Site, tmp_path: Path) -> None:
-    with site.injected("openat:error=EMFILE", tmp_path / "strace") as is_so:
-        if not is_so:
+@pytest.mark.fault("a single sync fails")
+def test_one_failed_sync_costs_one_answer(receiver: SmallDiskReceiver, tmp_path: Path) -> None:
+    with receiver.injected("fdatasync:error=EIO:when=1", tmp_path / "strace") as is_injected:
+        if not is_injected:
             pytest.skip("strace may not attach here")
-        assert {site.post() for _ in range(POSTS)} == {503}
+        assert [receiver.post() for _ in range(POSTS)] == [503, *[200] * (POSTS - 1)]
 
 
-@pytest.mark.fault("a disk of 64 MB for everything, filled by the journal itself while the store is away")
-def test_a_journal_that_filled_its_disk_is_handed_over_all_the_same(tmp_path: Path, server: Server) -> None:
+@pytest.mark.fault("no file descriptor is left for a new segment")
+def test_nothing_is_acknowledged_without_free_descriptors(
+    receiver: SmallDiskReceiver, tmp_path: Path
+) -> None:
+    with receiver.injected("openat:error=EMFILE", tmp_path / "strace") as is_injected:
+        if not is_injected:
+            pytest.skip("strace may not attach here")
+        assert {receiver.post() for _ in range(POSTS)} == {503}
+
+
+@pytest.mark.fault(
+    "a disk of 64 MB for everything, filled by the journal itself while the store is unavailable"
+)
+def test_journal_that_filled_its_disk_is_still_drained(tmp_path: Path, server: Server) -> None:
     data = tmp_path / "data"
     with (
         small_disk_at(data),
-        Running(data, "--store", f"{server.url}_full", config=CONFIG) as running,
+        ReceiverProcess(data, "--store", f"{server.url}_full", config=CONFIG) as running,
     ):
-        site = Site(running, data)
-        site.post_until(200)
-        site.rest()
-        server.meet("reset", times=1_000_000)
-        site.post_until(503, padding_bytes=2_000 * KIB, every_s=0.0)
-        site.post_until(503, padding_bytes=8 * KIB, every_s=0.0)
-        server.meet("reset", times=0)
+        receiver = SmallDiskReceiver(running, data)
+        receiver.post_until(200)
+        receiver.wait_until_stored()
+        server.inject_fault("reset", times=1_000_000)
+        receiver.post_until(503, padding_bytes=2_000 * KIB, every_s=0.0)
+        receiver.post_until(503, padding_bytes=8 * KIB, every_s=0.0)
+        server.inject_fault("reset", times=0)
 
-        site.post_until(200)
-        stored = site.spans_by_trace()
+        receiver.post_until(200)
+        stored = receiver.spans_by_trace()
 
-    assert site.acknowledged <= set(stored)
+    assert receiver.acknowledged <= set(stored)
     assert set(stored.values()) == {1}
-    assert len(site.acknowledged) > 20
+    assert len(receiver.acknowledged) > 20
 
 
 def delete(directory: Path) -> None:
@@ -150,47 +156,51 @@ def delete(directory: Path) -> None:
 
 
 def replace(directory: Path) -> None:
-    """By another one of the same name, as a restored backup would."""
-    away = directory.with_name(f"{directory.name}.away")
-    directory.rename(away)
+    """Replace the directory by another of the same name, as a restored backup would."""
+    old = directory.with_name(f"{directory.name}.old")
+    directory.rename(old)
     directory.mkdir()
-    shutil.rmtree(away)
+    shutil.rmtree(old)
     (directory / "start").touch()
 
 
-@pytest.mark.fault("the journal directory is deleted, or replaced, under the running receiver")
-@pytest.mark.parametrize("take_away", [delete, replace])
-def test_a_journal_taken_away_promises_nothing_until_another_is_made(
-    site: Site, take_away: Callable[[Path], None]
+@pytest.mark.fault("the journal directory is deleted, or replaced, while the receiver runs")
+@pytest.mark.parametrize("remove", [delete, replace])
+def test_nothing_is_acknowledged_into_a_removed_journal_and_a_new_intake_makes_another(
+    receiver: SmallDiskReceiver, remove: Callable[[Path], None]
 ) -> None:
-    pid = site.pid_of_intake()
-    for start in site.journal.iterdir():
-        take_away(start)
+    pid = receiver.intake_pid()
+    for start in receiver.journal.iterdir():
+        remove(start)
 
-    site.post()
+    receiver.post()
 
-    site.wait_for_another_intake(pid)
-    site.post_until(200)
+    receiver.wait_for_intake_restart(pid)
+    receiver.post_until(200)
 
 
-@pytest.mark.fault("a second receiver on the same directory")
-def test_a_second_receiver_says_so_and_harms_nothing(site: Site) -> None:
+@pytest.mark.fault("a second receiver is started on the same journal directory")
+def test_second_receiver_on_the_directory_fails_with_a_reason_and_does_no_harm(
+    receiver: SmallDiskReceiver,
+) -> None:
     command = [
         sys.executable,
         "-m",
         "receiver.cli",
         "serve",
         "--data",
-        str(site.running.data),
-        *site.running.flags,
+        str(receiver.running.data),
+        *receiver.running.flags,
     ]
-    free = [word for flag in ("--listen", "--admin-listen", "--api-listen") for word in (flag, "127.0.0.1:0")]
+    free_ports = [
+        word for flag in ("--listen", "--admin-listen", "--api-listen") for word in (flag, "127.0.0.1:0")
+    ]
     environment = {"PYTHONPATH": os.pathsep.join(sys.path), **os.environ}
 
     second = subprocess.run(
-        [*command, *free], capture_output=True, text=True, check=False, timeout=60, env=environment
+        [*command, *free_ports], capture_output=True, text=True, check=False, timeout=60, env=environment
     )
 
     assert second.returncode != 0
     assert "another receiver uses it" in second.stderr
-    assert site.post() == 200
+    assert receiver.post() == 200

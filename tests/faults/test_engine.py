@@ -1,4 +1,4 @@
-"""The embedded engine's own traps: killed and starved at chosen system calls, then a writer that counts."""
+"""Faults of the embedded engine: killed or failing at chosen system calls, then a writer that recovers."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tests.faults.engine_child import AGES_DAYS
 ROOT = Path(__file__).parents[2]
 STRACE = shutil.which("strace")
 RENAMES = 6
-"""Of one INSERT over three days: each day's part, in the table and in its companion."""
+"""Renames of one INSERT over three days: each day's part, in the table and in its companion."""
 
 needs_strace = pytest.mark.skipif(STRACE is None, reason="strace is not installed; it injects the faults")
 
 
 def run(directory: Path, *words: str, inject: str = "") -> subprocess.CompletedProcess[str]:
-    """Run a child, under strace when a fault is injected."""
+    """Run a child, under strace if a fault is injected."""
     command = [sys.executable, "-B", "-m", "tests.faults.engine_child", str(directory), *words]
     if inject:
         call = inject.partition(":")[0]
@@ -36,24 +36,24 @@ def run(directory: Path, *words: str, inject: str = "") -> subprocess.CompletedP
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
 
 
-def told_by(directory: Path, *words: str, inject: str = "") -> dict[str, Any]:
-    """What a child says that ends well."""
+def output_of(directory: Path, *words: str, inject: str = "") -> dict[str, Any]:
+    """Run a child that must succeed, and return the object that it prints."""
     done = run(directory, *words, inject=inject)
     assert done.returncode == 0, done.stderr[-3_000:]
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answer
 
 
-def is_met(directory: Path, *words: str) -> bool:
-    """Tell whether the fault was met: strace notes it."""
-    noted = (directory / f"strace-{'-'.join(words)}").read_text()
-    return "(INJECTED)" in noted or "SIGKILL" in noted
+def was_injected(directory: Path, *words: str) -> bool:
+    """Return whether strace injected the fault."""
+    trace = (directory / f"strace-{'-'.join(words)}").read_text()
+    return "(INJECTED)" in trace or "SIGKILL" in trace
 
 
 def assert_recovered(directory: Path, count: int) -> None:
-    """After a new writer, every row of so many segments is there once, and its trace can be looked up."""
+    """Start a new writer and assert that every row is stored once and every trace can be looked up."""
     rows = count * len(AGES_DAYS)
-    assert told_by(directory, "recover", str(count)) == {
+    assert output_of(directory, "recover", str(count)) == {
         "wrong": [],
         "rows": [rows, rows, 0],
         "not_in_companion": 0,
@@ -63,66 +63,70 @@ def assert_recovered(directory: Path, count: int) -> None:
 
 
 @needs_strace
-@pytest.mark.fault("T1: the store process killed exactly when a part is renamed into place, then the retry")
+@pytest.mark.fault(
+    "the store process is killed when the engine renames a part into place; the INSERT is retried"
+)
 @pytest.mark.timeout(240)
-def test_an_insert_killed_at_any_rename_of_a_part_is_made_good(tmp_path: Path, faults_heavy: bool) -> None:  # noqa: FBT001 - a fixture
-    told_by(tmp_path, "create")
+def test_insert_killed_at_a_rename_of_a_part_is_completed(tmp_path: Path, faults_heavy: bool) -> None:  # noqa: FBT001 - a fixture
+    output_of(tmp_path, "create")
     kills = range(1, RENAMES + 1) if faults_heavy else (1, 2, 4)
     for number, when in enumerate(kills, 2):
         run(tmp_path, "insert", str(number), inject=f"rename:signal=SIGKILL:when={when}")
-        assert is_met(tmp_path, "insert", str(number))
+        assert was_injected(tmp_path, "insert", str(number))
 
     assert_recovered(tmp_path, len(kills) + 1)
 
 
 @needs_strace
-@pytest.mark.fault("T1: the writer killed again while it makes an INSERT good, at each rename of a part")
+@pytest.mark.fault("the writer is killed again while it completes an INSERT, at each rename of a part")
 @pytest.mark.timeout(240)
-def test_a_repair_that_is_killed_is_made_good(tmp_path: Path, faults_heavy: bool) -> None:  # noqa: FBT001 - a fixture
-    told_by(tmp_path, "create")
+def test_insert_whose_recovery_was_killed_is_completed(tmp_path: Path, faults_heavy: bool) -> None:  # noqa: FBT001 - a fixture
+    output_of(tmp_path, "create")
     run(tmp_path, "insert", "2", inject="rename:signal=SIGKILL:when=2")
     for when in range(1, RENAMES + 1) if faults_heavy else (1, 2):
         run(tmp_path, "recover", "2", inject=f"rename:signal=SIGKILL:when={when}")
 
-    assert is_met(tmp_path, "recover", "2")
+    assert was_injected(tmp_path, "recover", "2")
     assert_recovered(tmp_path, 2)
 
 
 @needs_strace
-@pytest.mark.fault("a sync of the engine's fails, once and for good")
+@pytest.mark.fault("a sync of the embedded engine fails, once or permanently")
 @pytest.mark.parametrize("when", ["1", "7", "1+"])
-def test_an_insert_whose_sync_failed_is_no_ok_and_is_made_good(tmp_path: Path, when: str) -> None:
-    told_by(tmp_path, "create")
+def test_insert_whose_sync_failed_is_reported_as_failed_and_completed(tmp_path: Path, when: str) -> None:
+    output_of(tmp_path, "create")
 
-    told = told_by(tmp_path, "insert", "2", inject=f"fdatasync:error=EIO:when={when}")
+    output = output_of(tmp_path, "insert", "2", inject=f"fdatasync:error=EIO:when={when}")
 
-    assert is_met(tmp_path, "insert", "2")
-    assert told["said"] != "ok"
+    assert was_injected(tmp_path, "insert", "2")
+    assert output["result"] != "ok"
     assert_recovered(tmp_path, 2)
 
 
-@pytest.mark.fault("T3: an INSERT on the handle of a statement that failed with rows in hand")
-def test_a_statement_that_failed_leaves_nothing_in_the_next_insert(tmp_path: Path) -> None:
-    told_by(tmp_path, "create")
+@pytest.mark.fault(
+    "an INSERT follows a statement that failed in the middle of its result, on the same engine handle"
+)
+def test_failed_statement_leaves_no_rows_in_the_next_insert(tmp_path: Path) -> None:
+    output_of(tmp_path, "create")
 
-    assert told_by(tmp_path, "poisoned")["rows"] == 3 * len(AGES_DAYS)
+    assert output_of(tmp_path, "poisoned")["rows"] == 3 * len(AGES_DAYS)
 
 
-@pytest.mark.fault("the disk is full while the embedded store is first created, and the process killed")
+@pytest.mark.fault("the disk is full while the embedded store is first created, and the process is killed")
 @pytest.mark.parametrize("moment", ["open", "schema"])
-def test_a_store_that_was_never_finished_is_made_anew(tmp_path: Path, moment: str) -> None:
+def test_store_whose_creation_was_interrupted_is_created_again(tmp_path: Path, moment: str) -> None:
     run(tmp_path, "create", moment)
     assert (tmp_path / "data" / "store").exists()
     assert (tmp_path / "data" / "store.creating").exists()
 
-    told_by(tmp_path, "create")
+    output_of(tmp_path, "create")
 
     assert_recovered(tmp_path, 1)
     assert not (tmp_path / "data" / "store.creating").exists()
 
 
-@pytest.mark.fault("the disk is at its floor when the embedded store would be created")
-def test_a_store_is_not_created_below_the_floor(tmp_path: Path) -> None:
+@pytest.mark.fault("free space is below `journal.disk_free_min` when the embedded store would be created")
+def test_store_is_not_created_below_the_minimum_of_free_space(tmp_path: Path) -> None:
     with pytest.raises(OperatorError, match=r"free; expected .* \(journal\.disk_free_min\)"):
         EmbeddedStore(
             tmp_path / "store",
@@ -135,49 +139,51 @@ def test_a_store_is_not_created_below_the_floor(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.fault("an embedded store that does not open, and was finished once")
-def test_a_store_that_was_finished_is_never_removed(tmp_path: Path) -> None:
+@pytest.mark.fault("a completely created embedded store fails to open")
+def test_completely_created_store_is_never_removed(tmp_path: Path) -> None:
     path = tmp_path / "store"
     path.mkdir()
-    (path / "rows").write_text("of ours")
+    (path / "rows").write_text("content")
 
     Bootstrap(path).begin(disk_free_min=1 << 60)
 
-    assert (path / "rows").read_text() == "of ours"
+    assert (path / "rows").read_text() == "content"
 
 
-def test_a_store_that_holds_a_day_is_never_removed_whatever_lies_beside_it(tmp_path: Path) -> None:
-    founding = Bootstrap(tmp_path / "store")
-    founding.begin(disk_free_min=0)
+def test_store_that_holds_a_part_is_never_removed_even_if_its_creation_was_interrupted(
+    tmp_path: Path,
+) -> None:
+    bootstrap = Bootstrap(tmp_path / "store")
+    bootstrap.begin(disk_free_min=0)
     (tmp_path / "store" / "data" / "20260131_1_1_0").mkdir(parents=True)
 
-    founding.begin(disk_free_min=0)
+    bootstrap.begin(disk_free_min=0)
 
     assert (tmp_path / "store" / "data" / "20260131_1_1_0").exists()
 
 
-def test_a_store_that_another_process_makes_just_now_is_not_removed(tmp_path: Path) -> None:
-    founding = Bootstrap(tmp_path / "store")
-    founding.begin(disk_free_min=0)
+def test_store_that_another_process_is_creating_is_not_removed(tmp_path: Path) -> None:
+    bootstrap = Bootstrap(tmp_path / "store")
+    bootstrap.begin(disk_free_min=0)
     with (tmp_path / "store" / "status").open("w") as status:
         fcntl.flock(status, fcntl.LOCK_EX)
 
-        founding.begin(disk_free_min=0)
+        bootstrap.begin(disk_free_min=0)
 
         assert (tmp_path / "store" / "status").exists()
 
 
-def test_a_store_whose_tables_are_empty_files_is_not_finished(tmp_path: Path) -> None:
-    founding = Bootstrap(tmp_path / "store")
-    founding.begin(disk_free_min=0)
+def test_store_whose_table_definitions_are_empty_files_is_incomplete(tmp_path: Path) -> None:
+    bootstrap = Bootstrap(tmp_path / "store")
+    bootstrap.begin(disk_free_min=0)
     (tmp_path / "store" / "otel_traces.sql").touch()
 
-    assert not founding.end()
-    assert founding.is_under_way
+    assert not bootstrap.end()
+    assert bootstrap.is_under_way
 
 
-@pytest.mark.fault("a row that only the table behind a `Distributed` one refuses")
-def test_a_trial_over_a_distributed_table_asks_the_table_that_takes_the_rows(tmp_path: Path) -> None:
+@pytest.mark.fault("a row is refused only by the table behind a `Distributed` table")
+def test_trial_insert_over_a_distributed_table_reaches_the_table_that_stores_the_rows(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.faults.distributed_child", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=ROOT)
 

@@ -1,4 +1,4 @@
-"""The network: cut anywhere, half open, slow, or far too much of it."""
+"""Network faults: connections cut at any byte, half open, slow, or too many."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.running import Running
+from tests.e2e.receiver_process import ReceiverProcess
 from tests.faults.bodies import trace_body
 from tests.faults.variant import IS_LONG, sampled
 from tests.faults.wire import Wire, post, post_head
@@ -34,44 +34,44 @@ SLOW_COUNT = 12
 
 
 @pytest.fixture(scope="module")
-def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReceiverProcess]:
     data: Path = tmp_path_factory.mktemp("network")
-    with Running(data, config=CONFIG) as running:
+    with ReceiverProcess(data, config=CONFIG) as running:
         yield running
 
 
-def post_until_taken(address: tuple[str, int], body: bytes) -> None:
-    """What a client does after a cut: the same again."""
+def post_until_accepted(address: tuple[str, int], body: bytes) -> None:
+    """Post the same body until it is accepted, as a client does after a lost connection."""
     deadline_s = time.monotonic() + PATIENCE_S
     while (status := post(address, body)) != 200:
         assert status in {0, 429, 503}
-        assert time.monotonic() < deadline_s, "not taken"
+        assert time.monotonic() < deadline_s, f"the delivery was not accepted within {PATIENCE_S} s"
         time.sleep(0.1)
 
 
-def assert_stored_once(receiver: Running, traces: range) -> None:
-    """Every one of these traces is in the store, whole, once."""
-    wanted = {f"{trace:032x}" for trace in traces}
+def assert_stored_once(receiver: ReceiverProcess, traces: range) -> None:
+    """Assert that each of these traces is stored whole and once."""
+    expected = {f"{trace:032x}" for trace in traces}
     deadline_s = time.monotonic() + PATIENCE_S
     while True:
-        found = Counter(row["TraceId"] for row in receiver.spans() if row["TraceId"] in wanted)
-        if found.keys() == wanted or time.monotonic() > deadline_s:
+        stored = Counter(row["TraceId"] for row in receiver.spans() if row["TraceId"] in expected)
+        if stored.keys() == expected or time.monotonic() > deadline_s:
             break
         time.sleep(0.5)
 
-    assert found == dict.fromkeys(wanted, SPANS)
+    assert stored == dict.fromkeys(expected, SPANS)
 
 
-def cut_request(address: tuple[str, int], request: bytes, sent_bytes: int) -> None:
-    """Send so much, then be gone: by a reset, or for the odd ones by an ordinary end."""
+def send_partial_request(address: tuple[str, int], request: bytes, sent_bytes: int) -> None:
+    """Send `sent_bytes` of the request, then close: with a reset if even, orderly if odd."""
     with suppress(OSError), Wire(address) as wire:
         wire.socket.sendall(request[:sent_bytes])
         if sent_bytes % 2 == 0:
             wire.reset()
 
 
-def cut_answer(address: tuple[str, int], request: bytes, read_bytes: int) -> bool:
-    """Send it all, read so much of the answer, then be gone. Whether there was so much to read."""
+def read_partial_answer(address: tuple[str, int], request: bytes, read_bytes: int) -> bool:
+    """Send the request, read `read_bytes` of the answer, then reset. Returns whether that much arrived."""
     with suppress(OSError), Wire(address) as wire:
         wire.socket.sendall(request)
         left_bytes = read_bytes
@@ -82,25 +82,25 @@ def cut_answer(address: tuple[str, int], request: bytes, read_bytes: int) -> boo
     return False
 
 
-@pytest.mark.fault("the connection is cut after every byte of the request, by a reset or an orderly end")
+@pytest.mark.fault("the connection is cut after every byte of the request, by a reset or an orderly close")
 @pytest.mark.timeout(900)
-def test_a_request_cut_at_any_byte_is_stored_once_when_it_comes_again(receiver: Running) -> None:
+def test_request_cut_at_any_byte_and_sent_again_is_stored_once(receiver: ReceiverProcess) -> None:
     start_ns, first = time.time_ns(), 0x1000
     size_bytes = len(trace_body(first, start_ns)) + len(post_head(len(trace_body(first, start_ns))))
     cuts = sampled(range(size_bytes + 1), CUTS_SHORT)
     bodies = [trace_body(first + place, start_ns) for place in range(len(cuts))]
     for cut, body in zip(cuts, bodies, strict=True):
-        cut_request(receiver.address, post_head(len(body)) + body, cut)
+        send_partial_request(receiver.address, post_head(len(body)) + body, cut)
     for body in bodies:
-        post_until_taken(receiver.address, body)
+        post_until_accepted(receiver.address, body)
 
     assert_stored_once(receiver, range(first, first + len(cuts)))
 
 
 @pytest.mark.fault("the connection is cut after every byte of the answer")
 @pytest.mark.timeout(900)
-def test_an_answer_cut_at_any_byte_means_the_delivery_comes_again_and_is_stored_once(
-    receiver: Running,
+def test_delivery_whose_answer_was_cut_at_any_byte_and_that_is_sent_again_is_stored_once(
+    receiver: ReceiverProcess,
 ) -> None:
     start_ns, first = time.time_ns(), 0x2000
     with Wire(receiver.address) as wire:
@@ -109,38 +109,38 @@ def test_an_answer_cut_at_any_byte_means_the_delivery_comes_again_and_is_stored_
         size_bytes = len(wire.socket.recv(65_536))
     cuts = sampled(range(size_bytes + 1), CUTS_SHORT)
     bodies = [trace_body(first + place, start_ns) for place in range(len(cuts))]
-    came = [
-        cut_answer(receiver.address, post_head(len(body)) + body, cut)
+    was_answered = [
+        read_partial_answer(receiver.address, post_head(len(body)) + body, cut)
         for cut, body in zip(cuts, bodies, strict=True)
     ]
     for body in bodies:
-        post_until_taken(receiver.address, body)
+        post_until_accepted(receiver.address, body)
 
-    assert all(came)
+    assert all(was_answered)
     assert_stored_once(receiver, range(first, first + len(cuts)))
 
 
-@pytest.mark.fault("twice the allowed connections are half open: silent in the head, in the body, after it")
+@pytest.mark.fault("twice the allowed number of connections stall in the headers, in the body, or after it")
 @pytest.mark.timeout(180)
-def test_half_open_connections_are_let_go_and_others_are_served(receiver: Running) -> None:
+def test_half_open_connections_are_closed_and_others_are_served(receiver: ReceiverProcess) -> None:
     body = trace_body(0x3000, time.time_ns())
     request = post_head(len(body)) + body
     silent_after = (0, 10, len(request) - len(body) // 2)
-    with ExitStack() as held:
+    with ExitStack() as location:
         opened = 0
         for place in range(4 * CONNECTIONS_MAX):
             with suppress(OSError):
-                wire = held.enter_context(Wire(receiver.address))
+                wire = location.enter_context(Wire(receiver.address))
                 wire.socket.sendall(request[: silent_after[place % len(silent_after)]])
                 opened += 1
-        post_until_taken(receiver.address, body)
+        post_until_accepted(receiver.address, body)
 
     assert opened > 2 * CONNECTIONS_MAX
     assert_stored_once(receiver, range(0x3000, 0x3001))
 
 
-def dribble(address: tuple[str, int], request: bytes, ended: threading.Event) -> bool:
-    """Send a byte now and then. Whether the receiver put an end to it."""
+def send_slowly(address: tuple[str, int], request: bytes, ended: threading.Event) -> bool:
+    """Send one byte at a time. Returns whether the receiver closed the connection."""
     with Wire(address) as wire:
         try:
             for byte in request:
@@ -152,8 +152,8 @@ def dribble(address: tuple[str, int], request: bytes, ended: threading.Event) ->
     return False
 
 
-def never_read(address: tuple[str, int], request: bytes, ended: threading.Event) -> bool:
-    """Ask again and again and take no answer. Whether the receiver put an end to it."""
+def send_without_reading(address: tuple[str, int], request: bytes, ended: threading.Event) -> bool:
+    """Send requests without reading a response. Returns whether the receiver closed the connection."""
     wire = Wire(address)
     wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
     with wire:
@@ -169,29 +169,31 @@ def never_read(address: tuple[str, int], request: bytes, ended: threading.Event)
 
 
 @pytest.mark.fault(
-    "senders that dribble their bodies, and readers that take no answer, beside one that is well"
+    "senders with slow bodies and clients that never read a response, next to a healthy sender"
 )
 @pytest.mark.timeout(180)
-def test_slow_senders_and_readers_are_put_an_end_to_and_hold_up_nobody(receiver: Running) -> None:
+def test_slow_senders_and_clients_that_never_read_are_disconnected_and_delay_no_other_sender(
+    receiver: ReceiverProcess,
+) -> None:
     slow_body = trace_body(0x4000, time.time_ns(), text="x" * 4_000)
     slow = post_head(len(slow_body)) + slow_body
-    asked = post_head(0, path="/nowhere")
+    unread = post_head(0, path="/nowhere")
     ended, statuses = threading.Event(), Counter[int]()
-    readers = SLOW_COUNT if IS_LONG else 0  # it takes 20 s until one of them is given up
+    readers = SLOW_COUNT if IS_LONG else 0  # the receiver takes 20 s to close each
     with ThreadPoolExecutor(2 * SLOW_COUNT) as pool:
-        running = [
-            *(pool.submit(dribble, receiver.address, slow, ended) for _ in range(SLOW_COUNT)),
-            *(pool.submit(never_read, receiver.address, asked, ended) for _ in range(readers)),
+        futures = [
+            *(pool.submit(send_slowly, receiver.address, slow, ended) for _ in range(SLOW_COUNT)),
+            *(pool.submit(send_without_reading, receiver.address, unread, ended) for _ in range(readers)),
         ]
         count = 400 if IS_LONG else 40
         for place in range(count):
             statuses[post(receiver.address, trace_body(0x5000 + place, time.time_ns()))] += 1
         deadline_s = time.monotonic() + PATIENCE_S
-        while not all(one.done() for one in running) and time.monotonic() < deadline_s:
+        while not all(future.done() for future in futures) and time.monotonic() < deadline_s:
             time.sleep(0.2)
         ended.set()
-        put_an_end_to = [one.result() for one in running]
+        were_closed = [future.result() for future in futures]
 
     assert statuses == {200: count}
-    assert all(put_an_end_to)
+    assert all(were_closed)
     assert_stored_once(receiver, range(0x5000, 0x5000 + count))

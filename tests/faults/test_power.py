@@ -1,7 +1,7 @@
-"""Power loss at every moment of commits and hand-overs: what was not synced goes, in the worst of ways.
+"""Power loss after every file operation of commits and drains: unsynced data is lost, in all possible ways.
 
-A recording, not a guess: strace sees a real process take deliveries in and hand them over, and its calls are
-played on a disk that forgets. After each call the machine dies, and the next receiver starts on what is left.
+strace records the calls of a real process that commits deliveries and drains them. They are replayed on a
+simulated disk that loses unsynced data. After each call the power fails, and the next receiver recovers.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.aftermath import Said, assert_promises_are_kept
-from tests.crash.recording import DATA, Call, lay_out, played, record
+from tests.crash.recording import DATA, Call, lay_out, play_all, record
+from tests.crash.recovery import ChildOutput, assert_promises_are_kept
 from tests.support.memory_disk import MemoryDisk
 
 STRACE = shutil.which("strace")
 SEEDS = range(int(os.environ.get("TRACE_DRAIN_TEST_POWER_SEEDS", "2")))
-"""How often chance decides what is kept, at each moment."""
+"""How often a random loss is simulated after each call."""
 
 Loss = Callable[[MemoryDisk], None]
 Calls = list[Call]
@@ -29,83 +29,94 @@ pytestmark = pytest.mark.skipif(STRACE is None, reason="strace is not installed;
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[Call]:
-    return recorded(tmp_path_factory.mktemp("undisturbed"))
+def recorded_calls(tmp_path_factory: pytest.TempPathFactory) -> list[Call]:
+    return record_calls(tmp_path_factory.mktemp("undisturbed"))
 
 
 @pytest.fixture(scope="module")
-def refused_once(tmp_path_factory: pytest.TempPathFactory) -> list[Call]:
-    """A sync that fails: the kernel then calls lost pages clean."""
-    return recorded(tmp_path_factory.mktemp("refused"), "fdatasync:error=EIO:when=3")
+def recorded_with_failed_sync(tmp_path_factory: pytest.TempPathFactory) -> list[Call]:
+    """A recording in which one sync fails: the kernel then marks lost pages as clean."""
+    return record_calls(tmp_path_factory.mktemp("refused"), "fdatasync:error=EIO:when=3")
 
 
-def recorded(directory: Path, *injected: str) -> list[Call]:
+def record_calls(directory: Path, *injected: str) -> list[Call]:
     assert STRACE is not None
     data = directory / "data"
     data.mkdir()
-    return record(STRACE, "tests.crash.hand_over", data, directory / "strace", *injected)
+    return record(STRACE, "tests.crash.commit_and_drain", data, directory / "strace", *injected)
 
 
-def nothing_is_lost(disk: MemoryDisk) -> None:
+def process_killed(disk: MemoryDisk) -> None:
     disk.kill()
 
 
-def everything_unsynced_is_lost(disk: MemoryDisk) -> None:
+def unsynced_lost(disk: MemoryDisk) -> None:
     disk.cut_power(lambda _waiting: 0)
 
 
-def by_chance(seed: int, moment: int) -> Loss:
-    drawn = random.Random(f"{seed} {moment}")
-    share = drawn.random()
-    return lambda disk: disk.scatter(lambda: drawn.random() < share)
+def random_loss(seed: int, moment: int) -> Loss:
+    random_ = random.Random(f"{seed} {moment}")
+    share = random_.random()
+    return lambda disk: disk.scatter(lambda: random_.random() < share)
 
 
-def survive(calls: list[Call], directory: Path, lose: Callable[[int], Loss]) -> int:
-    """Die after each call, go on from there. How many different ends there were."""
-    seen: set[tuple[object, ...]] = set()
+def recover_after_each_call(calls: list[Call], directory: Path, lose: Callable[[int], Loss]) -> int:
+    """Fail after each call and recover. Returns how many different disk states occurred."""
+    outcomes: set[tuple[object, ...]] = set()
     for moment in range(1, len(calls) + 1):
-        player = played(calls[:moment])
+        player = play_all(calls[:moment])
         lose(moment)(player.disk)
-        said = player.said.decode()
-        end = (said, *contents(player.disk, DATA))
-        if end not in seen:
-            seen.add(end)
-            left = directory / str(moment)
-            lay_out(player.disk, DATA, left)
-            assert_promises_are_kept(left, Said.read(said.splitlines()))
-            shutil.rmtree(left)
-    return len(seen)
+        output = player.output.decode()
+        outcome = (output, *contents(player.disk, DATA))
+        if outcome not in outcomes:
+            outcomes.add(outcome)
+            remaining = directory / str(moment)
+            lay_out(player.disk, DATA, remaining)
+            assert_promises_are_kept(remaining, ChildOutput.parse(output.splitlines()))
+            shutil.rmtree(remaining)
+    return len(outcomes)
 
 
 def contents(disk: MemoryDisk, directory: Path) -> list[object]:
-    """Everything that lies there, to be compared."""
-    found: list[object] = []
+    """Return names and contents of a directory, for comparison."""
+    entries: list[object] = []
     for name in disk.names(directory):
         path = directory / name
-        inside = contents(disk, path) if disk.is_directory(path) else disk.read(path)
-        found.append((name, tuple(inside) if isinstance(inside, list) else inside))
-    return found
+        content = contents(disk, path) if disk.is_directory(path) else disk.read(path)
+        entries.append((name, tuple(content) if isinstance(content, list) else content))
+    return entries
 
 
-@pytest.mark.fault("kill -9 after every call of commits and hand-overs")
-def test_a_process_that_dies_after_any_call_leaves_what_it_promised(
-    undisturbed: Calls, quick_dir: Path
+@pytest.mark.fault("kill -9 after every file operation of commits and drains")
+def test_killed_process_leaves_what_it_acknowledged(recorded_calls: Calls, quick_dir: Path) -> None:
+    assert recover_after_each_call(recorded_calls, quick_dir, lambda _moment: process_killed) > 100
+
+
+@pytest.mark.fault("power loss after every file operation: everything unsynced is lost")
+def test_acknowledged_deliveries_survive_the_loss_of_everything_unsynced(
+    recorded_calls: Calls, quick_dir: Path
 ) -> None:
-    assert survive(undisturbed, quick_dir, lambda _moment: nothing_is_lost) > 100
+    assert recover_after_each_call(recorded_calls, quick_dir, lambda _moment: unsynced_lost) > 50
 
 
-@pytest.mark.fault("power loss after every call: everything that was not synced is gone")
-def test_what_was_promised_was_synced(undisturbed: Calls, quick_dir: Path) -> None:
-    assert survive(undisturbed, quick_dir, lambda _moment: everything_unsynced_is_lost) > 50
-
-
-@pytest.mark.fault("power loss after every call: any part of what was not synced is kept, writes torn")
+@pytest.mark.fault(
+    "power loss after every file operation: a random part of what was unsynced remains, writes torn"
+)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_whatever_else_is_kept_harms_nothing(undisturbed: Calls, quick_dir: Path, seed: int) -> None:
-    assert survive(undisturbed, quick_dir, lambda moment: by_chance(seed, moment)) > 100
+def test_acknowledged_deliveries_survive_a_random_loss_of_unsynced_data(
+    recorded_calls: Calls, quick_dir: Path, seed: int
+) -> None:
+    assert recover_after_each_call(recorded_calls, quick_dir, lambda moment: random_loss(seed, moment)) > 100
 
 
-@pytest.mark.fault("power loss after every call, one sync having failed before")
+@pytest.mark.fault("power loss after every file operation, after one sync failed")
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_sync_that_failed_promised_nothing(refused_once: Calls, quick_dir: Path, seed: int) -> None:
-    assert survive(refused_once, quick_dir, lambda moment: by_chance(seed, moment)) > 100
+def test_delivery_whose_sync_failed_is_not_acknowledged(
+    recorded_with_failed_sync: Calls, quick_dir: Path, seed: int
+) -> None:
+    assert (
+        recover_after_each_call(
+            recorded_with_failed_sync, quick_dir, lambda moment: random_loss(seed, moment)
+        )
+        > 100
+    )

@@ -1,4 +1,4 @@
-"""Whether a delivery is new is asked of a store that refuses to answer."""
+"""The store refuses to answer whether a delivery was already stored."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.engine.store import DayRows, Held
+from receiver.engine.store import DayRows, RowLocation
 from receiver.errors import StoreTrouble
 from receiver.model import SegmentId
 from tests.support.redelivery import Harness
@@ -15,8 +15,10 @@ from tests.support.redelivery import Harness
 REFUSALS = 3
 
 
-@pytest.mark.fault("the right to read the table is gone when a duplicate is to be left out after a restart")
-def test_a_refused_question_about_a_duplicate_calls_a_human_and_is_asked_again(tmp_path: Path) -> None:
+@pytest.mark.fault(
+    "the permission to read the table is missing when a duplicate is to be skipped after a restart"
+)
+def test_refused_query_about_a_duplicate_raises_the_alarm_and_is_repeated(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     harness.add([1], [1])
     refuse_to_count(harness)
@@ -27,8 +29,10 @@ def test_a_refused_question_about_a_duplicate_calls_a_human_and_is_asked_again(t
     assert harness.progress.alarms == REFUSALS
 
 
-@pytest.mark.fault("the right to read the table is gone after a restart of which the window knows nothing")
-def test_while_the_question_is_refused_nothing_is_left_out(tmp_path: Path) -> None:
+@pytest.mark.fault(
+    "the permission to read the table is missing after a restart without a deduplication window"
+)
+def test_no_delivery_is_skipped_while_the_query_is_refused(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     file = harness.add([1], [1])
     harness.store.insert(file.path, token=f"{file.id}#0", query_id="q")
@@ -37,16 +41,16 @@ def test_while_the_question_is_refused_nothing_is_left_out(tmp_path: Path) -> No
     harness.drain()
 
     assert harness.copies == {1: 2.0}
-    assert not harness.letters
+    assert not harness.dead_letters
 
 
 def refuse_to_count(harness: Harness) -> None:
-    """At first."""
+    """Make the first counts fail."""
     count, refusals = harness.store.counts, [StoreTrouble("no right", code=497)] * REFUSALS
 
-    def counts(held: Sequence[Held]) -> dict[SegmentId, DayRows]:
+    def counts(locations: Sequence[RowLocation]) -> dict[SegmentId, DayRows]:
         if refusals:
             raise refusals.pop()
-        return count(held)
+        return count(locations)
 
-    harness.store.counts = counts  # type: ignore[method-assign]  # it refuses at first
+    harness.store.counts = counts  # type: ignore[method-assign]  # refuses the first counts

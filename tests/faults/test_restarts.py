@@ -1,4 +1,4 @@
-"""The server's own process dies in the middle of an INSERT: not the network, the engine."""
+"""The ClickHouse server's process is killed in the middle of an INSERT."""
 
 from __future__ import annotations
 
@@ -13,48 +13,46 @@ from pathlib import Path
 import pytest
 
 from receiver.engine import schema
-from tests.faults.desk import Desk
 from tests.faults.proxy import Exchange, Proxy
+from tests.faults.writer_harness import WriterHarness
 from tests.support import engines
 from tests.support.fake_clickhouse import schema_sources
 from tests.support.segments import SegmentMaker
 from tests.support.server_process import clickhouse_server
 
-DEATHS_S = (0.0, 0.02, 0.1)
-"""After the INSERT was sent."""
+KILL_DELAYS_S = (0.0, 0.02, 0.1)
+"""Time between the INSERT and the kill."""
 
 
-@pytest.mark.fault(
-    "the server's process is killed in the middle of an INSERT and started again, several times"
-)
-def test_a_server_killed_while_it_inserts_gets_every_row_once(maker: SegmentMaker, tmp_path: Path) -> None:
+@pytest.mark.fault("the ClickHouse server is killed in the middle of an INSERT and restarted, several times")
+def test_server_killed_during_inserts_stores_every_row_once(maker: SegmentMaker, tmp_path: Path) -> None:
     with ExitStack() as stack:
         server = stack.enter_context(clickhouse_server(tmp_path / "server"))
         proxy = stack.enter_context(Proxy(("127.0.0.1", server.port)))
         store = engines.connected(f"http://default@127.0.0.1:{proxy.port}", database="otel")
         stack.callback(store.close)
         schema.apply(store, schema_sources(), 30)
-        desk = Desk(store, store, proxy, maker, tmp_path)
-        deaths_s = iter(DEATHS_S)
+        harness = WriterHarness(store, store, proxy, maker, tmp_path)
+        delays_s = iter(KILL_DELAYS_S)
 
-        def killed(exchange: Exchange) -> None:
+        def kill_and_restart(exchange: Exchange) -> None:
             nonlocal server
             threading.Thread(target=forward, args=(exchange,), daemon=True).start()
-            time.sleep(next(deaths_s))
+            time.sleep(next(delays_s))
             os.kill(server.pid, signal.SIGKILL)
             server = stack.enter_context(clickhouse_server(tmp_path / "server"))
             proxy.upstream = ("127.0.0.1", server.port)
             exchange.reset()
 
-        for _ in DEATHS_S:
-            desk.file(0, 1, 2)
-        proxy.meet(killed, times=len(DEATHS_S))
-        desk.carry()
+        for _ in KILL_DELAYS_S:
+            harness.add_segment(0, 1, 2)
+        proxy.inject(kill_and_restart, times=len(KILL_DELAYS_S))
+        harness.drain_journal()
 
-        desk.assert_stored_once()
+        harness.assert_stored_once()
 
 
 def forward(exchange: Exchange) -> None:
-    """Send it to a server that will not answer."""
+    """Send the request to a server that will not answer."""
     with suppress(OSError, http.client.HTTPException):
         exchange.forward()

@@ -1,4 +1,4 @@
-"""Answers that are lost again and again, statements that go on alone, tokens that are forgotten, clocks."""
+"""Repeated lost responses, statements that continue alone, forgotten tokens, and differing clocks."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ import pytest
 
 from receiver.engine.clickhouse import ClickHouseStore
 from receiver.writer.outcome import CLOCK_MARGIN_S
-from tests.faults import wrongs
-from tests.faults.desk import NAPS_MAX, Desk
+from tests.faults import failures
 from tests.faults.proxy import Exchange, Request
+from tests.faults.writer_harness import WAITS_MAX, WriterHarness
 from tests.support.segments import day_of
 
 
-def test_an_insert_is_one_block_and_one_token_and_answered_at_its_end(desk: Desk) -> None:
+def test_insert_is_one_block_with_one_token_and_answered_when_it_ends(harness: WriterHarness) -> None:
     inserts: list[Request] = []
 
-    def seen(exchange: Exchange) -> None:
+    def record(exchange: Exchange) -> None:
         inserts.append(exchange.request)
         exchange.answer(exchange.forward())
 
-    desk.file(0, 1)
-    desk.proxy.meet(seen)
+    harness.add_segment(0, 1)
+    harness.proxy.inject(record)
 
-    desk.carry()
+    harness.drain_journal()
 
     (insert,) = inserts
-    asked = dict(parse_qsl(urlsplit(insert.target).query))
-    assert asked["query_id"] == f"trace-drain-{asked['insert_deduplication_token']}"
-    assert asked.items() >= {
+    parameters = dict(parse_qsl(urlsplit(insert.target).query))
+    assert parameters["query_id"] == f"trace-drain-{parameters['insert_deduplication_token']}"
+    assert parameters.items() >= {
         ("wait_end_of_query", "1"),
         ("async_insert", "0"),
         ("insert_deduplicate", "1"),
@@ -44,205 +44,215 @@ def test_an_insert_is_one_block_and_one_token_and_answered_at_its_end(desk: Desk
     }
 
 
-@pytest.mark.fault("the INSERT is applied and its answer lost, every k-th time")
+@pytest.mark.fault("the INSERT is applied and its response lost, every k-th time")
 @pytest.mark.parametrize("every", [1, 2, 3])
-def test_an_insert_whose_answer_was_lost_is_counted_and_not_sent_again(desk: Desk, every: int) -> None:
+def test_insert_whose_response_was_lost_is_counted_and_not_sent_again(
+    harness: WriterHarness, every: int
+) -> None:
     for _ in range(6):
-        desk.file(0, 1)
-    desk.proxy.meet(wrongs.lost, every=every)
+        harness.add_segment(0, 1)
+    harness.proxy.inject(failures.lost, every=every)
 
-    desk.carry()
+    harness.drain_journal()
 
-    desk.assert_stored_once()
-    assert len(desk.proxy.inserts) == 6
-    assert desk.proxy.harmed == 6 // every
-
-
-class Died(BaseException):
-    """The writer's process is no more."""
+    harness.assert_stored_once()
+    assert len(harness.proxy.inserts) == 6
+    assert harness.proxy.failed_count == 6 // every
 
 
-@pytest.mark.fault("the INSERT is applied, the answer lost, and the writer's process dies at that moment")
-def test_a_writer_that_dies_with_the_answer_counts_before_it_sends(desk: Desk) -> None:
+class WriterDied(BaseException):
+    """The writer's process was killed."""
+
+
+@pytest.mark.fault("the INSERT is applied, its response lost, and the writer killed at that moment")
+def test_writer_killed_with_the_response_counts_rows_before_it_inserts_again(harness: WriterHarness) -> None:
     for _ in range(3):
-        desk.file(0, 1)
-    for life in range(3):
-        desk.proxy.meet(wrongs.lost, times=1)
-        desk.on_nap[len(desk.naps) + 1] = died
-        with pytest.raises(Died):
-            desk.carry(fresh=not life)
-        desk.proxy.mend()
+        harness.add_segment(0, 1)
+    for start in range(3):
+        harness.proxy.inject(failures.lost, times=1)
+        harness.on_wait[len(harness.waits) + 1] = die
+        with pytest.raises(WriterDied):
+            harness.drain_journal(fresh=not start)
+        harness.proxy.heal()
 
-    desk.carry(fresh=False)
+    harness.drain_journal(fresh=False)
 
-    desk.assert_stored_once()
-    assert len(set(desk.proxy.inserts)) == len(desk.proxy.inserts) == 3
-
-
-def died() -> None:
-    raise Died
+    harness.assert_stored_once()
+    assert len(set(harness.proxy.inserts)) == len(harness.proxy.inserts) == 3
 
 
-@pytest.mark.fault("the INSERT runs on after its answer was lost, and ends well")
-def test_an_insert_that_still_runs_is_waited_for(desk: Desk) -> None:
-    desk.file(0, 1)
-    wrongs.RunsOn(looks=5).meet(desk.proxy)
-
-    desk.carry()
-
-    desk.assert_stored_once()
-    assert len(desk.proxy.inserts) == 1
-    assert len(desk.naps) > 5
+def die() -> None:
+    raise WriterDied
 
 
-@pytest.mark.fault("the INSERT runs on after its answer was lost, and does not end")
-def test_an_insert_that_never_ends_is_killed_and_sent_again_under_its_token(desk: Desk) -> None:
-    segment = desk.file(0, 1)
-    wrongs.RunsOn(looks=10_000).meet(desk.proxy)
+@pytest.mark.fault("the INSERT continues after its connection was lost, and succeeds")
+def test_writer_waits_for_an_insert_that_still_runs(harness: WriterHarness) -> None:
+    harness.add_segment(0, 1)
+    failures.RunsOn(polls=5).install(harness.proxy)
 
-    desk.carry()
+    harness.drain_journal()
 
-    desk.assert_stored_once()
-    assert desk.proxy.passed["kill"] >= 1
-    assert desk.proxy.inserts == [f"trace-drain-{segment.held.segment}#0"] * 2
+    harness.assert_stored_once()
+    assert len(harness.proxy.inserts) == 1
+    assert len(harness.waits) > 5
+
+
+@pytest.mark.fault("the INSERT continues after its connection was lost, and never ends")
+def test_insert_that_never_ends_is_killed_and_sent_again_with_its_token(harness: WriterHarness) -> None:
+    segment = harness.add_segment(0, 1)
+    failures.RunsOn(polls=10_000).install(harness.proxy)
+
+    harness.drain_journal()
+
+    harness.assert_stored_once()
+    assert harness.proxy.requests["kill"] >= 1
+    assert harness.proxy.inserts == [f"trace-drain-{segment.location.segment}#0"] * 2
+
+
+@pytest.mark.fault("an INSERT is delayed in the network and arrives after its retry")
+def test_insert_that_arrives_after_its_retry_is_deduplicated_by_its_token(harness: WriterHarness) -> None:
+    segment = harness.add_segment(0, 1)
+    failures.ArrivesLate().install(harness.proxy)
+
+    harness.drain_journal()
+
+    harness.assert_stored_once()
+    assert harness.proxy.inserts == [f"trace-drain-{segment.location.segment}#0"] * 2
+
+
+@pytest.mark.fault("the server forgets tokens: its deduplication window overflows between two attempts")
+def test_forgotten_token_loses_and_duplicates_no_row(
+    own_harness: WriterHarness, operator_store: ClickHouseStore
+) -> None:
+    operator_store.command("ALTER TABLE otel_traces MODIFY SETTING non_replicated_deduplication_window = 1")
+    lost, others = own_harness.add_segment(0, 1, 2), [own_harness.maker.make(0, 1, 2) for _ in range(5)]
+    own_harness.proxy.inject(
+        lost_after_window_overflow(operator_store, [str(other.path) for other in others]), times=1
+    )
+
+    own_harness.drain_journal()
+
+    own_harness.assert_stored_once()
+    assert own_harness.proxy.inserts == [f"trace-drain-{lost.location.segment}#0"]
+
+
+def lost_after_window_overflow(
+    operator_store: ClickHouseStore, others: list[str]
+) -> Callable[[Exchange], None]:
+    """The INSERT is applied, five more INSERTs displace its token, and its response is lost."""
+
+    def overflow(exchange: Exchange) -> None:
+        exchange.forward()
+        for number, path in enumerate(others):
+            operator_store.insert(Path(path), token=f"other#{number}", query_id=f"other#{number}")
+        exchange.reset()
+
+    return overflow
 
 
 @pytest.mark.fault(
-    "the INSERT is held up before the server, taken for lost, and arrives after its repetition"
+    "some days of an INSERT over several days are stored, others lost, and their tokens remembered"
 )
-def test_an_insert_that_arrives_late_meets_its_own_token(desk: Desk) -> None:
-    segment = desk.file(0, 1)
-    wrongs.ArrivesLate().meet(desk.proxy)
-
-    desk.carry()
-
-    desk.assert_stored_once()
-    assert desk.proxy.inserts == [f"trace-drain-{segment.held.segment}#0"] * 2
-
-
-@pytest.mark.fault("the server forgets tokens: the deduplication window is overflown between two tries")
-def test_a_token_that_was_forgotten_costs_nothing(own_desk: Desk, by_hand: ClickHouseStore) -> None:
-    by_hand.command("ALTER TABLE otel_traces MODIFY SETTING non_replicated_deduplication_window = 1")
-    lost, others = own_desk.file(0, 1, 2), [own_desk.maker.make(0, 1, 2) for _ in range(5)]
-    own_desk.proxy.meet(overflown(by_hand, [str(one.path) for one in others]), times=1)
-
-    own_desk.carry()
-
-    own_desk.assert_stored_once()
-    assert own_desk.proxy.inserts == [f"trace-drain-{lost.held.segment}#0"]
-
-
-def overflown(by_hand: ClickHouseStore, others: list[str]) -> Callable[[Exchange], None]:
-    """It is applied, five more INSERTs push its token out, and its answer is lost."""
-
-    def wrong(exchange: Exchange) -> None:
-        exchange.forward()
-        for number, path in enumerate(others):
-            by_hand.insert(Path(path), token=f"other#{number}", query_id=f"other#{number}")
-        exchange.reset()
-
-    return wrong
-
-
-@pytest.mark.fault("INSERT over several days of which some are in and some lost, their tokens remembered")
 @pytest.mark.parametrize("lost", [(0,), (1,), (0, 1), (1, 2), (0, 1, 2)], ids=str)
-def test_days_that_were_lost_in_the_middle_of_an_insert_are_stored_alone(
-    own_desk: Desk, by_hand: ClickHouseStore, lost: tuple[int, ...]
+def test_lost_days_of_an_insert_are_stored_separately(
+    own_harness: WriterHarness, operator_store: ClickHouseStore, lost: tuple[int, ...]
 ) -> None:
-    own_desk.file(0, 0, 1, 2, 2, 2)
-    own_desk.proxy.meet(partly(by_hand, [day_of(age) for age in lost]), times=1)
+    own_harness.add_segment(0, 0, 1, 2, 2, 2)
+    own_harness.proxy.inject(lost_days(operator_store, [day_of(age) for age in lost]), times=1)
 
-    own_desk.carry()
+    own_harness.drain_journal()
 
-    own_desk.assert_stored_once()
+    own_harness.assert_stored_once()
 
 
-def partly(by_hand: ClickHouseStore, lost: list[str]) -> Callable[[Exchange], None]:
-    """It is applied, these days of it vanish from both tables, and the answer is lost."""
+def lost_days(operator_store: ClickHouseStore, lost: list[str]) -> Callable[[Exchange], None]:
+    """The INSERT is applied, these days of it disappear from both tables, and its response is lost."""
 
-    def wrong(exchange: Exchange) -> None:
+    def lose(exchange: Exchange) -> None:
         exchange.forward()
         for day in lost:
             for table in ("otel_traces", "otel_traces_trace_id_ts"):
-                by_hand.command(f"ALTER TABLE {table} DROP PARTITION ID '{day}'")
+                operator_store.command(f"ALTER TABLE {table} DROP PARTITION ID '{day}'")
         exchange.reset()
 
-    return wrong
+    return lose
 
 
-@pytest.mark.fault("a materialized view of the operator's fails, and with it every INSERT")
-def test_a_view_that_fails_calls_a_human_and_costs_no_span(own_desk: Desk, by_hand: ClickHouseStore) -> None:
-    by_hand.command("CREATE TABLE theirs (n UInt8) ENGINE = MergeTree ORDER BY n")
-    by_hand.command(
-        "CREATE MATERIALIZED VIEW bad TO theirs AS "
+@pytest.mark.fault("a materialized view of the operator fails, and with it every INSERT")
+def test_failing_view_raises_the_alarm_and_loses_no_span(
+    own_harness: WriterHarness, operator_store: ClickHouseStore
+) -> None:
+    operator_store.command("CREATE TABLE operator_table (n UInt8) ENGINE = MergeTree ORDER BY n")
+    operator_store.command(
+        "CREATE MATERIALIZED VIEW bad TO operator_table AS "
         "SELECT toUInt8(throwIf(TraceId != '')) AS n FROM otel_traces"
     )
-    own_desk.file(0, 1)
-    own_desk.on_nap[2] = lambda: by_hand.command("DROP TABLE bad SYNC")
+    own_harness.add_segment(0, 1)
+    own_harness.on_wait[2] = lambda: operator_store.command("DROP TABLE bad SYNC")
 
-    own_desk.carry()
+    own_harness.drain_journal()
 
-    own_desk.assert_stored_once()
-    assert own_desk.progress.alarms >= 1
+    own_harness.assert_stored_once()
+    assert own_harness.progress.alarms >= 1
 
 
-@pytest.mark.fault("the server is away, and back, several times")
-def test_a_server_that_restarts_again_and_again_gets_everything_once(desk: Desk) -> None:
+@pytest.mark.fault("the server is repeatedly unavailable")
+def test_server_that_restarts_repeatedly_stores_every_row_once(harness: WriterHarness) -> None:
     for _ in range(4):
-        desk.file(0, 1)
-    desk.proxy.down()
-    for nap in (2, 6):
-        desk.on_nap[nap] = desk.proxy.up
-    desk.proxy.meet(going_down, every=3, times=1)
+        harness.add_segment(0, 1)
+    harness.proxy.down()
+    for wait in (2, 6):
+        harness.on_wait[wait] = harness.proxy.up
+    harness.proxy.inject(apply_and_stop, every=3, times=1)
 
-    desk.carry()
+    harness.drain_journal()
 
-    desk.assert_stored_once()
-    assert desk.told[0].startswith("unknown_outcome: no answer at 127.0.0.1:")
+    harness.assert_stored_once()
+    assert harness.errors[0].startswith("unknown_outcome: no answer at 127.0.0.1:")
 
 
-def going_down(exchange: Exchange) -> None:
-    """The INSERT is the last thing the server does."""
+def apply_and_stop(exchange: Exchange) -> None:
+    """The server stops after the INSERT."""
     exchange.forward()
     exchange.proxy.down()
 
 
-@pytest.mark.fault("a proxy takes no large bodies: 413 for one segment, not for others")
-def test_a_segment_too_large_for_a_proxy_waits_and_others_go_first(desk: Desk) -> None:
-    large, small = desk.file(*[0] * 40), desk.file(0)
-    desk.proxy.meet(wrongs.too_large(small.path.stat().st_size + 100))
-    writer = desk.start()
+@pytest.mark.fault("a proxy limits the size of request bodies: 413 for one segment, not for others")
+def test_segment_too_large_for_a_proxy_waits_and_others_are_stored(harness: WriterHarness) -> None:
+    large, small = harness.add_segment(*[0] * 40), harness.add_segment(0)
+    harness.proxy.inject(failures.too_large(small.path.stat().st_size + 100))
+    writer = harness.start()
 
     writer.drain()
-    desk.rest()
+    harness.wait_for_retry()
     writer.drain()
 
-    (reason,) = desk.progress.stalled.values()
+    (reason,) = harness.progress.stalled.values()
     assert "HTTP 413 at " in reason
-    assert desk.progress.alarms >= 1
+    assert harness.progress.alarms >= 1
     assert large.path.exists()
     assert not small.path.exists()
 
-    desk.proxy.mend()
-    desk.clock_offset_s = 3_600
+    harness.proxy.heal()
+    harness.clock_offset_s = 3_600
     writer.drain()
-    desk.assert_stored_once()
+    harness.assert_stored_once()
 
 
-@pytest.mark.fault("the server's clock is an hour ahead of or behind ours, at the edge of the retention")
+@pytest.mark.fault("the server's clock differs from the receiver's by an hour, at the edge of the retention")
 @pytest.mark.parametrize("offset_s", [-CLOCK_MARGIN_S, 0.0, CLOCK_MARGIN_S])
-def test_rows_that_one_clock_lets_expire_and_the_other_does_not_are_not_waited_for(
-    desk: Desk, offset_s: float
+def test_rows_that_only_one_clock_treats_as_expired_do_not_delay_the_journal(
+    harness: WriterHarness, offset_s: float
 ) -> None:
-    segments = [desk.file(29, 0), desk.file(30, 0), desk.file(31, 0)]
-    desk.clock_offset_s = offset_s
+    segments = [harness.add_segment(29, 0), harness.add_segment(30, 0), harness.add_segment(31, 0)]
+    harness.clock_offset_s = offset_s
 
-    desk.carry()
+    harness.drain_journal()
 
-    assert desk.letters == []
-    assert len(desk.naps) < NAPS_MAX
+    assert harness.dead_letters == []
+    assert len(harness.waits) < WAITS_MAX
     for segment in segments:
-        counted = desk.store.counts([segment.held])[segment.held.segment]
+        counted = harness.store.counts([segment.location])[segment.location.segment]
         assert counted[day_of(0)] == 1
         assert not segment.path.exists()
-    assert desk.store.counts([segments[0].held])[segments[0].held.segment] == segments[0].days
+    assert harness.store.counts([segments[0].location])[segments[0].location.segment] == segments[0].days

@@ -1,4 +1,4 @@
-"""`trace-drain serve` that starts into trouble, or meets trouble that needs a receiver of its own."""
+"""`trace-drain serve` started during a fault, and faults that need a separate receiver."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from uuid import uuid4
 import pytest
 
 from receiver.engine.clickhouse import ClickHouseStore
+from tests.faults.loaded_receiver import LoadedReceiver, url_through
 from tests.faults.proxy import Proxy
-from tests.faults.site import Site, url_through
-from tests.faults.test_tables import COLLECTORS
+from tests.faults.test_tables import COLLECTOR_TABLE
 from tests.support import engines
 
 DAY_S = 86_400
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(240)
 
 @pytest.fixture
 def store(server_url: str) -> Iterator[ClickHouseStore]:
-    """Past the proxy, in a database that nobody has made yet."""
+    """The database, which does not exist yet, not through the proxy."""
     store = engines.connected(server_url, database=f"faults_{uuid4().hex}")
     yield store
     store.create_database()
@@ -38,128 +38,136 @@ def name_of(store: ClickHouseStore) -> str:
     return store._database  # noqa: SLF001 - the test chose it
 
 
-@pytest.mark.fault("ClickHouse is away when the receiver starts, for longer than the journal has room")
-def test_a_receiver_that_starts_alone_takes_deliveries_up_to_its_ceiling_and_stores_them_later(
+@pytest.mark.fault("ClickHouse is unavailable when the receiver starts, until the journal is full")
+def test_receiver_started_without_clickhouse_accepts_deliveries_up_to_the_journal_limit_and_stores_them_later(
     server_url: str, proxy: Proxy, store: ClickHouseStore, tmp_path: Path
 ) -> None:
     proxy.down()
     url = url_through(proxy, server_url, name_of(store))
-    with Site(tmp_path, url, store, proxy, journal_bytes_max=1 << 19) as site:
-        with site.under_load():
-            site.wait_until(lambda: site.answers[503], "the ceiling is not reached")
-            site.wait_for_trouble("no answer")
-            site.wait_until(lambda: site.metric("backlog_bytes"), "the backlog is not told")
+    with LoadedReceiver(tmp_path, url, store, proxy, journal_bytes_max=1 << 19) as receiver:
+        with receiver.under_load():
+            receiver.wait_until(lambda: receiver.answers[503], "the journal limit is not reached")
+            receiver.wait_for_trouble("no answer")
+            receiver.wait_until(lambda: receiver.metric("backlog_bytes"), "the backlog metric is 0")
             proxy.up()
 
-        site.assert_kept()
+        receiver.assert_kept()
 
 
 @pytest.mark.fault(
-    "ClickHouse is away when the receiver starts again: what became of spans is told all the while"
+    "ClickHouse is unavailable when the receiver restarts: the ledger accounts for every span meanwhile"
 )
-def test_a_receiver_that_starts_alone_knows_what_became_of_every_span(
+def test_ledger_of_a_receiver_restarted_without_clickhouse_accounts_for_every_span(
     server_url: str, proxy: Proxy, store: ClickHouseStore, tmp_path: Path
 ) -> None:
-    with Site(tmp_path, url_through(proxy, server_url, name_of(store)), store, proxy) as site:
-        site.deliver(2)
-        site.assert_kept()
-        before = totals(site)
-        site.stop()
+    with LoadedReceiver(tmp_path, url_through(proxy, server_url, name_of(store)), store, proxy) as receiver:
+        receiver.deliver(2)
+        receiver.assert_kept()
+        before = totals(receiver)
+        receiver.stop()
         proxy.down()
-        site.start()
-        site.deliver(3)
+        receiver.start()
+        receiver.deliver(3)
 
-        site.wait_until(lambda: site.metric("ledger_spans"), "the ledger is not told", patience_s=15)
-        told = totals(site)
-        assert told["stored"] == before["stored"] > 0
-        assert told["journal"] == told["received"] - before["received"] > 0
-        assert told["difference"] == 0
-        assert site.metric("redelivery_window_seconds") == DAY_S
-        assert site.metric("redelivery_entries") == 2
-        assert site.trouble == f"schema: no answer at 127.0.0.1:{proxy.port}: connection refused"
+        receiver.wait_until(
+            lambda: receiver.metric("ledger_spans"), "the ledger metric is not exported", patience_s=15
+        )
+        during = totals(receiver)
+        assert during["stored"] == before["stored"] > 0
+        assert during["journal"] == during["received"] - before["received"] > 0
+        assert during["difference"] == 0
+        assert receiver.metric("redelivery_window_seconds") == DAY_S
+        assert receiver.metric("redelivery_entries") == 2
+        assert receiver.trouble == f"schema: no answer at 127.0.0.1:{proxy.port}: connection refused"
 
         proxy.up()
-        site.assert_kept()
-        after = totals(site)
-        assert (after["received"], after["journal"], after["difference"]) == (told["received"], 0, 0)
+        receiver.assert_kept()
+        after = totals(receiver)
+        assert (after["received"], after["journal"], after["difference"]) == (during["received"], 0, 0)
 
 
-@pytest.mark.fault("DATA/ledger and DATA/redelivery are removed while ClickHouse is away since the start")
-def test_what_is_taken_away_from_a_receiver_that_waits_for_its_store_is_written_anew(
+@pytest.mark.fault(
+    "DATA/ledger and DATA/redelivery are deleted while the receiver waits for ClickHouse since its start"
+)
+def test_deleted_files_are_recreated_while_the_receiver_waits_for_its_store(
     server_url: str, proxy: Proxy, store: ClickHouseStore, tmp_path: Path
 ) -> None:
     proxy.down()
-    with Site(tmp_path, url_through(proxy, server_url, name_of(store)), store, proxy) as site:
-        refused = site.run_command("dead", "replay", "some-letter")
+    with LoadedReceiver(tmp_path, url_through(proxy, server_url, name_of(store)), store, proxy) as receiver:
+        refused = receiver.run_command("dead", "replay", "some-letter")
         assert "tables are not known to be up to date yet" in refused.stdout
-        for room in (tmp_path / "ledger", tmp_path / "redelivery"):
-            there = partial(has_log, room)
-            site.wait_until(there, f"{room.name} is not begun", patience_s=15)
-            shutil.rmtree(room)
-            site.wait_until(there, f"{room.name} stays away")
+        for directory in (tmp_path / "ledger", tmp_path / "redelivery"):
+            is_present = partial(has_log_file, directory)
+            receiver.wait_until(is_present, f"{directory.name} has no log", patience_s=15)
+            shutil.rmtree(directory)
+            receiver.wait_until(is_present, f"{directory.name} is not recreated")
         proxy.up()
 
-        site.assert_kept()
+        receiver.assert_kept()
 
 
-def has_log(room: Path) -> bool:
-    return any(room.glob("*.log"))
+def has_log_file(directory: Path) -> bool:
+    return any(directory.glob("*.log"))
 
 
-@pytest.mark.fault("a Collector's `otel_traces` is in the way when the receiver starts")
-def test_a_receiver_waits_until_a_collectors_table_is_renamed(
+@pytest.mark.fault("the table `otel_traces` of a Collector exists when the receiver starts")
+def test_receiver_waits_until_the_table_of_a_collector_is_renamed(
     server_url: str, proxy: Proxy, store: ClickHouseStore, tmp_path: Path
 ) -> None:
     store.create_database()
-    store.command(COLLECTORS)
-    with Site(tmp_path, url_through(proxy, server_url, name_of(store)), store, proxy) as site:
-        site.deliver(3)
-        site.wait_for_trouble("RENAME TABLE otel_traces TO otel_traces_before")
-        site.wait_until(lambda: site.metric("store_alarms_total"), "alarms are not told")
+    store.command(COLLECTOR_TABLE)
+    with LoadedReceiver(tmp_path, url_through(proxy, server_url, name_of(store)), store, proxy) as receiver:
+        receiver.deliver(3)
+        receiver.wait_for_trouble("RENAME TABLE otel_traces TO otel_traces_before")
+        receiver.wait_until(
+            lambda: receiver.metric("store_alarms_total"), "the alarm metric is not incremented"
+        )
         store.command("RENAME TABLE otel_traces TO otel_traces_before")
 
-        site.assert_kept()
+        receiver.assert_kept()
 
 
-@pytest.mark.fault("the server's TLS certificate is none we trust, and is later right")
-def test_a_certificate_that_is_not_trusted_holds_everything_until_it_is(
+@pytest.mark.fault("the server's TLS certificate is not trusted at first, and again later")
+def test_segments_wait_until_the_certificate_of_the_server_is_trusted(
     server_url: str,
     upstream: tuple[str, int],
     store: ClickHouseStore,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    right, wrong = certificate(tmp_path, "right"), certificate(tmp_path, "wrong")
-    monkeypatch.setenv("SSL_CERT_FILE", str(right))
-    with Proxy(upstream, tls=context_of(wrong)) as proxy:
+    trusted, untrusted = certificate(tmp_path, "trusted"), certificate(tmp_path, "untrusted")
+    monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+    with Proxy(upstream, tls=server_context(untrusted)) as proxy:
         url = url_through(proxy, server_url, name_of(store), scheme="https")
-        with Site(tmp_path, url, store, proxy) as site:
-            site.deliver(3)
-            site.wait_for_trouble("CERTIFICATE_REFUSED")
-            site.wait_until(lambda: site.metric("store_alarms_total"), "alarms are not told")
-            proxy.tls = context_of(right)
-            site.assert_kept()
+        with LoadedReceiver(tmp_path, url, store, proxy) as receiver:
+            receiver.deliver(3)
+            receiver.wait_for_trouble("CERTIFICATE_REFUSED")
+            receiver.wait_until(
+                lambda: receiver.metric("store_alarms_total"), "the alarm metric is not incremented"
+            )
+            proxy.tls = server_context(trusted)
+            receiver.assert_kept()
 
-            proxy.tls = context_of(wrong)
+            proxy.tls = server_context(untrusted)
             proxy.down()
             proxy.up()
-            site.deliver(3)
-            site.wait_for_trouble("CERTIFICATE_REFUSED")
-            proxy.tls = context_of(right)
+            receiver.deliver(3)
+            receiver.wait_for_trouble("CERTIFICATE_REFUSED")
+            proxy.tls = server_context(trusted)
 
-            site.assert_kept()
+            receiver.assert_kept()
 
 
-def totals(site: Site) -> dict[str, int]:
-    """What `trace-drain ledger` counts, all lines together."""
-    answer = json.loads(site.command("ledger", "--format", "json"))
+def totals(receiver: LoadedReceiver) -> dict[str, int]:
+    """Sum the columns of `trace-drain ledger` over all lines."""
+    answer = json.loads(receiver.command("ledger", "--format", "json"))
     assert not answer["trouble"]
     names = ("received", "stored", "journal", "difference")
     return {name: sum(line[name] for line in answer["lines"]) for name in names}
 
 
 def certificate(directory: Path, name: str) -> Path:
-    """A certificate for this machine that signs itself, with its key in the same file."""
+    """Create a self-signed certificate for this machine, with its key in the same file."""
     path, key = directory / f"{name}.pem", directory / f"{name}.key"
     subject = ["-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"]
     kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
@@ -169,8 +177,8 @@ def certificate(directory: Path, name: str) -> Path:
     return path
 
 
-def context_of(certificate: Path) -> ssl.SSLContext:
-    """What a server needs to show it."""
+def server_context(certificate: Path) -> ssl.SSLContext:
+    """Return the TLS context of a server with this certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     return context

@@ -1,13 +1,13 @@
-"""Answers that are lost, cut, late, or none of ClickHouse's: to an INSERT, a count, the list of what runs."""
+"""Responses that are lost, cut, late or not from ClickHouse, to each kind of query of the writer."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.faults import wrongs
-from tests.faults.desk import Desk
-from tests.faults.proxy import Wrong
-from tests.faults.test_answers import carry_through
+from tests.faults import failures
+from tests.faults.proxy import Failure
+from tests.faults.test_answers import drain_through_failures
+from tests.faults.writer_harness import WriterHarness
 
 
 @pytest.fixture
@@ -16,41 +16,43 @@ def patience_s() -> int:
 
 
 TORN = [
-    pytest.param(wrongs.reset, id="connection reset"),
-    pytest.param(wrongs.lost, id="applied and reset"),
-    pytest.param(wrongs.hung, id="never answered"),
-    pytest.param(wrongs.lost_and_hung, id="applied and never answered"),
-    pytest.param(wrongs.half_a_head, id="half of the headers and no more"),
-    pytest.param(wrongs.half_a_head_and_the_end, id="status line and end of connection"),
-    pytest.param(wrongs.half_a_body, id="half of the body and end of connection"),
-    pytest.param(wrongs.half_a_body_and_no_more, id="half of the body and no more"),
-    pytest.param(wrongs.cut_at_a_block, id="200 and an empty body"),
-    pytest.param(wrongs.page(200), id="200 and a page of HTML"),
-    pytest.param(wrongs.slow(1.5), id="answered after the time-out"),
+    pytest.param(failures.reset, id="connection reset"),
+    pytest.param(failures.lost, id="applied and reset"),
+    pytest.param(failures.hung, id="never answered"),
+    pytest.param(failures.lost_and_hung, id="applied and never answered"),
+    pytest.param(failures.half_of_the_headers, id="half of the headers, then nothing"),
+    pytest.param(failures.closed_in_the_headers, id="status line, then closed"),
+    pytest.param(failures.closed_in_the_body, id="half of the body, then closed"),
+    pytest.param(failures.hung_in_the_body, id="half of the body, then nothing"),
+    pytest.param(failures.empty_success, id="200 and an empty body"),
+    pytest.param(failures.page(200), id="200 and an HTML page"),
+    pytest.param(failures.slow(1.5), id="answered after the time-out"),
 ]
 
 
-@pytest.mark.fault("the answer to an INSERT is lost, cut, late, or none of ClickHouse's")
-@pytest.mark.parametrize("wrong", TORN)
-def test_an_insert_without_a_whole_answer_is_stored_once(desk: Desk, wrong: Wrong) -> None:
-    carry_through(desk, wrong)
+@pytest.mark.fault("the response to an INSERT is lost, cut, late, or not from ClickHouse")
+@pytest.mark.parametrize("failure", TORN)
+def test_insert_without_a_complete_response_is_stored_once(harness: WriterHarness, failure: Failure) -> None:
+    drain_through_failures(harness, failure)
 
-    desk.assert_stored_once()
-
-
-@pytest.mark.fault("the answer to a count is lost, cut, late, or none of ClickHouse's")
-@pytest.mark.parametrize("wrong", TORN)
-def test_a_count_without_a_whole_answer_is_no_count(desk: Desk, wrong: Wrong) -> None:
-    carry_through(desk, wrong, on="count")
-
-    desk.assert_stored_once()
-    assert {name.rpartition("#")[2] for name in desk.proxy.inserts} == {"0"}
+    harness.assert_stored_once()
 
 
-@pytest.mark.fault("the answer to `what still runs` is lost, cut, late, or none of ClickHouse's")
-@pytest.mark.parametrize("wrong", TORN)
-def test_a_process_list_without_a_whole_answer_is_none(desk: Desk, wrong: Wrong) -> None:
-    desk.proxy.meet(wrongs.lost, times=1)
-    carry_through(desk, wrong, on="running")
+@pytest.mark.fault("the response to a count is lost, cut, late, or not from ClickHouse")
+@pytest.mark.parametrize("failure", TORN)
+def test_count_without_a_complete_response_is_repeated(harness: WriterHarness, failure: Failure) -> None:
+    drain_through_failures(harness, failure, on="count")
 
-    desk.assert_stored_once()
+    harness.assert_stored_once()
+    assert {name.rpartition("#")[2] for name in harness.proxy.inserts} == {"0"}
+
+
+@pytest.mark.fault("the response to the query for running INSERTs is lost, cut, late, or not from ClickHouse")
+@pytest.mark.parametrize("failure", TORN)
+def test_process_list_without_a_complete_response_is_queried_again(
+    harness: WriterHarness, failure: Failure
+) -> None:
+    harness.proxy.inject(failures.lost, times=1)
+    drain_through_failures(harness, failure, on="running")
+
+    harness.assert_stored_once()

@@ -11,14 +11,14 @@ IS_LONG = bool(os.environ.get("TRACE_DRAIN_TEST_FAULTS"))
 T = TypeVar("T")
 
 
-def sampled(everything: Sequence[T], count: int) -> list[T]:
-    """Give all of it in the long variant, else so many, the first and the last among them."""
-    if IS_LONG or len(everything) <= count:
-        return list(everything)
-    last = len(everything) - 1
-    return [everything[round(place * last / (count - 1))] for place in range(count)]
+def sampled(items: Sequence[T], count: int) -> list[T]:
+    """Return all items in the long variant, else `count` of them, including the first and the last."""
+    if IS_LONG or len(items) <= count:
+        return list(items)
+    last = len(items) - 1
+    return [items[round(place * last / (count - 1))] for place in range(count)]
 
 
 def note(text: str) -> None:
-    """Say what was measured: pytest shows it with -s, or when the case fails."""
+    """Print a measured value: pytest shows it with -s, or if the test fails."""
     sys.stdout.write(text + "\n")

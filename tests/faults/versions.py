@@ -21,16 +21,16 @@ FOOTER_MAGIC = b"\x55\x2a\x4d\x18"
 
 
 def as_version(segment: bytes, version: int) -> bytes:
-    """The same records, each with another version in its head and a checksum that is right."""
+    """Return the same records with another version in each header and valid checksums."""
     records, offset, rows = [], 0, 0
     while offset < len(segment) and segment[offset : offset + 4] != FOOTER_MAGIC:
-        head = bytearray(segment[offset : offset + RECORD_BEFORE_CHECKSUM.size])
-        follows = number(head[PAYLOAD_BYTES_AT]) + number(head[ANSWERS_BYTES_AT])
-        end = offset + HEADER_BYTES + follows
-        head[VERSION_AT] = version.to_bytes(2, "little")
+        header = bytearray(segment[offset : offset + RECORD_BEFORE_CHECKSUM.size])
+        following_bytes = number(header[PAYLOAD_BYTES_AT]) + number(header[ANSWERS_BYTES_AT])
+        end = offset + HEADER_BYTES + following_bytes
+        header[VERSION_AT] = version.to_bytes(2, "little")
         rest = segment[offset + HEADER_BYTES : end]
-        records.append(bytes(head) + checksum(bytes(head) + rest) + rest)
-        rows += number(head[ROWS_AT])
+        records.append(bytes(header) + checksum(bytes(header) + rest) + rest)
+        rows += number(header[ROWS_AT])
         offset = end
     sealed = footer(*records, rows=rows) if offset < len(segment) else b""
     return b"".join(records) + sealed
@@ -41,6 +41,6 @@ def number(raw: bytes | bytearray) -> int:
 
 
 def segments(journal: Path) -> dict[Path, bytes]:
-    """Every segment with its content."""
-    found = (path for path in journal.rglob("*") if path.name.endswith((".open", ".native.lz4")))
-    return {path: path.read_bytes() for path in found}
+    """Return every segment of the journal with its content."""
+    paths = (path for path in journal.rglob("*") if path.name.endswith((".open", ".native.lz4")))
+    return {path: path.read_bytes() for path in paths}

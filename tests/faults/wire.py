@@ -1,4 +1,4 @@
-"""A client that holds the wire itself: sends a part, stops, reads a part, resets, or just goes silent."""
+"""HTTP client with control of its socket: sends a part, stops, reads a part, resets, or goes silent."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Self
 
 TIMEOUT_S = 30.0
 REFUSED = -1
-"""Never seen while there is a supervisor: exporters lose data at a closed port."""
+"""The port was closed, which must not happen while a supervisor runs: exporters then lose data."""
 
 
 def post_head(body_bytes: int, *, path: str = "/v1/traces", headers: str = "") -> bytes:
-    """The head of a delivery in JSON."""
+    """Return the request line and headers of a JSON delivery."""
     fixed = f"POST {path} HTTP/1.1\r\nhost: receiver\r\ncontent-type: application/json\r\n"
     return f"{fixed}{headers}content-length: {body_bytes}\r\n\r\n".encode()
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back."""
+    """One response."""
 
     status: int
     is_last: bool
-    """The connection is not to be used again."""
+    """The response announces that the connection will be closed."""
 
 
 class Wire:
-    """One connection."""
+    """One client connection."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.socket = socket.create_connection(address, timeout=TIMEOUT_S)
@@ -43,16 +43,16 @@ class Wire:
         self.socket.close()
 
     def reset(self) -> None:
-        """End with a reset, as a machine that is gone does."""
+        """Close with a reset, as a machine that lost power does."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 
     def answer(self) -> Answer:
-        """Read one answer. Raises `ConnectionError` where there is none."""
-        came = b""
-        while b"\r\n\r\n" not in came:
-            came += self._more()
-        head, _, body = came.partition(b"\r\n\r\n")
+        """Read one response. Raises `ConnectionError` if there is none."""
+        received = b""
+        while b"\r\n\r\n" not in received:
+            received += self._more()
+        head, _, body = received.partition(b"\r\n\r\n")
         lines = head.lower().split(b"\r\n")
         length = next((int(line[15:]) for line in lines if line.startswith(b"content-length:")), 0)
         while len(body) < length:
@@ -62,12 +62,12 @@ class Wire:
     def _more(self) -> bytes:
         piece = self.socket.recv(65_536)
         if not piece:
-            raise ConnectionError("closed before the answer")
+            raise ConnectionError("the receiver closed the connection before it answered")
         return piece
 
 
 def post(address: tuple[str, int], body: bytes, *, headers: str = "") -> int:
-    """Post once on a connection of its own. The status; 0: none came, `REFUSED`: nobody listened."""
+    """Post once on a new connection. Returns the status; 0: no response, `REFUSED`: connection refused."""
     try:
         with Wire(address) as wire:
             wire.socket.sendall(post_head(len(body), headers=headers) + body)

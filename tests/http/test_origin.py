@@ -1,4 +1,4 @@
-"""Host and Origin: what a page of another site can make a browser send is refused by both ports."""
+"""Tests of the Host and Origin checks, which refuse browser requests caused by another site."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WAIT_S = 20.0
 
 
 @asynccontextmanager
-async def api_client(directory: Path) -> AsyncIterator[TestClient]:  # type: ignore[type-arg]  # of a test
+async def api_client(directory: Path) -> AsyncIterator[TestClient]:  # type: ignore[type-arg]  # the application's type is irrelevant
     with ThreadPoolExecutor(1) as pool:
         api = Api(
             store=MemoryStore(),
@@ -63,14 +63,14 @@ async def api_client(directory: Path) -> AsyncIterator[TestClient]:  # type: ign
         ("::1", False),
     ],
 )
-async def test_api_answers_only_to_names_of_its_own(tmp_path: Path, host: str, *, is_allowed: bool) -> None:
+async def test_api_answers_only_to_its_own_host_names(tmp_path: Path, host: str, *, is_allowed: bool) -> None:
     async with api_client(tmp_path) as client:
         answer = await client.get("/api/v1/health", headers={"Host": host})
         body = await answer.json()
 
     assert answer.status == (200 if is_allowed else 403)
-    assert is_allowed or "api_hosts" in body["error"]
-    assert is_allowed or "evil" not in body["error"]
+    assert is_allowed or "api_hosts" in body["hint"]
+    assert is_allowed or "evil" not in body["hint"]
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS"])
@@ -83,7 +83,7 @@ async def test_api_answers_only_to_names_of_its_own(tmp_path: Path, host: str, *
         pytest.param({"Origin": "https://evil.example"}, False, id="another site"),
         pytest.param({"Origin": "null"}, False, id="sandboxed page"),
         pytest.param({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, False, id="image"),
-        pytest.param({"Sec-Fetch-Site": "same-origin"}, True, id="fetch of an own page"),
+        pytest.param({"Sec-Fetch-Site": "same-origin"}, True, id="fetch by own page"),
     ],
 )
 async def test_api_refuses_every_method_from_another_origin(
@@ -95,7 +95,7 @@ async def test_api_refuses_every_method_from_another_origin(
     assert (answer.status != 403) == is_allowed
 
 
-async def test_a_link_from_another_site_may_be_followed(tmp_path: Path) -> None:
+async def test_navigation_from_another_site_is_allowed(tmp_path: Path) -> None:
     headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
     async with api_client(tmp_path) as client:
         followed = await client.get("/api/v1/health", headers=headers)
@@ -115,14 +115,14 @@ async def test_a_link_from_another_site_may_be_followed(tmp_path: Path) -> None:
 )
 async def test_admin_port_answers_probes_and_refuses_rebound_names(host: str | None, status: bytes) -> None:
     settings = msgspec.structs.replace(Settings(), api_hosts=())
-    listening = socket.create_server(("127.0.0.1", 0))
-    address = listening.getsockname()
+    server_socket = socket.create_server(("127.0.0.1", 0))
+    address = server_socket.getsockname()
     admin = Admin(lambda: Readiness(ready=True, checks=()), list, settings, Metrics("supervisor"))
-    listener = await admin.serve(listening)
+    listener = await admin.serve(server_socket)
     reader, writer = await asyncio.open_connection(*address)
-    line = b"" if host is None else f"Host: {host}\r\n".encode()
+    host_line = b"" if host is None else f"Host: {host}\r\n".encode()
 
-    writer.write(b"GET /livez HTTP/1." + (b"0" if host is None else b"1") + b"\r\n" + line + b"\r\n")
+    writer.write(b"GET /livez HTTP/1." + (b"0" if host is None else b"1") + b"\r\n" + host_line + b"\r\n")
     answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), WAIT_S)
 
     assert answer.split()[1] == status
@@ -130,6 +130,6 @@ async def test_admin_port_answers_probes_and_refuses_rebound_names(host: str | N
     await listener.close()
 
 
-def test_short_names_are_allowed_only_where_asked_for() -> None:
+def test_short_host_names_are_allowed_only_if_enabled() -> None:
     assert not OriginCheck("api", []).is_allowed_host("receiver:1")
     assert OriginCheck("admin", [], allows_short_names=True).is_allowed_host("receiver:1")

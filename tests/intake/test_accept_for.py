@@ -1,4 +1,4 @@
-"""An intake accepts also from the sockets of intakes that are being replaced, for as long as it is told."""
+"""Tests of an intake that also accepts connections for an intake that is being replaced."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.intake import Connection, Intake, on_uvloop, request, running
 
 @pytest.fixture
 def sibling() -> Iterator[socket.socket]:
-    """The listening socket of another intake."""
+    """Provide the listening socket of another intake."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield listening
 
@@ -24,7 +24,7 @@ async def connected(listening: socket.socket) -> Connection:
     return connection
 
 
-async def answered(listening: socket.socket) -> int:
+async def status_of_post(listening: socket.socket) -> int:
     connection = await connected(listening)
     status = (await connection.answer()).status
     await connection.close()
@@ -36,11 +36,11 @@ async def own_connection_is_answered(intake: Intake) -> bool:
 
 
 @on_uvloop
-async def test_connections_of_a_sibling_are_answered_beside_our_own(sibling: socket.socket) -> None:
+async def test_connections_of_a_sibling_and_own_connections_are_answered(sibling: socket.socket) -> None:
     async with running() as intake:
         intake.server.accept_for([sibling.fileno()])
 
-        assert await answered(sibling) == 200
+        assert await status_of_post(sibling) == 200
         assert await own_connection_is_answered(intake)
 
 
@@ -55,10 +55,10 @@ async def test_connections_queued_before_the_takeover_are_answered(sibling: sock
 
 
 @on_uvloop
-async def test_listener_stops_accepting_for_a_sibling_that_is_back(sibling: socket.socket) -> None:
+async def test_listener_stops_accepting_for_a_replaced_sibling(sibling: socket.socket) -> None:
     async with running() as intake:
         intake.server.accept_for([sibling.fileno()])
-        assert await answered(sibling) == 200
+        assert await status_of_post(sibling) == 200
 
         intake.server.accept_for([])
         connection = await connected(sibling)
@@ -70,7 +70,7 @@ async def test_listener_stops_accepting_for_a_sibling_that_is_back(sibling: sock
 
 
 @on_uvloop
-async def test_a_stop_answers_the_queued_connections_of_a_sibling(sibling: socket.socket) -> None:
+async def test_stop_answers_the_queued_connections_of_a_sibling(sibling: socket.socket) -> None:
     async with running() as intake:
         intake.server.accept_for([sibling.fileno()])
         with socket.create_connection(sibling.getsockname()) as sock:

@@ -1,4 +1,4 @@
-"""Answers: every verdict has one, in both encodings, small, exact and harmless."""
+"""Tests of answers: every error has an answer in both encodings, of limited size, without unsafe text."""
 
 from __future__ import annotations
 
@@ -10,23 +10,36 @@ from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # as a
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from receiver import errors
-from receiver.errors import ANSWER_OF, MalformedBody, OperatorError, ReceiverError, Refused, Unavailable
+from receiver.errors import (
+    ANSWER_OF,
+    DeadLetterConflict,
+    InvalidFilter,
+    LimitExceeded,
+    MalformedBody,
+    NoSuchDeadLetter,
+    OperatorError,
+    ReceiverError,
+    Refused,
+    StaleSegment,
+    Unavailable,
+)
 from receiver.intake import answers
 from receiver.model import ContentKind
 
-RETRIED = {429, 502, 503, 504}
+RETRYABLE = {429, 502, 503, 504}
 PROTOBUF, JSON = ContentKind.PROTOBUF, ContentKind.JSON
 
 
 def error_classes(root: type[ReceiverError]) -> list[type[ReceiverError]]:
-    below = [leaf for child in root.__subclasses__() for leaf in error_classes(child)]
-    return below or [root]
+    leaves = [leaf for child in root.__subclasses__() for leaf in error_classes(child)]
+    return leaves or [root]
 
 
+NEVER_SENT = {DeadLetterConflict, InvalidFilter, LimitExceeded, NoSuchDeadLetter, StaleSegment}
 VERDICTS = [
     leaf
     for leaf in error_classes(ReceiverError)
-    if not issubclass(leaf, OperatorError) and leaf.__module__ == errors.__name__
+    if not issubclass(leaf, OperatorError) and leaf.__module__ == errors.__name__ and leaf not in NEVER_SENT
 ]
 
 
@@ -40,26 +53,26 @@ def test_every_error_has_an_answer() -> None:
 
 @pytest.mark.parametrize("leaf", VERDICTS)
 def test_only_unavailable_maps_to_a_status_that_senders_retry(leaf: type[ReceiverError]) -> None:
-    assert issubclass(leaf, Unavailable) == (ANSWER_OF[leaf].status in RETRIED)
+    assert issubclass(leaf, Unavailable) == (ANSWER_OF[leaf].status in RETRYABLE)
     assert issubclass(leaf, Unavailable) != issubclass(leaf, Refused)
 
 
 @pytest.mark.parametrize("leaf", VERDICTS)
-def test_every_verdict_is_a_status_in_the_encoding_of_the_request(leaf: type[ReceiverError]) -> None:
+def test_error_is_answered_with_a_status_in_the_encoding_of_the_request(leaf: type[ReceiverError]) -> None:
     protobuf, text = (
         answers.verdict(leaf("journal is full"), PROTOBUF),
         answers.verdict(leaf("journal is full"), JSON),
     )
 
-    status, told = Status.FromString(protobuf.body), json.loads(text.body)
+    status, decoded = Status.FromString(protobuf.body), json.loads(text.body)
     assert (status.code, status.message) == (ANSWER_OF[leaf].grpc_code, "journal is full")
-    assert (told["code"], told["message"]) == (status.code, status.message)
+    assert (decoded["code"], decoded["message"]) == (status.code, status.message)
     assert "Content-Type: application/x-protobuf" in header_lines(protobuf)
     assert "Content-Type: application/json" in header_lines(text)
 
 
 @pytest.mark.parametrize("status", answers.HTTP_GRPC_CODE_OF)
-def test_a_json_error_ends_with_a_newline_that_its_length_counts(status: int) -> None:
+def test_json_error_ends_with_a_newline_included_in_its_length(status: int) -> None:
     reply = answers.http_refusal(status, "not HTTP")
 
     assert reply.body.endswith(b"}\n")
@@ -71,7 +84,7 @@ def test_retryable_answers_have_retry_after_of_two_seconds(leaf: type[ReceiverEr
     assert "Retry-After: 2" in header_lines(answers.verdict(leaf("later"), JSON))
 
 
-def test_a_malformed_body_names_its_field_in_both_encodings() -> None:
+def test_answer_to_a_malformed_body_names_the_field_in_both_encodings() -> None:
     reason = MalformedBody("no valid span", field="resource_spans")
 
     status = Status.FromString(answers.verdict(reason, PROTOBUF).body)
@@ -79,38 +92,38 @@ def test_a_malformed_body_names_its_field_in_both_encodings() -> None:
 
     violations = BadRequest()
     assert status.details[0].Unpack(violations)
-    assert [(one.field, one.description) for one in violations.field_violations] == [
+    assert [(violation.field, violation.description) for violation in violations.field_violations] == [
         ("resource_spans", "no valid span")
     ]
     assert detail["@type"] == "type.googleapis.com/google.rpc.BadRequest"
     assert detail["fieldViolations"] == [{"field": "resource_spans", "description": "no valid span"}]
 
 
-def test_a_full_success_is_an_unset_partial_success() -> None:
+def test_full_success_has_an_unset_partial_success() -> None:
     replies = {kind: answers.accepted(kind, rejected_span_count=0, message="").body for kind in ContentKind}
 
     assert replies == {PROTOBUF: b"", JSON: b"{}", ContentKind.NDJSON: b"{}"}
 
 
 @pytest.mark.parametrize(
-    ("rejected", "message"), [(300, "300 spans have no trace id"), (0, "kind was a word")]
+    ("rejected", "message"), [(300, "300 spans have no trace id"), (0, "kind was sent by name")]
 )
 def test_rejections_and_warnings_are_reported_in_both_encodings(rejected: int, message: str) -> None:
     protobuf = answers.accepted(PROTOBUF, rejected_span_count=rejected, message=message)
     text = answers.accepted(JSON, rejected_span_count=rejected, message=message)
 
     partial = ExportTraceServiceResponse.FromString(protobuf.body).partial_success
-    told = json.loads(text.body)["partialSuccess"]
+    decoded = json.loads(text.body)["partialSuccess"]
     assert (partial.rejected_spans, partial.error_message) == (rejected, message)
-    assert (int(told.get("rejectedSpans", 0)), told["errorMessage"]) == (rejected, message)
+    assert (int(decoded.get("rejectedSpans", 0)), decoded["errorMessage"]) == (rejected, message)
 
 
 @pytest.mark.parametrize("kind", list(ContentKind))
 def test_answer_stays_under_16_kib_for_any_message(kind: ContentKind) -> None:
-    said = '"\\\x00\N{SNOWMAN}' * 100_000
+    message = '"\\\x00\N{SNOWMAN}' * 100_000
 
-    assert len(answers.accepted(kind, rejected_span_count=1, message=said).body) < 16 * 1024
-    assert len(answers.verdict(MalformedBody(said), kind).body) < 2 * 16 * 1024
+    assert len(answers.accepted(kind, rejected_span_count=1, message=message).body) < 16 * 1024
+    assert len(answers.verdict(MalformedBody(message), kind).body) < 2 * 16 * 1024
 
 
 def test_message_in_an_answer_is_printable_ascii() -> None:

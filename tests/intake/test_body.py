@@ -1,4 +1,4 @@
-"""Reading a body, and the room it claims: without a connection."""
+"""Tests of reading a body and claiming its memory, without a connection."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FLOOR = SpeedFloor(grace_s=30, bytes_per_s_min=1, total_s=30)
 
 
 class Clock:
-    """Seconds that pass when they are told to."""
+    """Clock that the test sets."""
 
     def __init__(self) -> None:
         self.now_s = 1_000.0
@@ -88,50 +88,52 @@ async def test_reader_is_woken_at_the_end_or_when_the_claim_is_exceeded() -> Non
 async def test_body_below_the_minimum_speed_is_too_slow() -> None:
     floor = SpeedFloor(grace_s=0.05, bytes_per_s_min=100, total_s=30)
     payload = ArrivingBody(100)
-    begun_at = asyncio.get_running_loop().time()
+    started_at = asyncio.get_running_loop().time()
     reading = asyncio.create_task(body.read(payload, claim_of(0), bytes_max=100, floor=floor))
     await asyncio.sleep(0)
     payload.feed(b"x" * 30)
 
     with pytest.raises(BodyTooSlow):
         await reading
-    assert asyncio.get_running_loop().time() - begun_at >= floor.allowed_s(30)
+    assert asyncio.get_running_loop().time() - started_at >= floor.allowed_s(30)
 
 
-async def test_a_body_whose_end_came_just_in_time_is_not_too_slow() -> None:
+async def test_body_that_ends_exactly_at_its_deadline_is_accepted() -> None:
     floor = SpeedFloor(grace_s=0, bytes_per_s_min=1_000, total_s=0)
     payload = ArrivingBody(4)
     reading = asyncio.create_task(body.read(payload, claim_of(0), bytes_max=100, floor=floor))
     await asyncio.sleep(0)
-    asyncio.get_running_loop().call_soon(payload.feed, b"four")  # in the turn in which the time is over
+    asyncio.get_running_loop().call_soon(
+        payload.feed, b"four"
+    )  # in the event loop iteration in which the time is over
 
     assert await reading == b"four"
 
 
 async def test_refused_body_is_not_ended_again_by_its_timer() -> None:
-    told = list[BaseException]()
+    raised = list[BaseException]()
 
-    class Telling(ArrivingBody):
+    class RecordingBody(ArrivingBody):
         def set_exception(self, exc: BaseException) -> None:
-            told.append(exc)
+            raised.append(exc)
 
-    payload = Telling(200 * KIB)
+    payload = RecordingBody(200 * KIB)
     payload.feed(bytes(100 * KIB))
 
     with pytest.raises(BodyTooLarge):
         await body.read(payload, claim_of(0), bytes_max=100, floor=SpeedFloor(0, 1_000, 0))
     await asyncio.sleep(0.01)
-    assert told == []
+    assert raised == []
 
 
 def test_body_never_dismisses_itself() -> None:
-    clock, told = Clock(), list[str]()
+    clock, dismissed = Clock(), list[str]()
     admission = Admission(Budget(1_000, 100), lambda: None, now=clock)
     claim = admission.admit(60, is_known=False)
-    claim.on_dismissed = lambda: told.append("go")
+    claim.on_dismissed = lambda: dismissed.append("go")
     clock.now_s += 100
 
     with pytest.raises(MemoryBudgetSpent):
         claim.grow_to(150)
 
-    assert (told, admission.unknown_bytes) == ([], 60)
+    assert (dismissed, admission.unknown_bytes) == ([], 60)

@@ -1,4 +1,4 @@
-"""The committer: groups, order, overlap, deadlines, and what becomes of a delivery when something breaks."""
+"""Tests of the committer: groups, order, overlap, deadlines, and errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from receiver.errors import (
     ShuttingDown,
     StoreTrouble,
 )
-from receiver.intake import committer as committer_room
+from receiver.intake import committer as committer_module
 from receiver.intake import pending
 from receiver.intake.committer import Committer
 from receiver.intake.quarantine import Quarantine
@@ -40,13 +40,13 @@ from tests.support.intake import (
 @on_uvloop
 async def test_deliveries_that_arrive_during_decoding_share_the_next_group(tmp_path: Path) -> None:
     core, appender = CoreDouble(), AppenderDouble()
-    core.may_go_on.clear()
+    core.may_continue.clear()
     async with committing(core, appender, tmp_path) as committer:
         first = commit(committer, "a")
         await asyncio.to_thread(core.running.wait)
         others = [commit(committer, name) for name in "bcd"]
         await asyncio.sleep(0)
-        core.may_go_on.set()
+        core.may_continue.set()
         await asyncio.gather(first, *others)
 
     assert bodies(core) == [["a"], ["b", "c", "d"]]
@@ -54,12 +54,12 @@ async def test_deliveries_that_arrive_during_decoding_share_the_next_group(tmp_p
 
 
 @on_uvloop
-async def test_the_next_group_is_decoded_while_this_one_is_synced(
+async def test_next_group_is_decoded_while_the_current_group_is_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(committer_room, "EARLY_BYTES_MIN", 0)
+    monkeypatch.setattr(committer_module, "EARLY_BYTES_MIN", 0)
     core, appender = CoreDouble(), AppenderDouble()
-    appender.may_go_on.clear()
+    appender.may_continue.clear()
     async with committing(core, appender, tmp_path) as committer:
         first = commit(committer, "a")
         await asyncio.to_thread(appender.running.wait)
@@ -67,19 +67,19 @@ async def test_the_next_group_is_decoded_while_this_one_is_synced(
         await until(lambda: len(core.groups) == 2)
         third = commit(committer, "c")
         await asyncio.sleep(0.05)
-        decoded_early, promised_early = bodies(core), [first.done(), second.done()]
-        appender.may_go_on.set()
+        decoded_early, done_early = bodies(core), [first.done(), second.done()]
+        appender.may_continue.set()
         await asyncio.gather(first, second, third)
 
     assert decoded_early == [["a"], ["b"]]
-    assert promised_early == [False, False]
+    assert done_early == [False, False]
     assert [record for _, record, _ in appender.appended] == [b"0:\na", b"0:\nb", b"0:\nc"]
 
 
 @on_uvloop
-async def test_small_deliveries_gather_while_a_group_is_synced(tmp_path: Path) -> None:
+async def test_small_deliveries_are_collected_while_a_group_is_synced(tmp_path: Path) -> None:
     core, appender = CoreDouble(), AppenderDouble()
-    appender.may_go_on.clear()
+    appender.may_continue.clear()
     async with committing(core, appender, tmp_path) as committer:
         tasks = [commit(committer, "a")]
         await asyncio.to_thread(appender.running.wait)
@@ -87,27 +87,27 @@ async def test_small_deliveries_gather_while_a_group_is_synced(tmp_path: Path) -
         await asyncio.sleep(0.05)
         tasks.append(commit(committer, "c"))
         await asyncio.sleep(0)
-        appender.may_go_on.set()
+        appender.may_continue.set()
         await asyncio.gather(*tasks)
 
     assert bodies(core) == [["a"], ["b", "c"]]
 
 
 @on_uvloop
-async def test_a_group_is_capped_by_deliveries_and_by_bytes(
+async def test_group_is_limited_in_deliveries_and_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pending, "GROUP_DELIVERIES_MAX", 3)
     monkeypatch.setattr(pending, "GROUP_BYTES_MAX", 20)
     core = CoreDouble()
-    core.may_go_on.clear()
+    core.may_continue.clear()
     async with committing(core, AppenderDouble(), tmp_path) as committer:
         tasks = [
             commit(committer, name) for name in ("first", "1", "2", "3", "4", "large" * 4, "5" * 15, "6" * 15)
         ]
         await asyncio.to_thread(core.running.wait)
         await asyncio.sleep(0)
-        core.may_go_on.set()
+        core.may_continue.set()
         await asyncio.gather(*tasks)
 
     groups = bodies(core)
@@ -118,19 +118,19 @@ async def test_a_group_is_capped_by_deliveries_and_by_bytes(
 
 @on_uvloop
 async def test_postponed_delivery_is_first_in_the_next_group(tmp_path: Path) -> None:
-    class Narrow(CoreDouble):
+    class CoreWithTwoPerGroup(CoreDouble):
         def __call__(self, deliveries: Sequence[Delivery], segment: SegmentId) -> CommitDouble:
-            self.special = {one.body: OutcomeDouble("postponed") for one in deliveries[2:]}
+            self.special = {delivery.body: OutcomeDouble("postponed") for delivery in deliveries[2:]}
             return super().__call__(deliveries, segment)
 
-    core, appender = Narrow(), AppenderDouble()
-    core.may_go_on.clear()
+    core, appender = CoreWithTwoPerGroup(), AppenderDouble()
+    core.may_continue.clear()
     async with committing(core, appender, tmp_path) as committer:
         first = commit(committer, "a")
         await asyncio.to_thread(core.running.wait)
         others = [commit(committer, name) for name in "bcdef"]
         await asyncio.sleep(0)
-        core.may_go_on.set()
+        core.may_continue.set()
         await asyncio.gather(first, *others)
 
     assert bodies(core) == [["a"], list("bcdef"), list("def"), ["f"]]
@@ -159,27 +159,27 @@ async def test_refused_delivery_does_not_affect_the_others_of_its_group(tmp_path
 
 
 @on_uvloop
-async def test_disk_error_refuses_all_deliveries_of_the_group_and_no_other(tmp_path: Path) -> None:
-    trouble = DiskTrouble("write: I/O error")
-    core, appender = CoreDouble(), AppenderDouble(trouble=[trouble])
-    core.may_go_on.clear()
+async def test_disk_error_refuses_all_deliveries_of_its_group_only(tmp_path: Path) -> None:
+    error = DiskTrouble("write: I/O error")
+    core, appender = CoreDouble(), AppenderDouble(trouble=[error])
+    core.may_continue.clear()
     async with committing(core, appender, tmp_path) as committer:
         first = [commit(committer, name) for name in "ab"]
         await asyncio.to_thread(core.running.wait)
         later = commit(committer, "c")
         await asyncio.sleep(0)
-        core.may_go_on.set()
+        core.may_continue.set()
         reasons = [await verdict_on(task) for task in first]
         await later
 
-    assert reasons == [trouble, trouble]
+    assert reasons == [error, error]
     assert [rows for _, _, rows in appender.appended] == [1]
 
 
 @on_uvloop
 async def test_delivery_past_its_deadline_is_refused_and_not_decoded(tmp_path: Path) -> None:
     core = CoreDouble()
-    core.may_go_on.clear()
+    core.may_continue.clear()
     async with committing(core, AppenderDouble(), tmp_path, answer_deadline_s=0.1) as committer:
         tasks = [commit(committer, "a")]
         await asyncio.to_thread(core.running.wait)
@@ -191,13 +191,13 @@ async def test_delivery_past_its_deadline_is_refused_and_not_decoded(tmp_path: P
 
 
 @on_uvloop
-async def test_third_crash_of_one_body_is_answered_as_malformed(tmp_path: Path) -> None:
+async def test_third_crash_of_the_same_body_is_answered_as_malformed(tmp_path: Path) -> None:
     core = CoreDouble(special={b"\npoison": OutcomeDouble("crashed")})
-    async with committing(core, AppenderDouble(), tmp_path / "aside") as committer:
+    async with committing(core, AppenderDouble(), tmp_path / "quarantine") as committer:
         reasons = [await verdict_on(commit(committer, "poison")) for _ in range(3)]
         await commit(committer, "good")
 
-    (kept,) = (tmp_path / "aside").glob("*.body")
+    (kept,) = (tmp_path / "quarantine").glob("*.body")
     assert [type(reason) for reason in reasons] == [CoreCrashed, CoreCrashed, MalformedBody]
     assert kept.read_bytes() == b"\npoison"
     assert kept.name.endswith(".protobuf.body")
@@ -205,14 +205,14 @@ async def test_third_crash_of_one_body_is_answered_as_malformed(tmp_path: Path) 
 
 @on_uvloop
 async def test_exception_in_the_core_refuses_only_its_group(tmp_path: Path) -> None:
-    class Raising(CoreDouble):
-        def __call__(self, deliveries, segment):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN204 - as above it
-            done = super().__call__(deliveries, segment)
+    class CrashingCore(CoreDouble):
+        def __call__(self, deliveries, segment):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN204 - as in its base class
+            committed = super().__call__(deliveries, segment)
             if len(self.groups) == 1:
                 raise MemoryError
-            return done
+            return committed
 
-    async with committing(Raising(), AppenderDouble(), tmp_path) as committer:
+    async with committing(CrashingCore(), AppenderDouble(), tmp_path) as committer:
         reason = await verdict_on(commit(committer, "a"))
         await commit(committer, "b")
 
@@ -234,7 +234,7 @@ async def test_delivery_acknowledged_by_the_store_waits_for_its_segment(tmp_path
 
 
 @on_uvloop
-async def test_delivery_whose_segment_was_deleted_by_hand_is_answered_unavailable(tmp_path: Path) -> None:
+async def test_delivery_whose_segment_was_deleted_without_an_outcome_is_unavailable(tmp_path: Path) -> None:
     appender = AppenderDouble()
     async with committing(CoreDouble(), appender, tmp_path) as committer:
         task = commit(committer, "a", Drain(name="d", acknowledge="store"))
@@ -256,11 +256,11 @@ async def test_unavailable_store_is_reported_at_the_deadline(tmp_path: Path) -> 
 @on_uvloop
 async def test_close_answers_queued_deliveries_and_accepts_no_more(tmp_path: Path) -> None:
     core, appender = CoreDouble(), AppenderDouble()
-    core.may_go_on.clear()
+    core.may_continue.clear()
     async with committing(core, appender, tmp_path) as committer:
         tasks = [commit(committer, name) for name in "abc"]
         await asyncio.to_thread(core.running.wait)
-        threading.Timer(0.05, core.may_go_on.set).start()
+        threading.Timer(0.05, core.may_continue.set).start()
     await asyncio.gather(*tasks)
 
     assert appender.closed
@@ -269,12 +269,12 @@ async def test_close_answers_queued_deliveries_and_accepts_no_more(tmp_path: Pat
 
 @on_uvloop
 async def test_spans_are_counted_by_outcome(tmp_path: Path) -> None:
-    told = OutcomeDouble(
+    outcome = OutcomeDouble(
         received=10, stored=6, sampled_out=1, rejected=3, unresolved=2, reasons=[("bad_id", 3)]
     )
     metrics = Metrics("intake-0")
     committer = Committer(
-        CoreDouble(special={b"\na": told}),
+        CoreDouble(special={b"\na": outcome}),
         AppenderDouble(),
         Quarantine(tmp_path),
         metrics,
@@ -284,7 +284,7 @@ async def test_spans_are_counted_by_outcome(tmp_path: Path) -> None:
     await commit(committer, "a")
     await committer.close(running)
 
-    counted = {one.name: one.value for one in metrics.snapshot().series}
+    values = {series.name: series.value for series in metrics.snapshot().series}
     expected = {
         "spans_received": 10,
         "spans_accepted": 6,
@@ -294,4 +294,4 @@ async def test_spans_are_counted_by_outcome(tmp_path: Path) -> None:
         "span_notes": 3,
         "commit_deliveries": 1,
     }
-    assert {name: counted[name] for name in expected} == expected
+    assert {name: values[name] for name in expected} == expected

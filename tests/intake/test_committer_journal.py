@@ -1,4 +1,4 @@
-"""The committer and the journal: a record is safe before its receipts, whatever becomes of its segment."""
+"""Tests of the committer with the journal: a record is durable before its deliveries are acknowledged."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from receiver.errors import (
-    DiskTrouble,
-)
-from receiver.intake import committer as committer_room
+from receiver.errors import DiskTrouble
+from receiver.intake import committer as committer_module
 from receiver.intake.committer import Committer
 from receiver.intake.quarantine import Quarantine
 from receiver.metrics import Metrics
@@ -31,15 +29,15 @@ from tests.support.intake import (
 
 
 @on_uvloop
-async def test_a_receipt_is_given_only_after_append_returned(tmp_path: Path) -> None:
+async def test_delivery_is_acknowledged_only_after_append_returns(tmp_path: Path) -> None:
     core, appender = CoreDouble(), AppenderDouble()
-    appender.may_go_on.clear()
+    appender.may_continue.clear()
     async with committing(core, appender, tmp_path) as committer:
         task = commit(committer, "a")
         await asyncio.to_thread(appender.running.wait)
         await asyncio.sleep(0.05)
         early = task.done()
-        appender.may_go_on.set()
+        appender.may_continue.set()
         await task
 
     assert not early
@@ -56,13 +54,14 @@ async def test_group_without_rows_is_not_appended(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "early_bytes_min", [pytest.param(0, id="decoded early"), pytest.param(MIB, id="in one go")]
+    "early_bytes_min",
+    [pytest.param(0, id="decoded early"), pytest.param(MIB, id="decoded and appended together")],
 )
 @on_uvloop
-async def test_group_of_a_closed_segment_is_committed_to_the_next_one(
+async def test_group_of_a_closed_segment_is_committed_to_the_next_segment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, early_bytes_min: int
 ) -> None:
-    monkeypatch.setattr(committer_room, "EARLY_BYTES_MIN", early_bytes_min)
+    monkeypatch.setattr(committer_module, "EARLY_BYTES_MIN", early_bytes_min)
     core = CoreDouble()
     appender = AppenderDouble(trouble=[StaleSegment("0")])
     async with committing(core, appender, tmp_path) as committer:
@@ -73,14 +72,14 @@ async def test_group_of_a_closed_segment_is_committed_to_the_next_one(
 
 
 @on_uvloop
-async def test_a_delivery_that_is_transcoded_twice_is_counted_once(tmp_path: Path) -> None:
+async def test_delivery_that_is_decoded_twice_is_counted_once(tmp_path: Path) -> None:
     metrics, appender = Metrics("intake-0"), AppenderDouble(trouble=[StaleSegment("0")])
     committer = Committer(CoreDouble(), appender, Quarantine(tmp_path), metrics, answer_deadline_s=10)
     running = asyncio.create_task(committer.run())
     await commit(committer, "a")
     await committer.close(running)
 
-    assert {one.name: one.value for one in metrics.snapshot().series}["commit_deliveries"] == 1
+    assert {series.name: series.value for series in metrics.snapshot().series}["commit_deliveries"] == 1
 
 
 @on_uvloop
@@ -96,14 +95,14 @@ async def test_repeatedly_closed_segments_are_reported_as_a_disk_error(tmp_path:
 @on_uvloop
 async def test_segment_is_sealed_by_age_only_while_no_group_is_in_flight(tmp_path: Path) -> None:
     core, appender = CoreDouble(), AppenderDouble()
-    core.may_go_on.clear()
+    core.may_continue.clear()
     async with committing(core, appender, tmp_path) as committer:
         task = commit(committer, "a")
         await asyncio.to_thread(core.running.wait)
         before = appender.sealed_count
         await asyncio.sleep(0.2)
         meanwhile = appender.sealed_count
-        core.may_go_on.set()
+        core.may_continue.set()
         await task
         await until(lambda: appender.sealed_count > meanwhile)
 
@@ -114,30 +113,30 @@ async def test_segment_is_sealed_by_age_only_while_no_group_is_in_flight(tmp_pat
     ("early_bytes_min", "thread_count"), [pytest.param(0, 2, id="large"), pytest.param(MIB, 1, id="small")]
 )
 @on_uvloop
-async def test_a_small_group_is_appended_by_the_thread_that_decoded_it(
+async def test_small_group_is_appended_by_the_thread_that_decoded_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, early_bytes_min: int, thread_count: int
 ) -> None:
-    monkeypatch.setattr(committer_room, "EARLY_BYTES_MIN", early_bytes_min)
+    monkeypatch.setattr(committer_module, "EARLY_BYTES_MIN", early_bytes_min)
     threads: set[int] = set()
 
-    class Seen(CoreDouble):
+    class ThreadRecordingCore(CoreDouble):
         def __call__(self, deliveries: Sequence[Delivery], segment: SegmentId) -> CommitDouble:
             threads.add(threading.get_ident())
             return super().__call__(deliveries, segment)
 
-    class SeenToo(AppenderDouble):
+    class ThreadRecordingAppender(AppenderDouble):
         def append(self, segment: SegmentId, record: bytes, rows: int) -> None:
             threads.add(threading.get_ident())
             super().append(segment, record, rows)
 
-    async with committing(Seen(), SeenToo(), tmp_path) as committer:
+    async with committing(ThreadRecordingCore(), ThreadRecordingAppender(), tmp_path) as committer:
         await commit(committer, "a")
 
     assert len(threads - {threading.get_ident()}) == thread_count
 
 
 @on_uvloop
-async def test_no_receipt_waits_for_a_segment_to_be_sealed(tmp_path: Path) -> None:
+async def test_acknowledgement_does_not_wait_for_sealing(tmp_path: Path) -> None:
     appender = AppenderDouble(has_retired=True)
     appender.may_seal.clear()
     async with committing(CoreDouble(), appender, tmp_path) as committer:

@@ -1,4 +1,4 @@
-"""Credentials: who gets in, who is told 401, who 403, and what is read for them."""
+"""Tests of credentials: tokens and signatures, 401 and 403, and reading only authorized bodies."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ SIGNED = Drain(name="signed", signature_header="x-platform-signature", signature
     ("header", "value", "status"),
     [
         pytest.param("authorization", "Bearer one", 200, id="the first token"),
-        pytest.param("authorization", "bearer  two ", 200, id="the second, scheme in any case"),
-        pytest.param("authorization", "Bearer three", 401, id="unknown"),
-        pytest.param("authorization", "Bearer on", 401, id="a prefix"),
+        pytest.param("authorization", "bearer  two ", 200, id="the second token, scheme in any case"),
+        pytest.param("authorization", "Bearer three", 401, id="unknown token"),
+        pytest.param("authorization", "Bearer on", 401, id="prefix of a token"),
         pytest.param("authorization", "Basic one", 401, id="another scheme"),
         pytest.param("authorization", "one", 401, id="no scheme"),
         pytest.param("authorization", "Bearer \udcc3\udca9", 401, id="not ASCII"),
@@ -39,7 +39,7 @@ SIGNED = Drain(name="signed", signature_header="x-platform-signature", signature
     ],
 )
 @on_uvloop
-async def test_a_bearer_token_opens_the_drain(header: str, value: str, status: int) -> None:
+async def test_bearer_token_is_checked(header: str, value: str, status: int) -> None:
     async with running(Drain(name="d", tokens=("one", "two"))) as intake:
         answer = await intake.exchange(request(SPAN_BODY, "/v1/traces", "POST", **{header: value}))
 
@@ -50,7 +50,7 @@ async def test_a_bearer_token_opens_the_drain(header: str, value: str, status: i
 
 @pytest.mark.parametrize(("value", "status"), [("k", 200), ("Bearer k", 401), ("", 401)])
 @on_uvloop
-async def test_another_header_holds_the_bare_token(value: str, status: int) -> None:
+async def test_token_in_a_configured_header_has_no_scheme(value: str, status: int) -> None:
     async with running(Drain(name="d", header="X-Api-Key", tokens=("k",))) as intake:
         assert (await intake.post(x_api_key=value)).status == status
 
@@ -65,7 +65,7 @@ async def test_missing_and_unknown_tokens_get_the_same_answer() -> None:
 
 
 @on_uvloop
-async def test_a_token_of_another_path_is_known_but_not_allowed() -> None:
+async def test_token_of_another_path_gets_403() -> None:
     async with running(Drain(name="a", tokens=("a",)), Drain(name="b", path="/b", tokens=("b",))) as intake:
         answer = await intake.post(path="/b", authorization="Bearer a")
 
@@ -73,27 +73,30 @@ async def test_a_token_of_another_path_is_known_but_not_allowed() -> None:
 
 
 @on_uvloop
-async def test_two_drains_at_one_path_are_told_apart_by_their_tokens() -> None:
+async def test_drains_with_the_same_path_are_distinguished_by_token() -> None:
     async with running(Drain(name="a", tokens=("a",)), Drain(name="b", tokens=("b",), strict=True)) as intake:
         await intake.post(authorization="Bearer b")
         await intake.post(authorization="Bearer a")
 
-    assert [(one.drain, one.strict) for one in intake.core.deliveries] == [("b", True), ("a", False)]
+    assert [(delivery.drain, delivery.strict) for delivery in intake.core.deliveries] == [
+        ("b", True),
+        ("a", False),
+    ]
 
 
 @on_uvloop
-async def test_two_drains_at_one_path_are_told_apart_by_their_signatures() -> None:
+async def test_drains_with_the_same_path_are_distinguished_by_signature() -> None:
     other = Drain(name="other", signature_header="x-platform-signature", signature_secrets=("theirs",))
     async with running(SIGNED, other) as intake:
         await intake.post(x_platform_signature=signature(SPAN_BODY, "theirs"))
 
-    assert [one.drain for one in intake.core.deliveries] == ["other"]
+    assert [delivery.drain for delivery in intake.core.deliveries] == ["other"]
 
 
 @pytest.mark.parametrize(
     ("value", "status"),
     [
-        pytest.param(signature(SPAN_BODY), 200, id="right"),
+        pytest.param(signature(SPAN_BODY), 200, id="correct"),
         pytest.param(signature(SPAN_BODY).upper(), 200, id="upper case"),
         pytest.param(f"sha1={signature(SPAN_BODY)}", 200, id="with its algorithm"),
         pytest.param(f"SHA1={signature(SPAN_BODY)}", 200, id="with its algorithm in upper case"),
@@ -112,7 +115,7 @@ async def test_two_drains_at_one_path_are_told_apart_by_their_signatures() -> No
     ],
 )
 @on_uvloop
-async def test_a_signature_is_checked_over_the_raw_body(value: str, status: int) -> None:
+async def test_signature_of_the_raw_body_is_checked(value: str, status: int) -> None:
     async with running(SIGNED) as intake:
         answer = await intake.post(x_platform_signature=value)
 
@@ -121,7 +124,7 @@ async def test_a_signature_is_checked_over_the_raw_body(value: str, status: int)
 
 
 @on_uvloop
-async def test_sha256_is_another_algorithm() -> None:
+async def test_sha256_signature_is_accepted_if_configured() -> None:
     drain = Drain(name="d", signature_header="x-s", signature_secrets=(SECRET,), signature_algorithm="sha256")
     async with running(drain) as intake:
         answer = await intake.post(x_s=f"sha256={signature(SPAN_BODY, algorithm='sha256')}")
@@ -130,24 +133,24 @@ async def test_sha256_is_another_algorithm() -> None:
 
 
 @on_uvloop
-async def test_a_large_body_is_verified_too() -> None:
+async def test_signature_of_a_large_body_is_checked() -> None:
     async with running(SIGNED) as intake:
-        right = await intake.post(LARGE, x_platform_signature=signature(LARGE))
+        correct = await intake.post(LARGE, x_platform_signature=signature(LARGE))
         wrong = await intake.post(LARGE, x_platform_signature=signature(LARGE + b"."))
 
-    assert (right.status, wrong.status) == (200, 403)
+    assert (correct.status, wrong.status) == (200, 403)
 
 
 @on_uvloop
-async def test_a_token_and_a_signature_are_both_needed_where_both_are_asked_for() -> None:
+async def test_drain_with_token_and_signature_requires_both() -> None:
     both = Drain(name="d", tokens=("t",), signature_header="x-s", signature_secrets=(SECRET,))
     async with running(both) as intake:
-        right = await intake.post(authorization="Bearer t", x_s=signature(SPAN_BODY))
+        correct = await intake.post(authorization="Bearer t", x_s=signature(SPAN_BODY))
         unsigned = await intake.post(authorization="Bearer t")
         no_token = await intake.post(x_s=signature(SPAN_BODY))
         forged = await intake.post(authorization="Bearer t", x_s=signature(b"else"))
 
-    assert [one.status for one in (right, unsigned, no_token, forged)] == [200, 401, 401, 403]
+    assert [answer.status for answer in (correct, unsigned, no_token, forged)] == [200, 401, 401, 403]
 
 
 @on_uvloop
@@ -155,16 +158,16 @@ async def test_missing_signature_is_answered_like_a_token_of_another_path() -> N
     both = Drain(name="d", tokens=("t",), signature_header="x-s", signature_secrets=(SECRET,))
     async with running(both, Drain(name="e", path="/e", tokens=("t", "e"))) as intake:
         unsigned = await intake.post(authorization="Bearer t")
-        of_another_path = await intake.post(authorization="Bearer e")
+        at_another_path = await intake.post(authorization="Bearer e")
         nothing = await intake.post()
     async with running(both) as intake:
-        unsigned_alone = await intake.post(authorization="Bearer t")
+        without_signature = await intake.post(authorization="Bearer t")
 
-    assert (unsigned.status, of_another_path.status) == (403, 403)
-    assert unsigned.body == of_another_path.body
+    assert (unsigned.status, at_another_path.status) == (403, 403)
+    assert unsigned.body == at_another_path.body
     assert b"no drain at this path accepts them" in unsigned.body
-    assert (unsigned_alone.status, nothing.status) == (401, 401)
-    assert unsigned_alone.body == nothing.body
+    assert (without_signature.status, nothing.status) == (401, 401)
+    assert without_signature.body == nothing.body
     assert b"credentials are missing, unknown or incomplete;" in nothing.body
 
 
@@ -177,7 +180,7 @@ async def test_credentials_are_checked_before_the_body() -> None:
 
 
 @on_uvloop
-async def test_a_large_body_with_a_wrong_token_is_answered_and_not_read() -> None:
+async def test_large_body_with_a_wrong_token_is_not_read() -> None:
     head = request(b"", authorization="Bearer no", content_length=str(64 * MIB))
     async with running(Drain(name="d", tokens=("t",))) as intake:
         connection = await intake.connect()
@@ -188,11 +191,11 @@ async def test_a_large_body_with_a_wrong_token_is_answered_and_not_read() -> Non
         await asyncio.wait([asyncio.ensure_future(connection.closed())], timeout=5)
 
     assert (answer.status, answer.headers["connection"]) == (401, "close")
-    assert protocol._discarded_bytes < 256 * 1024  # type: ignore[attr-defined]  # noqa: SLF001 - what is claimed
+    assert protocol._discarded_bytes < 256 * 1024  # noqa: SLF001 - the tested value
 
 
 @on_uvloop
-async def test_no_secret_is_in_any_answer() -> None:
+async def test_answers_contain_no_secret() -> None:
     async with running(Drain(name="d", tokens=("canary-token",)), SIGNED) as intake:
         replies = [
             await intake.post(authorization="Bearer canary-toke"),
@@ -220,7 +223,7 @@ async def test_drain_that_requires_more_credentials_takes_precedence() -> None:
         await intake.post(authorization="Bearer t")
         await intake.post(authorization="Bearer t", x_s=signed)
 
-    assert [one.drain for one in intake.core.deliveries] == ["open", "signed", "known", "all"]
+    assert [delivery.drain for delivery in intake.core.deliveries] == ["open", "signed", "known", "all"]
 
 
 def test_every_secret_is_compared_even_after_a_match(
@@ -229,16 +232,16 @@ def test_every_secret_is_compared_even_after_a_match(
     compared: list[bytes] = []
     compare = hmac.compare_digest
 
-    def compare_and_tell(presented: bytes, known: bytes) -> bool:
+    def recording_compare(presented: bytes, known: bytes) -> bool:
         compared.append(known)
         return compare(presented, known)
 
-    monkeypatch.setattr(hmac, "compare_digest", compare_and_tell)
+    monkeypatch.setattr(hmac, "compare_digest", recording_compare)
     drain = Drain(name="d", tokens=("a", "b", "c"), signature_header="x-s", signature_secrets=("s", "t"))
     headers = {drain.header: "Bearer a", "x-s": signature(SPAN_BODY, "s")}
 
-    found = Credentials(drain)
+    credentials = Credentials(drain)
 
-    assert found.has_valid_token(headers)
-    assert found.verify(headers, SPAN_BODY)
+    assert credentials.has_valid_token(headers)
+    assert credentials.verify(headers, SPAN_BODY)
     assert len(set(compared)) == len(compared) == 5

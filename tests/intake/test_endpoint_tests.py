@@ -1,4 +1,4 @@
-"""Endpoint tests: a platform that probes the endpoint gets 200, an exporter that errs does not."""
+"""Tests of endpoint tests: a platform's probe gets 200, a misconfigured exporter gets an error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EMPTY_SIGNATURE = hmac.new(b"s", b"", "sha1").hexdigest()
 @pytest.mark.parametrize(
     "headers",
     [
-        pytest.param({"content_length": "", "content_type": ""}, id="bare"),
+        pytest.param({"content_length": "", "content_type": ""}, id="no headers"),
         pytest.param({"content_length": "0", "content_type": ""}, id="empty body"),
         pytest.param({"content_type": "text/html"}, id="another content type"),
     ],
@@ -25,9 +25,7 @@ EMPTY_SIGNATURE = hmac.new(b"s", b"", "sha1").hexdigest()
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 @pytest.mark.parametrize("path", ["/v1/traces", "/v1/traces/", "/"])
 @on_uvloop
-async def test_a_probe_is_answered_with_200_without_credentials(
-    path: str, method: str, headers: dict[str, str]
-) -> None:
+async def test_probe_without_credentials_gets_200(path: str, method: str, headers: dict[str, str]) -> None:
     async with running(Drain(name="named", tokens=("t",))) as intake:
         connection = await intake.connect()
         connection.writer.write(request(b"", path, method, **headers))
@@ -59,7 +57,7 @@ async def test_a_probe_is_answered_with_200_without_credentials(
     ],
 )
 @on_uvloop
-async def test_an_exporter_with_the_wrong_method_is_refused(
+async def test_exporter_with_the_wrong_method_is_refused(
     method: str, body: bytes, headers: dict[str, str]
 ) -> None:
     async with running() as intake:
@@ -75,9 +73,7 @@ async def test_an_exporter_with_the_wrong_method_is_refused(
 @pytest.mark.parametrize("content_type", ["", "text/plain", "application/octet-stream"])
 @pytest.mark.parametrize("content_length", ["", "0"])
 @on_uvloop
-async def test_an_empty_post_is_answered_with_200_and_is_no_delivery(
-    content_type: str, content_length: str
-) -> None:
+async def test_empty_post_gets_200_and_is_not_a_delivery(content_type: str, content_length: str) -> None:
     async with running() as intake:
         answer = await intake.post(b"", content_type=content_type, content_length=content_length)
 
@@ -93,7 +89,7 @@ async def test_an_empty_post_is_answered_with_200_and_is_no_delivery(
     [({"x_sig": EMPTY_SIGNATURE}, 200), ({}, 401), ({"x_sig": "0" * 40}, 403)],
 )
 @on_uvloop
-async def test_an_empty_post_needs_the_credentials_of_the_drain(headers: dict[str, str], status: int) -> None:
+async def test_empty_post_requires_the_credentials_of_the_drain(headers: dict[str, str], status: int) -> None:
     async with running(SIGNED) as intake:
         answer = await intake.post(b"", content_type="", **headers)
 
@@ -103,7 +99,7 @@ async def test_an_empty_post_needs_the_credentials_of_the_drain(headers: dict[st
 
 
 @on_uvloop
-async def test_an_endpoint_test_succeeds_while_the_journal_is_full_because_it_stores_nothing() -> None:
+async def test_endpoint_test_succeeds_while_the_journal_is_full() -> None:
     async with running(appender=AppenderDouble(full="journal is full")) as intake:
         post = await intake.post(b"", content_type="")
         get = await intake.exchange(request(b"", method="GET", content_type=""))
@@ -123,7 +119,7 @@ async def test_empty_body_of_an_otlp_type_is_decoded() -> None:
 
 
 @on_uvloop
-async def test_an_endpoint_test_does_not_change_how_later_requests_are_answered() -> None:
+async def test_endpoint_test_does_not_affect_later_requests() -> None:
     async with running() as intake:
         connection = await intake.connect()
         for raw in (
@@ -142,9 +138,9 @@ async def test_an_endpoint_test_does_not_change_how_later_requests_are_answered(
 
 
 @on_uvloop
-async def test_the_verification_header_is_on_deliveries_and_endpoint_tests() -> None:
+async def test_answers_to_deliveries_and_endpoint_tests_have_the_verification_header() -> None:
     drain = Drain(name="d", verify_header="abc", verify_header_name="x-platform-verify")
-    found = []
+    values = []
     async with running(drain) as intake:
         connection = await intake.connect()
         for raw in (
@@ -154,7 +150,7 @@ async def test_the_verification_header_is_on_deliveries_and_endpoint_tests() -> 
             request(b"", content_type=""),
         ):
             connection.writer.write(raw)
-            found.append((await connection.answer()).headers["x-platform-verify"])
+            values.append((await connection.answer()).headers["x-platform-verify"])
         await connection.close()
 
-    assert found == ["abc"] * 4
+    assert values == ["abc"] * 4

@@ -1,4 +1,4 @@
-"""Eviction: which connection is closed for a new one, and how much unfinished request heads may take."""
+"""Tests of eviction: which connection is closed for a new one, and the memory of unfinished heads."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ NOW_S = 100.0
 
 
 @dataclass(eq=False)
-class Idle:
-    """A connection, as eviction sees it."""
+class FakeConnection:
+    """A connection with the attributes that eviction uses."""
 
     address: str = "192.0.2.1"
     accepted_at_s: float = NOW_S
@@ -28,67 +28,71 @@ class Idle:
         return self.is_unread
 
 
-def idle_connections() -> IdleConnections[Idle]:
+def idle_connections() -> IdleConnections[FakeConnection]:
     return IdleConnections(lambda: NOW_S)
 
 
-def order_of(idle: IdleConnections[Idle], address: str | None = None) -> list[Idle]:
-    """Evict until there is no idle connection left."""
-    found = []
-    while (one := idle.next_to_evict(address)) is not None:
-        idle.discard(one)
-        found.append(one)
-    return found
+def eviction_order(idle: IdleConnections[FakeConnection], address: str | None = None) -> list[FakeConnection]:
+    """Return the idle connections in the order of their eviction."""
+    evicted = []
+    while (connection := idle.next_to_evict(address)) is not None:
+        idle.discard(connection)
+        evicted.append(connection)
+    return evicted
 
 
 def test_eviction_takes_long_silent_then_longest_idle_then_newly_accepted_connections() -> None:
     idle = idle_connections()
-    silent, used, new = Idle(accepted_at_s=NOW_S - SILENT_S), [Idle(), Idle()], Idle()
-    for one in used:
-        idle.add_used(one)
+    silent, used, new = (
+        FakeConnection(accepted_at_s=NOW_S - SILENT_S),
+        [FakeConnection(), FakeConnection()],
+        FakeConnection(),
+    )
+    for connection in used:
+        idle.add_used(connection)
     idle.add_silent(silent)
     idle.add_silent(new)
 
-    assert order_of(idle) == [silent, *used, new]
+    assert eviction_order(idle) == [silent, *used, new]
 
 
-def test_eviction_of_one_address_leaves_the_others() -> None:
+def test_eviction_for_one_address_keeps_connections_of_other_addresses() -> None:
     idle = idle_connections()
-    first, second = Idle("192.0.2.1"), Idle("192.0.2.2")
+    first, second = FakeConnection("192.0.2.1"), FakeConnection("192.0.2.2")
     idle.add_used(first)
     idle.add_used(second)
 
-    assert order_of(idle, "192.0.2.2") == [second]
-    assert order_of(idle) == [first]
+    assert eviction_order(idle, "192.0.2.2") == [second]
+    assert eviction_order(idle) == [first]
 
 
-def test_connection_with_unread_bytes_is_passed_over_and_the_search_is_bounded() -> None:
+def test_connection_with_unread_bytes_is_skipped_and_the_search_is_limited() -> None:
     idle = idle_connections()
-    unread = [Idle(is_unread=True) for _ in range(CANDIDATES_MAX)]
-    for one in [*unread, Idle()]:
-        idle.add_used(one)
-    found_none = idle.next_to_evict()
+    unread = [FakeConnection(is_unread=True) for _ in range(CANDIDATES_MAX)]
+    for connection in [*unread, FakeConnection()]:
+        idle.add_used(connection)
+    after_unread = idle.next_to_evict()
     idle.discard(unread[0])
 
-    assert found_none is None
+    assert after_unread is None
     assert idle.next_to_evict() not in (None, *unread)
 
 
 def test_oldest_unfinished_heads_are_evicted_when_all_are_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eviction, "UNFINISHED_HEADS_BYTES_MAX", 100)
-    heads: UnfinishedHeads[Idle] = UnfinishedHeads()
-    first, second, third = Idle(), Idle(), Idle()
+    heads: UnfinishedHeads[FakeConnection] = UnfinishedHeads()
+    first, second, third = FakeConnection(), FakeConnection(), FakeConnection()
 
     assert heads.grow(first, 40) == heads.grow(second, 40) == heads.grow(first, 60) == []
     assert heads.grow(third, 50) == [first]
 
-    for one in (first, second, third):
-        heads.discard(one)
+    for connection in (first, second, third):
+        heads.discard(connection)
     assert heads.bytes_total == 0
 
 
 def unfinished_bytes(intake: Intake) -> int:
-    return intake.server._listener.heads.bytes_total  # noqa: SLF001 - what must be bounded
+    return intake.server._listener.heads.bytes_total  # noqa: SLF001 - the limited value
 
 
 @on_uvloop
@@ -105,7 +109,7 @@ async def test_unfinished_heads_of_many_connections_stay_within_their_budget(
             await connection.writer.drain()
             totals.append(unfinished_bytes(intake))
         await until(lambda: intake.counted("refusals", "unfinished_head") == 35)
-        gone = [await connection.closed() for connection in flood[:35]]
+        evicted = [await connection.closed() for connection in flood[:35]]
         served = await intake.post()
         left_bytes = unfinished_bytes(intake)
         for connection in flood[35:]:
@@ -116,13 +120,13 @@ async def test_unfinished_heads_of_many_connections_stay_within_their_budget(
             await connection.close()
 
     assert max(totals) <= 10_000
-    assert set(gone) <= {b"", b"reset"}
+    assert set(evicted) <= {b"", b"reset"}
     assert served.status == 200
     assert (left_bytes, after_bytes) == (5 * len(part), 0)
 
 
 @on_uvloop
-async def test_part_of_a_head_behind_a_whole_request_counts_too() -> None:
+async def test_partial_head_after_a_complete_request_counts_as_unfinished() -> None:
     async with running() as intake:
         connection = await intake.connect()
         connection.writer.write(request() + request()[:20])
@@ -146,9 +150,9 @@ LARGE = request().replace(b"host: x\r\n", b"host: x\r\n" + b"x-filler: %s\r\n" %
 @pytest.mark.parametrize(
     ("sent", "status"),
     [
-        pytest.param(LARGE, 431, id="whole"),
+        pytest.param(LARGE, 431, id="complete"),
         pytest.param(LARGE[:-50], 431, id="unfinished"),
-        pytest.param(request() + LARGE, 200, id="behind another request: that one is answered"),
+        pytest.param(request() + LARGE, 200, id="after a complete request, which is answered"),
     ],
 )
 @on_uvloop
@@ -159,40 +163,40 @@ async def test_head_over_the_limit_closes_the_connection_and_its_memory_is_freed
         connection = await intake.connect()
         connection.writer.write(sent)
         answer = await connection.answer()
-        parsers = [one._parser for one in intake.server.connections]  # noqa: SLF001 - holds the head
-        said = await connection.closed()
+        parsers = [connection.parser for connection in intake.server.connections]
+        received = await connection.closed()
 
     assert len(LARGE) > HEAD_BYTES_MAX
     assert (answer.status, answer.headers["connection"]) == (status, "close")
-    assert said == b""
+    assert received == b""
     assert parsers in ([], [None])
 
 
 @on_uvloop
-async def test_heads_of_pipelined_requests_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_heads_of_pipelined_requests_have_a_common_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parse_errors, "WAITING_HEADS_BYTES_MAX", 10_000)
     async with running() as intake:
         connection = await intake.connect()
         connection.writer.write(request(x_filler="x" * 4_000) * 20)
-        said = await connection.closed()
+        received = await connection.closed()
 
-    assert said.startswith(b"HTTP/1.1 200 ")
-    assert said.count(b"HTTP/1.1 200") < 3
+    assert received.startswith(b"HTTP/1.1 200 ")
+    assert received.count(b"HTTP/1.1 200") < 3
 
 
 @on_uvloop
-async def test_answer_that_ends_after_its_connection_leaves_nothing_to_evict() -> None:
+async def test_answer_after_its_connection_closed_adds_no_connection_to_evict() -> None:
     async with running() as intake:
         connection = await intake.connect()
         connection.writer.write(request())
         await connection.answer()
-        (open_one,) = intake.server.connections
+        (protocol,) = intake.server.connections
         await connection.close()
         await until(lambda: not intake.server.connection_count)
-        open_one._await_next_request()  # type: ignore[attr-defined]  # noqa: SLF001 - as after a slow write
-        left = intake.server._listener.idle.next_to_evict()  # noqa: SLF001 - what must not grow
+        protocol._await_next_request()  # noqa: SLF001 - as after a slow write
+        candidate = intake.server._listener.idle.next_to_evict()  # noqa: SLF001 - must stay empty
 
-    assert left is None
+    assert candidate is None
 
 
 @on_uvloop

@@ -1,4 +1,4 @@
-"""A full journal: requests are held until there is room, within the memory budget and the deadline."""
+"""Tests of a full journal: requests are held within the memory budget and the deadline."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from tests.support.committer import commit, committing, verdict_on
 from tests.support.intake import SPAN_BODY, AppenderDouble, CoreDouble, on_uvloop, request, running, until
 
 FULL = "journal holds 9 bytes; the ceiling is 9 bytes"
-NEVER = Limits(answer_deadline_s=600)
-"""A held request that is answered was answered because of the room."""
+NO_DEADLINE = Limits(answer_deadline_s=600)
+"""Limits without a deadline, so that held requests are answered only because space became free."""
 
 
 @pytest.mark.parametrize(
     "appender",
     [
         pytest.param(AppenderDouble(full=FULL), id="full"),
-        pytest.param(AppenderDouble(room_bytes=1), id="no room for this record"),
+        pytest.param(AppenderDouble(room_bytes=1), id="no space for this record"),
     ],
 )
 @on_uvloop
-async def test_held_request_gets_200_once_there_is_room(appender: AppenderDouble) -> None:
-    async with running(appender=appender, limits=NEVER) as intake:
+async def test_held_request_gets_200_once_space_is_free(appender: AppenderDouble) -> None:
+    async with running(appender=appender, limits=NO_DEADLINE) as intake:
         posting = [asyncio.create_task(intake.post()) for _ in range(5)]
         await until(lambda: intake.held_count() == 5)
         held_bytes = intake.admission.bytes_in_flight
         appender.full, appender.room_bytes = None, 1_000
-        statuses = [(await one).status for one in posting]
+        statuses = [(await posted).status for posted in posting]
 
         assert statuses == [200] * 5
         assert held_bytes == 5 * len(SPAN_BODY)
@@ -41,9 +41,9 @@ async def test_held_request_gets_200_once_there_is_room(appender: AppenderDouble
 
 
 @on_uvloop
-async def test_held_request_on_a_known_connection_gets_200_once_there_is_room() -> None:
+async def test_held_request_on_the_fast_path_gets_200_once_space_is_free() -> None:
     appender = AppenderDouble()
-    async with running(Drain(name="d", tokens=("t",)), appender=appender, limits=NEVER) as intake:
+    async with running(Drain(name="d", tokens=("t",)), appender=appender, limits=NO_DEADLINE) as intake:
         connection = await intake.connect()
         connection.writer.write(request(authorization="Bearer t"))
         await connection.answer()
@@ -63,30 +63,30 @@ async def test_many_senders_at_a_full_journal_stay_within_the_memory_budget() ->
     limits = Limits(answer_deadline_s=600, inflight_bytes_max=10 * len(SPAN_BODY))
     async with running(appender=appender, limits=limits) as intake:
         posting = [asyncio.create_task(intake.post()) for _ in range(30)]
-        done, held = await asyncio.wait(posting, return_when=asyncio.FIRST_COMPLETED)
+        answered, held = await asyncio.wait(posting, return_when=asyncio.FIRST_COMPLETED)
         while len(held) > 10:
-            done, held = await asyncio.wait(posting, timeout=0.01)
+            answered, held = await asyncio.wait(posting, timeout=0.01)
         held_bytes = intake.admission.bytes_in_flight
         appender.full = None
-        later = [(await one).status for one in held]
-        refused = {one.result().status for one in done}
-        newcomer = await intake.post()
+        later = [(await posted).status for posted in held]
+        refused = {posted.result().status for posted in answered}
+        next_answer = await intake.post()
 
     assert held_bytes == 10 * len(SPAN_BODY)
     assert later == [200] * 10
     assert refused == {503}
-    assert newcomer.status == 200
+    assert next_answer.status == 200
     assert intake.counted("refusals", "memory_budget_spent") == 20
 
 
 @on_uvloop
-async def test_record_that_does_not_fit_is_refused_at_the_deadline_and_delays_no_smaller_one(
+async def test_record_that_does_not_fit_is_refused_at_the_deadline_without_delaying_smaller_records(
     tmp_path: Path,
 ) -> None:
     core, appender = CoreDouble(), AppenderDouble(room_bytes=20)
     async with committing(core, appender, tmp_path, answer_deadline_s=1) as committer:
         large = commit(committer, "large" * 20)
-        await until(lambda: committer._hold._held)  # noqa: SLF001 - it was tried
+        await until(lambda: committer._hold._held)  # noqa: SLF001 - the append was tried
         await commit(committer, "small")
         still_held = not large.done()
         reason = await verdict_on(large)
@@ -103,7 +103,7 @@ async def test_deliveries_whose_common_record_does_not_fit_are_committed_in_smal
     core, appender = CoreDouble(), AppenderDouble(full=FULL, room_bytes=30)
     async with committing(core, appender, tmp_path, answer_deadline_s=2) as committer:
         held = [commit(committer, name * 10) for name in "abcde"]
-        await until(lambda: len(committer._queue) == 5)  # noqa: SLF001 - what is held
+        await until(lambda: len(committer._queue) == 5)  # noqa: SLF001 - the held deliveries
         appender.full = None
         receipts = await asyncio.gather(*held)
 
@@ -113,16 +113,16 @@ async def test_deliveries_whose_common_record_does_not_fit_are_committed_in_smal
 
 
 @on_uvloop
-async def test_stopping_receiver_answers_what_it_holds(tmp_path: Path) -> None:
+async def test_stopping_committer_refuses_held_deliveries(tmp_path: Path) -> None:
     held = []
     appender = AppenderDouble(room_bytes=20)
     async with committing(CoreDouble(), appender, tmp_path, answer_deadline_s=600) as committer:
         held.append(commit(committer, "large" * 20))
-        await until(lambda: committer._hold._held)  # noqa: SLF001 - it was tried
+        await until(lambda: committer._hold._held)  # noqa: SLF001 - the append was tried
         appender.full = FULL
         held.append(commit(committer, "small"))
         await asyncio.sleep(0)
-    reasons = [await verdict_on(one) for one in held]
+    reasons = [await verdict_on(posted) for posted in held]
 
     assert [type(reason) for reason in reasons] == [JournalFull, JournalFull]
     assert appender.appended == []
@@ -133,11 +133,11 @@ async def test_held_requests_are_refused_before_the_stop_once_the_store_has_stop
     appender = AppenderDouble(room_bytes=20)
     async with committing(CoreDouble(), appender, tmp_path, answer_deadline_s=600) as committer:
         held = [commit(committer, "large" * 20)]
-        await until(lambda: committer._hold._held)  # noqa: SLF001 - it was tried
+        await until(lambda: committer._hold._held)  # noqa: SLF001 - the append was tried
         appender.full = FULL
         held.append(commit(committer, "small"))
         committer.stop_waiting()
-        reasons = [await verdict_on(one) for one in held]
+        reasons = [await verdict_on(posted) for posted in held]
 
     assert [type(reason) for reason in reasons] == [JournalFull, JournalFull]
 
@@ -145,13 +145,13 @@ async def test_held_requests_are_refused_before_the_stop_once_the_store_has_stop
 @on_uvloop
 async def test_held_request_is_committed_when_the_journal_on_disk_shrinks(tmp_path: Path) -> None:
     appender = Appender(tmp_path / "journal", Journal(bytes_max=256 * KIB, disk_free_min=0))
-    (start,) = (tmp_path / "journal").iterdir()
-    filler = start / "filler"
+    (epoch_directory,) = (tmp_path / "journal").iterdir()
+    filler = epoch_directory / "filler"
     filler.write_bytes(bytes(300 * KIB))
     async with committing(CoreDouble(), appender, tmp_path / "aside", answer_deadline_s=600) as committer:
         await until(appender.full_reason)
         held = [commit(committer, name) for name in "abc"]
-        await until(lambda: len(committer._queue) == 3)  # noqa: SLF001 - what is held
+        await until(lambda: len(committer._queue) == 3)  # noqa: SLF001 - the held deliveries
         filler.unlink()
         receipts = await asyncio.gather(*held)
 

@@ -1,4 +1,4 @@
-"""The sample of HTTP requests, and the rules of OTLP/HTTP, over raw sockets."""
+"""Tests of HTTP and OTLP/HTTP over raw sockets, including the conformance cases."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import pytest
 from receiver.settings import Drain
 from tests.support.intake import SPAN_BODY, Answer, on_uvloop, request, running, until
 
-SAMPLE = Path(__file__).parents[1] / "conformance/http.jsonl"
-CASES = [json.loads(line) for line in SAMPLE.read_text().splitlines()]
+CASES_FILE = Path(__file__).parents[1] / "conformance/http.jsonl"
+CASES = [json.loads(line) for line in CASES_FILE.read_text().splitlines()]
 
 
 def raw_request(case: dict[str, Any]) -> bytes:
-    packed = case["request"]
-    if "base64" in packed:
-        return base64.b64decode(packed["base64"])
-    return zlib.decompress(base64.b64decode(packed["zlib_base64"]))
+    encoded = case["request"]
+    if "base64" in encoded:
+        return base64.b64decode(encoded["base64"])
+    return zlib.decompress(base64.b64decode(encoded["zlib_base64"]))
 
 
 def is_status(answer: Answer) -> bool:
@@ -30,7 +30,7 @@ def is_status(answer: Answer) -> bool:
 
 @pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
 @on_uvloop
-async def test_a_sample_request_gets_its_answer(case: dict[str, Any]) -> None:
+async def test_conformance_request_gets_its_expected_answer(case: dict[str, Any]) -> None:
     expected = case["expect"]["answer"].replace("close", "400").replace("100,200", "200")
     statuses = {int(word) for word in expected.replace("/", " ").replace("or", " ").replace(",", " ").split()}
     async with running() as intake:
@@ -52,7 +52,7 @@ async def test_a_sample_request_gets_its_answer(case: dict[str, Any]) -> None:
 
 
 @on_uvloop
-async def test_a_delivery_is_answered_with_exactly_these_headers() -> None:
+async def test_answer_to_a_delivery_has_exactly_these_headers() -> None:
     async with running() as intake:
         answer = await intake.post()
 
@@ -60,11 +60,11 @@ async def test_a_delivery_is_answered_with_exactly_these_headers() -> None:
     assert answer.body == b""
     assert set(answer.headers) == {"content-type", "content-length", "date"}
     assert answer.headers["content-type"] == "application/x-protobuf"
-    assert [one[1] for one in intake.appender.appended] == [b"0:" + SPAN_BODY]
+    assert [record for _, record, _ in intake.appender.appended] == [b"0:" + SPAN_BODY]
 
 
 @on_uvloop
-async def test_json_is_answered_with_an_empty_object() -> None:
+async def test_json_delivery_is_answered_with_an_empty_object() -> None:
     async with running() as intake:
         answer = await intake.post(b"{}", content_type='Application/JSON; charset="UTF-8"')
 
@@ -75,7 +75,7 @@ async def test_json_is_answered_with_an_empty_object() -> None:
     "alias", ["/v1/traces", "/v1/traces/", "/", "/v1/traces?token=1", "http://h/v1/traces"]
 )
 @on_uvloop
-async def test_an_alias_of_the_path_is_no_redirect(alias: str) -> None:
+async def test_alias_of_the_path_is_answered_without_a_redirect(alias: str) -> None:
     async with running() as intake:
         assert (await intake.post(path=alias)).status == 200
 
@@ -108,7 +108,7 @@ async def test_path_that_nearly_matches_gets_a_hint(path: str, hint: str) -> Non
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "TRACE", "CONNECT"])
 @on_uvloop
-async def test_other_methods_get_405_with_the_allowed_ones(method: str) -> None:
+async def test_other_methods_get_405_with_the_allowed_methods(method: str) -> None:
     async with running() as intake:
         answer = await intake.exchange(request(b"", method=method, x_marker="echo me"))
 
@@ -121,15 +121,15 @@ async def test_other_methods_get_405_with_the_allowed_ones(method: str) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        pytest.param("BREW", "/v1/traces", 405, id="no method of HTTP"),
+        pytest.param("BREW", "/v1/traces", 405, id="not an HTTP method"),
         pytest.param("post", "/v1/traces?a=marker", 405, id="lower case"),
         pytest.param("BREW", "/marker", 404, id="unknown path"),
         pytest.param("POST\x01", "/v1/traces", 400, id="not HTTP at all"),
-        pytest.param("BREW", "/v1/marker\xff", 400, id="no path"),
+        pytest.param("BREW", "/v1/marker\xff", 400, id="invalid path"),
     ],
 )
 @on_uvloop
-async def test_unknown_method_gets_405_with_the_allowed_ones(method: str, path: str, status: int) -> None:
+async def test_unknown_method_gets_405_with_the_allowed_methods(method: str, path: str, status: int) -> None:
     async with running() as intake:
         connection = await intake.connect()
         connection.writer.write(request(b"x" * 100, path=path, method=method))
@@ -142,7 +142,7 @@ async def test_unknown_method_gets_405_with_the_allowed_ones(method: str, path: 
 
 
 @on_uvloop
-async def test_head_is_answered_without_a_body() -> None:
+async def test_head_request_is_answered_without_a_body() -> None:
     async with running() as intake:
         connection = await intake.connect()
         connection.writer.write(request(b"", method="HEAD") + request())
@@ -171,7 +171,9 @@ async def test_options_lists_allowed_methods_and_no_cors_headers(target: str) ->
     ],
 )
 @on_uvloop
-async def test_other_names_of_protobuf_are_answered_under_its_own(content_type: str, kind: str) -> None:
+async def test_alternative_protobuf_content_types_are_answered_as_x_protobuf(
+    content_type: str, kind: str
+) -> None:
     async with running() as intake:
         answer = await intake.post(content_type=content_type)
 
@@ -212,16 +214,18 @@ async def test_unsupported_content_type_is_415(content_type: str, hint: str) -> 
     ],
 )
 @on_uvloop
-async def test_codings_are_read_in_order_in_any_case(header: str, encodings: tuple[str, ...]) -> None:
+async def test_content_codings_are_parsed_in_order_and_in_any_case(
+    header: str, encodings: tuple[str, ...]
+) -> None:
     async with running() as intake:
         await intake.post(content_encoding=header)
 
-    assert [one.encodings for one in intake.core.deliveries] == [encodings]
+    assert [delivery.encodings for delivery in intake.core.deliveries] == [encodings]
 
 
 @pytest.mark.parametrize("header", ["br", "gzip, br", "gzip, gzip, gzip", "compress\xff"])
 @on_uvloop
-async def test_unsupported_content_coding_is_415_with_the_supported_ones(header: str) -> None:
+async def test_unsupported_content_coding_is_415_with_the_supported_codings(header: str) -> None:
     async with running() as intake:
         answer = await intake.post(content_encoding=header)
 
@@ -248,7 +252,7 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
         answers = [await connection.answer() for _ in range(3)]
         await connection.close()
 
-    assert [(one.status, one.body[:2]) for one in answers] == [
+    assert [(answer.status, answer.body[:2]) for answer in answers] == [
         (200, b""),
         (404, answers[1].body[:2]),
         (200, b"{}"),
@@ -256,7 +260,7 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
 
 
 @on_uvloop
-async def test_a_thousand_deliveries_on_one_connection_all_arrive() -> None:
+async def test_thousand_deliveries_on_a_connection_all_arrive() -> None:
     async with running() as intake:
         connection = await intake.connect()
         for _ in range(1000):
@@ -277,18 +281,18 @@ async def test_chunks_with_extensions_and_trailers_are_read() -> None:
         answer = await intake.exchange(chunked)
 
     assert answer.status == 200
-    assert [one.body for one in intake.core.deliveries] == [SPAN_BODY]
+    assert [delivery.body for delivery in intake.core.deliveries] == [SPAN_BODY]
 
 
 @pytest.mark.parametrize(
     "coding",
     [
-        pytest.param("gzip, chunked", id="a coding that would stay on"),
+        pytest.param("gzip, chunked", id="compression and chunked"),
         pytest.param("identity, chunked", id="two codings"),
     ],
 )
 @on_uvloop
-async def test_a_transfer_coding_other_than_chunked_is_400_and_closes(coding: str) -> None:
+async def test_transfer_coding_other_than_chunked_is_400_and_closes(coding: str) -> None:
     async with running() as intake:
         answer = await intake.exchange(
             request(b"", content_length="", transfer_encoding=coding) + b"0\r\n\r\n"
@@ -298,7 +302,7 @@ async def test_a_transfer_coding_other_than_chunked_is_400_and_closes(coding: st
 
 
 @on_uvloop
-async def test_junk_between_chunks_is_400_and_closes_and_stores_nothing() -> None:
+async def test_invalid_chunk_is_400_and_closes_and_stores_nothing() -> None:
     async with running() as intake:
         connection = await intake.connect()
         connection.writer.write(
@@ -316,7 +320,7 @@ async def test_junk_between_chunks_is_400_and_closes_and_stores_nothing() -> Non
 
 @pytest.mark.parametrize("expectation", ["202-accepted", "100-continue, x"])
 @on_uvloop
-async def test_another_expectation_is_417(expectation: str) -> None:
+async def test_unsupported_expectation_is_417(expectation: str) -> None:
     async with running() as intake:
         answer = await intake.post(expect=expectation)
 
@@ -354,7 +358,7 @@ async def test_half_closed_connection_still_gets_its_answer() -> None:
 
 
 @on_uvloop
-async def test_an_upgrade_is_ignored_and_the_connection_not_used_again() -> None:
+async def test_upgrade_is_ignored_and_the_connection_is_closed() -> None:
     async with running() as intake:
         answer = await intake.post(connection="Upgrade", upgrade="websocket")
 
@@ -366,8 +370,8 @@ async def test_verification_header_is_on_every_answer_at_its_path() -> None:
     drain = Drain(name="d", tokens=("t",), verify_header="abc123")
     async with running(drain) as intake:
         refused, options = await intake.post(), await intake.exchange(request(b"", method="OPTIONS"))
-        elsewhere = await intake.post(path="/nowhere")
+        other_path = await intake.post(path="/nowhere")
 
     assert (refused.status, refused.headers["x-vercel-verify"]) == (401, "abc123")
     assert options.headers["x-vercel-verify"] == "abc123"
-    assert "x-vercel-verify" not in elsewhere.headers
+    assert "x-vercel-verify" not in other_path.headers

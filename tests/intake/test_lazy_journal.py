@@ -1,4 +1,4 @@
-"""A disk that is full when the intake starts: senders wait, and nobody has to start anything again."""
+"""Tests of the lazy journal, which opens once a disk that was full at the start has space."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path("/journal")
 
 
 class Clock:
-    """A clock that goes when told."""
+    """Clock that the test sets."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -28,27 +28,27 @@ class Clock:
         return self.now_s
 
 
-def late(disk: MemoryDisk, clock: Clock) -> LazyJournal:
+def lazy_journal(disk: MemoryDisk, clock: Clock) -> LazyJournal:
     limits = Journal(disk_free_min=0)
     return LazyJournal(lambda: Appender(ROOT, limits, now=clock, files=disk), clock)
 
 
 @pytest.mark.parametrize("call", ["make_directory", "create", "write", "sync"])
-def test_journal_is_opened_once_a_full_disk_has_room(call: str) -> None:
+def test_journal_is_opened_once_a_full_disk_has_space(call: str) -> None:
     disk, clock = MemoryDisk(), Clock()
     disk.fail(call, code=errno.ENOSPC, times=2)
 
-    journal = late(disk, clock)
+    journal = lazy_journal(disk, clock)
     before = (journal.full_reason(), journal.trouble)
     clock.now_s += 1
     journal.retire_if_due()
-    still = journal.full_reason()
+    after_a_second = journal.full_reason()
     clock.now_s += 1
     journal.retire_if_due()
     segment = journal.choose()
     journal.append(segment, b"record", 1)
 
-    assert before[0] == still == NOT_OPEN
+    assert before[0] == after_a_second == NOT_OPEN
     assert os.strerror(errno.ENOSPC) in before[1]
     assert (journal.full_reason(), journal.trouble) == (None, "")
 
@@ -57,7 +57,7 @@ def test_failed_open_is_retried_at_intervals() -> None:
     disk, clock = MemoryDisk(), Clock()
     disk.fail("make_directory", code=errno.ENOSPC)
 
-    journal = late(disk, clock)
+    journal = lazy_journal(disk, clock)
     journal.retire_if_due()
 
     assert journal.full_reason() == NOT_OPEN

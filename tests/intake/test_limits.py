@@ -1,4 +1,4 @@
-"""Limits of the intake: size, speed, connections, and a journal that is full."""
+"""Tests of the intake's limits: size, speed, connections, and a full journal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def chunked(**headers: str) -> bytes:
 
 
 @on_uvloop
-async def test_a_declared_size_over_the_limit_is_413_at_once_and_closes() -> None:
+async def test_declared_size_over_the_limit_is_413_at_once_and_closes() -> None:
     async with running() as intake:
         connection = await intake.connect()
         connection.writer.write(request(b"", content_length=str(10**12)))
@@ -31,7 +31,7 @@ async def test_a_declared_size_over_the_limit_is_413_at_once_and_closes() -> Non
 
 
 @on_uvloop
-async def test_chunks_without_an_end_are_413_at_the_limit() -> None:
+async def test_endless_chunked_body_is_413_at_the_limit() -> None:
     async with running(limits=Limits(body_bytes_max=64 * KIB)) as intake:
         connection = await intake.connect()
         connection.writer.write(chunked() + b"10001\r\n" + bytes(0x10001) + b"\r\n")
@@ -43,13 +43,13 @@ async def test_chunks_without_an_end_are_413_at_the_limit() -> None:
 
 
 @on_uvloop
-async def test_a_drain_has_its_own_limit() -> None:
+async def test_body_limit_of_a_drain_applies() -> None:
     small = Drain(name="small", tokens=("s",), body_bytes_max=4)
     async with running(small, Drain(name="big", tokens=("b",))) as intake:
         refused = await intake.post(authorization="Bearer s")
-        taken = await intake.post(authorization="Bearer b")
+        accepted = await intake.post(authorization="Bearer b")
 
-    assert (refused.status, taken.status) == (413, 200)
+    assert (refused.status, accepted.status) == (413, 200)
 
 
 @on_uvloop
@@ -76,7 +76,7 @@ async def test_body_that_exceeds_the_total_timeout_closes_the_connection() -> No
 
 
 @on_uvloop
-async def test_a_refused_sender_of_a_long_body_sees_its_answer_and_an_orderly_end() -> None:
+async def test_refused_sender_of_a_long_body_gets_its_answer_without_a_reset() -> None:
     async with running(limits=Limits(body_bytes_max=1)) as intake:
         connection = await intake.connect()
         connection.writer.write(request(bytes(1 * MIB)))
@@ -105,7 +105,7 @@ async def test_full_journal_answers_503_at_the_deadline_and_keeps_the_connection
         pytest.param(b"", id="nothing"),
         pytest.param(b"POST /v1/tra", id="half a request line"),
         pytest.param(request()[:-9], id="half the headers"),
-        pytest.param(request() + request()[:-9], id="a whole delivery and a part of the next one"),
+        pytest.param(request() + request()[:-9], id="a complete delivery and part of the next"),
     ],
 )
 @on_uvloop
@@ -113,10 +113,10 @@ async def test_connection_is_closed_after_the_header_timeout(sent: bytes) -> Non
     async with running(limits=Limits(header_timeout_s=0.2, keepalive_timeout_s=600)) as intake:
         connection = await intake.connect()
         connection.writer.write(sent)
-        said = await connection.closed()
+        received = await connection.closed()
 
-    assert b"HTTP/1.1 4" not in said
-    assert said.count(b"HTTP/1.1 200") == sent.startswith(request())
+    assert b"HTTP/1.1 4" not in received
+    assert received.count(b"HTTP/1.1 200") == sent.startswith(request())
 
 
 CHUNKED = chunked() + b"1\r\n\n\r\n0\r\n\r\n"
@@ -142,7 +142,7 @@ async def test_idle_connection_waits_for_the_keepalive_timeout(sent: bytes, piec
             await asyncio.sleep(0)
         answer = await connection.answer()
         (protocol,) = intake.server.connections
-        left_s = protocol._closes_at - asyncio.get_running_loop().time()  # type: ignore[attr-defined]  # noqa: SLF001
+        left_s = protocol._closes_at - asyncio.get_running_loop().time()  # noqa: SLF001
         connection.writer.write(request())
         second = await connection.answer()
         await connection.close()
@@ -171,29 +171,29 @@ async def test_idle_connection_is_closed_after_the_keepalive_timeout() -> None:
     async with running(limits=Limits(header_timeout_s=600, keepalive_timeout_s=0.2)) as intake:
         connection = await intake.connect()
         connection.writer.write(request())
-        said = await connection.closed()
+        received = await connection.closed()
 
-    assert said.startswith(b"HTTP/1.1 200 ")
+    assert received.startswith(b"HTTP/1.1 200 ")
 
 
 @on_uvloop
-async def test_next_request_that_does_not_end_is_closed_after_the_header_timeout() -> None:
+async def test_unfinished_next_request_is_closed_after_the_header_timeout() -> None:
     async with running(limits=Limits(header_timeout_s=0.2, keepalive_timeout_s=600)) as intake:
         connection = await intake.connect()
         for sent in (request(), CHUNKED, request()):
             connection.writer.write(sent)
             assert (await connection.answer()).status == 200
         connection.writer.write(request()[:9])
-        said = await connection.closed()
+        received = await connection.closed()
 
-    assert said == b""
+    assert received == b""
 
 
 @pytest.mark.parametrize(
     "sent",
     [
         pytest.param(request(b"", content_length="100000") + b"ab", id="2 of 100,000 bytes, then silence"),
-        pytest.param(chunked() + b"1\r\na\r\n", id="one chunk, then silence"),
+        pytest.param(chunked() + b"1\r\na\r\n", id="a chunk, then silence"),
         pytest.param(request(b"", content_length="10") + b"abc", id="3 of 10 bytes, then silence"),
     ],
 )
@@ -202,9 +202,9 @@ async def test_stalled_body_closes_the_connection_without_an_answer(sent: bytes)
     async with running(limits=SLOW) as intake:
         connection = await intake.connect()
         connection.writer.write(sent)
-        said = await connection.closed()
+        received = await connection.closed()
 
-    assert said in {b"", b"reset"}
+    assert received in {b"", b"reset"}
     assert intake.core.groups == []
     assert intake.counted("refusals", "body_too_slow") == 1
     assert intake.admission.bytes_in_flight == 0
@@ -241,7 +241,7 @@ async def test_slow_body_above_the_minimum_speed_is_accepted() -> None:
 
 @pytest.mark.parametrize("cut", range(1, len(SPAN_BODY)))
 @on_uvloop
-async def test_a_body_cut_anywhere_stores_nothing(cut: int) -> None:
+async def test_truncated_body_stores_nothing(cut: int) -> None:
     async with running() as intake:
         connection = await intake.connect()
         connection.writer.write(request()[:-cut])
@@ -262,19 +262,19 @@ async def test_connection_over_the_limit_gets_503_and_is_closed() -> None:
             connection.writer.write(request()[:-1])
         await until(lambda: intake.admission.bytes_in_flight)
         refused = await intake.connect()
-        said = await refused.closed()
+        received = await refused.closed()
         for connection in kept:
             await connection.close()
         await until(lambda: not intake.server.connection_count)
         after = await intake.post()
 
-    assert said.startswith(b"HTTP/1.1 503 ")
-    assert b"Retry-After: 2\r\n" in said
+    assert received.startswith(b"HTTP/1.1 503 ")
+    assert b"Retry-After: 2\r\n" in received
     assert after.status == 200
 
 
 @on_uvloop
-async def test_a_peer_that_never_reads_its_answers_is_closed_before_they_pile_up() -> None:
+async def test_client_that_never_reads_is_disconnected_before_answers_accumulate() -> None:
     sock, own = socket.create_server(("127.0.0.1", 0)), socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * KIB)
     own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * KIB)
@@ -299,23 +299,23 @@ async def test_a_peer_that_never_reads_its_answers_is_closed_before_they_pile_up
 
 
 @on_uvloop
-async def test_many_pipelined_requests_are_held_back_not_piled_up() -> None:
+async def test_pipelined_requests_do_not_accumulate() -> None:
     core = CoreDouble()
-    core.may_go_on.clear()
+    core.may_continue.clear()
     async with running(core=core) as intake:
         connection = await intake.connect()
         connection.writer.write(request() * 10_000)
         await asyncio.to_thread(core.running.wait)
         await asyncio.sleep(0.1)
         (protocol,) = intake.server.connections
-        queued = len(protocol._messages)  # noqa: SLF001 - what is claimed
+        queued = len(protocol.messages)
         connection.writer.transport.abort()
 
     assert queued <= 32
 
 
 @on_uvloop
-async def test_refusals_of_one_reason_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_repeated_refusals_are_logged_once(capsys: pytest.CaptureFixture[str]) -> None:
     async with running(Drain(name="d", tokens=("t",))) as intake:
         connection = await intake.connect()
         for _ in range(500):

@@ -1,4 +1,4 @@
-"""Connection limits: how many, of which address, and which is evicted when there is no room."""
+"""Tests of connection limits: in total, per address, and eviction of idle connections."""
 
 from __future__ import annotations
 
@@ -26,11 +26,15 @@ FLOODER = "127.0.0.2"
 
 
 async def in_request(intake: Intake, source: str) -> Connection:
-    """Open a connection and send all of a delivery but its last byte."""
+    """Open a connection and send a delivery without its last byte."""
     connection = await intake.connect(source)
-    working_count = sum(one.is_working for one in protocols(intake))
+    working_count = sum(connection_protocol.is_working for connection_protocol in protocols(intake))
     connection.writer.write(request()[:-1])
-    await until(lambda: sum(one.is_working for one in protocols(intake)) > working_count)
+    await until(
+        lambda: (
+            sum(connection_protocol.is_working for connection_protocol in protocols(intake)) > working_count
+        )
+    )
     return connection
 
 
@@ -42,11 +46,11 @@ async def finish(connection: Connection) -> None:
 
 
 def protocols(intake: Intake) -> list[IntakeProtocol]:
-    return [one for one in intake.server.connections if isinstance(one, IntakeProtocol)]
+    return [connection for connection in intake.server.connections if isinstance(connection, IntakeProtocol)]
 
 
-async def spoken(intake: Intake, source: str) -> Connection:
-    """Open a connection and have one delivery answered on it."""
+async def used_connection(intake: Intake, source: str) -> Connection:
+    """Open a connection on which a delivery was answered."""
     connection = await intake.connect(source)
     connection.writer.write(request())
     assert (await connection.answer()).status == 200
@@ -54,18 +58,18 @@ async def spoken(intake: Intake, source: str) -> Connection:
 
 
 @on_uvloop
-async def test_address_at_its_limit_with_requests_under_way_gets_503_and_others_do_not() -> None:
+async def test_address_at_its_limit_with_busy_connections_gets_503() -> None:
     async with running(limits=FEW) as intake:
         kept = [await in_request(intake, FLOODER) for _ in range(3)]
         refused = await intake.connect(FLOODER)
         refused.writer.write(request())
-        said = await refused.closed()
+        received = await refused.closed()
         other = await intake.post()
         for connection in kept:
             await finish(connection)
 
-    assert said.startswith(b"HTTP/1.1 503 ")
-    assert b"Retry-After: 2\r\n" in said
+    assert received.startswith(b"HTTP/1.1 503 ")
+    assert b"Retry-After: 2\r\n" in received
     assert other.status == 200
     assert intake.counted("refusals", "connection") == 1
 
@@ -73,17 +77,17 @@ async def test_address_at_its_limit_with_requests_under_way_gets_503_and_others_
 @on_uvloop
 async def test_closed_connections_no_longer_count_for_their_address() -> None:
     async with running(limits=FEW) as intake:
-        connections = [await spoken(intake, f"127.0.0.{place}") for place in (2, 3, 3)]
+        connections = [await used_connection(intake, f"127.0.0.{last_octet}") for last_octet in (2, 3, 3)]
         for connection in connections:
             await connection.close()
         await until(lambda: intake.server.connection_count == 0)
-        counted = dict(intake.server._listener._of_address)  # noqa: SLF001 - what must not grow
+        counts = dict(intake.server._listener._of_address)  # noqa: SLF001 - must stay empty
 
-    assert counted == {}
+    assert counts == {}
 
 
 @on_uvloop
-async def test_idle_connections_of_one_address_do_not_block_the_endpoint() -> None:
+async def test_idle_connections_of_a_single_address_do_not_block_the_endpoint() -> None:
     limits = Limits(connections_max=64, connections_per_address_max=16)
     async with running(limits=limits) as intake:
         flood = [await intake.connect(FLOODER) for _ in range(500)]
@@ -111,55 +115,55 @@ async def test_connection_evicted_during_its_handshake_leaves_no_state() -> None
 
 
 @on_uvloop
-async def test_connection_that_never_sent_anything_is_evicted_before_used_ones(
+async def test_connection_that_never_sent_anything_is_evicted_before_used_connections(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(eviction, "SILENT_S", 0.0)
     async with running(limits=FEW) as intake:
-        used = [await spoken(intake, f"127.0.0.{place}") for place in (3, 4)]
-        silent = [await intake.connect(f"127.0.0.{place}") for place in (5, 6, 7, 8)]
+        used = [await used_connection(intake, f"127.0.0.{last_octet}") for last_octet in (3, 4)]
+        silent = [await intake.connect(f"127.0.0.{last_octet}") for last_octet in (5, 6, 7, 8)]
         await until(lambda: intake.server.connection_count == 6)
-        newcomer = await spoken(intake, FLOODER)
-        gone = await silent[0].closed()
-        for connection in (*used, newcomer, *silent[1:]):
+        new_connection = await used_connection(intake, FLOODER)
+        after_eviction = await silent[0].closed()
+        for connection in (*used, new_connection, *silent[1:]):
             connection.writer.write(request())
             assert (await connection.answer()).status == 200
             await connection.close()
 
-    assert gone == b""
+    assert after_eviction == b""
 
 
 @on_uvloop
-async def test_longest_idle_connection_is_evicted_for_a_new_one() -> None:
+async def test_longest_idle_connection_is_evicted_for_a_new_connection() -> None:
     async with running(limits=Limits(connections_max=3)) as intake:
-        first, second, third = [await spoken(intake, "127.0.0.1") for _ in range(3)]
+        first, second, third = [await used_connection(intake, "127.0.0.1") for _ in range(3)]
         first.writer.write(request())
         await first.answer()
-        newcomer = await spoken(intake, "127.0.0.1")
-        gone = await second.closed()
-        for connection in (first, third, newcomer):
+        new_connection = await used_connection(intake, "127.0.0.1")
+        after_eviction = await second.closed()
+        for connection in (first, third, new_connection):
             connection.writer.write(request())
             assert (await connection.answer()).status == 200
             await connection.close()
 
-    assert gone == b""
+    assert after_eviction == b""
     assert intake.counted("refusals", "idle_connection") == 1
     assert intake.counted("refusals", "connection") == 0
 
 
 @on_uvloop
-async def test_address_at_its_limit_evicts_its_own_idle_connection_and_no_other() -> None:
+async def test_address_at_its_limit_evicts_only_its_own_idle_connection() -> None:
     async with running(limits=FEW) as intake:
-        other = await spoken(intake, "127.0.0.3")
-        own = [await spoken(intake, FLOODER) for _ in range(3)]
-        newcomer = await spoken(intake, FLOODER)
-        gone = await own[0].closed()
-        for connection in (other, newcomer, *own[1:]):
+        other = await used_connection(intake, "127.0.0.3")
+        own = [await used_connection(intake, FLOODER) for _ in range(3)]
+        new_connection = await used_connection(intake, FLOODER)
+        after_eviction = await own[0].closed()
+        for connection in (other, new_connection, *own[1:]):
             connection.writer.write(request())
             assert (await connection.answer()).status == 200
             await connection.close()
 
-    assert gone == b""
+    assert after_eviction == b""
 
 
 @pytest.mark.parametrize(
@@ -173,7 +177,7 @@ async def test_address_at_its_limit_evicts_its_own_idle_connection_and_no_other(
 @on_uvloop
 async def test_connection_in_the_middle_of_a_request_is_never_evicted(sent: bytes) -> None:
     async with running(limits=Limits(connections_max=1)) as intake:
-        kept = await spoken(intake, "127.0.0.1")
+        kept = await used_connection(intake, "127.0.0.1")
         kept.writer.write(sent)
         refused = await (await intake.connect()).closed()
         rest = b"7\r\n" + SPAN_BODY + b"\r\n0\r\n\r\n" if b"chunked" in sent else request()[len(sent) :]
@@ -186,9 +190,9 @@ async def test_connection_in_the_middle_of_a_request_is_never_evicted(sent: byte
 
 
 @on_uvloop
-async def test_request_that_only_the_kernel_has_seen_keeps_its_connection() -> None:
+async def test_connection_with_an_unread_request_is_not_evicted() -> None:
     async with running(limits=Limits(connections_max=1)) as intake:
-        kept = await spoken(intake, "127.0.0.1")
+        kept = await used_connection(intake, "127.0.0.1")
         kept.writer.write(request())
         await kept.writer.drain()
         evicted = intake.server._listener.idle.next_to_evict()  # noqa: SLF001 - before the event loop reads
@@ -204,26 +208,26 @@ async def test_request_that_only_the_kernel_has_seen_keeps_its_connection() -> N
 async def test_new_connection_gets_503_when_none_is_idle() -> None:
     async with running(limits=Limits(connections_max=2)) as intake:
         kept = [await in_request(intake, "127.0.0.1") for _ in range(2)]
-        said = await (await intake.connect()).closed()
+        received = await (await intake.connect()).closed()
         for connection in kept:
             await finish(connection)
 
-    assert said.startswith(b"HTTP/1.1 503 ")
+    assert received.startswith(b"HTTP/1.1 503 ")
 
 
 @on_uvloop
 async def test_connection_over_the_limit_is_answered_after_its_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(protocol, "LINGER_S", 600)  # and not because time has passed
+    monkeypatch.setattr(protocol, "LINGER_S", 600)  # so that the timeout is not the cause
     async with running(limits=Limits(connections_max=1)) as intake:
         kept = await in_request(intake, "127.0.0.1")
-        newcomer = await intake.connect()
+        new_connection = await intake.connect()
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(newcomer.reader.read(1), 0.3)
-        newcomer.writer.write(request())
-        refused = await newcomer.answer()
-        for connection in (kept, newcomer):
+            await asyncio.wait_for(new_connection.reader.read(1), 0.3)
+        new_connection.writer.write(request())
+        refused = await new_connection.answer()
+        for connection in (kept, new_connection):
             await connection.close()
 
     assert refused.status == 503
@@ -238,17 +242,17 @@ async def test_connection_without_a_handshake_is_evicted(tmp_path: Path) -> None
             for _ in range(30)
         ]
         answer = await intake.post()
-        gone = await flood[0][0].read()
+        after_eviction = await flood[0][0].read()
         open_count = intake.server.connection_count
         for _, writer in flood:
             writer.close()
 
-    assert (answer.status, gone) == (200, b"")
+    assert (answer.status, after_eviction) == (200, b"")
     assert open_count <= 4
 
 
 @on_uvloop
-async def test_a_handshake_that_fails_is_counted(tmp_path: Path) -> None:
+async def test_failed_handshake_is_counted(tmp_path: Path) -> None:
     certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
     async with running(tls=(certificates.context, client_context())) as intake:
         reader, writer = await asyncio.open_connection("127.0.0.1", intake.port)
@@ -260,8 +264,8 @@ async def test_a_handshake_that_fails_is_counted(tmp_path: Path) -> None:
     assert intake.counted("refusals", "tls_handshake") == 1
 
 
-class OneConnectionOnly(socket.socket):
-    """A listening socket in a process that has descriptors for one connection."""
+class SingleDescriptorSocket(socket.socket):
+    """Listening socket of a process that has descriptors for a single connection."""
 
     count_open: Callable[[], int] = staticmethod(lambda: 0)
 
@@ -273,41 +277,41 @@ class OneConnectionOnly(socket.socket):
 
 @on_uvloop
 async def test_idle_connection_is_evicted_when_descriptors_run_out() -> None:
-    listening = OneConnectionOnly()
+    listening = SingleDescriptorSocket()
     listening.bind(("127.0.0.1", 0))
     listening.listen()
     async with running(listening=listening) as intake:
-        kept = await spoken(intake, "127.0.0.1")
+        kept = await used_connection(intake, "127.0.0.1")
         listening.count_open = lambda: len(intake.server.connections)
         answer = await intake.post()
-        gone = await kept.closed()
+        after_eviction = await kept.closed()
 
-    assert (answer.status, gone) == (200, b"")
+    assert (answer.status, after_eviction) == (200, b"")
 
 
-class ShortOfDescriptors(socket.socket):
-    """A listening socket on a machine that has no descriptor left, for a while."""
+class DescriptorlessSocket(socket.socket):
+    """Listening socket whose first calls of accept fail for lack of descriptors."""
 
-    troubles_left = 3
+    failures_left = 3
     code = errno.EMFILE
 
     def accept(self) -> tuple[socket.socket, Any]:
-        if self.troubles_left:
-            self.troubles_left -= 1
+        if self.failures_left:
+            self.failures_left -= 1
             raise OSError(self.code, os.strerror(self.code))
         return super().accept()
 
 
 @on_uvloop
 async def test_accept_is_retried_after_descriptors_run_out() -> None:
-    listening = ShortOfDescriptors()
+    listening = DescriptorlessSocket()
     listening.bind(("127.0.0.1", 0))
     listening.listen()
     async with running(listening=listening) as intake:
         answer = await intake.post()
 
     assert answer.status == 200
-    assert listening.troubles_left == 0
+    assert listening.failures_left == 0
 
 
 @on_uvloop
@@ -315,7 +319,7 @@ async def test_connection_aborted_in_the_backlog_does_not_stop_the_listener(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(listener, "ACCEPT_PAUSE_S", 3_600)
-    listening = ShortOfDescriptors()
+    listening = DescriptorlessSocket()
     listening.code = errno.ECONNABORTED
     listening.bind(("127.0.0.1", 0))
     listening.listen()
@@ -330,7 +334,7 @@ async def test_connection_aborted_in_the_backlog_does_not_stop_the_listener(
     [
         pytest.param("192.0.2.1", "192.0.2.1", id="IPv4"),
         pytest.param("::ffff:192.0.2.1", "192.0.2.1", id="IPv4 on an IPv6 socket"),
-        pytest.param("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::", id="IPv6: the network of one customer"),
+        pytest.param("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::", id="IPv6 network of a customer"),
         pytest.param("fe80::1%eth0", "fe80::", id="with a scope"),
         pytest.param("::1", "::1", id="loopback"),
     ],
@@ -340,37 +344,37 @@ def test_address_key_is_an_ipv4_address_or_an_ipv6_network(host: str, address: s
 
 
 @pytest.mark.parametrize(
-    ("settings", "stranger", "loopback"),
+    ("settings", "remote", "loopback"),
     [
-        pytest.param(Settings(limits=Limits(connections_max=100)), 25, 100, id="a quarter, but for loopback"),
-        pytest.param(Settings(limits=Limits(connections_max=100), behind_proxy=True), 100, 100, id="a proxy"),
+        pytest.param(Settings(limits=Limits(connections_max=100)), 25, 100, id="a quarter, not for loopback"),
+        pytest.param(Settings(limits=Limits(connections_max=100), behind_proxy=True), 100, 100, id="proxy"),
         pytest.param(
             Settings(limits=Limits(connections_max=100, connections_per_address_max=7), behind_proxy=True),
             7,
             7,
-            id="said",
+            id="configured",
         ),
     ],
 )
-def test_connection_limit_of_one_address(settings: Settings, stranger: int, loopback: int) -> None:
-    found = caps(settings)
+def test_connection_limit_of_one_address(settings: Settings, remote: int, loopback: int) -> None:
+    limits = caps(settings)
 
-    assert (found.of("192.0.2.1"), found.of("127.0.0.1"), found.of("::1")) == (stranger, loopback, loopback)
+    assert (limits.of("192.0.2.1"), limits.of("127.0.0.1"), limits.of("::1")) == (remote, loopback, loopback)
 
 
 @pytest.mark.parametrize(
     "pieces",
     [
         pytest.param([], id="silent"),
-        pytest.param([request()], id="one request"),
-        pytest.param([request(), request()], id="and one by the shortcut"),
-        pytest.param([request() * 2], id="two at once"),
-        pytest.param([request(), request()[:-1]], id="gone in the middle"),
+        pytest.param([request()], id="a request"),
+        pytest.param([request(), request()], id="a request and another on the fast path"),
+        pytest.param([request() * 2], id="two requests at once"),
+        pytest.param([request(), request()[:-1]], id="closed within a request"),
     ],
 )
 def test_closed_connection_is_freed_at_once(pieces: list[bytes]) -> None:
     @on_uvloop
-    async def ends() -> None:
+    async def open_and_close() -> None:
         async with running() as intake:
             before = protocol_count()
             connection = await intake.connect()
@@ -386,10 +390,10 @@ def test_closed_connection_is_freed_at_once(pieces: list[bytes]) -> None:
     gc.collect()
     gc.disable()
     try:
-        ends()
+        open_and_close()
     finally:
         gc.enable()
 
 
 def protocol_count() -> int:
-    return sum(isinstance(one, IntakeProtocol) for one in gc.get_objects())
+    return sum(isinstance(instance, IntakeProtocol) for instance in gc.get_objects())

@@ -1,4 +1,4 @@
-"""The intake process itself: started over its channel, with the compiled core and a journal on disk."""
+"""Tests of the intake process, started over its channel, with the compiled core and a journal on disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from receiver.settings import Journal as JournalSettings
 from tests.support.intake import Connection, request, until
 
 WAIT_S = 60.0
-"""For what takes well under a second, on a machine that does much else."""
+"""Timeout of operations that normally take less than a second; generous for a busy machine."""
 
 
 def one_span(name: str = "a") -> bytes:
@@ -35,14 +35,14 @@ def one_span(name: str = "a") -> bytes:
 
 @dataclass
 class Child:
-    """A spawned intake and our end of its channel."""
+    """A spawned intake and the supervisor's end of its channel."""
 
     process: asyncio.subprocess.Process
     channel: ChildChannel
     port: int
 
-    async def said(self, kind: type[Ready | Stopped]) -> list[Report]:
-        """Wait for a message of this kind; the reports before it."""
+    async def wait_for(self, kind: type[Ready | Stopped]) -> list[Report]:
+        """Wait for a message of this type, and return the reports before it."""
         reports: list[Report] = []
         while not isinstance(message := await asyncio.wait_for(self.channel.receive(), WAIT_S), kind):
             assert isinstance(message, Report), f"got {message}"
@@ -67,17 +67,17 @@ def settings(data: Path, *drains: Drain, limits: Limits | None = None) -> Settin
 async def spawned(
     data: Path, sock: socket.socket, *drains: Drain, limits: Limits | None = None
 ) -> AsyncIterator[Child]:
-    ours, theirs = socket.socketpair()
+    supervisor_end, child_end = socket.socketpair()
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-m", "receiver.intake", "--channel-fd", str(theirs.fileno())),
-        pass_fds=(theirs.fileno(), sock.fileno()),
+        *("-m", "receiver.intake", "--channel-fd", str(child_end.fileno())),
+        pass_fds=(child_end.fileno(), sock.fileno()),
     )
-    theirs.close()
-    channel = await ChildChannel.from_socket(ours)
+    child_end.close()
+    channel = await ChildChannel.from_socket(supervisor_end)
     await channel.send(Start("intake-0", settings(data, *drains, limits=limits), sock.fileno(), 0))
     child = Child(process, channel, sock.getsockname()[1])
-    await child.said(Ready)
+    await child.wait_for(Ready)
     try:
         yield child
     finally:
@@ -92,17 +92,19 @@ def sock() -> Iterator[socket.socket]:
 
 
 def rows_sealed(data: Path) -> int:
-    """Rows in the sealed segments, as the writer would find them."""
-    return sum(record.rows for found in Journal(data / "journal").sealed() for record in found.scan().records)
+    """Return the number of rows in sealed segments."""
+    return sum(
+        record.rows for segment in Journal(data / "journal").sealed() for record in segment.scan().records
+    )
 
 
-async def test_a_delivery_is_in_a_sealed_segment_once_the_process_has_stopped(
+async def test_deliveries_are_in_sealed_segments_after_the_process_has_stopped(
     tmp_path: Path, sock: socket.socket
 ) -> None:
     async with spawned(tmp_path, sock) as child:
         statuses = [await child.post(one_span(name)) for name in "abc"]
         await child.channel.send(Stop())
-        await child.said(Stopped)
+        await child.wait_for(Stopped)
 
     assert statuses == [200, 200, 200]
     assert child.process.returncode == 0
@@ -121,7 +123,7 @@ async def test_sigterm_stops_the_intake(tmp_path: Path, sock: socket.socket) -> 
     async with spawned(tmp_path, sock) as child:
         await child.post(one_span())
         os.kill(child.process.pid, signal.SIGTERM)
-        await child.said(Stopped)
+        await child.wait_for(Stopped)
 
     assert rows_sealed(tmp_path) == 1
 
@@ -135,34 +137,34 @@ async def test_killed_process_loses_no_acknowledged_delivery(tmp_path: Path, soc
     assert rows_sealed(tmp_path) == 3
 
 
-async def test_a_journal_that_cannot_be_opened_is_503_until_it_can(
+async def test_intake_answers_503_until_the_journal_can_be_opened(
     tmp_path: Path, sock: socket.socket
 ) -> None:
     (tmp_path / "journal").touch()
     async with spawned(tmp_path, sock) as child:
         before = await child.post(one_span())
         (tmp_path / "journal").unlink()
-        while (after := await child.post(one_span())) == 503:  # noqa: ASYNC110 - no event
+        while (after := await child.post(one_span())) == 503:  # noqa: ASYNC110 - another process has no event to wait for
             await asyncio.sleep(0.05)
 
     assert (before, after) == (503, 200)
     assert rows_sealed(tmp_path) == 1
 
 
-async def test_intake_without_a_digest_key_answers_503_until_it_can_make_one(
+async def test_intake_answers_503_until_the_digest_key_can_be_created(
     tmp_path: Path, sock: socket.socket
 ) -> None:
     (tmp_path / "digest.key").mkdir()
     async with spawned(tmp_path, sock) as child:
         before = await child.post(one_span())
         (tmp_path / "digest.key").rmdir()
-        while (after := await child.post(one_span())) == 503:  # noqa: ASYNC110 - no event
+        while (after := await child.post(one_span())) == 503:  # noqa: ASYNC110 - another process has no event to wait for
             await asyncio.sleep(0.05)
 
     assert (before, after) == (503, 200)
 
 
-async def test_intakes_of_one_data_directory_give_a_delivery_the_same_digest(
+async def test_intakes_of_the_same_data_directory_compute_the_same_digest(
     tmp_path: Path, sock: socket.socket
 ) -> None:
     for _ in range(2):
@@ -180,14 +182,14 @@ async def test_intakes_of_one_data_directory_give_a_delivery_the_same_digest(
     assert digests[0] == digests[1]
 
 
-async def test_a_reload_brings_new_tokens_and_keeps_the_old_settings_when_wrong(
+async def test_reload_applies_new_tokens_and_invalid_settings_are_ignored(
     tmp_path: Path, sock: socket.socket
 ) -> None:
     async with spawned(tmp_path, sock, Drain(name="d", tokens=("old",))) as child:
         before = await child.post(one_span(), authorization="Bearer new")
         await child.channel.send(Reload(settings(tmp_path, Drain(name="d", tokens=("new",)))))
         await child.channel.send(Reload(settings(tmp_path, Drain(name="d", verify_header="\r\n"))))
-        while await child.post(one_span(), authorization="Bearer old") != 401:  # noqa: ASYNC110 - no event
+        while await child.post(one_span(), authorization="Bearer old") != 401:  # noqa: ASYNC110 - another process has no event to wait for
             await asyncio.sleep(0.01)
         after = await child.post(one_span(), authorization="Bearer new")
         without = await child.post(one_span())
@@ -199,14 +201,14 @@ async def test_intake_reports_metrics_and_health(tmp_path: Path, sock: socket.so
     async with spawned(tmp_path, sock) as child:
         await child.post(one_span())
         await child.channel.send(Stop())
-        reports = await child.said(Stopped)
+        reports = await child.wait_for(Stopped)
 
-    counted = {(one.name, *one.labels): one.value for one in reports[-1].metrics.series}
+    values = {(series.name, *series.labels): series.value for series in reports[-1].metrics.series}
     assert reports[-1].health == {"journal": ""}
-    assert counted["deliveries", "default", "200"] == 1
-    assert counted["spans_received", "default"] == 1
-    assert counted["spans_unresolved", "default"] == 1
-    assert counted["connections",] == 0
+    assert values["deliveries", "default", "200"] == 1
+    assert values["spans_received", "default"] == 1
+    assert values["spans_unresolved", "default"] == 1
+    assert values["connections",] == 0
 
 
 async def test_delivery_that_waits_for_the_store_gets_503_when_the_intake_stops(

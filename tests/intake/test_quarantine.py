@@ -1,4 +1,4 @@
-"""Bodies that crashed the core: how many are kept, and how often one may come again."""
+"""Tests of the quarantine of bodies that crashed the core: its limits, and the crash count per body."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from receiver.intake.quarantine import Quarantine
 from tests.support.committer import delivery
 
 
-def test_quarantine_is_bounded_in_files_and_bytes(tmp_path: Path) -> None:
-    few, small = Quarantine(tmp_path / "few", files_max=2), Quarantine(tmp_path / "small", bytes_max=5)
+def test_quarantine_is_limited_in_files_and_bytes(tmp_path: Path) -> None:
+    few, small = Quarantine(tmp_path / "few", files_max=2), Quarantine(tmp_path / "small", bytes_max=3)
 
-    for name in ("one", "two", "three"):
+    for name in ("a", "b", "c"):
         few.keep(delivery(name))
         small.keep(delivery(name))
 
     assert len(list((tmp_path / "few").glob("*.body"))) == 2
-    assert [path.read_bytes() for path in (tmp_path / "small").glob("*.body")] == [b"\none"]
+    assert [path.read_bytes() for path in (tmp_path / "small").glob("*.body")] == [b"\na"]
 
 
-def test_crashes_of_one_body_are_counted_across_processes_and_restarts(tmp_path: Path) -> None:
+def test_crashes_of_the_same_body_are_counted_across_restarts(tmp_path: Path) -> None:
     reasons = [Quarantine(tmp_path).keep(delivery("poison")) for _ in range(3)]
 
     assert [type(reason) for reason in reasons] == [CoreCrashed, CoreCrashed, MalformedBody]

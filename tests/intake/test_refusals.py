@@ -1,4 +1,4 @@
-"""Refusals in the log: which credential is missing, which path was asked for; the client is not told."""
+"""Tests of refusals in the log, which name the credential or path; the answer to the client does not."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lines]:
             TOKEN,
             {"authorization": "Bearer"},
             401,
-            "token is missing behind its scheme; expected 'Bearer TOKEN' in the header 'authorization'",
-            id="scheme alone",
+            "token is missing after its scheme; expected 'Bearer TOKEN' in the header 'authorization'",
+            id="scheme without token",
         ),
         pytest.param(
             TOKEN,
@@ -82,7 +82,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lines]:
             401,
             "token is missing; expected 'Bearer TOKEN' in the header 'authorization' and "
             "signature is missing; expected it in the header 'x-sig'",
-            id="neither",
+            id="no token and no signature",
         ),
         pytest.param(
             SIGNED,
@@ -96,7 +96,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lines]:
             {"x_sig": "canary"},
             403,
             "signature in the header 'x-sig' is not an HMAC-sha1; expected 40 hex digits of HMAC-sha1",
-            id="no signature at all",
+            id="not a signature",
         ),
         pytest.param(
             SIGNED,
@@ -122,7 +122,7 @@ async def test_wrong_credential_is_named_in_the_log_but_not_in_the_answer(
 
 
 @on_uvloop
-async def test_the_log_names_each_drain_of_a_shared_path(log: Lines) -> None:
+async def test_log_names_each_drain_of_a_shared_path(log: Lines) -> None:
     drains = [Drain(name=f"d{number}", tokens=(f"t{number}",)) for number in range(6)]
     async with running(*drains) as intake:
         await intake.post()
@@ -133,7 +133,7 @@ async def test_the_log_names_each_drain_of_a_shared_path(log: Lines) -> None:
 
 
 @on_uvloop
-async def test_the_log_names_the_drain_whose_token_came_to_another_path(log: Lines) -> None:
+async def test_log_names_the_drain_of_a_token_used_at_another_path(log: Lines) -> None:
     async with running(TOKEN, Drain(name="b", path="/b", tokens=("b",))) as intake:
         answer = await intake.post(authorization="Bearer b")
 
@@ -142,7 +142,7 @@ async def test_the_log_names_the_drain_whose_token_came_to_another_path(log: Lin
 
 
 @on_uvloop
-async def test_the_log_names_unknown_paths_without_their_query(log: Lines) -> None:
+async def test_log_names_unknown_paths_without_their_query(log: Lines) -> None:
     async with running(TOKEN, Drain(name="b", path="/b")) as intake:
         await intake.post(path="/first?token=canary")
         await intake.post(path="http://user:canary@h/v1/traces/v1/traces?token=canary")
@@ -155,7 +155,7 @@ async def test_the_log_names_unknown_paths_without_their_query(log: Lines) -> No
 
 
 @on_uvloop
-async def test_a_long_path_is_cut_in_the_log(log: Lines) -> None:
+async def test_long_path_is_truncated_in_the_log(log: Lines) -> None:
     async with running() as intake:
         await intake.post(path="/" + "x" * 5_000)
 
@@ -163,7 +163,7 @@ async def test_a_long_path_is_cut_in_the_log(log: Lines) -> None:
 
 
 @on_uvloop
-async def test_configured_paths_in_the_log_are_bounded(log: Lines) -> None:
+async def test_number_of_configured_paths_in_the_log_is_limited(log: Lines) -> None:
     drains = [Drain(name=f"d{n}", path=f"/{n}") for n in range(PATHS_LOGGED_MAX + 2)]
     async with running(*drains) as intake:
         await intake.post(path="/elsewhere")
@@ -171,7 +171,7 @@ async def test_configured_paths_in_the_log_are_bounded(log: Lines) -> None:
     assert log[0]["configured"] == "'/0', '/1', '/2', '/3' and 2 more"
 
 
-def test_a_missing_path_gets_a_hint_where_the_root_is_no_alias() -> None:
+def test_missing_path_gets_a_hint_if_the_root_is_not_an_alias() -> None:
     def hint(*drains: Drain) -> str:
         with pytest.raises(NoSuchPath) as refused:
             Routes(drains, Limits(), post_root=False).find("/")
@@ -192,7 +192,7 @@ async def test_different_refusals_of_one_drain_are_all_logged(log: Lines) -> Non
 
 
 @on_uvloop
-async def test_a_request_that_is_refused_as_http_is_logged(log: Lines) -> None:
+async def test_http_error_is_logged(log: Lines) -> None:
     async with running() as intake:
         await intake.post(expect="more")
 

@@ -1,4 +1,4 @@
-"""Stopping: what is in flight is answered, nobody sees a reset, who comes now waits for the next process."""
+"""Tests of stopping: requests in flight are answered, and no connection is reset."""
 
 from __future__ import annotations
 
@@ -18,81 +18,83 @@ from tests.intake.test_tls import IGNORED_WARNINGS, client_context, write_certif
 from tests.support.intake import Connection, CoreDouble, Intake, on_uvloop, request, running, until
 
 
-async def send_until_told_to_close(intake: Intake, seen: Counter[str]) -> None:
+async def send_until_stopped(intake: Intake, statuses: Counter[str]) -> None:
     """Post on one connection after the other until the receiver accepts no more."""
-    while not intake.server.is_stopping:
+    while not intake.server.endpoint.is_stopping:
         connection = await intake.connect()
-        await send_on(connection, seen)
+        await send_on_connection(connection, statuses)
         await connection.close()
 
 
-async def send_on(connection: Connection, seen: Counter[str]) -> None:
+async def send_on_connection(connection: Connection, statuses: Counter[str]) -> None:
     while True:
         connection.writer.write(request())
         try:
             answer = await connection.answer()
         except (ConnectionError, asyncio.IncompleteReadError):
-            seen["reset"] += 1
+            statuses["reset"] += 1
             return
-        seen[str(answer.status)] += 1
+        statuses[str(answer.status)] += 1
         if answer.headers.get("connection") == "close":
             return
 
 
 @on_uvloop
 async def test_stop_under_load_resets_no_connection() -> None:
-    seen: Counter[str] = Counter()
+    statuses: Counter[str] = Counter()
     async with running() as intake:
-        senders = [asyncio.create_task(send_until_told_to_close(intake, seen)) for _ in range(16)]
-        await until(lambda: seen["200"] >= 200)
+        senders = [asyncio.create_task(send_until_stopped(intake, statuses)) for _ in range(16)]
+        await until(lambda: statuses["200"] >= 200)
         await intake.server.stop(5)
         await asyncio.wait(senders, timeout=5)
         rows = sum(rows for _, _, rows in intake.appender.appended)
 
-    assert set(seen) == {"200"}
-    assert rows == seen["200"]
+    assert set(statuses) == {"200"}
+    assert rows == statuses["200"]
 
 
 @on_uvloop
 async def test_requests_in_flight_are_answered_with_connection_close() -> None:
     core = CoreDouble()
-    core.may_go_on.clear()
+    core.may_continue.clear()
     async with running(core=core) as intake:
         sending = asyncio.create_task(intake.post())
         await asyncio.to_thread(core.running.wait)
         stopping = asyncio.create_task(intake.server.stop(5))
         await asyncio.sleep(0.05)
-        core.may_go_on.set()
+        core.may_continue.set()
         answer = await sending
         await stopping
 
     assert (answer.status, answer.headers["connection"]) == (200, "close")
 
 
-def knock(port: int, count: int) -> list[socket.socket]:
-    """Connect without giving the event loop a chance to accept."""
+def connect_without_accept(port: int, count: int) -> list[socket.socket]:
+    """Connect before the event loop can accept."""
     return [socket.create_connection(("127.0.0.1", port)) for _ in range(count)]
 
 
 @on_uvloop
 async def test_connections_in_the_backlog_are_answered_during_a_stop() -> None:
     async with running() as intake:
-        pending = knock(intake.port, 100)
+        pending = connect_without_accept(intake.port, 100)
         stopping = asyncio.create_task(intake.server.stop(5))
         connections = [Connection(*await asyncio.open_connection(sock=sock)) for sock in pending]
         for connection in connections:
             connection.writer.write(request())
-        said = [await connection.closed() for connection in connections]
+        received = [await connection.closed() for connection in connections]
         await stopping
 
-    assert {(one[:13], b"Connection: close" in one) for one in said} == {(b"HTTP/1.1 200 ", True)}
+    assert {(answer[:13], b"Connection: close" in answer) for answer in received} == {
+        (b"HTTP/1.1 200 ", True)
+    }
 
 
 @on_uvloop
-async def test_a_handshake_that_begins_with_the_stop_is_finished(tmp_path: Path) -> None:
+async def test_handshake_that_starts_during_a_stop_is_completed(tmp_path: Path) -> None:
     certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
     async with running(tls=(certificates.context, client_context())) as intake:
-        (sock,) = knock(intake.port, 1)
+        (sock,) = connect_without_accept(intake.port, 1)
         stopping = asyncio.create_task(intake.server.stop(5))
         streams = await asyncio.open_connection(sock=sock, ssl=client_context(), server_hostname="localhost")
         connection = Connection(*streams)
@@ -120,15 +122,15 @@ async def test_incomplete_body_gets_503_at_the_end_of_the_grace_period() -> None
 
 
 @on_uvloop
-async def test_a_quiet_connection_is_closed_without_a_reset() -> None:
+async def test_idle_connection_is_closed_without_a_reset() -> None:
     async with running() as intake:
         connection = await intake.connect()
         connection.writer.write(request())
         await connection.answer()
         await intake.server.stop(5)
-        said = await connection.closed()
+        received = await connection.closed()
 
-    assert said == b""
+    assert received == b""
 
 
 @on_uvloop
@@ -154,7 +156,7 @@ async def test_delivery_after_close_of_the_committer_gets_503() -> None:
     assert (answer.status, answer.headers["retry-after"]) == (503, "2")
 
 
-def test_without_the_compiled_parser_nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_c_parser_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_parser, "HttpRequestParser", http_parser.HttpRequestParserPy)
 
     with pytest.raises(OperatorError, match="its C parser"):

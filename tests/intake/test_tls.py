@@ -1,4 +1,4 @@
-"""TLS: versions, ALPN, idle handshakes, client certificates, and certificates that change while it runs."""
+"""Tests of TLS: versions, ALPN, idle handshakes, client certificates, and reloaded certificates."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ IGNORED_WARNINGS: list[str] = []
 
 
 def write_certificates(directory: Path, *, client_ca: bool = False) -> Tls:
-    """Write a new certificate for localhost over the one that is there."""
+    """Write a new certificate for localhost, replacing an existing one."""
     issued = AUTHORITY.issue_cert("localhost")
     cert, key, ca = directory / "tls.crt", directory / "tls.key", directory / "ca.crt"
     cert.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
@@ -38,15 +38,15 @@ def client_context() -> ssl.SSLContext:
 
 
 async def serial(intake: Intake) -> str:
-    """Serial number of the certificate that a new connection is shown."""
+    """Return the serial number of the server certificate of a new connection."""
     connection = await intake.connect()
-    shown: str = connection.writer.get_extra_info("peercert")["serialNumber"]
+    number: str = connection.writer.get_extra_info("peercert")["serialNumber"]
     await connection.close()
-    return shown
+    return number
 
 
 @on_uvloop
-async def test_a_delivery_over_tls_is_taken_and_only_http_1_1_is_offered(tmp_path: Path) -> None:
+async def test_delivery_over_tls_is_accepted_and_only_http_1_1_is_offered(tmp_path: Path) -> None:
     context = client_context()
     context.set_alpn_protocols(["h2", "http/1.1"])
     certificates = Certificates(write_certificates(tmp_path), IGNORED_WARNINGS.append)
@@ -83,18 +83,18 @@ async def test_connection_without_a_handshake_is_closed(tmp_path: Path) -> None:
     limits = Limits(tls_handshake_timeout_s=0.2)
     async with running(tls=(certificates.context, client_context()), limits=limits) as intake:
         reader, writer = await asyncio.open_connection("127.0.0.1", intake.port)
-        said = await asyncio.wait_for(reader.read(), 10)
+        received = await asyncio.wait_for(reader.read(), 10)
         writer.close()
 
-    assert said == b""
+    assert received == b""
 
 
 @on_uvloop
-async def test_client_certificate_is_required_if_an_authority_is_configured(tmp_path: Path) -> None:
+async def test_client_certificate_is_required_if_a_client_ca_is_configured(tmp_path: Path) -> None:
     certificates = Certificates(write_certificates(tmp_path, client_ca=True), IGNORED_WARNINGS.append)
-    known = client_context()
-    AUTHORITY.issue_cert("sender").configure_cert(known)
-    async with running(tls=(certificates.context, known)) as intake:
+    with_certificate = client_context()
+    AUTHORITY.issue_cert("sender").configure_cert(with_certificate)
+    async with running(tls=(certificates.context, with_certificate)) as intake:
         answer = await intake.post()
         intake.tls = client_context()
         with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
@@ -122,7 +122,7 @@ async def test_changed_certificate_applies_to_new_connections_only(tmp_path: Pat
 
 @pytest.mark.parametrize("broken", ["tls.crt", "tls.key"])
 @on_uvloop
-async def test_a_broken_certificate_leaves_the_old_one_in_force(tmp_path: Path, broken: str) -> None:
+async def test_invalid_certificate_is_ignored_until_it_is_repaired(tmp_path: Path, broken: str) -> None:
     warnings: list[str] = []
     certificates = Certificates(write_certificates(tmp_path), warnings.append)
     async with running(tls=(certificates.context, client_context())) as intake:
@@ -130,13 +130,13 @@ async def test_a_broken_certificate_leaves_the_old_one_in_force(tmp_path: Path, 
         (tmp_path / broken).write_text("not a certificate")
         certificates.reload_if_changed()
         certificates.reload_if_changed()
-        still = await serial(intake)
+        unchanged = await serial(intake)
         trouble = certificates.trouble
         write_certificates(tmp_path)
         certificates.reload_if_changed()
         new = await serial(intake)
 
-    assert old == still != new
+    assert old == unchanged != new
     assert warnings == [trouble]
     assert "expected a PEM chain" in trouble
     assert certificates.trouble == ""
@@ -144,23 +144,23 @@ async def test_a_broken_certificate_leaves_the_old_one_in_force(tmp_path: Path, 
 
 @pytest.mark.parametrize("broken", ["tls.crt", "tls.key", "ca.crt"])
 @on_uvloop
-async def test_start_with_broken_files_uses_the_last_good_ones_until_repaired(
+async def test_start_with_invalid_files_uses_the_last_good_files_until_repaired(
     tmp_path: Path, broken: str
 ) -> None:
-    known = client_context()
-    AUTHORITY.issue_cert("sender").configure_cert(known)
+    with_certificate = client_context()
+    AUTHORITY.issue_cert("sender").configure_cert(with_certificate)
     files = write_certificates(tmp_path, client_ca=True)
     last_good = LastGood(files)
     (tmp_path / broken).write_text("not a certificate")
-    last_good.look(files)
+    last_good.refresh(files)
     certificates = Certificates(files, IGNORED_WARNINGS.append, last_good.pems)
     trouble = certificates.trouble
-    async with running(tls=(certificates.context, known)) as intake:
+    async with running(tls=(certificates.context, with_certificate)) as intake:
         old = await serial(intake)
         intake.tls = client_context()
         with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
             await intake.post()
-        intake.tls = known
+        intake.tls = with_certificate
         write_certificates(tmp_path, client_ca=True)
         certificates.reload_if_changed()
         new = await serial(intake)
@@ -169,14 +169,14 @@ async def test_start_with_broken_files_uses_the_last_good_ones_until_repaired(
     assert (certificates.trouble, old != new) == ("", True)
 
 
-def test_the_last_good_certificate_is_the_newest_that_could_be_loaded(tmp_path: Path) -> None:
+def test_last_good_certificate_is_the_newest_that_could_be_loaded(tmp_path: Path) -> None:
     last_good = LastGood(write_certificates(tmp_path))
     first = last_good.pems
     files = write_certificates(tmp_path)
-    last_good.look(files)
+    last_good.refresh(files)
     second = last_good.pems
     (tmp_path / "tls.key").unlink()
-    last_good.look(files)
+    last_good.refresh(files)
 
     assert first != second
     assert last_good.pems == second
@@ -198,37 +198,39 @@ def test_reload_uses_other_certificate_files(tmp_path: Path) -> None:
 
 
 @on_uvloop
-async def test_another_client_authority_is_enforced_from_the_reload_on(tmp_path: Path) -> None:
-    other, known, stranger = trustme.CA(), client_context(), client_context()
-    AUTHORITY.issue_cert("sender").configure_cert(known)
-    other.issue_cert("stranger").configure_cert(stranger)
+async def test_new_client_ca_applies_after_the_reload(tmp_path: Path) -> None:
+    other, with_certificate, untrusted = trustme.CA(), client_context(), client_context()
+    AUTHORITY.issue_cert("sender").configure_cert(with_certificate)
+    other.issue_cert("untrusted").configure_cert(untrusted)
     certificates = Certificates(write_certificates(tmp_path, client_ca=True), IGNORED_WARNINGS.append)
-    async with running(tls=(certificates.context, known)) as intake:
+    async with running(tls=(certificates.context, with_certificate)) as intake:
         before = await intake.post()
         (tmp_path / "ca.crt").write_bytes(other.cert_pem.bytes())
         certificates.reload_if_changed()
         with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
             await intake.post()
-        intake.tls = stranger
+        intake.tls = untrusted
         after = await intake.post()
 
     assert (before.status, after.status) == (200, 200)
 
 
-@pytest.mark.parametrize("begun_asking", [True, False])
+@pytest.mark.parametrize("required_at_start", [True, False])
 @on_uvloop
 async def test_reload_does_not_change_whether_clients_need_a_certificate(
-    tmp_path: Path, *, begun_asking: bool
+    tmp_path: Path, *, required_at_start: bool
 ) -> None:
-    certificates = Certificates(write_certificates(tmp_path, client_ca=begun_asking), IGNORED_WARNINGS.append)
+    certificates = Certificates(
+        write_certificates(tmp_path, client_ca=required_at_start), IGNORED_WARNINGS.append
+    )
     async with running(tls=(certificates.context, client_context())) as intake:
-        certificates.reload(write_certificates(tmp_path, client_ca=not begun_asking))
+        certificates.reload(write_certificates(tmp_path, client_ca=not required_at_start))
         try:
             status = (await intake.post()).status
         except (ssl.SSLError, ConnectionError, asyncio.IncompleteReadError):
             status = 0
 
-    assert status == (0 if begun_asking else 200)
+    assert status == (0 if required_at_start else 200)
     assert "restart the receiver" in certificates.trouble
 
 
@@ -236,12 +238,12 @@ async def test_reload_does_not_change_whether_clients_need_a_certificate(
     "trouble",
     [
         ssl.SSLError("key values mismatch"),
-        FileNotFoundError(2, "gone"),
+        FileNotFoundError(2, "No such file or directory"),
         ValueError("no certificate"),
         KeyError("x"),
     ],
 )
-def test_files_that_change_while_they_are_loaded_leave_the_old_ones_in_force(
+def test_files_that_change_while_they_are_loaded_are_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: Exception
 ) -> None:
     def raising(_: Tls) -> float:
@@ -253,10 +255,10 @@ def test_files_that_change_while_they_are_loaded_leave_the_old_ones_in_force(
         patched.setattr(tls, "expires_at_s", raising)
         write_certificates(tmp_path)
         certificates.reload_if_changed()
-    told = certificates.trouble
+    reported = certificates.trouble
     certificates.reload_if_changed()
 
-    assert warnings == [told] != [""]
+    assert warnings == [reported] != [""]
     assert certificates.trouble == ""
 
 

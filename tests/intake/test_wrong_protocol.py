@@ -1,4 +1,4 @@
-"""Peers that speak something else than OTLP over HTTP: each leaves one warning that names what arrived."""
+"""Tests of peers that use another protocol: each causes a single warning that names the protocol."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ H2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"
 
 @pytest.fixture(autouse=True)
 def _no_earlier_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other tests have used up the line that each cause may log in ten seconds."""
+    """Reset the rate limits, which other tests have used up."""
     limited = RateLimited()
     monkeypatch.setattr(wrong_protocol, "limited", limited)
     monkeypatch.setattr(parse_errors, "limited", limited)
@@ -40,7 +40,7 @@ def client_hello() -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("sent", "key", "words", "status"),
+    ("sent", "key", "text", "status"),
     [
         pytest.param(H2_PREFACE, "grpc", "gRPC", 505, id="gRPC"),
         pytest.param(client_hello(), "tls_on_plain_port", "speaks TLS", 400, id="TLS"),
@@ -50,7 +50,7 @@ def client_hello() -> bytes:
 )
 @on_uvloop
 async def test_plain_port_logs_the_protocol_of_the_peer(
-    sent: bytes, key: str, words: str, status: int
+    sent: bytes, key: str, text: str, status: int
 ) -> None:
     with capture_logs() as logs:
         async with running() as intake:
@@ -59,11 +59,11 @@ async def test_plain_port_logs_the_protocol_of_the_peer(
     assert [answer.status for answer in answers] == [status] * 3
     (line,) = logs
     assert (line["log_level"], line["cause"], line["peer"]) == ("warning", key, "127.0.0.1")
-    assert words in line["error"]
+    assert text in line["error"]
     assert "secret" not in str(line)
 
 
-def speak_plain(sent: bytes) -> Callable[[int], None]:
+def send_unencrypted(sent: bytes) -> Callable[[int], None]:
     """Return a client that sends these bytes to the TLS port and waits for the end."""
 
     def run(port: int) -> None:
@@ -75,13 +75,13 @@ def speak_plain(sent: bytes) -> Callable[[int], None]:
     return run
 
 
-def wait_in_silence(port: int) -> None:
+def wait_without_sending(port: int) -> None:
     with socket.create_connection(("127.0.0.1", port)) as sock:
         sock.recv(1)
 
 
-def shake_hands(make: Callable[[], ssl.SSLContext], name: str = "localhost") -> Callable[[int], None]:
-    """Return a client with this context; blocking, as only so OpenSSL sends its alerts."""
+def attempt_handshake(make: Callable[[], ssl.SSLContext], name: str = "localhost") -> Callable[[int], None]:
+    """Return a client with this context; it blocks, because only then OpenSSL sends its alerts."""
 
     def run(port: int) -> None:
         with (
@@ -94,7 +94,7 @@ def shake_hands(make: Callable[[], ssl.SSLContext], name: str = "localhost") -> 
     return run
 
 
-def stranger() -> ssl.SSLContext:
+def unknown_client_context() -> ssl.SSLContext:
     context = client_context()
     trustme.CA().issue_cert("sender").configure_cert(context)
     return context
@@ -115,56 +115,56 @@ def only_h2() -> ssl.SSLContext:
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1:DeprecationWarning")
 @pytest.mark.parametrize(
-    ("client_ca", "client", "key", "words"),
+    ("client_ca", "client", "key", "text"),
     [
         pytest.param(
-            False, speak_plain(request()), "plain_http_on_tls_port", "speaks plain HTTP", id="plain HTTP"
+            False, send_unencrypted(request()), "plain_http_on_tls_port", "speaks plain HTTP", id="plain HTTP"
         ),
-        pytest.param(False, speak_plain(H2_PREFACE), "not_tls", "plain-text gRPC", id="plain-text gRPC"),
-        pytest.param(False, speak_plain(b""), "handshake_closed", "client closed", id="closed"),
-        pytest.param(False, wait_in_silence, "handshake_timeout", "not complete within", id="timed out"),
-        pytest.param(False, shake_hands(only_h2), "grpc", "gRPC", id="only h2 by ALPN"),
+        pytest.param(False, send_unencrypted(H2_PREFACE), "not_tls", "plain-text gRPC", id="plain-text gRPC"),
+        pytest.param(False, send_unencrypted(b""), "handshake_closed", "client closed", id="closed"),
+        pytest.param(False, wait_without_sending, "handshake_timeout", "not complete within", id="timed out"),
+        pytest.param(False, attempt_handshake(only_h2), "grpc", "gRPC", id="only h2 by ALPN"),
         pytest.param(
             False,
-            shake_hands(ssl.create_default_context),
+            attempt_handshake(ssl.create_default_context),
             "certificate_not_trusted",
             "does not trust the authority",
             id="unknown CA",
         ),
         pytest.param(
             False,
-            shake_hands(client_context, "elsewhere"),
+            attempt_handshake(client_context, "elsewhere"),
             "certificate_rejected",
             "rejects the receiver's certificate",
             id="wrong host name",
         ),
         pytest.param(
             False,
-            shake_hands(lambda: limited_to("ALL", ssl.TLSVersion.TLSv1_1)),
+            attempt_handshake(lambda: limited_to("ALL", ssl.TLSVersion.TLSv1_1)),
             "tls_version",
             "no shared TLS version",
             id="TLS 1.1",
         ),
         pytest.param(
             False,
-            shake_hands(lambda: limited_to("AES128-SHA", ssl.TLSVersion.TLSv1_2)),
+            attempt_handshake(lambda: limited_to("AES128-SHA", ssl.TLSVersion.TLSv1_2)),
             "tls_cipher",
             "no shared cipher",
             id="no shared cipher",
         ),
         pytest.param(
             True,
-            shake_hands(client_context),
+            attempt_handshake(client_context),
             "client_certificate_missing",
             "sent no certificate",
-            id="none",
+            id="no client certificate",
         ),
         pytest.param(
             True,
-            shake_hands(stranger),
+            attempt_handshake(unknown_client_context),
             "client_certificate_invalid",
             "local issuer",
-            id="unknown",
+            id="client certificate of an unknown CA",
         ),
     ],
 )
@@ -174,24 +174,24 @@ async def test_tls_port_names_why_the_connection_failed(
     client_ca: bool,  # noqa: FBT001 - pytest passes it by name
     client: Callable[[int], None],
     key: str,
-    words: str,
+    text: str,
 ) -> None:
     certificates = Certificates(write_certificates(tmp_path, client_ca=client_ca), IGNORED_WARNINGS.append)
-    limits = Limits(tls_handshake_timeout_s=0.3 if client is wait_in_silence else 600)
+    limits = Limits(tls_handshake_timeout_s=0.3 if client is wait_without_sending else 600)
     with capture_logs() as logs:
         async with running(tls=(certificates.context, client_context()), limits=limits) as intake:
-            await used(intake, client)
+            await run_client(intake, client)
             await until(lambda: logs)
 
     line: Any = logs[0]
     assert (line["log_level"], line["cause"], line["peer"]) == ("warning", key, "127.0.0.1")
-    assert words in line["error"]
+    assert text in line["error"]
     assert "_ssl.c" not in str(line)
     assert line["action"]
 
 
-async def used(intake: Intake, client: Callable[[int], None]) -> None:
-    """Run a blocking client to its end, whatever that is."""
+async def run_client(intake: Intake, client: Callable[[int], None]) -> None:
+    """Run a blocking client, and ignore its network errors."""
     try:
         await asyncio.to_thread(client, intake.port)
     except OSError:
@@ -207,6 +207,6 @@ def test_unknown_tls_error_is_named_without_the_text_of_the_library() -> None:
 
 
 def test_keys_of_causes_are_distinct() -> None:
-    causes = [one for one in vars(wrong_protocol).values() if isinstance(one, wrong_protocol.Cause)]
+    causes = [value for value in vars(wrong_protocol).values() if isinstance(value, wrong_protocol.Cause)]
 
-    assert len({one.key for one in causes}) == len(causes)
+    assert len({cause.key for cause in causes}) == len(causes)

@@ -1,4 +1,4 @@
-"""Claims about the intake's end: when a segment is left, what an error costs, when senders must wait."""
+"""Tests of the appender: segment rotation, disk errors, and a full journal."""
 
 import errno
 import os
@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from receiver.errors import DiskTrouble, JournalFull, OperatorError, ShuttingDown
-from receiver.journal.appender import TAIL_NOT_DROPPED, Appender, StaleSegment
+from receiver.errors import DiskTrouble, JournalFull, OperatorError, ShuttingDown, StaleSegment
+from receiver.journal.appender import TAIL_NOT_DROPPED, Appender
+from receiver.journal.epoch_directory import note_of
 from receiver.journal.names import Kind, file_name, start_name
 from receiver.journal.segments import Journal
-from receiver.journal.start import note_of
 from receiver.model import SegmentId
 from receiver.settings import MIB
-from tests.support.journal import ROOT, Clock, append, appender, limits, look_after, recovered
+from tests.support.journal import ROOT, Clock, append, appender, limits, maintain, recovered
 from tests.support.memory_disk import MemoryDisk
 from tests.support.record_layout import record
 
@@ -28,35 +28,36 @@ def full_disk() -> OSError:
 
 
 def files_of(files: MemoryDisk, journal: Appender) -> list[str]:
-    """Names in the start directory, without the note."""
+    """Return the file names in the epoch directory, without its note."""
     return [name for name in files.names(ROOT / start_name(journal.epoch)) if name != "start"]
 
 
 def store_oldest(files: MemoryDisk) -> None:
+    """Delete the oldest sealed segment, as the writer does after it stored the rows."""
     Journal(ROOT, files).sealed()[0].unlink()
 
 
-def test_records_share_a_segment_until_it_is_due() -> None:
+def test_records_share_a_segment_until_it_is_due_for_sealing() -> None:
     files = MemoryDisk()
     journal = appender(files)
 
     seqs = [append(journal, name).seq for name in "abc"]
-    look_after(journal)
+    maintain(journal)
 
     assert seqs == [0, 0, 0]
     assert files_of(files, journal) == ["0000000000.open"]
 
 
 @pytest.mark.parametrize(
-    ("setting_key", "most"),
+    ("setting_key", "maximum"),
     [
         pytest.param("segment_rows_max", 2, id="rows"),
         pytest.param("segment_bytes_max", 2 * len(record("a")), id="bytes"),
     ],
 )
-def test_a_segment_that_is_large_enough_is_left_by_the_next_record(setting_key: str, most: int) -> None:
+def test_next_record_after_the_size_limit_starts_a_new_segment(setting_key: str, maximum: int) -> None:
     files = MemoryDisk()
-    journal = Appender(ROOT, limits(**{setting_key: most}), now=Clock(), files=files)
+    journal = Appender(ROOT, limits(**{setting_key: maximum}), now=Clock(), files=files)
 
     seqs = [append(journal, name).seq for name in "abc"]
     journal.seal_retired()
@@ -65,7 +66,7 @@ def test_a_segment_that_is_large_enough_is_left_by_the_next_record(setting_key: 
     assert files_of(files, journal) == ["0000000000.native.lz4", "0000000001.open"]
 
 
-def test_no_record_waits_for_the_segment_before_it_to_be_sealed() -> None:
+def test_append_does_not_wait_until_the_previous_segment_is_sealed() -> None:
     files = MemoryDisk()
     journal = Appender(ROOT, limits(segment_rows_max=1), now=Clock(), files=files)
 
@@ -73,46 +74,46 @@ def test_no_record_waits_for_the_segment_before_it_to_be_sealed() -> None:
         append(journal, name)
     unsealed = files_of(files, journal)
     has_retired = journal.has_retired
-    in_a_power_cut = recovered_after_power_cut(files)
+    after_power_cut = recovered_after_power_cut(files)
 
     assert unsealed == ["0000000000.open", "0000000001.open", "0000000002.open"]
     assert has_retired
-    assert in_a_power_cut == ["a", "b", "c"]
+    assert after_power_cut == ["a", "b", "c"]
 
 
-def test_an_idle_segment_is_sealed_by_age() -> None:
+def test_idle_segment_is_sealed_by_age() -> None:
     files, clock = MemoryDisk(), Clock()
     journal = appender(files, clock=clock)
     append(journal, "a")
     clock.now_s += 0.999
-    look_after(journal)
-    young = files_of(files, journal)
+    maintain(journal)
+    before = files_of(files, journal)
 
     clock.now_s += 0.001
-    look_after(journal)
+    maintain(journal)
 
-    assert (young, files_of(files, journal)) == (["0000000000.open"], ["0000000000.native.lz4"])
+    assert (before, files_of(files, journal)) == (["0000000000.open"], ["0000000000.native.lz4"])
 
 
-def test_age_waits_for_the_predecessor_to_be_stored_so_that_a_backlog_becomes_few_inserts() -> None:
+def test_segment_is_sealed_by_age_only_after_its_predecessor_is_stored() -> None:
     files, clock = MemoryDisk(), Clock()
     journal = appender(files, clock=clock)
     append(journal, "a")
     journal.seal()
     append(journal, "b")
     clock.now_s += 60
-    look_after(journal)
-    waiting = files_of(files, journal)
+    maintain(journal)
+    before = files_of(files, journal)
 
     store_oldest(files)
     clock.now_s += 0.1
-    look_after(journal)
+    maintain(journal)
 
-    assert waiting == ["0000000000.native.lz4", "0000000001.open"]
+    assert before == ["0000000000.native.lz4", "0000000001.open"]
     assert files_of(files, journal) == ["0000000001.native.lz4"]
 
 
-def test_zstd_segments_are_named_so() -> None:
+def test_zstd_segment_has_the_suffix_zst() -> None:
     files = MemoryDisk()
     journal = appender(files, codec="zstd")
     append(journal, "a")
@@ -122,7 +123,7 @@ def test_zstd_segments_are_named_so() -> None:
     assert files_of(files, journal) == ["0000000000.native.zst"]
 
 
-def test_a_segment_chosen_before_it_was_left_is_stale_and_nothing_is_written() -> None:
+def test_append_to_a_sealed_segment_raises_stale_segment() -> None:
     files = MemoryDisk()
     journal = appender(files)
     chosen = append(journal, "a")
@@ -134,28 +135,28 @@ def test_a_segment_chosen_before_it_was_left_is_stale_and_nothing_is_written() -
     assert recovered(files) == ["a"]
 
 
-def test_a_segment_of_another_start_is_stale() -> None:
+def test_append_to_a_segment_of_another_epoch_raises_stale_segment() -> None:
     journal = appender(MemoryDisk())
 
     with pytest.raises(StaleSegment):
         journal.append(SegmentId(journal.epoch ^ 1, 0), record("a"), 1)
 
 
-def test_is_stored_turns_true_when_the_writer_lets_go() -> None:
+def test_segment_is_stored_once_the_writer_deletes_it() -> None:
     files = MemoryDisk()
     journal = appender(files)
     segment = append(journal, "a")
-    seen = [journal.is_stored(segment)]
+    answers = [journal.is_stored(segment)]
     journal.seal()
-    seen.append(journal.is_stored(segment))
+    answers.append(journal.is_stored(segment))
 
     store_oldest(files)
-    seen.append(journal.is_stored(segment))
+    answers.append(journal.is_stored(segment))
 
-    assert seen == [False, False, True]
+    assert answers == [False, False, True]
 
 
-def test_close_hands_everything_over_and_takes_no_more() -> None:
+def test_close_seals_all_segments_and_refuses_records() -> None:
     files = MemoryDisk()
     journal = appender(files)
     segment = append(journal, "a")
@@ -169,7 +170,7 @@ def test_close_hands_everything_over_and_takes_no_more() -> None:
         append(journal, "b")
 
 
-def test_a_start_that_journaled_nothing_leaves_nothing() -> None:
+def test_closed_journal_without_records_leaves_no_files() -> None:
     files = MemoryDisk()
 
     appender(files).close()
@@ -177,7 +178,7 @@ def test_a_start_that_journaled_nothing_leaves_nothing() -> None:
     assert files.names(ROOT) == []
 
 
-def test_the_start_directory_is_on_the_disk_before_it_is_used() -> None:
+def test_epoch_directory_survives_a_power_cut() -> None:
     files = MemoryDisk()
     journal = appender(files)
 
@@ -187,30 +188,30 @@ def test_the_start_directory_is_on_the_disk_before_it_is_used() -> None:
     assert note_of(ROOT / start_name(journal.epoch), files).pid == os.getpid()
 
 
-@pytest.mark.parametrize("how", [broken_disk, full_disk])
+@pytest.mark.parametrize("error", [broken_disk, full_disk])
 @pytest.mark.parametrize("earlier", [(), ("a",)], ids=["first record", "second record"])
 @pytest.mark.parametrize("count", range(1, 9))
-def test_whichever_call_of_an_append_fails_the_record_never_comes_back(
-    count: int, earlier: tuple[str, ...], how: type[OSError]
+def test_failed_append_is_never_recovered_whichever_call_fails(
+    count: int, earlier: tuple[str, ...], error: type[OSError]
 ) -> None:
     files = MemoryDisk()
     journal = appender(files)
     for name in earlier:
         append(journal, name)
-    files.fail_nth(count, how)
+    files.fail_nth(count, error)
     try:
         append(journal, "x")
-        kept = ["x"]
+        acknowledged = ["x"]
     except DiskTrouble:
-        kept = []
+        acknowledged = []
     files.heal()
 
     append(journal, "later")
 
-    assert recovered_after_power_cut(files) == [*earlier, *kept, "later"]
+    assert recovered_after_power_cut(files) == [*earlier, *acknowledged, "later"]
 
 
-def test_after_an_error_the_segment_is_sealed_at_once_and_a_group_in_flight_commits_anew() -> None:
+def test_segment_is_sealed_after_an_error_and_a_group_in_flight_is_stale() -> None:
     files = MemoryDisk()
     journal = appender(files)
     append(journal, "a")
@@ -226,11 +227,11 @@ def test_after_an_error_the_segment_is_sealed_at_once_and_a_group_in_flight_comm
     assert append(journal, "c").seq == 1
 
 
-def test_while_neither_cut_nor_mark_is_possible_nothing_is_acknowledged() -> None:
+def test_append_fails_while_a_failed_record_cannot_be_dropped_or_marked() -> None:
     files, clock = MemoryDisk(), Clock()
     journal = appender(files, clock=clock)
     append(journal, "a")
-    files.fail_nth(2, broken_disk, for_ever=True)
+    files.fail_nth(2, broken_disk, is_permanent=True)
     with pytest.raises(DiskTrouble):
         append(journal, "x")
     clock.now_s += 60
@@ -241,27 +242,27 @@ def test_while_neither_cut_nor_mark_is_possible_nothing_is_acknowledged() -> Non
     assert journal.full_reason() == TAIL_NOT_DROPPED
 
 
-def test_once_the_disk_drops_the_tail_the_journal_goes_on() -> None:
+def test_journal_accepts_records_after_the_failed_record_is_dropped() -> None:
     files, clock = MemoryDisk(), Clock()
     journal = appender(files, clock=clock)
     append(journal, "a")
-    files.fail_nth(2, broken_disk, for_ever=True)
+    files.fail_nth(2, broken_disk, is_permanent=True)
     with pytest.raises(DiskTrouble):
         append(journal, "x")
     files.heal()
     clock.now_s += 1
 
-    look_after(journal)
+    maintain(journal)
 
     assert journal.full_reason() is None
     append(journal, "b")
     assert recovered_after_power_cut(files) == ["a", "b"]
 
 
-def test_under_load_the_next_record_drops_the_tail_and_is_taken() -> None:
+def test_next_append_drops_the_failed_record_and_succeeds() -> None:
     files, clock = MemoryDisk(), Clock()
     journal = appender(files, clock=clock)
-    files.fail_nth(3, broken_disk, for_ever=True)
+    files.fail_nth(3, broken_disk, is_permanent=True)
     with pytest.raises(DiskTrouble):
         append(journal, "x")
     files.heal()
@@ -277,7 +278,7 @@ def recovered_after_power_cut(files: MemoryDisk) -> list[str]:
     return recovered(files)
 
 
-def test_a_mark_is_enough_to_go_on_and_the_adopter_respects_it() -> None:
+def test_failed_record_behind_a_cut_mark_is_not_recovered() -> None:
     files = MemoryDisk()
     journal = appender(files)
     append(journal, "a")
@@ -287,31 +288,31 @@ def test_a_mark_is_enough_to_go_on_and_the_adopter_respects_it() -> None:
     files.fail("truncate", times=9)
 
     append(journal, "b")
-    in_file = files.read(ROOT / start_name(journal.epoch) / "0000000000.open")
+    content = files.read(ROOT / start_name(journal.epoch) / "0000000000.open")
     files.kill()
 
-    assert b"block of x" in in_file
+    assert b"block of x" in content
     assert sorted(recovered(files)) == ["a", "b"]
 
 
-def test_a_segment_that_cannot_be_sealed_yet_is_sealed_later() -> None:
+def test_failed_seal_is_retried_later() -> None:
     files, clock = MemoryDisk(), Clock()
     journal = appender(files, clock=clock)
     append(journal, "a")
     files.fail("rename", code=errno.ENOSPC)
     journal.seal()
-    waiting = files_of(files, journal)
+    before_retry = files_of(files, journal)
     append(journal, "b")
     clock.now_s += 1
 
-    look_after(journal)
+    maintain(journal)
 
-    assert waiting == ["0000000000.open"]
+    assert before_retry == ["0000000000.open"]
     assert "0000000000.native.lz4" in files_of(files, journal)
     assert not journal.is_stored(SegmentId(journal.epoch, 0))
 
 
-def test_a_journal_at_its_ceiling_says_so_before_it_writes() -> None:
+def test_full_journal_refuses_a_record_before_writing() -> None:
     files = MemoryDisk()
     journal = appender(files, bytes_max=MIB)
     append(journal, "a", padding_bytes=MIB // 2)
@@ -324,24 +325,24 @@ def test_a_journal_at_its_ceiling_says_so_before_it_writes() -> None:
     assert files.calls == []
 
 
-def test_the_ceiling_counts_what_other_starts_hold() -> None:
+def test_journal_size_includes_other_epochs() -> None:
     files, clock = MemoryDisk(), Clock()
-    ours = appender(files, clock=clock, bytes_max=1000)
-    theirs = appender(files, clock=clock)
-    before = ours.full_reason()
+    first = appender(files, clock=clock, bytes_max=1000)
+    second = appender(files, clock=clock)
+    before = first.full_reason()
     for name in "abcdefghij":
-        append(theirs, name)
+        append(second, name)
 
     clock.now_s += 1
-    look_after(ours)
+    maintain(first)
 
     assert before is None
-    assert theirs.full_reason(1 << 40) is not None
-    assert theirs.full_reason() is None
-    assert re.fullmatch(r"journal holds 129\d bytes; the ceiling is 1000 bytes", ours.full_reason() or "")
+    assert second.full_reason(1 << 40) is not None
+    assert second.full_reason() is None
+    assert re.fullmatch(r"journal holds 129\d bytes; the ceiling is 1000 bytes", first.full_reason() or "")
 
 
-def test_a_journal_takes_records_again_once_the_writer_has_made_room() -> None:
+def test_full_journal_accepts_records_after_a_segment_is_deleted() -> None:
     files, clock = MemoryDisk(), Clock()
     journal = appender(files, clock=clock, bytes_max=400)
     append(journal, "a")
@@ -356,7 +357,7 @@ def test_a_journal_takes_records_again_once_the_writer_has_made_room() -> None:
     assert append(journal, "c").seq == 1
 
 
-def test_the_disk_s_floor_is_kept() -> None:
+def test_record_below_the_free_disk_minimum_is_refused() -> None:
     files, clock = MemoryDisk(), Clock()
     journal = appender(files, clock=clock, disk_free_min=64 * MIB)
     files.free = 64 * MIB + 200
@@ -369,11 +370,11 @@ def test_the_disk_s_floor_is_kept() -> None:
     assert journal.full_reason() is None
 
 
-@pytest.mark.fault("the whole journal is moved away under an intake")
-def test_a_journal_whose_directory_was_removed_fails_closed(tmp_path: Path) -> None:
+@pytest.mark.fault("the whole journal is moved away while an intake uses it")
+def test_append_to_a_moved_journal_fails(tmp_path: Path) -> None:
     journal = appender(root=tmp_path / "journal")
     append(journal, "a")
-    (tmp_path / "journal").rename(tmp_path / "elsewhere")
+    (tmp_path / "journal").rename(tmp_path / "moved")
 
     with pytest.raises(DiskTrouble):
         append(journal, "b")
@@ -383,13 +384,13 @@ def test_a_journal_whose_directory_was_removed_fails_closed(tmp_path: Path) -> N
     journal.close()
 
 
-def test_a_root_that_cannot_be_written_is_the_operator_s_to_mend(tmp_path: Path) -> None:
+def test_journal_root_that_cannot_be_created_is_an_operator_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
     with pytest.raises(OperatorError, match="cannot be used: Not a directory"):
         appender(root=tmp_path / "file" / "journal")
 
 
-def test_names_are_made_of_integers_only() -> None:
+def test_file_and_directory_names_are_integers() -> None:
     assert start_name(7) == "0000000000000007"
     assert file_name(12, Kind.OPEN) == "0000000012.open"

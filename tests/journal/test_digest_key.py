@@ -1,4 +1,4 @@
-"""The digest key: made once, on the disk before it is used, the same for all, and missed when it is lost."""
+"""Tests of the digest key: created once, durable before use, shared, and its loss is reported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.redelivery import POLICY, Harness, delivery
 DATA = Path("/data")
 
 
-def loaded(data_dir: Path) -> Key:
+def load_key(data_dir: Path) -> Key:
     return DigestKey(data_dir).load()
 
 
@@ -35,22 +35,22 @@ def test_key_is_random_and_stays_the_same(tmp_path: Path) -> None:
     other_dir = tmp_path / "other"
     other_dir.mkdir()
 
-    key = loaded(tmp_path)
+    key = load_key(tmp_path)
 
-    assert loaded(tmp_path) == key
-    assert loaded(other_dir) != key
+    assert load_key(tmp_path) == key
+    assert load_key(other_dir) != key
     assert len(key.secret) == KEY_BYTES
     assert key.secret.hex() not in repr(key)
     assert (tmp_path / "digest.key").stat().st_mode & 0o777 == FILE_MODE
 
 
 def test_processes_that_start_at_once_get_the_same_key(tmp_path: Path) -> None:
-    found: list[Key] = []
-    starting = threading.Barrier(8)
+    keys: list[Key] = []
+    barrier = threading.Barrier(8)
 
     def start() -> None:
-        starting.wait()
-        found.append(loaded(tmp_path))
+        barrier.wait()
+        keys.append(load_key(tmp_path))
 
     threads = [threading.Thread(target=start) for _ in range(8)]
     for thread in threads:
@@ -58,8 +58,8 @@ def test_processes_that_start_at_once_get_the_same_key(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
 
-    assert len(found) == 8
-    assert set(found) == {loaded(tmp_path)}
+    assert len(keys) == 8
+    assert set(keys) == {load_key(tmp_path)}
 
 
 def test_key_that_was_returned_survives_a_power_cut() -> None:
@@ -72,7 +72,7 @@ def test_key_that_was_returned_survives_a_power_cut() -> None:
 
 
 @pytest.mark.parametrize("call", ["create", "write", "sync", "sync_directory"])
-def test_key_whose_making_failed_is_never_used(call: str) -> None:
+def test_key_is_not_used_if_its_creation_failed(call: str) -> None:
     disk = memory_disk()
     disk.fail(call)
     key = DigestKey(DATA, disk)
@@ -80,22 +80,22 @@ def test_key_whose_making_failed_is_never_used(call: str) -> None:
         key.load()
     disk.heal()
 
-    made = key.load()
+    created = key.load()
     disk.cut_power(lambda _: 0)
 
-    assert DigestKey(DATA, disk).load() == made
+    assert DigestKey(DATA, disk).load() == created
     assert not disk.descriptor_count
 
 
 @pytest.mark.parametrize("damage", [b"", b"short", bytes(48)], ids=["empty", "short", "zeros"])
 def test_damaged_key_is_replaced(tmp_path: Path, damage: bytes) -> None:
-    key = loaded(tmp_path)
+    key = load_key(tmp_path)
     (tmp_path / "digest.key").write_bytes(damage)
 
-    replaced = loaded(tmp_path)
+    replaced = load_key(tmp_path)
 
     assert replaced != key
-    assert loaded(tmp_path) == replaced
+    assert load_key(tmp_path) == replaced
 
 
 def test_digest_depends_on_the_key() -> None:
@@ -109,7 +109,7 @@ def test_digest_depends_on_the_key() -> None:
         digest(bytes(31))
 
 
-def worked(directory: Path) -> Harness:
+def harness_with_stored_delivery(directory: Path) -> Harness:
     """Return a data directory in which one delivery was stored by a writer that has ended."""
     harness = Harness(directory)
     harness.add([1])
@@ -119,7 +119,7 @@ def worked(directory: Path) -> Harness:
     return harness
 
 
-@pytest.mark.fault("DATA/redelivery, its note or the digest key removed or replaced while nothing ran")
+@pytest.mark.fault("DATA/redelivery, its note or the digest key removed or replaced while no receiver runs")
 @pytest.mark.parametrize(
     "removed",
     [
@@ -132,7 +132,7 @@ def worked(directory: Path) -> Harness:
     ids="+".join,
 )
 def test_window_that_is_removed_while_stopped_is_reported(tmp_path: Path, removed: tuple[str, ...]) -> None:
-    harness = worked(tmp_path)
+    harness = harness_with_stored_delivery(tmp_path)
     for name in removed:
         path = tmp_path / name
         if path.is_dir():
@@ -147,12 +147,12 @@ def test_window_that_is_removed_while_stopped_is_reported(tmp_path: Path, remove
     harness.drain()
 
     assert "expected 86400 s (the log of earlier deliveries was damaged or missing" in trouble
-    assert harness.progress.window_reach_s < harness.limits.window_s
+    assert harness.progress.window_covered_s < harness.limits.window_s
     assert harness.progress.window_trouble == trouble
 
 
-def test_window_that_was_begun_with_another_key_is_reported_once(tmp_path: Path) -> None:
-    harness = worked(tmp_path)
+def test_window_started_with_another_key_is_reported_once(tmp_path: Path) -> None:
+    harness = harness_with_stored_delivery(tmp_path)
     (tmp_path / "digest.key").unlink()
     harness.drain()
     harness.kill()
@@ -182,20 +182,20 @@ def test_key_that_is_removed_from_a_running_receiver_is_restored(tmp_path: Path,
     assert harness.progress.window_trouble == ""
 
 
-def test_data_directory_that_is_removed_from_a_running_receiver_is_made_again(tmp_path: Path) -> None:
+def test_data_directory_that_is_removed_from_a_running_receiver_is_created_again(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
     window = Window(data / "redelivery", Redelivery(), lambda: 0.0)
-    key = loaded(data)
+    key = load_key(data)
     shutil.rmtree(data)
 
     assert window.restore_files()
 
-    assert loaded(data) == key
+    assert load_key(data) == key
     assert Window(data / "redelivery", Redelivery(), lambda: 0.0).shortfall == ""
 
 
-def test_key_that_is_replaced_under_a_running_receiver_is_restored_and_shortens_the_window(
+def test_key_replaced_during_operation_is_restored_and_shortens_the_window(
     tmp_path: Path,
 ) -> None:
     harness = Harness(tmp_path)

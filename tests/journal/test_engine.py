@@ -1,4 +1,4 @@
-"""Claims about a segment as a file: the engine and stock tools read it by its name, our frames and all."""
+"""Tests of a segment as a file: ClickHouse and the standard tools read it despite our frames."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.segments import DIGEST_KEY
 
 SPANS_EACH = 30
 IDS = 20
-"""After so many values that were all new, the rest of a record's spans repeat them."""
+"""Number of distinct attribute values; the other spans of a record repeat them."""
 READ = """
 import sys
 from chdb.session import Session
@@ -35,16 +35,16 @@ engine.query(f"INSERT INTO spans FROM INFILE '{path}' COMPRESSION '{codec}' FORM
 columns = "SpanName, SegmentEpoch, SegmentSeq, SpanAttributes['id'] AS Id"
 print(engine.query(f"SELECT {columns} FROM spans ORDER BY SpanName", "JSONEachRow"))
 """
-"""Runs in a process of its own: one that has used the engine must never fork again."""
+"""Program that runs in its own process, because a process that has used the engine must not fork."""
 
 
 def id_of(number: int) -> str:
-    """Tell the attribute of a record's span: the core may give a text that repeats late two numbers."""
+    """Return the attribute of a span; repeated texts may occur twice in the core's dictionary."""
     return f"id {number % IDS}"
 
 
 def body(prefix: str) -> bytes:
-    """Build a request of a few spans."""
+    """Return a request with `SPANS_EACH` spans."""
     request = ExportTraceServiceRequest()
     spans = request.resource_spans.add().scope_spans.add().spans
     for number in range(SPANS_EACH):
@@ -60,8 +60,8 @@ def body(prefix: str) -> bytes:
     return request.SerializeToString()
 
 
-def sealed(tmp_path: Path, codec: str, *prefixes: str) -> SegmentFile:
-    """Journal one record for each prefix, through the real core, and seal."""
+def make_segment(tmp_path: Path, codec: str, *prefixes: str) -> SegmentFile:
+    """Journal a record for each prefix with the real core, and seal the segment."""
     policy = transcode.policy(Settings(journal=limits(codec=codec)))
     journal = appender(DISK, tmp_path, codec=codec)
     for prefix in prefixes:
@@ -69,40 +69,40 @@ def sealed(tmp_path: Path, codec: str, *prefixes: str) -> SegmentFile:
         delivery = Delivery(
             "d", body(prefix), ContentKind.PROTOBUF, (), time.time_ns(), strict=False, body_bytes_max=1 << 20
         )
-        done = transcode.commit(policy, [delivery], segment, DIGEST_KEY)
-        journal.append(segment, done.record, done.rows)
+        committed = transcode.commit(policy, [delivery], segment, DIGEST_KEY)
+        journal.append(segment, committed.record, committed.rows)
     journal.close()
-    [found] = Journal(tmp_path).sealed()
-    return found
+    [segment_file] = Journal(tmp_path).sealed()
+    return segment_file
 
 
 @pytest.mark.parametrize(("codec", "suffix"), [("lz4", ".native.lz4"), ("zstd", ".native.zst")])
-def test_the_engine_reads_a_sealed_segment_as_it_lies_there(tmp_path: Path, codec: str, suffix: str) -> None:
-    found = sealed(tmp_path, codec, "a", "b")
+def test_engine_reads_a_sealed_segment_unchanged(tmp_path: Path, codec: str, suffix: str) -> None:
+    segment_file = make_segment(tmp_path, codec, "a", "b")
 
     columns = ", ".join(f"`{name}` {kind}" for name, kind in transcode.COLUMNS)
-    command = [sys.executable, "-c", READ, str(found.path), codec, columns]
-    said = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ).stdout
+    command = [sys.executable, "-c", READ, str(segment_file.path), codec, columns]
+    output = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ).stdout
 
-    rows = [json.loads(line) for line in said.splitlines() if line]
-    assert found.path.name.endswith(suffix)
-    assert found.damage(found.scan()) == []
+    rows = [json.loads(line) for line in output.splitlines() if line]
+    assert segment_file.path.name.endswith(suffix)
+    assert segment_file.damage(segment_file.scan()) == []
     assert [(row["SpanName"], row["Id"]) for row in rows] == [
         (f"{prefix}{number:02}", id_of(number)) for prefix in "ab" for number in range(SPANS_EACH)
     ]
     assert {(int(row["SegmentEpoch"]), int(row["SegmentSeq"])) for row in rows} == {
-        (found.id.epoch, found.id.seq)
+        (segment_file.id.epoch, segment_file.id.seq)
     }
 
 
 @pytest.mark.parametrize("tool", ["lz4", "zstd"])
-def test_the_stock_tool_skips_our_frames(tmp_path: Path, tool: str) -> None:
+def test_standard_tool_skips_our_frames(tmp_path: Path, tool: str) -> None:
     command = shutil.which(tool)
     if command is None:
-        pytest.skip(f"the {tool} command is not installed; the engine itself is asked above")
-    found = sealed(tmp_path, tool, "a", "b")
+        pytest.skip(f"the {tool} command is not installed; the test above uses the engine")
+    segment_file = make_segment(tmp_path, tool, "a", "b")
 
-    plain = subprocess.run([command, "-dc", str(found.path)], capture_output=True, check=True).stdout
+    plain = subprocess.run([command, "-dc", str(segment_file.path)], capture_output=True, check=True).stdout
 
     assert plain.count(b"\x08SpanName") == 2
     assert b"TDRJ" not in plain

@@ -1,7 +1,7 @@
-"""The journal against a model of it: a list of names. Every move is random: errors, deaths, power cuts too.
+"""Stateful test of the journal against a model, a list of names, with random errors, crashes and power cuts.
 
-Invariants: acknowledged ⊆ recovered ⊆ issued, each once; and what was refused with an error never comes back,
-except after a death in the one state in which the journal could not drop it and said so.
+Invariants: acknowledged ⊆ recovered ⊆ issued, each once; a record refused with an error is never recovered,
+except after a crash while the journal reported that it could not drop the record.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from receiver.errors import DiskTrouble, JournalFull, OperatorError
-from receiver.journal.appender import TAIL_NOT_DROPPED, Appender, StaleSegment
+from receiver.errors import DiskTrouble, JournalFull, OperatorError, StaleSegment
+from receiver.journal.appender import TAIL_NOT_DROPPED, Appender
 from receiver.journal.segments import Journal, SegmentFile
 from tests.support.journal import ROOT, Clock, appender, names_in
 from tests.support.memory_disk import Killed, MemoryDisk
@@ -31,7 +31,7 @@ CALLS = st.integers(min_value=1, max_value=12)
 
 
 class JournalMachine(RuleBasedStateMachine):
-    """One intake at a time, one writer, a disk that does its worst."""
+    """State machine with at most one intake, one writer, and a failing disk."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.issued = 0
         self.acknowledged: set[str] = set()
         self.unresolved: set[str] = set()
-        self.at_large: set[str] = set()
+        self.not_dropped: set[str] = set()
         self.stored: dict[SegmentId, list[str]] = {}
 
     @precondition(lambda self: self.intake is None)
@@ -66,105 +66,105 @@ class JournalMachine(RuleBasedStateMachine):
             self.intake.append(segment, content, rows)
             self.acknowledged.add(name)
         except DiskTrouble:
-            self.at_large.add(name)
+            self.not_dropped.add(name)
         except (JournalFull, StaleSegment):
             pass
         except Killed:
             self.unresolved.add(name)
-            self.die(power=False, kept=0)
+            self.crash(power=False, kept=0)
 
     @precondition(lambda self: self.intake is not None)
     @rule(seconds=st.floats(min_value=0, max_value=3))
     def idle(self, seconds: float) -> None:
         assert self.intake is not None
         self.clock.now_s += seconds
-        self.survive(self.intake.retire_if_due)
+        self.run_or_crash(self.intake.retire_if_due)
 
     @precondition(lambda self: self.intake is not None)
     @rule()
     def seal_retired(self) -> None:
         assert self.intake is not None
-        self.survive(self.intake.seal_retired)
+        self.run_or_crash(self.intake.seal_retired)
 
     @precondition(lambda self: self.intake is not None)
     @rule()
     def seal(self) -> None:
         assert self.intake is not None
-        self.survive(self.intake.seal)
+        self.run_or_crash(self.intake.seal)
 
     @precondition(lambda self: self.intake is not None)
     @rule()
     def stop(self) -> None:
         assert self.intake is not None
-        self.remember_what_may_come_back()
-        self.survive(self.intake.close)
+        self.note_unresolved_records()
+        self.run_or_crash(self.intake.close)
         self.intake = None
 
     @rule(power=st.booleans(), kept=st.integers(min_value=0, max_value=4))
-    def die(self, *, power: bool, kept: int) -> None:
-        self.remember_what_may_come_back()
+    def crash(self, *, power: bool, kept: int) -> None:
+        self.note_unresolved_records()
         self.intake = None
         if power:
             self.disk.cut_power(lambda waiting: min(kept, waiting))
         else:
             self.disk.kill()
 
-    @rule(count=CALLS, code=CODES, for_ever=st.booleans())
-    def break_the_disk(self, count: int, code: int, *, for_ever: bool) -> None:
-        self.disk.fail_nth(count, lambda: OSError(code, os.strerror(code)), for_ever=for_ever)
+    @rule(count=CALLS, code=CODES, is_permanent=st.booleans())
+    def inject_errors(self, count: int, code: int, *, is_permanent: bool) -> None:
+        self.disk.fail_nth(count, lambda: OSError(code, os.strerror(code)), is_permanent=is_permanent)
 
     @rule(count=CALLS)
-    def plan_a_death(self, count: int) -> None:
+    def schedule_crash(self, count: int) -> None:
         self.disk.fail_nth(count, Killed)
 
     @rule()
-    def mend_the_disk(self) -> None:
+    def heal_disk(self) -> None:
         self.disk.heal()
 
     @rule()
-    def store_one(self) -> None:
+    def store_oldest(self) -> None:
         try:
-            for found in Journal(ROOT, self.disk).sealed()[:1]:
-                self.store(found)
+            for segment in Journal(ROOT, self.disk).sealed()[:1]:
+                self.store(segment)
         except OSError:
             self.disk.heal()
         except Killed:
-            self.die(power=False, kept=0)
+            self.crash(power=False, kept=0)
 
-    def store(self, found: SegmentFile) -> None:
-        """Insert once, then let go; a segment that comes back is the same as it was."""
-        scan = found.scan()
-        names = names_in(found)
-        assert found.damage(scan) == []
-        assert self.stored.setdefault(found.id, names) == names
-        found.unlink()
+    def store(self, segment: SegmentFile) -> None:
+        """Store a segment and delete it; a segment that is listed again must be unchanged."""
+        scan = segment.scan()
+        names = names_in(segment)
+        assert segment.damage(scan) == []
+        assert self.stored.setdefault(segment.id, names) == names
+        segment.unlink()
 
-    def survive(self, move: Callable[[], None]) -> None:
+    def run_or_crash(self, operation: Callable[[], None]) -> None:
         try:
-            move()
+            operation()
         except Killed:
-            self.die(power=False, kept=0)
+            self.crash(power=False, kept=0)
 
-    def remember_what_may_come_back(self) -> None:
-        """Expect that what failed is dropped by now, unless the journal says that it could not."""
+    def note_unresolved_records(self) -> None:
+        """Expect failed records to be dropped, unless the journal reports that it could not drop them."""
         if self.intake is not None and self.intake.full_reason() == TAIL_NOT_DROPPED:
-            self.unresolved |= self.at_large
-        self.at_large.clear()
+            self.unresolved |= self.not_dropped
+        self.not_dropped.clear()
 
     @invariant()
-    def nothing_is_stored_twice(self) -> None:
+    def no_record_is_stored_twice(self) -> None:
         names = [name for names in self.stored.values() for name in names]
         assert len(names) == len(set(names))
 
     def teardown(self) -> None:
-        """Cut the power and let the writer finish: now the books must balance."""
-        self.die(power=True, kept=0)
-        for found in Journal(ROOT, self.disk).sealed():
-            self.store(found)
+        """Cut the power, let the writer finish, and compare the stored records with the model."""
+        self.crash(power=True, kept=0)
+        for segment in Journal(ROOT, self.disk).sealed():
+            self.store(segment)
         Journal(ROOT, self.disk).sealed()
 
         names = {name for names in self.stored.values() for name in names}
-        self.nothing_is_stored_twice()
+        self.no_record_is_stored_twice()
         assert self.acknowledged <= names <= self.acknowledged | self.unresolved
         assert self.disk.size_bytes(ROOT) is None or self.disk.names(ROOT) == []
 

@@ -1,4 +1,4 @@
-"""Segments of a newer version are left alone; one whose version rotted is damaged like any other."""
+"""Tests of segments of a newer format version: kept untouched; a corrupted version number is damage."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from pathlib import Path
 import pytest
 
 from receiver.durable.files import Disk
-from receiver.journal.newer import VERSION
 from receiver.journal.segments import Journal
 from tests.faults.versions import as_version, segments
 from tests.support.journal import append, appender
 
 
-def written(root: Path, kind: str) -> Path:
-    """A journal with one segment of two records: left open, or sealed."""
-    writing = appender(root=root)
-    append(writing, "first")
-    append(writing, "second")
-    writing.close()
+def write_segment(root: Path, kind: str) -> Path:
+    """Write a journal with a segment of two records, open or sealed."""
+    journal = appender(root=root)
+    append(journal, "first")
+    append(journal, "second")
+    journal.close()
     (path,) = segments(root)
     if kind == "open":
         content = path.read_bytes()[:-52]
@@ -28,55 +27,55 @@ def written(root: Path, kind: str) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["open", "sealed"])
-def test_a_segment_of_a_newer_version_is_neither_listed_nor_touched(kind: str, tmp_path: Path) -> None:
-    path = written(tmp_path, kind)
-    newer = as_version(path.read_bytes(), VERSION + 1)
+def test_segment_of_a_newer_version_is_neither_listed_nor_changed(kind: str, tmp_path: Path) -> None:
+    path = write_segment(tmp_path, kind)
+    newer = as_version(path.read_bytes(), 2)
     path.write_bytes(newer)
     journal = Journal(tmp_path)
 
     assert journal.sealed() == []
     assert journal.sealed() == []
-    assert [str(segment) for segment in journal.held] == [f"{path.parent.name}-{path.name[:10]}"]
+    assert [str(segment) for segment in journal.newer] == [f"{path.parent.name}-{path.name[:10]}"]
     assert path.read_bytes() == newer
 
 
 @pytest.mark.parametrize("kind", ["open", "sealed"])
-def test_a_segment_of_our_version_is_listed(kind: str, tmp_path: Path) -> None:
-    written(tmp_path, kind)
+def test_segment_of_our_version_is_listed(kind: str, tmp_path: Path) -> None:
+    write_segment(tmp_path, kind)
     journal = Journal(tmp_path)
 
     assert len(journal.sealed()) == 1
-    assert journal.held == []
+    assert journal.newer == []
 
 
 @pytest.mark.parametrize("bit", range(16))
-def test_a_version_that_rotted_is_no_newer_one(bit: int, tmp_path: Path) -> None:
-    path = written(tmp_path, "sealed")
+def test_corrupted_version_number_is_damage(bit: int, tmp_path: Path) -> None:
+    path = write_segment(tmp_path, "sealed")
     content = bytearray(path.read_bytes())
     content[12 + bit // 8] ^= 1 << bit % 8
     path.write_bytes(content)
     journal = Journal(tmp_path)
 
-    (found,) = journal.sealed()
-    assert found.damage(found.scan())
-    assert journal.held == []
+    (segment,) = journal.sealed()
+    assert segment.damage(segment.scan())
+    assert journal.newer == []
 
 
-def test_what_is_held_is_told_while_the_next_look_is_under_way(tmp_path: Path) -> None:
-    told: list[int] = []
+def test_held_segments_stay_reported_during_the_next_listing(tmp_path: Path) -> None:
+    newer_counts: list[int] = []
 
-    class Peeking(Disk):
+    class ObservingDisk(Disk):
         def read(self, path: Path) -> bytes:
-            told.append(len(journals[0].held) if journals else 0)
+            newer_counts.append(len(journals[0].newer) if journals else 0)
             return super().read(path)
 
     journals: list[Journal] = []
-    path = written(tmp_path, "sealed")
-    path.write_bytes(as_version(path.read_bytes(), VERSION + 1))
-    journals.append(Journal(tmp_path, Peeking()))
+    path = write_segment(tmp_path, "sealed")
+    path.write_bytes(as_version(path.read_bytes(), 2))
+    journals.append(Journal(tmp_path, ObservingDisk()))
     journals[0].sealed()
-    told.clear()
+    newer_counts.clear()
 
     journals[0].sealed()
 
-    assert set(told) == {1}
+    assert set(newer_counts) == {1}

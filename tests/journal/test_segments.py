@@ -1,4 +1,4 @@
-"""Claims about the writer's end: what is listed, what is adopted, and what is left alone."""
+"""Tests of the journal as the writer reads it: listing, adoption of orphaned epochs, foreign files."""
 
 import multiprocessing
 from contextlib import suppress
@@ -9,16 +9,16 @@ from structlog.testing import capture_logs
 
 from receiver import transcode
 from receiver.durable.files import DISK
+from receiver.journal.epoch_directory import TRIES_MAX, EpochDirectory
 from receiver.journal.frame import answers_of
 from receiver.journal.names import start_name
 from receiver.journal.segments import Journal
-from receiver.journal.start import TRIES_MAX, EpochDirectory
 from tests.support.journal import ROOT, append, appender, names_in, recovered, try_to_adopt
 from tests.support.memory_disk import Killed, MemoryDisk
 from tests.support.record_layout import record
 
 
-def test_sealed_segments_of_live_starts_are_listed_oldest_first_and_open_ones_are_not() -> None:
+def test_sealed_segments_of_live_epochs_are_listed_oldest_first() -> None:
     files = MemoryDisk()
     first, second = appender(files), appender(files)
     append(second, "b")
@@ -30,40 +30,40 @@ def test_sealed_segments_of_live_starts_are_listed_oldest_first_and_open_ones_ar
 
     listed = Journal(ROOT, files).sealed()
 
-    assert [names_in(found) for found in listed] == [["a0"], ["a1"], ["b"]]
-    assert [found.id.epoch for found in listed] == [first.epoch, first.epoch, second.epoch]
+    assert [names_in(segment) for segment in listed] == [["a0"], ["a1"], ["b"]]
+    assert [segment.id.epoch for segment in listed] == [first.epoch, first.epoch, second.epoch]
     assert listed[0].bytes == len(listed[0].read())
     assert listed[0].codec == "lz4"
 
 
-def test_a_journal_that_does_not_exist_yet_is_empty() -> None:
+def test_missing_journal_is_empty() -> None:
     journal = Journal(ROOT, MemoryDisk())
 
     assert (journal.sealed(), journal.bytes_total()) == ([], 0)
 
 
-def test_what_a_dead_start_left_open_is_cut_sealed_and_listed() -> None:
+def test_open_segment_of_an_orphaned_epoch_is_cut_sealed_and_listed() -> None:
     files = MemoryDisk()
-    dead = appender(files)
-    append(dead, "a")
-    path = ROOT / start_name(dead.epoch) / "0000000000.open"
+    orphaned = appender(files)
+    append(orphaned, "a")
+    path = ROOT / start_name(orphaned.epoch) / "0000000000.open"
     fd = files.open(path)
-    torn = record("torn", epoch=dead.epoch)[:-1]
+    torn = record("torn", epoch=orphaned.epoch)[:-1]
     files.write(fd, memoryview(torn), len(files.read(path)))
     files.kill()
 
-    [found] = Journal(ROOT, files).sealed()
+    [segment] = Journal(ROOT, files).sealed()
 
-    assert names_in(found) == ["a"]
-    assert found.damage(found.scan()) == []
-    assert found.scan().sealed
+    assert names_in(segment) == ["a"]
+    assert segment.damage(segment.scan()) == []
+    assert segment.scan().sealed
 
 
-def test_a_dead_start_with_nothing_whole_in_it_goes_away() -> None:
+def test_orphaned_epoch_without_complete_records_is_removed() -> None:
     files = MemoryDisk()
-    dead = appender(files)
-    append(dead, "a")
-    fd = files.open(ROOT / start_name(dead.epoch) / "0000000000.open")
+    orphaned = appender(files)
+    append(orphaned, "a")
+    fd = files.open(ROOT / start_name(orphaned.epoch) / "0000000000.open")
     files.truncate(fd, 50)
     files.kill()
 
@@ -71,52 +71,52 @@ def test_a_dead_start_with_nothing_whole_in_it_goes_away() -> None:
     assert files.names(ROOT) == []
 
 
-def test_the_directory_of_a_dead_start_goes_with_its_last_segment() -> None:
+def test_orphaned_epoch_directory_is_removed_after_its_last_segment() -> None:
     files = MemoryDisk()
     append(appender(files), "a")
     files.kill()
     journal = Journal(ROOT, files)
 
-    for found in journal.sealed():
-        found.unlink()
+    for segment in journal.sealed():
+        segment.unlink()
 
     assert journal.sealed() == []
     assert files.names(ROOT) == []
 
 
-def test_an_unlink_is_on_the_disk_and_may_be_repeated() -> None:
+def test_unlink_is_durable_and_idempotent() -> None:
     files = MemoryDisk()
     journal = appender(files)
     append(journal, "a")
     journal.seal()
-    [found] = Journal(ROOT, files).sealed()
+    [segment] = Journal(ROOT, files).sealed()
 
-    found.unlink()
-    found.unlink()
+    segment.unlink()
+    segment.unlink()
     files.cut_power(lambda _count: 0)
 
     assert recovered(files) == []
 
 
-def test_new_content_replaces_the_old_in_one_step_whatever_the_power_does() -> None:
+def test_replace_is_atomic_at_any_power_cut() -> None:
     content = record("new") + transcode.footer(record("new"))
-    seen = set()
+    outcomes = set()
     for count in range(1, 8):
         files = MemoryDisk()
         append(appender(files), "old")
         files.kill()
-        [found] = Journal(ROOT, files).sealed()
+        [segment] = Journal(ROOT, files).sealed()
         files.fail_nth(count, KeyboardInterrupt)
         with suppress(KeyboardInterrupt):
-            assert found.replace(content).bytes == len(content)
+            assert segment.replace(content).bytes == len(content)
         files.cut_power(lambda waiting: waiting // 2)
-        seen.add(tuple(recovered(files)))
-        assert not [name for name in files.names(found.path.parent) if name.endswith("rewrite")]
+        outcomes.add(tuple(recovered(files)))
+        assert not [name for name in files.names(segment.path.parent) if name.endswith("rewrite")]
 
-    assert seen == {("old",), ("new",)}
+    assert outcomes == {("old",), ("new",)}
 
 
-def test_adoption_is_tried_again_when_the_disk_refused_and_does_not_hold_up_the_rest() -> None:
+def test_failed_adoption_is_retried_and_does_not_delay_other_epochs() -> None:
     files = MemoryDisk()
     append(appender(files), "a")
     append(appender(files), "b")
@@ -125,8 +125,8 @@ def test_adoption_is_tried_again_when_the_disk_refused_and_does_not_hold_up_the_
     files.fail("rename")
 
     with capture_logs() as logs:
-        first = [name for found in journal.sealed() for name in names_in(found)]
-    second = [name for found in journal.sealed() for name in names_in(found)]
+        first = [name for segment in journal.sealed() for name in names_in(segment)]
+    second = [name for segment in journal.sealed() for name in names_in(segment)]
 
     assert (len(first), second) == (1, ["a", "b"])
     assert [line["event"] for line in logs if line["log_level"] == "warning"] == [
@@ -135,11 +135,11 @@ def test_adoption_is_tried_again_when_the_disk_refused_and_does_not_hold_up_the_
 
 
 @pytest.mark.parametrize("count", range(1, 8))
-def test_an_adopter_that_dies_anywhere_is_followed_by_one_that_finishes(count: int) -> None:
+def test_adoption_interrupted_at_any_call_is_completed_later(count: int) -> None:
     files = MemoryDisk()
-    dead = appender(files)
-    append(dead, "a")
-    append(dead, "b")
+    orphaned = appender(files)
+    append(orphaned, "a")
+    append(orphaned, "b")
     files.kill()
     files.fail_nth(count, KeyboardInterrupt)
     try:
@@ -152,11 +152,11 @@ def test_an_adopter_that_dies_anywhere_is_followed_by_one_that_finishes(count: i
     assert recovered(files) == ["a", "b"]
 
 
-def test_strange_names_are_told_once_and_left_alone() -> None:
+def test_unknown_files_are_logged_once_and_kept() -> None:
     files = MemoryDisk()
     live = appender(files)
-    strange = [ROOT / "lost+found", ROOT / start_name(live.epoch) / "1.open"]
-    for path in strange:
+    unknown = [ROOT / "lost+found", ROOT / start_name(live.epoch) / "1.open"]
+    for path in unknown:
         files.close(files.create(path))
 
     with capture_logs() as logs:
@@ -164,61 +164,61 @@ def test_strange_names_are_told_once_and_left_alone() -> None:
         journal.sealed()
         journal.sealed()
 
-    assert sorted(line["path"] for line in logs) == sorted(map(str, strange))
+    assert sorted(line["path"] for line in logs) == sorted(map(str, unknown))
     assert not any("reason" in line for line in logs)
-    assert all(files.size_bytes(path) == 0 for path in strange)
+    assert all(files.size_bytes(path) == 0 for path in unknown)
 
 
-def test_rot_in_a_record_that_was_promised_names_the_loss_and_spares_the_rest() -> None:
+def test_damaged_record_is_reported_and_other_records_are_kept() -> None:
     files = MemoryDisk()
-    dead = appender(files)
+    orphaned = appender(files)
     for name in "abc":
-        append(dead, name)
-    path = ROOT / start_name(dead.epoch) / "0000000000.open"
+        append(orphaned, name)
+    path = ROOT / start_name(orphaned.epoch) / "0000000000.open"
     offset = len(record("a"))
     files.write(files.open(path), memoryview(b"\xff"), offset + 100)
     files.kill()
 
-    [found] = Journal(ROOT, files).sealed()
-    damage, no_footer = found.damage(found.scan())
+    [segment] = Journal(ROOT, files).sealed()
+    damage, no_footer = segment.damage(segment.scan())
 
-    assert names_in(found) == ["a", "c"]
+    assert names_in(segment) == ["a", "c"]
     assert no_footer.reason.startswith("footer is missing")
-    assert (damage.segment, damage.offset, damage.length_bytes) == (found.id, offset, len(record("b")))
+    assert (damage.segment, damage.offset, damage.length_bytes) == (segment.id, offset, len(record("b")))
 
 
-def test_a_start_that_died_between_the_footer_and_the_new_name_is_sealed_once() -> None:
+def test_epoch_that_crashed_between_footer_and_rename_gets_a_single_footer() -> None:
     files = MemoryDisk()
-    dead = appender(files)
-    append(dead, "a")
+    orphaned = appender(files)
+    append(orphaned, "a")
     files.fail("rename")
-    dead.seal()
+    orphaned.seal()
     files.kill()
 
     with capture_logs() as logs:
-        [found] = Journal(ROOT, files).sealed()
+        [segment] = Journal(ROOT, files).sealed()
 
-    assert found.read() == sealed("a", dead.epoch)
+    assert segment.read() == sealed_content("a", orphaned.epoch)
     assert [line["event"] for line in logs] == ["segment adopted"]
 
 
-def test_an_open_segment_of_which_only_the_footer_is_whole_is_kept_as_damage() -> None:
+def test_open_segment_with_only_an_intact_footer_is_listed_as_damaged() -> None:
     files = MemoryDisk()
-    dead = appender(files)
-    append(dead, "a")
+    orphaned = appender(files)
+    append(orphaned, "a")
     files.fail("rename")
-    dead.seal()
-    path = ROOT / start_name(dead.epoch) / "0000000000.open"
+    orphaned.seal()
+    path = ROOT / start_name(orphaned.epoch) / "0000000000.open"
     files.write(files.open(path), memoryview(b"\xff"), 100)
     files.kill()
 
-    [found] = Journal(ROOT, files).sealed()
+    [segment] = Journal(ROOT, files).sealed()
 
-    assert names_in(found) == []
-    assert [damage.length_bytes for damage in found.damage(found.scan())] == [len(record("a"))]
+    assert names_in(segment) == []
+    assert [damage.length_bytes for damage in segment.damage(segment.scan())] == [len(record("a"))]
 
 
-def test_rot_that_the_intake_itself_meets_does_not_stop_it() -> None:
+def test_intake_continues_after_sealing_a_damaged_segment() -> None:
     files = MemoryDisk()
     live = appender(files)
     append(live, "a")
@@ -228,30 +228,30 @@ def test_rot_that_the_intake_itself_meets_does_not_stop_it() -> None:
 
     live.seal()
 
-    [found] = Journal(ROOT, files).sealed()
-    assert names_in(found) == ["b"]
-    assert found.damage(found.scan())
+    [segment] = Journal(ROOT, files).sealed()
+    assert names_in(segment) == ["b"]
+    assert segment.damage(segment.scan())
     assert append(live, "c").seq == 1
 
 
-def sealed(name: str, epoch: int) -> bytes:
+def sealed_content(name: str, epoch: int) -> bytes:
     content = record(name, epoch=epoch)
     return content + transcode.footer(content)
 
 
-def test_a_mark_that_outlived_its_segment_is_removed() -> None:
+def test_leftover_cut_mark_is_removed() -> None:
     files = MemoryDisk()
-    dead = appender(files)
-    append(dead, "a")
-    dead.seal()
-    files.close(files.create(ROOT / start_name(dead.epoch) / "0000000000.cut"))
+    orphaned = appender(files)
+    append(orphaned, "a")
+    orphaned.seal()
+    files.close(files.create(ROOT / start_name(orphaned.epoch) / "0000000000.cut"))
     files.kill()
 
     assert recovered(files) == ["a"]
-    assert "0000000000.cut" not in files.names(ROOT / start_name(dead.epoch))
+    assert "0000000000.cut" not in files.names(ROOT / start_name(orphaned.epoch))
 
 
-def test_bytes_total_counts_open_and_sealed() -> None:
+def test_bytes_total_includes_open_segments() -> None:
     files = MemoryDisk()
     live = appender(files)
     append(live, "a")
@@ -262,20 +262,18 @@ def test_bytes_total_counts_open_and_sealed() -> None:
     assert Journal(ROOT, files).bytes_total() == before + len(record("b"))
 
 
-def test_two_starts_never_share_a_directory_even_when_the_draw_is_the_same() -> None:
+def test_epochs_never_share_a_directory_even_with_equal_random_ids() -> None:
     files = MemoryDisk()
     draws = iter([1, 1, 1, 2])
 
-    starts = [EpochDirectory.create(ROOT, files, lambda: next(draws)) for _ in range(2)]
+    epochs = [EpochDirectory.create(ROOT, files, lambda: next(draws)) for _ in range(2)]
 
-    assert [start.epoch for start in starts] == [1, 2]
+    assert [directory.epoch for directory in epochs] == [1, 2]
 
 
 @pytest.mark.parametrize("removes_directory", [True, False], ids=["both removed", "only the note removed"])
-def test_a_start_that_meets_its_adopter_before_it_holds_the_lock_draws_again(
-    *, removes_directory: bool
-) -> None:
-    files = MeddledDisk()
+def test_epoch_adopted_before_it_is_locked_draws_a_new_id(*, removes_directory: bool) -> None:
+    files = AdoptingDisk()
     if not removes_directory:
         files.fail("remove_directory")
 
@@ -285,21 +283,21 @@ def test_a_start_that_meets_its_adopter_before_it_holds_the_lock_draws_again(
     assert start_name(2) in files.names(ROOT)
 
 
-class MeddledDisk(MemoryDisk):
-    """Somebody adopts the first directory, and removes what he can, in the moment before it is locked."""
+class AdoptingDisk(MemoryDisk):
+    """Disk on which another process adopts the first epoch directory just before it is locked."""
 
-    met = False
+    has_adopted = False
 
     def lock(self, fd: int) -> bool:
-        if not self.met:
-            self.met = True
+        if not self.has_adopted:
+            self.has_adopted = True
             adopter = EpochDirectory.adopt(ROOT / start_name(1), self)
             assert adopter is not None
             adopter.leave()
         return super().lock(fd)
 
 
-def test_a_root_whose_maker_died_before_its_name_was_on_the_disk_is_made_durable_by_the_next() -> None:
+def test_root_created_by_a_crashed_process_is_made_durable_by_the_next() -> None:
     files = MemoryDisk()
     files.fail_nth(2, Killed)
     with pytest.raises(Killed):
@@ -312,7 +310,7 @@ def test_a_root_whose_maker_died_before_its_name_was_on_the_disk_is_made_durable
     assert recovered(files) == ["a"]
 
 
-def test_a_draw_that_always_meets_others_gives_up() -> None:
+def test_creating_an_epoch_fails_after_too_many_collisions() -> None:
     files = MemoryDisk()
     EpochDirectory.create(ROOT, files, lambda: 1)
 
@@ -320,7 +318,7 @@ def test_a_draw_that_always_meets_others_gives_up() -> None:
         EpochDirectory.create(ROOT, files, lambda: 1)
 
 
-def test_a_live_start_cannot_be_adopted() -> None:
+def test_live_epoch_cannot_be_adopted() -> None:
     files = MemoryDisk()
     live = EpochDirectory.create(ROOT, files)
 
@@ -328,7 +326,7 @@ def test_a_live_start_cannot_be_adopted() -> None:
     assert files.names(live.directory) == ["start"]
 
 
-def test_a_directory_that_was_never_locked_is_adopted_and_removed() -> None:
+def test_empty_unlocked_epoch_directory_is_removed() -> None:
     files = MemoryDisk()
     appender(files).close()
     files.make_directory(ROOT / start_name(9))
@@ -338,7 +336,7 @@ def test_a_directory_that_was_never_locked_is_adopted_and_removed() -> None:
     assert files.names(ROOT) == []
 
 
-def test_the_lock_holds_between_processes_and_is_not_inherited(tmp_path: Path) -> None:
+def test_epoch_lock_works_between_processes_and_is_not_inherited(tmp_path: Path) -> None:
     start = EpochDirectory.create(tmp_path, DISK)
     with multiprocessing.get_context("spawn").Pool(1) as other:
         while_held = other.apply(try_to_adopt, [start.directory])
@@ -348,11 +346,11 @@ def test_the_lock_holds_between_processes_and_is_not_inherited(tmp_path: Path) -
     assert (while_held, after) == (False, True)
 
 
-def test_the_answers_survive_a_real_file_system(tmp_path: Path) -> None:
+def test_deliveries_are_read_back_from_a_real_file_system(tmp_path: Path) -> None:
     live = appender(root=tmp_path)
     append(live, "a", rows=3)
     live.close()
 
-    [found] = Journal(tmp_path).sealed()
+    [segment] = Journal(tmp_path).sealed()
 
-    assert [(one.rows, answers_of(one)[0].drain) for one in found.scan().records] == [(3, "a")]
+    assert [(found.rows, answers_of(found)[0].drain) for found in segment.scan().records] == [(3, "a")]

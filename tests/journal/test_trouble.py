@@ -1,4 +1,4 @@
-"""What the intake's end tells of a disk in trouble, and of a start directory that is gone."""
+"""Tests of the appender with a failing disk or a removed epoch directory."""
 
 from __future__ import annotations
 
@@ -10,55 +10,54 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from receiver.durable.files import DISK
 from receiver.errors import DiskTrouble, JournalFull, OperatorError
-from receiver.journal import appender as appender_room
+from receiver.journal import appender as appender_module
 from receiver.journal.appender import TROUBLE_S, Appender
-from receiver.journal.ceiling import Ceiling, DiskUsage
+from receiver.journal.ceiling import DiskUsage
 from receiver.journal.names import start_name
 from receiver.journal.segments import Journal
 from receiver.logs import RateLimited
 from receiver.settings import MIB
-from tests.support.journal import ROOT, Clock, append, appender, limits, look_after, recovered
+from tests.support.journal import ROOT, Clock, append, appender, limits, maintain, recovered
 from tests.support.memory_disk import MemoryDisk
 
 
-def test_trouble_is_told_until_an_append_succeeds_or_it_is_old() -> None:
+def test_disk_error_is_reported_until_an_append_succeeds_or_it_is_old() -> None:
     files, clock = MemoryDisk(), Clock()
     journal = appender(files, clock=clock)
 
-    def broken(_count: int, call: str) -> None:
+    def fail_to_create(_count: int, call: str) -> None:
         if call == "create":
             raise OSError(errno.EROFS, "Read-only file system")
 
-    told = [journal.trouble]
-    files.fault = broken
+    reports = [journal.trouble]
+    files.fault = fail_to_create
     with pytest.raises(DiskTrouble):
         append(journal, "a")
-    told.append(journal.trouble)
+    reports.append(journal.trouble)
     clock.now_s += TROUBLE_S
-    told.append(journal.trouble)
+    reports.append(journal.trouble)
     with pytest.raises(DiskTrouble):
         append(journal, "b")
-    told.append(journal.trouble)
+    reports.append(journal.trouble)
     files.fault = lambda _count, _call: None
     append(journal, "c")
-    told.append(journal.trouble)
+    reports.append(journal.trouble)
 
-    assert [bool(one) for one in told] == [False, True, False, True, False]
+    assert [bool(report) for report in reports] == [False, True, False, True, False]
     assert journal.full_reason() is None
 
 
-def test_a_start_whose_directory_was_removed_is_over(tmp_path: Path) -> None:
+def test_appender_stops_if_its_epoch_directory_was_removed(tmp_path: Path) -> None:
     journal = Appender(tmp_path / "journal", limits())
-    look_after(journal)
+    maintain(journal)
     shutil.rmtree(tmp_path / "journal" / start_name(journal.epoch))
 
     with pytest.raises(OperatorError, match="epoch directory"):
-        look_after(journal)
+        maintain(journal)
 
 
-def test_nothing_is_stored_of_a_start_whose_directory_was_removed(tmp_path: Path) -> None:
+def test_segment_in_a_removed_epoch_directory_is_not_reported_as_stored(tmp_path: Path) -> None:
     journal = Appender(tmp_path / "journal", limits())
     segment = append(journal, "a")
     shutil.rmtree(tmp_path / "journal" / start_name(journal.epoch))
@@ -66,10 +65,10 @@ def test_nothing_is_stored_of_a_start_whose_directory_was_removed(tmp_path: Path
     assert not journal.is_stored(segment)
 
 
-def test_a_start_whose_directory_was_replaced_promises_nothing_in_it(tmp_path: Path) -> None:
+def test_append_to_a_replaced_epoch_directory_fails(tmp_path: Path) -> None:
     journal = Appender(tmp_path / "journal", limits())
     directory = tmp_path / "journal" / start_name(journal.epoch)
-    directory.rename(tmp_path / "elsewhere")
+    directory.rename(tmp_path / "moved")
     directory.mkdir()
     (directory / "start").touch()
 
@@ -77,9 +76,9 @@ def test_a_start_whose_directory_was_replaced_promises_nothing_in_it(tmp_path: P
         append(journal, "a")
 
 
-def test_a_segment_that_cannot_be_sealed_is_told_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_segment_that_cannot_be_sealed_is_logged_at_a_limited_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     files, clock = MemoryDisk(), Clock()
-    monkeypatch.setattr(appender_room, "limited", RateLimited())
+    monkeypatch.setattr(appender_module, "limited", RateLimited())
     journal = appender(files, clock=clock)
     append(journal, "a")
     files.fail("rename", times=99)
@@ -88,89 +87,73 @@ def test_a_segment_that_cannot_be_sealed_is_told_once_in_a_while(monkeypatch: py
         journal.seal()
         for _ in range(9):
             clock.now_s += 1
-            look_after(journal)
+            maintain(journal)
 
     assert [line["event"] for line in logs] == ["segment cannot be sealed yet"]
 
 
-def test_the_event_loop_is_told_what_is_full_without_a_look_at_the_disk() -> None:
+def test_full_reason_does_not_access_the_disk() -> None:
     files, clock = MemoryDisk(), Clock()
     journal = appender(files, clock=clock, disk_free_min=4 * MIB)
     files.free = 0
     clock.now_s += 60
     before = journal.full_reason()
 
-    look_after(journal)
-    files.fault = unreachable
+    maintain(journal)
+    files.fault = fail_on_any_call
 
     assert before is None
     assert journal.full_reason() == "disk has 0 bytes free; the floor is 4 MiB"
 
 
-def unreachable(_count: int, call: str) -> None:
+def fail_on_any_call(_count: int, call: str) -> None:
     raise AssertionError(call)
 
 
-def test_a_journal_that_cannot_be_measured_takes_nothing(tmp_path: Path) -> None:
+def test_journal_of_unknown_size_refuses_records(tmp_path: Path) -> None:
     clock = Clock()
     journal = Appender(tmp_path / "journal", limits(), now=clock)
-    (tmp_path / "journal").rename(tmp_path / "elsewhere")
+    (tmp_path / "journal").rename(tmp_path / "moved")
     clock.now_s += 1
 
     with pytest.raises(JournalFull, match="cannot be measured"):
         append(journal, "a")
 
-    (tmp_path / "elsewhere").rename(tmp_path / "journal")
+    (tmp_path / "moved").rename(tmp_path / "journal")
     append(journal, "b")
 
 
 @pytest.mark.parametrize("mask", [0, 0o077])
-def test_nobody_else_may_read_what_was_promised(tmp_path: Path, mask: int) -> None:
+def test_journal_files_are_private(tmp_path: Path, mask: int) -> None:
     before = os.umask(mask)
     try:
         append(Appender(tmp_path / "journal", limits()), "a")
     finally:
         os.umask(before)
 
-    found = sorted((tmp_path / "journal").rglob("*"))
-    modes = {oct(path.stat().st_mode & 0o777) for path in found if path.is_file()}
-    assert (modes, oct(found[0].stat().st_mode & 0o777)) == ({"0o600"}, "0o700")
+    paths = sorted((tmp_path / "journal").rglob("*"))
+    modes = {oct(path.stat().st_mode & 0o777) for path in paths if path.is_file()}
+    assert (modes, oct(paths[0].stat().st_mode & 0o777)) == ({"0o600"}, "0o700")
 
 
-def test_a_long_backlog_costs_the_ceiling_the_listing_of_its_names() -> None:
+def test_measuring_a_long_backlog_does_not_stat_sealed_segments_again() -> None:
     files, clock = MeasuredDisk(), Clock()
     journal = appender(files, clock=clock)
     for name in "abc":
         append(journal, name)
         journal.seal()
     append(journal, "open")
-    scales = DiskUsage(ROOT, files)
-    scales.bytes_total()
+    usage = DiskUsage(ROOT, files)
+    usage.bytes_total()
     files.measured.clear()
 
-    assert scales.bytes_total() == Journal(ROOT, files).bytes_total()
+    assert usage.bytes_total() == Journal(ROOT, files).bytes_total()
     assert "0000000003.open" in files.measured
     assert files.measured[: files.measured.index("start") + 1].count("0000000000.native.lz4") == 0
 
 
-def test_parts_of_segments_that_were_cut_up_count_as_journal(tmp_path: Path) -> None:
-    root = tmp_path / "journal"
-    append(Appender(root, limits()), "a")
-    before = Journal(root).bytes_total()
-    parts = tmp_path / "cuts" / "0000000000000007-0000000001.0000000000000008"
-    parts.mkdir(parents=True)
-    (parts / "0000000001.native.lz4").write_bytes(bytes(1_000))
-    (tmp_path / "cuts" / "strange").write_bytes(bytes(5))
-
-    ceiling = Ceiling(root, limits(bytes_max=before + 999), DISK, lambda: 0.0)
-    ceiling.measure()
-
-    assert Journal(root).bytes_total() == before + 1_000
-    assert "the ceiling is" in (ceiling.reason() or "")
-
-
 class MeasuredDisk(MemoryDisk):
-    """It notes whose size it is asked for."""
+    """Disk that records which files are measured."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -181,7 +164,7 @@ class MeasuredDisk(MemoryDisk):
         return super().size_bytes(path)
 
 
-def test_while_there_is_a_backlog_groups_are_committed_without_asking_for_it_each_time() -> None:
+def test_choosing_a_segment_with_a_backlog_does_not_access_the_disk() -> None:
     files, clock = MeasuredDisk(), Clock()
     journal = appender(files, clock=clock)
     append(journal, "a")
@@ -196,7 +179,7 @@ def test_while_there_is_a_backlog_groups_are_committed_without_asking_for_it_eac
     assert (chosen, files.measured) == ([1] * 9, [])
 
 
-def test_what_the_disk_refused_to_seal_is_left_alone_once_the_journal_is_closed() -> None:
+def test_closed_journal_does_not_retry_a_failed_seal() -> None:
     files, clock = MemoryDisk(), Clock()
     journal = appender(files, clock=clock)
     append(journal, "a")

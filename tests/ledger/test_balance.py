@@ -9,7 +9,7 @@ import pytest
 
 from receiver.journal.heads import PendingSegment, pending_segments
 from receiver.ledger import balance as balance_room
-from receiver.ledger.balance import Accounts, AccountsAtRest, Backlog, Balance
+from receiver.ledger.balance import Backlog, Balance, LiveBalanceSource, OfflineBalanceSource
 from receiver.ledger.ledger import Ledger
 from receiver.ledger.line_sums import OUTCOMES, Counts
 from receiver.model import Heading, SegmentId
@@ -40,21 +40,21 @@ def received(balance: Balance) -> int:
 
 def finish(ledger: Ledger, root: Path, waiting: PendingSegment) -> None:
     """Book, delete and settle a segment, as the writer does."""
-    ledger.book(waiting.id, {PLACE: Counts(received=1, stored=1)})
+    ledger.record(waiting.id, {PLACE: Counts(received=1, stored=1)})
     for path in (root / f"{waiting.id.epoch:016x}").glob(f"{waiting.id.seq:010d}.*"):
         path.unlink()
     ledger.settle(waiting.id)
 
 
-def test_segment_counts_as_in_the_journal_until_it_is_booked(ledger: Ledger, tmp_path: Path) -> None:
+def test_segment_counts_as_in_the_journal_until_it_is_recorded(ledger: Ledger, tmp_path: Path) -> None:
     root = tmp_path / "journal"
     fill(root, 2)
-    accounts = Accounts(ledger, Backlog(root))
+    balances = LiveBalanceSource(ledger, Backlog(root))
     [first, second] = pending_segments(root)
-    before = accounts.balance()
-    ledger.book(first.id, {PLACE: Counts(received=1, stored=1)})
+    before = balances.balance()
+    ledger.record(first.id, {PLACE: Counts(received=1, stored=1)})
 
-    after = accounts.balance()
+    after = balances.balance()
 
     assert (received(before), received(after)) == (2, 2)
     assert (before.waiting, after.waiting) == ({first.id, second.id}, {second.id})
@@ -68,32 +68,32 @@ def test_files_of_a_stopped_receiver_give_the_same_balance(ledger: Ledger, tmp_p
     fill(root, 3)
     [first, second, _] = pending_segments(root)
     finish(ledger, root, first)
-    ledger.book(second.id, {PLACE: Counts(received=1, dead=1)})
+    ledger.record(second.id, {PLACE: Counts(received=1, dead=1)})
     ledger.close()
 
-    balance = AccountsAtRest(tmp_path, Limits()).balance()
+    balance = OfflineBalanceSource(tmp_path, Limits()).balance()
 
     assert (received(balance), sum(balance.journal.values())) == (3, 1)
 
 
-@pytest.mark.parametrize("carried", [0, 1, 2])
-def test_segment_booked_during_a_read_is_counted_once(
-    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, carried: int
+@pytest.mark.parametrize("finished_count", [0, 1, 2])
+def test_segment_recorded_during_a_read_is_counted_once(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finished_count: int
 ) -> None:
     root = tmp_path / "journal"
     fill(root, 3)
     every = list(pending_segments(root))
-    accounts = Accounts(ledger, Backlog(root))
+    balances = LiveBalanceSource(ledger, Backlog(root))
 
     def interrupted(at: Path) -> list[PendingSegment]:
         segments = list(pending_segments(at))
-        for waiting in every[:carried]:
+        for waiting in every[:finished_count]:
             finish(ledger, root, waiting)
         return segments
 
     monkeypatch.setattr(balance_room, "pending_segments", interrupted)
 
-    assert received(accounts.balance()) == 3
+    assert received(balances.balance()) == 3
 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
@@ -102,28 +102,28 @@ def test_damaged_segment_still_waits_with_its_remaining_rows(
 ) -> None:
     root = tmp_path / "journal"
     [segment] = fill(root, 1)
-    accounts = Accounts(ledger, Backlog(root))
+    balances = LiveBalanceSource(ledger, Backlog(root))
 
     def interrupted(at: Path) -> list[PendingSegment]:
-        ledger.damaged(segment, 5, PLACE.hour)
+        ledger.record_damage(segment, 5, PLACE.hour)
         return list(pending_segments(at))
 
     if when == "before":
-        ledger.damaged(segment, 5, PLACE.hour)
+        ledger.record_damage(segment, 5, PLACE.hour)
     else:
         monkeypatch.setattr(balance_room, "pending_segments", interrupted)
-    balance = accounts.balance()
+    balance = balances.balance()
 
     assert (received(balance), balance.waiting) == (6, {segment})
     ledger.close()
-    assert received(AccountsAtRest(tmp_path, Limits()).balance()) == 6
+    assert received(OfflineBalanceSource(tmp_path, Limits()).balance()) == 6
 
 
 def test_replayed_segment_waits_without_being_counted_again(ledger: Ledger, tmp_path: Path) -> None:
     [segment] = fill(tmp_path / "journal", 1)
-    ledger.replaying(segment)
+    ledger.record_replay(segment)
 
-    balance = Accounts(ledger, Backlog(tmp_path / "journal")).balance()
+    balance = LiveBalanceSource(ledger, Backlog(tmp_path / "journal")).balance()
 
     assert (received(balance), balance.waiting) == (0, {segment})
 
@@ -145,17 +145,17 @@ def test_rewritten_segment_is_read_again_and_counted_once(tmp_path: Path) -> Non
 def test_balance_during_writes_counts_every_span_once(ledger: Ledger, tmp_path: Path) -> None:
     root = tmp_path / "journal"
     fill(root, SEGMENTS)
-    accounts = Accounts(ledger, Backlog(root))
+    balances = LiveBalanceSource(ledger, Backlog(root))
     busy = threading.Thread(target=_finish_all, args=(ledger, root))
     seen = set()
 
     busy.start()
     while busy.is_alive():
-        seen.add(received(accounts.balance()))
+        seen.add(received(balances.balance()))
     busy.join()
 
     assert seen <= {SEGMENTS}
-    assert accounts.balance().journal == {}
+    assert balances.balance().journal == {}
 
 
 def _finish_all(ledger: Ledger, root: Path) -> None:
@@ -163,20 +163,22 @@ def _finish_all(ledger: Ledger, root: Path) -> None:
         finish(ledger, root, waiting)
 
 
-def test_watch_reports_the_difference_of_a_repeated_booking(ledger: Ledger, tmp_path: Path) -> None:
+def test_watch_reports_the_difference_of_a_repeated_entry(ledger: Ledger, tmp_path: Path) -> None:
     [segment] = fill(tmp_path / "journal", 1)
-    accounts = Accounts(ledger, Backlog(tmp_path / "journal"))
-    ledger.book(segment, {PLACE: Counts(received=1, dead=1)})
+    balances = LiveBalanceSource(ledger, Backlog(tmp_path / "journal"))
+    ledger.record(segment, {PLACE: Counts(received=1, dead=1)})
 
-    _, _, seen = accounts.around(lambda _before: ledger.book(segment, {PLACE: Counts(received=1, stored=1)}))
+    _, _, seen = balances.between_balances(
+        lambda _before: ledger.record(segment, {PLACE: Counts(received=1, stored=1)})
+    )
 
     assert seen.lines == {PLACE: Counts(stored=1, dead=-1)}
 
 
-def test_watch_reports_bookings_between_two_balances(ledger: Ledger, tmp_path: Path) -> None:
+def test_watch_reports_entries_between_two_balances(ledger: Ledger, tmp_path: Path) -> None:
     root = tmp_path / "journal"
     fill(root, 2)
-    accounts = Accounts(ledger, Backlog(root))
+    balances = LiveBalanceSource(ledger, Backlog(root))
     [first, second] = pending_segments(root)
     finish(ledger, root, first)
 
@@ -184,7 +186,7 @@ def test_watch_reports_bookings_between_two_balances(ledger: Ledger, tmp_path: P
         finish(ledger, root, second)
         return set(before.waiting)
 
-    before, after, seen = accounts.around(between)
+    before, after, seen = balances.between_balances(between)
 
     assert before == {second.id}
     assert (after.waiting, seen.since) == (set(), {second.id})

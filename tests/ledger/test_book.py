@@ -1,4 +1,4 @@
-"""Ledger in memory: contributions of segments, repeated bookings, and merging without loss."""
+"""Ledger in memory: contributions of segments, repeated entries, and merging without loss."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from receiver.durable.append_log import NO_EXTENT
 from receiver.journal.frame import Answered, Tally
 from receiver.ledger import log_codec
 from receiver.ledger.book import EPOCHS_MAX, Book
@@ -16,7 +17,7 @@ from receiver.redelivery.decisions import DUPLICATE, EXEMPT, KEPT
 from receiver.settings import Ledger as Limits
 
 HOUR = 500_000
-ONE, TWO = SegmentId(7, 1), SegmentId(7, 2)
+FIRST, SECOND = SegmentId(7, 1), SegmentId(7, 2)
 
 
 def delivery(*tallies: Tally, drain: str = "d", hour: int = HOUR) -> Answered:
@@ -28,8 +29,8 @@ def line(project: str = "p", hour: int = HOUR, drain: str = "d") -> dict[Heading
     return {Heading(drain, project, hour): Counts(received=3, stored=2, rejected=1)}
 
 
-def booked(segment: SegmentId, lines: dict[Heading, Counts], part: str = "") -> Entry:
-    return log_codec.booked(Key(segment, part), lines)
+def segment_entry(segment: SegmentId, lines: dict[Heading, Counts], part: str = "") -> Entry:
+    return log_codec.segment_entry(Key(segment, part), lines)
 
 
 def book_of(*entries: Entry, limits: Limits | None = None) -> Book:
@@ -47,20 +48,20 @@ def total(book: Book) -> Counts:
 
 
 def test_each_project_of_a_delivery_has_a_line_in_the_hour_of_receipt() -> None:
-    one = delivery(Tally("p", 6, 3, 2, 1), Tally("q", 1, 1, 0, 0))
-    two = delivery(Tally("p", 4, 0, 4, 0), hour=HOUR + 1)
+    first = delivery(Tally("p", 6, 3, 2, 1), Tally("q", 1, 1, 0, 0))
+    second = delivery(Tally("p", 4, 0, 4, 0), hour=HOUR + 1)
 
-    lines = lines_of([one, two], bytes([KEPT, EXEMPT]))
+    lines = lines_of([first, second], bytes([KEPT, EXEMPT]))
 
     assert lines == {
         Heading("d", "p", HOUR): Counts(received=6, stored=3, sampled_out=2, rejected=1),
         Heading("d", "q", HOUR): Counts(received=1, stored=1),
         Heading("d", "p", HOUR + 1): Counts(received=4, sampled_out=4),
     }
-    assert received_of([one, two]) == {heading: counts.received for heading, counts in lines.items()}
+    assert received_of([first, second]) == {heading: counts.received for heading, counts in lines.items()}
 
 
-def test_duplicate_counts_all_its_spans_whatever_the_first_outcome_was() -> None:
+def test_all_spans_of_a_duplicate_are_counted_whatever_the_first_outcome_was() -> None:
     lines = lines_of([delivery(Tally("p", 6, 3, 2, 1))], bytes([DUPLICATE]))
 
     assert lines == {Heading("d", "p", HOUR): Counts(received=6, duplicate=6)}
@@ -75,7 +76,7 @@ def test_duplicate_counts_all_its_spans_whatever_the_first_outcome_was() -> None
         ({Heading("d", "p", HOUR): 9}, "dead", Counts(6, 3, 2, 1)),
     ],
 )
-def test_rows_missing_in_the_store_are_counted_as_the_rest(
+def test_rows_missing_in_the_store_get_the_given_outcome(
     stored: dict[Heading, int], rest: str, expected: Counts
 ) -> None:
     deliveries = [delivery(Tally("p", 6, 3, 2, 1))]
@@ -86,10 +87,10 @@ def test_rows_missing_in_the_store_are_counted_as_the_rest(
     assert expected.unaccounted == 0
 
 
-def test_last_booking_of_a_segment_counts() -> None:
+def test_last_entry_of_a_segment_counts() -> None:
     dead = {Heading("d", "p", HOUR): Counts(received=3, dead=3)}
 
-    book = book_of(booked(ONE, dead), booked(TWO, line()), booked(ONE, line("q")))
+    book = book_of(segment_entry(FIRST, dead), segment_entry(SECOND, line()), segment_entry(FIRST, line("q")))
 
     assert total(book) == Counts(received=6, stored=4, rejected=2)
 
@@ -102,13 +103,13 @@ def test_replayed_dead_letters_are_not_dead_and_not_received_again() -> None:
         {Heading("d", "p", HOUR): 2},
     )
 
-    book = book_of(booked(ONE, dead), booked(TWO, again), booked(TWO, again))
+    book = book_of(segment_entry(FIRST, dead), segment_entry(SECOND, again), segment_entry(SECOND, again))
 
     assert total(book) == Counts(received=9, stored=2, duplicate=3, dead=4)
 
 
 def test_epoch_of_parts_is_recorded_with_their_segment() -> None:
-    book = book_of(log_codec.booked(Key(ONE), line(), parts_epoch=99))
+    book = book_of(log_codec.segment_entry(Key(FIRST), line(), parts_epoch=99))
 
     assert book.epochs == {7: HOUR, 99: HOUR}
 
@@ -117,7 +118,7 @@ def test_projects_beyond_the_hourly_limit_are_merged_by_drain() -> None:
     limits = Limits(projects_max=2)
 
     book = book_of(
-        *(booked(SegmentId(7, seq), line(f"p{seq % 5}", HOUR + seq % 2)) for seq in range(20)),
+        *(segment_entry(SegmentId(7, seq), line(f"p{seq % 5}", HOUR + seq % 2)) for seq in range(20)),
         limits=limits,
     )
 
@@ -127,12 +128,12 @@ def test_projects_beyond_the_hourly_limit_are_merged_by_drain() -> None:
     assert total(book) == Counts(received=60, stored=40, rejected=20)
 
 
-def test_hours_beyond_the_limit_are_merged_whatever_the_clock_says() -> None:
+def test_hours_beyond_the_limit_are_merged_whatever_the_clock_shows() -> None:
     limits = Limits(hours_max=3)
     hours = [HOUR, HOUR + 1, HOUR + 9_000, HOUR + 2, HOUR + 3]
 
     book = book_of(
-        *(booked(SegmentId(7, seq), line(hour=hour)) for seq, hour in enumerate(hours)), limits=limits
+        *(segment_entry(SegmentId(7, seq), line(hour=hour)) for seq, hour in enumerate(hours)), limits=limits
     )
 
     assert {heading.hour for heading in book.lines} == {0, HOUR + 2, HOUR + 3, HOUR + 9_000}
@@ -140,13 +141,13 @@ def test_hours_beyond_the_limit_are_merged_whatever_the_clock_says() -> None:
     assert book.whole_from_hour == HOUR + 2
 
 
-def test_segment_booked_again_after_a_merge_is_counted_once() -> None:
+def test_segment_recorded_again_after_a_merge_is_counted_once() -> None:
     book = book_of(
-        *(booked(SegmentId(7, seq), line(f"p{seq % 4}", HOUR + seq // 4)) for seq in range(8)),
+        *(segment_entry(SegmentId(7, seq), line(f"p{seq % 4}", HOUR + seq // 4)) for seq in range(8)),
         limits=Limits(lines_max=6),
     )
 
-    book.apply(booked(SegmentId(7, 0), {Heading("d", "p0", HOUR): Counts(received=5, stored=5)}))
+    book.apply(segment_entry(SegmentId(7, 0), {Heading("d", "p0", HOUR): Counts(received=5, stored=5)}))
 
     assert {heading.project for heading in book.lines if heading.hour == HOUR} == {OTHER}
     assert book.lines[Heading("d", OTHER, HOUR)] == Counts(received=14, stored=11, rejected=3)
@@ -156,7 +157,7 @@ def test_projects_of_the_oldest_hour_are_merged_first() -> None:
     limits = Limits(lines_max=6)
 
     book = book_of(
-        *(booked(SegmentId(7, seq), line(f"p{seq % 4}", HOUR + seq // 4)) for seq in range(8)),
+        *(segment_entry(SegmentId(7, seq), line(f"p{seq % 4}", HOUR + seq // 4)) for seq in range(8)),
         limits=limits,
     )
 
@@ -166,13 +167,15 @@ def test_projects_of_the_oldest_hour_are_merged_first() -> None:
 
 
 def test_forgotten_epoch_makes_its_last_hour_unverifiable() -> None:
-    book = book_of(*(booked(SegmentId(epoch, 0), line(hour=HOUR + epoch)) for epoch in range(EPOCHS_MAX + 1)))
+    book = book_of(
+        *(segment_entry(SegmentId(epoch, 0), line(hour=HOUR + epoch)) for epoch in range(EPOCHS_MAX + 1))
+    )
 
     assert len(book.epochs) == EPOCHS_MAX
     assert book.complete_from_hour == HOUR + 1
 
 
-BOOKINGS = st.lists(
+ENTRIES = st.lists(
     st.tuples(
         st.integers(0, 5),
         st.sampled_from(["", "damage"]),
@@ -194,15 +197,15 @@ LIMITS = st.builds(
 )
 
 
-@given(bookings=BOOKINGS, limits=LIMITS, settled=st.sets(st.integers(0, 5)), at=st.integers(0, 25))
-def test_sums_equal_the_last_bookings_after_merging_and_rereading(
-    bookings: list[tuple[int, str, dict[Heading, Counts]]], limits: Limits, settled: set[int], at: int
+@given(entries=ENTRIES, limits=LIMITS, settled=st.sets(st.integers(0, 5)), at=st.integers(0, 25))
+def test_sums_equal_the_last_entries_after_merging_and_rereading(
+    entries: list[tuple[int, str, dict[Heading, Counts]]], limits: Limits, settled: set[int], at: int
 ) -> None:
     expected: dict[tuple[int, str], dict[Heading, Counts]] = {}
     gone: list[dict[Heading, Counts]] = []
     book = Book(limits)
-    for number, (seq, part, lines) in enumerate(bookings):
-        book.apply(booked(SegmentId(7, seq), lines, part))
+    for number, (seq, part, lines) in enumerate(entries):
+        book.apply(segment_entry(SegmentId(7, seq), lines, part))
         expected[seq, part] = lines
         if number == at:
             book.settle([Key(SegmentId(7, seq)) for seq in settled])
@@ -225,9 +228,9 @@ def test_sums_equal_the_last_bookings_after_merging_and_rereading(
 
 def test_entries_are_read_back_as_they_were_written() -> None:
     entries: list[Entry] = [
-        Begun(5, 1, 2, {2**64 - 1: HOUR}),
+        Begun(5, 1, 2, {2**64 - 1: HOUR}, NO_EXTENT),
         *log_codec.settled(line()),
-        booked(ONE, line(), "x"),
+        segment_entry(FIRST, line(), "x"),
     ]
 
     linked_entries = log_codec.read(log_codec.written(entries)[0]).entries

@@ -29,7 +29,7 @@ def delivery_of(project: str) -> Delivery:
     return Delivery("drain", body, ContentKind.JSON, (), 10**18, strict=False, body_bytes_max=8 * MIB)
 
 
-def answered(names: Iterator[str]) -> list[Answered]:
+def delivery_records(names: Iterator[str]) -> list[Answered]:
     """Return the delivery records of one segment per project name."""
     policy, deliveries = transcode.policy(Settings()), []
     for seq, name in enumerate(names):
@@ -41,11 +41,11 @@ def answered(names: Iterator[str]) -> list[Answered]:
 
 
 def test_project_names_of_4_mib_take_less_than_4_kib_of_the_ledger_each(tmp_path: Path) -> None:
-    deliveries = answered("x" * NAME_BYTES + str(number) for number in range(DELIVERIES))
+    deliveries = delivery_records("x" * NAME_BYTES + str(number) for number in range(DELIVERIES))
     ledger = Ledger(tmp_path / "ledger", Limits(), lambda: 0.0, is_first=True)
     tracemalloc.start()
     for seq, delivery in enumerate(deliveries):
-        ledger.book(SegmentId(1, seq), lines_of([delivery], bytes([KEPT])))
+        ledger.record(SegmentId(1, seq), lines_of([delivery], bytes([KEPT])))
     ledger.close()
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()

@@ -1,4 +1,4 @@
-"""Ledger on a failing disk: the sums contain the last booking of each segment once."""
+"""Ledger on a failing disk: the sums contain the last entry of each segment once."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def new_disk() -> MemoryDisk:
     return disk
 
 
-def opened(disk: MemoryDisk, *, is_first: bool = True) -> Ledger:
+def open_ledger(disk: MemoryDisk, *, is_first: bool = True) -> Ledger:
     return Ledger(ROOT, Limits(), lambda: HOUR * 3_600.0, is_first=is_first, files=disk)
 
 
@@ -64,61 +64,61 @@ def total(disk: MemoryDisk) -> Counts:
     return result
 
 
-def test_booking_survives_a_power_cut(disk: MemoryDisk) -> None:
-    ledger = opened(disk)
-    ledger.book(segment(1), line(3))
-    ledger.book(segment(2), line(4))
+def test_entry_survives_a_power_cut(disk: MemoryDisk) -> None:
+    ledger = open_ledger(disk)
+    ledger.record(segment(1), line(3))
+    ledger.record(segment(2), line(4))
 
     disk.cut_power(lambda _: 0)
 
     assert total(disk) == Counts(received=7, stored=7)
-    assert opened(disk).sums(Watch(set()))[0].lines == {PLACE: Counts(received=7, stored=7)}
+    assert open_ledger(disk).sums(Watch(set()))[0].lines == {PLACE: Counts(received=7, stored=7)}
 
 
-def test_repeated_booking_is_counted_once_and_a_deleted_segment_stays_counted(
+def test_repeated_entry_is_counted_once_and_a_deleted_segment_stays_counted(
     disk: MemoryDisk,
 ) -> None:
-    ledger = opened(disk)
-    ledger.book(segment(1), line(0, dead=3))
-    ledger.book(segment(2), line(4))
+    ledger = open_ledger(disk)
+    ledger.record(segment(1), line(0, dead=3))
+    ledger.record(segment(2), line(4))
     disk.kill()
 
-    ledger = opened(disk)
+    ledger = open_ledger(disk)
     ledger.retain({segment(1)})
-    ledger.book(segment(1), line(3))
+    ledger.record(segment(1), line(3))
     ledger.settle(segment(1))
 
     assert total(disk) == Counts(received=7, stored=7)
 
 
 def test_settled_segments_are_not_looked_up_in_the_journal(disk: MemoryDisk) -> None:
-    ledger = opened(disk)
-    ledger.book(segment(1), line(3))
-    ledger.book(segment(2), line(4))
+    ledger = open_ledger(disk)
+    ledger.record(segment(1), line(3))
+    ledger.record(segment(2), line(4))
     disk.kill()
 
-    ledger = opened(disk)
+    ledger = open_ledger(disk)
     ledger.retain({segment(1)})
 
     with ledger.watching() as watch:
         assert watch.segments == {segment(1)}
 
 
-def test_identical_booking_is_not_written_again(disk: MemoryDisk) -> None:
-    ledger = opened(disk)
-    ledger.book(segment(1), line(3))
+def test_identical_entry_is_not_written_again(disk: MemoryDisk) -> None:
+    ledger = open_ledger(disk)
+    ledger.record(segment(1), line(3))
     calls = len(disk.calls)
 
-    ledger.book(segment(1), line(3))
+    ledger.record(segment(1), line(3))
 
     assert len(disk.calls) == calls
 
 
 def test_replay_is_recorded_before_its_segment_exists_and_survives_a_crash(disk: MemoryDisk) -> None:
-    opened(disk).replaying(segment(9))
+    open_ledger(disk).record_replay(segment(9))
     disk.cut_power(lambda _: 0)
 
-    ledger = opened(disk)
+    ledger = open_ledger(disk)
     ledger.retain({segment(9)})
 
     assert ledger.is_replay(segment(9))
@@ -127,9 +127,9 @@ def test_replay_is_recorded_before_its_segment_exists_and_survives_a_crash(disk:
     assert not ledger.is_replay(segment(9))
 
 
-def test_replay_begun_while_the_writer_starts_is_kept(disk: MemoryDisk) -> None:
-    ledger = opened(disk)
-    ledger.replaying(segment(9))
+def test_replay_that_begins_while_the_writer_starts_is_not_lost(disk: MemoryDisk) -> None:
+    ledger = open_ledger(disk)
+    ledger.record_replay(segment(9))
 
     ledger.retain(set())
 
@@ -137,55 +137,55 @@ def test_replay_begun_while_the_writer_starts_is_kept(disk: MemoryDisk) -> None:
 
 
 def test_ledger_is_complete_from_the_next_hour_after_an_upgrade_or_a_loss(disk: MemoryDisk) -> None:
-    opened(disk, is_first=False)
+    open_ledger(disk, is_first=False)
 
     assert read_sums(ROOT, Limits(), disk)[0].complete_from_hour == HOUR + 1
-    assert opened(disk, is_first=False).sums(Watch(set()))[0].complete_from_hour == HOUR + 1
+    assert open_ledger(disk, is_first=False).sums(Watch(set()))[0].complete_from_hour == HOUR + 1
 
 
-@pytest.mark.parametrize(("entry", "left"), [(0, 7), (1, 4)], ids=["how it was begun", "a booking"])
+@pytest.mark.parametrize(("entry", "left"), [(0, 7), (1, 4)], ids=["the first entry", "an entry"])
 def test_damaged_entry_is_lost_and_reported(disk: MemoryDisk, entry: int, left: int) -> None:
-    ledger = opened(disk)
+    ledger = open_ledger(disk)
     log = ROOT / disk.names(ROOT)[-1]
     begins_at = [0, disk.size_bytes(log) or 0]
-    ledger.book(segment(1), line(3))
-    ledger.book(segment(2), line(4))
+    ledger.record(segment(1), line(3))
+    ledger.record(segment(2), line(4))
     content = bytearray(disk.read(log))
     content[begins_at[entry] + 20] ^= 1
     disk.write(disk.open(log), memoryview(bytes(content)), 0)
 
-    sums, _ = opened(disk).sums(Watch(set()))
+    sums, _ = open_ledger(disk).sums(Watch(set()))
 
     assert sums.complete_from_hour == HOUR + 1
     assert sums.lines == {PLACE: Counts(received=left, stored=left)}
 
 
-def test_torn_tail_is_not_reported_as_damage_after_the_next_booking(
+def test_torn_tail_is_not_reported_as_damage_after_the_next_entry(
     disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ledger_room, "LOG_BYTES_MIN", 10_000)
-    opened(disk).book(segment(1), line(3))
+    open_ledger(disk).record(segment(1), line(3))
     log = ROOT / disk.names(ROOT)[-1]
     disk.write(disk.open(log), memoryview(b"TDLG torn"), disk.size_bytes(log) or 0)
     disk.kill()
 
-    opened(disk).book(segment(2), line(4))
+    open_ledger(disk).record(segment(2), line(4))
 
-    sums, _ = opened(disk).sums(Watch(set()))
+    sums, _ = open_ledger(disk).sums(Watch(set()))
     assert sums.complete_from_hour == 0
     assert sums.lines == {PLACE: Counts(received=7, stored=7)}
 
 
-def test_failed_disk_writes_lose_no_booking(disk: MemoryDisk) -> None:
-    ledger = opened(disk)
-    ledger.book(segment(1), line(3))
+def test_failed_disk_writes_lose_no_entry(disk: MemoryDisk) -> None:
+    ledger = open_ledger(disk)
+    ledger.record(segment(1), line(3))
     disk.fail("sync_data", code=errno.ENOSPC)
 
     with pytest.raises(OSError, match="No space"):
-        ledger.book(segment(2), line(4))
+        ledger.record(segment(2), line(4))
 
     assert total(disk).received in {3, 7}
-    ledger.book(segment(2), line(4))
+    ledger.record(segment(2), line(4))
     disk.cut_power(lambda _: 0)
     assert total(disk) == Counts(received=7, stored=7)
 
@@ -195,12 +195,12 @@ STEPS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 5), st.integers(0, 
 
 def run_once(disk: MemoryDisk, steps: list[tuple[int, int, int]], expected: dict[int, Lines]) -> None:
     """Run once: book segments, and settle every third segment."""
-    ledger = opened(disk)
+    ledger = open_ledger(disk)
     ledger.retain({segment(seq) for seq in range(5)})
     for seq, stored, dead in steps:
         lines = line(stored + 1, dead)
         expected[seq] = lines
-        ledger.book(segment(seq), lines)
+        ledger.record(segment(seq), lines)
 
 
 def ending(kind: str) -> Callable[[MemoryDisk, Random], None]:
@@ -212,7 +212,7 @@ def ending(kind: str) -> Callable[[MemoryDisk, Random], None]:
 @pytest.mark.parametrize("kind", ["killed", "power cut"])
 @settings(max_examples=30, deadline=None)
 @given(steps=STEPS, random=st.randoms(use_true_random=False))
-def test_a_crash_at_any_call_counts_each_segment_once(
+def test_crash_at_any_call_counts_each_segment_once(
     kind: str, steps: list[tuple[int, int, int]], random: Random
 ) -> None:
     whole = new_disk()
@@ -228,11 +228,11 @@ def test_a_crash_at_any_call_counts_each_segment_once(
         ending(kind)(disk, random)
 
         # Book the interrupted segment again, as the writer does.
-        ledger = opened(disk)
+        ledger = open_ledger(disk)
         for seq, lines in list(expected.items())[-1:]:
-            ledger.book(segment(seq), lines)
+            ledger.record(segment(seq), lines)
         for seq, lines in expected.items():
-            ledger.book(segment(seq), lines)
+            ledger.record(segment(seq), lines)
 
         result = Counts()
         for lines in expected.values():
@@ -242,9 +242,7 @@ def test_a_crash_at_any_call_counts_each_segment_once(
 
 @settings(max_examples=30, deadline=None)
 @given(steps=STEPS, random=st.randoms(use_true_random=False))
-def test_booking_from_before_a_crash_is_not_repeated(
-    steps: list[tuple[int, int, int]], random: Random
-) -> None:
+def test_entry_from_before_a_crash_is_not_repeated(steps: list[tuple[int, int, int]], random: Random) -> None:
     whole = new_disk()
     before = len(whole.calls)
     run_once(whole, steps, {})
@@ -252,52 +250,52 @@ def test_booking_from_before_a_crash_is_not_repeated(
     for at in range(1, len(whole.calls) - before + 1):
         disk = new_disk()
         disk.fail_nth(at, Killed)
-        booked: dict[int, Lines] = {}
+        recorded: dict[int, Lines] = {}
         begun: tuple[int, Lines] | None = None
         try:
-            ledger = opened(disk)
+            ledger = open_ledger(disk)
             for seq, stored, dead in steps:
                 begun = (seq, line(stored + 1, dead))
-                ledger.book(segment(seq), begun[1])
-                booked[seq] = begun[1]
+                ledger.record(segment(seq), begun[1])
+                recorded[seq] = begun[1]
         except Killed:
             disk.cut_power(lambda count: random.randint(0, count))
 
         # The sums are those before the interrupted entry, or those after it.
-        opened(disk)
-        after = dict(booked)
+        open_ledger(disk)
+        after = dict(recorded)
         if begun:
             after[begun[0]] = begun[1]
-        allowed = [sum((lines[PLACE].received for lines in state.values()), 0) for state in (booked, after)]
+        allowed = [sum((lines[PLACE].received for lines in state.values()), 0) for state in (recorded, after)]
         assert total(disk).received in allowed, f"crashed at call {at}"
 
 
 def test_ledger_opens_on_a_full_disk(disk: MemoryDisk) -> None:
-    ledger = opened(disk)
-    ledger.book(segment(1), line(3))
+    ledger = open_ledger(disk)
+    ledger.record(segment(1), line(3))
     disk.fail("create", "write", code=errno.ENOSPC, times=9)
 
-    ledger = opened(disk)
+    ledger = open_ledger(disk)
 
     assert ledger.sums(Watch(set()))[0].lines == {PLACE: Counts(received=3, stored=3)}
 
 
-def test_booking_continues_when_the_log_cannot_be_rewritten(disk: MemoryDisk) -> None:
-    ledger = opened(disk)
+def test_recording_continues_when_the_log_cannot_be_rewritten(disk: MemoryDisk) -> None:
+    ledger = open_ledger(disk)
     disk.fail("create", code=errno.ENOSPC, times=99)
 
     for seq in range(1, 30):
-        ledger.book(segment(seq), line(1))
+        ledger.record(segment(seq), line(1))
 
     assert total(disk) == Counts(received=29, stored=29)
 
 
 def test_incompletely_written_log_leaves_no_temporary_file(disk: MemoryDisk) -> None:
-    opened(disk).book(segment(1), line(3))
+    open_ledger(disk).record(segment(1), line(3))
     write_new(disk, ROOT / ".0000000007.log.tmp", b"half of it")
     disk.kill()
 
-    opened(disk)
+    open_ledger(disk)
 
     assert disk.names(ROOT) == ["0000000001.log"]
     assert total(disk) == Counts(received=3, stored=3)
@@ -306,8 +304,8 @@ def test_incompletely_written_log_leaves_no_temporary_file(disk: MemoryDisk) -> 
 def test_segment_settled_during_a_log_rewrite_stays_counted(
     disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger = opened(disk)
-    ledger.book(segment(1), line(7))
+    ledger = open_ledger(disk)
+    ledger.record(segment(1), line(7))
     settling = threading.Thread(target=ledger.settle, args=[segment(1)])
     written = log_codec.settled
 
@@ -319,7 +317,7 @@ def test_segment_settled_during_a_log_rewrite_stays_counted(
 
     monkeypatch.setattr(log_codec, "settled", meanwhile)
     for seq in range(2, 6):
-        ledger.replaying(segment(seq))
+        ledger.record_replay(segment(seq))
     settling.join()
 
     assert total(disk) == Counts(received=7, stored=7)

@@ -10,7 +10,7 @@ import pytest
 from receiver.durable.append_log import Extent
 from receiver.durable.framing import framed
 from receiver.ledger import ledger as ledger_room
-from receiver.ledger import log_codec, witness
+from receiver.ledger import log_codec, loss_detection
 from receiver.ledger.ledger import Ledger, Watch, read_sums
 from receiver.ledger.line_sums import Counts, Lines
 from receiver.model import Heading, SegmentId
@@ -31,13 +31,13 @@ def new_disk() -> MemoryDisk:
     return disk
 
 
-def opened(disk: MemoryDisk, *, is_first: bool = True, hour: int = HOUR) -> Ledger:
+def open_ledger(disk: MemoryDisk, *, is_first: bool = True, hour: int = HOUR) -> Ledger:
     return Ledger(ROOT, Limits(), lambda: hour * 3_600.0, is_first=is_first, files=disk)
 
 
 def book(ledger: Ledger, count: int) -> None:
     for seq in range(count):
-        ledger.book(SegmentId(7, seq), LINES, window=WINDOW)
+        ledger.record(SegmentId(7, seq), LINES, window=WINDOW)
 
 
 def losses(disk: MemoryDisk, *, is_first: bool = True) -> tuple[str, ...]:
@@ -46,7 +46,7 @@ def losses(disk: MemoryDisk, *, is_first: bool = True) -> tuple[str, ...]:
 
 
 def losses_after_start(disk: MemoryDisk) -> tuple[str, ...]:
-    return opened(disk, is_first=False).sums(Watch(set()))[0].losses
+    return open_ledger(disk, is_first=False).sums(Watch(set()))[0].losses
 
 
 def log_of(disk: MemoryDisk) -> Path:
@@ -61,7 +61,7 @@ def overwrite(disk: MemoryDisk, path: Path, content: bytes) -> None:
     disk.close(fd)
 
 
-def without(disk: MemoryDisk, *directories: Path) -> None:
+def remove_directories(disk: MemoryDisk, *directories: Path) -> None:
     for directory in directories:
         for name in disk.names(directory):
             disk.unlink(directory / name)
@@ -78,13 +78,13 @@ def entry_ends(content: bytes) -> list[int]:
 def disk() -> MemoryDisk:
     """Return a disk with a ledger of five entries after the first, and no receiver running."""
     disk = new_disk()
-    book(opened(disk), 5)
+    book(open_ledger(disk), 5)
     disk.kill()
     assert losses(disk) == ()
     return disk
 
 
-@pytest.mark.fault("the ledger's log cut at each of its entries while nothing ran")
+@pytest.mark.fault("the ledger's log is truncated at each of its entries while the receiver is stopped")
 @pytest.mark.parametrize("entries_left", [0, 1, 2, 3, 4, 5])
 def test_log_cut_at_an_entry_boundary_is_reported(disk: MemoryDisk, entries_left: int) -> None:
     content = disk.read(log_of(disk))
@@ -120,10 +120,10 @@ def test_removed_entry_is_reported(disk: MemoryDisk, entry: int) -> None:
     assert len(losses_after_start(disk)) == 1
 
 
-@pytest.mark.fault("an older copy of the ledger put back while nothing ran")
+@pytest.mark.fault("an older copy of the ledger is restored while the receiver is stopped")
 def test_older_copy_of_the_log_is_reported(disk: MemoryDisk) -> None:
     path, content = log_of(disk), disk.read(log_of(disk))
-    opened(disk).book(SegmentId(7, 9), LINES)
+    open_ledger(disk).record(SegmentId(7, 9), LINES)
     disk.kill()
 
     overwrite(disk, path, content)
@@ -138,9 +138,9 @@ def test_older_copy_of_a_log_that_was_rewritten_since_is_reported(
 ) -> None:
     path, content = log_of(disk), disk.read(log_of(disk))
     monkeypatch.setattr(ledger_room, "LOG_BYTES_MIN", 1)
-    book(opened(disk), 9)
+    book(open_ledger(disk), 9)
     disk.kill()
-    without(disk, ROOT)
+    remove_directories(disk, ROOT)
     disk.make_directory(ROOT)
 
     overwrite(disk, path, content)
@@ -151,9 +151,9 @@ def test_older_copy_of_a_log_that_was_rewritten_since_is_reported(
 
 def test_log_of_another_ledger_with_as_many_entries_is_reported(disk: MemoryDisk) -> None:
     other = new_disk()
-    ledger = opened(other)
+    ledger = open_ledger(other)
     for seq in range(5):
-        ledger.book(SegmentId(8, seq), LINES)
+        ledger.record(SegmentId(8, seq), LINES)
 
     overwrite(disk, log_of(disk), other.read(log_of(other)))
 
@@ -173,18 +173,18 @@ def test_bytes_between_entries_are_reported(disk: MemoryDisk) -> None:
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["redelivery removed too", "redelivery is there"])
 def test_removed_ledger_is_reported(disk: MemoryDisk, *, is_first: bool) -> None:
-    without(disk, ROOT)
+    remove_directories(disk, ROOT)
 
     [loss] = losses(disk, is_first=is_first)
     assert "no entry of its log can be read" in loss
-    ledger = opened(disk, is_first=is_first)
+    ledger = open_ledger(disk, is_first=is_first)
     sums = ledger.sums(Watch(set()))[0]
 
     assert "no entry of its log can be read" in sums.losses[0]
     assert sums.complete_from_hour == HOUR + 1
     assert ledger.window == WINDOW
     disk.kill()
-    assert opened(disk).window == WINDOW
+    assert open_ledger(disk).window == WINDOW
 
 
 def test_removed_head_is_reported(disk: MemoryDisk) -> None:
@@ -196,7 +196,7 @@ def test_removed_head_is_reported(disk: MemoryDisk) -> None:
 
 
 def test_removed_ledger_and_head_are_reported_while_the_redelivery_window_is_there(disk: MemoryDisk) -> None:
-    without(disk, ROOT)
+    remove_directories(disk, ROOT)
     disk.unlink(HEAD)
 
     assert len(losses_after_start(disk)) == 1
@@ -210,12 +210,12 @@ def test_log_of_another_version_is_lost_history(disk: MemoryDisk) -> None:
     assert "of another version" in loss
 
 
-def test_receiver_continues_after_a_loss_with_the_rest(disk: MemoryDisk) -> None:
+def test_receiver_continues_after_a_loss_with_the_remaining_entries(disk: MemoryDisk) -> None:
     content = disk.read(log_of(disk))
     overwrite(disk, log_of(disk), content[: entry_ends(content)[2]])
 
-    ledger = opened(disk)
-    ledger.book(SegmentId(7, 9), LINES)
+    ledger = open_ledger(disk)
+    ledger.record(SegmentId(7, 9), LINES)
 
     sums = read_sums(ROOT, Limits(), disk)[0]
     assert sum(counts.stored for counts in sums.lines.values()) == 2 + 1
@@ -229,7 +229,7 @@ def test_loss_is_reported_until_the_operator_deletes_the_report(disk: MemoryDisk
     disk.kill()
     assert losses_after_start(disk) == first == losses(disk)
 
-    ledger = opened(disk)
+    ledger = open_ledger(disk)
     disk.unlink(LOST)
 
     assert ledger.sums(Watch(set()))[0].losses == ()
@@ -238,7 +238,7 @@ def test_loss_is_reported_until_the_operator_deletes_the_report(disk: MemoryDisk
 
 
 def test_second_loss_is_added_to_the_first(disk: MemoryDisk) -> None:
-    without(disk, ROOT)
+    remove_directories(disk, ROOT)
     losses_after_start(disk)
     disk.kill()
     disk.unlink(HEAD)
@@ -248,17 +248,17 @@ def test_second_loss_is_added_to_the_first(disk: MemoryDisk) -> None:
     assert [loss.partition(" ")[0] for loss in reported] == ["2027-01-15T08:00Z"] * 2
 
 
-def test_booking_without_a_head_gets_one_when_it_is_booked_again(
+def test_entry_without_a_head_gets_one_when_it_is_recorded_again(
     disk: MemoryDisk,
 ) -> None:
-    ledger = opened(disk)
-    ledger.book(SegmentId(7, 8), LINES)
+    ledger = open_ledger(disk)
+    ledger.record(SegmentId(7, 8), LINES)
     head = disk.read(HEAD)
-    ledger.book(SegmentId(7, 9), LINES)
+    ledger.record(SegmentId(7, 9), LINES)
     disk.kill()
     overwrite(disk, HEAD, head)
 
-    opened(disk).book(SegmentId(7, 9), LINES)
+    open_ledger(disk).record(SegmentId(7, 9), LINES)
     disk.kill()
     content = disk.read(log_of(disk))
     overwrite(disk, log_of(disk), content[: entry_ends(content)[-2]])
@@ -268,10 +268,10 @@ def test_booking_without_a_head_gets_one_when_it_is_booked_again(
 
 
 def test_head_file_is_replaced_when_it_has_grown(disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(witness, "HEAD_BYTES_MAX", 200)
-    ledger = opened(disk)
+    monkeypatch.setattr(loss_detection, "HEAD_BYTES_MAX", 200)
+    ledger = open_ledger(disk)
     for seq in range(50):
-        ledger.book(SegmentId(9, seq), LINES)
+        ledger.record(SegmentId(9, seq), LINES)
         assert (disk.size_bytes(HEAD) or 0) < 400
     disk.kill()
 
@@ -280,24 +280,24 @@ def test_head_file_is_replaced_when_it_has_grown(disk: MemoryDisk, monkeypatch: 
 
 @pytest.mark.parametrize("path", [HEAD, ROOT / "0000000001.log"], ids=["head", "log"])
 def test_files_removed_while_the_receiver_runs_are_written_again(disk: MemoryDisk, path: Path) -> None:
-    ledger = opened(disk)
+    ledger = open_ledger(disk)
     disk.unlink(path)
 
     assert ledger.restore_files()
 
     assert not ledger.restore_files()
-    ledger.book(SegmentId(7, 9), LINES)
+    ledger.record(SegmentId(7, 9), LINES)
     disk.kill()
     assert losses(disk) == ()
     assert sum(counts.stored for counts in read_sums(ROOT, Limits(), disk)[0].lines.values()) == 6
 
 
-def live(disk: MemoryDisk, steps: list[tuple[int, int]]) -> None:
+def run_writer(disk: MemoryDisk, steps: list[tuple[int, int]]) -> None:
     """Run the writer once."""
-    ledger = opened(disk)
+    ledger = open_ledger(disk)
     ledger.retain({SegmentId(7, seq) for seq in range(3)})
     for seq, stored in steps:
-        ledger.book(SegmentId(7, seq), {Heading("d", "p", HOUR): Counts(stored, stored)}, window=WINDOW)
+        ledger.record(SegmentId(7, seq), {Heading("d", "p", HOUR): Counts(stored, stored)}, window=WINDOW)
         if seq > 2:
             ledger.settle(SegmentId(7, seq))
 
@@ -313,51 +313,53 @@ def crash(disk: MemoryDisk, random: Random) -> None:
         disk.scatter(lambda: random.random() < 0.5)
 
 
-@pytest.mark.fault("the ledger killed, or its power cut, at every call of several lives: no loss is claimed")
+@pytest.mark.fault(
+    "a kill or power cut at every disk call of the ledger in several runs: no loss is reported"
+)
 @pytest.mark.parametrize("seed", range(10))
 def test_crash_at_any_call_is_never_reported_as_a_loss(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     random = Random(seed)
     monkeypatch.setattr(ledger_room, "LOG_BYTES_MIN", 300)
-    monkeypatch.setattr(witness, "HEAD_BYTES_MAX", 200)
+    monkeypatch.setattr(loss_detection, "HEAD_BYTES_MAX", 200)
     steps = [(random.randint(0, 4), random.randint(0, 5)) for _ in range(random.randint(2, 8))]
     whole = new_disk()
     before = len(whole.calls)
-    live(whole, steps)
+    run_writer(whole, steps)
     for at in range(1, len(whole.calls) - before + 1):
         disk = new_disk()
-        for life in range(4):
-            disk.fail_nth(random.randint(1, at) if life else at, Killed)
+        for run in range(4):
+            disk.fail_nth(random.randint(1, at) if run else at, Killed)
             try:
-                live(disk, steps)
+                run_writer(disk, steps)
             except Killed:
                 crash(disk, random)
             disk.kill()
-            assert losses(disk) == (), f"crashed at call {at} of life {life}"
+            assert losses(disk) == (), f"crashed at call {at} of run {run}"
 
 
-@pytest.mark.parametrize("harm", ["log cut", "ledger removed", "head removed"])
-def test_crash_while_a_loss_is_handled_does_not_hide_it(harm: str) -> None:
+@pytest.mark.parametrize("damage", ["log cut", "ledger removed", "head removed"])
+def test_crash_while_a_loss_is_handled_does_not_hide_it(damage: str) -> None:
     random = Random(20_261_122)
     for at in range(1, 40):
         disk = new_disk()
-        book(opened(disk), 5)
+        book(open_ledger(disk), 5)
         content = disk.read(log_of(disk))
         disk.scatter(lambda: True)
-        if harm == "log cut":
+        if damage == "log cut":
             overwrite(disk, log_of(disk), content[: entry_ends(content)[2]])
-        elif harm == "ledger removed":
-            without(disk, ROOT)
+        elif damage == "ledger removed":
+            remove_directories(disk, ROOT)
         else:
             disk.unlink(HEAD)
         disk.scatter(lambda: True)
         disk.fail_nth(at, Killed)
         try:
-            opened(disk, is_first=False)
+            open_ledger(disk, is_first=False)
         except Killed:
             crash(disk, random)
         disk.kill()
 
-        sums = opened(disk, is_first=False).sums(Watch(set()))[0]
+        sums = open_ledger(disk, is_first=False).sums(Watch(set()))[0]
 
         assert sums.losses, f"crashed at call {at}"
         assert sums.complete_from_hour == HOUR + 1, f"crashed at call {at}"
@@ -367,6 +369,6 @@ def test_chain_continues_over_a_rewritten_log(disk: MemoryDisk, monkeypatch: pyt
     end = log_codec.read(disk.read(log_of(disk))).entries[-1].after
     monkeypatch.setattr(ledger_room, "LOG_BYTES_MIN", 1)
 
-    opened(disk).book(SegmentId(7, 9), LINES)
+    open_ledger(disk).record(SegmentId(7, 9), LINES)
 
     assert log_codec.read(disk.read(log_of(disk))).entries[0].before.number == end.number + 1

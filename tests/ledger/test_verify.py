@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from receiver import transcode
-from receiver.dead_letters.letter_files import DeadLetters
+from receiver.dead_letters.directory import DeadLetters
 from receiver.engine.embedded import EmbeddedStore
 from receiver.engine.store import Parameters
 from receiver.journal.appender import Appender
 from receiver.journal.segments import Journal
-from receiver.ledger.balance import Accounts, AccountsAtRest, Backlog
+from receiver.ledger.balance import Backlog, LiveBalanceSource, OfflineBalanceSource
 from receiver.model import ContentKind, Delivery
 from receiver.query import ledger_table
 from receiver.query.ledger import Answer, LedgerQuery, ledger, parse_ledger_query, verified
@@ -51,7 +51,7 @@ class Workspace:
     def __post_init__(self) -> None:
         self.appender = Appender(self.root / "journal", limits())
         self.ledger = open_ledger(self.root)
-        self.accounts = Accounts(self.ledger, Backlog(self.root / "journal"))
+        self.balances = LiveBalanceSource(self.ledger, Backlog(self.root / "journal"))
         self.now_s = time.time()
         self.writer = Writer(
             Journal(self.root / "journal"),
@@ -72,24 +72,24 @@ class Workspace:
         self.appender.seal()
 
     def _delivery(self, project: str, spans: int, bad: int, trace_id: str) -> Delivery:
-        made = [
+        spans_json = [
             {"traceId": trace_id or (f"{random.getrandbits(127) + 1:032x}" if n >= bad else ""),
              "spanId": f"{1 if trace_id else n + 1:016x}",
              "startTimeUnixNano": str(int(self.now_s * 10**9))}
             for n in range(spans + bad)
         ]  # fmt: skip
         resource = {"attributes": [{"key": "platform.projectId", "value": {"stringValue": project}}]}
-        body = json.dumps({"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": made}]}]})
+        body = json.dumps({"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": spans_json}]}]})
         received_at_ns = int(self.now_s * 10**9)
         return Delivery(
             "d", body.encode(), ContentKind.JSON, (), received_at_ns, strict=False, body_bytes_max=1 << 20
         )
 
-    def asked(self, **more: str) -> Answer:
-        asked = parse_ledger_query(
+    def query(self, **more: str) -> Answer:
+        query = parse_ledger_query(
             {"since": "2h", "verify": "1", **more}, now_s=time.time(), row_lifetime_hours=72
         )
-        return ledger(self.accounts, lambda: self.store, asked)
+        return ledger(self.balances, lambda: self.store, query)
 
 
 @pytest.fixture
@@ -111,12 +111,12 @@ def test_stored_spans_agree_and_waiting_spans_are_in_the_journal(workspace: Work
     workspace.writer.drain()
     workspace.send("a", 4)
 
-    answer = workspace.asked()
+    answer = workspace.query()
 
     assert by_project(answer) == {"a": (7, 3, 0, 4, 3, "same"), "b": (3, 2, 1, 0, 2, "same")}
     assert all(line.difference == 0 for line in answer.lines)
-    assert {line.project for line in workspace.asked(project="a").lines} == {"a"}
-    assert workspace.asked(drain="other").lines == []
+    assert {line.project for line in workspace.query(project="a").lines} == {"a"}
+    assert workspace.query(drain="other").lines == []
 
 
 def test_rows_of_other_receivers_are_ignored(workspace: Workspace, tmp_path: Path) -> None:
@@ -128,24 +128,24 @@ def test_rows_of_other_receivers_are_ignored(workspace: Workspace, tmp_path: Pat
     foreign = "(Timestamp, ProjectId, ReceivedAt) VALUES (now64(9), 'a', now64(3))"
     workspace.store.command(f"INSERT INTO otel_traces {foreign}")
 
-    assert by_project(workspace.asked()) == {"a": (3, 3, 0, 0, 3, "same")}
-    assert by_project(other.asked()) == {"a": (3, 3, 0, 0, 3, "same")}
+    assert by_project(workspace.query()) == {"a": (3, 3, 0, 0, 3, "same")}
+    assert by_project(other.query()) == {"a": (3, 3, 0, 0, 3, "same")}
 
 
 @pytest.mark.parametrize(
-    ("harm", "table"),
+    ("statement", "table"),
     [
         pytest.param("ALTER TABLE otel_traces DELETE WHERE", 0, id="lost"),
-        pytest.param("INSERT INTO otel_traces SELECT * FROM otel_traces WHERE", 6, id="doubled"),
+        pytest.param("INSERT INTO otel_traces SELECT * FROM otel_traces WHERE", 6, id="stored twice"),
     ],
 )
-def test_changed_table_rows_are_reported(workspace: Workspace, harm: str, table: int) -> None:
+def test_changed_table_rows_are_reported(workspace: Workspace, statement: str, table: int) -> None:
     workspace.send("a", 3)
     workspace.send("b", 2)
     workspace.writer.drain()
-    workspace.store.command(f"{harm} ProjectId = 'a' SETTINGS mutations_sync = 2")
+    workspace.store.command(f"{statement} ProjectId = 'a' SETTINGS mutations_sync = 2")
 
-    assert by_project(workspace.asked()) == {
+    assert by_project(workspace.query()) == {
         "a": (3, 3, 0, 0, table, "different"),
         "b": (2, 2, 0, 0, 2, "same"),
     }
@@ -158,10 +158,10 @@ def test_replaced_rows_are_reported_although_their_count_agrees(workspace: Works
     workspace.store.command(f"ALTER TABLE otel_traces DELETE WHERE {some} SETTINGS mutations_sync = 2")
     workspace.store.command("INSERT INTO otel_traces SELECT * FROM otel_traces")
 
-    [line] = workspace.asked().lines
+    [line] = workspace.query().lines
 
     assert (line.stored, line.table, line.verdict) == (16, 16, "different")
-    assert line.problem == "as many rows as were stored, but not the same ones"
+    assert line.problem == "as many rows as were stored, but with another checksum"
 
 
 def test_repeated_spans_in_one_delivery_are_not_a_difference(workspace: Workspace) -> None:
@@ -169,7 +169,7 @@ def test_repeated_spans_in_one_delivery_are_not_a_difference(workspace: Workspac
     workspace.send("a", 3, trace_id="5a" * 16)
     workspace.writer.drain()
 
-    assert by_project(workspace.asked()) == {"a": (4, 4, 0, 0, 4, "same")}
+    assert by_project(workspace.query()) == {"a": (4, 4, 0, 0, 4, "same")}
 
 
 def test_traces_missing_in_the_companion_table_are_reported(workspace: Workspace) -> None:
@@ -180,7 +180,7 @@ def test_traces_missing_in_the_companion_table_are_reported(workspace: Workspace
     workspace.send("c", 4)
     workspace.writer.drain()
 
-    problems = {line.project: (line.table, line.verdict, line.problem) for line in workspace.asked().lines}
+    problems = {line.project: (line.table, line.verdict, line.problem) for line in workspace.query().lines}
 
     assert problems == {
         "a": (3, "different", "3 rows are not found by trace id"),
@@ -201,7 +201,7 @@ def test_spans_outside_their_companion_time_range_are_reported(workspace: Worksp
         "FROM otel_traces GROUP BY TraceId"
     )
 
-    assert [line.problem for line in workspace.asked().lines] == ["1 row is not found by trace id"]
+    assert [line.problem for line in workspace.query().lines] == ["1 row is not found by trace id"]
 
 
 def test_rows_of_an_epoch_that_the_ledger_lost_are_counted_and_listed(workspace: Workspace) -> None:
@@ -213,8 +213,8 @@ def test_rows_of_an_epoch_that_the_ledger_lost_are_counted_and_listed(workspace:
     epoch = f"{workspace.appender.choose().epoch:016x}"
 
     workspace.ledger = open_ledger(workspace.root)
-    workspace.accounts = Accounts(workspace.ledger, Backlog(workspace.root / "journal"))
-    [unknown] = workspace.asked().unknown
+    workspace.balances = LiveBalanceSource(workspace.ledger, Backlog(workspace.root / "journal"))
+    [unknown] = workspace.query().unknown
 
     assert (unknown.epoch, unknown.rows, unknown.is_lost) == (epoch, 3, True)
 
@@ -236,18 +236,18 @@ def test_rows_of_an_unknown_epoch_on_a_server_may_be_another_receivers(
         def rows(self, statement: str, parameters: Parameters) -> list[tuple[object, ...]]:
             return workspace.store.rows(statement, parameters)
 
-    asked = parse_ledger_query({"since": "2h", "verify": "1"}, now_s=time.time(), row_lifetime_hours=72)
-    [unknown] = ledger(workspace.accounts, Server, asked).unknown  # type: ignore[arg-type]
+    query = parse_ledger_query({"since": "2h", "verify": "1"}, now_s=time.time(), row_lifetime_hours=72)
+    [unknown] = ledger(workspace.balances, Server, query).unknown  # type: ignore[arg-type]
 
     assert (unknown.rows, unknown.is_lost) == (3, False)
 
 
-def test_rows_of_unbooked_parts_are_not_an_unknown_epoch(tmp_path: Path) -> None:
-    cut = tmp_path / "cuts" / "0000000000000007-0000000001.00000000000000ff"
-    cut.mkdir(parents=True)
-    (tmp_path / "cuts" / "something.else").mkdir()
+def test_rows_of_unrecorded_pieces_are_not_an_unknown_epoch(tmp_path: Path) -> None:
+    (tmp_path / "splits").mkdir()
+    (tmp_path / "splits" / "0000000000000007-0000000001.00000000000000ff.json").touch()
+    (tmp_path / "splits" / "something.else.json").touch()
 
-    balance = AccountsAtRest(tmp_path, Limits()).balance()
+    balance = OfflineBalanceSource(tmp_path, Limits()).balance()
 
     assert balance.part_epochs == {255}
     assert unknown_epochs({255: Counter({HOUR: 1})}, balance) == []
@@ -268,15 +268,17 @@ def test_reading_hour_by_hour_gives_the_same_result(
         workspace.now_s = time.time() - ago * 3_600
         workspace.send("a", 3)
     workspace.writer.drain()
-    whole = workspace.asked(since="5h").lines
+    whole = workspace.query(since="5h").lines
     monkeypatch.setattr(ledger_table, "VERIFY_ROWS_MAX", 1)
 
-    assert workspace.asked(since="5h").lines == whole
+    assert workspace.query(since="5h").lines == whole
     assert [(line.table, line.verdict) for line in whole] == [(3, "same")] * 3
 
 
 @pytest.mark.parametrize("when", ["before the count", "after the count"])
-def test_segments_booked_during_the_count_are_excluded_on_both_sides(workspace: Workspace, when: str) -> None:
+def test_segments_recorded_during_the_count_are_excluded_on_both_sides(
+    workspace: Workspace, when: str
+) -> None:
     workspace.send("a", 3)
     workspace.writer.drain()
     workspace.send("a", 4)
@@ -294,8 +296,8 @@ def test_segments_booked_during_the_count_are_excluded_on_both_sides(workspace: 
                 workspace.writer.drain()
             return rows
 
-    asked = parse_ledger_query({"since": "2h"}, now_s=time.time(), row_lifetime_hours=72)
-    balance, compared, unknown = verified(workspace.accounts, Interrupted(), asked)  # type: ignore[arg-type]
+    query = parse_ledger_query({"since": "2h"}, now_s=time.time(), row_lifetime_hours=72)
+    balance, compared, unknown = verified(workspace.balances, Interrupted(), query)  # type: ignore[arg-type]
 
     assert len(counts) == len(("epochs", "rows"))
     assert unknown == []
@@ -303,9 +305,9 @@ def test_segments_booked_during_the_count_are_excluded_on_both_sides(workspace: 
     assert sum(counts.stored for counts in balance.sums.lines.values()) == 7
 
 
-def test_inserted_but_unbooked_segment_counts_as_in_the_journal(workspace: Workspace) -> None:
+def test_inserted_but_unrecorded_segment_counts_as_in_the_journal(workspace: Workspace) -> None:
     workspace.send("a", 3)
     [segment] = Journal(workspace.root / "journal").sealed()
     workspace.store.insert(segment.path, token="x", query_id="trace-drain-x")
 
-    assert by_project(workspace.asked()) == {"a": (3, 0, 0, 3, None, "")}
+    assert by_project(workspace.query()) == {"a": (3, 0, 0, 3, None, "")}

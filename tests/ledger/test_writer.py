@@ -1,4 +1,4 @@
-"""Bookings of the writer when rows are not stored: poison, damage, lost decisions."""
+"""Entries of the writer when rows are not stored: poison, damage, lost decisions."""
 
 from __future__ import annotations
 
@@ -37,32 +37,34 @@ def rows_stored(harness: Harness) -> int:
 
 
 def test_dead_letter_counts_as_dead_and_its_copies_as_duplicates(harness: Harness) -> None:
-    harness.store.script = [POISON]
+    harness.store.poisonous_days = {day_of(1), day_of(2)}
     harness.add([1, 2])
     harness.add([2])
 
     harness.drain()
 
-    assert harness.booked == Counts(received=8, duplicate=3, dead=5)
+    assert harness.recorded == Counts(received=8, duplicate=3, dead=5)
 
 
 def test_missing_rows_of_a_partly_stored_segment_are_dead(harness: Harness) -> None:
-    harness.store.script = ["partly", POISON, POISON, POISON, POISON]
+    harness.store.script = ["first_day", "ok_without_rows", "ok_without_rows"]
     harness.add([1, 2], [4])
 
     harness.drain()
 
     assert rows_stored(harness) not in {0, 10}
-    assert harness.booked == Counts(received=10, stored=rows_stored(harness), dead=10 - rows_stored(harness))
+    assert harness.recorded == Counts(
+        received=10, stored=rows_stored(harness), dead=10 - rows_stored(harness)
+    )
 
 
-@pytest.mark.parametrize("lives", [1, 2])
+@pytest.mark.parametrize("runs", [1, 2])
 def test_deleted_segment_is_kept_as_a_sum(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch, lives: int
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, runs: int
 ) -> None:
     for _ in range(29):
         harness.add([0])
-    if lives > 1:
+    if runs > 1:
         harness.drain()
         harness.kill()
     monkeypatch.setattr(ledger, "LOG_BYTES_MIN", 100)
@@ -75,36 +77,35 @@ def test_deleted_segment_is_kept_as_a_sum(
     assert len(one_by_one) < 10
 
 
-def test_dead_letter_is_booked_although_the_store_is_unavailable(
+def test_dead_letter_is_recorded_after_the_store_was_unavailable(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     divide = harness.store.rows_by_heading
     asked: list[object] = []
 
-    def once(*held: Any) -> dict[Heading, RowSum]:  # noqa: ANN401 - any arguments
-        if asked:
+    def refused_at_first(*locations: Any) -> dict[Heading, RowSum]:  # noqa: ANN401 - any arguments
+        asked.append(locations)
+        if len(asked) == 1:
             raise StoreTrouble("connection refused")
-        asked.append(held)
-        return divide(*held)
+        return divide(*locations)
 
     harness.store.poisonous_days = {day_of(2)}
     harness.add([2, 3])
-    harness.store.script = ["ok", "half"]
-    monkeypatch.setattr(harness.store, "rows_by_heading", once)
+    monkeypatch.setattr(harness.store, "rows_by_heading", refused_at_first)
 
     harness.drain()
 
-    assert harness.booked.received == 7
-    assert [letter.reason.cause for letter in harness.letters] == ["odd", "poison"]
+    assert harness.recorded == Counts(received=7, stored=4, dead=3)
+    assert [letter.reason.cause for letter in harness.dead_letters] == ["poison"]
 
 
 def test_partly_stored_segment_is_counted_row_by_row(harness: Harness) -> None:
-    harness.store.script = ["half"]
+    harness.store.script = ["half_a_day"]
     harness.add([3])
 
     harness.drain()
 
-    assert harness.booked == Counts(received=4, stored=2, dead=2)
+    assert harness.recorded == Counts(received=4, stored=2, dead=2)
 
 
 def test_damaged_rows_are_dead_although_their_drain_is_unknown(harness: Harness) -> None:
@@ -131,21 +132,21 @@ def test_damage_that_cannot_be_removed_makes_the_whole_segment_dead(
 
     harness.drain()
 
-    assert harness.booked == Counts(received=10, dead=10)
+    assert harness.recorded == Counts(received=10, dead=10)
     assert lost == 3
 
 
-@pytest.mark.parametrize("meets", ["ok", POISON], ids=["stored", "dead letter"])
+@pytest.mark.parametrize("outcome", ["ok", POISON], ids=["stored", "dead letter"])
 @pytest.mark.timeout(300)
 def test_kill_at_any_step_counts_a_damaged_segment_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meets: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: str
 ) -> None:
     injector = FaultInjector()
     inject_faults(injector, monkeypatch)
-    for step in range(1, 45):
+    for step in range(1, 85):
         directory = tmp_path / str(step)
         directory.mkdir()
-        harness = Harness(directory, [meets], injector=injector)
+        harness = Harness(directory, [outcome], injector=injector)
         rotted(harness.add([1], [2], [1, 4]).path, record=1)
         harness.add([2, 3])
         injector.steps_left = step
@@ -155,9 +156,9 @@ def test_kill_at_any_step_counts_a_damaged_segment_once(
         harness.start()
         harness.drain()
 
-        assert harness.booked.unaccounted == 0, f"killed at step {step}"
-        assert harness.booked.received == 9 + 3 + 7, f"killed at step {step}: {harness.booked}"
-        assert harness.booked.stored == rows_stored(harness), f"killed at step {step}: {harness.booked}"
+        assert harness.recorded.unaccounted == 0, f"killed at step {step}"
+        assert harness.recorded.received == 9 + 3 + 7, f"killed at step {step}: {harness.recorded}"
+        assert harness.recorded.stored == rows_stored(harness), f"killed at step {step}: {harness.recorded}"
 
 
 @pytest.mark.timeout(300)
@@ -166,22 +167,26 @@ def test_kill_while_a_part_becomes_a_dead_letter_keeps_the_ledger_correct(
 ) -> None:
     injector = FaultInjector()
     inject_faults(injector, monkeypatch)
-    for step in range(1, 70):
+    for step in range(1, 105):
         directory = tmp_path / str(step)
         directory.mkdir()
-        harness = Harness(directory, ["partly", POISON, POISON, POISON, POISON, "lost"], injector=injector)
+        harness = Harness(
+            directory,
+            ["first_day", POISON, POISON, "ok_without_rows", "ok_without_rows", "answer_lost"],
+            injector=injector,
+        )
         harness.add([1, 2], [4])
         harness.add([2, 3])
         injector.steps_left = step
         with suppress(Killed):
             harness.start().drain()
-        assert harness.is_accounted_for, f"killed at step {step}: {harness.booked}"
+        assert harness.is_accounted_for, f"killed at step {step}: {harness.recorded}"
         injector.steps_left = -1
         harness.start()
         harness.drain()
 
-        assert harness.is_accounted_for, f"killed at step {step}: {harness.booked}"
-        assert harness.booked.stored == rows_stored(harness), f"killed at step {step}: {harness.booked}"
+        assert harness.is_accounted_for, f"killed at step {step}: {harness.recorded}"
+        assert harness.recorded.stored == rows_stored(harness), f"killed at step {step}: {harness.recorded}"
 
 
 def test_removed_copy_is_a_duplicate_even_if_its_decision_was_lost(harness: Harness) -> None:
@@ -195,32 +200,32 @@ def test_removed_copy_is_a_duplicate_even_if_its_decision_was_lost(harness: Harn
 
     harness.drain()
 
-    assert harness.booked == Counts(received=12, stored=9, duplicate=3)
+    assert harness.recorded == Counts(received=12, stored=9, duplicate=3)
 
 
-def test_segment_that_waits_for_another_version_is_booked_once(
+def test_segment_that_waits_for_another_version_is_recorded_once(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def killed(_file: FakeFile) -> None:
+    def kill(_file: FakeFile) -> None:
         raise Killed
 
     monkeypatch.setattr(ledger, "LOG_BYTES_MIN", 1)
     file = harness.add([1])
-    with monkeypatch.context() as life, suppress(Killed):
-        life.setattr(FakeFile, "unlink", killed)
+    with monkeypatch.context() as patch, suppress(Killed):
+        patch.setattr(FakeFile, "unlink", kill)
         harness.start().drain()
-    harness.start([harness.add([2])], held=[file]).drain()
+    harness.start([harness.add([2])], newer=[file]).drain()
     harness.start()
 
     harness.drain()
 
-    assert harness.booked == Counts(received=5, stored=5)
+    assert harness.recorded == Counts(received=5, stored=5)
 
 
-@pytest.mark.parametrize("meets", ["ok", POISON], ids=["stored", "dead letter"])
+@pytest.mark.parametrize("is_refused", [False, True], ids=["stored", "dead letter"])
 @pytest.mark.parametrize("record", [0, 1])
 def test_damage_in_a_rewritten_segment_is_counted_once(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch, record: int, meets: str
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, record: int, *, is_refused: bool
 ) -> None:
     monkeypatch.setattr(dedupe, "BLOCK_ROWS_MAX", 4)
     harness.add([1])
@@ -230,16 +235,19 @@ def test_damage_in_a_rewritten_segment_is_counted_once(
     assert _rows(file) == (2 + 3 + 4, 3 + 4)
     lost = rotted(file.path, record=record)
     harness.kill()
-    harness.store.script = [meets]
+    harness.store.script = []
+    harness.store.poisonous_days = {day_of(2), day_of(3)} if is_refused else set()
 
     harness.drain()
 
     received = 2 + 9 if record else 2 + 7
     stored = rows_stored(harness)
-    assert stored == (2 + 7 - lost if meets == "ok" else 2)
-    assert not any(letter.reason.deliveries for letter in harness.letters)
+    assert stored == (2 if is_refused else 2 + 7 - lost)
+    assert not any(letter.reason.deliveries for letter in harness.dead_letters)
     duplicate = 2 if record else 0
-    assert harness.booked == Counts(received, stored, duplicate=duplicate, dead=received - stored - duplicate)
+    assert harness.recorded == Counts(
+        received, stored, duplicate=duplicate, dead=received - stored - duplicate
+    )
 
 
 @pytest.mark.parametrize("record", [0, 1])
@@ -257,7 +265,24 @@ def test_damage_is_counted_once_after_a_restart(
 
     harness.drain()
 
-    assert harness.booked == Counts(received=7, stored=7 - lost, dead=lost)
+    assert harness.recorded == Counts(received=7, stored=7 - lost, dead=lost)
+
+
+def test_second_damage_keeps_the_dead_letter_and_the_ledger_entry_of_the_first(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dedupe, "BLOCK_ROWS_MAX", 2)
+    file = harness.add([1], [2], [4])
+    harness.store.script = ["error:117"] * 2
+    lost = rotted(file.path, record=0)
+    harness.start().drain()
+    lost_again = rotted(file.path, record=0)
+
+    harness.start()
+    harness.drain()
+
+    assert [letter.reason.rows for letter in harness.dead_letters] == [lost, lost_again]
+    assert harness.recorded == Counts(received=10, stored=10 - lost - lost_again, dead=lost + lost_again)
 
 
 def _rows(file: FakeFile) -> Sequence[int]:

@@ -1,4 +1,4 @@
-"""A false claim is shown to be one: the load harness finds what was acknowledged and not kept."""
+"""Tests of `load --verify`: it detects acknowledged spans that are missing, duplicated or altered."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import pytest
 from click.testing import CliRunner
 
 from receiver.cli import main
-from tests.doubles.liar import listening
+from tests.doubles.defective_receiver import listening
 
-SENT = ("--spans", "40", "--connections", "4", "--requests", "30")
+LOAD_OPTIONS = ("--spans", "40", "--connections", "4", "--requests", "30")
 
 
 def verified(
-    *script: str, lie: str = "", rejected: int = 0, words: tuple[str, ...] = ()
+    *script: str, defect: str = "", rejected: int = 0, options: tuple[str, ...] = ()
 ) -> tuple[int, dict[str, Any]]:
-    with listening(*script, lie=lie, rejected=rejected) as server:
-        command = ["load", server.url, *SENT, "--verify", "--api", server.url, "--settle", "0.01"]
-        result = CliRunner().invoke(main, [*command, "--format", "json", *words])
+    with listening(*script, defect=defect, rejected=rejected) as server:
+        command = ["load", server.url, *LOAD_OPTIONS, "--verify", "--api", server.url, "--settle", "0.01"]
+        result = CliRunner().invoke(main, [*command, "--format", "json", *options])
     findings: dict[str, Any] = json.loads(result.stdout)["verified"]
     return result.exit_code, findings
 
 
-@pytest.mark.parametrize("words", [(), ("--compression", "gzip")], ids=["plain", "gzip"])
-def test_an_honest_receiver_passes(words: tuple[str, ...]) -> None:
-    exit_code, findings = verified(words=words)
+@pytest.mark.parametrize("options", [(), ("--compression", "gzip")], ids=["plain", "gzip"])
+def test_correct_receiver_passes(options: tuple[str, ...]) -> None:
+    exit_code, findings = verified(options=options)
 
     assert exit_code == 0
     assert findings["ok"]
@@ -36,30 +36,30 @@ def test_an_honest_receiver_passes(words: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lie", "what", "count"),
+    ("defect", "finding", "count"),
     [
         pytest.param("forgets", "missing", 1_200, id="acknowledges and stores nothing"),
-        pytest.param("drops", "missing", 30, id="one span of each request is missing"),
-        pytest.param("doubles", "twice", 30, id="one span of each request is there twice"),
-        pytest.param("renames", "wrong", 300, id="another name is stored"),
+        pytest.param("drops", "missing", 30, id="a span of each request is missing"),
+        pytest.param("doubles", "twice", 30, id="a span of each request is stored twice"),
+        pytest.param("renames", "wrong", 300, id="a different name is stored"),
     ],
 )
-def test_a_liar_is_found_out(lie: str, what: str, count: int) -> None:
-    exit_code, findings = verified(lie=lie)
+def test_incorrect_receiver_is_detected(defect: str, finding: str, count: int) -> None:
+    exit_code, findings = verified(defect=defect)
 
     assert exit_code == 1
     assert not findings["ok"]
-    assert findings[what] == count
+    assert findings[finding] == count
     assert findings["examples"]
 
 
-def test_the_wrong_column_is_named() -> None:
-    _, findings = verified(lie="renames")
+def test_example_names_the_wrong_column() -> None:
+    _, findings = verified(defect="renames")
 
     assert findings["examples"][0].endswith("differs in SpanName")
 
 
-def test_what_was_never_acknowledged_may_be_missing() -> None:
+def test_refused_requests_are_not_expected_in_the_store() -> None:
     exit_code, findings = verified("400", "400")
 
     assert exit_code == 1, "two requests were refused"
@@ -67,8 +67,8 @@ def test_what_was_never_acknowledged_may_be_missing() -> None:
     assert findings["spans"] == 28 * 40
 
 
-def test_rejected_spans_are_not_expected() -> None:
-    _, findings = verified(rejected=1, lie="drops")
+def test_rejected_spans_are_not_expected_in_the_store() -> None:
+    _, findings = verified(rejected=1, defect="drops")
 
     assert findings["spans"] == 30 * 39
     assert findings["missing"] == 0

@@ -1,4 +1,4 @@
-"""The ledger held against the table: what agrees, what differs, and what nobody can tell any more."""
+"""Tests of the ledger compared with the table: same, different or no longer verifiable."""
 
 from __future__ import annotations
 
@@ -25,52 +25,52 @@ HOUR = 500_000
 NOW = LedgerQuery(since_hour=HOUR - 100, now_s=HOUR * 3_600.0)
 
 
-def place(project: str = "p", hour: int = HOUR) -> Heading:
+def heading_of(project: str = "p", hour: int = HOUR) -> Heading:
     return Heading("d", project, hour)
 
 
 @pytest.mark.parametrize(
-    ("stored", "table", "complete_from", "lives", "verdict"),
+    ("stored", "table", "complete_from", "lifetime_hours", "verdict"),
     [
-        pytest.param(5, 5, 0, None, "same", id="as it should be"),
-        pytest.param(5, 4, 0, None, "different", id="lost"),
-        pytest.param(5, 6, 0, None, "different", id="doubled"),
-        pytest.param(0, 6, 0, None, "different", id="never booked"),
-        pytest.param(5, 4, 0, 72, "different", id="lost, and too young to expire"),
-        pytest.param(5, 4, 0, 1, "unverifiable", id="may have expired"),
-        pytest.param(5, 6, 0, 1, "different", id="nothing expires into being"),
+        pytest.param(5, 5, 0, None, "same", id="equal"),
+        pytest.param(5, 4, 0, None, "different", id="rows lost"),
+        pytest.param(5, 6, 0, None, "different", id="rows duplicated"),
+        pytest.param(0, 6, 0, None, "different", id="missing in the ledger"),
+        pytest.param(5, 4, 0, 72, "different", id="rows lost, too young to expire"),
+        pytest.param(5, 4, 0, 1, "unverifiable", id="rows may have expired"),
+        pytest.param(5, 6, 0, 1, "different", id="expiry does not add rows"),
         pytest.param(5, 6, HOUR + 1, None, "unverifiable", id="before the ledger was complete"),
-        pytest.param(5, 5, HOUR + 1, 1, "same", id="agrees whatever could have been"),
+        pytest.param(5, 5, HOUR + 1, 1, "same", id="equal although unverifiable"),
     ],
 )
-def test_a_line_is_held_against_the_table(
-    stored: int, table: int, complete_from: int, lives: int | None, verdict: str
+def test_verdict_of_a_ledger_line(
+    stored: int, table: int, complete_from: int, lifetime_hours: int | None, verdict: str
 ) -> None:
-    asked = NOW._replace(row_lifetime_hours=lives)
+    query = NOW._replace(row_lifetime_hours=lifetime_hours)
 
-    expected = {place(): Rows(stored)} if stored else {}
+    ledger_rows = {heading_of(): Rows(stored)} if stored else {}
 
-    found = compare(expected, {place(): Rows(table)}, complete_from, asked)
+    comparison = compare(ledger_rows, {heading_of(): Rows(table)}, complete_from, query)
 
-    assert found[place()].verdict == verdict
-    assert bool(found[place()].problem) == (verdict != "same")
+    assert comparison[heading_of()].verdict == verdict
+    assert bool(comparison[heading_of()].problem) == (verdict != "same")
 
 
-def test_projects_that_were_counted_together_are_compared_together() -> None:
-    stored = {place("p"): Rows(2, 5), place(OTHER): Rows(7, 1), place("q", HOUR + 1): Rows(1)}
+def test_projects_counted_as_other_are_compared_together() -> None:
+    stored = {heading_of("p"): Rows(2, 5), heading_of(OTHER): Rows(7, 1), heading_of("q", HOUR + 1): Rows(1)}
     table = {
-        place("p"): Rows(2, 5),
-        place("x"): Rows(3, CHECKSUMS - 1),
-        place("y"): Rows(4, 2),
-        place("q", HOUR + 1): Rows(1),
+        heading_of("p"): Rows(2, 5),
+        heading_of("x"): Rows(3, CHECKSUMS - 1),
+        heading_of("y"): Rows(4, 2),
+        heading_of("q", HOUR + 1): Rows(1),
     }
 
-    found = compare(stored, table, 0, NOW)
+    comparison = compare(stored, table, 0, NOW)
 
-    assert {heading: (one.table, one.verdict) for heading, one in found.items()} == {
-        place("p"): (2, "same"),
-        place(OTHER): (7, "same"),
-        place("q", HOUR + 1): (1, "same"),
+    assert {heading: (line.table, line.verdict) for heading, line in comparison.items()} == {
+        heading_of("p"): (2, "same"),
+        heading_of(OTHER): (7, "same"),
+        heading_of("q", HOUR + 1): (1, "same"),
     }
 
 
@@ -84,24 +84,24 @@ def test_projects_that_were_counted_together_are_compared_together() -> None:
         ("99999d", 0),
     ],
 )
-def test_since_is_an_age_or_an_instant_and_means_whole_hours(since: str, hour: int) -> None:
+def test_since_is_an_age_or_an_instant_rounded_to_hours(since: str, hour: int) -> None:
     assert (
         parse_ledger_query({"since": since}, now_s=NOW.now_s + 60, row_lifetime_hours=None).since_hour == hour
     )
 
 
-def test_what_is_no_since_is_told_both_forms_of_it() -> None:
+def test_invalid_since_message_shows_both_forms() -> None:
     with pytest.raises(MalformedBody, match="like 15m, or an instant, like 2026-01-31T10:00Z"):
         parse_ledger_query({"since": "yesterday"}, now_s=NOW.now_s, row_lifetime_hours=None)
 
 
 @pytest.mark.parametrize("since", ["yesterday", "24", "9999-99-99"])
-def test_any_other_since_is_refused(since: str) -> None:
+def test_invalid_since_is_refused(since: str) -> None:
     with pytest.raises(MalformedBody, match="since is"):
         parse_ledger_query({"since": since}, now_s=NOW.now_s, row_lifetime_hours=None)
 
 
-def test_a_row_lives_as_long_as_late_spans_are_stored_as_they_are() -> None:
+def test_row_lifetime_is_the_late_margin_limited_by_the_retention() -> None:
     assert row_lifetime_hours(Store(retention_days=30, late_margin_days=3)) == 72
     assert row_lifetime_hours(Store(retention_days=2, late_margin_days=3)) == 48
     assert row_lifetime_hours(Store(retention_days=0)) is None
@@ -114,13 +114,13 @@ def segment(seq: int) -> SegmentId:
 LIMITS = {"TRACE_DRAIN_LEDGER__HOURS_MAX": "2"}
 
 
-def run(data: Path, *words: str) -> tuple[int, str]:
-    result = CliRunner(env=LIMITS).invoke(main, ["ledger", "--data", str(data), *words])
+def run(data: Path, *arguments: str) -> tuple[int, str]:
+    result = CliRunner(env=LIMITS).invoke(main, ["ledger", "--data", str(data), *arguments])
     return result.exit_code, result.output
 
 
-def test_the_command_prints_lines_and_totals_without_a_receiver(tmp_path: Path) -> None:
-    book = open_ledger(tmp_path)
+def test_ledger_command_prints_lines_and_totals_without_a_receiver(tmp_path: Path) -> None:
+    ledger = open_ledger(tmp_path)
     hour = int(time.time() // 3_600)
     lines = {
         Heading("d", "p", hour): Counts(received=10, stored=6, rejected=4),
@@ -128,10 +128,10 @@ def test_the_command_prints_lines_and_totals_without_a_receiver(tmp_path: Path) 
         Heading("d", "old", hour - 100): Counts(received=5, stored=5),
     }
     for seq, (heading, counts) in enumerate(lines.items()):
-        book.book(segment(seq), {heading: counts})
+        ledger.record(segment(seq), {heading: counts})
 
     code, text = run(tmp_path)
-    _, said = run(tmp_path, "--format", "json", "--since", "200h", "--drain", "d")
+    _, json_text = run(tmp_path, "--format", "json", "--since", "200h", "--drain", "d")
 
     assert code == 0
     assert [line.split() for line in text.splitlines()[1:]] == [
@@ -139,12 +139,12 @@ def test_the_command_prints_lines_and_totals_without_a_receiver(tmp_path: Path) 
         [text.splitlines()[1].split()[0], "e", "q", "1000", "0", "0", "0", "1000", "0", "0", "0"],
         ["total", "1010", "6", "0", "4", "1000", "0", "0", "0"],
     ]
-    assert [one["project"] for one in json.loads(said)["lines"]] == ["old", "p"]
+    assert [line["project"] for line in json.loads(json_text)["lines"]] == ["old", "p"]
 
 
-def test_a_span_that_is_nowhere_makes_the_command_fail(tmp_path: Path) -> None:
+def test_unaccounted_span_makes_the_command_fail(tmp_path: Path) -> None:
     hour = int(time.time() // 3_600)
-    open_ledger(tmp_path).book(segment(1), {Heading("d", "p", hour): Counts(received=3, stored=2)})
+    open_ledger(tmp_path).record(segment(1), {Heading("d", "p", hour): Counts(received=3, stored=2)})
 
     code, text = run(tmp_path)
 
@@ -152,11 +152,11 @@ def test_a_span_that_is_nowhere_makes_the_command_fail(tmp_path: Path) -> None:
     assert text.splitlines()[1].split()[-1] == "1"
 
 
-def test_a_ledger_with_small_limits_says_from_when_on_it_is_complete(tmp_path: Path) -> None:
+def test_ledger_with_small_limits_prints_since_when_it_is_complete(tmp_path: Path) -> None:
     hour = int(time.time() // 3_600)
-    book = Ledger(tmp_path / "ledger", Limits(hours_max=2), time.time, is_first=True)
+    ledger = Ledger(tmp_path / "ledger", Limits(hours_max=2), time.time, is_first=True)
     for ago in (2, 1, 0):
-        book.book(segment(ago), {Heading("d", "p", hour - ago): Counts(received=3, stored=3)})
+        ledger.record(segment(ago), {Heading("d", "p", hour - ago): Counts(received=3, stored=3)})
 
     _, text = run(tmp_path, "--since", "99999d")
 
@@ -173,30 +173,30 @@ def flip_last_byte(log: Path) -> None:
     log.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
 
 
-def put_older_copy_back(log: Path) -> None:
+def restore_older_copy(log: Path) -> None:
     log.write_bytes((log.parent.parent / "copy").read_bytes())
 
 
-@pytest.mark.parametrize("harm", [cut_last_entry, flip_last_byte, put_older_copy_back])
-def test_lost_history_makes_the_command_fail_until_it_is_acknowledged(
-    tmp_path: Path, harm: Callable[[Path], None]
+@pytest.mark.parametrize("damage", [cut_last_entry, flip_last_byte, restore_older_copy])
+def test_lost_ledger_entries_make_the_command_fail_until_acknowledged(
+    tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     hour = int(time.time() // 3_600)
-    book, log = open_ledger(tmp_path), tmp_path / "ledger" / "0000000001.log"
+    ledger, log = open_ledger(tmp_path), tmp_path / "ledger" / "0000000001.log"
     for seq in range(3):
         (tmp_path / "copy").write_bytes(log.read_bytes())
-        book.book(segment(seq), {Heading("d", "p", hour): Counts(received=3, stored=3)})
-    book.close()
+        ledger.record(segment(seq), {Heading("d", "p", hour): Counts(received=3, stored=3)})
+    ledger.close()
     assert run(tmp_path)[0] == 0
 
-    harm(log)
-    at_rest = run(tmp_path)
+    damage(log)
+    before_start = run(tmp_path)
     open_ledger(tmp_path).close()
     after_start = run(tmp_path)
     (tmp_path / "ledger.lost").unlink()
 
-    assert (at_rest[0], after_start[0]) == (1, 1)
-    for text in (at_rest[1], after_start[1]):
+    assert (before_start[0], after_start[0]) == (1, 1)
+    for text in (before_start[1], after_start[1]):
         assert "ledger is missing or damaged" in text
         assert "the last 1 of 4 entries are missing" in text
     assert run(tmp_path)[0] == 0

@@ -38,7 +38,7 @@ def is_loss_reported(harness: Harness) -> bool:
     return harness.progress.window_trouble != ""
 
 
-@pytest.mark.fault("the redelivery log cut short at each of its entries, or gone, while nothing ran")
+@pytest.mark.fault("the redelivery log is truncated at each entry, or deleted, while the receiver is stopped")
 def test_cut_log_stores_no_copy_unless_the_loss_is_reported(tmp_path: Path) -> None:
     (log,) = log_paths(after_three_segments(tmp_path / "whole"))
     ends = ends_of_entries(log.read_bytes())
@@ -72,9 +72,9 @@ def test_cut_log_is_reported_once_and_the_next_log_is_trusted(tmp_path: Path) ->
     assert window.shortfall == ""
     window.close()
 
-    again = harness.opened_window(harness.opened_ledger())
+    reopened = harness.opened_window(harness.opened_ledger())
 
-    assert again.shortfall == ""
+    assert reopened.shortfall == ""
 
 
 def test_older_copy_of_the_directory_is_reported(tmp_path: Path) -> None:

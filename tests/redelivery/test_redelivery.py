@@ -126,7 +126,7 @@ def test_drain_that_disables_dedupe_stores_copies_of_known_deliveries(harness: H
 
 def test_delivery_that_vanished_from_the_store_is_not_known(harness: Harness) -> None:
     harness.add([1, 2])
-    harness.store.script = ["eaten"] * 8
+    harness.store.script = ["ok_without_rows"] * 8
     harness.drain()
 
     harness.add([2, 1])
@@ -136,7 +136,9 @@ def test_delivery_that_vanished_from_the_store_is_not_known(harness: Harness) ->
     assert harness.progress.dead == {"short": 1}
 
 
-@pytest.mark.parametrize("outcomes", [["half"], ["partly", *["eaten"] * 8]], ids=["odd", "short"])
+@pytest.mark.parametrize(
+    "outcomes", [["half_a_day"], ["first_day", *["ok_without_rows"] * 8]], ids=["odd", "short"]
+)
 def test_copy_of_a_partly_stored_delivery_is_not_stored(harness: Harness, outcomes: list[str]) -> None:
     harness.add([3, 2])
     harness.store.script = outcomes
@@ -148,7 +150,7 @@ def test_copy_of_a_partly_stored_delivery_is_not_stored(harness: Harness, outcom
     harness.drain()
 
     assert harness.copies == before
-    assert harness.letters
+    assert harness.dead_letters
 
 
 def test_only_undamaged_deliveries_of_a_damaged_segment_are_known(harness: Harness) -> None:
@@ -177,7 +179,7 @@ def test_segment_that_an_older_version_inserted_is_not_deduplicated(harness: Har
 
 def test_segment_with_a_running_insert_of_an_older_version_is_not_deduplicated(harness: Harness) -> None:
     file = harness.add([1], [2], [1])
-    harness.store.script = ["late:3"]
+    harness.store.script = ["delayed:3"]
     with suppress(StoreTrouble):
         harness.store.insert(file.path, token=f"{file.id}#0", query_id=f"trace-drain-{file.id}#0")
 
@@ -187,7 +189,7 @@ def test_segment_with_a_running_insert_of_an_older_version_is_not_deduplicated(h
     assert harness.progress.dead == {}
 
 
-def test_nothing_is_known_or_booked_before_the_store_synced_it(
+def test_nothing_is_recorded_or_deduplicated_before_the_store_synced_it(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused() -> None:
@@ -201,7 +203,7 @@ def test_nothing_is_known_or_booked_before_the_store_synced_it(
 
     assert len(harness.store.parts) == 2
     assert len(harness.opened_window(harness.opened_ledger())) == 0
-    assert harness.booked == Counts()
+    assert harness.recorded == Counts()
 
 
 def test_duplicate_is_counted_once_although_deleting_its_segment_fails(
@@ -222,7 +224,13 @@ def test_duplicate_is_counted_once_although_deleting_its_segment_fails(
 
 
 @pytest.mark.parametrize(
-    "outcome", ["lost", "burnt", "torn", "error:252 Too many partitions for single INSERT"]
+    "outcome",
+    [
+        "answer_lost",
+        "tokens_without_rows",
+        "tokens_and_first_day",
+        "error:252 Too many partitions for single INSERT",
+    ],
 )
 def test_failed_insert_does_not_affect_deduplication(harness: Harness, outcome: str) -> None:
     harness.store.script = [outcome, "ok", outcome]
@@ -263,7 +271,7 @@ SEGMENTS = ([[1, 2], [2]], [[3, 1], [4]], [[1, 2, 3]], [[5], [4, 5]])
 
 
 def _run_with_kills(harness: Harness, kill_at: Sequence[int], *, is_reversed: bool = False) -> int:
-    """Store the segments, with a kill after so many steps of each run. Returns the steps of the last run."""
+    """Store the segments, killed after these numbers of steps. Returns the steps of the last run."""
     for records in SEGMENTS:
         harness.add(*records)
     for steps in [*kill_at, -1]:
@@ -273,13 +281,13 @@ def _run_with_kills(harness: Harness, kill_at: Sequence[int], *, is_reversed: bo
             harness.start(harness.files[::-1] if is_reversed and steps == -1 else None)
             harness.drain()
         except Killed:
-            assert harness.is_accounted_for, f"killed at step {steps}: {harness.booked}"
+            assert harness.is_accounted_for, f"killed at step {steps}: {harness.recorded}"
             continue
         break
     return harness.injector.steps
 
 
-@pytest.mark.parametrize("is_reversed", [False, True], ids=["same order", "another order after it"])
+@pytest.mark.parametrize("is_reversed", [False, True], ids=["same order", "reverse order afterwards"])
 @pytest.mark.timeout(300)
 def test_kill_at_any_step_stores_every_delivery_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_reversed: bool
@@ -297,22 +305,22 @@ def test_kill_at_any_step_stores_every_delivery_once(
         harness = Harness(directory, injector=injector, limits=small_window)
         _run_with_kills(harness, [step], is_reversed=is_reversed)
         assert harness.is_exact, f"killed at step {step}: {harness.copies}"
-        assert harness.is_ledger_exact, f"killed at step {step}: {harness.booked}"
+        assert harness.is_ledger_exact, f"killed at step {step}: {harness.recorded}"
         assert harness.progress.dead == {}
 
 
 @pytest.mark.timeout(300)
-def test_single_failed_disk_write_duplicates_and_loses_nothing(
+def test_single_failed_disk_write_duplicates_and_loses_no_span(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     injector = FaultInjector(ends_with=lambda: OSError(5, "refused"))
     inject_disk_faults(injector, monkeypatch)
     (tmp_path / "whole").mkdir()
     small_window = Redelivery(entries_max=24)
-    whole = Harness(tmp_path / "whole", injector=injector, limits=small_window)
-    whole.start()
+    undisturbed = Harness(tmp_path / "whole", injector=injector, limits=small_window)
+    undisturbed.start()
     steps_before = injector.steps
-    _run_once(whole)
+    _run_once(undisturbed)
 
     for step in range(1, injector.steps - steps_before + 1):
         directory = tmp_path / str(step)
@@ -322,7 +330,7 @@ def test_single_failed_disk_write_duplicates_and_loses_nothing(
         injector.steps_left = step
         _run_once(harness)
         assert harness.is_exact, f"refused at step {step}: {harness.copies}"
-        assert harness.is_ledger_exact, f"refused at step {step}: {harness.booked}"
+        assert harness.is_ledger_exact, f"refused at step {step}: {harness.recorded}"
         assert harness.progress.dead == {}
 
 
@@ -333,7 +341,9 @@ def _run_once(harness: Harness) -> None:
 
 
 RECORDS = st.lists(st.lists(st.integers(0, 6), min_size=1, max_size=3), min_size=1, max_size=3)
-OUTCOMES = st.sampled_from(["ok", "ok", "ok", "lost", "error:210", "burnt", "torn"])
+OUTCOMES = st.sampled_from(
+    ["ok", "ok", "ok", "answer_lost", "error:210", "tokens_without_rows", "tokens_and_first_day"]
+)
 RUNS = st.lists(
     st.tuples(st.lists(RECORDS, max_size=2), st.integers(1, 60), st.randoms(use_true_random=False)),
     min_size=1,
@@ -364,11 +374,11 @@ def test_any_sequence_of_copies_and_crashes_stores_each_delivery_once(
             injector.steps_left = steps
             with suppress(Killed):
                 harness.start(order).drain()
-            assert harness.is_accounted_for, harness.booked
+            assert harness.is_accounted_for, harness.recorded
         injector.steps_left = -1
         harness.kill()
         harness.drain()
 
     assert harness.is_exact, harness.copies
-    assert harness.is_ledger_exact, harness.booked
+    assert harness.is_ledger_exact, harness.recorded
     assert harness.progress.dead == {}

@@ -19,7 +19,7 @@ from receiver.redelivery.window import GENERATIONS, TICK_S, Window
 from receiver.settings import MIB, Redelivery
 
 DAY_S = 86_400.0
-ONE, TWO, THREE = SegmentId(7, 1), SegmentId(2**64 - 1, 2), SegmentId(7, 3)
+FIRST, SECOND, THIRD = SegmentId(7, 1), SegmentId(2**64 - 1, 2), SegmentId(7, 3)
 
 
 @dataclass
@@ -63,13 +63,13 @@ def knows(window: Window, digest: bytes) -> bool:
 
 def decide_both(window: Window) -> None:
     """Decide about two segments, and store the second."""
-    window.decide(ONE, [digest(1)], bytes([KEPT, DUPLICATE]))
-    window.decide(TWO, [digest(2)], bytes([KEPT]))
-    window.end(TWO, [digest(2)])
+    window.decide(FIRST, [digest(1)], bytes([KEPT, DUPLICATE]))
+    window.decide(SECOND, [digest(2)], bytes([KEPT]))
+    window.end(SECOND, [digest(2)])
 
 
 def assert_both_decisions(window: Window) -> None:
-    first, second = window.decision(ONE), window.decision(TWO)
+    first, second = window.decision(FIRST), window.decision(SECOND)
     assert first is not None
     assert second is not None
     assert (first.verdicts, first.kept) == (bytes([KEPT, DUPLICATE]), frozenset({digest(1)}))
@@ -81,12 +81,12 @@ def test_digest_is_reserved_until_its_rows_are_counted_and_then_known(factory: W
     window = factory.open()
     assert not knows(window, digest(1))
 
-    window.decide(ONE, [digest(1)], bytes([KEPT, DUPLICATE, EXEMPT]))
-    assert (knows(window, digest(1)), window.reserved_by(digest(1), but_by=TWO)) == (False, ONE)
-    assert window.reserved_by(digest(1), but_by=ONE) is None
+    window.decide(FIRST, [digest(1)], bytes([KEPT, DUPLICATE, EXEMPT]))
+    assert (knows(window, digest(1)), window.reserved_by(digest(1), but_by=SECOND)) == (False, FIRST)
+    assert window.reserved_by(digest(1), but_by=FIRST) is None
 
-    window.end(ONE, [digest(1)])
-    assert (knows(window, digest(1)), window.reserved_by(digest(1), but_by=TWO)) == (True, None)
+    window.end(FIRST, [digest(1)])
+    assert (knows(window, digest(1)), window.reserved_by(digest(1), but_by=SECOND)) == (True, None)
 
 
 def test_decision_survives_restarts_until_the_segment_is_deleted(factory: WindowFactory) -> None:
@@ -96,8 +96,8 @@ def test_decision_survives_restarts_until_the_segment_is_deleted(factory: Window
     again = factory.open()
     assert_both_decisions(again)
 
-    again.retain({ONE})
-    assert (again.decision(TWO), knows(again, digest(2))) == (None, True)
+    again.retain({FIRST})
+    assert (again.decision(SECOND), knows(again, digest(2))) == (None, True)
 
 
 def test_log_cut_at_any_byte_keeps_its_complete_entries_and_accepts_more(factory: WindowFactory) -> None:
@@ -116,7 +116,7 @@ def test_log_cut_at_any_byte_keeps_its_complete_entries_and_accepts_more(factory
         known = [number for number in range(1, 5) if knows(window, digest(number))]
         assert known == [number for number in range(1, 5) if complete_at[number] <= cut]
         assert window.shortfall == ""
-        window.end(TWO, [digest(9)])
+        window.end(SECOND, [digest(9)])
         window.close()
         after = factory.open()
         assert knows(after, digest(9))
@@ -147,7 +147,7 @@ def test_flipped_bit_loses_one_entry_and_is_reported(factory: WindowFactory) -> 
 
 def test_entry_is_dropped_soon_after_the_window(factory: WindowFactory) -> None:
     window = factory.open()
-    store(window, ONE, 1)
+    store(window, FIRST, 1)
     hours = 0
     while knows(window, digest(1)):
         factory.clock.now_s += 3_600
@@ -159,11 +159,11 @@ def test_entry_is_dropped_soon_after_the_window(factory: WindowFactory) -> None:
     assert [path.suffix for path in factory.directory.iterdir()] == [".log"]
 
 
-def test_youngest_entry_of_a_generation_stays_for_the_whole_window(factory: WindowFactory) -> None:
+def test_newest_entry_of_a_generation_stays_for_the_whole_window(factory: WindowFactory) -> None:
     window = factory.open()
-    store(window, ONE, 1)
+    store(window, FIRST, 1)
     factory.clock.now_s += DAY_S / GENERATIONS - 1
-    store(window, TWO, 2)
+    store(window, SECOND, 2)
     factory.clock.now_s += 2
     window.tick()
 
@@ -183,12 +183,12 @@ def test_decisions_are_copied_when_a_generation_is_closed(factory: WindowFactory
     window = factory.open()
 
     assert_both_decisions(window)
-    assert window.reserved_by(digest(1), but_by=TWO) == ONE
-    assert window.reserved_by(digest(2), but_by=ONE) is None
+    assert window.reserved_by(digest(1), but_by=SECOND) == FIRST
+    assert window.reserved_by(digest(2), but_by=FIRST) is None
 
 
 def test_files_that_a_crash_left_beside_the_newest_log_are_deleted(factory: WindowFactory) -> None:
-    store(factory.open(), ONE, 1)
+    store(factory.open(), FIRST, 1)
     (log,) = factory.directory.iterdir()
     for left in (".0000000009.log.tmp", "0000000000.log"):
         (factory.directory / left).write_bytes(log.read_bytes()[:40])
@@ -210,7 +210,7 @@ def test_directory_is_synced_before_the_first_entry(
 
 def test_time_while_the_receiver_was_stopped_does_not_age_entries(factory: WindowFactory) -> None:
     window = factory.open()
-    store(window, ONE, 1)
+    store(window, FIRST, 1)
     window.close()
 
     for jump_s in (365 * DAY_S, -365 * DAY_S):
@@ -224,7 +224,7 @@ def test_time_while_the_receiver_was_stopped_does_not_age_entries(factory: Windo
 
 def test_observed_time_continues_in_the_next_process(factory: WindowFactory) -> None:
     window = factory.open()
-    store(window, ONE, 1)
+    store(window, FIRST, 1)
     for _ in range(27):
         factory.clock.now_s += 3_600
         window.tick()
@@ -247,7 +247,7 @@ def test_window_with_too_many_entries_is_shortened_and_reports_it(factory: Windo
     known = [number for number in range(1, 301) if knows(window, digest(number))]
     assert known == list(range(known[0], 301))
     assert 100 <= len(known) == len(window) <= 120
-    assert (301 - known[0]) * 60 - 60 <= window.reach_s <= (302 - known[0]) * 60
+    assert (301 - known[0]) * 60 - 60 <= window.covered_s <= (302 - known[0]) * 60
     assert "expected 86400 s (redelivery.entries_max is 120, " in window.shortfall
     window.close()
     assert factory.open().shortfall == window.shortfall
@@ -295,17 +295,17 @@ def test_decision_whose_sync_failed_is_not_recorded(
     factory: WindowFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     window = factory.open()
-    store(window, ONE, 1)
+    store(window, FIRST, 1)
     with monkeypatch.context() as patch:
         patch.setattr(os, "fdatasync", _refuse)
         with pytest.raises(OSError, match="refused"):
-            window.decide(THREE, [digest(2)], bytes([KEPT]))
-    window.decide(TWO, [digest(3)], bytes([KEPT]))
+            window.decide(THIRD, [digest(2)], bytes([KEPT]))
+    window.decide(SECOND, [digest(3)], bytes([KEPT]))
 
     again = factory.open()
 
-    assert again.decision(THREE) is None
-    assert again.decision(TWO) is not None
+    assert again.decision(THIRD) is None
+    assert again.decision(SECOND) is not None
     assert knows(again, digest(1))
 
 
@@ -368,7 +368,7 @@ def test_damaged_table_is_rejected(tmp_path: Path) -> None:
 
 def test_entries_are_read_back_as_they_were_written() -> None:
     entries: list[decisions.Entry] = [
-        decisions.Ticked(1.5, float("-inf")),
+        decisions.Ticked(1.5, float("-inf"), is_damage=False),
         decisions.Decided(2.0, 2**64 - 1, 3, digest(1), bytes([KEPT])),
         decisions.Ended(3.0, 1, 2, b""),
     ]

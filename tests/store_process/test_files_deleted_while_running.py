@@ -1,4 +1,4 @@
-"""What the writer knows is taken away under it: it is written anew out of memory, and it is told."""
+"""Files of ledger or deduplication window deleted under a running writer: recreated and reported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.redelivery import Harness
 
 @pytest.fixture
 def harness(tmp_path: Path) -> Harness:
-    """A writer at work: some generations of the window are closed, one segment is stored in the newest."""
+    """A running writer: some generations of the window are closed, and the newest holds one segment."""
     harness = Harness(tmp_path, limits=Redelivery(entries_max=GENERATIONS * 2))
     for number in (1, 2, 3, 4, 5):
         harness.add([number])
@@ -24,10 +24,10 @@ def harness(tmp_path: Path) -> Harness:
     return harness
 
 
-def take_away(directory: Path, kind: str) -> None:
+def remove(directory: Path, kind: str) -> None:
     if kind == "directory":
         shutil.rmtree(directory)
-    elif kind == "exchanged":
+    elif kind == "replaced":
         shutil.copytree(directory, directory.with_name("copy"))
         shutil.rmtree(directory)
         directory.with_name("copy").rename(directory)
@@ -36,19 +36,19 @@ def take_away(directory: Path, kind: str) -> None:
             path.unlink()
 
 
-@pytest.mark.fault("DATA/ledger or DATA/redelivery deleted or exchanged under a running receiver")
+@pytest.mark.fault("DATA/ledger or DATA/redelivery deleted or replaced while the receiver runs")
 @pytest.mark.parametrize(
-    ("what", "kind"),
+    ("directory", "removal"),
     [
-        *(("ledger", kind) for kind in ("directory", "exchanged", "log")),
-        *(("redelivery", kind) for kind in ("directory", "exchanged", "log", "table")),
+        *(("ledger", kind) for kind in ("directory", "replaced", "log")),
+        *(("redelivery", kind) for kind in ("directory", "replaced", "log", "table")),
     ],
 )
 @pytest.mark.parametrize("is_busy", [True, False], ids=["busy", "idle"])
-def test_what_was_taken_away_is_whole_again_and_told(
-    harness: Harness, what: str, kind: str, *, is_busy: bool
+def test_removed_files_are_recreated_and_reported(
+    harness: Harness, directory: str, removal: str, *, is_busy: bool
 ) -> None:
-    take_away(harness.directory / what, kind)
+    remove(harness.directory / directory, removal)
 
     if is_busy:
         harness.add([5, 6])
@@ -64,17 +64,17 @@ def test_what_was_taken_away_is_whole_again_and_told(
     assert harness.progress.alarms == 1
 
 
-def test_a_ledger_that_was_taken_away_is_missed_by_whoever_asks_while_nothing_runs(harness: Harness) -> None:
+def test_ledger_command_fails_if_the_ledger_was_removed_while_stopped(harness: Harness) -> None:
     harness.kill()
     shutil.rmtree(harness.directory / "ledger")
 
-    found = CliRunner().invoke(main, ["ledger", "--data", str(harness.directory)])
+    result = CliRunner().invoke(main, ["ledger", "--data", str(harness.directory)])
 
-    assert found.exit_code == 1
-    assert "ledger is missing or damaged" in found.output
+    assert result.exit_code == 1
+    assert "ledger is missing or damaged" in result.output
 
 
-def test_a_ledger_that_was_never_begun_is_missed_by_nobody(tmp_path: Path) -> None:
-    found = CliRunner().invoke(main, ["ledger", "--data", str(tmp_path)])
+def test_ledger_command_succeeds_if_no_ledger_was_ever_written(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["ledger", "--data", str(tmp_path)])
 
-    assert (found.exit_code, "missing" in found.output) == (0, False)
+    assert (result.exit_code, "missing" in result.output) == (0, False)

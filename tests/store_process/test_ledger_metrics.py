@@ -1,4 +1,4 @@
-"""The ledger as metrics, taken in a thread, until the store process stops."""
+"""Ledger metrics, computed in a thread until the store process stops."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from receiver.store_process.ledger_metrics import EVERY_S, LedgerMetrics
 
 
 def no_balance() -> Balance:
-    raise OSError(5, "disk is away")
+    raise OSError(5, "the disk is unavailable")
 
 
-def test_once_stopped_it_asks_a_closed_pool_for_nothing() -> None:
+def test_stopped_ledger_metrics_submit_nothing_to_a_closed_pool() -> None:
     pool = ThreadPoolExecutor(1)
-    stocktaking = LedgerMetrics(pool, Metrics("store"))
+    ledger_metrics = LedgerMetrics(pool, Metrics("store"))
 
-    stocktaking.stop()
+    ledger_metrics.stop()
     pool.shutdown()
-    stocktaking.tick(no_balance)
+    ledger_metrics.tick(no_balance)
 
 
-def test_before_that_it_asks() -> None:
+def test_running_ledger_metrics_submit_to_the_pool() -> None:
     pool = ThreadPoolExecutor(1)
-    stocktaking = LedgerMetrics(pool, Metrics("store"))
+    ledger_metrics = LedgerMetrics(pool, Metrics("store"))
 
     pool.shutdown()
 
     with pytest.raises(RuntimeError):
-        stocktaking.tick(no_balance)
+        ledger_metrics.tick(no_balance)
 
 
 def test_lost_history_is_reported_to_health_and_metrics_until_it_is_acknowledged() -> None:
     losses: tuple[str, ...] = ("2027-01-15T08:00Z the last 3 of 9 entries are missing", "another")
     metrics, now_s = Metrics("store"), [0.0]
     with ThreadPoolExecutor(1) as pool:
-        stocktaking = LedgerMetrics(pool, metrics, lambda: now_s[0])
+        ledger_metrics = LedgerMetrics(pool, metrics, lambda: now_s[0])
 
         for expected in (losses, ()):
             now_s[0] += EVERY_S
-            stocktaking.tick(partial(Balance, Sums({}, 0, (), losses=expected), {}, set()))
+            ledger_metrics.tick(partial(Balance, Sums({}, 0, (), losses=expected), {}, set()))
             pool.submit(int).result()
-            stocktaking.tick(no_balance)
+            ledger_metrics.tick(no_balance)
 
-            assert stocktaking.trouble == "; ".join(expected)
+            assert ledger_metrics.trouble == "; ".join(expected)
             assert metrics.count("ledger_losses").value == len(expected)

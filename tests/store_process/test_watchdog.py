@@ -1,4 +1,4 @@
-"""A writer that hangs in the store is noticed; one that waits, or has not begun, is left alone."""
+"""Watchdog: reports a writer that hangs in the store, not a writer that waits or has not started."""
 
 from __future__ import annotations
 
@@ -8,56 +8,56 @@ import pytest
 
 from receiver.store_process.watchdog import Watchdog, WriterHangs
 from tests.support.fake_clickhouse import MemoryStore, Rows
-from tests.writer.test_writer import TWO_DAYS, Bench
+from tests.writer.test_writer import TWO_DAYS, WriterHarness
 
 
 @pytest.mark.parametrize(
     ("beats", "now_s"),
     [
-        pytest.param([], 1_000.0, id="not begun yet"),
-        pytest.param([0.0, 900.0], 1_000.0, id="came back"),
+        pytest.param([], 1_000.0, id="not started yet"),
+        pytest.param([0.0, 900.0], 1_000.0, id="beats in time"),
     ],
 )
-def test_a_writer_that_comes_back_is_left_alone(beats: list[float], now_s: float) -> None:
+def test_writer_that_beats_in_time_is_not_reported(beats: list[float], now_s: float) -> None:
     clock = iter([*beats, now_s])
-    pulse = Watchdog(lambda: next(clock), silence_s_max=420)
+    watchdog = Watchdog(lambda: next(clock), silence_s_max=420)
 
     for _ in beats:
-        pulse.beat()
+        watchdog.beat()
 
-    pulse.check()
+    watchdog.check()
 
 
-def test_a_writer_that_is_done_is_not_expected_back() -> None:
+def test_writer_that_stopped_is_not_reported() -> None:
     clock = iter([0.0])
-    pulse = Watchdog(lambda: next(clock), silence_s_max=420)
+    watchdog = Watchdog(lambda: next(clock), silence_s_max=420)
 
-    pulse.beat()
-    pulse.stop()
+    watchdog.beat()
+    watchdog.stop()
 
-    pulse.check()
+    watchdog.check()
 
 
-def test_a_writer_that_hangs_in_an_insert_is_noticed(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, MemoryStore())
-    bench.file(TWO_DAYS)
+def test_writer_that_hangs_in_an_insert_is_reported(tmp_path: Path) -> None:
+    harness = WriterHarness(tmp_path, MemoryStore())
+    harness.file(TWO_DAYS)
     seconds = [0.0]
-    pulse = Watchdog(lambda: seconds[0], silence_s_max=420)
-    bench.alive = pulse.beat
-    found: list[str] = []
+    watchdog = Watchdog(lambda: seconds[0], silence_s_max=420)
+    harness.heartbeat = watchdog.beat
+    messages: list[str] = []
 
     def hang(path: Path) -> Rows:
         seconds[0] += 421
-        with pytest.raises(WriterHangs) as hung:
-            pulse.check()
-        found.append(str(hung.value))
-        bench.store.rows_of = whole
-        return whole(path)
+        with pytest.raises(WriterHangs) as error:
+            watchdog.check()
+        messages.append(str(error.value))
+        harness.store.rows_of = rows_of
+        return rows_of(path)
 
-    whole = bench.store.rows_of
-    bench.store.rows_of = hang
+    rows_of = harness.store.rows_of
+    harness.store.rows_of = hang
 
-    bench.writer.drain()
+    harness.writer.drain()
 
-    assert found == ["writer was silent for 421 s; expected it back from the store within 420 s"]
-    pulse.check()
+    assert messages == ["writer was silent for 421 s; expected the store to return within 420 s"]
+    watchdog.check()

@@ -1,4 +1,4 @@
-"""A crowd on the admin port costs the supervisor neither its memory nor the descriptors it starts with."""
+"""Test that many connections to the admin port do not exhaust the supervisor's memory or descriptors."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ LOG_BYTES_MAX = 64 * 1024
 
 @pytest.fixture
 def supervised(tmp_path: Path) -> Iterator[Supervised]:
-    found = Supervised(tmp_path)
-    yield found
-    found.clean_up()
+    supervisor = Supervised(tmp_path)
+    yield supervisor
+    supervisor.clean_up()
 
 
 def resident_kib(pid: int) -> int:
@@ -33,24 +33,24 @@ def resident_kib(pid: int) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
 
 
-def test_crowd_on_the_admin_port_does_not_keep_a_killed_intake_from_being_replaced(
+def test_killed_intake_is_replaced_despite_many_admin_connections(
     supervised: Supervised,
 ) -> None:
     supervised.start()
     state = supervised.state()
-    supervisor, (killed,) = state["pids"]["supervisor"], state["pids"]["intake"]
-    resource.prlimit(supervisor, resource.RLIMIT_NOFILE, (DESCRIPTORS_MAX, DESCRIPTORS_MAX))
-    before_kib = resident_kib(supervisor)
-    with ExitStack() as crowd:
+    supervisor_pid, (killed,) = state["pids"]["supervisor"], state["pids"]["intake"]
+    resource.prlimit(supervisor_pid, resource.RLIMIT_NOFILE, (DESCRIPTORS_MAX, DESCRIPTORS_MAX))
+    before_kib = resident_kib(supervisor_pid)
+    with ExitStack() as connections:
         for _ in range(CONNECTIONS):
-            connection = crowd.enter_context(supervised.connected("admin"))
+            connection = connections.enter_context(supervised.connect("admin"))
             _send(connection)
         os.kill(killed, signal.SIGKILL)
         wait_until(lambda: not is_alive(killed))
 
         wait_until(lambda: supervised.state()["pids"]["intake"] != [killed])
         assert supervised.admin("/livez") == (200, "ok\n")
-        assert resident_kib(supervisor) - before_kib < GROWTH_KIB_MAX
+        assert resident_kib(supervisor_pid) - before_kib < GROWTH_KIB_MAX
 
     assert (supervised.directory / "log").stat().st_size < LOG_BYTES_MAX
 

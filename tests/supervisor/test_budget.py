@@ -1,4 +1,4 @@
-"""A drain's failed answers of the past hour, out of counts that only ever grow."""
+"""Tests of the failure budget: failed answers of each drain in the past hour, computed from counters."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Clock:
         return self.now_s
 
 
-def counted(**statuses: int) -> list[Snapshot]:
-    """Answers of one drain in two processes: half of each here, half there."""
+def snapshots_of(**statuses: int) -> list[Snapshot]:
+    """Return the answers of a drain, counted half by each of two processes."""
     halves = Metrics("intake-0"), Metrics("intake-1")
     for status, count in statuses.items():
         for metrics in halves:
@@ -26,75 +26,77 @@ def counted(**statuses: int) -> list[Snapshot]:
     return [metrics.snapshot() for metrics in halves]
 
 
-def test_answers_other_than_2xx_count_and_credentials_apart() -> None:
+def test_failed_answers_and_refused_credentials_are_counted_separately() -> None:
     budget = FailureBudget(Clock())
 
-    found = budget.past_hour(counted(s200=6, s400=2, s401=4, s503=2))
+    answers = budget.past_hour(snapshots_of(s200=6, s400=2, s401=4, s503=2))
 
-    assert found == {"d": Answers(all=10, failed=4, refused=4)}
+    assert answers == {"d": Answers(all=10, failed=4, refused=4)}
 
 
-def test_what_is_older_than_an_hour_is_forgotten() -> None:
+def test_answers_older_than_an_hour_do_not_count() -> None:
     clock = Clock()
     budget = FailureBudget(clock)
     clock.now_s += 60
-    budget.mark(counted(s503=10))
+    budget.mark(snapshots_of(s503=10))
     for _ in range(61):
         clock.now_s += 60
-        budget.mark(counted(s503=10))
+        budget.mark(snapshots_of(s503=10))
 
-    found = budget.past_hour(counted(s503=12, s200=2))
+    answers = budget.past_hour(snapshots_of(s503=12, s200=2))
 
-    assert found == {"d": Answers(all=4, failed=2)}
+    assert answers == {"d": Answers(all=4, failed=2)}
 
 
-def test_the_share_is_of_all_answers() -> None:
+def test_failed_ratio_is_relative_to_all_answers() -> None:
     metrics = Metrics("supervisor")
 
-    FailureBudget(Clock()).report(metrics, counted(s200=2, s503=6), Budget())
+    FailureBudget(Clock()).report(metrics, snapshots_of(s200=2, s503=6), Budget())
 
-    told = {one.name: one.value for one in metrics.snapshot().series}
-    assert told["failed_answers_past_hour"] == 6
-    assert told["failed_answers_past_hour_ratio"] == pytest.approx(0.75)
+    values = {series.name: series.value for series in metrics.snapshot().series}
+    assert values["failed_answers_past_hour"] == 6
+    assert values["failed_answers_past_hour_ratio"] == pytest.approx(0.75)
 
 
 @pytest.mark.parametrize(
     ("failed", "answers_left", "ratio_left"), [(0, 5, 0.5), (2, 3, 0.3), (5, 0, 0.0), (10, 0, 0.0)]
 )
-def test_what_is_left_is_told_and_ends_at_nothing(failed: int, answers_left: int, ratio_left: float) -> None:
+def test_remaining_budget_is_reported_and_never_negative(
+    failed: int, answers_left: int, ratio_left: float
+) -> None:
     clock, metrics = Clock(), Metrics("supervisor")
     budget = FailureBudget(clock)
     clock.now_s += 90
 
     budget.report(
         metrics,
-        counted(s200=10 - failed, s502=failed, s401=80),
+        snapshots_of(s200=10 - failed, s502=failed, s401=80),
         Budget(failed_answers_max=5, failed_ratio_max=0.5),
     )
 
-    told = {one.name: one.value for one in metrics.snapshot().series}
-    assert told["failure_budget_answers_left"] == answers_left
-    assert told["failure_budget_ratio_left"] == pytest.approx(ratio_left)
-    assert told["refused_credentials_past_hour"] == 80
-    assert told["failure_budget_counts_seconds"] == 90
+    values = {series.name: series.value for series in metrics.snapshot().series}
+    assert values["failure_budget_answers_left"] == answers_left
+    assert values["failure_budget_ratio_left"] == pytest.approx(ratio_left)
+    assert values["refused_credentials_past_hour"] == 80
+    assert values["failure_budget_counts_seconds"] == 90
 
 
 @pytest.mark.parametrize(
     ("status", "counts"),
     [
-        pytest.param("302", (1, 1, 0), id="no platform follows it"),
-        pytest.param("closed", (1, 1, 0), id="the connection ended first"),
-        pytest.param("429", (1, 1, 0), id="retried, and failed all the same"),
-        pytest.param("403", (0, 0, 1), id="a stranger, perhaps"),
-        pytest.param("405", (0, 0, 0), id="no delivery"),
+        pytest.param("302", (1, 1, 0), id="redirect, which no platform follows"),
+        pytest.param("closed", (1, 1, 0), id="connection closed before the answer"),
+        pytest.param("429", (1, 1, 0), id="retryable error"),
+        pytest.param("403", (0, 0, 1), id="wrong credentials"),
+        pytest.param("405", (0, 0, 0), id="not a delivery"),
         pytest.param("204", (0, 0, 0), id="OPTIONS"),
     ],
 )
-def test_what_is_a_failure(status: str, counts: tuple[int, int, int]) -> None:
+def test_status_counts_as_failure_refusal_or_neither(status: str, counts: tuple[int, int, int]) -> None:
     assert Answers().plus(status, 1) == Answers(*counts)
 
 
-def test_a_replaced_process_loses_no_failure() -> None:
+def test_failures_of_a_replaced_process_still_count() -> None:
     before = Metrics("intake-0")
     before.add("deliveries", 3, drain="d", status="503")
     carried = carried_over(before.snapshot(), None)
@@ -104,7 +106,7 @@ def test_a_replaced_process_loses_no_failure() -> None:
     assert FailureBudget(Clock()).past_hour([carried, after.snapshot()]) == {"d": Answers(5, 5)}
 
 
-def test_a_request_that_names_no_drain_spends_nobodys_patience() -> None:
+def test_request_without_a_drain_does_not_count() -> None:
     metrics = Metrics("intake-0")
     metrics.add("deliveries", 3, drain="", status="404")
 

@@ -1,4 +1,4 @@
-"""The supervisor over real intakes: what they cannot do without it when they stop, and when they start."""
+"""Tests of the supervisor with real intakes: connections and data during a stop, and TLS after a restart."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from tests.intake.test_tls import client_context, write_certificates
 from tests.supervisor.test_supervisor import Supervised, is_alive, wait_until
 from tests.support.intake import request
 
-WAITING = 200
-ANYWHERE = "127.0.0.1:0"
+QUEUED_CONNECTIONS = 200
+ANY_PORT = "127.0.0.1:0"
 
 
 @pytest.fixture
 def supervised(tmp_path: Path) -> Iterator[Supervised]:
-    found = Supervised(tmp_path)
-    found.configure("intakes = 2\n[journal]\ndisk_free_min = '4MiB'\n")
-    yield found
-    found.clean_up()
+    supervisor = Supervised(tmp_path)
+    supervisor.configure("intakes = 2\n[journal]\ndisk_free_min = '4MiB'\n")
+    yield supervisor
+    supervisor.clean_up()
 
 
 def is_stopped(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
-def what_is_said(connection: socket.socket) -> bytes:
-    """Everything until the other end closes; a reset is an error of the test."""
+def read_to_end(connection: socket.socket) -> bytes:
+    """Read until the other end closes; a reset raises."""
     return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
-def status_of(said: bytes) -> bytes:
-    return said.split(b" ")[1]
+def status_of(answer: bytes) -> bytes:
+    return answer.split(b" ")[1]
 
 
-def test_connections_in_the_backlog_when_the_receiver_is_stopped_are_answered_and_not_reset(
+def test_queued_connections_are_answered_when_the_receiver_stops(
     supervised: Supervised,
 ) -> None:
     supervised.start(INTAKE="receiver.intake")
@@ -52,10 +52,10 @@ def test_connections_in_the_backlog_when_the_receiver_is_stopped_are_answered_an
         os.kill(pid, signal.SIGSTOP)
         wait_until(lambda pid=pid: is_stopped(pid))  # type: ignore[misc]
 
-    with ExitStack() as open_until_the_end:
-        waiting = [open_until_the_end.enter_context(supervised.connected("listen")) for _ in range(WAITING)]
-        late = waiting[::10]
-        for connection in waiting:
+    with ExitStack() as stack:
+        queued = [stack.enter_context(supervised.connect("listen")) for _ in range(QUEUED_CONNECTIONS)]
+        late = queued[::10]
+        for connection in queued:
             if connection not in late:
                 connection.sendall(request(one_span()))
         supervised.signal(signal.SIGTERM)
@@ -64,20 +64,20 @@ def test_connections_in_the_backlog_when_the_receiver_is_stopped_are_answered_an
             connection.sendall(request(one_span()))
         for pid in intakes:
             os.kill(pid, signal.SIGCONT)
-        statuses = {status_of(what_is_said(connection)) for connection in waiting}
+        statuses = {status_of(read_to_end(connection)) for connection in queued}
 
     assert statuses == {b"200"}
     assert supervised.exit_code() == 0
 
 
 def post(supervised: Supervised) -> bytes:
-    """Send one delivery on a connection of its own, and return the status."""
-    with supervised.connected("listen") as connection:
+    """Send a delivery on its own connection, and return the status."""
+    with supervised.connect("listen") as connection:
         connection.sendall(request(one_span(), connection="close"))
-        return status_of(what_is_said(connection))
+        return status_of(read_to_end(connection))
 
 
-def test_deliveries_are_answered_while_a_store_that_hangs_is_being_stopped(supervised: Supervised) -> None:
+def test_deliveries_are_answered_while_a_hung_store_process_is_stopped(supervised: Supervised) -> None:
     supervised.start(INTAKE="receiver.intake")
     store = supervised.state()["pids"]["store"]
     os.kill(store, signal.SIGSTOP)
@@ -93,7 +93,7 @@ def test_deliveries_are_answered_while_a_store_that_hangs_is_being_stopped(super
     assert list(supervised.directory.glob("journal/*/*.lz4"))
 
 
-def test_what_was_acknowledged_before_the_stop_is_sealed_before_the_store_stops(
+def test_acknowledged_deliveries_are_sealed_before_the_store_process_stops(
     supervised: Supervised,
 ) -> None:
     supervised.configure("[journal]\ndisk_free_min = '4MiB'\nsegment_age_ms_max = 600000\n")
@@ -112,9 +112,7 @@ def test_what_was_acknowledged_before_the_stop_is_sealed_before_the_store_stops(
     assert supervised.exit_code() == 0
 
 
-def test_an_intake_replaced_while_the_certificate_is_broken_shows_the_last_good_one(
-    supervised: Supervised, tmp_path: Path
-) -> None:
+def test_replaced_intake_uses_the_last_valid_certificate(supervised: Supervised, tmp_path: Path) -> None:
     files = write_certificates(tmp_path)
     tls = f'[tls]\ncert_file = "{files.cert_file}"\nkey_file = "{files.key_file}"\n'
     supervised.configure(f"intakes = 1\n{tls}[journal]\ndisk_free_min = '4MiB'\n")
@@ -125,42 +123,44 @@ def test_an_intake_replaced_while_the_certificate_is_broken_shows_the_last_good_
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not is_alive(pid))
     with (
-        supervised.connected("listen") as plug,
-        client_context().wrap_socket(plug, server_hostname="localhost") as connection,
+        supervised.connect("listen") as tcp_connection,
+        client_context().wrap_socket(tcp_connection, server_hostname="localhost") as connection,
     ):
         connection.sendall(request(one_span(), connection="close"))
-        said = what_is_said(connection)
+        answer = read_to_end(connection)
 
-    assert said.startswith(b"HTTP/1.1 200 ")
+    assert answer.startswith(b"HTTP/1.1 200 ")
     wait_until(lambda: "expected a PEM chain" in supervised.admin("/readyz?verbose")[1])
 
 
 @pytest.fixture
 def sockets() -> Iterator[Sockets]:
-    found = open_sockets(Settings(listen=ANYWHERE, admin_listen=ANYWHERE, api_listen=ANYWHERE, intakes=1), {})
-    yield found
-    found.close()
+    opened = open_sockets(
+        Settings(listen=ANY_PORT, admin_listen=ANY_PORT, api_listen=ANY_PORT, intakes=1), {}
+    )
+    yield opened
+    opened.close()
 
 
-def test_a_socket_that_takes_no_more_hears_whom_it_has_and_nobody_new(sockets: Sockets) -> None:
+def test_socket_that_stops_accepting_keeps_queued_connections(sockets: Sockets) -> None:
     (listening,) = sockets.drain
-    with socket.create_connection(listening.getsockname()) as known:
+    with socket.create_connection(listening.getsockname()) as queued_client:
         sockets.stop_new_connections()
         with pytest.raises(TimeoutError):
             socket.create_connection(listening.getsockname(), timeout=0.2)
         accepted, _ = listening.accept()
         with accepted:
-            known.sendall(b"hello")
-            heard = accepted.recv(5)
+            queued_client.sendall(b"hello")
+            received = accepted.recv(5)
 
-    assert heard == b"hello"
+    assert received == b"hello"
 
 
-def test_the_socket_of_systemd_goes_on_taking_connections(sockets: Sockets) -> None:
-    given = bind("listen", ANYWHERE)
-    passed = Sockets((given,), sockets.admin, sockets.api, drain_is_ours=False)
+def test_systemd_socket_keeps_accepting_connections(sockets: Sockets) -> None:
+    systemd_socket = bind("listen", ANY_PORT)
+    sockets_of_systemd = Sockets((systemd_socket,), sockets.admin, sockets.api, drain_is_ours=False)
 
-    passed.stop_new_connections()
+    sockets_of_systemd.stop_new_connections()
 
-    with given, socket.create_connection(given.getsockname(), timeout=5) as connected:
-        assert connected.getpeername() == given.getsockname()
+    with systemd_socket, socket.create_connection(systemd_socket.getsockname(), timeout=5) as connected:
+        assert connected.getpeername() == systemd_socket.getsockname()

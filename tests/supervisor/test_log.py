@@ -1,4 +1,4 @@
-"""The log while all is well: what runs, that the first delivery arrived, and how much was done since."""
+"""Tests of the log in normal operation: the ready line, the first delivery, and the summary."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from tests.supervisor.test_supervisor import Supervised, wait_until
 
 @pytest.fixture
 def supervised(tmp_path: Path) -> Iterator[Supervised]:
-    found = Supervised(tmp_path)
-    found.configure(
+    supervisor = Supervised(tmp_path)
+    supervisor.configure(
         "[journal]\ndisk_free_min = '4MiB'\n[[drain]]\nname = 'shop'\n[[drain]]\nname='b'\npath='/b'"
     )
-    yield found
-    found.clean_up()
+    yield supervisor
+    supervisor.clean_up()
 
 
 def events(supervised: Supervised, event: str) -> list[dict[str, Any]]:
-    """The fields of all log lines with this event."""
+    """Return the fields of all log lines with this event."""
     lines = (supervised.directory / "log").read_text().splitlines()
-    found: list[dict[str, Any]] = [json.loads(line) for line in lines if line.startswith("{")]
-    return [fields for fields in found if fields["event"] == event]
+    parsed: list[dict[str, Any]] = [json.loads(line) for line in lines if line.startswith("{")]
+    return [fields for fields in parsed if fields["event"] == event]
 
 
-def test_the_ready_line_says_what_runs_and_where(supervised: Supervised) -> None:
+def test_ready_line_has_version_addresses_and_configuration(supervised: Supervised) -> None:
     supervised.start()
 
     wait_until(lambda: bool(events(supervised, "ready")))
@@ -49,7 +49,7 @@ def test_the_ready_line_says_what_runs_and_where(supervised: Supervised) -> None
     assert ready["drains"] == ["shop /v1/traces", "b /b"]
 
 
-def test_the_first_delivery_of_a_drain_is_logged_and_the_stop_sums_up(supervised: Supervised) -> None:
+def test_first_delivery_is_logged_and_the_stop_logs_a_summary(supervised: Supervised) -> None:
     supervised.start(INTAKE="receiver.intake")
 
     assert [post(supervised), post(supervised)] == [b"200", b"200"]
@@ -62,21 +62,21 @@ def test_the_first_delivery_of_a_drain_is_logged_and_the_stop_sums_up(supervised
     assert (summary["deliveries"], summary["answers"], summary["spans_accepted"]) == (2, {"2xx": 2}, 2)
 
 
-def test_the_summary_has_what_changed_since_the_last_one() -> None:
+def test_summary_has_the_changes_since_the_last_summary() -> None:
     intake, store, summary = Metrics("intake-0"), Metrics("store"), Summary()
     intake.add("deliveries", 9, drain="a", status="200")
-    summary_of = [intake, store]
-    summary.log(metrics.snapshot() for metrics in summary_of)
+    processes = [intake, store]
+    summary.log(metrics.snapshot() for metrics in processes)
     intake.add("deliveries", 3, drain="a", status="200")
     intake.add("deliveries", 2, drain="b", status="503")
     intake.add("deliveries", drain="b", status="closed")
-    intake.add("deliveries", 7, drain="", status="505")  # not of any drain, so not a delivery
+    intake.add("deliveries", 7, drain="", status="505")  # without a drain, so not a delivery
     intake.add("spans_accepted", 30, drain="a")
     store.set("store_spans", 20)
     store.set("backlog_segments", 1)
 
     with capture_logs() as logged:
-        summary.log(metrics.snapshot() for metrics in summary_of)
+        summary.log(metrics.snapshot() for metrics in processes)
 
     assert logged == [
         {
@@ -95,7 +95,7 @@ def test_the_summary_has_what_changed_since_the_last_one() -> None:
     ]
 
 
-def test_nothing_is_logged_when_nothing_has_changed() -> None:
+def test_summary_without_changes_is_not_logged() -> None:
     intake, summary = Metrics("intake-0"), Summary()
     intake.add("deliveries", drain="a", status="200")
     intake.set("backlog_segments", 3)

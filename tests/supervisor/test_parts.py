@@ -1,4 +1,4 @@
-"""The supervisor's smaller rooms: locks, sockets, the certificate, pauses, what a reload takes over."""
+"""Tests of the supervisor's smaller modules: locks, sockets, certificate, backoff, reload, banner."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import msgspec
 import pytest
 from aiohttp import http_parser
 
+from receiver.durable.files import DISK
 from receiver.errors import OperatorError
 from receiver.metrics import Metrics
 from receiver.settings import Drain, Sampling, Settings, Store, Tls
-from receiver.supervisor import data_dir
 from receiver.supervisor.admin import Admin
 from receiver.supervisor.banner import first_trace, startup_banner
 from receiver.supervisor.certificate import with_certificate
@@ -45,14 +45,14 @@ STATE = State(
 
 @pytest.fixture
 def children_lock(tmp_path: Path) -> Iterator[int]:
-    """The lock as a child of an earlier supervisor holds it."""
+    """Hold the lock like a child of an earlier supervisor."""
     fd = os.open(tmp_path / "children.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    assert data_dir._lock(fd)  # noqa: SLF001 - the lock itself is what is tested
+    assert DISK.lock(fd)
     yield fd
     os.close(fd)
 
 
-async def test_a_data_directory_is_made_for_us_alone(tmp_path: Path) -> None:
+async def test_data_directory_is_created_private(tmp_path: Path) -> None:
     directory = DataDir(tmp_path / "a" / "b")
 
     await directory.take()
@@ -61,7 +61,7 @@ async def test_a_data_directory_is_made_for_us_alone(tmp_path: Path) -> None:
     directory.release()
 
 
-async def test_a_directory_that_was_let_go_can_be_taken_again(tmp_path: Path) -> None:
+async def test_released_data_directory_can_be_taken_again(tmp_path: Path) -> None:
     first, second = DataDir(tmp_path), DataDir(tmp_path)
     await first.take()
     with pytest.raises(DirectoryTaken):
@@ -73,7 +73,9 @@ async def test_a_directory_that_was_let_go_can_be_taken_again(tmp_path: Path) ->
     second.release()
 
 
-async def test_children_that_do_not_end_are_named_after_a_while(tmp_path: Path, children_lock: int) -> None:
+async def test_children_of_an_earlier_receiver_that_do_not_exit_are_reported(
+    tmp_path: Path, children_lock: int
+) -> None:
     assert children_lock
     directory = DataDir(tmp_path, children_wait_s=0.1)
 
@@ -81,14 +83,14 @@ async def test_children_that_do_not_end_are_named_after_a_while(tmp_path: Path, 
         await directory.take()
 
 
-async def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+async def test_data_directory_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     with pytest.raises(OperatorError, match="cannot be used: Not a directory"):
         await DataDir(tmp_path / "file" / "data").take()
 
 
-def test_the_state_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_state_file_is_written_and_read(tmp_path: Path) -> None:
     directory = DataDir(tmp_path)
     with pytest.raises(OperatorError, match="no receiver runs on"):
         read_state(tmp_path)
@@ -99,40 +101,40 @@ def test_the_state_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["receiver.json"]
 
 
-def test_the_sockets_of_all_intakes_share_a_port_that_was_free() -> None:
+def test_sockets_of_all_intakes_share_a_free_port() -> None:
     sockets = bind_shared("listen", "127.0.0.1:0", 3)
 
-    assert len({address_of(one) for one in sockets}) == 1
-    for one in sockets:
-        one.close()
+    assert len({address_of(listening) for listening in sockets}) == 1
+    for listening in sockets:
+        listening.close()
 
 
-def test_a_port_that_somebody_shares_already_is_not_shared_with_them() -> None:
-    (theirs,) = bind_shared("listen", "127.0.0.1:0", 1)
+def test_port_shared_by_another_program_is_refused() -> None:
+    (foreign,) = bind_shared("listen", "127.0.0.1:0", 1)
 
-    with theirs, pytest.raises(OperatorError, match="another program listens there"):
-        bind_shared("listen", str(address_of(theirs)), 1)
+    with foreign, pytest.raises(OperatorError, match="another program listens there"):
+        bind_shared("listen", str(address_of(foreign)), 1)
 
 
-def test_ports_that_are_taken_are_told_all_at_once() -> None:
-    with bind("x", "127.0.0.1:0") as one, bind("x", "127.0.0.1:0") as other:
-        taken, taken_too = str(address_of(one)), str(address_of(other))
-        settings = Settings(listen=taken, admin_listen="127.0.0.1:0", api_listen=taken_too)
+def test_all_ports_in_use_are_reported_together() -> None:
+    with bind("x", "127.0.0.1:0") as listening, bind("x", "127.0.0.1:0") as other:
+        first_address, second_address = str(address_of(listening)), str(address_of(other))
+        settings = Settings(listen=first_address, admin_listen="127.0.0.1:0", api_listen=second_address)
         with pytest.raises(OperatorError) as caught:
             open_sockets(settings, {})
 
     assert [line.partition(" cannot be bound")[0] for line in str(caught.value).splitlines()] == [
-        f"listen = '{taken}'",
-        f"api_listen = '{taken_too}'",
+        f"listen = '{first_address}'",
+        f"api_listen = '{second_address}'",
     ]
 
 
-def test_a_name_that_does_not_resolve_is_told() -> None:
+def test_host_name_that_does_not_resolve_is_reported() -> None:
     with pytest.raises(OperatorError, match=r"api_listen = 'nowhere.invalid:1' cannot be resolved"):
         bind("api_listen", "nowhere.invalid:1")
 
 
-def test_the_first_restart_is_immediate_and_pauses_grow_to_their_limit() -> None:
+def test_first_restart_is_immediate_and_backoff_grows_to_its_limit() -> None:
     assert list(islice(backoff_s(10.0), 9)) == [0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 10.0, 10.0]
     assert list(islice(backoff_s(INTAKE_PAUSE_S_MAX), 6)) == [0.0, 0.2, 0.5, 1.0, 1.0, 1.0]
 
@@ -140,107 +142,107 @@ def test_the_first_restart_is_immediate_and_pauses_grow_to_their_limit() -> None
 PLAIN = Tls()
 CERTIFIED = Tls(cert_file="a.pem", key_file="a.key")
 RENEWED = Tls(cert_file="b.pem", key_file="b.key")
-CLIENTS_ASKED = Tls(cert_file="a.pem", key_file="a.key", client_ca_file="ca.pem")
+WITH_CLIENT_CA = Tls(cert_file="a.pem", key_file="a.key", client_ca_file="ca.pem")
 
 
 @pytest.mark.parametrize(
-    ("running", "new", "waits"),
+    ("running", "new", "needs_restart"),
     [
         pytest.param(PLAIN, CERTIFIED, True, id="TLS on"),
         pytest.param(CERTIFIED, PLAIN, True, id="TLS off"),
-        pytest.param(CERTIFIED, CLIENTS_ASKED, True, id="client certificates on"),
-        pytest.param(CLIENTS_ASKED, CERTIFIED, True, id="client certificates off"),
+        pytest.param(CERTIFIED, WITH_CLIENT_CA, True, id="client certificates on"),
+        pytest.param(WITH_CLIENT_CA, CERTIFIED, True, id="client certificates off"),
         pytest.param(CERTIFIED, RENEWED, False, id="another certificate"),
     ],
 )
-def test_whether_tls_is_spoken_and_whom_it_asks_waits_for_the_next_start(
-    running: Tls, new: Tls, *, waits: bool
+def test_enabling_tls_or_client_certificates_needs_a_restart(
+    running: Tls, new: Tls, *, needs_restart: bool
 ) -> None:
-    found = applicable_settings(Settings(tls=running), Settings(tls=new))
+    result = applicable_settings(Settings(tls=running), Settings(tls=new))
 
-    assert found.settings.tls == (running if waits else new)
-    assert (found.waiting, found.changed) == ((("tls",), ()) if waits else ((), ("tls",)))
+    assert result.settings.tls == (running if needs_restart else new)
+    assert (result.waiting, result.changed) == ((("tls",), ()) if needs_restart else ((), ("tls",)))
 
 
-ANYWHERE = "0.0.0.0:4318"
-KNOWN, OPEN = (Drain(name="d", tokens=("s",)),), (Drain(name="d"),)
+ALL_ADDRESSES = "0.0.0.0:4318"
+WITH_TOKEN, WITHOUT_TOKEN = (Drain(name="d", tokens=("s",)),), (Drain(name="d"),)
 
 
 @pytest.mark.parametrize(
     ("running", "new"),
     [
         pytest.param(
-            Settings(listen=ANYWHERE, tls=CERTIFIED, drain=KNOWN),
-            Settings(listen=ANYWHERE, tls=CLIENTS_ASKED, drain=OPEN),
-            id="client certificates for tokens",
+            Settings(listen=ALL_ADDRESSES, tls=CERTIFIED, drain=WITH_TOKEN),
+            Settings(listen=ALL_ADDRESSES, tls=WITH_CLIENT_CA, drain=WITHOUT_TOKEN),
+            id="tokens replaced by client certificates",
         ),
         pytest.param(
-            Settings(listen=ANYWHERE, tls=CERTIFIED, drain=KNOWN),
-            Settings(drain=OPEN),
-            id="loopback for tokens",
+            Settings(listen=ALL_ADDRESSES, tls=CERTIFIED, drain=WITH_TOKEN),
+            Settings(drain=WITHOUT_TOKEN),
+            id="tokens replaced by loopback",
         ),
         pytest.param(
             Settings(api_listen="0.0.0.0:8318", api_token="s"),
             Settings(),
-            id="loopback for the API's token",
+            id="API token replaced by loopback",
         ),
     ],
 )
-def test_a_reload_may_not_open_what_is_still_listened_on(running: Settings, new: Settings) -> None:
+def test_reload_may_not_remove_credentials_of_a_public_socket(running: Settings, new: Settings) -> None:
     with pytest.raises(OperatorError, match="is beyond loopback"):
         applicable_settings(running, new)
 
 
-def test_a_reload_takes_over_drains_and_leaves_what_sockets_and_tables_were_made_from() -> None:
+def test_reload_applies_drains_and_sampling_but_not_sockets_and_store() -> None:
     running = Settings(intakes=1)
     new = Settings(
         intakes=4, store=Store(retention_days=9), drain=(Drain(name="a"),), sampling=Sampling(rate=0.5)
     )
 
-    found = applicable_settings(running, new)
+    result = applicable_settings(running, new)
 
-    assert (found.settings.intakes, found.settings.store) == (1, Store())
-    assert (found.settings.drain, found.settings.sampling) == (new.drain, new.sampling)
-    assert found.changed == ("sampling", "drain")
-    assert found.waiting == ("intakes", "store")
+    assert (result.settings.intakes, result.settings.store) == (1, Store())
+    assert (result.settings.drain, result.settings.sampling) == (new.drain, new.sampling)
+    assert result.changed == ("sampling", "drain")
+    assert result.waiting == ("intakes", "store")
 
 
-def test_the_first_trace_is_valid_json_of_now_and_read_back_by_its_id() -> None:
+def test_banner_commands_send_a_current_trace_and_query_it() -> None:
     settings = Settings(data_dir="the data", drain=(Drain(name="a", tokens=("canary",)),))
 
     _, send, _, read, _ = first_trace(settings, settings.drain[0], "http://h:1")
 
-    words = shlex.split(send)
-    body = json.loads(words[words.index("-d") + 1])
+    arguments = shlex.split(send)
+    body = json.loads(arguments[arguments.index("-d") + 1])
     span = body["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
     age_s = datetime.now(UTC).timestamp() - int(span["endTimeUnixNano"]) / 1e9
-    assert words[:3] == ["curl", "-sS", "http://h:1/v1/traces"]
-    assert "authorization: Bearer $TOKEN" in words
+    assert arguments[:3] == ["curl", "-sS", "http://h:1/v1/traces"]
+    assert "authorization: Bearer $TOKEN" in arguments
     assert 0 <= age_s < 60
     assert shlex.split(read)[-4:] == ["trace", span["traceId"], "--data", "the data"]
     assert "canary" not in send
 
 
-def test_the_line_that_reads_back_names_the_file_that_may_say_the_token_of_the_api() -> None:
+def test_banner_query_command_names_the_configuration_file() -> None:
     settings = Settings(data_dir="d", api_token="canary", drain=(Drain(name="a"),))
 
-    told = startup_banner(settings, STATE, Path("my own.toml"))
+    banner = startup_banner(settings, STATE, Path("my own.toml"))
 
-    line = next(line for line in told.splitlines() if " trace " in line)
+    line = next(line for line in banner.splitlines() if " trace " in line)
     assert shlex.split(line)[-4:] == ["--config", "my own.toml", "--data", "d"]
-    assert "canary" not in told
+    assert "canary" not in banner
 
 
-def test_the_start_says_which_file_clients_of_a_self_signed_certificate_trust(tmp_path: Path) -> None:
+def test_banner_names_the_ca_file_of_a_self_signed_certificate(tmp_path: Path) -> None:
     settings = with_certificate(Settings(tls=Tls(self_signed=True), drain=(Drain(name="a"),)), tmp_path)
 
-    told = startup_banner(settings, STATE)
+    banner = startup_banner(settings, STATE)
 
-    assert f"OTEL_EXPORTER_OTLP_CERTIFICATE={tmp_path}/tls/ca.crt" in told
-    assert f"--cacert {tmp_path}/tls/ca.crt" in told
+    assert f"OTEL_EXPORTER_OTLP_CERTIFICATE={tmp_path}/tls/ca.crt" in banner
+    assert f"--cacert {tmp_path}/tls/ca.crt" in banner
 
 
-def test_drains_that_ask_for_signatures_are_left_to_who_signs() -> None:
+def test_banner_has_no_send_command_for_signed_drains() -> None:
     signed = Drain(name="a", signature_header="x-signature", signature_secrets=("s",))
 
     assert "send a first trace from the platform that signs them" in startup_banner(
@@ -248,7 +250,7 @@ def test_drains_that_ask_for_signatures_are_left_to_who_signs() -> None:
     )
 
 
-def test_systemd_is_told_over_its_socket(tmp_path: Path) -> None:
+def test_notify_sends_to_the_systemd_socket(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
 
@@ -258,11 +260,11 @@ def test_systemd_is_told_over_its_socket(tmp_path: Path) -> None:
         assert manager.recv(100) == b"READY=1"
 
 
-def test_this_machine_can_run_a_receiver() -> None:
+def test_machine_check_passes_on_this_machine() -> None:
     check_machine(msgspec.structs.replace(Settings(), store=Store(url="http://h")))
 
 
-async def test_without_the_c_parser_nothing_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_c_parser_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aiohttp.http_parser.HttpRequestParser", http_parser.HttpRequestParserPy)
     admin = Admin(lambda: Readiness(ready=True, checks=()), list, Settings(), Metrics("supervisor"))
 
@@ -270,31 +272,31 @@ async def test_without_the_c_parser_nothing_is_served(monkeypatch: pytest.Monkey
         await admin.serve(listening)
 
 
-def test_the_embedded_store_without_its_engine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_embedded_store_without_its_engine_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("receiver.config.checks.find_spec", lambda _name: None)
 
     with pytest.raises(OperatorError, match=r"pip install '\.\[embedded\]'"):
         check_machine(Settings())
 
 
-def test_only_linux_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_platform_other_than_linux_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "darwin")
 
     with pytest.raises(OperatorError, match="the platform is 'darwin'; expected Linux"):
         check_machine(Settings())
 
 
-def test_a_process_keeps_memory_for_bodies_unless_the_operator_says_otherwise() -> None:
-    operators = {"PATH": "/bin", "NOTIFY_SOCKET": "/run/notify", "MALLOC_TRIM_THRESHOLD_": "1"}
+def test_child_environment_sets_malloc_thresholds_unless_configured() -> None:
+    own_environment = {"PATH": "/bin", "NOTIFY_SOCKET": "/run/notify", "MALLOC_TRIM_THRESHOLD_": "1"}
 
-    kept = {"PATH": "/bin", "MALLOC_MMAP_THRESHOLD_": "33554432", "MALLOC_TRIM_THRESHOLD_": "1"}
-    assert environment(operators) == kept
+    expected = {"PATH": "/bin", "MALLOC_MMAP_THRESHOLD_": "33554432", "MALLOC_TRIM_THRESHOLD_": "1"}
+    assert environment(own_environment) == expected
 
 
-def test_why_a_reload_was_refused_is_one_line() -> None:
-    many = OperatorError("the configuration cannot be used:\n  'a' is 1; expected 2\n  'b' is 3; expected 4")
+def test_reason_of_a_refused_reload_is_printed_in_a_single_line() -> None:
+    error = OperatorError("the configuration cannot be used:\n  'a' is 1; expected 2\n  'b' is 3; expected 4")
 
-    told = one_line(many)
+    line = one_line(error)
 
-    assert told == "the configuration cannot be used: 'a' is 1; expected 2; 'b' is 3; expected 4"
+    assert line == "the configuration cannot be used: 'a' is 1; expected 2; 'b' is 3; expected 4"
     assert one_line(OperatorError("one line")) == "one line"

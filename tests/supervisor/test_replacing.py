@@ -1,4 +1,4 @@
-"""While an intake is down the others serve its connections, and it is started again without long pauses."""
+"""Tests of a crashed intake: other intakes serve its connections until it is replaced."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from tests.supervisor.test_intakes import is_stopped
 from tests.supervisor.test_supervisor import Supervised, is_alive, wait_until
 
 CONNECTIONS = 40
-"""So many that each of two intakes gets some: all to one has odds of 2 to the 39th."""
+"""Enough for two intakes: the probability that all connections reach the same intake is 2**-39."""
 
 
 @pytest.fixture
 def supervised(tmp_path: Path) -> Iterator[Supervised]:
-    found = Supervised(tmp_path)
-    found.configure("intakes = 2")
-    yield found
-    found.clean_up()
+    supervisor = Supervised(tmp_path)
+    supervisor.configure("intakes = 2")
+    yield supervisor
+    supervisor.clean_up()
 
 
-def crash_for_good(supervised: Supervised, name: str = "intake-0") -> int:
-    """Kill a process whose successors end at once. Return the pid that it had."""
+def crash_repeatedly(supervised: Supervised, name: str = "intake-0") -> int:
+    """Kill a process whose replacements exit at once. Return its process id."""
     (supervised.directory / f"{name}-crashes").touch()
     pid: int = supervised.state()["pids"]["intake"][int(name[-1])]
     os.kill(pid, signal.SIGKILL)
@@ -41,13 +41,13 @@ def crash_for_good(supervised: Supervised, name: str = "intake-0") -> int:
     return pid
 
 
-@pytest.mark.fault("one of two intakes ends again and again, as soon as it starts")
-def test_while_one_intake_crashes_the_other_answers_every_connection(supervised: Supervised) -> None:
+@pytest.mark.fault("one of two intakes exits repeatedly, right after its start")
+def test_healthy_intake_answers_all_connections_while_the_other_crashes(supervised: Supervised) -> None:
     supervised.start()
     healthy = supervised.state()["pids"]["intake"][1]
 
-    crash_for_good(supervised)
-    answered_by = {supervised.ask() for _ in range(CONNECTIONS)}
+    crash_repeatedly(supervised)
+    answered_by = {supervised.send_command() for _ in range(CONNECTIONS)}
 
     assert answered_by == {str(healthy)}
 
@@ -58,45 +58,43 @@ def test_connections_queued_for_a_killed_intake_are_answered_by_the_other(superv
     os.kill(stopped, signal.SIGSTOP)
     wait_until(lambda: is_stopped(stopped))
 
-    with ExitStack() as open_until_the_end:
-        queued = [
-            open_until_the_end.enter_context(supervised.connected("listen")) for _ in range(CONNECTIONS)
-        ]
-        crash_for_good(supervised)
-        answered_by = {ask_on(connection) for connection in queued}
+    with ExitStack() as stack:
+        queued = [stack.enter_context(supervised.connect("listen")) for _ in range(CONNECTIONS)]
+        crash_repeatedly(supervised)
+        answered_by = {answering_pid(connection) for connection in queued}
 
     assert answered_by == {str(healthy)}
 
 
-def test_an_intake_that_does_not_report_is_covered_before_it_counts_as_hung(supervised: Supervised) -> None:
+def test_connections_of_an_unresponsive_intake_are_answered_by_the_other(supervised: Supervised) -> None:
     supervised.start(silence_s=600.0)
     stopped, healthy = supervised.state()["pids"]["intake"]
     os.kill(stopped, signal.SIGSTOP)
     wait_until(lambda: is_stopped(stopped))
 
-    answered_by = {supervised.ask() for _ in range(CONNECTIONS)}
+    answered_by = {supervised.send_command() for _ in range(CONNECTIONS)}
 
     os.kill(stopped, signal.SIGCONT)
     assert answered_by == {str(healthy)}
 
 
-def test_an_intake_that_is_back_answers_its_own_connections_again(supervised: Supervised) -> None:
+def test_replaced_intake_answers_connections_again(supervised: Supervised) -> None:
     supervised.start()
-    before = crash_for_good(supervised)
-    supervised.ask()
+    before = crash_repeatedly(supervised)
+    supervised.send_command()
 
     (supervised.directory / "intake-0-crashes").unlink()
     wait_until(supervised.is_ready)
 
     intakes = {str(pid) for pid in supervised.state()["pids"]["intake"]}
-    wait_until(lambda: {supervised.ask() for _ in range(CONNECTIONS)} == intakes)
+    wait_until(lambda: {supervised.send_command() for _ in range(CONNECTIONS)} == intakes)
     assert str(before) not in intakes
 
 
-def test_a_crash_is_logged_with_its_cause_and_what_is_done(supervised: Supervised) -> None:
+def test_crash_is_logged_with_its_cause_and_action(supervised: Supervised) -> None:
     supervised.start()
 
-    killed = crash_for_good(supervised)
+    killed = crash_repeatedly(supervised)
 
     fields = f'"name": "intake-0", "pid": {killed}, "exit": "signal SIGKILL", "action": "replaced"'
     wait_until(lambda: fields in (supervised.directory / "log").read_text())
@@ -104,7 +102,7 @@ def test_a_crash_is_logged_with_its_cause_and_what_is_done(supervised: Supervise
     wait_until(lambda: metric in supervised.admin("/metrics")[1])
 
 
-def test_a_supervisor_without_free_descriptors_replaces_an_intake_and_says_where_it_is(
+def test_supervisor_without_free_descriptors_replaces_an_intake_and_updates_the_state(
     supervised: Supervised,
 ) -> None:
     supervised.start()
@@ -115,29 +113,29 @@ def test_a_supervisor_without_free_descriptors_replaces_an_intake_and_says_where
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (in_use, hard))
 
     os.kill(killed, signal.SIGKILL)
-    wait_until(lambda: supervised.starts("intake-0") == 2)
+    wait_until(lambda: supervised.start_count("intake-0") == 2)
 
     wait_until(lambda: supervised.state()["pids"]["intake"][0] not in {killed, 0})
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (hard, hard))
     wait_until(supervised.is_ready)
 
 
-def test_a_process_that_ends_again_and_again_is_one_condition_in_the_log(supervised: Supervised) -> None:
+def test_repeated_exits_are_logged_as_a_single_condition(supervised: Supervised) -> None:
     (supervised.directory / "store-crashes").write_text("the disk has 1 MiB free")
 
     supervised.launch()
-    wait_until(lambda: supervised.starts("store") >= 5)
+    wait_until(lambda: supervised.start_count("store") >= 5)
 
     log = (supervised.directory / "log").read_text()
     assert log.count("process exited unexpectedly") == 2
-    assert 1 <= log.count("process exits repeatedly") < supervised.starts("store") - 2
+    assert 1 <= log.count("process exits repeatedly") < supervised.start_count("store") - 2
     assert log.count('"error": "the disk has 1 MiB free"') == log.count('"name": "store", "pid"')
-    told = "[-] store ends: exited 5 times in the last 10 minutes: the disk has 1 MiB free\nok\n"
-    wait_until(lambda: told in supervised.admin("/readyz")[1])
+    expected = "[-] store ends: exited 5 times in the last 10 minutes: the disk has 1 MiB free\nok\n"
+    wait_until(lambda: expected in supervised.admin("/readyz")[1])
 
 
-def ask_on(connection: socket.socket) -> str:
-    connection.sendall(b"who\n")
+def answering_pid(connection: socket.socket) -> str:
+    connection.sendall(b"pid\n")
     return connection.makefile().readline().strip()
 
 
@@ -152,21 +150,21 @@ def few_descriptors() -> Iterator[int]:
 
 
 def use_up_descriptors() -> list[int]:
-    taken = []
+    descriptors = []
     with suppress(OSError):
         while True:
-            taken.append(os.open(os.devnull, os.O_RDONLY))
-    return taken
+            descriptors.append(os.open(os.devnull, os.O_RDONLY))
+    return descriptors
 
 
 async def until_replaced(child: Child, before: int) -> None:
     async with asyncio.timeout(60):
-        while child.pid == before or not child.is_ready:  # noqa: ASYNC110 - another process makes it so
+        while child.pid == before or not child.is_ready:  # noqa: ASYNC110 - another process changes it
             await asyncio.sleep(0.01)
 
 
-@pytest.mark.fault("the supervisor has no file descriptor left when an intake is killed")
-async def test_a_killed_intake_is_replaced_while_all_descriptors_are_used_up(
+@pytest.mark.fault("the supervisor has no free file descriptor when an intake is killed")
+async def test_killed_intake_is_replaced_without_free_descriptors(
     tmp_path: Path, few_descriptors: int
 ) -> None:
     reserve = DescriptorReserve()
@@ -176,16 +174,16 @@ async def test_a_killed_intake_is_replaced_while_all_descriptors_are_used_up(
         child = Child(role, settings, Metrics("supervisor"), lambda: None, reserve=reserve)
         running = child.start()
         await until_replaced(child, 0)
-        taken = use_up_descriptors()
+        descriptors = use_up_descriptors()
         for _ in range(3):
             killed = child.pid
             os.kill(killed, signal.SIGKILL)
             await until_replaced(child, killed)
-        for fd in taken:
+        for fd in descriptors:
             os.close(fd)
         await child.stop(60)
         await running
 
-    assert len(taken) < few_descriptors
+    assert len(descriptors) < few_descriptors
     assert (tmp_path / "events").read_text().count("start") == 4
     reserve.close()

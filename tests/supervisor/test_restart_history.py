@@ -1,4 +1,4 @@
-"""A process that ends again and again is told, though the receiver goes on accepting."""
+"""Tests of the restart history: repeated exits are reported while the receiver keeps accepting."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from receiver.supervisor.restart_history import REPORTED_MIN, WITHIN_S, RestartH
 from tests.supervisor.test_supervisor import Supervised, wait_until
 
 
-def test_ends_are_told_when_there_are_many_and_forgotten_in_time() -> None:
+def test_repeated_exits_are_reported_until_they_are_old() -> None:
     now_s = 0.0
-    ends = RestartHistory(lambda: now_s)
-    told = []
+    history = RestartHistory(lambda: now_s)
+    reasons = []
     for _ in range(REPORTED_MIN):
         now_s += 100.0
-        ends.note()
-        told.append(ends.reason)
+        history.note()
+        reasons.append(history.reason)
     now_s += WITHIN_S - 100.0
-    told.append(ends.reason)
+    reasons.append(history.reason)
     now_s += 1_000.0
 
-    assert told == ["", "", "exited 3 times in the last 10 minutes", ""]
-    assert ends.count == 0
+    assert reasons == ["", "", "exited 3 times in the last 10 minutes", ""]
+    assert history.count == 0
 
 
 @pytest.mark.fault("the store process exits repeatedly")
-def test_a_store_that_ends_again_and_again_is_told_and_changes_nothing_for_senders(tmp_path: Path) -> None:
+def test_repeated_exits_of_the_store_process_are_reported_and_senders_are_unaffected(tmp_path: Path) -> None:
     supervised = Supervised(tmp_path)
     try:
         supervised.start()
         assert supervised.admin("/readyz") == (200, "ok\n")
         for _ in range(REPORTED_MIN):
             before = supervised.state()["pids"]["store"]
-            with supervised.connected("api") as connection:
+            with supervised.connect("api") as connection:
                 connection.sendall(b"crash\n")
                 connection.recv(1)
             wait_until(lambda before=before: supervised.state()["pids"]["store"] not in {0, before})  # type: ignore[misc]
 
-        told = "store ends: exited 3 times in the last 10 minutes"
-        assert supervised.admin("/readyz") == (200, f"[-] {told}\nok\n")
+        reason = "store ends: exited 3 times in the last 10 minutes"
+        assert supervised.admin("/readyz") == (200, f"[-] {reason}\nok\n")
         assert 'trace_drain_process_ends_recent{process="store"} 3.0' in supervised.admin("/metrics")[1]
         assert "process exits repeatedly" in (tmp_path / "log").read_text()
-        assert supervised.ask()
+        assert supervised.send_command()
     finally:
         supervised.clean_up()

@@ -1,4 +1,4 @@
-"""The way to the first 200: the intakes come first, and no process loads what it does not need for it."""
+"""Tests of the start: intakes start first, and processes import only what they need."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ SLOW = {"cryptography", "google.protobuf", "importlib.metadata", "opentelemetry"
 
 @pytest.fixture
 def supervised(tmp_path: Path) -> Iterator[Supervised]:
-    found = Supervised(tmp_path)
-    yield found
-    found.clean_up()
+    supervisor = Supervised(tmp_path)
+    yield supervisor
+    supervisor.clean_up()
 
 
 @pytest.mark.parametrize(
-    ("room", "unwanted"),
+    ("module", "unwanted"),
     [
         pytest.param("receiver.cli.serve", STORE | SLOW | {"aiohttp", "receiver.journal"}, id="supervisor"),
         pytest.param(
@@ -39,18 +39,18 @@ def supervised(tmp_path: Path) -> Iterator[Supervised]:
         ),
     ],
 )
-def test_what_comes_before_the_first_200_is_loaded_and_nothing_else(room: str, unwanted: set[str]) -> None:
-    program = f"import sys, {room}; print(*sys.modules)"
+def test_process_does_not_import_unneeded_modules_at_start(module: str, unwanted: set[str]) -> None:
+    program = f"import sys, {module}; print(*sys.modules)"
 
     loaded = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     ).stdout
 
     assert unwanted & set(loaded.split()) == set()
-    assert room in loaded.split()
+    assert module in loaded.split()
 
 
-def test_the_store_begins_after_the_intakes(supervised: Supervised) -> None:
+def test_store_process_starts_after_the_intakes(supervised: Supervised) -> None:
     supervised.configure("intakes = 3")
 
     supervised.start()
@@ -59,19 +59,19 @@ def test_the_store_begins_after_the_intakes(supervised: Supervised) -> None:
     assert supervised.events()[3] == "store start 0"
 
 
-def test_intakes_that_are_slow_hold_up_neither_the_store_nor_the_admin_port(supervised: Supervised) -> None:
+def test_slow_intakes_delay_neither_the_store_process_nor_the_admin_port(supervised: Supervised) -> None:
     (supervised.directory / "slow").touch()
 
     supervised.launch(HEAD_START_S="0.1")
     wait_until((supervised.directory / "receiver.json").exists)
 
-    assert supervised.ask(name="api") == str(supervised.state()["pids"]["store"])
+    assert supervised.send_command(name="api") == str(supervised.state()["pids"]["store"])
     assert supervised.admin("/readyz") == (503, "[-] intake-0 process: starting\nnot ready\n")
     (supervised.directory / "slow").unlink()
     wait_until(supervised.is_ready)
 
 
-def test_a_receiver_that_is_told_to_stop_while_it_starts_starts_nothing_more(supervised: Supervised) -> None:
+def test_stop_during_the_start_starts_no_more_processes(supervised: Supervised) -> None:
     (supervised.directory / "slow").touch()
     supervised.launch(HEAD_START_S="600")
     wait_until((supervised.directory / "events").exists)

@@ -1,4 +1,4 @@
-"""The supervisor, over fake children: replaces, reloads, stops, and never shows a closed port."""
+"""Tests of the supervisor with fake children: restarts, reloads, stops, admin port."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ import pytest
 from receiver import __version__
 
 WAIT_S = 30.0
-QUIET = (
+BASE_CONFIG = (
     'listen = "127.0.0.1:0"\nadmin_listen = "127.0.0.1:0"\napi_listen = "127.0.0.1:0"\nlog_format = "json"\n'
 )
 
 
-def wait_until(is_so: Callable[[], bool]) -> None:
+def wait_until(condition: Callable[[], bool]) -> None:
     deadline_s = time.monotonic() + WAIT_S
-    while not is_so():
-        assert time.monotonic() < deadline_s, "it did not happen in time"
+    while not condition():
+        assert time.monotonic() < deadline_s, f"the condition did not hold within {WAIT_S:g} s"
         time.sleep(0.02)
 
 
@@ -41,7 +41,7 @@ def is_alive(pid: int) -> bool:
 
 
 class Supervised:
-    """A supervisor process on a directory of its own."""
+    """A supervisor process with its own data directory."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -49,7 +49,7 @@ class Supervised:
         self.configure()
 
     def configure(self, toml: str = "") -> None:
-        (self.directory / "trace-drain.toml").write_text(QUIET + toml)
+        (self.directory / "trace-drain.toml").write_text(BASE_CONFIG + toml)
 
     def start(self, silence_s: float = 30.0, **environ: str) -> None:
         self.launch(silence_s, **environ)
@@ -84,20 +84,20 @@ class Supervised:
             with refused:
                 return refused.code, refused.read().decode()
 
-    def ask(self, order: str = "who", name: str = "listen") -> str:
-        with self.connected(name) as connection:
-            connection.sendall(f"{order}\n".encode())
+    def send_command(self, command: str = "pid", name: str = "listen") -> str:
+        with self.connect(name) as connection:
+            connection.sendall(f"{command}\n".encode())
             return connection.makefile().readline().strip()
 
-    def connected(self, name: str) -> socket.socket:
+    def connect(self, name: str) -> socket.socket:
         host, _, port = self.state()[name].rpartition(":")
         return socket.create_connection((host, int(port)), timeout=WAIT_S)
 
     def events(self) -> list[str]:
         return (self.directory / "events").read_text().splitlines()
 
-    def starts(self, name: str) -> int:
-        """How often a process was started that came as far as its work."""
+    def start_count(self, name: str) -> int:
+        """Return how often a child process started and began its work."""
         log = (self.directory / "events").read_text() if (self.directory / "events").exists() else ""
         return log.count(f"{name} start")
 
@@ -114,7 +114,7 @@ class Supervised:
         return [*pids["intake"], pids["store"]]
 
     def clean_up(self) -> None:
-        """End what is still running, children included."""
+        """Kill the supervisor and its children if they still run."""
         if self.process and self.process.poll() is None:
             children = self.children()
             self.process.kill()
@@ -125,12 +125,12 @@ class Supervised:
 
 @pytest.fixture
 def supervised(tmp_path: Path) -> Iterator[Supervised]:
-    found = Supervised(tmp_path)
-    yield found
-    found.clean_up()
+    supervisor = Supervised(tmp_path)
+    yield supervisor
+    supervisor.clean_up()
 
 
-def test_receiver_json_says_where_the_receiver_is_and_who_it_is(supervised: Supervised) -> None:
+def test_receiver_json_has_addresses_and_process_ids(supervised: Supervised) -> None:
     supervised.configure("intakes = 2")
 
     supervised.start()
@@ -138,19 +138,19 @@ def test_receiver_json_says_where_the_receiver_is_and_who_it_is(supervised: Supe
     state = supervised.state()
     assert supervised.process
     assert state["pids"]["supervisor"] == supervised.process.pid
-    assert supervised.ask() in {str(pid) for pid in state["pids"]["intake"]}
-    assert supervised.ask(name="api") == str(state["pids"]["store"])
+    assert supervised.send_command() in {str(pid) for pid in state["pids"]["intake"]}
+    assert supervised.send_command(name="api") == str(state["pids"]["store"])
     assert state["urls"]["listen"] == f"http://{state['listen']}"
     assert len(state["pids"]["intake"]) == 2
     assert (supervised.directory / "receiver.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_receiver_json_that_could_not_be_written_is_written_when_that_is_possible(
+def test_receiver_json_is_written_as_soon_as_the_disk_allows(
     supervised: Supervised,
 ) -> None:
     stale = supervised.directory / "receiver.json"
     stale.write_text("{}")
-    (supervised.directory / "receiver.json.new").mkdir()
+    (supervised.directory / ".receiver.json.tmp").mkdir()
     supervised.launch()
     log = supervised.directory / "log"
     wait_until(lambda: '"ready"' in log.read_text())
@@ -160,14 +160,14 @@ def test_receiver_json_that_could_not_be_written_is_written_when_that_is_possibl
     )
     was_removed = not stale.exists()
 
-    (supervised.directory / "receiver.json.new").rmdir()
+    (supervised.directory / ".receiver.json.tmp").rmdir()
 
     wait_until(supervised.is_ready)
     assert was_removed
     assert "receiver.json is written again" in log.read_text()
 
 
-def test_the_start_says_how_to_read_back_with_what_the_file_says(supervised: Supervised) -> None:
+def test_start_prints_a_query_command_with_the_configuration_file(supervised: Supervised) -> None:
     supervised.start()
 
     assert f" --config {supervised.directory}/trace-drain.toml --data " in (
@@ -175,46 +175,46 @@ def test_the_start_says_how_to_read_back_with_what_the_file_says(supervised: Sup
     )
 
 
-def test_while_a_killed_intake_is_replaced_connections_wait(supervised: Supervised) -> None:
+def test_connections_wait_while_a_killed_intake_is_replaced(supervised: Supervised) -> None:
     supervised.start()
     (killed,) = supervised.state()["pids"]["intake"]
 
     os.kill(killed, signal.SIGKILL)
     wait_until(lambda: not is_alive(killed))
-    answered_by = [int(supervised.ask()) for _ in range(5)]
+    answered_by = [int(supervised.send_command()) for _ in range(5)]
 
     assert killed not in answered_by
     wait_until(lambda: supervised.state()["pids"]["intake"] == [answered_by[0]])
     assert supervised.events()[-1] == "intake-0 start 1"
 
 
-def test_a_process_that_hangs_is_killed_and_replaced(supervised: Supervised) -> None:
+def test_hung_process_is_killed_and_replaced(supervised: Supervised) -> None:
     supervised.start(silence_s=3.0)
     before = supervised.state()["pids"]["store"]
 
-    with supervised.connected("api") as connection:
+    with supervised.connect("api") as connection:
         connection.sendall(b"hang\n")
         wait_until(lambda: "store hangs" in supervised.events())
-        answered_by = supervised.ask(name="api")
+        answered_by = supervised.send_command(name="api")
 
     assert answered_by != str(before)
     assert not is_alive(before)
     assert 'trace_drain_process_restarts_total{process="store"} 1.0' in supervised.admin("/metrics")[1]
 
 
-def test_what_a_replaced_process_counted_stays_counted(supervised: Supervised) -> None:
+def test_counters_of_a_replaced_process_are_kept(supervised: Supervised) -> None:
     supervised.start()
-    counted = 'trace_drain_deliveries_total{drain="default",status="200"}'
-    supervised.ask()
-    wait_until(lambda: f"{counted} 1.0" in supervised.admin("/metrics")[1])
+    metric = 'trace_drain_deliveries_total{drain="default",status="200"}'
+    supervised.send_command()
+    wait_until(lambda: f"{metric} 1.0" in supervised.admin("/metrics")[1])
 
     os.kill(supervised.state()["pids"]["intake"][0], signal.SIGKILL)
-    supervised.ask()
+    supervised.send_command()
 
-    wait_until(lambda: f"{counted} 2.0" in supervised.admin("/metrics")[1])
+    wait_until(lambda: f"{metric} 2.0" in supervised.admin("/metrics")[1])
 
 
-def test_the_first_signal_seals_then_stops_the_store_then_the_intakes(supervised: Supervised) -> None:
+def test_first_signal_seals_then_stops_the_store_process_then_the_intakes(supervised: Supervised) -> None:
     supervised.configure("intakes = 2")
     supervised.start()
 
@@ -229,7 +229,7 @@ def test_the_first_signal_seals_then_stops_the_store_then_the_intakes(supervised
     assert '"error"' not in (supervised.directory / "log").read_text()
 
 
-def test_the_second_signal_kills(supervised: Supervised) -> None:
+def test_second_signal_kills_all_processes(supervised: Supervised) -> None:
     (supervised.directory / "stubborn").touch()
     supervised.start()
     children = supervised.children()
@@ -242,7 +242,7 @@ def test_the_second_signal_kills(supervised: Supervised) -> None:
     assert not any(is_alive(pid) for pid in children)
 
 
-def test_a_process_that_does_not_stop_in_its_time_is_ended(supervised: Supervised) -> None:
+def test_process_that_exceeds_the_stop_grace_period_is_killed(supervised: Supervised) -> None:
     supervised.configure("limits.stop_grace_s = 0.2")
     (supervised.directory / "stubborn").touch()
     supervised.start()
@@ -253,7 +253,7 @@ def test_a_process_that_does_not_stop_in_its_time_is_ended(supervised: Supervise
     assert "not finished in 0.2 s" in (supervised.directory / "log").read_text()
 
 
-def test_children_of_a_killed_supervisor_finish_and_the_next_start_takes_over(supervised: Supervised) -> None:
+def test_children_of_a_killed_supervisor_exit_before_the_next_start(supervised: Supervised) -> None:
     supervised.start()
     orphans = supervised.children()
 
@@ -263,10 +263,10 @@ def test_children_of_a_killed_supervisor_finish_and_the_next_start_takes_over(su
 
     assert not any(is_alive(pid) for pid in orphans)
     assert "store stopped" in supervised.events()
-    assert supervised.ask() == str(supervised.state()["pids"]["intake"][0])
+    assert supervised.send_command() == str(supervised.state()["pids"]["intake"][0])
 
 
-def test_a_second_receiver_on_the_directory_names_the_first_and_exits(supervised: Supervised) -> None:
+def test_second_receiver_on_the_data_directory_exits_and_names_the_first(supervised: Supervised) -> None:
     supervised.start()
     assert supervised.process
 
@@ -283,7 +283,7 @@ def test_a_second_receiver_on_the_directory_names_the_first_and_exits(supervised
     assert supervised.is_ready()
 
 
-def test_a_hangup_reloads_and_a_broken_configuration_leaves_the_old_one(supervised: Supervised) -> None:
+def test_sighup_reloads_and_an_invalid_configuration_is_refused(supervised: Supervised) -> None:
     supervised.start()
 
     supervised.configure("post_root = false\nintakes = 2")
@@ -298,7 +298,7 @@ def test_a_hangup_reloads_and_a_broken_configuration_leaves_the_old_one(supervis
     assert len(supervised.state()["pids"]["intake"]) == 1
 
 
-def test_a_replaced_process_starts_with_the_reloaded_settings(supervised: Supervised) -> None:
+def test_replaced_process_starts_with_the_reloaded_settings(supervised: Supervised) -> None:
     supervised.start()
     supervised.configure("post_root = false")
     supervised.signal(signal.SIGHUP)
@@ -311,7 +311,7 @@ def test_a_replaced_process_starts_with_the_reloaded_settings(supervised: Superv
     wait_until(lambda: supervised.events()[-1] in ("intake-0 reload True", "store reload True"))
 
 
-def test_an_intake_that_does_not_accept_makes_the_receiver_unready_and_the_store_does_not(
+def test_only_the_intake_checks_decide_readiness(
     supervised: Supervised,
 ) -> None:
     supervised.start()
@@ -320,14 +320,14 @@ def test_an_intake_that_does_not_accept_makes_the_receiver_unready_and_the_store
     wait_until(lambda: supervised.admin("/readyz")[0] == 503)
 
     status, text = supervised.admin("/readyz")
-    assert (status, text) == (503, "[-] intake-0 journal: 8 GiB are full\nnot ready\n")
-    wait_until(lambda: "[-] store journal: 8 GiB are full" in supervised.admin("/readyz?verbose")[1])
-    assert "[+] supervisor stopping: ok" in supervised.admin("/readyz?verbose")[1]
+    assert (status, text) == (503, "[-] intake-0 journal: 8 GiB are in use\nnot ready\n")
+    wait_until(lambda: "[-] store journal: 8 GiB are in use" in supervised.admin("/readyz?verbose")[1])
+    assert "[+] supervisor running: ok" in supervised.admin("/readyz?verbose")[1]
     _, as_json = supervised.admin("/readyz", Accept="application/json")
     assert {
         "process": "store",
         "name": "journal",
-        "reason": "8 GiB are full",
+        "reason": "8 GiB are in use",
         "decides": False,
     } in json.loads(as_json)["checks"]
 
@@ -342,19 +342,17 @@ def test_an_intake_that_does_not_accept_makes_the_receiver_unready_and_the_store
         ("/v1/traces", 404, ""),
     ],
 )
-def test_the_admin_port_serves_this_and_nothing_else(
-    supervised: Supervised, path: str, status: int, part: str
-) -> None:
+def test_admin_port_serves_only_its_paths(supervised: Supervised, path: str, status: int, part: str) -> None:
     supervised.start()
 
-    found = supervised.admin(path)
+    answer_status, text = supervised.admin(path)
 
-    assert found[0] == status
-    assert part in found[1]
-    assert status != 200 or found[1].endswith("\n")
+    assert answer_status == status
+    assert part in text
+    assert status != 200 or text.endswith("\n")
 
 
-def test_sockets_of_systemd_are_used(supervised: Supervised) -> None:
+def test_systemd_sockets_are_used(supervised: Supervised) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     supervised.configure("intakes = 2")
@@ -362,10 +360,10 @@ def test_sockets_of_systemd_are_used(supervised: Supervised) -> None:
     supervised.start(SOCKET_FOR_SYSTEMD=str(port))
 
     assert supervised.state()["listen"] == f"127.0.0.1:{port}"
-    assert int(supervised.ask()) in supervised.state()["pids"]["intake"]
+    assert int(supervised.send_command()) in supervised.state()["pids"]["intake"]
 
 
-def test_the_start_prints_a_line_that_sends_a_first_trace_and_one_that_reads_it(
+def test_start_prints_commands_to_send_and_query_a_first_trace(
     supervised: Supervised,
 ) -> None:
     supervised.start()

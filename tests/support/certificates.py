@@ -1,4 +1,4 @@
-"""Certificates that tests make: self-signed, for a chosen time."""
+"""Self-signed certificates for tests, with a chosen validity period."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def make_certificate(directory: Path, begins: datetime, ends: datetime) -> tuple
     """Write a certificate that is valid from `begins` to `ends`, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "traces.example")])
-    made = (
+    certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -27,7 +27,7 @@ def make_certificate(directory: Path, begins: datetime, ends: datetime) -> tuple
     )
     pem = serialization.Encoding.PEM
     cert_file, key_file = directory / "crt", directory / "key"
-    cert_file.write_bytes(made.public_bytes(pem))
+    cert_file.write_bytes(certificate.public_bytes(pem))
     key_file.write_bytes(
         key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )

@@ -115,9 +115,22 @@ def setting(named: tuple[str, str]) -> str:
     return f"{name} = '{quoted}'"
 
 
-def parse_request(target: str, body: bytes, encoding: str | None) -> Query:
+def parse_form(body: bytes, content_type: str) -> dict[str, str]:
+    """Parse the fields of a multipart form, in which drivers send a query with long parameters."""
+    boundary = content_type.partition("boundary=")[2].strip('"').encode()
+    parts = [part.partition(b"\r\n\r\n") for part in body.split(b"--" + boundary)[1:-1]]
+    return {
+        head.partition(b'name="')[2].partition(b'"')[0].decode(): value.removesuffix(b"\r\n").decode()
+        for head, _, value in parts
+    }
+
+
+def parse_request(target: str, body: bytes, encoding: str | None, content_type: str = "") -> Query:
     """Parse a request as the server does: unknown URL parameters are settings."""
     url = dict(parse_qsl(urlsplit(target).query, keep_blank_values=True))
+    if content_type.startswith("multipart/form-data"):
+        url |= parse_form(body, content_type)
+        body = b""
     sql = url.get("query", "")
     if not sql:
         sql, body = body.decode(), b""
@@ -161,7 +174,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def handle_statement(self, body: bytes) -> None:
         """Run a statement and answer as a server would."""
-        query = parse_request(self.path, body, self.headers.get("Content-Encoding"))
+        query = parse_request(
+            self.path, body, self.headers.get("Content-Encoding"), self.headers.get("Content-Type", "")
+        )
         killed = threading.Event()
         if query.query_id and self.engine.running.setdefault(query.query_id, killed) is not killed:
             self.answer_error("Code: 216. DB::Exception: Query with id is already running. (QUERY_ID)")
@@ -203,7 +218,7 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(200, b"some output\n" + text.encode(), {})
             return
         result = self.insert(query)
-        if fault.kind == "lost":
+        if fault.kind == "answer_lost":
             raise Reset
         self.answer(200, b"", summary_of(result))
 

@@ -12,7 +12,7 @@ from receiver.config.addresses import parse_store_url
 from receiver.engine import schema
 from receiver.engine.clickhouse import ClickHouseStore
 from receiver.engine.embedded import EmbeddedStore
-from receiver.settings import GIB
+from receiver.settings import GIB, Settings
 from tests.support.fake_clickhouse import schema_sources
 
 
@@ -34,7 +34,7 @@ def over_http(url: str, *, database: str = "", insert_timeout_s: int = 60) -> It
     """Yield a store in a new database of a server, which is dropped at the end."""
     name = database or f"test_{uuid4().hex}"
     store = connected(url, database=name, insert_timeout_s=insert_timeout_s)
-    schema.apply(store, schema_sources(), 30)
+    schema.apply(store, schema_sources(), *schema.wanted(Settings()))
     yield store
     store.command(f"DROP DATABASE {name}")
     store.close()
@@ -50,7 +50,7 @@ def embedded(directory: Path) -> Iterator[EmbeddedStore]:
     """Yield a store in a new database of the embedded engine, which is dropped at the end."""
     name = f"test_{uuid4().hex}"
     store = bare(directory, name)
-    schema.apply(store, schema_sources(), 30)
+    schema.apply(store, schema_sources(), *schema.wanted(Settings()))
     yield store
     store.command(f"DROP DATABASE {name}")
     store.close()

@@ -6,12 +6,14 @@ import json
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from receiver.engine.store import DayRows, Held, Parameters, RowSum, Version
+from receiver.engine.schema import OUTDATED_SORTING_KEY
+from receiver.engine.store import DayRows, Parameters, RowLocation, RowSum, Version
 from receiver.errors import StoreTrouble
 from receiver.ledger.ledger import Ledger
 from receiver.model import Heading, SegmentId
@@ -21,13 +23,22 @@ from receiver.settings import Redelivery
 
 ROOT = Path(__file__).parents[2]
 DAY_S = 86_400
-NOW_S = int(datetime.now(UTC).timestamp()) // DAY_S * DAY_S + DAY_S // 2
+NOW_S = int(datetime.now(UTC).timestamp()) // DAY_S * DAY_S - DAY_S // 2
 TODAY = NOW_S // DAY_S
 
 
 def schema_sources() -> list[tuple[str, str]]:
     """Return the schema statements of the repository: file name and text."""
     return [(path.name, path.read_text()) for path in sorted((ROOT / "schemas").glob("*.sql"))]
+
+
+def development_sources() -> list[tuple[str, str]]:
+    """Return the schema statements with the sorting key that the table had before the first release."""
+    key = "ORDER BY (ProjectId, ServiceName, toStartOfFiveMinutes(Timestamp), TraceId)"
+    sources = schema_sources()
+    if key not in sources[1][1]:
+        raise AssertionError("otel_traces has another sorting key")
+    return [(name, text.replace(key, f"ORDER BY ({OUTDATED_SORTING_KEY})")) for name, text in sources]
 
 
 def open_window(directory: Path) -> Window:
@@ -74,16 +85,18 @@ class FakeCore:
     """Replacement for the core, for JSON segments: a list of records, each a list of the days of its rows."""
 
     cannot_rewrite = ""
-    cannot_tell_days = ""
-    holds: SegmentId | None = None
+    cannot_read_days = ""
+    """Error message of `day_runs`; empty: it succeeds. `cannot_rewrite` is the same for `rewrite`."""
+    scanned_id: SegmentId | None = None
+    """Segment id that a scan reports."""
 
     def scan(self, segment: bytes, /) -> FakeScan:
         """See `Core`."""
         records = json.loads(segment)
         whole = [FakeRecord(len(days), (NOW_S * 1000, NOW_S * 1000)) for days in records if days != "rot"]
         damage = [(0, 1, "checksum disagrees") for days in records if days == "rot"]
-        if self.holds:
-            return FakeScan(whole, damage, epoch=self.holds.epoch, seq=self.holds.seq)
+        if self.scanned_id:
+            return FakeScan(whole, damage, epoch=self.scanned_id.epoch, seq=self.scanned_id.seq)
         return FakeScan(whole, damage)
 
     def rewrite(
@@ -92,7 +105,7 @@ class FakeCore:
         keep: Sequence[tuple[int, int]],
         codec: str,
         block_rows_max: int,
-        _anew: tuple[int, int, bool] | None = None,
+        _new_identity: tuple[int, int, bool] | None = None,
         /,
     ) -> bytes:
         """See `Core`."""
@@ -105,8 +118,8 @@ class FakeCore:
 
     def day_runs(self, segment: bytes, /) -> list[tuple[int, int, int]]:
         """See `Core`."""
-        if self.cannot_tell_days:
-            raise ValueError(self.cannot_tell_days)
+        if self.cannot_read_days:
+            raise ValueError(self.cannot_read_days)
         return [(row, row + 1, day) for row, day in enumerate(_rows(segment))]
 
 
@@ -157,7 +170,7 @@ class FakeFile:
 @dataclass
 class FakeJournal:
     files: list[FakeFile]
-    held: Sequence[SegmentId] = ()
+    newer: Sequence[SegmentId] = ()
 
     def sealed(self) -> list[FakeFile]:
         """See `Journal`."""
@@ -167,7 +180,7 @@ class FakeJournal:
 class MemoryStore:
     """Store contract in memory: parts, deduplication tokens, and scripted faults.
 
-    `script` lists the outcome of each INSERT in turn; `_meets_NAME` implements the outcome `NAME`.
+    `script` lists the outcome of each INSERT in turn; `_insert_NAME` implements the outcome `NAME`.
     """
 
     embedded = True
@@ -197,11 +210,11 @@ class MemoryStore:
     def insert(self, segment: Path, *, token: str, query_id: str) -> int:
         """See `Store`."""
         self.tokens.append(token)
-        meets = self.script.pop(0) if self.script else "ok"
+        outcome = self.script.pop(0) if self.script else "ok"
         rows = self.rows_of(segment)
         if refusal := _too_many(rows, self.partitions_max) or self.refusal_of(segment):
             raise refusal
-        getattr(self, f"_meets_{meets.partition(':')[0]}")(meets, rows, token, query_id)
+        getattr(self, f"_insert_{outcome.partition(':')[0]}")(outcome, rows, token, query_id)
         return sum(count for _, count in rows.values())
 
     def refusal_of(self, segment: Path) -> StoreTrouble | None:
@@ -216,86 +229,86 @@ class MemoryStore:
     def forget_trials(self) -> None:
         """See `Store`."""
 
-    def _meets_ok(self, _meets: str, rows: Rows, token: str, _query_id: str) -> None:
+    def _insert_ok(self, _outcome: str, rows: Rows, token: str, _query_id: str) -> None:
         for day, (segment, count) in rows.items():
             if (token, day) not in self.used_tokens:
                 self.used_tokens.add((token, day))
                 self.parts.append((segment, day, count))
 
-    def _meets_error(self, meets: str, _rows: Rows, _token: str, _query_id: str) -> None:
-        code = meets.partition(":")[2]
+    def _insert_error(self, outcome: str, _rows: Rows, _token: str, _query_id: str) -> None:
+        code = outcome.partition(":")[2]
         name, _, text = code.partition(" ")
         raise StoreTrouble(text or "refused", code=int(name), name="REFUSED")
 
-    def _meets_lost(self, meets: str, rows: Rows, token: str, query_id: str) -> None:
-        """Apply the INSERT and lose the answer."""
-        self._meets_ok(meets, rows, token, query_id)
+    def _insert_answer_lost(self, outcome: str, rows: Rows, token: str, query_id: str) -> None:
+        """Apply the INSERT and raise as if the connection was lost before the answer."""
+        self._insert_ok(outcome, rows, token, query_id)
         raise StoreTrouble("connection reset")
 
-    def _meets_sour(self, meets: str, rows: Rows, token: str, query_id: str) -> None:
-        """Apply the INSERT and answer with an error that blames the data."""
-        self._meets_ok(meets, rows, token, query_id)
+    def _insert_stored_but_refused(self, outcome: str, rows: Rows, token: str, query_id: str) -> None:
+        """Apply the INSERT, then raise an error that means the rows were refused."""
+        self._insert_ok(outcome, rows, token, query_id)
         raise StoreTrouble("cannot convert", code=70)
 
-    def _meets_late(self, meets: str, rows: Rows, token: str, query_id: str) -> None:
-        """Lose the answer and apply the INSERT later: it runs for so many calls of `running`."""
+    def _insert_delayed(self, outcome: str, rows: Rows, token: str, query_id: str) -> None:
+        """Time out, and apply the INSERT after the given number of calls of `running`."""
         self.in_flight.append(query_id)
-        self.polls_until_done = int(meets.partition(":")[2])
-        self.late = (rows, token)
+        self.polls_until_done = int(outcome.partition(":")[2])
+        self.delayed_insert = (rows, token)
         raise StoreTrouble("timed out")
 
-    def _meets_burnt(self, _meets: str, rows: Rows, token: str, _query_id: str) -> None:
-        """T1: a kill between the deduplication record and the rename. Rows are lost, tokens are used."""
+    def _insert_tokens_without_rows(self, _outcome: str, rows: Rows, token: str, _query_id: str) -> None:
+        """Simulate a server killed after it recorded the tokens but before it stored the rows."""
         self.used_tokens |= {(token, day) for day in rows}
         raise StoreTrouble("connection reset")
 
-    def _meets_torn(self, _meets: str, rows: Rows, token: str, _query_id: str) -> None:
-        """T1 with several days: only the first is stored, the tokens of all are used."""
+    def _insert_tokens_and_first_day(self, _outcome: str, rows: Rows, token: str, _query_id: str) -> None:
+        """Simulate a server killed after it recorded the tokens of all days but stored only the first day."""
         self.used_tokens |= {(token, day) for day in rows}
         day, (segment, count) = next(iter(rows.items()))
         self.parts.append((segment, day, count))
         raise StoreTrouble("connection reset")
 
-    def _meets_eaten(self, _meets: str, _rows: Rows, _token: str, _query_id: str) -> None:
+    def _insert_ok_without_rows(self, _outcome: str, _rows: Rows, _token: str, _query_id: str) -> None:
         """Answer OK without rows, as after a DELETE or DROP PARTITION."""
 
-    def _meets_emptied(self, _meets: str, _rows: Rows, _token: str, _query_id: str) -> None:
+    def _insert_ok_and_truncated(self, _outcome: str, _rows: Rows, _token: str, _query_id: str) -> None:
         """Answer OK and drop all rows, as after a TRUNCATE."""
         self.parts.clear()
 
-    def _meets_partly(self, meets: str, rows: Rows, token: str, _query_id: str) -> None:
-        """Apply only the first day, with its token. Lose the answer, or answer with a code."""
+    def _insert_first_day(self, outcome: str, rows: Rows, token: str, _query_id: str) -> None:
+        """Store only the first day and record its token. Lose the answer, or fail with the given code."""
         day = next(iter(rows))
-        self._meets_ok("ok", {day: rows[day]}, token, "")
-        raise StoreTrouble("connection reset", code=int(meets.partition(":")[2] or 0) or None)
+        self._insert_ok("ok", {day: rows[day]}, token, "")
+        raise StoreTrouble("connection reset", code=int(outcome.partition(":")[2] or 0) or None)
 
-    def _meets_half(self, meets: str, rows: Rows, token: str, query_id: str) -> None:
-        """Store half of a day's rows, which no engine does. With a code, answer with that error."""
+    def _insert_half_a_day(self, outcome: str, rows: Rows, token: str, query_id: str) -> None:
+        """Store half of a day's rows, which no engine does. With a code, raise that error."""
         day, (segment, count) = next(iter(rows.items()))
         self.parts.append((segment, day, count // 2))
-        if ":" in meets:
-            self._meets_error(meets, rows, token, query_id)
+        if ":" in outcome:
+            self._insert_error(outcome, rows, token, query_id)
 
-    def _meets_twice(self, meets: str, rows: Rows, token: str, query_id: str) -> None:
-        """Apply the INSERT twice, as if another client had repeated it."""
-        self._meets_ok(meets, rows, token, query_id)
-        self._meets_ok(meets, rows, f"{token} of another", query_id)
+    def _insert_applied_twice(self, outcome: str, rows: Rows, token: str, query_id: str) -> None:
+        """Apply the INSERT twice, as if another client had sent it too."""
+        self._insert_ok(outcome, rows, token, query_id)
+        self._insert_ok(outcome, rows, f"{token} of another client", query_id)
 
-    def counts(self, held: Sequence[Held]) -> dict[SegmentId, DayRows]:
+    def counts(self, locations: Sequence[RowLocation]) -> dict[SegmentId, DayRows]:
         """See `Store`."""
         self.events.append("count")
         counts: dict[SegmentId, Counter[str]] = {}
         for segment, day, count in self.parts:
-            if segment in {location.segment for location in held}:
+            if segment in {location.segment for location in locations}:
                 counts.setdefault(segment, Counter())[day] += count
         return dict(counts)
 
-    def rows_by_heading(self, held: Held, parts_epoch: int | None = None) -> dict[Heading, RowSum]:
+    def rows_by_heading(self, location: RowLocation, parts_epoch: int | None = None) -> dict[Heading, RowSum]:
         """See `Store`. All rows are attributed to one drain, because their sender is not known here."""
         rows = sum(
             count
             for segment, _, count in self.parts
-            if segment == held.segment or segment.epoch == parts_epoch
+            if segment == location.segment or segment.epoch == parts_epoch
         )
         return {Heading("drain", "", NOW_S // 3_600): RowSum(rows)}
 
@@ -304,7 +317,7 @@ class MemoryStore:
         query_ids = [query_id for query_id in self.in_flight if query_id.startswith(prefix)]
         if query_ids and not self.polls_until_done:
             self.in_flight.clear()
-            self._meets_ok("ok", *self.late, "")
+            self._insert_ok("ok", *self.delayed_insert, "")
             return []
         self.polls_until_done -= 1
         return query_ids
@@ -314,12 +327,21 @@ class MemoryStore:
         self.events.append("kill")
         self.in_flight = [query_id for query_id in self.in_flight if not query_id.startswith(prefix)]
 
-    def refill_companion(self, held: Held, days: Sequence[str]) -> None:
+    def marked(self, mark: str) -> AbstractContextManager[None]:
+        """See `Store`."""
+        self.events.append(f"mark {mark}")
+        return nullcontext()
+
+    def cancel(self, mark: str) -> None:
+        """See `Store`."""
+        self.events.append(f"cancel {mark}")
+
+    def refill_companion(self, location: RowLocation, days: Sequence[str]) -> None:
         """See `Store`."""
         if refusal := _too_many(days, self.partitions_max):
             raise refusal
-        self.events.append(f"refill {held.segment.seq}")
-        self.refilled += [(held.segment, day) for day in days]
+        self.events.append(f"refill {location.segment.seq}")
+        self.refilled += [(location.segment, day) for day in days]
 
     def probe(self) -> None:
         """See `Store`."""
@@ -347,6 +369,14 @@ class MemoryStore:
         """See `Store`."""
         raise AssertionError(statement, parameters)
 
+    def arrow(self, statement: str, parameters: Parameters | None = None) -> Iterator[bytes]:
+        """See `Store`."""
+        raise AssertionError(statement, parameters)
+
+    def parquet(self, statement: str, parameters: Parameters | None = None) -> Iterator[bytes]:
+        """See `Store`."""
+        raise AssertionError(statement, parameters)
+
     def close(self) -> None:
         """See `Store`."""
 
@@ -359,8 +389,9 @@ def _too_many(days: Collection[str], days_max: int) -> StoreTrouble | None:
 
 
 def _rows_in_file(path: Path) -> Rows:
-    """Return the rows of a `FakeCore` segment file, whose name contains the segment's number."""
-    segment = SegmentId(7, int(path.name.partition("@")[0].partition(".")[0].rpartition("-")[2]))
+    """Return the rows of a `FakeCore` segment file, whose name contains the segment's number, or its id."""
+    epoch, _, seq = path.name.partition(".")[0].rpartition("-")
+    segment = SegmentId(int(epoch or "7", 16), int(seq))
     days = Counter(day for day in _rows(path.read_bytes()))
     names = {day: datetime.fromtimestamp(day * DAY_S, UTC).strftime("%Y%m%d") for day in days}
     return {names[day]: (segment, count) for day, count in days.items()}

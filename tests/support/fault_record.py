@@ -1,6 +1,6 @@
-"""Pytest plugin that records the fault cases: `-p tests.support.fault_record --faults-json FILE`.
+"""Pytest plugin that records results of the fault tests: `-p tests.support.fault_record --faults-json FILE`.
 
-Cases that did not run keep what the file said of them before.
+Tests that did not run keep their previous results in the file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.torture.report import commit
 
 
 class Outcome(TypedDict):
-    """What became of one case the last time it ran."""
+    """Result of the last run of a fault test."""
 
     at: str
     commit: str
@@ -30,11 +30,11 @@ class Outcome(TypedDict):
 
 
 class Recorder:
-    """What was seen in this session."""
+    """Results of the fault tests of this session."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._seen: dict[str, Outcome] = defaultdict(self._new)
+        self._outcomes: dict[str, Outcome] = defaultdict(self._new)
 
     def _new(self) -> Outcome:
         return Outcome(
@@ -48,23 +48,23 @@ class Recorder:
         )
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count one of a case's runs. What breaks in its set-up failed too."""
+        """Count a run of a test. An error during set-up counts as a failure."""
         if "fault" not in report.keywords or (report.when != "call" and report.passed):
             return
-        outcome = self._seen[report.nodeid.partition("[")[0]]
+        outcome = self._outcomes[report.nodeid.partition("[")[0]]
         outcome[report.outcome] += 1
         outcome["seconds"] = round(outcome["seconds"] + report.duration, 1)
         self._write()
 
     def _write(self) -> None:
-        """What was seen over what was known, after every case: a session may be broken off."""
+        """Merge the results into the file after each test, because the session may be interrupted."""
         known: dict[str, Outcome] = json.loads(self._path.read_text()) if self._path.exists() else {}
         self._path.parent.mkdir(exist_ok=True)
-        self._path.write_text(json.dumps(known | self._seen, indent=1, sort_keys=True) + "\n")
+        self._path.write_text(json.dumps(known | self._outcomes, indent=1, sort_keys=True) + "\n")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--faults-json", type=Path, help="where to keep what became of the fault cases")
+    parser.addoption("--faults-json", type=Path, help="file for the results of the fault tests")
 
 
 def pytest_configure(config: pytest.Config) -> None:

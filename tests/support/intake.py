@@ -17,7 +17,7 @@ from typing import Any, ParamSpec
 
 import uvloop
 
-from receiver.errors import JournalFull
+from receiver.errors import JournalFull, StaleSegment
 from receiver.intake.admission import Admission, Budget, Claim, budget
 from receiver.intake.committer import Committer
 from receiver.intake.handler import DeliveryHandler
@@ -26,7 +26,6 @@ from receiver.intake.load_shedding import LoadShedder
 from receiver.intake.quarantine import Quarantine
 from receiver.intake.routes import Routes
 from receiver.intake.server import IntakeServer
-from receiver.journal.appender import StaleSegment
 from receiver.journal.outcomes import SegmentOutcome
 from receiver.metrics import Metrics
 from receiver.model import ContentKind, Delivery, SegmentId
@@ -89,9 +88,16 @@ class CommitDouble:
     def spans(self) -> list[tuple[str, int, int, int, int, int]]:
         """Span counts of each delivery; they need not be summed per drain."""
         return [
-            (drain, one.received, one.stored, one.sampled_out, one.rejected, one.unresolved)
-            for drain, one in zip(self.drains, self.outcomes, strict=True)
-            if one.verdict == "accepted"
+            (
+                drain,
+                outcome.received,
+                outcome.stored,
+                outcome.sampled_out,
+                outcome.rejected,
+                outcome.unresolved,
+            )
+            for drain, outcome in zip(self.drains, self.outcomes, strict=True)
+            if outcome.verdict == "accepted"
         ]
 
     @property
@@ -108,24 +114,24 @@ class CoreDouble:
 
     special: dict[bytes, OutcomeDouble] = field(default_factory=dict)
     groups: list[list[Delivery]] = field(default_factory=list)
-    may_go_on: threading.Event = field(default_factory=threading.Event)
+    may_continue: threading.Event = field(default_factory=threading.Event)
     running: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
-        self.may_go_on.set()
+        self.may_continue.set()
 
     def __call__(self, deliveries: Sequence[Delivery], segment: SegmentId) -> CommitDouble:
         self.groups.append(list(deliveries))
         self.running.set()
-        self.may_go_on.wait(10)
-        outcomes = [self.special.get(one.body) or outcome_of(one) for one in deliveries]
+        self.may_continue.wait(10)
+        outcomes = [self.special.get(delivery.body) or outcome_of(delivery) for delivery in deliveries]
         kept = [
-            one.body
-            for one, outcome in zip(deliveries, outcomes, strict=True)
+            delivery.body
+            for delivery, outcome in zip(deliveries, outcomes, strict=True)
             if outcome.verdict == "accepted"
         ]
         record = b"%d:" % segment.seq + b"|".join(kept) if kept else b""
-        return CommitDouble(record, len(kept), outcomes, [one.drain for one in deliveries])
+        return CommitDouble(record, len(kept), outcomes, [delivery.drain for delivery in deliveries])
 
     @property
     def deliveries(self) -> list[Delivery]:
@@ -163,7 +169,7 @@ class AppenderDouble:
     stored: set[SegmentId] = field(default_factory=set)
     """Segments that are no longer in the journal."""
     outcomes: dict[SegmentId, SegmentOutcome] = field(default_factory=dict)
-    may_go_on: threading.Event = field(default_factory=threading.Event)
+    may_continue: threading.Event = field(default_factory=threading.Event)
     running: threading.Event = field(default_factory=threading.Event)
     sealed_count: int = 0
     seal_count: int = 0
@@ -172,7 +178,7 @@ class AppenderDouble:
     closed: bool = False
 
     def __post_init__(self) -> None:
-        self.may_go_on.set()
+        self.may_continue.set()
         self.may_seal.set()
 
     def choose(self) -> SegmentId:
@@ -180,7 +186,7 @@ class AppenderDouble:
 
     def append(self, segment: SegmentId, record: bytes, rows: int) -> None:
         self.running.set()
-        self.may_go_on.wait(10)
+        self.may_continue.wait(10)
         if (reason := self.full_reason(len(record))) is not None:
             raise JournalFull(reason)
         if self.trouble:
@@ -247,7 +253,7 @@ class Intake:
         return Connection(*streams)
 
     async def exchange(self, raw: bytes) -> Answer:
-        """Send these bytes on a connection of their own and read one answer."""
+        """Send these bytes on a new connection and read one answer."""
         connection = await self.connect()
         try:
             connection.writer.write(raw)
@@ -266,7 +272,11 @@ class Intake:
     def counted(self, name: str, *labels: str) -> float:
         """Read a counter."""
         series = self.metrics.snapshot().series
-        return sum(one.value for one in series if one.name == name and one.labels[: len(labels)] == labels)
+        return sum(
+            sample.value
+            for sample in series
+            if sample.name == name and sample.labels[: len(labels)] == labels
+        )
 
 
 def claim_of(size_bytes: int) -> Claim:
@@ -275,7 +285,7 @@ def claim_of(size_bytes: int) -> Claim:
 
 
 def request(body: bytes = SPAN_BODY, path: str = "/v1/traces", method: str = "POST", **headers: str) -> bytes:
-    """Write a request; a header set to "" is left out."""
+    """Write a request; headers set to "" are omitted."""
     named = {
         "host": "x",
         "content_type": "application/x-protobuf",
@@ -290,7 +300,7 @@ def request(body: bytes = SPAN_BODY, path: str = "/v1/traces", method: str = "PO
 
 @dataclass
 class Connection:
-    """The sender's end of one connection."""
+    """The client's end of a connection."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -308,7 +318,7 @@ class Connection:
         return Answer(int(first.split()[1]), headers, body, raw + body)
 
     async def closed(self) -> bytes:
-        """Wait until the receiver closes, and return the bytes that it still sent."""
+        """Wait until the receiver closes, and return the bytes that it sent before."""
         try:
             return await self.reader.read()
         except ConnectionResetError:
@@ -341,7 +351,7 @@ async def running(
     committer = Committer(core, appender, quarantine, metrics, answer_deadline_s=limits.answer_deadline_s)
     admission = Admission(budget(limits, drains), committer.refuse_if_overloaded)
     routes = Routes(drains or (Drain(name="default"),), limits, post_root=True)
-    delivery_handler = DeliveryHandler(routes, limits, admission, committer, metrics)
+    delivery_handler = DeliveryHandler(routes, limits, admission, committer.submit, metrics)
     load_shedder = LoadShedder(committer.refuse_if_overloaded, metrics)
     server = IntakeServer(
         delivery_handler, limits, caps(Settings(limits=limits)), metrics, load_shedder=load_shedder
@@ -364,7 +374,7 @@ async def running(
             tls[1] if tls else None,
         )
     finally:
-        core.may_go_on.set()
-        appender.may_go_on.set()
+        core.may_continue.set()
+        appender.may_continue.set()
         await server.stop(0.1)
         await committer.close(committing)

@@ -1,4 +1,4 @@
-"""What the journal's tests share: a clock that is told the time, one record's way in and out."""
+"""Support for journal tests: a clock, and functions that append and read back a record."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ import msgspec
 from receiver import settings
 from receiver.durable.files import DISK, Files
 from receiver.journal.appender import Appender
+from receiver.journal.epoch_directory import EpochDirectory
 from receiver.journal.frame import answers_of
 from receiver.journal.segments import Journal, SegmentFile
-from receiver.journal.start import EpochDirectory
 from tests.support.record_layout import record
 
 if TYPE_CHECKING:
     from receiver.model import SegmentId
 
 ROOT = Path("/journal")
-"""On a `MemoryDisk`."""
+"""Journal directory on a `MemoryDisk`."""
 
 
 class Clock:
-    """Seconds that pass when they are told to."""
+    """Clock that tests advance."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
 
     def __call__(self) -> float:
-        """Tell the time."""
+        """Return the current time."""
         return self.now_s
 
 
 def limits(**setting_keys: int | str) -> settings.Journal:
-    """Journal settings that never stand in a test's way, except where it says so."""
+    """Journal settings without limits that a test could reach, unless the test sets them."""
     return msgspec.convert({"disk_free_min": 0, **setting_keys}, settings.Journal)
 
 
@@ -45,30 +45,30 @@ def appender(
     return Appender(root, limits(**setting_keys), now=clock or Clock(), files=files)
 
 
-def look_after(journal: Appender) -> None:
-    """Do what the committer does again and again."""
+def maintain(journal: Appender) -> None:
+    """Retire and seal due segments, as the committer does periodically."""
     journal.retire_if_due()
     journal.seal_retired()
 
 
 def append(journal: Appender, name: str, *, rows: int = 1, padding_bytes: int = 0) -> SegmentId:
-    """Commit one record that is known by its name."""
+    """Commit one record that is identified by its name."""
     segment = journal.choose()
     content = record(name, epoch=segment.epoch, seq=segment.seq, rows=rows, padding_bytes=padding_bytes)
     journal.append(segment, content, rows)
     return segment
 
 
-def names_in(found: SegmentFile) -> list[str]:
-    """Names of the records of a sealed segment."""
-    return [answer.drain for record in found.scan().records for answer in answers_of(record)]
+def names_in(segment: SegmentFile) -> list[str]:
+    """Return the names of the records of a sealed segment."""
+    return [answer.drain for record in segment.scan().records for answer in answers_of(record)]
 
 
 def recovered(files: Files = DISK, root: Path = ROOT) -> list[str]:
-    """Names of all records that the writer gets to see."""
-    return [name for found in Journal(root, files).sealed() for name in names_in(found)]
+    """Return the names of all records that the writer can read."""
+    return [name for segment in Journal(root, files).sealed() for name in names_in(segment)]
 
 
 def try_to_adopt(directory: Path) -> bool:
-    """Try it, in another process."""
+    """Try to adopt an epoch directory from another process; return whether it succeeded."""
     return EpochDirectory.adopt(directory, DISK) is not None

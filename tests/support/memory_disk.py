@@ -14,6 +14,8 @@ from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from receiver.durable.files import DIRECTORY_MODE
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -75,12 +77,12 @@ class MemoryDisk:
 
         self.fault = fault
 
-    def fail_nth(self, count: int, how: Callable[[], BaseException], *, for_ever: bool = False) -> None:
-        """Make the n-th call from now fail, and with `for_ever` all calls after it."""
+    def fail_nth(self, count: int, how: Callable[[], BaseException], *, is_permanent: bool = False) -> None:
+        """Make the n-th call from now fail, and with `is_permanent` all calls after it."""
         target = len(self.calls) + count
 
         def fault(at: int, _call: str) -> None:
-            if at == target or (for_ever and at > target):
+            if at == target or (is_permanent and at > target):
                 raise how()
 
         self.fault = fault
@@ -178,6 +180,12 @@ class MemoryDisk:
         self._step("sync_directory", path)
         node.keep(len(node.pending))
 
+    def sync_file_system(self, path: Path) -> None:
+        self._directory(path)
+        self._step("sync_file_system", path)
+        for node in self._nodes():
+            node.keep(len(node.pending))
+
     def read(self, path: Path) -> bytes:
         return bytes(self._file(path).now)
 
@@ -193,13 +201,17 @@ class MemoryDisk:
     def names(self, path: Path) -> list[str]:
         return sorted(self._directory(path).now)
 
-    def make_directory(self, path: Path) -> None:
+    def make_directory(self, path: Path, mode: int = DIRECTORY_MODE) -> None:  # noqa: ARG002 - no permissions here
         self._step("make_directory", path)
         if path.name in self._directory(path.parent).now:
             raise FileExistsError(errno.EEXIST, "exists")
         node: Node[dict[str, Node[Any]]] = Node({})
         self.tree[path] = node
         self.tree[path.parent].change(lambda names: names.update({path.name: node}))
+
+    def set_mode(self, path: Path, _mode: int) -> None:
+        self._directory(path)
+        self._step("set_mode", path)
 
     def remove_directory(self, path: Path) -> None:
         self._step("remove_directory", path)
@@ -217,6 +229,8 @@ class MemoryDisk:
         )
 
     def unlink(self, path: Path) -> None:
+        if self.is_directory(path):
+            raise IsADirectoryError(errno.EISDIR, "is a directory")
         self._file(path)
         self._step("unlink", path)
         self.tree[path.parent].change(lambda names: names.pop(path.name, None))

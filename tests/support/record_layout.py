@@ -1,4 +1,4 @@
-"""A second writing of the record layout: what the core must read, built without it."""
+"""Independent implementation of the record layout, to test the core without using it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PREFIX_BYTES = 8
 LZ4_MAGIC, ZSTD_MAGIC = b"\x04\x22\x4d\x18", b"\x28\xb5\x2f\xfd"
 
 
-def record(  # noqa: PLR0913 - each can be left out
+def record(  # noqa: PLR0913 - every argument is optional
     name: str,
     *,
     epoch: int = 0,
@@ -24,7 +24,7 @@ def record(  # noqa: PLR0913 - each can be left out
     padding_bytes: int = 0,
     magic: bytes = LZ4_MAGIC,
 ) -> bytes:
-    """Build a record that answers for one delivery of the drain `name`. Its payload is no block."""
+    """Build a record with one answer for the drain `name`. Its payload is not a block."""
     answers = msgspec.msgpack.encode([[name, b"d" * 16, 1, rows, [["prj", rows, rows, 0, 0]]]])
     payload = magic + b"block of " + name.encode() + b"." * padding_bytes if rows else b""
     follows = HEADER_BYTES - PREFIX_BYTES + len(answers)
@@ -34,13 +34,13 @@ def record(  # noqa: PLR0913 - each can be left out
 
 
 def footer(*records: bytes, rows: int) -> bytes:
-    """Build what seals these records."""
-    checksums = b"".join(one[RECORD_BEFORE_CHECKSUM.size : HEADER_BYTES] for one in records)
+    """Build the footer that seals these records."""
+    checksums = b"".join(record[RECORD_BEFORE_CHECKSUM.size : HEADER_BYTES] for record in records)
     counted = (len(records), rows, sum(map(len, records)), xxhash.xxh3_64_intdigest(checksums))
     plain = FOOTER_BEFORE_CHECKSUM.pack(0x184D2A55, 44, b"TDRF", 1, 0, *counted)
     return plain + checksum(plain)
 
 
 def checksum(content: bytes) -> bytes:
-    """As it lies on the disk."""
+    """Return the checksum as it is stored."""
     return CHECKSUM.pack(xxhash.xxh3_64_intdigest(content))

@@ -6,34 +6,35 @@ Delivery number n has n + 1 spans, all of them n days old. So the rows of a day 
 from __future__ import annotations
 
 import json
-import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from receiver import transcode
-from receiver.dead_letters import letter_files
-from receiver.dead_letters.letter_files import DeadLetter, DeadLetters
-from receiver.durable.files import DISK
+from receiver.dead_letters.directory import DeadLetter, DeadLetters
+from receiver.durable.files import Disk
 from receiver.ledger.ledger import Ledger, Sums, read_sums
 from receiver.ledger.line_sums import Counts
 from receiver.model import ContentKind, Delivery, SegmentId
-from receiver.redelivery import window, window_key
 from receiver.redelivery.window import Window
 from receiver.settings import Ledger as LedgerLimits
 from receiver.settings import Redelivery, Settings
-from receiver.writer import inserting, outcome, poison, splitting
+from receiver.writer import outcome
 from receiver.writer.environment import Environment, Stopping
 from receiver.writer.progress import Progress
 from receiver.writer.writer import Writer
 from tests.support.fake_clickhouse import DAY_S, NOW_S, FakeFile, FakeJournal, MemoryStore, Rows
+from tests.support.faulty_disk import WRITE_CALLS
 from tests.support.segments import DIGEST_KEY, day_of
+
+DECISIVE_CALLS = frozenset({"rename", "sync_data", "unlink"})
+"""Calls that make a change visible or durable. `tests.faults.test_store_life` stops at all others, too."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
-NAPS_MAX = 400
+SLEEPS_MAX = 400
 EPOCH = 7
 POLICY = transcode.policy(Settings())
 
@@ -62,7 +63,7 @@ class FaultInjector:
             self.steps_left -= not isinstance(fault, Killed)
             raise fault
 
-    def around(self, call: Callable[P, T]) -> Callable[P, T]:
+    def between_balances(self, call: Callable[P, T]) -> Callable[P, T]:
         """Wrap a call so that a fault can be injected before and after it."""
 
         def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -145,7 +146,7 @@ class Harness:
         self.store = MemoryStore(*self.script)
         self.store.rows_of = rows_in
         self._current: Writer | None = None
-        self.naps = 0
+        self.sleeps = 0
 
     def add(self, *records: Sequence[int], drain: str = "drain") -> FakeFile:
         """Add a sealed segment to the journal."""
@@ -158,8 +159,8 @@ class Harness:
 
     def sleep(self, delay_s: float) -> None:
         self.monotonic_s += delay_s
-        self.naps += bool(delay_s)
-        if self.naps > NAPS_MAX:
+        self.sleeps += bool(delay_s)
+        if self.sleeps > SLEEPS_MAX:
             raise Stopping
 
     def opened_window(self, ledger: Ledger) -> Window:
@@ -174,9 +175,9 @@ class Harness:
     def opened_ledger(self) -> Ledger:
         return Ledger(self.directory / "ledger", LedgerLimits(), lambda: NOW_S, is_first=True)
 
-    def start(self, order: Sequence[FakeFile] | None = None, *, held: Sequence[FakeFile] = ()) -> Writer:
-        """Start a writer that knows only the disk and the store. `held`: segments held by the journal."""
-        around = Environment(
+    def start(self, order: Sequence[FakeFile] | None = None, *, newer: Sequence[FakeFile] = ()) -> Writer:
+        """Start a writer that knows only the disk and the store. `newer`: segments of a newer version."""
+        environment = Environment(
             now=lambda: NOW_S + self.monotonic_s,
             sleep=self.sleep,
             jitter=lambda: 0.0,
@@ -185,14 +186,14 @@ class Harness:
         )
         ledger = self.opened_ledger()
         self._current = Writer(
-            FakeJournal(self.files if order is None else list(order), [file.id for file in held]),
+            FakeJournal(self.files if order is None else list(order), [file.id for file in newer]),
             self.store,
             core=transcode,
             window=self.opened_window(ledger),
             ledger=ledger,
             dead=DeadLetters(self.directory / "dead"),
             progress=self.progress,
-            environment=around,
+            environment=environment,
         )
         return self._current
 
@@ -206,7 +207,7 @@ class Harness:
                 return
         raise AssertionError("the journal is not empty")
 
-    def turns(self, count: int) -> None:
+    def run_turns(self, count: int) -> None:
         """Run the writer `count` times, with a pause in between that is longer than any retry delay."""
         for _ in range(count):
             self.current.drain()
@@ -221,7 +222,7 @@ class Harness:
         self._current = None
 
     @property
-    def booked(self) -> Counts:
+    def recorded(self) -> Counts:
         """Sum of all lines of the ledger on the disk."""
         total = Counts()
         for counts in self._sums()[0].lines.values():
@@ -236,7 +237,7 @@ class Harness:
         in_journal = sum(number + 1 for segment in waiting for _, number in self.sent[segment])
         received = sum(number + 1 for copies in self.sent.values() for _, number in copies)
         is_balanced = all(not counts.unaccounted for counts in sums.lines.values())
-        return is_balanced and self.booked.received + in_journal == received
+        return is_balanced and self.recorded.received + in_journal == received
 
     @property
     def is_ledger_exact(self) -> bool:
@@ -245,15 +246,15 @@ class Harness:
         received = sum((number + 1) * count for (_, number), count in copies.items())
         kept = {copy: count if copy[0] in self.exempt_drains else 1 for copy, count in copies.items()}
         stored = sum((number + 1) * count for (_, number), count in kept.items())
-        return self.booked == Counts(received=received, stored=stored, duplicate=received - stored)
+        return self.recorded == Counts(received=received, stored=stored, duplicate=received - stored)
 
     def _sums(self) -> tuple[Sums, set[SegmentId]]:
         return read_sums(self.directory / "ledger", LedgerLimits())
 
     @property
-    def letters(self) -> list[DeadLetter]:
+    def dead_letters(self) -> list[DeadLetter]:
         """The dead letters."""
-        return DeadLetters(self.directory / "dead").letters()
+        return DeadLetters(self.directory / "dead").listed()
 
     @property
     def copies(self) -> dict[int, float]:
@@ -268,28 +269,25 @@ class Harness:
         return set(self.copies.values()) <= {1.0}
 
 
-def inject_faults(injector: FaultInjector, monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's MonkeyPatch
-    """Inject faults around every change of the disk or the store."""
-    inject_disk_faults(injector, monkeypatch)
-    for name in ("_meets_ok", "insert", "refusal_of", "counts", "sync", "refill_companion"):
-        monkeypatch.setattr(MemoryStore, name, injector.around(getattr(MemoryStore, name)))
+def inject_faults(
+    injector: FaultInjector,
+    monkeypatch: Any,  # noqa: ANN401 - pytest's MonkeyPatch
+    calls: Collection[str] = DECISIVE_CALLS,
+) -> None:
+    """Inject faults around these calls that change files and every change of the store."""
+    inject_disk_faults(injector, monkeypatch, calls)
+    for name in ("_insert_ok", "insert", "counts", "sync", "refill_companion"):
+        monkeypatch.setattr(MemoryStore, name, injector.between_balances(getattr(MemoryStore, name)))
 
 
-def inject_disk_faults(injector: FaultInjector, monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's MonkeyPatch
-    """Inject faults around every write to the local disk."""
-    for target, names in {
-        Window: ("_append",),
-        Ledger: ("book", "_begin"),
-        FakeFile: ("replace", "unlink"),
-        window: ("write_durably",),
-        window_key: ("write_durably",),
-        inserting: ("write_durably",),
-        letter_files: ("write_durably",),
-        poison: ("write_durably",),
-        splitting: ("write_durably",),
-        DISK: ("sync_data",),
-    }.items():
-        for name in names:
-            monkeypatch.setattr(target, name, injector.around(getattr(target, name)))
-    monkeypatch.setattr(Path, "unlink", injector.while_alive(Path.unlink))
-    monkeypatch.setattr(shutil, "rmtree", injector.while_alive(shutil.rmtree))
+def inject_disk_faults(
+    injector: FaultInjector,
+    monkeypatch: Any,  # noqa: ANN401 - pytest's MonkeyPatch
+    calls: Collection[str] = DECISIVE_CALLS,
+) -> None:
+    """Inject faults around these calls that change files, and change no file after a kill."""
+    for name in ("replace", "unlink"):
+        monkeypatch.setattr(FakeFile, name, injector.between_balances(getattr(FakeFile, name)))
+    for name in WRITE_CALLS:
+        wrap = injector.between_balances if name in calls else injector.while_alive
+        monkeypatch.setattr(Disk, name, wrap(getattr(Disk, name)))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import lz4.frame  # type: ignore[import-untyped]  # it has no types
 
-from receiver.engine.store import Held
+from receiver.engine.store import RowLocation, Store
 from receiver.model import SegmentId
 from tests.support.fake_clickhouse import DAY_S, NOW_S, TODAY, FakeRecord, FakeScan, Rows
 
@@ -27,13 +27,23 @@ class Segment:
     """A segment file, its location in the store, and its rows."""
 
     path: Path
-    held: Held
+    location: RowLocation
     rows: Rows
 
     @property
     def days(self) -> dict[str, int]:
         """Expected row counts by day once the segment is stored."""
         return {day: count for day, (_, count) in self.rows.items()}
+
+
+def stored_days(store: Store, segment: Segment) -> dict[str, int]:
+    """Count the stored rows of a segment and its pieces by day."""
+    rows = store.rows(
+        "SELECT toString(toYYYYMMDD(Timestamp, 'UTC')) AS day, count() FROM otel_traces "
+        "WHERE startsWith(TraceId, {trace:String}) GROUP BY day",
+        {"trace": f"{segment.location.segment.seq:016x}"},
+    )
+    return {str(day): int(count) for day, count in rows}
 
 
 class SegmentMaker:
@@ -50,7 +60,7 @@ class SegmentMaker:
         segment = SegmentId(EPOCH, self._seq)
         path = self._directory / f"{self._seq:010d}.native.lz4"
         path.write_bytes(self._encode(segment, ages_days, range(len(ages_days))))
-        return Segment(path, Held(segment, RECEIVED_MS), self.rows_of(path))
+        return Segment(path, RowLocation(segment, RECEIVED_MS), self.rows_of(path))
 
     def rows_of(self, path: Path) -> Rows:
         """Return the rows of a file."""
@@ -68,31 +78,42 @@ class SegmentMaker:
         keep: Sequence[tuple[int, int]],
         _codec: str,
         _block_rows_max: int,
-        _anew: tuple[int, int, bool] | None = None,
+        identity: tuple[int, int, bool] | None = None,
         /,
     ) -> bytes:
-        """See `Core`."""
-        segment_id, ages = self._known[sha256(segment).digest()]
+        """See `Core`. The rows keep their trace ids."""
+        old_id, ages = self._known[sha256(segment).digest()]
+        segment_id = SegmentId(*identity[:2]) if identity else old_id
         rows = [row for first, end in keep for row in range(first, end)]
-        return self._encode(segment_id, [ages[row] for row in rows], rows)
+        return self._encode(segment_id, [ages[row] for row in rows], rows, trace_of=old_id)
 
     def day_runs(self, segment: bytes, /) -> list[tuple[int, int, int]]:
         """See `Core`."""
         _, ages = self._known[sha256(segment).digest()]
         return [(row, row + 1, TODAY - age) for row, age in enumerate(ages)]
 
-    def _encode(self, segment: SegmentId, ages: Sequence[int], rows: Iterable[int]) -> bytes:
-        blocks = [block_of(age * DAY_S, segment, row) for age, row in zip(ages, rows, strict=True)]
+    def _encode(
+        self,
+        segment: SegmentId,
+        ages: Sequence[int],
+        rows: Iterable[int],
+        trace_of: SegmentId | None = None,
+    ) -> bytes:
+        blocks = [block_of(age * DAY_S, segment, row, trace_of) for age, row in zip(ages, rows, strict=True)]
         content = b"".join(SKIPPABLE + lz4.frame.compress(block) for block in blocks)
         self._known[sha256(content).digest()] = (segment, tuple(ages))
         return content
 
 
-def block_of(age_s: int, segment: SegmentId, row: int) -> bytes:
-    """Encode one span as a Native block with the columns that the store's queries use."""
+def block_of(age_s: int, segment: SegmentId, row: int, trace_of: SegmentId | None = None) -> bytes:
+    """Encode one span as a Native block with the columns that the store's queries use.
+
+    `trace_of`: the segment whose number the trace id contains, if it is another one.
+    """
+    trace = (trace_of or segment).seq
     columns = [
         ("Timestamp", "DateTime64(9)", struct.pack("<q", (NOW_S - age_s) * 10**9 + row)),
-        ("TraceId", "String", _text(f"{segment.seq:016x}{row:016x}")),
+        ("TraceId", "String", _text(f"{trace:016x}{row:016x}")),
         ("SpanId", "String", _text(f"{row + 1:016x}")),
         ("SpanName", "String", _text("it's a \\ 'name' {a:String}")),
         ("ServiceName", "String", _text("shop" if row % 2 else "cart")),

@@ -26,7 +26,7 @@ class Server:
         """Value for the setting `store.url`."""
         return f"http://default@127.0.0.1:{self.port}/otel"
 
-    def meet(self, kind: str, **details: object) -> None:
+    def inject_fault(self, kind: str, **details: object) -> None:
         """Inject a fault into the next INSERTs."""
         body = json.dumps({"kind": kind, **details}).encode()
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}/_fault", data=body)

@@ -1,4 +1,4 @@
-"""Style rules as failing tests: sizes, module docstrings, no machine paths, no work left for later."""
+"""Style rules as tests: sizes, module docstrings, no machine paths, no open to-do items."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ README_LINES_MAX = 120
 
 
 def tracked(*patterns: str) -> list[Path]:
-    """Files git knows or could know, without those it ignores."""
+    """Return the files that git tracks or would add."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns]
     names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
     return sorted(path for name in names if (path := ROOT / name).is_file())
@@ -43,19 +43,25 @@ def test_python_module_is_documented_and_small(module: Path) -> None:
     source = module.read_text()
     tree = ast.parse(source)
 
-    assert ast.get_docstring(tree), "say on line one what this module is for"
-    assert source.count("\n") <= FILE_LINES_MAX, "split by responsibility"
+    assert ast.get_docstring(tree), "expected a module docstring on the first line"
+    assert source.count("\n") <= FILE_LINES_MAX, (
+        f"the file is longer than {FILE_LINES_MAX} lines; split it by responsibility"
+    )
     for function in functions(tree):
         lines = (function.end_lineno or function.lineno) - function.lineno + 1
-        assert lines <= FUNCTION_LINES_MAX, f"{function.name} is {lines} lines"
+        assert lines <= FUNCTION_LINES_MAX, (
+            f"{function.name} has {lines} lines; expected at most {FUNCTION_LINES_MAX}"
+        )
 
 
 @pytest.mark.parametrize("module", RUST, ids=ids)
 def test_rust_module_is_documented_and_small(module: Path) -> None:
     source = module.read_text()
 
-    assert source.startswith("//!"), "say on line one what this module is for"
-    assert source.count("\n") <= FILE_LINES_MAX, "split by responsibility"
+    assert source.startswith("//!"), "expected a module docstring on the first line"
+    assert source.count("\n") <= FILE_LINES_MAX, (
+        f"the file is longer than {FILE_LINES_MAX} lines; split it by responsibility"
+    )
 
 
 @pytest.mark.parametrize("module", tracked("*.rs"), ids=ids)
@@ -67,34 +73,35 @@ def test_rust_function_is_short(module: Path) -> None:
             start, indent = number, match[1]
         if start is not None and line.rstrip() == indent + "}":
             assert number - start < FUNCTION_LINES_MAX, (
-                f"function at line {start} is {number - start + 1} lines"
+                f"function at line {start} has {number - start + 1} lines; "
+                f"expected at most {FUNCTION_LINES_MAX}"
             )
             start = None
 
 
 @pytest.mark.parametrize("path", TEXT, ids=ids)
-def test_no_work_is_left_for_later(path: Path) -> None:
+def test_text_has_no_to_do_marker(path: Path) -> None:
     if path == Path(__file__):
         return
-    words = re.findall(r"\b(?:TODO|FIXME|XXX|HACK)\b|unimplemented!|todo!", path.read_text())
+    markers = re.findall(r"\b(?:TODO|FIXME|XXX|HACK)\b|unimplemented!|todo!", path.read_text())
 
-    assert not words, "do it, or file an issue"
+    assert not markers, "do the work now, or file an issue"
 
 
 @pytest.mark.parametrize("path", TEXT, ids=ids)
-def test_no_path_of_a_single_machine(path: Path) -> None:
+def test_text_has_no_path_of_a_specific_machine(path: Path) -> None:
     if path == Path(__file__):
         return
-    found = re.findall(r"(?<![\w.])/(?:work|root|home)/\S*|\.\./shared\S*", path.read_text())
+    paths = re.findall(r"(?<![\w.])/(?:work|root|home)/\S*|\.\./shared\S*", path.read_text())
 
-    assert not found, "paths that exist on no user machine"
+    assert not paths, "these paths do not exist on user machines"
 
 
-def test_the_readme_is_short() -> None:
+def test_readme_is_short() -> None:
     assert (ROOT / "README.md").read_text().count("\n") <= README_LINES_MAX
 
 
 @pytest.mark.parametrize("path", tracked("schemas/*.sql"), ids=ids)
 def test_schema_statement_has_a_number_and_a_name(path: Path) -> None:
     assert re.fullmatch(r"\d{4}_[a-z0-9_]+\.sql", path.name)
-    assert path.read_text().startswith("-- "), "say on line one what it makes"
+    assert path.read_text().startswith("-- "), "expected a comment on the first line"

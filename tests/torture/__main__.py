@@ -1,6 +1,6 @@
-"""`python -m tests.torture --duration 30m --seed 7`: break a receiver for so long, then see what it kept.
+"""Command line of the torture run: `python -m tests.torture --duration 30m --seed 7`.
 
-Exit code 0: every promise held. 1: one was broken. 2: the run was void, it saw too little to prove anything.
+Exit code 0: every promise held. 1: a promise was broken. 2: the run saw too little to prove anything.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ UNITS_S = {"s": 1, "m": 60, "h": 3600}
 
 
 def seconds(text: str) -> float:
-    """`90`, `90s`, `30m` or `2h`."""
+    """Parse `90`, `90s`, `30m` or `2h`."""
     unit = UNITS_S.get(text[-1:])
     return float(text[:-1]) * unit if unit else float(text)
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     sys.stdout.write(f"{time.strftime('%H:%M:%S')} {line}\n")
     sys.stdout.flush()
 
 
 @contextmanager
-def directory(*, keep: bool, disk_mib: int) -> Iterator[Path]:
-    """Where the receiver lives: on this machine's disk, or on a small one made for it."""
+def data_directory(*, keep: bool, disk_mib: int) -> Iterator[Path]:
+    """Yield the receiver's data directory: on this machine's disk, or on a small tmpfs made for the run."""
     path = Path(tempfile.mkdtemp(prefix="torture-"))
     if disk_mib:
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={disk_mib}m", "tmpfs", str(path)], check=True)  # noqa: S607
@@ -43,7 +43,7 @@ def directory(*, keep: bool, disk_mib: int) -> Iterator[Path]:
         yield path
     finally:
         if keep:
-            say(f"kept: {path}")
+            print_line(f"the data directory remains: {path}")
         else:
             if disk_mib:
                 subprocess.run(["umount", "--lazy", str(path)], check=True)  # noqa: S607
@@ -52,33 +52,33 @@ def directory(*, keep: bool, disk_mib: int) -> Iterator[Path]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.torture", description=__doc__)
-    parser.add_argument("--duration", type=seconds, default=90.0, help="of load and faults: 90s, 30m, 2h")
+    parser.add_argument("--duration", type=seconds, default=90.0, help="load and faults: 90s, 30m, 2h")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
     parser.add_argument("--gap", type=float, default=0.7, help="mean seconds between faults")
-    parser.add_argument("--kills", type=int, default=0, help="go on until so many processes were killed")
-    parser.add_argument("--pause", type=float, default=0.1, help="of a sender between two deliveries")
+    parser.add_argument("--kills", type=int, default=0, help="continue until this many processes were killed")
+    parser.add_argument("--pause", type=float, default=0.1, help="seconds between two deliveries of a sender")
     parser.add_argument(
-        "--disk-mib", type=int, default=0, help="on a tmpfs of this size that is filled at times"
+        "--disk-mib", type=int, default=0, help="run on a tmpfs of this size, which is filled at times"
     )
-    parser.add_argument("--json", type=Path, help="where to write the summary")
-    parser.add_argument("--keep", action="store_true", help="leave the data directory for a look")
-    asked = parser.parse_args()
-    say(f"seed {asked.seed}, {asked.duration:.0f} s")
-    with directory(keep=asked.keep, disk_mib=asked.disk_mib) as data:
+    parser.add_argument("--json", type=Path, help="file for the summary")
+    parser.add_argument("--keep", action="store_true", help="keep the data directory")
+    options = parser.parse_args()
+    print_line(f"seed {options.seed}, {options.duration:.0f} s")
+    with data_directory(keep=options.keep, disk_mib=options.disk_mib) as data:
         plan = Plan(
-            asked.seed,
-            asked.duration,
+            options.seed,
+            options.duration,
             data,
-            asked.gap,
-            asked.pause,
-            owns_disk=bool(asked.disk_mib),
-            kills_min=asked.kills,
+            options.gap,
+            options.pause,
+            owns_disk=bool(options.disk_mib),
+            kills_min=options.kills,
         )
-        numbers = summary(Run(plan, say).run())
+        numbers = summary(Run(plan, print_line).run())
     sys.stdout.write(table(numbers) + "\n")
-    if asked.json:
-        asked.json.parent.mkdir(parents=True, exist_ok=True)
-        asked.json.write_text(as_json(numbers) + "\n")
+    if options.json:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.write_text(as_json(numbers) + "\n")
     return EXIT_CODES[numbers["verdict"]]
 
 

@@ -1,6 +1,6 @@
-"""Copies: which acknowledged deliveries are sent again, and when. A sender that never saw the 200 does that.
+"""Copies: which acknowledged deliveries are sent again, and when, as a sender does that missed the 200.
 
-Keeps: whether a delivery comes again, and how, is a function of the seed and its number.
+Invariant: whether and how a delivery is sent again is a function of the seed and its number.
 """
 
 from __future__ import annotations
@@ -10,43 +10,43 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Literal
 
-When = Literal["seconds later", "minutes later", "after a restart", "both at once", "never"]
+When = Literal["seconds later", "minutes later", "after a restart", "at the same time", "never"]
 SHARES: dict[When, float] = {
     "seconds later": 0.05,
     "minutes later": 0.02,
     "after a restart": 0.04,
-    "both at once": 0.03,
+    "at the same time": 0.03,
     "never": 0.86,
 }
-SECONDS = (0.0, 5.0)
+SECONDS_S = (0.0, 5.0)
 MINUTES_S = (60.0, 600.0)
 
 
-def when_again(habits: random.Random) -> When:
-    """How the delivery with these habits comes again."""
+def resend_time(habits: random.Random) -> When:
+    """Return when the delivery is sent again."""
     return habits.choices(list(SHARES), list(SHARES.values()))[0]
 
 
 class Copies:
-    """What one sender has to send again."""
+    """Deliveries that one sender has to send again."""
 
     def __init__(self, starts: Callable[[], int]) -> None:
-        """`starts`: how often the receiver was started anew so far."""
+        """`starts`: returns how often the receiver was started so far."""
         self._starts = starts
         self._waiting: list[tuple[When, Callable[[], bool], int]] = []
 
     def note(self, number: int, when: When, habits: random.Random) -> None:
-        """A delivery was acknowledged and is to come again."""
+        """Schedule an acknowledged delivery to be sent again."""
         began_s, began_starts = time.monotonic(), self._starts()
         match when:
             case "seconds later" | "minutes later":
-                delay_s = habits.uniform(*(SECONDS if when == "seconds later" else MINUTES_S))
+                delay_s = habits.uniform(*(SECONDS_S if when == "seconds later" else MINUTES_S))
                 self._waiting.append((when, lambda: time.monotonic() > began_s + delay_s, number))
             case "after a restart":
                 self._waiting.append((when, lambda: self._starts() > began_starts, number))
 
     def due(self, *, is_end: bool) -> Iterator[tuple[When, int]]:
-        """Take out those whose time has come; at the end all."""
+        """Remove and return the deliveries that are due; at the end of the run all of them."""
         waiting, self._waiting = self._waiting, []
         for when, is_due, number in waiting:
             if is_due():

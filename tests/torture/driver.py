@@ -1,4 +1,4 @@
-"""The fault driver: does to the running receiver what the schedule says, and notes what it hit."""
+"""Fault driver: injects the scheduled faults into the running receiver and records what they hit."""
 
 from __future__ import annotations
 
@@ -11,93 +11,93 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tests.e2e.running import Running
-from tests.torture.faults import OPENING, Fault
+from tests.e2e.receiver_process import ReceiverProcess
+from tests.torture.faults import OPENING_FAULTS, Fault
+from tests.torture.receiver_state import processes, segments_in
 from tests.torture.senders import Outcomes
-from tests.torture.site import processes, segments_in
 
 KILLS = ("kill intake", "kill store", "kill supervisor")
-AIM_S = 0.5
-"""How long a kill waits for a moment in which something is being done."""
-AIM_DEPTH_S = 0.02
+BUSY_WAIT_S = 0.5
+"""How long a kill waits until the process is busy."""
+EXTRA_WAIT_S = 0.02
 STARTS_MAX = 3
-BREATH_S = 0.6
+BETWEEN_FAULTS_S = 0.6
 KILL_ON_FULL_DISK_SHARE = 0.4
 
 
 @dataclass
-class Damage:
-    """What the driver has done."""
+class FaultLog:
+    """What the driver did."""
 
     done: Counter[str] = field(default_factory=Counter)
-    """By kind and role."""
+    """Injected faults by kind and role."""
     kills_in_commit: int = 0
-    """Kills of an intake or the supervisor while a delivery was on its way through it."""
-    kills_in_hand_over: int = 0
-    """Kills of the store while a sealed segment lay before it."""
-    at_stake: set[str] = field(default_factory=set)
-    """Segments that lay in the journal at the moment of a kill."""
+    """Kills of an intake or the supervisor while a delivery was in flight."""
+    kills_before_insert: int = 0
+    """Kills of the store process while a sealed segment was in the journal."""
+    segments_at_risk: set[str] = field(default_factory=set)
+    """Segments in the journal at the time of a kill."""
     down_s: list[tuple[float, float]] = field(default_factory=list)
-    """From when to when there was no supervisor, and so no port."""
-    vain_starts: list[str] = field(default_factory=list)
-    """The log's last line, each time the receiver did not come up."""
-    wrong: list[str] = field(default_factory=list)
+    """Begin and end of each interval without a supervisor, and so without an open port."""
+    failed_starts: list[str] = field(default_factory=list)
+    """The last line of the receiver's log for each failed start."""
+    errors: list[str] = field(default_factory=list)
 
     @property
     def kills(self) -> int:
-        """Processes that were killed."""
+        """Number of killed processes."""
         return sum(self.done[what] for what in KILLS)
 
 
 class Driver:
-    """Works through the schedule in the calling thread."""
+    """Executor of the fault schedule, in the calling thread."""
 
-    def __init__(self, running: Running, outcomes: Outcomes) -> None:
-        self.damage = Damage()
+    def __init__(self, running: ReceiverProcess, outcomes: Outcomes) -> None:
+        self.fault_log = FaultLog()
         self._running, self._outcomes = running, outcomes
 
     def run(self, faults: list[Fault], began_s: float, duration_s: float, kills_min: int = 0) -> None:
-        """The first faults, and as many kills as are asked for, come however slow the machine is."""
-        for done, fault in enumerate(faults):
-            is_enough = done > len(OPENING) and self.damage.kills >= kills_min
-            if is_enough and time.monotonic() > began_s + duration_s:
-                self.damage.done["left out, no time"] += 1
+        """Inject the faults. The opening faults and `kills_min` kills happen however slow the machine is."""
+        for position, fault in enumerate(faults):
+            may_stop = position > len(OPENING_FAULTS) and self.fault_log.kills >= kills_min
+            if may_stop and time.monotonic() > began_s + duration_s:
+                self.fault_log.done["skipped, no time"] += 1
                 continue
             time.sleep(max(0.0, began_s + fault.at_s - time.monotonic()))
-            self._do(fault)
-            self._breathe()
+            self._inject(fault)
+            self._wait_for_deliveries()
 
-    def _breathe(self) -> None:
-        """Faults on faults prove little where nothing can happen in between: wait for a delivery or two."""
-        before, deadline_s = self._outcomes.acknowledged, time.monotonic() + BREATH_S
+    def _wait_for_deliveries(self) -> None:
+        """Wait for two acknowledged deliveries: faults in immediate succession prove little."""
+        before, deadline_s = self._outcomes.acknowledged, time.monotonic() + BETWEEN_FAULTS_S
         while self._outcomes.acknowledged < before + 2 and time.monotonic() < deadline_s:
             time.sleep(0.01)
 
-    def _do(self, fault: Fault) -> None:
+    def _inject(self, fault: Fault) -> None:
         match fault.kind:
             case "kill":
-                fault = self._living(fault)
+                fault = self._with_living_role(fault)
                 done = self._kill(fault)
             case "freeze":
                 done = self._freeze(fault)
             case "restart":
                 done = self._restart()
             case "fill":
-                done = self._fill(fault)
-        self.damage.done[f"{fault.kind} {fault.role}" + ("" if done else ", nobody there")] += 1
+                done = self._fill_disk(fault)
+        self.fault_log.done[f"{fault.kind} {fault.role}" + ("" if done else ", no such process")] += 1
 
     def _pid(self, fault: Fault) -> int | None:
         pids = sorted(pid for pid, role in processes(self._running).items() if role == fault.role)
         return pids[int(fault.pick * len(pids))] if pids else None
 
-    def _living(self, fault: Fault) -> Fault:
-        """The same for a role that has a process now: some are being replaced."""
+    def _with_living_role(self, fault: Fault) -> Fault:
+        """Return the fault for a role that has a process now: the intended process may be restarting."""
         roles = sorted(set(processes(self._running).values()) - {"supervisor"})
-        is_there = fault.role == "supervisor" or fault.role in roles or not roles
-        return fault if is_there else replace(fault, role=roles[int(fault.pick * len(roles))])
+        has_process = fault.role == "supervisor" or fault.role in roles or not roles
+        return fault if has_process else replace(fault, role=roles[int(fault.pick * len(roles))])
 
     def _kill(self, fault: Fault) -> bool:
-        self._aim(fault)
+        self._wait_until_busy(fault)
         pid = self._pid(fault)
         if pid is None:
             return False
@@ -105,21 +105,21 @@ class Driver:
         before = segments_in(self._running.data)
         killed_s = time.monotonic()
         self._running.kill(pid)
-        self.damage.at_stake |= before
+        self.fault_log.segments_at_risk |= before
         if fault.role == "store":
-            self.damage.kills_in_hand_over += self._has_sealed(before)
+            self.fault_log.kills_before_insert += self._has_sealed(before)
         else:
-            self.damage.kills_in_commit += is_busy
+            self.fault_log.kills_in_commit += is_busy
         if fault.role == "supervisor":
             self._start(killed_s)
         return True
 
-    def _aim(self, fault: Fault) -> None:
-        """Wait for a moment in which there is something to interrupt, then a little more."""
-        deadline_s = time.monotonic() + AIM_S
+    def _wait_until_busy(self, fault: Fault) -> None:
+        """Wait until there is work to interrupt, then slightly longer."""
+        deadline_s = time.monotonic() + BUSY_WAIT_S
         while time.monotonic() < deadline_s and not self._is_busy(fault.role):
             time.sleep(0.001)
-        time.sleep(fault.pick * AIM_DEPTH_S)
+        time.sleep(fault.pick * EXTRA_WAIT_S)
 
     def _is_busy(self, role: str) -> bool:
         if role == "store":
@@ -146,38 +146,38 @@ class Driver:
         stopped_s = time.monotonic()
         code = self._running.stop()
         if code != 0:
-            self.damage.wrong.append(f"the supervisor ended with {code}; expected 0")
+            self.fault_log.errors.append(f"the supervisor exited with {code}; expected 0")
         self._start(stopped_s)
         return True
 
     def _start(self, down_s: float) -> None:
-        """As a service manager would: again, if it does not come up at once."""
+        """Start the receiver, with retries as a service manager does."""
         for attempt in range(1, STARTS_MAX + 1):
             try:
                 self._running.start()
-            except AssertionError as reason:
+            except AssertionError as error:
                 if self._running.process and self._running.process.poll() is None:
                     self._running.kill()
-                self.damage.vain_starts.append(self._running.log().splitlines()[-1][:300])
+                self.fault_log.failed_starts.append(self._running.log().splitlines()[-1][:300])
                 if attempt == STARTS_MAX:
-                    raise AssertionError(f"the receiver did not start in {attempt} tries") from reason
+                    raise AssertionError(f"the receiver did not start in {attempt} attempts") from error
             else:
-                self.damage.down_s.append((down_s, time.monotonic()))
+                self.fault_log.down_s.append((down_s, time.monotonic()))
                 return
 
-    def _fill(self, fault: Fault) -> bool:
-        """Take every free byte of a disk of our own, for a while; at times a process dies on it."""
-        with filled(self._running.data / "filler"):
+    def _fill_disk(self, fault: Fault) -> bool:
+        """Fill the receiver's own disk for a while; kill a process meanwhile in some cases."""
+        with full_disk(self._running.data / "filler"):
             time.sleep(fault.hold_s / 2)
             if fault.pick < KILL_ON_FULL_DISK_SHARE:
                 role = "intake" if fault.pick < KILL_ON_FULL_DISK_SHARE / 2 else "store"
-                self._do(replace(fault, kind="kill", role=role))
+                self._inject(replace(fault, kind="kill", role=role))
             time.sleep(fault.hold_s / 2)
         return True
 
 
-class filled:  # noqa: N801 - reads as a word in a `with`
-    """A file that grows until the disk is full, and again whenever something was freed."""
+class full_disk:  # noqa: N801 - used as a context manager
+    """Context manager: a file that grows until the disk is full, and again when space is freed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

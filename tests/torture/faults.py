@@ -1,4 +1,4 @@
-"""Which faults come when: a function of the seed and the duration, known before the run begins."""
+"""Fault schedule: a function of the seed and the duration, computed before the run starts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHARES: dict[tuple[Kind, str], float] = {
     ("freeze", "supervisor"): 0.2,
     ("restart", "supervisor"): 0.2,
 }
-OPENING: tuple[tuple[Kind, str], ...] = (
+OPENING_FAULTS: tuple[tuple[Kind, str], ...] = (
     ("kill", "intake"),
     ("kill", "store"),
     ("freeze", "intake"),
@@ -24,38 +24,38 @@ OPENING: tuple[tuple[Kind, str], ...] = (
     ("freeze", "store"),
     ("restart", "supervisor"),
 )
-"""What the shortest run sees too."""
+"""Faults that even the shortest run injects."""
 OPENING_FREEZE_S = 10.0
-"""Long enough for the small journal to fill, so that senders are told to wait."""
+"""Long enough to fill the small journal, so that senders receive 503."""
 FREEZE_S = (0.2, 8.0)
 LONG_FREEZE_S = 33.0
-"""Longer than the supervisor's patience: it kills what it takes for hung."""
+"""Longer than the supervisor's time-out for hung processes, which it kills."""
 LONG_FREEZE_SHARE = 0.05
 FILL_S = (1.0, 6.0)
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that goes wrong."""
+    """One fault to inject."""
 
     at_s: float
-    """Since the begin of the run; later if the fault before it took longer."""
+    """Time since the start of the run; later if the previous fault took longer."""
     kind: Kind
     role: str
     pick: float
-    """0 to 1: which of several such processes, how deep into what it is doing."""
+    """0 to 1: selects among several processes of the role, and how long a kill waits in a busy process."""
     hold_s: float = 0.0
-    """How long a frozen process stays so, or a disk full."""
+    """How long a process stays frozen or a disk full."""
 
 
 def schedule(
     seed: int, duration_s: float, gap_s: float, *, with_fill: bool, kills_min: int = 0
 ) -> list[Fault]:
-    """All faults of a run, in order: for nine tenths of the time, and until there are kills enough."""
+    """Return all faults in order: for 90 % of the duration, and longer until there are `kills_min` kills."""
     random_ = random.Random(f"{seed}/faults")
     shares = dict(SHARES) | ({("fill", "disk"): 1.0} if with_fill else {})
     kinds, weights = list(shares), list(shares.values())
-    opening = [*OPENING, ("fill", "disk")] if with_fill else list(OPENING)
+    opening = [*OPENING_FAULTS, ("fill", "disk")] if with_fill else list(OPENING_FAULTS)
     random_.shuffle(opening)
     faults: list[Fault] = []
     at_s = gap_s

@@ -1,8 +1,8 @@
-"""The oracle: what delivery `number` of a seed is, byte by byte, and which rows it must become.
+"""Oracle: the bytes of delivery `number` of a seed, and the rows that it must become.
 
-Keeps: both are a function of seed and number alone; no clock, no state. What was issued is therefore never
-    remembered, only computed again.
-Every trace id says whose it is: `tag of the seed u32 │ number u64 │ group u32`, all big-endian.
+Invariant: both are functions of seed and number alone; no clock, no state. What was issued is never stored,
+    only computed again.
+Each trace id identifies its delivery: `tag of the seed u32 │ number u64 │ group u32`, big-endian.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from tests.e2e.expected import rows_of
-from tests.e2e.requests_at_random import Requests, otlp_json
+from tests.e2e.random_requests import Requests, otlp_json
 
 Key = tuple[str, str]
 """TraceId, SpanId."""
 
-BEGAN_NS = int(datetime(2026, 1, 15, tzinfo=UTC).timestamp()) * 10**9
-"""All spans lie in the three days after it, so that an INSERT has several partitions."""
+FIRST_NS = int(datetime(2026, 1, 15, tzinfo=UTC).timestamp()) * 10**9
+"""Spans start within `DAYS` days from here, so that an INSERT has several partitions."""
 DAYS = 3
 PROJECTS = ("prj_red", "prj_green", "prj_blue")
 BAD_SHARE = 0.15
@@ -35,7 +35,7 @@ PROTOBUF, JSON = "application/x-protobuf", "application/json"
 
 @dataclass(frozen=True)
 class Drain:
-    """A drain as the sender knows it."""
+    """A drain from the sender's view."""
 
     name: str
     path: str
@@ -51,13 +51,13 @@ DRAINS = (
     Drain("patient", "/patient/v1/traces", acknowledge="store"),
 )
 LANES = (*[DRAINS[0]] * 3, *[DRAINS[1]] * 2, *[DRAINS[2]] * 2, DRAINS[3])
-"""Delivery `number` goes to drain `LANES[number % len(LANES)]`; a sender works in one lane, so that the drain
-whose answers wait for the store holds up nobody else."""
+"""Delivery `number` goes to drain `LANES[number % len(LANES)]`. A sender uses one lane, so that the drain
+whose answers wait for the store does not delay the others."""
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """One body, how it is posted, and what must come of it."""
+    """A body, how to post it, and the rows that it must become."""
 
     number: int
     drain: Drain
@@ -65,11 +65,11 @@ class Delivery:
     headers: dict[str, str]
     rejected_count: int
     rows: dict[Key, dict[str, Any]]
-    """Columns that are a function of what was sent."""
+    """Columns that depend only on what was sent."""
 
 
-class Issued(Requests):
-    """Random requests whose ids and times are a function of seed and number too."""
+class DeliveryRequests(Requests):
+    """Random requests whose ids and times are functions of seed and number."""
 
     def __init__(self, seed: int, number: int) -> None:
         super().__init__(seed)
@@ -78,8 +78,8 @@ class Issued(Requests):
         self._prefix = tag_of(seed) + number.to_bytes(8, "big")
         self._spans = 0
 
-    def issued(self) -> ExportTraceServiceRequest:
-        """A request with one span at least."""
+    def non_empty_request(self) -> ExportTraceServiceRequest:
+        """Return a request with at least one span."""
         while True:
             request = self.request()
             if self._spans:
@@ -96,24 +96,24 @@ class Issued(Requests):
         group = self.random.randrange(3)
         span.trace_id = self._prefix + group.to_bytes(4, "big")
         span.span_id = self.random.randbytes(4) + self._spans.to_bytes(4, "big")
-        span.start_time_unix_nano = BEGAN_NS + self.random.randrange(DAYS * 86_400 * 10**9)
+        span.start_time_unix_nano = FIRST_NS + self.random.randrange(DAYS * 86_400 * 10**9)
         span.end_time_unix_nano = span.start_time_unix_nano + self.random.randint(-10, 10**10)
         for event in span.events:
             event.time_unix_nano = span.start_time_unix_nano + self.random.randrange(10**9)
 
-    def spoiled(self, request: ExportTraceServiceRequest) -> tuple[ExportTraceServiceRequest, int]:
-        """The same with spans in it that nobody can take, and their number."""
+    def with_bad_spans(self, request: ExportTraceServiceRequest) -> tuple[ExportTraceServiceRequest, int]:
+        """Return the request with added spans that must be rejected, and their number."""
         if self.random.random() >= BAD_SHARE:
             return request, 0
-        spoiled = copy.deepcopy(request)
-        scopes = [scoped for group in spoiled.resource_spans for scoped in group.scope_spans]
+        extended = copy.deepcopy(request)
+        scopes = [scoped for group in extended.resource_spans for scoped in group.scope_spans]
         bad_count = self.random.randint(1, 4)
         for _ in range(bad_count):
             span = self.random.choice(scopes).spans.add()
             self.span(span)
             field, value = self.random.choice(BAD_IDS)
             setattr(span, field, value)
-        return spoiled, bad_count
+        return extended, bad_count
 
 
 BAD_IDS = (
@@ -127,39 +127,39 @@ BAD_IDS = (
 
 
 class Oracle:
-    """All deliveries of a seed."""
+    """Every delivery of a seed."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
 
     def delivery(self, number: int) -> Delivery:
-        """Make it; every time the same."""
-        issued = Issued(self.seed, number)
-        good = issued.issued()
-        spoiled, rejected_count = issued.spoiled(good)
+        """Return the delivery, the same at each call."""
+        random_requests = DeliveryRequests(self.seed, number)
+        request = random_requests.non_empty_request()
+        sent, rejected_count = random_requests.with_bad_spans(request)
         drain = LANES[number % len(LANES)]
-        is_json, is_packed = issued.random.random() < 0.4, issued.random.random() < 0.5
-        body = otlp_json(spoiled) if is_json else spoiled.SerializeToString(deterministic=True)
+        is_json, is_compressed = random_requests.random.random() < 0.4, random_requests.random.random() < 0.5
+        body = otlp_json(sent) if is_json else sent.SerializeToString(deterministic=True)
         headers = {"content-type": JSON if is_json else PROTOBUF}
-        if is_packed:
+        if is_compressed:
             body = gzip.compress(body, 1, mtime=0)
             headers["content-encoding"] = "gzip"
-        rows = {(row["TraceId"], row["SpanId"]): row | {"Drain": drain.name} for row in rows_of(good)}
+        rows = {(row["TraceId"], row["SpanId"]): row | {"Drain": drain.name} for row in rows_of(request)}
         return Delivery(number, drain, body, headers | credentials(drain, body), rejected_count, rows)
 
     def number_of(self, trace_id: str) -> int | None:
-        """Whose trace it is; none: it was never ours to issue."""
+        """Return the delivery that a trace belongs to, or None if the trace was not issued."""
         if len(trace_id) != 32 or trace_id[:8] != tag_of(self.seed).hex():
             return None
         return int(trace_id[8:24], 16)
 
     def first_trace_id(self, number: int) -> str:
-        """The least trace id of this delivery and all after it."""
+        """Return the lowest trace id of this delivery and all later ones."""
         return tag_of(self.seed).hex() + f"{number:016x}" + "0" * 8
 
 
-def repacked(delivery: Delivery) -> Delivery:
-    """The same content as a client posts it once more: compressed anew, and so signed anew."""
+def recompress(delivery: Delivery) -> Delivery:
+    """Return the same content compressed and signed again, as a client may send it again."""
     if "content-encoding" not in delivery.headers:
         return delivery
     body = gzip.compress(gzip.decompress(delivery.body), 9, mtime=delivery.number)
@@ -167,12 +167,12 @@ def repacked(delivery: Delivery) -> Delivery:
 
 
 def tag_of(seed: int) -> bytes:
-    """What all trace ids of a seed begin with; never zero."""
+    """Return the prefix of all trace ids of a seed; never zero."""
     return b"\xa5" + hashlib.sha256(str(seed).encode()).digest()[:3]
 
 
 def credentials(drain: Drain, body: bytes) -> dict[str, str]:
-    """What this drain asks of whoever posts this body."""
+    """Return the headers that this drain requires for this body."""
     if drain.token:
         return {"authorization": f"Bearer {drain.token}"}
     if drain.secret:

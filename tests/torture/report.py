@@ -1,4 +1,4 @@
-"""What a run amounts to: its violations, whether it proves anything at all, a table and a JSON."""
+"""Report of a run: its violations, whether it proves anything, a table and a JSON document."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from tests.torture.resource_monitor import CAPS, JOURNAL_BYTES_CAP
 from tests.torture.run import FRESH_S, Result
-from tests.torture.watch import CAPS, JOURNAL_BYTES_CAP
 
-REFUSED_NOTED_S = 0.5
-"""A busy machine lets a sender note a refusal this much later."""
+REFUSAL_DELAY_S = 0.5
+"""How late a sender may notice a refused connection on a busy machine."""
 
 
 def violations(result: Result) -> list[str]:
-    """Every promise that was broken; none: all held."""
-    return [*_of_content(result), *_of_state(result)]
+    """Return every broken promise; empty: all held."""
+    return [*_content_violations(result), *_state_violations(result)]
 
 
-def _of_content(result: Result) -> Iterator[str]:
-    """What was promised of spans and answers."""
+def _content_violations(result: Result) -> Iterator[str]:
+    """Yield broken promises about spans and answers."""
     for what, count in result.findings.violations.items():
         yield f"{what}: {count}, such as {'; '.join(result.findings.examples[what])}"
-    yield from result.outcomes.wrong
-    if refused := refused_though_up(result):
-        yield f"{refused} connections were refused while there was a supervisor; expected none"
+    yield from result.outcomes.errors
+    if refused := unexpected_refusals(result):
+        yield f"{refused} connections were refused while the supervisor ran; expected none"
 
 
-def _of_state(result: Result) -> Iterator[str]:
-    """What was promised of the receiver as it stands afterwards."""
-    yield from result.damage.wrong
-    yield from result.wrong
+def _state_violations(result: Result) -> Iterator[str]:
+    """Yield broken promises about the receiver's state after the run."""
+    yield from result.fault_log.errors
+    yield from result.errors
     for fresh_s in result.fresh_s:
         if fresh_s > FRESH_S:
-            yield f"a fresh span was readable after {fresh_s:.1f} s; expected {FRESH_S:.0f} s at most"
+            yield f"a new span was readable after {fresh_s:.1f} s; expected at most {FRESH_S:.0f} s"
     if result.left_in_journal:
         yield f"the journal holds {', '.join(result.left_in_journal[:5])}; expected nothing"
     if result.dead:
@@ -44,48 +44,48 @@ def _of_state(result: Result) -> Iterator[str]:
     if result.log["tracebacks"]:
         yield f"the receiver's log holds {result.log['tracebacks']} tracebacks; expected none"
     if result.watch is not None:
-        yield from result.watch.highest.beyond_caps()
+        yield from result.watch.highest.exceeded_caps()
 
 
-def refused_though_up(result: Result) -> int:
-    """Connections that were refused at a time when somebody should have held the port."""
+def unexpected_refusals(result: Result) -> int:
+    """Count connections that were refused while a supervisor ran."""
     return sum(
-        not any(down_s <= at_s <= up_s + REFUSED_NOTED_S for down_s, up_s in result.damage.down_s)
+        not any(down_s <= at_s <= up_s + REFUSAL_DELAY_S for down_s, up_s in result.fault_log.down_s)
         for at_s in result.outcomes.refused_at_s
     )
 
 
-def seen(result: Result) -> dict[str, int]:
-    """What a run must have seen to prove anything."""
-    answers, done = result.outcomes.answers, result.damage.done
+def observations(result: Result) -> dict[str, int]:
+    """Return what a run must have observed to prove anything."""
+    answers, done = result.outcomes.answers, result.fault_log.done
     return {
-        "acknowledged deliveries": sum(fate.acknowledged > 0 for fate in result.outcomes.fates.values()),
+        "acknowledged deliveries": sum(counts.acknowledged > 0 for counts in result.outcomes.sent.values()),
         "retries": result.outcomes.retries,
-        "answers 503": answers["503"],
-        "resets": answers["reset"],
+        "503 answers": answers["503"],
+        "connection resets": answers["reset"],
         "rejected spans": result.outcomes.rejected_count,
-        "segments replayed": result.replayed,
+        "segments in the journal at a kill and stored later": result.replayed,
         "kills of an intake": done["kill intake"],
         "kills of the store": done["kill store"],
         "kills of the supervisor": done["kill supervisor"],
-        "kills inside a commit": result.damage.kills_in_commit,
-        "kills inside a hand-over": result.damage.kills_in_hand_over,
+        "kills during a commit": result.fault_log.kills_in_commit,
+        "kills of the store before an INSERT": result.fault_log.kills_before_insert,
         "deliveries acknowledged twice, stored once": result.findings.counts[
             "deliveries acknowledged twice, stored once"
         ],
-        "copies seconds later": result.outcomes.copies["seconds later"],
-        "copies after a restart": result.outcomes.copies["after a restart"],
-        "copies both at once": result.outcomes.copies["both at once"],
+        "copies sent seconds later": result.outcomes.copies["seconds later"],
+        "copies sent after a restart": result.outcomes.copies["after a restart"],
+        "copies sent at the same time": result.outcomes.copies["at the same time"],
     }
 
 
 def void_reasons(result: Result) -> list[str]:
-    """Why this run proves nothing; none: it does."""
-    return [f"saw no {what}" for what, count in seen(result).items() if not count]
+    """Return why this run proves nothing; empty: it does."""
+    return [f"the run has no {what}" for what, count in observations(result).items() if not count]
 
 
 def summary(result: Result) -> dict[str, Any]:
-    """Everything in numbers, for machines."""
+    """Return the results as a JSON-compatible dictionary."""
     highest = result.watch.highest if result.watch else None
     plan = result.plan
     return {
@@ -99,16 +99,16 @@ def summary(result: Result) -> dict[str, Any]:
         "violations": violations(result),
         "violation_counts": dict(result.findings.violations),
         "void": void_reasons(result),
-        "deliveries": len(result.outcomes.fates),
-        "never_acknowledged": sum(not fate.acknowledged for fate in result.outcomes.fates.values()),
+        "deliveries": len(result.outcomes.sent),
+        "never_acknowledged": sum(not counts.acknowledged for counts in result.outcomes.sent.values()),
         "answers": dict(result.outcomes.answers),
         "answers_503": dict(result.outcomes.reasons),
         "rejected_spans": result.outcomes.rejected_count,
-        "seen": seen(result),
-        "faults": dict(sorted(result.damage.done.items())),
-        "kills": result.damage.kills,
+        "seen": observations(result),
+        "faults": dict(sorted(result.fault_log.done.items())),
+        "kills": result.fault_log.kills,
         "copies": dict(result.outcomes.copies),
-        "starts_in_vain": result.damage.vain_starts,
+        "failed_starts": result.fault_log.failed_starts,
         "store": dict(result.findings.counts),
         "fresh_s": [round(fresh_s, 2) for fresh_s in result.fresh_s],
         "drained_s": round(result.drained_s, 1),
@@ -120,7 +120,7 @@ def summary(result: Result) -> dict[str, Any]:
 
 
 def commit() -> str:
-    """Which state of the repository ran; empty: nobody knows."""
+    """Return the revision of the repository, or an empty string if unknown."""
     command = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
     try:
         return subprocess.run(
@@ -137,7 +137,7 @@ def verdict(result: Result) -> str:
 
 
 def table(numbers: dict[str, Any]) -> str:
-    """The same for people."""
+    """Format the summary as text."""
     lines: list[str] = []
     for name, value in numbers.items():
         if isinstance(value, dict):

@@ -34,17 +34,17 @@ def digest_of(number: int) -> str:
     return digest
 
 
-def answered(became: SegmentOutcome | None, *digests: str) -> list[Outcome | ReceiverError]:
-    """Return the responses to deliveries of four spans each that waited for one segment."""
-    line, given = StoreWaiters(), list[Outcome | ReceiverError]()
+def answers_after(outcome: SegmentOutcome | None, *digests: str) -> list[Outcome | ReceiverError]:
+    """Return the answers to deliveries of four spans each that waited for a segment with this outcome."""
+    waiters, answers = StoreWaiters(), list[Outcome | ReceiverError]()
     for number, digest in enumerate(digests):
-        pending = PendingDelivery(delivery(number), claim_of(1), given.append, 0, until_stored=True)
-        line.join(SEGMENT, pending, OutcomeDouble(received=4, stored=4), digest)
-    line.settle(SEGMENT, became)
-    return given
+        pending = PendingDelivery(delivery(number), claim_of(1), answers.append, 0, until_stored=True)
+        waiters.join(SEGMENT, pending, OutcomeDouble(received=4, stored=4), digest)
+    waiters.settle(SEGMENT, outcome)
+    return answers
 
 
-def test_segment_that_is_stored_is_published_as_stored(harness: Harness) -> None:
+def test_outcome_of_a_stored_segment_is_stored(harness: Harness) -> None:
     harness.add([1, 2])
 
     harness.drain()
@@ -52,7 +52,7 @@ def test_segment_that_is_stored_is_published_as_stored(harness: Harness) -> None
     assert outcome_in(harness) == STORED
 
 
-def test_rows_that_became_dead_letters_are_published_by_delivery(harness: Harness) -> None:
+def test_outcome_counts_dead_rows_by_delivery(harness: Harness) -> None:
     harness.store.poisonous_days = {day_of(2)}
     harness.add([1, 2, 3])
 
@@ -61,7 +61,7 @@ def test_rows_that_became_dead_letters_are_published_by_delivery(harness: Harnes
     assert outcome_in(harness) == SegmentOutcome({digest_of(2): 3})
 
 
-def test_segment_of_only_dead_rows_is_published_as_dead(harness: Harness) -> None:
+def test_outcome_of_a_wholly_refused_segment_lists_its_delivery(harness: Harness) -> None:
     harness.store.poisonous_days = {day_of(2)}
     harness.add([2])
 
@@ -70,8 +70,8 @@ def test_segment_of_only_dead_rows_is_published_as_dead(harness: Harness) -> Non
     assert outcome_in(harness) == SegmentOutcome({digest_of(2): 3})
 
 
-def test_vanished_rows_are_published_as_incomplete(harness: Harness) -> None:
-    harness.store.script = ["eaten"] * 9
+def test_outcome_is_incomplete_if_rows_vanished(harness: Harness) -> None:
+    harness.store.script = ["ok_without_rows"] * 9
     harness.add([1, 2])
 
     harness.drain()
@@ -81,16 +81,14 @@ def test_vanished_rows_are_published_as_incomplete(harness: Harness) -> None:
     assert outcome.is_incomplete
 
 
-def test_dead_letters_of_the_parts_of_a_segment_make_it_incomplete(harness: Harness) -> None:
+def test_outcome_counts_dead_rows_of_a_piece_by_delivery(harness: Harness) -> None:
     harness.store.rows_max = 3
     harness.store.poisonous_days = {day_of(1)}
     harness.add([5, 1, 4])
 
     harness.drain()
 
-    outcome = outcome_in(harness)
-    assert outcome is not None
-    assert outcome.is_incomplete
+    assert outcome_in(harness) == SegmentOutcome({digest_of(1): 2})
 
 
 def test_only_the_newest_outcomes_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,8 +102,8 @@ def test_only_the_newest_outcomes_are_kept(tmp_path: Path, monkeypatch: pytest.M
     assert [path.name[-1] for path in sorted((tmp_path / "outcomes").iterdir())] == ["4", "5", "6"]
 
 
-def test_sender_of_dead_rows_is_answered_with_partial_success_and_others_are_not() -> None:
-    dead, stored = answered(SegmentOutcome({"aa": 3}), "aa", "bb")
+def test_only_the_sender_of_dead_rows_gets_a_partial_success() -> None:
+    dead, stored = answers_after(SegmentOutcome({"aa": 3}), "aa", "bb")
 
     assert isinstance(dead, PartlyStored)
     assert (dead.stored, dead.rejected, dead.is_plain) == (1, 3, False)
@@ -114,16 +112,16 @@ def test_sender_of_dead_rows_is_answered_with_partial_success_and_others_are_not
 
 
 @pytest.mark.parametrize(
-    ("became", "digest"),
+    ("outcome", "digest"),
     [
-        pytest.param(None, "aa", id="the segment was deleted by hand"),
-        pytest.param(SegmentOutcome(is_incomplete=True), "aa", id="nobody knows whose rows are missing"),
+        pytest.param(None, "aa", id="the segment was deleted without an outcome"),
+        pytest.param(SegmentOutcome(is_incomplete=True), "aa", id="rows of unknown deliveries are missing"),
         pytest.param(SegmentOutcome({"bb": 1}), "", id="the digest of the delivery is unknown"),
     ],
 )
-def test_sender_whose_rows_may_not_be_stored_is_asked_to_send_them_again(
-    became: SegmentOutcome | None, digest: str
+def test_sender_whose_rows_may_not_be_stored_gets_a_retryable_error(
+    outcome: SegmentOutcome | None, digest: str
 ) -> None:
-    (answer,) = answered(became, digest)
+    (answer,) = answers_after(outcome, digest)
 
     assert isinstance(answer, StoreTrouble)

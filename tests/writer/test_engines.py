@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.dead_letters.letter_files import DeadLetters
+from receiver.dead_letters.directory import DeadLetters
 from receiver.engine.store import Store
 from receiver.redelivery.window import Window
 from receiver.settings import Redelivery
@@ -18,35 +18,35 @@ from receiver.writer.progress import Progress
 from receiver.writer.writer import Writer
 from tests.support import engines
 from tests.support.fake_clickhouse import NOW_S, FakeFile, FakeJournal, open_ledger
-from tests.support.segments import Segment, SegmentMaker, day_of
+from tests.support.segments import Segment, SegmentMaker, day_of, stored_days
 from tests.support.server_process import Server
 
-NAPS_MAX = 200
+SLEEPS_MAX = 200
 
 
 @dataclass
-class Desk:
-    """A writer with a real store."""
+class EngineHarness:
+    """A writer with a real store, embedded or over HTTP."""
 
     store: Store
     maker: SegmentMaker
     directory: Path
-    naps: list[float] = field(default_factory=list)
+    sleeps: list[float] = field(default_factory=list)
     between_turns_s: float = 0.0
     """Time that passed while no segment had a turn."""
 
     def file(self, *ages_days: int) -> tuple[Segment, FakeFile]:
         segment = self.maker.make(*ages_days)
-        return segment, FakeFile(segment.held.segment, segment.path)
+        return segment, FakeFile(segment.location.segment, segment.path)
 
     def sleep(self, delay_s: float) -> None:
-        self.naps.append(delay_s)
-        if len(self.naps) > NAPS_MAX:
+        self.sleeps.append(delay_s)
+        if len(self.sleeps) > SLEEPS_MAX:
             raise Stopping
 
     def restart_with(self, *files: FakeFile, turns: int = 1) -> None:
-        """Run a writer that finds these segments at start."""
-        around = Environment(
+        """Run a new writer that finds these segments in the journal."""
+        environment = Environment(
             now=lambda: NOW_S + self.between_turns_s,
             sleep=self.sleep,
             jitter=lambda: 0.0,
@@ -61,27 +61,27 @@ class Desk:
             ledger=open_ledger(self.directory),
             dead=DeadLetters(self.directory / "dead"),
             progress=Progress(),
-            environment=around,
+            environment=environment,
         )
         for _ in range(turns):
             self.between_turns_s += 0.0 if writer.drain() else 60.0
 
     def insert(self, segment: Segment, token: str) -> None:
-        name = f"{segment.held.segment}{token}"
+        name = f"{segment.location.segment}{token}"
         self.store.insert(segment.path, token=name, query_id=f"trace-drain-{name}")
 
-    def forget(self, segment: Segment, condition: str = "1") -> None:
-        """Delete rows but keep their tokens in the engine, as a killed INSERT may do."""
+    def delete_rows(self, segment: Segment, condition: str = "1") -> None:
+        """Delete rows but keep their tokens in the engine, as after a killed INSERT."""
         self.store.command(
-            f"ALTER TABLE otel_traces DELETE WHERE SegmentSeq = {segment.held.segment.seq} AND {condition} "
-            "SETTINGS mutations_sync = 2"
+            f"ALTER TABLE otel_traces DELETE WHERE SegmentSeq = {segment.location.segment.seq} "
+            f"AND {condition} SETTINGS mutations_sync = 2"
         )
 
     def stored(self, segment: Segment) -> dict[str, int]:
-        return dict(self.store.counts([segment.held]).get(segment.held.segment, {}))
+        return stored_days(self.store, segment)
 
-    def traces(self, segment: Segment) -> int:
-        start = {"start": f"{segment.held.segment.seq:016x}"}
+    def trace_count(self, segment: Segment) -> int:
+        start = {"start": f"{segment.location.segment.seq:016x}"}
         rows = self.store.rows(
             "SELECT uniqExact(TraceId) FROM otel_traces_trace_id_ts "
             "WHERE startsWith(TraceId, {start:String})",
@@ -108,104 +108,94 @@ def over_http(server_url: str) -> Iterator[Store]:
 
 
 @pytest.fixture(params=["embedded", "over_http"])
-def desk(request: pytest.FixtureRequest, maker: SegmentMaker, tmp_path: Path) -> Desk:
-    return Desk(request.getfixturevalue(request.param), maker, tmp_path)
+def harness(request: pytest.FixtureRequest, maker: SegmentMaker, tmp_path: Path) -> EngineHarness:
+    return EngineHarness(request.getfixturevalue(request.param), maker, tmp_path)
 
 
-def test_new_segment_is_stored_and_deleted(desk: Desk) -> None:
-    segment, file = desk.file(0, 0, 1, 2)
+def test_new_segment_is_stored_and_deleted(harness: EngineHarness) -> None:
+    segment, file = harness.file(0, 0, 1, 2)
 
-    desk.restart_with(file)
+    harness.restart_with(file)
 
-    assert desk.stored(segment) == segment.days
-    assert desk.traces(segment) == 4
+    assert harness.stored(segment) == segment.days
+    assert harness.trace_count(segment) == 4
     assert not file.path.exists()
 
 
-def test_crash_between_insert_and_deletion_stores_no_row_twice(desk: Desk) -> None:
-    segment, file = desk.file(0, 1)
-    desk.insert(segment, "#0")
+def test_crash_between_insert_and_deletion_stores_no_row_twice(harness: EngineHarness) -> None:
+    segment, file = harness.file(0, 1)
+    harness.insert(segment, "#0")
 
-    desk.restart_with(file)
+    harness.restart_with(file)
 
-    assert desk.stored(segment) == segment.days
+    assert harness.stored(segment) == segment.days
     assert not file.path.exists()
 
 
-def test_rows_lost_with_a_used_token_are_stored_with_the_next(desk: Desk) -> None:
-    segment, file = desk.file(0, 0, 1)
-    desk.insert(segment, "#0")
-    desk.forget(segment)
+def test_rows_lost_after_their_token_was_recorded_are_stored_with_the_next_token(
+    harness: EngineHarness,
+) -> None:
+    segment, file = harness.file(0, 0, 1)
+    harness.insert(segment, "#0")
+    harness.delete_rows(segment)
 
-    desk.restart_with(file)
+    harness.restart_with(file)
 
-    assert desk.stored(segment) == segment.days
+    assert harness.stored(segment) == segment.days
 
 
-def test_day_lost_with_a_used_token_is_inserted_separately(desk: Desk) -> None:
-    segment, file = desk.file(0, 0, 1, 2)
-    desk.insert(segment, "#0")
-    desk.forget(segment, f"toYYYYMMDD(Timestamp, 'UTC') = {day_of(1)}")
+def test_day_lost_after_its_token_was_recorded_is_inserted_separately(harness: EngineHarness) -> None:
+    segment, file = harness.file(0, 0, 1, 2)
+    harness.insert(segment, "#0")
+    harness.delete_rows(segment, f"toYYYYMMDD(Timestamp, 'UTC') = {day_of(1)}")
 
-    desk.restart_with(file)
+    harness.restart_with(file, turns=3)
 
-    assert desk.stored(segment) == segment.days
+    assert harness.stored(segment) == segment.days
     assert not file.path.exists()
 
 
-def test_companion_table_that_lost_a_part_is_refilled(desk: Desk) -> None:
-    segment, file = desk.file(0, 1)
-    desk.insert(segment, "#0")
-    desk.store.command("TRUNCATE TABLE otel_traces_trace_id_ts")
+def test_companion_table_that_lost_a_part_is_refilled(harness: EngineHarness) -> None:
+    segment, file = harness.file(0, 1)
+    harness.insert(segment, "#0")
+    harness.store.command("TRUNCATE TABLE otel_traces_trace_id_ts")
 
-    desk.restart_with(file)
+    harness.restart_with(file)
 
-    assert desk.traces(segment) == 2
-
-
-def test_partly_stored_day_becomes_a_dead_letter(desk: Desk) -> None:
-    segment, file = desk.file(0, 0)
-    desk.insert(segment, "#0")
-    desk.forget(segment, "SpanId = '0000000000000001'")
-
-    desk.restart_with(file)
-
-    assert [path.suffix for path in sorted((desk.directory / "dead").iterdir())] == [".json", ".lz4"]
+    assert harness.trace_count(segment) == 2
 
 
-def test_segment_of_over_a_hundred_days_is_stored_without_delaying_others(desk: Desk) -> None:
-    many, many_file = desk.file(*range(0, -120, -1))  # days in the future do not expire
-    other, other_file = desk.file(0)
+def test_partly_stored_day_becomes_a_dead_letter(harness: EngineHarness) -> None:
+    segment, file = harness.file(0, 0)
+    harness.insert(segment, "#0")
+    harness.delete_rows(segment, "SpanId = '0000000000000001'")
 
-    desk.restart_with(many_file, other_file)
+    harness.restart_with(file, turns=2)
+
+    assert [path.suffix for path in sorted((harness.directory / "dead").iterdir())] == [".json", ".lz4"]
+
+
+def test_segment_of_over_a_hundred_days_is_stored_without_delaying_other_segments(
+    harness: EngineHarness,
+) -> None:
+    many, many_file = harness.file(*range(0, -120, -1))  # days in the future do not expire
+    other, other_file = harness.file(0)
+
+    harness.restart_with(many_file, other_file)
     is_other_first = many_file.path.exists() and not other_file.path.exists()
-    desk.restart_with(many_file, turns=8)
+    harness.restart_with(many_file, turns=8)
 
     assert is_other_first
-    assert desk.stored(many) == many.days
-    assert desk.traces(many) == 120
-    assert desk.stored(other) == other.days
-    assert not many_file.path.exists()
-
-
-def test_companion_table_of_over_a_hundred_days_is_refilled(desk: Desk) -> None:
-    many, many_file = desk.file(*range(0, -120, -1))
-    content = many_file.read()
-    desk.restart_with(many_file, turns=8)
-    desk.store.command("TRUNCATE TABLE otel_traces_trace_id_ts")
-    many_file.path.write_bytes(content)
-
-    desk.restart_with(many_file, turns=8)
-
-    assert desk.stored(many) == many.days
-    assert desk.traces(many) == 120
+    assert harness.stored(many) == many.days
+    assert harness.trace_count(many) == 120
+    assert harness.stored(other) == other.days
     assert not many_file.path.exists()
 
 
 @pytest.mark.parametrize(
     "fault",
     [
-        pytest.param({"kind": "lost"}, id="applied, the answer lost"),
+        pytest.param({"kind": "answer_lost"}, id="applied, the answer lost"),
         pytest.param({"kind": "reset", "times": 3}, id="reset three times"),
         pytest.param({"kind": "body", "code": 241}, id="200 with an exception in the body"),
         pytest.param({"kind": "error", "code": 252, "text": "Too many parts"}, id="merges are behind"),
@@ -220,27 +210,28 @@ def test_companion_table_of_over_a_hundred_days_is_refilled(desk: Desk) -> None:
 def test_every_row_is_stored_once_after_a_server_fault(
     over_http: Store, server: Server, maker: SegmentMaker, tmp_path: Path, fault: dict[str, object]
 ) -> None:
-    desk = Desk(over_http, maker, tmp_path)
-    segment, file = desk.file(0, 1, 1)
-    server.meet(**fault)  # type: ignore[arg-type]  # the table's first value is the kind
+    harness = EngineHarness(over_http, maker, tmp_path)
+    segment, file = harness.file(0, 1, 1)
+    server.inject_fault(**fault)  # type: ignore[arg-type]  # the dictionary contains the kind
 
-    desk.restart_with(file, turns=4)
+    harness.restart_with(file, turns=4)
 
-    assert desk.stored(segment) == segment.days
+    assert harness.stored(segment) == segment.days
     assert not file.path.exists()
 
 
-def test_rows_that_violate_a_constraint_become_a_dead_letter(desk: Desk) -> None:
-    segment, file = desk.file(*[0] * 20)
-    bad = f"SegmentSeq = {segment.held.segment.seq} AND SpanId = '{8:016x}'"
-    desk.store.command(f"ALTER TABLE otel_traces ADD CONSTRAINT poison CHECK NOT ({bad})")
+def test_row_that_violates_a_constraint_becomes_a_dead_letter(harness: EngineHarness) -> None:
+    segment, file = harness.file(*[0] * 20)
+    bad = f"TraceId = '{segment.location.segment.seq:016x}{7:016x}'"
+    harness.store.command(f"ALTER TABLE otel_traces ADD CONSTRAINT poison CHECK NOT ({bad})")
 
     try:
-        desk.restart_with(file, turns=5)
+        harness.restart_with(file, turns=30)
     finally:
-        desk.store.command("ALTER TABLE otel_traces DROP CONSTRAINT poison")
+        harness.store.command("ALTER TABLE otel_traces DROP CONSTRAINT poison")
 
-    (letter,) = DeadLetters(desk.directory / "dead").letters()
-    assert desk.stored(segment) == {day_of(0): 19}
-    assert letter.reason.left_out == ((7, 8),)
+    (letter,) = DeadLetters(harness.directory / "dead").listed()
+    assert harness.stored(segment) == {day_of(0): 19}
+    assert (letter.reason.cause, letter.reason.rows) == ("poison", 1)
     assert "VIOLATED_CONSTRAINT" in letter.reason.text
+    assert not file.path.exists()

@@ -21,10 +21,14 @@ BOTH = frozenset(ROWS)
 @pytest.mark.parametrize(
     ("counted", "due", "answered", "comparison"),
     [
-        pytest.param(ROWS, BOTH, set(), Comparison(Completeness.COMPLETE), id="all there"),
-        pytest.param({}, BOTH, set(), Comparison(Completeness.NOTHING, tuple(ROWS)), id="nothing there"),
+        pytest.param(ROWS, BOTH, set(), Comparison(Completeness.COMPLETE), id="all rows stored"),
+        pytest.param({}, BOTH, set(), Comparison(Completeness.NOTHING, tuple(ROWS)), id="no row stored"),
         pytest.param(
-            {}, BOTH, BOTH, Comparison(Completeness.NOTHING, tuple(ROWS)), id="swallowed: OK, yet nothing"
+            {},
+            BOTH,
+            BOTH,
+            Comparison(Completeness.NOTHING, tuple(ROWS)),
+            id="answered with OK, but no row stored",
         ),
         pytest.param(
             {"20260130": 3},
@@ -38,43 +42,43 @@ BOTH = frozenset(ROWS)
             BOTH,
             set(),
             Comparison(Completeness.INCONSISTENT, ("20260131",)),
-            id="half a day",
+            id="a day is stored in part",
         ),
         pytest.param(
             {"20260130": 6, "20260131": 5},
             BOTH,
             set(),
             Comparison(Completeness.INCONSISTENT, ("20260130",)),
-            id="a day twice",
+            id="a day is stored twice",
         ),
         pytest.param(
             {"20260131": 5},
             {"20260131"},
             BOTH,
             Comparison(Completeness.COMPLETE),
-            id="answered, then expired: as told",
+            id="answered with OK, then expired",
         ),
         pytest.param(
             {"20260131": 5},
             {"20260131"},
             set(),
             Comparison(Completeness.MISSING, ("20260130",)),
-            id="not due, never answered: once more",
+            id="may have expired, never answered: inserted again",
         ),
         pytest.param(
             {"20260130": 1, "20260131": 5},
             {"20260131"},
             set(),
             Comparison(Completeness.COMPLETE),
-            id="expiring by and by",
+            id="some rows of a day have expired",
         ),
-        pytest.param({}, set(), BOTH, Comparison(Completeness.COMPLETE), id="all expired at the INSERT"),
+        pytest.param({}, set(), BOTH, Comparison(Completeness.COMPLETE), id="all rows expired at the INSERT"),
         pytest.param(
             {},
             set(),
             set(),
             Comparison(Completeness.NOTHING, tuple(ROWS)),
-            id="all may expire, none answered",
+            id="all rows may have expired, never answered",
         ),
     ],
 )
@@ -93,9 +97,9 @@ def test_rows_are_counted_by_partition_id() -> None:
 @pytest.mark.parametrize(
     ("age_s", "is_due"),
     [
-        pytest.param(30 * DAY_S - 2 * 3600, True, id="two hours before its first row can expire"),
-        pytest.param(30 * DAY_S - 3601, True, id="a moment before the store's clock may expire it"),
-        pytest.param(30 * DAY_S - 3600, False, id="the store's clock may be ahead"),
+        pytest.param(30 * DAY_S - 2 * 3600, True, id="two hours before the first row expires"),
+        pytest.param(30 * DAY_S - 3601, True, id="a second before the margin for clock differences"),
+        pytest.param(30 * DAY_S - 3600, False, id="within the margin for clock differences"),
         pytest.param(31 * DAY_S, False, id="expired"),
     ],
 )
@@ -110,23 +114,23 @@ def test_every_day_is_due_without_expiry() -> None:
 
 
 def test_delays_double_up_to_a_ceiling_and_jitter_only_shortens_them() -> None:
-    plain = backoff_s(lambda: 0.0, first_s=0.1, ceiling_s=1.0)
-    jittered = backoff_s(lambda: 1.0, first_s=0.1, ceiling_s=1.0)
+    without_jitter = backoff_s(lambda: 0.0, first_s=0.1, ceiling_s=1.0)
+    with_jitter = backoff_s(lambda: 1.0, first_s=0.1, ceiling_s=1.0)
 
-    assert list(islice(plain, 6)) == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
-    assert list(islice(jittered, 6)) == [0.05, 0.1, 0.2, 0.4, 0.5, 0.5]
+    assert list(islice(without_jitter, 6)) == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+    assert list(islice(with_jitter, 6)) == [0.05, 0.1, 0.2, 0.4, 0.5, 0.5]
 
 
 POISON = {6, 7, 9, 20, 27, 32, 33, 38, 41, 50, 53, 62, 69, 70, 72, 128, 131, 190, 349, 354, 469, 618}
-LATER = {159, 201, 202, 203, 209, 210, 225, 236, 241, 242, 243, 279, 285, 394, 439, 692, 745, 999}
+RETRYABLE = {159, 201, 202, 203, 209, 210, 225, 236, 241, 242, 243, 279, 285, 394, 439, 692, 745, 999}
 
 
 def test_every_known_error_code_has_its_class() -> None:
-    later = {code for code, fault in FAULT_OF.items() if fault in {Fault.RETRY, Fault.SLOWER}}
-    by_fault = {fault: {code for code, of in FAULT_OF.items() if of is fault} for fault in Fault}
+    retryable = {code for code, fault in FAULT_OF.items() if fault in {Fault.RETRY, Fault.SLOWER}}
+    by_fault = {fault: {code for code, known in FAULT_OF.items() if known is fault} for fault in Fault}
 
     assert by_fault[Fault.POISON] == POISON
-    assert later == LATER | {216, 252}
+    assert retryable == RETRYABLE | {216, 252}
     assert by_fault[Fault.HOLD] == {16, 60, 73, 81, 115, 117, 164, 192, 193, 194, 497, 516}
     assert by_fault[Fault.UNKNOWN] == {75, 204, 319, 1001}
 
@@ -135,8 +139,8 @@ def test_every_known_error_code_has_its_class() -> None:
     ("trouble", "fault"),
     [
         pytest.param(StoreTrouble("reset"), Fault.UNKNOWN, id="no answer"),
-        pytest.param(StoreTrouble("page", status=502), Fault.SLOWER, id="a proxy cannot reach it"),
-        pytest.param(StoreTrouble("page", status=307), Fault.HOLD, id="a proxy points elsewhere"),
+        pytest.param(StoreTrouble("page", status=502), Fault.SLOWER, id="a proxy cannot reach the server"),
+        pytest.param(StoreTrouble("page", status=307), Fault.HOLD, id="a proxy redirects"),
         pytest.param(StoreTrouble("tls", name="CERTIFICATE_REFUSED"), Fault.HOLD, id="certificate refused"),
         pytest.param(StoreTrouble("Too many parts (300)", code=252), Fault.SLOWER, id="merges are behind"),
         pytest.param(
@@ -144,7 +148,7 @@ def test_every_known_error_code_has_its_class() -> None:
             Fault.BY_DAY,
             id="too many days at once",
         ),
-        pytest.param(StoreTrouble("?", code=987_654), Fault.HOLD, id="a code nobody knows"),
+        pytest.param(StoreTrouble("?", code=987_654), Fault.HOLD, id="unknown code"),
     ],
 )
 def test_errors_are_classified_by_code_and_if_needed_by_text(trouble: StoreTrouble, fault: Fault) -> None:

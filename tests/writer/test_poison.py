@@ -1,6 +1,6 @@
-"""Poison rows: refused rows become a dead letter and the others are one INSERT, also after crashes.
+"""Poison rows: refused rows become a dead letter and the others are inserted, also after crashes.
 
-Delivery n has n + 1 rows, all n days old: a poisonous day is a delivery whose rows are refused.
+Delivery n has n + 1 rows, all n days old, so `poisonous_days` selects the delivery whose rows are refused.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ import pytest
 
 from receiver import transcode
 from receiver.errors import StoreTrouble
-from receiver.writer import row_search
-from receiver.writer.segment_state import read_segment
+from receiver.writer import units
+from receiver.writer.reading import read_segment
 from tests.support.redelivery import (
-    NAPS_MAX,
     FaultInjector,
     Harness,
     Killed,
@@ -24,20 +23,20 @@ from tests.support.redelivery import (
 )
 from tests.support.segments import day_of
 
-GONE = "0000000000000007-0000000001"
+SEGMENT = "0000000000000007-0000000001"
 
 
 @pytest.fixture
 def harness(tmp_path: Path) -> Harness:
-    made = Harness(tmp_path)
-    made.store.poisonous_days = {day_of(2)}
-    return made
+    harness = Harness(tmp_path)
+    harness.store.poisonous_days = {day_of(2)}
+    return harness
 
 
-def rows_of_letters(harness: Harness) -> list[tuple[str, int]]:
+def dead_rows_by_cause(harness: Harness) -> list[tuple[str, int]]:
     return [
         (letter.reason.cause, sum(record.rows for record in transcode.scan(letter.path.read_bytes()).records))
-        for letter in harness.letters
+        for letter in harness.dead_letters
     ]
 
 
@@ -47,7 +46,7 @@ def test_refused_rows_become_a_dead_letter_and_the_others_are_inserted(harness: 
     harness.drain()
 
     assert harness.copies == {1: 1, 2: 0, 3: 1, 4: 1}
-    assert rows_of_letters(harness) == [("poison", 3)]
+    assert dead_rows_by_cause(harness) == [("poison", 3)]
     assert harness.progress.dead_rows == {"poison": 3}
 
 
@@ -56,11 +55,10 @@ def test_dead_letter_names_the_error_the_drain_and_the_project(harness: Harness)
 
     harness.drain()
 
-    (letter,) = harness.letters
+    (letter,) = harness.dead_letters
     (dead,) = letter.reason.deliveries
     assert letter.reason.text == "constraint is violated"
     assert (dead.drain, dead.projects, dead.rows) == ("acme", ("",), 3)
-    assert (letter.reason.left_out, letter.reason.of_rows) == (((2, 5),), 9)
 
 
 def test_dead_letters_are_readable_only_by_their_owner(harness: Harness) -> None:
@@ -75,26 +73,30 @@ def test_dead_letters_are_readable_only_by_their_owner(harness: Harness) -> None
     assert (harness.directory / "dead").stat().st_mode & 0o777 == 0o700
 
 
-def test_remaining_rows_are_one_insert_with_its_own_token(harness: Harness) -> None:
+def test_pieces_are_inserted_under_their_own_segment_ids(harness: Harness) -> None:
     harness.add([1, 2, 3])
 
     harness.drain()
 
-    assert [token.partition(GONE)[2] for token in harness.store.tokens] == ["#0", "!#0"]
+    ids = [token.partition("#")[0] for token in harness.store.tokens]
+    assert ids[0] == SEGMENT
+    assert len(set(ids)) == len(ids)
+    assert len({piece_id.partition("-")[0] for piece_id in ids[1:]}) == 1
     assert list((harness.directory / "repair").iterdir()) == []
 
 
-def test_remaining_rows_have_their_own_token_after_a_crash(harness: Harness) -> None:
-    harness.store.script = ["ok", *["error:210"] * 2 * NAPS_MAX]
+def test_restarted_writer_inserts_only_the_remaining_pieces(harness: Harness) -> None:
     harness.add([1, 2, 3])
-    with suppress(AssertionError):
-        harness.drain()
+    harness.start()
+    harness.run_turns(4)
+    stored_before = sum(rows for _, _, rows in harness.store.parts)
+    tokens_before = len(harness.store.tokens)
 
-    harness.store.script, harness.naps = [], 0
     harness.start()
     harness.drain()
 
-    assert {token.partition("#")[0][-2:] for token in harness.store.tokens[1:]} == {"1!"}
+    assert 0 < stored_before < 6
+    assert SEGMENT not in {token.partition("#")[0] for token in harness.store.tokens[tokens_before:]}
     assert harness.copies == {1: 1, 2: 0, 3: 1}
 
 
@@ -103,22 +105,19 @@ def test_segment_of_only_refused_rows_is_one_dead_letter(harness: Harness) -> No
 
     harness.drain()
 
-    assert rows_of_letters(harness) == [("poison", 3)]
+    assert dead_rows_by_cause(harness) == [("poison", 3)]
     assert harness.copies == {2: 0}
 
 
-def test_search_for_refused_rows_does_not_delay_other_segments(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("receiver.writer.poison.TRIALS_PER_TURN", 1)
+def test_search_for_refused_rows_does_not_delay_other_segments(harness: Harness) -> None:
     harness.add([1, 2, 3])
     harness.add([4])
 
-    turns = harness.start().drain()
+    progressed = harness.start().drain()
 
-    assert turns == 2
+    assert progressed == 2
     assert harness.copies == {1: 0, 2: 0, 3: 0, 4: 1}
-    assert harness.naps == 0
+    assert harness.sleeps == 0
 
 
 def test_duplicate_of_a_delivery_with_dead_rows_is_not_stored(harness: Harness) -> None:
@@ -129,34 +128,31 @@ def test_duplicate_of_a_delivery_with_dead_rows_is_not_stored(harness: Harness) 
     harness.drain()
 
     assert harness.copies == {1: 1, 2: 0}
-    assert len(harness.letters) == 1
+    assert len(harness.dead_letters) == 1
     assert harness.progress.duplicates == {"drain": 2}
 
 
-def test_remaining_rows_that_are_refused_become_a_dead_letter(harness: Harness) -> None:
+def test_rows_that_are_refused_once_are_stored(harness: Harness) -> None:
+    harness.store.poisonous_days = set()
+    harness.store.script = ["error:70 first", "error:70 again"]
     harness.add([1, 2, 3])
-    harness.store.script = ["error:70 first", "error:70 the view says no"]
 
-    harness.start().drain()
     harness.drain()
 
-    assert [(letter.reason.cause, letter.reason.rows) for letter in harness.letters] == [
-        ("poison", 3),
-        ("refused", 6),
-    ]
-    assert sum(harness.copies.values()) == 0
+    assert harness.dead_letters == []
+    assert harness.is_exact
 
 
 def test_refused_rows_of_a_missing_day_leave_the_stored_days_unchanged(harness: Harness) -> None:
     harness.add([1, 2, 3])
     harness.store.poisonous_days = set()
-    harness.store.script = ["partly"]
+    harness.store.script = ["first_day"]
     harness.start()
-    whole = harness.store.insert
+    insert_unpoisoned = harness.store.insert
 
     def insert(segment: Path, *, token: str, query_id: str) -> int:
         try:
-            return whole(segment, token=token, query_id=query_id)
+            return insert_unpoisoned(segment, token=token, query_id=query_id)
         finally:
             harness.store.poisonous_days = {day_of(2)}
 
@@ -164,111 +160,54 @@ def test_refused_rows_of_a_missing_day_leave_the_stored_days_unchanged(harness: 
     harness.drain()
 
     assert harness.copies == {1: 1, 2: 0, 3: 1}
-    assert rows_of_letters(harness) == [("poison", 3)]
-
-
-def test_without_the_right_to_create_a_clone_all_rows_are_dead(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refusal_of(_segment: Path) -> StoreTrouble | None:
-        raise StoreTrouble("not enough privileges", code=497, name="ACCESS_DENIED")
-
-    harness.add([1, 2, 3])
-    harness.store.poisonous_days = set()
-    harness.store.script = ["error:469 constraint"]
-    monkeypatch.setattr(harness.store, "refusal_of", lambda _segment: None)
-    harness.start()
-    whole = harness.store.insert
-
-    def insert(segment: Path, *, token: str, query_id: str) -> int:
-        try:
-            return whole(segment, token=token, query_id=query_id)
-        finally:
-            monkeypatch.setattr(harness.store, "refusal_of", refusal_of)
-
-    monkeypatch.setattr(harness.store, "insert", insert)
-    writer = harness.start()
-    for _ in range(8):
-        writer.drain()
-        harness.sleep(60.0)
-
-    (letter,) = harness.letters
-    assert letter.reason.cause == "refused"
-    assert letter.reason.text == "constraint; the rows could not be tried individually: ACCESS_DENIED (497)"
+    assert dead_rows_by_cause(harness) == [("poison", 3)]
 
 
 @pytest.mark.parametrize("code", [None, 210, 252], ids=["no answer", "network", "too many parts"])
-def test_failed_trial_is_no_verdict_on_its_rows(
+def test_failed_insert_of_a_piece_does_not_refuse_its_rows(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, code: int | None
 ) -> None:
-    refusal_of, tried = harness.store.refusal_of, set()
+    insert = harness.store.insert
+    failed: set[str] = set()
 
-    def first_failing(segment: Path) -> StoreTrouble | None:
-        content = segment.read_bytes()
-        if ".trial" not in segment.name or content in tried:
-            return refusal_of(segment)
-        tried.add(content)
-        return StoreTrouble("failed", code=code)
+    def fail_each_piece_once(segment: Path, *, token: str, query_id: str) -> int:
+        if token in failed or token.startswith(SEGMENT):
+            return insert(segment, token=token, query_id=query_id)
+        failed.add(token)
+        raise StoreTrouble("failed", code=code)
 
     harness.add([1, 2, 3])
-    monkeypatch.setattr(harness.store, "refusal_of", first_failing)
+    monkeypatch.setattr(harness.store, "insert", fail_each_piece_once)
     harness.drain()
 
-    assert len(tried) > 2
-    assert rows_of_letters(harness) == [("poison", 3)]
+    assert len(failed) > 2
+    assert dead_rows_by_cause(harness) == [("poison", 3)]
     assert harness.copies == {1: 1, 2: 0, 3: 1}
 
 
-def test_trial_that_exceeds_the_stores_memory_is_halved(
+def test_refused_piece_becomes_a_dead_letter_at_the_split_limit(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refusal_of = harness.store.refusal_of
-
-    def narrow(segment: Path) -> StoreTrouble | None:
-        harness.store.rows_max = 3 if ".trial" in segment.name else None
-        return refusal_of(segment)
-
-    harness.add([1, 2, 3])
-    monkeypatch.setattr(harness.store, "refusal_of", narrow)
-    harness.drain()
-
-    assert rows_of_letters(harness) == [("poison", 3)]
-    assert harness.copies == {1: 1, 2: 0, 3: 1}
-
-
-def test_refused_range_without_further_trials_is_dead_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_search, "TRIES_MAX", 3)
-    looked = row_search.RowSearch.among([(0, 8)], reason="refused", code=70)
-
-    is_over = looked.advance(lambda rows: any(first in {0, 4} for first, _ in rows), 99)
-
-    assert is_over
-    assert looked.refused_rows() == [(0, 8)]
-
-
-def test_search_over_its_trial_limit_treats_open_ranges_as_refused(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(row_search, "TRIES_MAX", 2)
-    harness.add([5, 2])
+    monkeypatch.setattr(units, "SPLITS_MAX", 1)
+    harness.add([2, 5])
 
     harness.drain()
 
-    assert rows_of_letters(harness) == [("poison", 5)]
-    assert harness.copies == {5: 4 / 6, 2: 0}
+    assert dead_rows_by_cause(harness) == [("refused", 4)]
+    assert harness.copies == {2: 0, 5: 5 / 6}
 
 
 @pytest.mark.parametrize(
-    ("records", "is_mended"),
+    ("records", "is_accepted_later"),
     [
         pytest.param([[1, 2, 3]], False, id="some"),
-        pytest.param([[1, 2, 3]], True, id="some, and the store takes them afterwards"),
-        pytest.param([[2]], True, id="all, and the store takes them afterwards"),
+        pytest.param([[1, 2, 3]], True, id="some, and the store accepts them after the restart"),
+        pytest.param([[2]], True, id="all, and the store accepts them after the restart"),
         pytest.param([[1], [2], [4, 2]], False, id="some of many"),
     ],
 )
 def test_kill_at_any_step_of_the_search_keeps_every_row_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: list[list[int]], *, is_mended: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: list[list[int]], *, is_accepted_later: bool
 ) -> None:
     injector = FaultInjector()
     inject_faults(injector, monkeypatch)
@@ -286,20 +225,20 @@ def test_kill_at_any_step_of_the_search_keeps_every_row_once(
             harness.drain()
             break
         injector.steps_left = -1
-        if is_mended:
+        if is_accepted_later:
             harness.store.poisonous_days = set()
 
         harness.start(harness.files[::-1])
         harness.drain()
 
-        letters = rows_of_letters(harness)
-        expected = {number: float(number != 2 or not letters) for number in harness.issued}
-        assert harness.copies == expected, f"killed at step {step}"
-        assert letters == [("poison", 3)] or (is_mended and not letters), f"killed at step {step}"
-        assert harness.is_accounted_for, f"killed at step {step}: {harness.booked}"
-        assert harness.booked.dead == (3 if letters else 0), f"killed at step {step}: {harness.booked}"
+        dead = sum(rows for _, rows in dead_rows_by_cause(harness))
+        expected = {number: (3 - dead) / 3 if number == 2 else 1.0 for number in harness.issued}
+        assert harness.copies == pytest.approx(expected), f"killed at step {step}"
+        assert dead == 3 or is_accepted_later, f"killed at step {step}"
+        assert harness.is_accounted_for, f"killed at step {step}: {harness.recorded}"
+        assert harness.recorded.dead == dead, f"killed at step {step}: {harness.recorded}"
     else:
-        raise AssertionError("never reached the end")
+        raise AssertionError("the writer was killed at each of 399 steps")
 
 
 def test_any_single_failed_write_loses_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,19 +258,19 @@ def test_any_single_failed_write_loses_no_row(tmp_path: Path, monkeypatch: pytes
         harness.drain()
 
         assert harness.copies == {1: 1, 2: 0, 3: 1}, f"refused at step {step}"
-        assert rows_of_letters(harness) == [("poison", 3)], f"refused at step {step}"
-        assert harness.is_accounted_for, f"refused at step {step}: {harness.booked}"
-        assert harness.booked.dead == 3, f"refused at step {step}: {harness.booked}"
+        assert dead_rows_by_cause(harness) == [("poison", 3)], f"refused at step {step}"
+        assert harness.is_accounted_for, f"refused at step {step}: {harness.recorded}"
+        assert harness.recorded.dead == 3, f"refused at step {step}: {harness.recorded}"
         if is_over:
             return
-    raise AssertionError("never reached the end")
+    raise AssertionError("a write failed at each of 399 steps")
 
 
 def test_dead_letter_is_a_readable_segment(harness: Harness) -> None:
     harness.add([1, 2])
     harness.drain()
 
-    (letter,) = harness.letters
+    (letter,) = harness.dead_letters
     content = letter.path.read_bytes()
     file = harness.files[0]
     file.path.write_bytes(content)

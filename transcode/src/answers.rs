@@ -1,4 +1,4 @@
-//! The deliveries that a record acknowledges, as msgpack: one entry per delivery.
+//! Encoding of the deliveries that a record acknowledges: msgpack, one entry per delivery.
 //!
 //! ```text
 //! [ [drain, digest (16 bytes), received at ns, rows, [ [project, received, stored, sampled out, rejected] … ]] … ]
@@ -9,6 +9,7 @@ pub fn array(out: &mut Vec<u8>, entries: usize) {
     if let Ok(entries) = u8::try_from(entries)
         && entries < 16
     {
+        // msgpack has a 16-bit form too; without it, `split` has fewer cases.
         out.push(0x90 | entries);
     } else {
         out.push(0xDD);
@@ -40,13 +41,14 @@ pub fn integer(out: &mut Vec<u8>, value: i64) {
     match u8::try_from(value) {
         Ok(small) if small < 0x80 => out.push(small),
         _ => {
+            // receive times need 64 bits anyway; shorter forms would save little on the counts.
             out.push(0xD3);
             out.extend_from_slice(&value.to_be_bytes());
         }
     }
 }
 
-/// Splits an array into its entry count and the bytes of its entries; `None` if the bytes are no array.
+/// Splits an array into its entry count and the bytes of its entries; `None` if the bytes are not an array.
 #[must_use]
 pub fn split(answers: &[u8]) -> Option<(usize, &[u8])> {
     match answers {

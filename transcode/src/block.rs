@@ -1,6 +1,7 @@
 //! Serialises the collected columns as one Native block (see [`crate::put`] for the format).
 //!
-//! Invariant: a block has all columns of [`crate::schema`], in that order.
+//! Invariant: a block has all columns of [`crate::schema`], in that order: readers infer the columns of a segment
+//! from its first block.
 
 use crate::columns::Columns;
 use crate::columns::ids::TraceIds;
@@ -19,7 +20,7 @@ pub struct Segment {
     pub seq: u64,
 }
 
-/// Appends the columns as one block. They hold at least one row.
+/// Appends the columns, which must hold at least one row, as one block.
 pub fn write(out: &mut Vec<u8>, columns: &Columns, segment: Segment) {
     let rows = columns.rows();
     put::varint(out, Field::ALL.len() as u64);
@@ -79,7 +80,7 @@ fn data(out: &mut Vec<u8>, field: Field, columns: &Columns, segment: Segment) {
     }
 }
 
-/// Appends a column that the OpenTelemetry exporter's table does not have.
+/// Appends one of the columns that this receiver adds to those of the OpenTelemetry exporter's table.
 fn receiver_data(out: &mut Vec<u8>, field: Field, columns: &Columns, segment: Segment) {
     let rows = columns.rows();
     match field {
@@ -111,6 +112,7 @@ fn receiver_data(out: &mut Vec<u8>, field: Field, columns: &Columns, segment: Se
             threshold.to_le_bytes()
         }),
         Field::SampleReason => runs(out, &columns.reasons),
+        // Unreachable: `data` writes all other columns.
         _ => {}
     }
 }
@@ -121,8 +123,8 @@ fn prefix(out: &mut Vec<u8>, dictionaries: usize) {
     }
 }
 
-/// Returns the parent span id as hex digits; all zero bytes for a root, which `FixedString` stores as the
-/// empty text.
+/// Returns the parent span id as hex digits, or zero bytes for a root span: `ClickHouse` converts these zero bytes
+/// of a `FixedString` to the empty string.
 fn parent(id: [u8; 8]) -> [u8; 16] {
     if id == [0; 8] { [0; 16] } else { put::hex(&id) }
 }
@@ -138,6 +140,7 @@ fn sparse<T: Copy, const WIDTH: usize>(
     bytes: impl Fn(T) -> [u8; WIDTH],
 ) {
     let start = out.len();
+    // Only rows with a value other than 0 are in the sparse column.
     out.resize(start + rows * WIDTH, 0);
     let (cells, _) = out
         .get_mut(start..)
@@ -157,12 +160,14 @@ fn nullable<T: Copy, const WIDTH: usize>(
     bytes: impl Fn(T) -> [u8; WIDTH],
 ) {
     let start = out.len();
+    // Nearly all values are null: mark every row as null, then unmark the others.
     out.resize(start + rows, 1);
     for (row, _) in &column.cells {
         if let Some(is_null) = out.get_mut(start + *row as usize) {
             *is_null = 0;
         }
     }
+    // The format stores a value for null rows too; readers ignore it.
     sparse(out, column, rows, bytes);
 }
 
@@ -179,6 +184,7 @@ fn text_lists(out: &mut Vec<u8>, ends: &[u64], column: &TextColumn) {
 
 fn names(out: &mut Vec<u8>, names: &[&str], numbers: &[u8]) {
     prefix(out, 1);
+    // The numbers are the indexes: with fewer than 256 names an index is one byte.
     put::dictionary(out, names.iter().map(|name| name.as_bytes()), numbers.len());
     out.extend_from_slice(numbers);
 }
@@ -189,6 +195,7 @@ fn trace_ids(out: &mut Vec<u8>, column: &TraceIds) {
 }
 
 fn trace_id_codes(out: &mut Vec<u8>, column: &TraceIds) {
+    // No row has a link: a dictionary head here would be read as the beginning of the next column.
     if column.ids.is_empty() {
         return;
     }
@@ -198,6 +205,7 @@ fn trace_id_codes(out: &mut Vec<u8>, column: &TraceIds) {
     put::fixed(
         out,
         column.distinct.iter().map(|id| {
+            // The first byte is the length of the text: 32 hex digits.
             let mut text = [32; 33];
             text.get_mut(1..)
                 .unwrap_or_default()
@@ -211,13 +219,15 @@ fn trace_id_codes(out: &mut Vec<u8>, column: &TraceIds) {
 
 fn runs(out: &mut Vec<u8>, column: &RunColumn) {
     prefix(out, 1);
+    // A column of runs does not store its number of rows, so the caller passes it.
     let rows = column.runs.runs.iter().map(|run| run.rows as usize).sum();
-    let width = put::known(out, &column.dictionary, rows);
+    let width = put::dictionary_head(out, &column.dictionary, rows);
     put::run_indexes(out, width, &column.runs.runs);
 }
 
 fn maps(out: &mut Vec<u8>, lists: Option<&[u64]>, column: &MapColumn) {
     prefix(out, 2);
+    // Writes nothing for the maps of spans, which are not elements of a list.
     put::ends(out, lists.unwrap_or_default());
     put::ends(out, &column.ends);
     put::codes(out, &column.keys, &column.key_ids);
@@ -229,6 +239,7 @@ fn map_runs(out: &mut Vec<u8>, column: &MapRuns) {
     let (maps, runs) = (&column.maps, &column.runs.runs);
     let mut entries = 0;
     for run in runs {
+        // All rows of a run have the same map, so each row advances the end by the size of that map.
         let size = maps.entries(run.id).0.len();
         let first = entries;
         put::fixed(
@@ -237,14 +248,15 @@ fn map_runs(out: &mut Vec<u8>, column: &MapRuns) {
         );
         entries += size * run.rows as usize;
     }
+    // A `LowCardinality` without rows is its prefix alone, and the prefixes are written above.
     if entries == 0 {
         return;
     }
-    let width = put::known(out, &maps.keys, entries);
+    let width = put::dictionary_head(out, &maps.keys, entries);
     for run in runs {
         repeated_indexes(out, width, maps.entries(run.id).0, run.rows);
     }
-    let width = put::known(out, &maps.values, entries);
+    let width = put::dictionary_head(out, &maps.values, entries);
     for run in runs {
         repeated_indexes(out, width, maps.entries(run.id).1, run.rows);
     }

@@ -1,4 +1,4 @@
-//! Clock guard: keeps implausible start times from creating partitions or being deleted on arrival.
+//! Clock guard: prevents implausible start times from creating partitions, and old spans from being deleted on arrival.
 //!
 //! | start time | stored timestamp | reported |
 //! |---|---|---|
@@ -24,7 +24,7 @@ pub struct Window {
     pub retention_days: u32,
     /// A span is late if it would be deleted within this many days.
     pub late_margin_days: u32,
-    /// How far a start time may lie after the receive time.
+    /// Maximum distance of a start time into the future, from the receive time.
     pub ahead_s_max: u32,
 }
 
@@ -48,9 +48,11 @@ impl Window {
     #[must_use]
     #[inline]
     pub fn stamp(&self, start: u64, end: u64, received_at_ns: i64) -> Stamp {
+        // A clock before 1970 must not make the window wrap around.
         let received = u64::try_from(received_at_ns).unwrap_or_default();
         let latest = received
             .saturating_add(u64::from(self.ahead_s_max) * NANOS_PER_S)
+            // a large `ahead_s_max` must not admit times that the column cannot hold
             .min(UNIX_NANO_MAX);
         let implausible = !(START_UNIX_NANO_MIN..=latest).contains(&start);
         let late = !implausible && start < self.oldest(received);
@@ -61,9 +63,11 @@ impl Window {
             } else {
                 saturated(start)
             },
+            // Computed from the times as sent, so that a replaced start does not change it.
             duration: if start == 0 || end_ignored.is_some() {
                 0
             } else {
+                // The end precedes the start if the sender's clock was set back in between.
                 end.saturating_sub(start)
             },
             start_replaced: (implausible || late).then_some(start),
@@ -73,15 +77,17 @@ impl Window {
     }
 
     fn oldest(&self, received: u64) -> u64 {
+        // Without a retention no span is deleted, so none is late.
         if self.retention_days == 0 {
             return 0;
         }
+        // A margin as long as the retention would make every span late; the policy rejects it.
         let kept_days = u64::from(self.retention_days.saturating_sub(self.late_margin_days));
         received.saturating_sub(kept_days * S_PER_DAY * NANOS_PER_S)
     }
 }
 
-/// Clamps a time that needs no guard (of an event) to the range of `DateTime64`.
+/// Clamps the time of an event, which decides no partition, to the range of `DateTime64`.
 #[must_use]
 #[inline]
 pub fn saturated(unix_nano: u64) -> i64 {
@@ -152,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_late_without_a_retention() {
+    fn no_span_is_late_without_a_retention() {
         let window = Window {
             retention_days: 0,
             late_margin_days: 3,

@@ -1,4 +1,4 @@
-//! Compression of blocks as LZ4 or zstd frames, which standard tools and `ClickHouse` read without
+//! Compression of blocks to LZ4 or zstd frames, which standard tools and `ClickHouse` read without
 //! conversion.
 
 use std::io;
@@ -10,14 +10,14 @@ use crate::unpack::{Buffers, Encoding, Expect, unpack};
 /// Compression codec of the blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Codec {
-    /// Costs the least processor time here.
+    /// Uses less CPU time than zstd.
     #[default]
     Lz4,
-    /// Makes less traffic to the server.
+    /// Compresses better than LZ4, which reduces disk usage and traffic to the server.
     Zstd,
 }
 
-/// zstd compression level: the cheapest.
+/// zstd compression level: the fastest of the standard levels.
 const ZSTD_LEVEL: i32 = 1;
 const ZSTD_MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
 
@@ -32,8 +32,27 @@ impl Codec {
         }
     }
 
-    /// Compresses `raw` as one frame into `buffer`. Previous content of the buffer is overwritten, never
-    /// read; it only saves clearing memory.
+    /// Returns the name, as [`Codec::from_name`] accepts it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lz4 => "lz4",
+            Self::Zstd => "zstd",
+        }
+    }
+
+    /// Returns the codec of a compressed frame.
+    #[must_use]
+    pub fn of_frame(frame: &[u8]) -> Self {
+        if frame.starts_with(&ZSTD_MAGIC) {
+            Self::Zstd
+        } else {
+            Self::Lz4
+        }
+    }
+
+    /// Compresses `raw` into `buffer` as one frame. The previous content of the buffer is overwritten and never read,
+    /// so callers need not clear the buffer.
     ///
     /// # Panics
     /// If the codec library fails to write into memory. The buffer's content is then unspecified.
@@ -55,7 +74,7 @@ fn zstd_frame(raw: &[u8], buffer: &mut Vec<u8>) -> io::Result<usize> {
     Ok(buffer.len())
 }
 
-/// Magic; version 1, independent blocks, no checksums (the record has one); blocks of up to 4 MiB; checksum
+/// Frame header: magic; version 1, independent blocks, no checksums (the record has one); blocks of up to 4 MiB; checksum
 /// of these two bytes.
 const LZ4_HEAD: [u8; 7] = [0x04, 0x22, 0x4D, 0x18, 0x60, 0x70, 0x73];
 const LZ4_BLOCK_BYTES_MAX: usize = 4 << 20;
@@ -66,6 +85,7 @@ fn lz4_frame(raw: &[u8], buffer: &mut Vec<u8>) -> io::Result<usize> {
     let mut end = LZ4_HEAD.len();
     write_at(buffer, 0, &LZ4_HEAD);
     for block in raw.chunks(LZ4_BLOCK_BYTES_MAX) {
+        // The frame stores the size of a block before the block, so the size is filled in after compression.
         let (size_at, start) = (end, end + 4);
         let (bytes, flag) = lz4_block(block, buffer, start)?;
         let size = u32::try_from(bytes).unwrap_or(u32::MAX) | flag;
@@ -76,11 +96,13 @@ fn lz4_frame(raw: &[u8], buffer: &mut Vec<u8>) -> io::Result<usize> {
     Ok(end + LZ4_END.len())
 }
 
-/// Writes one block at `start`. Returns its length and the flag that it is stored uncompressed.
+/// Writes one block at `start`. Returns its length, and the flag that marks an uncompressed block if it is one.
 fn lz4_block(block: &[u8], buffer: &mut Vec<u8>, start: usize) -> io::Result<(usize, u32)> {
     let bytes_max = lz4::block::compress_bound(block.len())?;
     let target = slice_mut(buffer, start, bytes_max);
+    // `false`: no size before the block, because the frame format has its own.
     let bytes = lz4::block::compress_to_buffer(block, None, false, target)?;
+    // A block that does not shrink is stored uncompressed.
     if bytes < block.len() {
         return Ok((bytes, 0));
     }
@@ -90,6 +112,7 @@ fn lz4_block(block: &[u8], buffer: &mut Vec<u8>, start: usize) -> io::Result<(us
 
 /// Returns `bytes` bytes of the buffer, which grows if needed.
 fn slice_mut(buffer: &mut Vec<u8>, start: usize, bytes: usize) -> &mut [u8] {
+    // Never shrinks, so that memory is zeroed when the buffer grows and not for every block.
     buffer.resize(buffer.len().max(start + bytes), 0);
     buffer.get_mut(start..start + bytes).unwrap_or_default()
 }
@@ -103,13 +126,14 @@ fn write_at(buffer: &mut Vec<u8>, start: usize, bytes: &[u8]) {
 /// # Errors
 /// If the bytes are not exactly one complete frame.
 pub fn decompress(frame: &[u8]) -> Result<Vec<u8>, Refusal> {
-    let encoding = if frame.starts_with(&ZSTD_MAGIC) {
-        Encoding::Zstd
-    } else {
-        Encoding::Lz4
+    let encoding = match Codec::of_frame(frame) {
+        Codec::Zstd => Encoding::Zstd,
+        Codec::Lz4 => Encoding::Lz4,
     };
+    // Only for own records, whose checksum was verified: the size needs no limit.
     let limits = Limits {
         body_bytes_max: usize::MAX,
+        // a record has one block, and a block is one frame
         members_max: 1,
         ..Limits::default()
     };

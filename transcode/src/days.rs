@@ -1,4 +1,4 @@
-//! Runs of rows by day. A day is a partition of the table, the unit in which the writer repairs an
+//! Runs of rows that belong to the same day. A day is a partition of the table, the unit in which the writer repairs an
 //! incomplete INSERT.
 
 use crate::compress::decompress;
@@ -47,6 +47,7 @@ pub fn day_runs(segment: &[u8]) -> Result<Vec<DayRun>, String> {
 
 /// Returns the start times of a record's rows.
 fn times(record: &Record<'_>) -> Result<Vec<i64>, String> {
+    // A record may only acknowledge deliveries whose spans were all sampled out: it has no block.
     if record.head.rows == 0 {
         return Ok(Vec::new());
     }
@@ -62,7 +63,7 @@ fn times(record: &Record<'_>) -> Result<Vec<i64>, String> {
             Ok(values.iter().copied().map(i64::from_le_bytes).collect())
         }
         _ => Err(format!(
-            "block at byte {1} has {0} rows; its record header says {2}, with start times",
+            "block at byte {1} has {0} rows; its record header declares {2}, with start times",
             block.rows, record.offset, record.head.rows
         )),
     }

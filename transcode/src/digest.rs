@@ -1,23 +1,23 @@
-//! The keyed digest by which two deliveries are the same: `HighwayHash`, 128 bits.
+//! Keyed digest that identifies a delivery: 128-bit `HighwayHash`.
 //!
 //! ```text
-//! digest = HighwayHash-128(key, drain 0 kind 0 body)        body: unpacked
+//! digest = HighwayHash-128(key, drain 0 kind 0 body)        body: decompressed
 //! ```
 //!
-//! Invariant: the key is random and stays in the data directory. Without it nobody can tell which bodies share a
-//! digest, and so nobody can have a delivery left out as a copy of another one.
+//! Invariant: the key is random and stays in the data directory. Without the key, a sender cannot construct two
+//! bodies with the same digest, and so cannot make the receiver drop a delivery as a duplicate.
 
 use highway::{HighwayHash, HighwayHasher, Key};
 
-/// The key of one installation.
+/// Digest key of one data directory.
 #[derive(Clone)]
 pub struct DigestKey([u64; 4]);
 
 impl DigestKey {
-    /// Bytes of a key.
+    /// Length of a key in bytes.
     pub const BYTES: usize = 32;
 
-    /// Reads a key. None: it has another length.
+    /// Reads a key; `None` if it has another length.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (words, rest) = bytes.as_chunks::<8>();
@@ -26,16 +26,17 @@ impl DigestKey {
             .then(|| Self::from_words(words.map(u64::from_le_bytes)))
     }
 
-    /// Makes a key of four words.
+    /// Returns the key that consists of four words.
     #[must_use]
     pub const fn from_words(words: [u64; 4]) -> Self {
         Self(words)
     }
 
-    /// Returns what makes two deliveries the same delivery.
+    /// Returns the digest of a delivery. Deliveries with the same digest are duplicates.
     #[must_use]
     pub fn digest(&self, drain: &str, kind: &str, body: &[u8]) -> u128 {
         let mut hasher = HighwayHasher::new(Key(self.0));
+        // A zero byte ends drain and kind, so that different parts never concatenate to the same bytes.
         for part in [drain.as_bytes(), &[0], kind.as_bytes(), &[0], body] {
             hasher.append(part);
         }
@@ -56,18 +57,21 @@ mod tests {
 
     #[test]
     fn bodies_crafted_to_collide_without_a_key_have_different_digests() {
-        // XXH3 multiplies the halves of a word XOR its secret. A half of zero hides the other half, and
-        // what is left is a sum.
+        // XXH3 multiplies the two halves of (word XOR secret). A half that is zero hides the other half, and the
+        // remaining sum is easy to collide.
         let crafted = |low: [u8; 2]| {
             let mut input = [0; 300];
             input[..8].copy_from_slice(&[low[0], 0, 0, 0, 0x23, 0xA4, 0x4B, 0xBE]);
             input[64..72].copy_from_slice(&[low[1], 0, 0, 0, 0xF7, 0x21, 0xAD, 0x1C]);
             input
         };
-        let (one, other) = (crafted([1, 2]), crafted([2, 1]));
-        assert_eq!(XxHash3_128::oneshot(&one), XxHash3_128::oneshot(&other));
+        let (first, second) = (crafted([1, 2]), crafted([2, 1]));
+        assert_eq!(XxHash3_128::oneshot(&first), XxHash3_128::oneshot(&second));
 
-        assert_ne!(key(0).digest("", "", &one), key(0).digest("", "", &other));
+        assert_ne!(
+            key(0).digest("", "", &first),
+            key(0).digest("", "", &second)
+        );
     }
 
     #[test]
@@ -87,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn digest_is_the_published_function() {
+    fn digest_equals_the_published_test_vector() {
         // The test vector of `HighwayHash` for 64 bytes 0, 1, 2 …, whose key is 0, 1, 2 … too.
         let input: Vec<u8> = (0..64).collect();
         let mut hasher = HighwayHasher::new(Key(key(0).0));

@@ -1,4 +1,4 @@
-//! Records and the footer, as stored in a segment. Pure bytes; no files here.
+//! Binary format of the records and the footer of a segment. This module works on bytes and opens no files.
 //!
 //! ```text
 //! record:  skippable frame: 184D2A54 u32 │ bytes that follow u32 │ "TDRJ" │ version u16 │ 0 u16
@@ -28,7 +28,8 @@ pub const HEAD_BYTES: usize = 72;
 pub const FOOTER_BYTES: usize = 52;
 const RECORD_TAG: [u8; 4] = *b"TDRJ";
 const FOOTER_TAG: [u8; 4] = *b"TDRF";
-const VERSION: u16 = 1;
+/// Version of the records that this program writes, and the newest that it reads.
+pub const VERSION: u16 = 1;
 /// Size of a skippable frame's own header: magic and length.
 const SKIPPABLE_BYTES: usize = 8;
 
@@ -104,26 +105,38 @@ fn record_checksum(head: &[u8], answers: &[u8], payload: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Returns the complete record that begins at `offset`, if there is one.
+/// A record's header with its lengths, not verified: the checksum covers the whole record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnverifiedHead {
+    /// The header.
+    pub head: Head,
+    /// End of the answers, counted from the beginning of the record.
+    pub answers_end: usize,
+    /// Length of the whole record.
+    pub length: usize,
+    /// Checksum of the record.
+    pub checksum: u64,
+}
+
+/// Returns the version of the record that begins `bytes`; `None` if no record begins there.
 #[must_use]
-pub fn record_at(segment: &[u8], offset: usize) -> Option<Record<'_>> {
-    let bytes = segment.get(offset..)?;
-    if array(bytes, 0)? != RECORD_MAGIC || array(bytes, 8)? != RECORD_TAG {
-        return None;
-    }
-    if u16::from_le_bytes(array(bytes, 12)?) != VERSION {
+pub fn version_of(bytes: &[u8]) -> Option<u16> {
+    let is_record = array(bytes, 0)? == RECORD_MAGIC && array(bytes, 8)? == RECORD_TAG;
+    is_record.then_some(u16::from_le_bytes(array(bytes, 12)?))
+}
+
+/// Returns the header of the record that begins `bytes`, if the record has the current version. `bytes` need not
+/// contain the rest of the record.
+#[must_use]
+pub fn head_of(bytes: &[u8]) -> Option<UnverifiedHead> {
+    if version_of(bytes)? != VERSION {
         return None;
     }
     let payload_bytes = usize::try_from(u64::from_le_bytes(array(bytes, 16)?)).ok()?;
     let answers_bytes = u32::from_le_bytes(array(bytes, 28)?) as usize;
+    // The lengths may be corrupt: the checksum, which needs them, is verified below.
     let answers_end = HEAD_BYTES.checked_add(answers_bytes)?;
-    let length = answers_end.checked_add(payload_bytes)?;
-    let (answers, payload) = (
-        bytes.get(HEAD_BYTES..answers_end)?,
-        bytes.get(answers_end..length)?,
-    );
-    let checksum = u64::from_le_bytes(array(bytes, 64)?);
-    if record_checksum(bytes.get(..64)?, answers, payload) != checksum {
+    if u32::from_le_bytes(array(bytes, 4)?) as usize != answers_end - SKIPPABLE_BYTES {
         return None;
     }
     let head = Head {
@@ -137,7 +150,30 @@ pub fn record_at(segment: &[u8], offset: usize) -> Option<Record<'_>> {
             i64::from_le_bytes(array(bytes, 56)?),
         ),
     };
-    Some(Record {
+    Some(UnverifiedHead {
+        head,
+        answers_end,
+        length: answers_end.checked_add(payload_bytes)?,
+        checksum: u64::from_le_bytes(array(bytes, 64)?),
+    })
+}
+
+/// Returns the complete record that begins at `offset`, if there is one.
+#[must_use]
+pub fn record_at(segment: &[u8], offset: usize) -> Option<Record<'_>> {
+    let bytes = segment.get(offset..)?;
+    let UnverifiedHead {
+        head,
+        answers_end,
+        length,
+        checksum,
+    } = head_of(bytes)?;
+    let answers = bytes.get(HEAD_BYTES..answers_end)?;
+    // A torn record ends before the length that its header declares.
+    let payload = bytes.get(answers_end..length)?;
+    // The checksum itself is at byte 64, so the part before it is covered.
+    let is_complete = record_checksum(bytes.get(..64)?, answers, payload) == checksum;
+    is_complete.then_some(Record {
         offset,
         length,
         head,
@@ -145,6 +181,16 @@ pub fn record_at(segment: &[u8], offset: usize) -> Option<Record<'_>> {
         payload,
         checksum,
     })
+}
+
+/// Returns the segment with the current version in the header of its first record.
+#[must_use]
+pub fn with_our_version(segment: &[u8]) -> Vec<u8> {
+    let mut ours = segment.to_vec();
+    if let Some(version) = ours.get_mut(12..14) {
+        version.copy_from_slice(&VERSION.to_le_bytes());
+    }
+    ours
 }
 
 /// Appends a footer.
@@ -167,25 +213,30 @@ pub fn push_footer(out: &mut Vec<u8>, footer: &Footer) {
 /// Returns the complete footer that begins at `offset` and records that offset, if there is one.
 #[must_use]
 pub fn footer_at(segment: &[u8], offset: usize) -> Option<Footer> {
-    let bytes = segment.get(offset..)?;
-    let is_ours = array(bytes, 0)? == FOOTER_MAGIC && array(bytes, 8)? == FOOTER_TAG;
+    let footer = footer_of(segment.get(offset..)?)?;
+    // A footer with another offset does not belong to this segment: a sender can put such bytes into an attribute.
+    (footer.bytes_before == offset as u64).then_some(footer)
+}
+
+/// Returns the complete footer at the end of `tail`, the last bytes of a segment.
+#[must_use]
+pub fn last_footer(tail: &[u8]) -> Option<Footer> {
+    tail.last_chunk::<FOOTER_BYTES>()
+        .and_then(|footer| footer_of(footer))
+}
+
+fn footer_of(bytes: &[u8]) -> Option<Footer> {
+    let is_footer = array(bytes, 0)? == FOOTER_MAGIC && array(bytes, 8)? == FOOTER_TAG;
     let checksum = u64::from_le_bytes(array(bytes, FOOTER_BYTES - 8)?);
-    if !is_ours || XxHash3_64::oneshot(bytes.get(..FOOTER_BYTES - 8)?) != checksum {
+    if !is_footer || XxHash3_64::oneshot(bytes.get(..FOOTER_BYTES - 8)?) != checksum {
         return None;
     }
-    let footer = Footer {
+    Some(Footer {
         records: u32::from_le_bytes(array(bytes, 16)?),
         rows: u64::from_le_bytes(array(bytes, 20)?),
         bytes_before: u64::from_le_bytes(array(bytes, 28)?),
         digest: u64::from_le_bytes(array(bytes, 36)?),
-    };
-    (footer.bytes_before == offset as u64).then_some(footer)
-}
-
-/// [`digest`] of checksums in their on-disk format.
-#[must_use]
-pub fn digest_of(checksums: &[u8]) -> u64 {
-    XxHash3_64::oneshot(checksums)
+    })
 }
 
 /// Returns one digest for the checksums of all records, in order.

@@ -1,7 +1,7 @@
-//! One commit: the deliveries that wait become one record, and each gets its outcome.
+//! Group commit: transcodes all pending deliveries into one record and returns the outcome of each.
 //!
-//! Keeps: a delivery that is refused leaves no trace in the block, and one that makes us panic costs
-//! only itself. A group is bounded as a whole too: small compressed bodies inflate to anything.
+//! Invariant: a refused delivery leaves no byte in the block, and a delivery on which the decoder panics does
+//! not affect the others. The size of a group is limited, because small compressed bodies can expand a lot.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -19,19 +19,19 @@ use crate::rows::Rows;
 use crate::tally::Tally;
 use crate::unpack::{self, Buffers, Encoding, Expect};
 
-/// What a body is, once unpacked.
+/// Content type of a decompressed body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// One request.
+    /// One request in protobuf.
     Protobuf,
-    /// One request.
+    /// One request in JSON.
     Json,
-    /// One request a line.
+    /// One JSON request per line.
     Ndjson,
 }
 
 impl Kind {
-    /// The kind with this name.
+    /// Returns the kind with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
@@ -58,59 +58,60 @@ impl Kind {
     }
 }
 
-/// One request body from a drain, as it came off the wire.
+/// One request body from a drain.
 #[derive(Clone, Debug)]
 pub struct Delivery<'a> {
-    /// Who sent it.
+    /// Name of the drain.
     pub drain: &'a str,
-    /// As it came.
+    /// Body as received, possibly compressed.
     pub body: &'a [u8],
-    /// What it is once unpacked.
+    /// Content type of the decompressed body.
     pub kind: Kind,
-    /// In the order they were applied.
+    /// Content codings, in the order in which they were applied.
     pub encodings: Vec<Encoding>,
-    /// Nanoseconds since 1970.
+    /// Receive time in nanoseconds since 1970.
     pub received_at_ns: i64,
-    /// Whether a warning is a refusal.
+    /// Whether a delivery with a warning is refused.
     pub strict: bool,
-    /// The drain's limit, before and after unpacking.
+    /// Size limit of the drain, before and after decompression.
     pub body_bytes_max: usize,
 }
 
-/// One record, ready to append, and what became of each delivery.
+/// One record, ready to append, and the outcome of each delivery.
 #[derive(Debug, Default)]
 pub struct Commit {
-    /// Empty if there is nothing to journal.
+    /// Bytes to append; empty if there is nothing to journal.
     pub record: Vec<u8>,
-    /// Rows of its block.
+    /// Number of rows in the block of the record.
     pub rows: u32,
-    /// In the order of the deliveries.
+    /// Outcomes in the order of the deliveries.
     pub outcomes: Vec<Outcome>,
 }
 
-/// Memory that one commit leaves to the next.
+/// Buffers that are reused by the next commit.
 #[derive(Default)]
 pub struct Workspace {
     columns: Columns,
     buffers: Buffers,
     scratch: json::Scratch,
     raw: Vec<u8>,
-    room: Vec<u8>,
+    compressed: Vec<u8>,
     answers: Vec<u8>,
-    /// What this group came to, unpacked and as rows, refused deliveries included.
-    spent_bytes: usize,
+    /// Size of this group, decompressed and as rows, including refused deliveries.
+    group_bytes: usize,
 }
 
-/// Buffers beyond this are given back between commits.
+/// Buffers larger than this are freed after each commit.
 const KEPT_BYTES_MAX: usize = 64 << 20;
 
 impl Workspace {
     fn clear(&mut self) {
         self.columns.clear();
-        self.spent_bytes = 0;
+        self.group_bytes = 0;
         self.answers.clear();
         self.raw.clear();
-        for buffer in [&mut self.raw, &mut self.room] {
+        // `compressed` is overwritten by the next commit, so its content need not be cleared.
+        for buffer in [&mut self.raw, &mut self.compressed] {
             buffer.truncate(KEPT_BYTES_MAX);
             buffer.shrink_to(KEPT_BYTES_MAX);
         }
@@ -120,11 +121,11 @@ impl Workspace {
     }
 }
 
-/// Once a group has cost so much, unpacked and as rows, it takes no further delivery.
+/// Size, decompressed and as rows, at which a group accepts no further delivery.
 const GROUP_BYTES_MAX: usize = 128 << 20;
 
-/// Transcodes deliveries into one record of this segment. The first is always taken; what the group has
-/// no room for is postponed.
+/// Transcodes deliveries into one record of this segment. The first delivery is always processed; once the
+/// group reaches its size limit, the remaining deliveries are postponed.
 pub fn commit(
     policy: &Policy,
     key: &DigestKey,
@@ -132,28 +133,32 @@ pub fn commit(
     segment: Segment,
     workspace: &mut Workspace,
 ) -> Commit {
-    let whole = caught(workspace, |workspace| {
+    // Panics are rare: the deliveries are tried separately only after the whole group panicked.
+    let whole = catch_panic(workspace, |workspace| {
         transcode(policy, key, deliveries, segment, workspace)
     });
-    whole.unwrap_or_else(|Panicked| one_by_one(policy, key, deliveries, segment, workspace))
+    whole.unwrap_or_else(|Panicked| {
+        commit_without_panicking(policy, key, deliveries, segment, workspace)
+    })
 }
 
-/// Something below panicked; what it worked on is gone.
+/// The work panicked, and the workspace was replaced.
 struct Panicked;
 
-fn caught<T>(
+fn catch_panic<T>(
     workspace: &mut Workspace,
     work: impl FnOnce(&mut Workspace) -> T,
 ) -> Result<T, Panicked> {
-    // Nothing that was touched survives a panic: the workspace is replaced.
+    // Sound although the workspace is not unwind-safe: it is the only state that `work` changes, and a panic
+    // replaces it.
     catch_unwind(AssertUnwindSafe(|| work(workspace))).map_err(|_| {
         *workspace = Workspace::default();
         Panicked
     })
 }
 
-/// Finds those that make us panic, and commits the others.
-fn one_by_one(
+/// Isolates the deliveries on which the decoder panics, and commits the others.
+fn commit_without_panicking(
     policy: &Policy,
     key: &DigestKey,
     deliveries: &[Delivery<'_>],
@@ -162,29 +167,29 @@ fn one_by_one(
 ) -> Commit {
     let survives = |delivery: &Delivery<'_>| {
         let alone = std::slice::from_ref(delivery);
-        caught(&mut Workspace::default(), |fresh| {
-            transcode(policy, key, alone, segment, fresh)
+        catch_panic(&mut Workspace::default(), |workspace| {
+            transcode(policy, key, alone, segment, workspace)
         })
         .is_ok()
     };
-    let innocent: Vec<bool> = deliveries.iter().map(survives).collect();
+    let survivors: Vec<bool> = deliveries.iter().map(survives).collect();
     let chosen = deliveries
         .iter()
-        .zip(&innocent)
-        .filter(|(_, innocent)| **innocent);
+        .zip(&survivors)
+        .filter(|(_, survives)| **survives);
     let chosen: Vec<Delivery<'_>> = chosen.map(|(delivery, _)| delivery.clone()).collect();
-    let done = caught(workspace, |workspace| {
+    let done = catch_panic(workspace, |workspace| {
         transcode(policy, key, &chosen, segment, workspace)
     });
-    // Should they panic only together, each of them is told to come again.
+    // If the remaining deliveries panic only in combination, none has an outcome, so all of them count as crashed.
     let Commit {
         record,
         rows,
         outcomes,
     } = done.unwrap_or_default();
     let mut outcomes = outcomes.into_iter();
-    let outcome = |innocent: bool| {
-        innocent
+    let outcome = |survives: bool| {
+        survives
             .then(|| outcomes.next())
             .flatten()
             .unwrap_or_else(Outcome::crashed)
@@ -192,7 +197,7 @@ fn one_by_one(
     Commit {
         record,
         rows,
-        outcomes: innocent.into_iter().map(outcome).collect(),
+        outcomes: survivors.into_iter().map(outcome).collect(),
     }
 }
 
@@ -204,21 +209,21 @@ fn transcode(
     workspace: &mut Workspace,
 ) -> Commit {
     workspace.clear();
-    let mut answered = Answered::default();
+    let mut acknowledged = Acknowledged::default();
     let outcomes = deliveries
         .iter()
         .map(|delivery| {
-            if workspace.spent_bytes >= GROUP_BYTES_MAX {
+            if workspace.group_bytes >= GROUP_BYTES_MAX {
                 return Outcome::postponed();
             }
-            take_in(policy, key, delivery, workspace, &mut answered)
+            append_delivery(policy, key, delivery, workspace, &mut acknowledged)
         })
         .collect();
     let rows = u32::try_from(workspace.columns.rows()).unwrap_or(u32::MAX);
-    let record = if answered.deliveries == 0 {
+    let record = if acknowledged.deliveries == 0 {
         Vec::new()
     } else {
-        record(policy, segment, workspace, &answered)
+        record(policy, segment, workspace, &acknowledged)
     };
     Commit {
         record,
@@ -227,14 +232,14 @@ fn transcode(
     }
 }
 
-/// What the record answers for so far.
+/// Deliveries that the record acknowledges so far.
 #[derive(Default)]
-struct Answered {
+struct Acknowledged {
     deliveries: usize,
     received_ms: Option<(i64, i64)>,
 }
 
-impl Answered {
+impl Acknowledged {
     fn add(&mut self, received_at_ns: i64) {
         let ms = received_at_ns.div_euclid(1_000_000);
         let (min, max) = self.received_ms.unwrap_or((ms, ms));
@@ -243,23 +248,24 @@ impl Answered {
     }
 }
 
-/// Takes one delivery into the columns, or takes nothing of it.
-fn take_in(
+/// Appends one delivery to the columns, or restores them if the delivery is refused.
+fn append_delivery(
     policy: &Policy,
     key: &DigestKey,
     delivery: &Delivery<'_>,
     workspace: &mut Workspace,
-    answered: &mut Answered,
+    acknowledged: &mut Acknowledged,
 ) -> Outcome {
     let mark = workspace.columns.mark();
     let (first_row, answers_start) = (workspace.columns.rows(), workspace.answers.len());
-    let told = decode(policy, key, delivery, workspace);
-    let outcome = Outcome::of(told.as_ref().map(|(_, tally)| tally), delivery.strict);
-    match told {
+    let decoded = decode(policy, key, delivery, workspace);
+    let outcome = Outcome::of(decoded.as_ref().map(|(_, tally)| tally), delivery.strict);
+    match decoded {
         Ok((digest, tally)) if outcome.verdict == Verdict::Accepted => {
+            // A request without spans leaves nothing to journal, so it needs no entry.
             if tally.received > 0 {
                 let rows = workspace.columns.rows() - first_row;
-                answer(
+                push_acknowledgement(
                     &mut workspace.answers,
                     delivery,
                     digest,
@@ -267,13 +273,14 @@ fn take_in(
                     &tally,
                     &workspace.columns,
                 );
-                answered.add(delivery.received_at_ns);
+                acknowledged.add(delivery.received_at_ns);
             }
         }
         _ => {
             if outcome.verdict == Verdict::TooLarge {
-                workspace.spent_bytes = workspace
-                    .spent_bytes
+                // A refused delivery also used this much memory, so it counts towards the size limit of the group.
+                workspace.group_bytes = workspace
+                    .group_bytes
                     .saturating_add(delivery.body_bytes_max);
             }
             workspace.columns.truncate(mark);
@@ -295,7 +302,7 @@ fn decode(
         columns,
         buffers,
         scratch,
-        spent_bytes,
+        group_bytes,
         ..
     } = workspace;
     let unpacked = unpack::unpack(
@@ -305,13 +312,15 @@ fn decode(
         &limits,
         buffers,
     )?;
-    *spent_bytes = spent_bytes.saturating_add(unpacked.body.len());
+    // Counted before decoding, so that a delivery that is refused counts too.
+    *group_bytes = group_bytes.saturating_add(unpacked.body.len());
     #[cfg(test)]
     assert!(
         unpacked.body != tests::PANICKING_BODY,
-        "a test asked for it"
+        "the test body on which decoding panics"
     );
-    // First, because it reads the body front to back: the decoder, which leaps, then finds it in the cache.
+    // Hashed first: a sequential read loads the body into the processor's cache before the decoder reads it in
+    // random order.
     let digest = key.digest(delivery.drain, delivery.kind.name(), unpacked.body);
     let (drain, received_at_ns) = (delivery.drain, delivery.received_at_ns);
     let mut rows = Rows::new(policy, columns, drain, received_at_ns, unpacked.warning);
@@ -321,11 +330,11 @@ fn decode(
         Kind::Ndjson => json::decode(unpacked.body, &limits, true, scratch, &mut rows)?,
     }
     let tally = rows.finish()?;
-    *spent_bytes = spent_bytes.saturating_add(tally.expanded_bytes);
+    *group_bytes = group_bytes.saturating_add(tally.expanded_bytes);
     Ok((digest, tally))
 }
 
-fn answer(
+fn push_acknowledgement(
     out: &mut Vec<u8>,
     delivery: &Delivery<'_>,
     digest: u128,
@@ -357,28 +366,29 @@ fn record(
     policy: &Policy,
     segment: Segment,
     workspace: &mut Workspace,
-    answered: &Answered,
+    acknowledged: &Acknowledged,
 ) -> Vec<u8> {
     let Workspace {
         columns,
         raw,
-        room,
+        compressed,
         answers: entries,
         ..
     } = workspace;
     let mut payload = &[][..];
+    // Without rows the record only acknowledges deliveries whose spans were all sampled out.
     if columns.rows() > 0 {
         block::write(raw, columns, segment);
-        payload = policy.codec.compress(raw, room);
+        payload = policy.codec.compress(raw, compressed);
     }
     let mut answers = Vec::with_capacity(entries.len() + 5);
-    answers::array(&mut answers, answered.deliveries);
+    answers::array(&mut answers, acknowledged.deliveries);
     answers.extend_from_slice(entries);
     let rows = u32::try_from(columns.rows()).unwrap_or(u32::MAX);
     let head = Head {
         segment,
         rows,
-        received_ms: answered.received_ms.unwrap_or_default(),
+        received_ms: acknowledged.received_ms.unwrap_or_default(),
     };
     let mut out = Vec::with_capacity(frame::HEAD_BYTES + answers.len() + payload.len());
     frame::push_record(&mut out, &head, &answers, payload);

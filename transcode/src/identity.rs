@@ -1,7 +1,7 @@
-//! Trace and span ids: decoded where the bytes are unambiguous, never guessed.
+//! Decoder of trace and span ids. Accepts every encoding that is unambiguous; never guesses.
 //!
 //! A trace id has 16 bytes and a span id 8, not all zero. Other encodings that senders use (hex text in
-//! protobuf; base64 or a dashed UUID in JSON) are distinguished by length alone, accepted, and warned
+//! protobuf; base64 or a dashed UUID in JSON) are distinguished by their length, accepted, and warned
 //! about.
 
 use crate::base64;
@@ -9,13 +9,13 @@ use crate::visit::{Rejection, Warning};
 
 /// The reason why bytes are not a valid id of `N` bytes.
 #[derive(Clone, Copy)]
-enum Fault {
+enum IdError {
     Missing,
     Malformed,
     Zero,
 }
 
-impl Fault {
+impl IdError {
     fn of_trace_id(self) -> Rejection {
         match self {
             Self::Missing => Rejection::TraceIdMissing,
@@ -42,7 +42,7 @@ pub fn trace_id_from_bytes(
     raw: &[u8],
     warn: &mut impl FnMut(Warning),
 ) -> Result<[u8; 16], Rejection> {
-    from_bytes(raw, warn).map_err(Fault::of_trace_id)
+    from_bytes(raw, warn).map_err(IdError::of_trace_id)
 }
 
 /// Decodes a protobuf span id.
@@ -54,7 +54,7 @@ pub fn span_id_from_bytes(
     raw: &[u8],
     warn: &mut impl FnMut(Warning),
 ) -> Result<[u8; 8], Rejection> {
-    from_bytes(raw, warn).map_err(Fault::of_span_id)
+    from_bytes(raw, warn).map_err(IdError::of_span_id)
 }
 
 /// Decodes a protobuf parent id. Returns `None` for a root span and, with a warning, for an invalid id.
@@ -72,13 +72,14 @@ pub fn trace_id_from_text(
     text: &[u8],
     warn: &mut impl FnMut(Warning),
 ) -> Result<[u8; 16], Rejection> {
+    // No other encoding of a trace id has 36 characters, so a UUID is unambiguous.
     match undashed(text) {
         Some(digits) => from_hex(&digits)
             .inspect(|_| warn(Warning::IdUuid))
             .and_then(non_zero),
         None => from_text(text, warn),
     }
-    .map_err(Fault::of_trace_id)
+    .map_err(IdError::of_trace_id)
 }
 
 /// Decodes a JSON span id.
@@ -90,7 +91,7 @@ pub fn span_id_from_text(
     text: &[u8],
     warn: &mut impl FnMut(Warning),
 ) -> Result<[u8; 8], Rejection> {
-    from_text(text, warn).map_err(Fault::of_span_id)
+    from_text(text, warn).map_err(IdError::of_span_id)
 }
 
 /// Decodes a JSON parent id. Returns `None` for a root span and, with a warning, for an invalid id.
@@ -100,8 +101,9 @@ pub fn parent_from_text(text: &[u8], warn: &mut impl FnMut(Warning)) -> Option<[
 }
 
 #[inline]
-fn parent(id: Result<[u8; 8], Fault>, warn: &mut impl FnMut(Warning)) -> Option<[u8; 8]> {
-    if matches!(id, Err(Fault::Malformed)) {
+fn parent(id: Result<[u8; 8], IdError>, warn: &mut impl FnMut(Warning)) -> Option<[u8; 8]> {
+    // A missing or zero parent id means a root span.
+    if matches!(id, Err(IdError::Malformed)) {
         warn(Warning::ParentDropped);
     }
     id.ok()
@@ -111,10 +113,10 @@ fn parent(id: Result<[u8; 8], Fault>, warn: &mut impl FnMut(Warning)) -> Option<
 fn from_bytes<const N: usize>(
     raw: &[u8],
     warn: &mut impl FnMut(Warning),
-) -> Result<[u8; N], Fault> {
+) -> Result<[u8; N], IdError> {
     match <[u8; N]>::try_from(raw) {
         Ok(id) => non_zero(id),
-        Err(_) if raw.is_empty() => Err(Fault::Missing),
+        Err(_) if raw.is_empty() => Err(IdError::Missing),
         Err(_) => from_hex(raw)
             .inspect(|_| warn(Warning::IdAsciiHex))
             .and_then(non_zero),
@@ -125,10 +127,11 @@ fn from_bytes<const N: usize>(
 fn from_text<const N: usize>(
     text: &[u8],
     warn: &mut impl FnMut(Warning),
-) -> Result<[u8; N], Fault> {
+) -> Result<[u8; N], IdError> {
     if text.is_empty() {
-        Err(Fault::Missing)
+        Err(IdError::Missing)
     } else if text.len() == 2 * N {
+        // The length distinguishes the encodings: 16 bytes are 32 hex digits or 22 or 24 base64 digits.
         from_hex(text).and_then(non_zero)
     } else {
         from_base64(text)
@@ -138,21 +141,23 @@ fn from_text<const N: usize>(
 }
 
 #[inline]
-fn non_zero<const N: usize>(id: [u8; N]) -> Result<[u8; N], Fault> {
+fn non_zero<const N: usize>(id: [u8; N]) -> Result<[u8; N], IdError> {
     if id == [0; N] {
-        Err(Fault::Zero)
+        Err(IdError::Zero)
     } else {
         Ok(id)
     }
 }
 
-fn from_hex<const N: usize>(text: &[u8]) -> Result<[u8; N], Fault> {
+fn from_hex<const N: usize>(text: &[u8]) -> Result<[u8; N], IdError> {
+    // Splitting into chunks below would ignore excess digits.
     if text.len() != 2 * N {
-        return Err(Fault::Malformed);
+        return Err(IdError::Malformed);
     }
     let mut id = [0; N];
     let (halves, _) = id.as_chunks_mut::<8>();
     let (digits, _) = text.as_chunks::<16>();
+    // No early exit: nearly all ids are valid, and a branch per digit costs more.
     let mut are_hex = true;
     for (half, digits) in halves.iter_mut().zip(digits) {
         are_hex &= eight_bytes(digits, half);
@@ -160,7 +165,7 @@ fn from_hex<const N: usize>(text: &[u8]) -> Result<[u8; N], Fault> {
     if are_hex {
         Ok(id)
     } else {
-        Err(Fault::Malformed)
+        Err(IdError::Malformed)
     }
 }
 
@@ -171,6 +176,7 @@ fn eight_bytes(digits: &[u8; 16], bytes: &mut [u8; 8]) -> bool {
     let (mut values, mut are_hex) = ([0; 16], true);
     for (value, character) in values.iter_mut().zip(digits) {
         let digit = character.wrapping_sub(b'0');
+        // Bit 5 is the only difference between upper-case and lower-case letters; both are accepted.
         let letter = (character | 0x20).wrapping_sub(b'a');
         *value = if digit < 10 {
             digit
@@ -192,26 +198,15 @@ pub fn plain<const DIGITS: usize, const BYTES: usize>(text: &[u8; DIGITS]) -> Op
     from_hex(text).and_then(non_zero).ok()
 }
 
-fn from_base64<const N: usize>(text: &[u8]) -> Result<[u8; N], Fault> {
+fn from_base64<const N: usize>(text: &[u8]) -> Result<[u8; N], IdError> {
     let padded_chars = N.div_ceil(3) * 4;
     let bare_chars = (N * 4).div_ceil(3);
     if text.len() != padded_chars && text.len() != bare_chars {
-        return Err(Fault::Malformed);
+        return Err(IdError::Malformed);
     }
     let mut id = [0; N];
-    let mut slots = id.iter_mut();
-    let mut byte_count = 0;
-    let is_base64 = base64::decode(text, |byte| {
-        byte_count += 1;
-        if let Some(slot) = slots.next() {
-            *slot = byte;
-        }
-    });
-    if is_base64 && byte_count == N {
-        Ok(id)
-    } else {
-        Err(Fault::Malformed)
-    }
+    let decoded = base64::decode(text, &mut id).ok_or(IdError::Malformed)?;
+    decoded.try_into().map_err(|_| IdError::Malformed)
 }
 
 /// Returns the 32 digits of a UUID in the form `8-4-4-4-12`.

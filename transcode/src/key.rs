@@ -1,18 +1,19 @@
-//! Texts that become keys: of tables, of sums, of the ledger. What a sender chooses is bounded here.
+//! Length limit for names that senders choose and that become keys in tables, sums and the ledger.
 //!
 //! ```text
 //! up to 256 bytes    as sent
-//! longer             the first 221 bytes or a few less │ … │ XXH3-128 of the whole text, 32 hex digits
+//! longer             the first 221 bytes, or up to three fewer │ … │ XXH3-128 of the whole text, 32 hex digits
 //! ```
 //!
-//! The hash has no key, so that every receiver and every start cuts alike. Whoever crafts two texts with the
-//! same hash merges two names that are both theirs to choose; the attributes hold both texts whole.
+//! The hash has no secret key, so that every receiver shortens a name in the same way, also after a restart. A sender
+//! can construct two names with the same hash, but that only merges two of its own names, and the attributes keep
+//! both in full.
 
 use std::borrow::Cow;
 
 use twox_hash::XxHash3_128;
 
-/// The longest key, in bytes.
+/// Maximum length of a key, in bytes.
 pub const KEY_BYTES_MAX: usize = 256;
 const HASH_DIGITS: usize = 32;
 const PREFIX_BYTES_MAX: usize = KEY_BYTES_MAX - '…'.len_utf8() - HASH_DIGITS;
@@ -30,6 +31,7 @@ pub fn bounded(text: &str) -> Cow<'_, str> {
 
 #[cold]
 fn shortened(text: &str) -> String {
+    // A slice of `str` exists only at a character boundary, which is at most three bytes away.
     let mut ends = (0..=PREFIX_BYTES_MAX).rev();
     let prefix = ends.find_map(|end| text.get(..end)).unwrap_or_default();
     let hash = XxHash3_128::oneshot(text.as_bytes());
@@ -41,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_of_256_bytes_is_kept_as_it_is() {
+    fn text_of_256_bytes_is_unchanged() {
         let text = "x".repeat(KEY_BYTES_MAX);
 
         assert_eq!(bounded(&text), text);

@@ -1,19 +1,21 @@
-//! What the bytes mean: OTLP request bodies in, `ClickHouse` Native blocks and counts out.
+//! Rust core of the receiver: converts OTLP request bodies to `ClickHouse` Native blocks and counts.
 //!
-//! Holds no file, socket, clock or lock; never recurses on input depth; never allocates by an
-//! announced length. The rooms, in the order a delivery walks through them:
+//! The modules, in the order in which a delivery passes through them:
 //!
-//! * [`group`] one commit, and so the order of all that follows; [`outcome`] what each sender is told, [`sums`] what is counted
-//! * [`unpack`] codings undone
-//! * [`limits`] every ceiling, [`refusal`] every no, [`visit`] the words a decoder speaks
-//! * [`wire`] and [`otlp`] read protobuf, [`json`] reads JSON
-//! * [`text`] values as stored text, [`identity`] ids, [`base64`]: what both decoders share
-//! * [`policy`] what the operator wants: [`resolve`] whose span, [`clock`] which times, [`sample`] which spans
-//! * [`rows`] listens to a decoder and fills the [`columns`]; [`key`] bounds names; [`tally`] counts what happened
-//! * [`schema`] names the columns, [`put`] writes them, [`block`] puts them together, [`compress`] shrinks them
-//! * [`frame`] one record, [`answers`] what it answers for, [`scan`] a segment of them
-//! * [`digest`] when two deliveries are the same one; [`digests`] what was accepted before: the one room that remembers anything between two calls
-//! * [`days`] its rows by day; [`rewrite`] a segment anew: blocks read back by [`native`], put together by [`merge`]
+//! * [`group`] transcodes the deliveries of one commit; [`outcome`] is the result of one delivery, [`sums`] those of a group
+//! * [`unpack`] decompresses a body
+//! * [`limits`] defines every limit, [`refusal`] the reasons to refuse a delivery, [`visit`] the interface between decoders and [`rows`]
+//! * [`wire`] and [`otlp`] decode protobuf, [`json`] decodes JSON
+//! * [`text`], [`identity`] and [`base64`] convert attribute values and ids for both decoders
+//! * [`policy`] holds the settings: [`resolve`] finds a span's project, [`clock`] checks its times, [`sample`] samples it
+//! * [`rows`] receives the calls of a decoder and fills the [`columns`]; [`key`] limits the length of names; [`tally`] counts spans and warnings
+//! * [`schema`] lists the columns, [`put`] serialises values, [`block`] serialises a block, [`compress`] compresses it
+//! * [`frame`] is the format of a record, [`answers`] of the deliveries it acknowledges; [`scan`] reads a segment
+//! * [`digest`] identifies a delivery; [`digests`] is a set of digests
+//! * [`days`] lists a segment's rows by day; [`rewrite`] rewrites a segment, with blocks that [`native`] reads and [`merge`] merges
+//!
+//! Never: opens a file or socket, reads a clock or takes a lock; recurses on the depth of its input; allocates
+//! memory from a declared length.
 
 pub mod answers;
 pub mod base64;

@@ -1,39 +1,40 @@
 //! Limits on one delivery, by name, with their defaults.
 
-/// Limits on one delivery, checked while decoding, before memory is allocated.
+/// Limits on one delivery. The decoder checks them before it allocates memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of a body after decompression. Over it: too large.
+    /// Bytes of a body after decompression. Above this, the delivery is too large (413).
     pub body_bytes_max: usize,
-    /// Compressed members or frames in one body. Over it: malformed.
+    /// Compressed members or frames in one body. Above this, the delivery is malformed (400).
     pub members_max: usize,
-    /// Resources in one delivery. Over it: too large.
+    /// Resources in one delivery. Above this, the delivery is too large (413).
     pub resources_max: u32,
-    /// Scopes in one delivery. Over it: too large.
+    /// Scopes in one delivery. Above this, the delivery is too large (413).
     pub scopes_max: u32,
-    /// Spans in one delivery. Over it: too large.
+    /// Spans in one delivery. Above this, the delivery is too large (413).
     pub spans_max: u32,
-    /// `AnyValue` nodes in one delivery: every attribute and every nested element. Over it: too large.
+    /// `AnyValue` nodes in one delivery: every attribute and every nested element. Above this, the delivery is too
+    /// large (413).
     pub nodes_max: u32,
-    /// Attributes of one span, resource, scope, event or link. The rest is dropped, counted and warned about.
+    /// Attributes of one span, resource, scope, event or link. Further ones are dropped and counted, with a warning.
     pub attributes_max: u32,
-    /// Events of one span. The rest is dropped, counted and warned about.
+    /// Events of one span. Further ones are dropped and counted, with a warning.
     pub events_max: u32,
-    /// Links of one span. The rest is dropped, counted and warned about.
+    /// Links of one span. Further ones are dropped and counted, with a warning.
     pub links_max: u32,
     /// Size of one delivery as rows, where every span repeats the attributes of its resource and scope.
-    /// Over it: too large.
+    /// Above this, the delivery is too large (413).
     pub expanded_bytes_max: usize,
     /// Nesting depth of one attribute value. Deeper values become the text `…`, with a warning.
     pub value_depth_max: u32,
-    /// Nesting depth of a JSON document. Over it: malformed.
+    /// Nesting depth of a JSON document. Above this, the delivery is malformed (400).
     pub json_depth_max: u32,
     /// Bytes of a JSON key or an attribute key. An attribute with a longer key is dropped with a
     /// warning; a longer JSON object key is malformed.
     pub key_bytes_max: usize,
-    /// Bytes of one stored text. Longer texts are cut at a character, with a warning.
+    /// Bytes of one stored text. Longer strings are truncated between two characters, with a warning.
     pub text_bytes_max: usize,
-    /// Bytes of a JSON number literal. Over it: malformed.
+    /// Bytes of a JSON number literal. Above this, the delivery is malformed (400).
     pub number_bytes_max: usize,
 }
 

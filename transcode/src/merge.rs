@@ -1,4 +1,4 @@
-//! Merges rows of several blocks into one block: fixed-width columns are copied, dictionaries merged.
+//! Merger of the rows of several blocks into one block: copies fixed-width columns and merges dictionaries.
 
 use crate::block::Segment;
 use crate::columns::dictionary::Dictionary;
@@ -24,12 +24,12 @@ pub struct Merged {
 impl Merged {
     /// Returns an empty block with the columns of `block`.
     #[must_use]
-    pub fn like(block: &Block<'_>) -> Self {
+    pub fn empty_like(block: &Block<'_>) -> Self {
         let column = |column: &Column<'_>| {
             (
                 column.name.to_owned(),
                 column.type_name.to_owned(),
-                MergedData::like(&column.data),
+                MergedData::empty_like(&column.data),
             )
         };
         Self {
@@ -40,7 +40,7 @@ impl Merged {
 
     /// Returns whether the block has the same columns.
     #[must_use]
-    pub fn fits(&self, block: &Block<'_>) -> bool {
+    pub fn has_same_columns(&self, block: &Block<'_>) -> bool {
         let same =
             |((name, type_name, _), column): (&(String, String, MergedData), &Column<'_>)| {
                 name == column.name && type_name == column.type_name
@@ -54,15 +54,15 @@ impl Merged {
     /// # Errors
     /// If the block's data does not match its types or row count.
     pub fn append(&mut self, block: &Block<'_>, start: usize, end: usize) -> Result<(), String> {
-        for ((_, _, grown), column) in self.columns.iter_mut().zip(&block.columns) {
-            grown.append(&column.data, start, end)?;
+        for ((_, _, merged), column) in self.columns.iter_mut().zip(&block.columns) {
+            merged.append(&column.data, start, end)?;
         }
         self.rows += end - start;
         Ok(())
     }
 
     /// Overwrites the segment identity in every row.
-    pub fn identify(&mut self, segment: Segment) {
+    pub fn set_segment(&mut self, segment: Segment) {
         let own = [
             (Field::SegmentEpoch, segment.epoch),
             (Field::SegmentSeq, segment.seq),
@@ -79,23 +79,25 @@ impl Merged {
     pub fn write(&self, out: &mut Vec<u8>) {
         put::varint(out, self.columns.len() as u64);
         put::varint(out, self.rows as u64);
-        for (name, type_name, grown) in &self.columns {
+        for (name, type_name, merged) in &self.columns {
             put::text(out, name.as_bytes());
             put::text(out, type_name.as_bytes());
-            grown.write_prefixes(out);
-            grown.write(out);
+            merged.write_prefixes(out);
+            merged.write(out);
         }
     }
 }
 
 impl MergedData {
-    fn like(data: &Data<'_>) -> Self {
+    fn empty_like(data: &Data<'_>) -> Self {
         match data {
             Data::Fixed(..) => Self::Fixed(Vec::new()),
             Data::Dictionary(..) => Self::Dictionary(Dictionary::default(), Vec::new()),
-            Data::Nullable(_, inner) => Self::Nullable(Vec::new(), Box::new(Self::like(inner))),
+            Data::Nullable(_, inner) => {
+                Self::Nullable(Vec::new(), Box::new(Self::empty_like(inner)))
+            }
             Data::Lists(_, fields) => {
-                Self::Lists(Vec::new(), fields.iter().map(Self::like).collect())
+                Self::Lists(Vec::new(), fields.iter().map(Self::empty_like).collect())
             }
         }
     }
@@ -105,17 +107,17 @@ impl MergedData {
             (Self::Fixed(out), Data::Fixed(width, bytes)) => {
                 out.extend_from_slice(part(bytes, start * width, end * width)?);
             }
-            (Self::Nullable(out, grown), Data::Nullable(nulls, inner)) => {
+            (Self::Nullable(out, merged), Data::Nullable(nulls, inner)) => {
                 out.extend_from_slice(part(nulls, start, end)?);
-                grown.append(inner, start, end)?;
+                merged.append(inner, start, end)?;
             }
             (Self::Dictionary(dictionary, out), Data::Dictionary(texts, ids)) => {
                 append_texts(dictionary, out, texts, part(ids, start, end)?)?;
             }
-            (Self::Lists(out, grown), Data::Lists(ends, fields)) => {
+            (Self::Lists(out, merged), Data::Lists(ends, fields)) => {
                 let (first, last) = append_ends(out, ends, start, end)?;
-                for (grown, field) in grown.iter_mut().zip(fields) {
-                    grown.append(field, first, last)?;
+                for (merged, field) in merged.iter_mut().zip(fields) {
+                    merged.append(field, first, last)?;
                 }
             }
             _ => return Err("column data does not match the column type".to_owned()),
@@ -152,16 +154,17 @@ impl MergedData {
 
 fn part<T>(all: &[T], start: usize, end: usize) -> Result<&[T], String> {
     all.get(start..end)
-        .ok_or_else(|| "block has fewer rows than it announces".to_owned())
+        .ok_or_else(|| "block has fewer rows than it declares".to_owned())
 }
 
-/// Appends rows of another dictionary column, adding only the texts that they use.
+/// Appends rows of another dictionary column, adding only the strings that they use.
 fn append_texts(
     dictionary: &mut Dictionary,
     out: &mut Vec<u32>,
     texts: &[&[u8]],
     ids: &[u32],
 ) -> Result<(), String> {
+    // Each string is looked up once, however many rows use it.
     let mut known: Vec<Option<u32>> = vec![None; texts.len()];
     for id in ids {
         let slot = known
@@ -195,6 +198,7 @@ fn append_ends(
         out.last().copied().unwrap_or_default(),
         part(ends, start, end)?,
     );
+    // The ends in the source count from its first row; convert them to continue after the lists already merged.
     out.extend(added.iter().map(|end| base + (end - first) as u64));
     Ok((first, added.last().copied().unwrap_or(first)))
 }

@@ -1,7 +1,7 @@
 //! Reader of `ClickHouse`'s Native format (see [`crate::put`] for the layout): one block whose columns
 //! borrow its bytes.
 //!
-//! Knows only the types that the receiver writes. Never allocates memory by an announced length.
+//! Supports only the types that the receiver writes. Never allocates memory from a declared length.
 
 /// Deepest nesting of a type that the receiver writes.
 const DEPTH_MAX: usize = 4;
@@ -11,7 +11,7 @@ const DEPTH_MAX: usize = 4;
 pub enum Type {
     /// A fixed number of bytes per row.
     Fixed(usize),
-    /// A dictionary of texts and one index per row.
+    /// A dictionary of strings and one index per row.
     Dictionary,
     /// One byte per row (1: null), and the values.
     Nullable(Box<Type>),
@@ -24,7 +24,7 @@ pub enum Type {
 pub enum Data<'a> {
     /// Width, and the bytes of all rows.
     Fixed(usize, &'a [u8]),
-    /// Texts, and the index of each row.
+    /// Strings, and the index of each row.
     Dictionary(Vec<&'a [u8]>, Vec<u32>),
     /// Nulls and values.
     Nullable(&'a [u8], Box<Data<'a>>),
@@ -60,6 +60,7 @@ impl Type {
     }
 
     fn parse_within(name: &str, depth: usize) -> Option<Self> {
+        // A damaged type name must not exhaust the call stack.
         let depth = depth.checked_sub(1)?;
         let argument = |of: &str| name.strip_prefix(of)?.strip_prefix('(')?.strip_suffix(')');
         if let Some(bytes) = argument("FixedString") {
@@ -94,12 +95,13 @@ impl Type {
 pub fn read(bytes: &[u8]) -> Result<Block<'_>, String> {
     let mut reader = Reader { rest: bytes };
     let columns = reader.varint()?;
-    let rows = usize::try_from(reader.varint()?)
-        .map_err(|_| "block announces too many rows".to_owned())?;
+    let rows =
+        usize::try_from(reader.varint()?).map_err(|_| "block declares too many rows".to_owned())?;
     let mut block = Block {
         rows,
         columns: Vec::new(),
     };
+    // A false count fails at the end of the bytes: every column takes at least one byte.
     for _ in 0..columns {
         let (name, type_name) = (reader.name()?, reader.name()?);
         let kind = Type::parse(type_name).ok_or_else(|| {
@@ -140,8 +142,9 @@ impl<'a> Reader<'a> {
 
     fn take_rows(&mut self, rows: usize, width: usize) -> Result<&'a [u8], String> {
         self.take(
+            // the product of a false row count may overflow
             rows.checked_mul(width)
-                .ok_or("block announces too many rows")?,
+                .ok_or("block declares too many rows")?,
         )
     }
 
@@ -159,7 +162,7 @@ impl<'a> Reader<'a> {
 
     fn text(&mut self) -> Result<&'a [u8], String> {
         let bytes = self.varint()?;
-        self.take(usize::try_from(bytes).map_err(|_| "text announces too many bytes")?)
+        self.take(usize::try_from(bytes).map_err(|_| "text declares too many bytes")?)
     }
 
     fn name(&mut self) -> Result<&'a str, String> {
@@ -172,7 +175,7 @@ impl<'a> Reader<'a> {
     }
 
     fn count(&mut self) -> Result<usize, String> {
-        usize::try_from(self.number()?).map_err(|_| "block announces too many entries".to_owned())
+        usize::try_from(self.number()?).map_err(|_| "block declares too many entries".to_owned())
     }
 
     fn prefixes(&mut self, kind: &Type) -> Result<(), String> {
@@ -193,6 +196,7 @@ impl<'a> Reader<'a> {
     fn data(&mut self, kind: &Type, rows: usize) -> Result<Data<'a>, String> {
         Ok(match kind {
             Type::Fixed(width) => Data::Fixed(*width, self.take_rows(rows, *width)?),
+            // Without rows there is only the prefix.
             Type::Dictionary if rows == 0 => Data::Dictionary(Vec::new(), Vec::new()),
             Type::Dictionary => self.dictionary(rows)?,
             Type::Nullable(inner) => {
@@ -214,6 +218,7 @@ impl<'a> Reader<'a> {
             .map(|cell| usize::try_from(u64::from_le_bytes(*cell)))
             .collect();
         let ends = ends.map_err(|_| "list ends beyond memory")?;
+        // Every list must end at or after its beginning.
         if ends.is_sorted() {
             Ok(ends)
         } else {
@@ -233,13 +238,14 @@ impl<'a> Reader<'a> {
                 ));
             }
         };
+        // No capacity is reserved: the declared count may be false.
         let mut texts = Vec::new();
         for _ in 0..self.count()? {
             texts.push(self.text()?);
         }
-        let announced = self.count()?;
-        if announced != rows {
-            return Err(format!("dictionary of {announced} rows; expected {rows}"));
+        let declared = self.count()?;
+        if declared != rows {
+            return Err(format!("dictionary of {declared} rows; expected {rows}"));
         }
         let ids: Vec<u32> = self
             .take_rows(rows, width)?

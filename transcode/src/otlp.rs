@@ -1,10 +1,10 @@
 //! Protobuf decoder: reports one request body to a [`Visitor`], field by field.
 //!
-//! Works on borrowed bytes; no message is ever built. Repeated occurrences of a singular field are merged
+//! Works on borrowed bytes and never builds a message. Repeated occurrences of a singular field are merged
 //! as protobuf requires: the last scalar wins, messages are combined.
 //!
-//! Invariant: the visitor is asked before memory grows. A resource or scope is reported before its spans,
-//! wherever it stands in the message: each message is read twice, the first time skipping the spans by
+//! Invariant: the visitor can refuse a delivery before memory grows. A resource or scope is reported before its spans,
+//! whatever its position in the message: each message is read twice, and the first pass skips the spans by
 //! their lengths.
 
 mod fields;
@@ -15,14 +15,14 @@ mod value;
 use crate::limits::Limits;
 use crate::refusal::Refusal;
 use crate::visit::{Owner, Visitor, Warning};
-use crate::wire::{Cursor, Flaw};
+use crate::wire::{Cursor, WireError};
 use hints::MetricsDetector;
 use value::Writer;
 
 /// Decodes one `ExportTraceServiceRequest`.
 ///
 /// # Errors
-/// If the body is not such a request, or the visitor refuses it.
+/// If the body is not an `ExportTraceServiceRequest`, or the visitor refuses it.
 pub fn decode<V: Visitor>(body: &[u8], limits: &Limits, visitor: &mut V) -> Result<(), Refusal> {
     let mut decoder = Decoder {
         limits,
@@ -31,23 +31,24 @@ pub fn decode<V: Visitor>(body: &[u8], limits: &Limits, visitor: &mut V) -> Resu
         metrics: MetricsDetector::default(),
     };
     match decoder.request(body) {
+        // A metrics request can be valid protobuf for spans without valid ids: only the end shows it.
         Ok(()) => decoder.metrics.verdict(),
-        Err(Stop::Malformed(flaw)) => Err(hints::refusal(&flaw, body)),
+        Err(Stop::Malformed(error)) => Err(hints::refusal(&error, body)),
         Err(Stop::Refused(refusal)) => Err(*refusal),
     }
 }
 
-/// The reason why decoding ends early.
+/// The reason to stop decoding early.
 enum Stop {
     /// The bytes are not valid protobuf, or not the expected message.
-    Malformed(Flaw),
+    Malformed(WireError),
     /// The visitor refused the delivery.
     Refused(Box<Refusal>),
 }
 
-impl From<Flaw> for Stop {
-    fn from(flaw: Flaw) -> Self {
-        Self::Malformed(flaw)
+impl From<WireError> for Stop {
+    fn from(error: WireError) -> Self {
+        Self::Malformed(error)
     }
 }
 
@@ -92,6 +93,8 @@ impl<'a, V: Visitor> Decoder<'a, '_, V> {
         self.visitor.resource_begin()?;
         let head = self.resource_head(message)?;
         self.visitor.resource_ready();
+        // Some senders put the same spans into both lists, so the old list counts only if the new list is
+        // empty.
         let is_old = head.child_count == 0 && head.has_instrumentation_library;
         if head.has_instrumentation_library {
             self.visitor.warn(Warning::InstrumentationLibrary);
@@ -109,7 +112,7 @@ impl<'a, V: Visitor> Decoder<'a, '_, V> {
         Ok(())
     }
 
-    /// Reads everything of a resource message but its spans.
+    /// Reads all fields of a resource message except its spans.
     fn resource_head(&mut self, message: &'a [u8]) -> Result<Head<'a>, Stop> {
         use fields::resource_spans as field;
         let mut head = Head::default();
@@ -161,7 +164,7 @@ impl<'a, V: Visitor> Decoder<'a, '_, V> {
         Ok(())
     }
 
-    /// Reads everything of a scope message but its spans.
+    /// Reads all fields of a scope message except its spans.
     fn scope_head(&mut self, message: &'a [u8]) -> Result<Head<'a>, Stop> {
         use fields::scope_spans as field;
         let mut head = Head::default();

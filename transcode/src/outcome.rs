@@ -9,13 +9,13 @@ pub enum Verdict {
     /// Every valid span in it is stored or was sampled out.
     #[default]
     Accepted,
-    /// Not what its content type declares: 400.
+    /// The body does not match its content type: 400.
     Malformed,
-    /// Exceeds a limit: 413.
+    /// The delivery exceeds a limit: 413.
     TooLarge,
     /// The decoder panicked on it: 503.
     Crashed,
-    /// Not decoded, because its group is full; it belongs to the next group.
+    /// Not decoded yet, because its group is full; the next group decodes it.
     Postponed,
 }
 

@@ -1,4 +1,5 @@
-//! What is kept, cut, sampled and resolved: built once from the settings, never changed.
+//! Immutable configuration of the core, built once from the settings: limits, sampling, project resolution,
+//! clock guard and compression.
 
 use std::collections::HashMap;
 
@@ -9,25 +10,28 @@ use crate::limits::Limits;
 use crate::resolve::{Place, Resolver, Rule};
 use crate::sample::{Match, Mode, Sampler};
 
-/// The operator's wishes.
+/// Validated configuration.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// Whose span it is.
+    /// Finds the project and deployment of a span.
     pub resolver: Resolver,
-    /// Which start times are taken at their word.
+    /// Range of start times that are stored as sent.
     pub window: Window,
-    /// What is kept.
+    /// Decides which spans are stored.
     pub sampler: Sampler,
-    /// How blocks are compressed.
+    /// Compression of the blocks.
     pub codec: Codec,
-    /// Every ceiling.
+    /// Limits on one delivery.
     pub limits: Limits,
 }
 
-/// The operator's wishes as they are spelled in the settings.
-#[expect(missing_docs, reason = "the settings' own names")]
+/// The settings of the receiver that the core uses, before validation.
+#[expect(
+    missing_docs,
+    reason = "named as in the settings file, which documents them"
+)]
 #[derive(Clone, Debug, Default)]
-pub struct Wishes {
+pub struct Settings {
     pub project: Vec<(String, String)>,
     pub deployment: Vec<(String, String)>,
     pub retention_days: i64,
@@ -42,33 +46,33 @@ pub struct Wishes {
 }
 
 impl Policy {
-    /// What the wishes mean.
+    /// Validates the settings.
     ///
     /// # Errors
-    /// When one of them makes no sense; the text names it.
-    pub fn new(wishes: &Wishes) -> Result<Self, String> {
+    /// If a setting is invalid; the message names it.
+    pub fn new(settings: &Settings) -> Result<Self, String> {
         Ok(Self {
             resolver: Resolver::new(
-                &rules("project", &wishes.project)?,
-                &rules("deployment", &wishes.deployment)?,
+                &rules("project", &settings.project)?,
+                &rules("deployment", &settings.deployment)?,
             )?,
-            window: window(wishes)?,
-            sampler: sampler(wishes)?,
-            codec: Codec::from_name(&wishes.codec)
-                .ok_or_else(|| format!("codec {:?}; expected lz4 or zstd", wishes.codec))?,
-            limits: limits(&wishes.limits)?,
+            window: window(settings)?,
+            sampler: sampler(settings)?,
+            codec: Codec::from_name(&settings.codec)
+                .ok_or_else(|| format!("codec {:?}; expected lz4 or zstd", settings.codec))?,
+            limits: limits(&settings.limits)?,
         })
     }
 }
 
-fn rules(list: &str, spelled: &[(String, String)]) -> Result<Vec<Rule>, String> {
+fn rules(list_name: &str, entries: &[(String, String)]) -> Result<Vec<Rule>, String> {
     let rule = |(place, key): &(String, String)| {
         let place = match place.as_str() {
             "resource" => Place::Resource,
             "span" => Place::Span,
             other => {
                 return Err(format!(
-                    "{list} looks at {other:?}; expected resource or span"
+                    "{list_name} uses attributes of {other:?}; expected resource or span"
                 ));
             }
         };
@@ -77,55 +81,56 @@ fn rules(list: &str, spelled: &[(String, String)]) -> Result<Vec<Rule>, String> 
             key: key.clone(),
         })
     };
-    spelled.iter().map(rule).collect()
+    entries.iter().map(rule).collect()
 }
 
-fn sampler(wishes: &Wishes) -> Result<Sampler, String> {
-    let mode = Mode::from_name(&wishes.sampling_mode).ok_or_else(|| {
+fn sampler(settings: &Settings) -> Result<Sampler, String> {
+    let mode = Mode::from_name(&settings.sampling_mode).ok_or_else(|| {
         format!(
             "sampling mode {:?}; expected off, equalizing, proportional or hash_seed",
-            wishes.sampling_mode
+            settings.sampling_mode
         )
     })?;
-    let rules = wishes
+    let rules = settings
         .sampling_rules
         .iter()
         .map(|(when, rate)| Ok((matching(when)?, *rate)));
     let rules = rules.collect::<Result<_, String>>()?;
     Sampler::new(
         mode,
-        wishes.sampling_rate,
-        count("sampling seed", wishes.sampling_seed)?,
+        settings.sampling_rate,
+        count("sampling seed", settings.sampling_seed)?,
         rules,
     )
 }
 
 fn matching(when: &HashMap<String, String>) -> Result<Match, String> {
     let mut matching = Match::default();
-    for (what, value) in when {
-        let field = match what.as_str() {
+    for (name, value) in when {
+        let field = match name.as_str() {
             "project" => &mut matching.project,
             "environment" => &mut matching.environment,
             "service" => &mut matching.service,
             "drain" => &mut matching.drain,
             other => {
                 return Err(format!(
-                    "sampling rule looks at {other:?}; expected project, environment, service or drain"
+                    "sampling rule has a condition on {other:?}; expected project, environment, service or drain"
                 ));
             }
         };
         *field = Some(value.clone());
     }
-    // Spans are compared by the key that is stored.
+    // Rules are compared with the stored name, which is shortened.
     matching.project = matching
         .project
         .map(|name| key::bounded(&name).into_owned());
     Ok(matching)
 }
 
-fn window(wishes: &Wishes) -> Result<Window, String> {
-    let retention_days = count("retention_days", wishes.retention_days)?;
-    let late_margin_days = count("late_margin_days", wishes.late_margin_days)?;
+fn window(settings: &Settings) -> Result<Window, String> {
+    let retention_days = count("retention_days", settings.retention_days)?;
+    let late_margin_days = count("late_margin_days", settings.late_margin_days)?;
+    // If the margin were as long as the retention, every span would be late.
     if retention_days > 0 && late_margin_days >= retention_days {
         return Err(format!(
             "late_margin_days is {late_margin_days} and retention_days {retention_days}; expected the margin to be shorter"
@@ -134,7 +139,7 @@ fn window(wishes: &Wishes) -> Result<Window, String> {
     Ok(Window {
         retention_days,
         late_margin_days,
-        ahead_s_max: count("ahead_s_max", wishes.ahead_s_max)?,
+        ahead_s_max: count("ahead_s_max", settings.ahead_s_max)?,
     })
 }
 
@@ -142,9 +147,10 @@ fn count(name: &str, value: i64) -> Result<u32, String> {
     u32::try_from(value).map_err(|_| format!("{name} is {value}; expected 0 to {}", u32::MAX))
 }
 
-fn limits(spelled: &HashMap<String, i64>) -> Result<Limits, String> {
+fn limits(entries: &HashMap<String, i64>) -> Result<Limits, String> {
     let mut limits = Limits::default();
-    for (name, value) in spelled {
+    for (name, value) in entries {
+        // A limit of 0 would refuse every delivery, or drop all attributes, events or links.
         let positive = usize::try_from(*value).ok().filter(|value| *value > 0);
         let value =
             positive.ok_or_else(|| format!("limit {name} is {value}; expected at least 1"))?;

@@ -3,7 +3,7 @@
 //! ```text
 //! block:           columns varint │ rows varint │ per column: name │ type │ data
 //! text:            bytes varint │ bytes
-//! LowCardinality:  version u64 = 1 ║ index type + flags u64 │ texts u64 │ texts │ rows u64 │ rows × index
+//! LowCardinality:  version u64 = 1 ║ index type + flags u64 │ strings u64 │ strings │ rows u64 │ rows × index
 //! Array(T):        prefix of T ║ rows × end u64 │ T
 //! Map(K, V):       prefix of K, prefix of V ║ rows × end u64 │ K │ V
 //! Nullable(T):     rows × u8 (1: null) │ T
@@ -24,16 +24,16 @@ pub const DICTIONARY_FLAGS: u64 = 0x600;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Width {
-    /// Up to 256 texts.
+    /// Up to 256 strings.
     U8 = 0,
-    /// Up to 65,536 texts.
+    /// Up to 65,536 strings.
     U16 = 1,
-    /// More.
+    /// More than 65,536 strings.
     U32 = 2,
 }
 
 impl Width {
-    /// Returns the narrowest index for this many texts.
+    /// Returns the narrowest index for this many strings.
     #[must_use]
     pub fn of(texts: usize) -> Self {
         match texts {
@@ -53,7 +53,7 @@ pub fn varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value.to_le_bytes()[0]);
 }
 
-/// Appends a text with its length.
+/// Appends a string with its length.
 pub fn text(out: &mut Vec<u8>, bytes: &[u8]) {
     varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
@@ -71,6 +71,7 @@ pub fn fixed<const WIDTH: usize>(
     values: impl ExactSizeIterator<Item = [u8; WIDTH]>,
 ) {
     let start = out.len();
+    // One resize instead of a capacity check for each value.
     out.resize(start + values.len() * WIDTH, 0);
     let (cells, _) = out
         .get_mut(start..)
@@ -86,7 +87,7 @@ pub fn ends(out: &mut Vec<u8>, ends: &[u64]) {
     fixed(out, ends.iter().map(|end| end.to_le_bytes()));
 }
 
-/// Appends the head of a `LowCardinality` after its prefix; its indexes must follow.
+/// Appends the head of a `LowCardinality` after its prefix. The caller must append its indexes next.
 pub fn dictionary<'a>(
     out: &mut Vec<u8>,
     texts: impl ExactSizeIterator<Item = &'a [u8]>,
@@ -117,31 +118,33 @@ pub fn indexes(out: &mut Vec<u8>, width: Width, ids: &[u32]) {
     }
 }
 
-/// Appends the head of a `LowCardinality` with the texts of a dictionary, after its prefix; its indexes
-/// must follow.
-pub fn known(out: &mut Vec<u8>, known: &Dictionary, rows: usize) -> Width {
-    let width = Width::of(known.len());
+/// Appends the head of a `LowCardinality` with the strings of a dictionary, after its prefix. The caller must append
+/// the indexes next.
+pub fn dictionary_head(out: &mut Vec<u8>, dictionary: &Dictionary, rows: usize) -> Width {
+    let width = Width::of(dictionary.len());
     number(out, DICTIONARY_FLAGS | width as u64);
-    number(out, known.len() as u64);
-    out.extend_from_slice(known.wire());
+    number(out, dictionary.len() as u64);
+    out.extend_from_slice(dictionary.wire());
     number(out, rows as u64);
     width
 }
 
 /// Appends a complete `LowCardinality` after its prefix.
 pub fn codes(out: &mut Vec<u8>, dictionary: &Dictionary, ids: &[u32]) {
+    // Without rows there is only the prefix.
     if !ids.is_empty() {
-        let width = known(out, dictionary, ids.len());
+        let width = dictionary_head(out, dictionary, ids.len());
         indexes(out, width, ids);
     }
 }
 
-/// Repeats the bytes of `out` from `start` on, so that they occur `times` times.
+/// Repeats the bytes of `out` from `start` to its end until they occur `times` times.
 pub fn repeat_from(out: &mut Vec<u8>, start: usize, times: u32) {
     let period = out.len() - start;
     let wanted = start + period * times as usize;
     out.reserve(wanted.saturating_sub(out.len()));
     while out.len() < wanted {
+        // Doubles the copied part each time, so that few long copies suffice.
         let copied = (out.len() - start).min(wanted - out.len());
         out.extend_from_within(start..start + copied);
     }

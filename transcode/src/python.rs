@@ -1,12 +1,15 @@
-//! The doorway to Python: converts arguments, drops the GIL, maps errors. No logic lives here.
+//! Python module of the core: converts arguments and results, releases the GIL and maps errors.
+//!
+//! Never: contains logic of its own.
 
 #![expect(
     clippy::needless_pass_by_value,
-    reason = "what Python hands over is owned here"
+    reason = "PyO3 passes arguments by value"
 )]
 
 mod digests;
 mod sampling;
+mod segments;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,8 +23,7 @@ use pyo3::types::PyBytes;
 use crate::block::Segment;
 use crate::compress::Codec;
 use crate::group::{self, Delivery, Kind, Workspace};
-use crate::policy::{self, Wishes};
-use crate::rewrite::Anew;
+use crate::policy::{self, Settings};
 use crate::sums::{self, Spans};
 use crate::unpack::Encoding;
 use crate::{outcome, schema};
@@ -30,10 +32,11 @@ create_exception!(
     _transcode,
     CoreError,
     PyValueError,
-    "Arguments that make no sense, or a segment that is not what it says."
+    "Invalid arguments, or a segment whose content contradicts its headers."
 );
 
 thread_local! {
+    /// One workspace per thread, so that intake threads reuse buffers without a lock.
     static WORKSPACE: RefCell<Workspace> = RefCell::default();
 }
 
@@ -46,7 +49,7 @@ fn codec(name: &str) -> PyResult<Codec> {
         .ok_or_else(|| core_error(format!("codec {name:?}; expected lz4 or zstd")))
 }
 
-/// What is kept, cut, sampled and resolved: built once from the settings.
+/// Rules for limits, sampling and project resolution, built once from the settings.
 #[pyclass(frozen, module = "receiver._transcode")]
 struct Policy(policy::Policy);
 
@@ -69,7 +72,7 @@ impl Policy {
         codec: String,
         limits: HashMap<String, i64>,
     ) -> PyResult<Self> {
-        let wishes = Wishes {
+        let settings = Settings {
             project,
             deployment,
             retention_days,
@@ -82,11 +85,11 @@ impl Policy {
             codec,
             limits,
         };
-        policy::Policy::new(&wishes).map(Self).map_err(core_error)
+        policy::Policy::new(&settings).map(Self).map_err(core_error)
     }
 }
 
-/// What became of one delivery.
+/// Outcome of one delivery.
 #[pyclass(frozen, module = "receiver._transcode")]
 struct Outcome(outcome::Outcome);
 
@@ -134,7 +137,7 @@ impl Outcome {
     }
 }
 
-/// One record, ready to append, and what became of each delivery.
+/// One record, ready to append, and the outcome of each delivery.
 #[pyclass(frozen, module = "receiver._transcode")]
 struct Commit {
     #[pyo3(get)]
@@ -149,7 +152,7 @@ struct Commit {
     reasons: Vec<(&'static str, u32)>,
 }
 
-/// Drain, and its spans: received, stored, sampled out, rejected, unresolved.
+/// Name of a drain, and its span counts: received, stored, sampled out, rejected, unresolved.
 type PySpans = (String, u64, u64, u64, u64, u64);
 
 fn spans((drain, spans): (&str, Spans)) -> PySpans {
@@ -170,6 +173,7 @@ fn spans((drain, spans): (&str, Spans)) -> PySpans {
     )
 }
 
+/// One delivery as Python passes it, borrowed without a copy: drain, body, kind, encodings, `received_at_ns`, strict, `body_bytes_max`.
 type PyDelivery = (
     PyBackedStr,
     PyBackedBytes,
@@ -193,15 +197,16 @@ fn delivery(from: &PyDelivery) -> PyResult<Delivery<'_>> {
         kind: kind.ok_or_else(|| {
             core_error("content kind is unknown; expected protobuf, json or ndjson")
         })?,
-        encodings: encodings
-            .ok_or_else(|| core_error("encoding is unknown; refuse it before it comes here"))?,
+        encodings: encodings.ok_or_else(|| {
+            core_error("content encoding is unknown; expected a supported encoding")
+        })?,
         received_at_ns: *received_at_ns,
         strict: *strict,
         body_bytes_max: *body_bytes_max,
     })
 }
 
-/// Transcode deliveries into one record.
+/// Transcodes deliveries into one record.
 #[pyfunction]
 fn commit(
     py: Python<'_>,
@@ -216,7 +221,9 @@ fn commit(
         .iter()
         .map(delivery)
         .collect::<PyResult<Vec<_>>>()?;
+    // Releases the GIL, so that the event loop and other threads continue.
     let done = py.detach(|| {
+        // Never borrowed twice: the core does not call back into Python.
         WORKSPACE.with_borrow_mut(|workspace| {
             group::commit(
                 &policy.0,
@@ -227,6 +234,7 @@ fn commit(
             )
         })
     });
+    // The sums are computed here, because a loop over all deliveries is slower in Python.
     let sums = sums::of(&deliveries, &done.outcomes);
     let outcomes = done
         .outcomes
@@ -239,114 +247,6 @@ fn commit(
         spans: sums.spans.into_iter().map(spans).collect(),
         reasons: sums.reasons,
     })
-}
-
-/// The footer that seals these records.
-#[pyfunction]
-fn footer(py: Python<'_>, segment: PyBackedBytes) -> PyResult<Bound<'_, PyBytes>> {
-    let footer = py
-        .detach(|| crate::scan::footer(&segment))
-        .map_err(core_error)?;
-    Ok(PyBytes::new(py, &footer))
-}
-
-/// The footer that seals records of which only this is known.
-#[pyfunction]
-fn footer_for<'py>(
-    py: Python<'py>,
-    checksums: &[u8],
-    rows: u64,
-    bytes_before: u64,
-) -> Bound<'py, PyBytes> {
-    PyBytes::new(py, &crate::scan::footer_for(checksums, rows, bytes_before))
-}
-
-/// One record of a segment.
-#[pyclass(frozen, get_all, module = "receiver._transcode")]
-struct Record {
-    offset: usize,
-    length: usize,
-    rows: u32,
-    answers: Py<PyBytes>,
-    received_ms: (i64, i64),
-}
-
-/// A segment, read: whole records only.
-#[pyclass(frozen, get_all, module = "receiver._transcode")]
-struct Scan {
-    epoch: u64,
-    seq: u64,
-    records: Vec<Py<Record>>,
-    good_bytes: usize,
-    sealed: bool,
-    damage: Vec<(usize, usize, &'static str)>,
-}
-
-/// Read a segment: a torn tail is an ordinary answer, rot in a promised record is damage.
-#[pyfunction]
-fn scan(py: Python<'_>, segment: PyBackedBytes) -> PyResult<Scan> {
-    let found = py.detach(|| crate::scan::scan(&segment));
-    let record = |record: &crate::frame::Record<'_>| {
-        let answers = PyBytes::new(py, record.answers).unbind();
-        let (offset, length, rows) = (record.offset, record.length, record.head.rows);
-        Py::new(
-            py,
-            Record {
-                offset,
-                length,
-                rows,
-                answers,
-                received_ms: record.head.received_ms,
-            },
-        )
-    };
-    Ok(Scan {
-        epoch: found.segment.epoch,
-        seq: found.segment.seq,
-        records: found.records.iter().map(record).collect::<PyResult<_>>()?,
-        good_bytes: found.good_bytes,
-        sealed: found.footer.is_some(),
-        damage: found
-            .damage
-            .iter()
-            .map(|damage| (damage.offset, damage.length, damage.reason))
-            .collect(),
-    })
-}
-
-/// Merge the blocks of a segment, keeping only these row ranges, into a new sealed segment: the same one, or
-/// that of `anew` (epoch, seq, whether it answers for the deliveries).
-#[pyfunction]
-#[pyo3(name = "rewrite", signature = (segment, keep, codec, block_rows_max, anew = None))]
-fn rewrite_segment<'py>(
-    py: Python<'py>,
-    segment: PyBackedBytes,
-    keep: Vec<(usize, usize)>,
-    codec: &str,
-    block_rows_max: usize,
-    anew: Option<(u64, u64, bool)>,
-) -> PyResult<Bound<'py, PyBytes>> {
-    let codec = self::codec(codec)?;
-    let anew = anew.map(|(epoch, seq, with_answers)| Anew {
-        segment: Segment { epoch, seq },
-        with_answers,
-    });
-    let done = py
-        .detach(|| crate::rewrite::rewrite(&segment, &keep, codec, block_rows_max, anew))
-        .map_err(core_error)?;
-    Ok(PyBytes::new(py, &done))
-}
-
-/// Which rows belong to which day: first row, row after the last, days since 1970.
-#[pyfunction]
-fn day_runs(py: Python<'_>, segment: PyBackedBytes) -> PyResult<Vec<(usize, usize, i64)>> {
-    let runs = py
-        .detach(|| crate::days::day_runs(&segment))
-        .map_err(core_error)?;
-    Ok(runs
-        .iter()
-        .map(|run| (run.first, run.end, run.day))
-        .collect())
 }
 
 #[pymodule]
@@ -365,21 +265,26 @@ fn _transcode(module: &Bound<'_, PyModule>) -> PyResult<()> {
     )?;
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     module.add("COLUMNS", columns)?;
+    module.add("FOOTER_BYTES", crate::frame::FOOTER_BYTES)?;
+    module.add("HEAD_BYTES", crate::frame::HEAD_BYTES)?;
     module.add("SCHEMAS", schema::SCHEMAS.to_vec())?;
     module.add("CoreError", module.py().get_type::<CoreError>())?;
     module.add_class::<Policy>()?;
     module.add_class::<Outcome>()?;
     module.add_class::<Commit>()?;
-    module.add_class::<Record>()?;
-    module.add_class::<Scan>()?;
+    module.add_class::<segments::Record>()?;
+    module.add_class::<segments::Scan>()?;
     module.add_class::<digests::Digests>()?;
     module.add_class::<digests::DigestTags>()?;
     module.add_function(wrap_pyfunction!(commit, module)?)?;
-    module.add_function(wrap_pyfunction!(footer, module)?)?;
-    module.add_function(wrap_pyfunction!(footer_for, module)?)?;
-    module.add_function(wrap_pyfunction!(scan, module)?)?;
-    module.add_function(wrap_pyfunction!(rewrite_segment, module)?)?;
-    module.add_function(wrap_pyfunction!(day_runs, module)?)?;
+    module.add_function(wrap_pyfunction!(segments::footer, module)?)?;
+    module.add_function(wrap_pyfunction!(segments::footer_for, module)?)?;
+    module.add_function(wrap_pyfunction!(segments::footer_counts, module)?)?;
+    module.add_function(wrap_pyfunction!(segments::record_head, module)?)?;
+    module.add_function(wrap_pyfunction!(segments::is_newer, module)?)?;
+    module.add_function(wrap_pyfunction!(segments::scan, module)?)?;
+    module.add_function(wrap_pyfunction!(segments::rewrite_segment, module)?)?;
+    module.add_function(wrap_pyfunction!(segments::day_runs, module)?)?;
     module.add_class::<sampling::ExplainedTrace>()?;
     module.add_function(wrap_pyfunction!(sampling::explain_sampling, module)?)
 }

@@ -1,4 +1,4 @@
-//! Refusals of whole deliveries. Messages are fixed texts and never contain bytes of the input.
+//! Refusals of whole deliveries. Messages are fixed strings and never contain bytes of the input.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,20 +6,20 @@ use std::fmt;
 /// Verdict for the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Not one well-formed document of the declared type: 400.
+    /// The body is not one well-formed document of the declared type: 400.
     Malformed,
-    /// Exceeds a limit: 413.
+    /// The body exceeds a limit: 413.
     TooLarge,
 }
 
-/// The reason why a whole delivery is refused. Nothing of it is stored.
+/// The reason to refuse a whole delivery. No part of the delivery is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The verdict, which decides the HTTP status.
     pub verdict: Verdict,
     /// The field that caused it, as an OTLP path (`resource_spans.scope_spans.spans.trace_id`), or `body`.
     pub field: &'static str,
-    /// What was found; what was expected; a hint for known mistakes.
+    /// The problem; the expected input; a hint for known mistakes.
     pub reason: Cow<'static, str>,
 }
 

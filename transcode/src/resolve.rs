@@ -1,6 +1,6 @@
 //! Resolver of project and deployment: the first attribute of an ordered list that is present and not empty.
 //!
-//! Each key with a meaning has a role. Roles are looked up once per distinct key, so that they cost nothing
+//! A key that occurs in a list has a role. Roles are looked up once per distinct key, so that they cost nothing
 //! per span.
 
 use std::collections::HashMap;
@@ -37,7 +37,7 @@ pub struct Rule {
     pub key: String,
 }
 
-/// Meaning of a key, as its rank in each list.
+/// Role of a key: its rank in each list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Role {
     /// Rank in the list of project attributes.
@@ -52,7 +52,7 @@ pub struct Role {
     pub priority: bool,
 }
 
-/// Roles of the keys in one place.
+/// Roles of the keys of resources, or of spans.
 #[derive(Clone, Debug, Default)]
 pub struct Roles {
     by_key: HashMap<String, RoleId>,
@@ -63,6 +63,7 @@ impl Roles {
     /// Returns the role of a key.
     #[must_use]
     pub fn of(&self, key: &str) -> RoleId {
+        // Scopes, events and links have no roles: their keys are not even hashed.
         if self.by_key.is_empty() {
             return NO_ROLE;
         }
@@ -80,6 +81,8 @@ impl Roles {
     }
 
     fn of_mut(&mut self, key: &str) -> Option<&mut Role> {
+        // Numbers begin at 1, because 0 is `NO_ROLE`.
+        // Never fails: two lists of `RULES_MAX` keys and the fixed keys are fewer than 255.
         let next = RoleId::try_from(self.roles.len() + 1).ok()?;
         let id = *self.by_key.entry(key.to_owned()).or_insert(next);
         if id == next {
@@ -97,7 +100,7 @@ pub struct Resolver {
     /// Roles of span attributes.
     pub span: Roles,
     /// Roles of all other attributes: none.
-    pub elsewhere: Roles,
+    pub no_roles: Roles,
 }
 
 impl Resolver {
@@ -144,6 +147,7 @@ impl Resolver {
                 Place::Span => &mut self.span,
             };
             if let Some(role) = place.of_mut(&rule.key) {
+                // A key that is listed twice keeps its first rank.
                 rank_of(role).get_or_insert(rank);
             }
         }

@@ -1,8 +1,8 @@
-//! Rewrites a segment: merges small blocks into few large blocks, leaves rows out, keeps the acknowledged
-//! deliveries.
+//! Rewriter of segments: merges many small blocks into a few large blocks, omits rows, and keeps the list of
+//! acknowledged deliveries.
 //!
 //! Invariant: the same input gives the same bytes. Rows stay in order. The first record of the result
-//! acknowledges every delivery. Damaged ranges are left out. The segment's identity changes only on
+//! acknowledges every delivery. Damaged ranges are omitted. The segment's identity changes only on
 //! request.
 
 use crate::answers;
@@ -15,10 +15,10 @@ use crate::scan;
 
 /// New identity for the rewritten segment.
 #[derive(Clone, Copy, Debug)]
-pub struct Anew {
+pub struct NewIdentity {
     /// Stored in every record and every row.
     pub segment: Segment,
-    /// Whether the new segment also acknowledges the deliveries.
+    /// Whether the new segment also contains the list of acknowledged deliveries.
     pub with_answers: bool,
 }
 
@@ -32,7 +32,7 @@ pub fn rewrite(
     keep: &[(usize, usize)],
     codec: Codec,
     block_rows_max: usize,
-    anew: Option<Anew>,
+    new_identity: Option<NewIdentity>,
 ) -> Result<Vec<u8>, String> {
     let scanned = scan::scan(segment);
     if scanned.records.is_empty() {
@@ -44,23 +44,25 @@ pub fn rewrite(
         .map(|record| record.head.rows as usize)
         .sum();
     check(keep, rows)?;
-    let answers = if anew.is_none_or(|anew| anew.with_answers) {
+    let answers = if new_identity.is_none_or(|new_identity| new_identity.with_answers) {
         merged_answers(&scanned.records)?
     } else {
         merged_answers(&[])?
     };
-    let identity = anew.map(|anew| anew.segment);
+    let identity = new_identity.map(|new_identity| new_identity.segment);
     let mut writer = Writer::new(scanned.segment, identity, codec, block_rows_max, answers);
     let mut first_row = 0;
     for record in scanned.records.iter().filter(|record| record.head.rows > 0) {
-        let behind = first_row + record.head.rows as usize;
-        let wanted = within(keep, first_row, behind);
+        let end_row = first_row + record.head.rows as usize;
+        let wanted = within(keep, first_row, end_row);
+        // Decompressing is the expensive part, so records without a wanted row are not decompressed.
         if !wanted.is_empty() {
             let raw = decompress(record.payload).map_err(|reason| reason.to_string())?;
             let block = native::read(&raw)?;
+            // `keep` counts rows by the headers: a wrong count would shift the rows of all later records.
             if block.rows != record.head.rows as usize {
                 return Err(format!(
-                    "block has {} rows; its record header says {}",
+                    "block has {} rows; its record header declares {}",
                     block.rows, record.head.rows
                 ));
             }
@@ -68,28 +70,28 @@ pub fn rewrite(
                 writer.add(&block, start, end, record.head.received_ms)?;
             }
         }
-        first_row = behind;
+        first_row = end_row;
     }
     Ok(writer.finish())
 }
 
 fn check(keep: &[(usize, usize)], rows: usize) -> Result<(), String> {
-    let mut behind = 0;
+    let mut end_row = 0;
     for &(start, end) in keep {
-        if start < behind || end < start || end > rows {
+        if start < end_row || end < start || end > rows {
             return Err(format!(
                 "rows {start} to {end} of {rows}; expected ascending ranges within the segment"
             ));
         }
-        behind = end;
+        end_row = end;
     }
     Ok(())
 }
 
-/// Returns the parts of the ranges within rows `first` to `behind`, relative to `first`.
-fn within(keep: &[(usize, usize)], first: usize, behind: usize) -> Vec<(usize, usize)> {
+/// Returns the parts of the ranges within rows `first` to `end_row`, relative to `first`.
+fn within(keep: &[(usize, usize)], first: usize, end_row: usize) -> Vec<(usize, usize)> {
     keep.iter()
-        .map(|&(start, end)| (start.max(first), end.min(behind)))
+        .map(|&(start, end)| (start.max(first), end.min(end_row)))
         .filter(|(start, end)| start < end)
         .map(|(start, end)| (start - first, end - first))
         .collect()
@@ -103,6 +105,7 @@ fn merged_answers(records: &[frame::Record<'_>]) -> Result<Vec<u8>, String> {
         count += more;
         entries.extend_from_slice(bytes);
     }
+    // The header of an array takes at most five bytes.
     let mut out = Vec::with_capacity(entries.len() + 5);
     answers::array(&mut out, count);
     out.extend_from_slice(&entries);
@@ -150,14 +153,12 @@ impl Writer {
         received_ms: (i64, i64),
     ) -> Result<(), String> {
         while start < end {
-            if self
-                .merged
-                .as_ref()
-                .is_some_and(|merged| merged.rows >= self.block_rows_max || !merged.fits(block))
-            {
+            if self.merged.as_ref().is_some_and(|merged| {
+                merged.rows >= self.block_rows_max || !merged.has_same_columns(block)
+            }) {
                 self.flush();
             }
-            let merged = self.merged.get_or_insert_with(|| Merged::like(block));
+            let merged = self.merged.get_or_insert_with(|| Merged::empty_like(block));
             let until = end.min(start + (self.block_rows_max - merged.rows));
             merged.append(block, start, until)?;
             self.received_ms = (
@@ -174,11 +175,11 @@ impl Writer {
             return;
         };
         if let Some(identity) = self.identity {
-            merged.identify(identity);
+            merged.set_segment(identity);
         }
-        let (mut raw, mut room) = (Vec::new(), Vec::new());
+        let (mut raw, mut buffer) = (Vec::new(), Vec::new());
         merged.write(&mut raw);
-        let payload = self.codec.compress(&raw, &mut room);
+        let payload = self.codec.compress(&raw, &mut buffer);
         self.push(u32::try_from(merged.rows).unwrap_or(u32::MAX), payload);
         self.received_ms = (i64::MAX, i64::MIN);
     }
@@ -191,12 +192,14 @@ impl Writer {
             received_ms,
         };
         frame::push_record(&mut self.out, &head, &self.answers, payload);
+        // Only the first record acknowledges the deliveries.
         self.answers.clear();
         answers::array(&mut self.answers, 0);
     }
 
     fn finish(mut self) -> Vec<u8> {
         self.flush();
+        // A segment without rows still needs a record that acknowledges its deliveries.
         if self.out.is_empty() {
             self.push(0, &[]);
         }

@@ -1,8 +1,8 @@
 //! Visitor that turns the calls of a decoder into rows.
 //!
-//! Attributes, events and links of a span are written to their columns immediately; whether the span is
-//! valid and kept is known only at its end. If it is not, the columns are truncated to their length at its
-//! beginning.
+//! Attributes, events and links of a span are written to their columns immediately, but only the end of the span
+//! decides whether it is valid and kept. If it is not, the columns are truncated to their length at the beginning of
+//! the span.
 
 mod owner;
 mod span;
@@ -17,14 +17,14 @@ use crate::tally::Tally;
 use crate::text::Number;
 use crate::visit::{Owner, Span, Value, Visitor, Warning};
 
-/// Size of a row besides its texts, for [`crate::limits::Limits::expanded_bytes_max`].
+/// Estimated size of a row without its strings, for [`crate::limits::Limits::expanded_bytes_max`].
 const ROW_BYTES: usize = 256;
-/// Size of an attribute besides its texts.
+/// Estimated size of an attribute without its strings.
 const ATTRIBUTE_BYTES: usize = 8;
 
 /// A resolved project or deployment: its rank in the list and its number in the column's dictionary.
 #[derive(Clone, Copy, Default)]
-struct Found {
+struct ResolvedName {
     rank: Option<u8>,
     id: u32,
 }
@@ -35,8 +35,8 @@ struct Resource {
     first_row: usize,
     mark: Option<(MapMark, (usize, u32))>,
     expanded_bytes: usize,
-    project: Found,
-    deployment: Found,
+    project: ResolvedName,
+    deployment: ResolvedName,
     service: Option<usize>,
     environment: Best,
 }
@@ -61,7 +61,7 @@ struct Scope {
 
 /// The current span: how much was dropped because of limits, and the columns' ends at its beginning.
 #[derive(Default)]
-struct Open {
+struct CurrentSpan {
     dropped_attributes: u32,
     dropped_events: u32,
     dropped_links: u32,
@@ -89,13 +89,13 @@ pub struct Rows<'a> {
     resources: u32,
     scopes: u32,
     expanded_bytes: usize,
-    begun: columns::Mark,
+    start_mark: columns::Mark,
     first_row: usize,
     unpacking_warning: Option<Warning>,
     resource: Resource,
     names: Names,
     scope: Scope,
-    open: Open,
+    current_span: CurrentSpan,
     trace_state: Vec<u8>,
 }
 
@@ -108,13 +108,13 @@ impl<'a> Rows<'a> {
         received_at_ns: i64,
         warning: Option<Warning>,
     ) -> Self {
-        let (begun, first_row) = (columns.mark(), columns.rows());
+        let (start_mark, first_row) = (columns.mark(), columns.rows());
         let mut rows = Self {
             policy,
             columns,
             drain,
             received_at_ns,
-            begun,
+            start_mark,
             first_row,
             unpacking_warning: warning,
             tally: Tally::default(),
@@ -127,20 +127,21 @@ impl<'a> Rows<'a> {
             resource: Resource::default(),
             names: Names::default(),
             scope: Scope::default(),
-            open: Open::default(),
+            current_span: CurrentSpan::default(),
             trace_state: Vec::new(),
         };
         rows.begin();
         rows
     }
 
-    /// Resets to the beginning of the delivery, also when the decoder restarts.
+    /// Resets the state to the beginning of the delivery. Also called when the decoder restarts.
     fn begin(&mut self) {
-        self.columns.truncate(self.begun);
+        self.columns.truncate(self.start_mark);
         self.tally = Tally::default();
         self.refusal = None;
         self.has_content = false;
         (self.nodes, self.resources, self.scopes, self.expanded_bytes) = (0, 0, 0, 0);
+        // Counted again after a restart, because the tally is new.
         if let Some(warning) = self.unpacking_warning {
             self.tally.warn(warning);
         }
@@ -154,6 +155,7 @@ impl<'a> Rows<'a> {
         if let Some(refusal) = self.refusal.take() {
             return Err(refusal);
         }
+        // An empty request is valid. Content without spans is probably a mistake of the sender.
         if self.tally.received == 0 && self.has_content {
             self.tally.warn(Warning::NoSpans);
         }
@@ -181,18 +183,18 @@ fn spend(
     count: u32,
     max: u32,
     field: &'static str,
-    what: &str,
+    items: &str,
 ) -> Result<(), Refusal> {
     *spent = spent.saturating_add(count);
     if *spent <= max {
         return Ok(());
     }
-    Err(over(max, field, what))
+    Err(limit_exceeded(max, field, items))
 }
 
 #[cold]
-fn over(max: u32, field: &'static str, what: &str) -> Refusal {
-    let reason = format!("more than {max} {what} in one body; send smaller batches");
+fn limit_exceeded(max: u32, field: &'static str, items: &str) -> Refusal {
+    let reason = format!("more than {max} {items} in one body; send smaller batches");
     Refusal::too_large(field, reason)
 }
 
@@ -236,8 +238,9 @@ impl Visitor for Rows<'_> {
 
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "one caller, for every attribute")]
-    fn attribute_again(&mut self, spelling: &[u8]) -> Result<bool, Refusal> {
-        if !self.put_again(spelling) {
+    fn repeated_attribute(&mut self, encoded: &[u8]) -> Result<bool, Refusal> {
+        // Counted here only if it was added: otherwise the decoder parses and reports the attribute, and that call counts it.
+        if !self.put_repeated(encoded) {
             return Ok(false);
         }
         self.spend_nodes(1)?;
@@ -245,8 +248,8 @@ impl Visitor for Rows<'_> {
     }
 
     #[inline]
-    fn spelled(&mut self, spelling: &[u8], key: &[u8], value: Value<'_>) {
-        self.columns.attributes.remember(spelling, key, value);
+    fn cache_attribute(&mut self, encoded: &[u8], key: &[u8], value: Value<'_>) {
+        self.columns.attributes.remember(encoded, key, value);
     }
 
     fn resource_begin(&mut self) -> Result<(), Refusal> {
@@ -266,7 +269,7 @@ impl Visitor for Rows<'_> {
     }
 
     fn resource_end(&mut self, schema_url: &[u8]) {
-        self.fill_resource(schema_url);
+        self.repeat_resource(schema_url);
     }
 
     fn scope_begin(&mut self) -> Result<(), Refusal> {
@@ -286,17 +289,22 @@ impl Visitor for Rows<'_> {
     }
 
     fn scope_end(&mut self, schema_url: &[u8]) {
-        self.fill_scope(schema_url);
+        self.repeat_scope(schema_url);
     }
 
     #[inline]
     fn span_begin(&mut self) -> Result<(), Refusal> {
+        // `span_end` cannot return an error, so it stores its refusal here.
         if let Some(refusal) = self.refusal.take() {
             return Err(refusal);
         }
         let max = self.policy.limits.spans_max;
         if self.tally.received >= max {
-            return Err(over(max, "resource_spans.scope_spans.spans", "spans"));
+            return Err(limit_exceeded(
+                max,
+                "resource_spans.scope_spans.spans",
+                "spans",
+            ));
         }
         self.open_span();
         Ok(())

@@ -1,11 +1,11 @@
 //! Consistent probability sampling: which spans are kept, how many spans each represents, and why.
 //!
 //! A decision is a pure function of trace id, tracestate and rate, without clock, random numbers or state.
-//! Every process decides equally, also after a restart, so a trace is kept completely or dropped
+//! Every process makes the same decision, also after a restart, so a trace is kept completely or dropped
 //! completely. A span is kept if its randomness R reaches the threshold T, which combines the configured
 //! rate with the threshold that the span arrived with. `docs/sampling.md` describes the modes.
 //!
-//! Invariant: a threshold is never lowered, and an unknown weight is not 1.
+//! Invariant: a threshold is never lowered, and an unknown weight is reported as unknown, not as 1.
 
 mod collector;
 mod explain;
@@ -19,10 +19,10 @@ use tracestate::Arrival;
 /// How the configured rate is combined with upstream sampling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Everything is kept, weighted by the upstream threshold.
+    /// Every span is kept; its weight follows from the upstream threshold.
     #[default]
     Off,
-    /// Every span ends at the rate; spans that upstream sampled at a lower rate pass unchanged.
+    /// Every span ends up sampled at the configured rate; spans that upstream sampled at a lower rate pass unchanged.
     Equalizing,
     /// The rate applies in addition to upstream sampling.
     Proportional,
@@ -75,9 +75,9 @@ pub struct Decision<'a> {
     pub weight: Option<f64>,
     /// Effective threshold; `None` if unknown or if no randomness reaches it.
     pub threshold: Option<u64>,
-    /// Short and stable: one of a few texts per rule, allocated once.
+    /// Reason, short and stable: one of a few strings per rule, allocated once.
     pub reason: &'a str,
-    /// Whether the tracestate to store is the rewritten one, which may be empty, and not the one sent.
+    /// Whether to store the rewritten tracestate, which may be empty, instead of the tracestate as sent.
     pub rewritten: bool,
 }
 
@@ -95,18 +95,18 @@ pub struct Match {
 }
 
 impl Match {
-    fn holds_for(&self, subject: &Subject<'_>) -> bool {
-        let asked = [&self.project, &self.environment, &self.service, &self.drain];
-        let found = [
+    fn matches(&self, subject: &Subject<'_>) -> bool {
+        let conditions = [&self.project, &self.environment, &self.service, &self.drain];
+        let values = [
             subject.project,
             subject.environment,
             subject.service,
             subject.drain,
         ];
-        asked
+        conditions
             .iter()
-            .zip(found)
-            .all(|(asked, found)| asked.as_deref().is_none_or(|it| it == found))
+            .zip(values)
+            .all(|(condition, value)| condition.as_deref().is_none_or(|it| it == value))
     }
 }
 
@@ -116,17 +116,17 @@ pub struct Sampler {
     mode: Mode,
     seeded: collector::Hash,
     rules: Vec<(Match, RatePlan)>,
-    otherwise: RatePlan,
+    default_plan: RatePlan,
 }
 
-/// A rate and the texts of its decisions.
+/// A rate and the prepared strings of its decisions.
 #[derive(Clone, Debug, Default)]
 struct RatePlan {
     rate: Rate,
     within: String,
     outside: String,
     rarer: String,
-    /// Tracestate for a span that arrived without.
+    /// Tracestate for a span that arrived without a tracestate.
     trace_state: Vec<u8>,
 }
 
@@ -143,6 +143,7 @@ impl RatePlan {
         tracestate::write(b"", Some(rate.threshold), None, &mut trace_state);
         Ok(Self {
             rate,
+            // Built once; a decision borrows its reason.
             within: format!("{name}within rate"),
             outside: format!("{name}outside rate"),
             rarer: format!("{name}rarer upstream"),
@@ -171,7 +172,7 @@ impl Sampler {
             mode,
             seeded: collector::Hash::seeded(seed),
             rules,
-            otherwise: RatePlan::new("", mode, rate)?,
+            default_plan: RatePlan::new("", mode, rate)?,
         })
     }
 
@@ -180,7 +181,7 @@ impl Sampler {
     #[inline]
     pub fn decide<'a>(&'a self, subject: &Subject<'_>, trace_state: &mut Vec<u8>) -> Decision<'a> {
         if self.mode == Mode::Off {
-            return undecided(subject);
+            return keep_all(subject);
         }
         self.decide_by_rate(subject, trace_state)
     }
@@ -194,7 +195,7 @@ impl Sampler {
         if self.mode == Mode::HashSeed
             && let Some(keep) = subject.priority.and_then(collector::priority)
         {
-            return by_priority(keep, &arrival, subject, trace_state);
+            return decide_by_priority(keep, &arrival, subject, trace_state);
         }
         let rate_plan = self.rate_plan(subject);
         let hashed = self.is_hashed(&arrival);
@@ -203,14 +204,18 @@ impl Sampler {
             .threshold
             .is_some_and(|threshold| randomness < threshold)
         {
-            return inconsistent(&arrival, subject, trace_state);
+            // Upstream would have dropped this span at the threshold that it carries.
+            return keep_inconsistent(&arrival, subject, trace_state);
         }
         let threshold = self.compose(&rate_plan.rate, arrival.threshold);
         let mut decision = rate_plan.decision(randomness, threshold, arrival.threshold);
+        // With an unchanged threshold the tracestate is stored exactly as sent.
         if decision.keep && arrival.threshold != Some(threshold) {
             decision.rewritten = true;
+            // The hash that decided here is passed on, so that later stages decide with the same randomness.
             let new_randomness = hashed.then_some(randomness);
             if subject.trace_state.is_empty() && !hashed {
+                // The common case: the tracestate was built once for the rate.
                 trace_state.clone_from(&rate_plan.trace_state);
             } else {
                 tracestate::write(
@@ -245,24 +250,24 @@ impl Sampler {
     fn rule_of(&self, subject: &Subject<'_>) -> Option<usize> {
         self.rules
             .iter()
-            .position(|(when, _)| when.holds_for(subject))
+            .position(|(when, _)| when.matches(subject))
     }
 
     fn rate_plan(&self, subject: &Subject<'_>) -> &RatePlan {
         self.rule_of(subject)
             .and_then(|at| self.rules.get(at))
-            .map_or(&self.otherwise, |(_, rate_plan)| rate_plan)
+            .map_or(&self.default_plan, |(_, rate_plan)| rate_plan)
     }
 
-    /// Combines the configured threshold with the arriving one. Never below the latter: rounding must not
-    /// lower it.
-    fn compose(&self, ours: &Rate, arriving: Option<u64>) -> u64 {
+    /// Combines the configured threshold with the arriving threshold. The result is never below the arriving threshold:
+    /// rounding must not lower it.
+    fn compose(&self, configured: &Rate, arriving: Option<u64>) -> u64 {
         let Some(arriving) = arriving else {
-            return ours.threshold;
+            return configured.threshold;
         };
         let composed = match self.mode {
-            Mode::Proportional => ours.of(arriving),
-            _ => ours.threshold,
+            Mode::Proportional => configured.of(arriving),
+            _ => configured.threshold,
         };
         composed.max(arriving)
     }
@@ -288,7 +293,7 @@ impl RatePlan {
 }
 
 /// Keeps a span without a decision; its weight follows from the upstream threshold, if there is one.
-fn undecided(subject: &Subject<'_>) -> Decision<'static> {
+fn keep_all(subject: &Subject<'_>) -> Decision<'static> {
     let mut threshold = None;
     if !subject.trace_state.is_empty() {
         let arrival = Arrival::read(subject.trace_state);
@@ -297,6 +302,7 @@ fn undecided(subject: &Subject<'_>) -> Decision<'static> {
             .unwrap_or_else(|| randomness_of(&subject.trace_id));
         threshold = arrival
             .threshold
+            // a span that upstream should have dropped says nothing about the number of others
             .filter(|&threshold| randomness >= threshold);
     }
     Decision {
@@ -308,8 +314,8 @@ fn undecided(subject: &Subject<'_>) -> Decision<'static> {
     }
 }
 
-/// Keeps a span for a reason other than chance: its weight is unknown, so its threshold is removed.
-fn unweighed(
+/// Keeps a span for a reason other than its randomness: its weight is unknown, so its threshold is removed.
+fn keep_without_weight(
     reason: &'static str,
     arrival: &Arrival,
     subject: &Subject<'_>,
@@ -330,22 +336,22 @@ fn unweighed(
 
 /// Keeps a span that upstream could not have kept at the threshold it carries.
 #[cold]
-fn inconsistent(
+fn keep_inconsistent(
     arrival: &Arrival,
     subject: &Subject<'_>,
     trace_state: &mut Vec<u8>,
 ) -> Decision<'static> {
-    unweighed("inconsistent upstream: kept", arrival, subject, trace_state)
+    keep_without_weight("inconsistent upstream: kept", arrival, subject, trace_state)
 }
 
-fn by_priority(
+fn decide_by_priority(
     keep: bool,
     arrival: &Arrival,
     subject: &Subject<'_>,
     trace_state: &mut Vec<u8>,
 ) -> Decision<'static> {
     if keep {
-        return unweighed("sampling.priority says keep", arrival, subject, trace_state);
+        return keep_without_weight("sampling.priority says keep", arrival, subject, trace_state);
     }
     let reason = "sampling.priority says drop";
     Decision {

@@ -1,4 +1,4 @@
-//! Reads a segment: complete records, a torn tail, or damage.
+//! Reader of segments: finds complete records, a torn tail, and damage.
 //!
 //! A crash leaves a torn tail: bytes after the last complete record that were never acknowledged. That is
 //! not an error. If a complete record of the same segment, or the footer, follows, the bytes before it were
@@ -9,7 +9,8 @@
 use memchr::memmem;
 
 use crate::block::Segment;
-use crate::frame::{self, FOOTER_BYTES, FOOTER_MAGIC, Footer, RECORD_MAGIC, Record};
+use crate::compress::Codec;
+use crate::frame::{self, FOOTER_BYTES, FOOTER_MAGIC, Footer, HEAD_BYTES, RECORD_MAGIC, Record};
 
 /// An acknowledged range that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,6 +100,7 @@ impl<'a> Scan<'a> {
     fn seal(&mut self, footer: Footer, offset: usize) {
         self.footer = Some(footer);
         let digest = frame::digest(self.records.iter().map(|record| record.checksum));
+        // With damage, records are missing and the digest cannot match.
         if self.damage.is_empty() && digest != footer.digest {
             let reason = "records do not match the footer";
             self.damage.push(Damage {
@@ -109,11 +111,26 @@ impl<'a> Scan<'a> {
         }
     }
 
+    /// Returns the codec of the first block.
+    #[must_use]
+    pub fn codec(&self) -> Codec {
+        let with_block = self.records.iter().find(|record| record.head.rows > 0);
+        with_block.map_or_else(Codec::default, |record| Codec::of_frame(record.payload))
+    }
+
     /// Returns whether a record belongs to this segment. Only such records are accepted: a sender who knows
     /// the format could put bytes into an attribute that look like a record.
     fn fits(&self, record: &Record<'_>) -> bool {
         self.records.is_empty() || self.segment == record.head.segment
     }
+}
+
+/// Returns whether a segment begins with a record of a newer version. A damaged version field is not mistaken for a
+/// newer version: with the current version in its place, the segment has complete records.
+#[must_use]
+pub fn is_newer(segment: &[u8]) -> bool {
+    let is_newer = frame::version_of(segment).is_some_and(|version| version > frame::VERSION);
+    is_newer && scan(&frame::with_our_version(segment)).records.is_empty()
 }
 
 /// Returns the first complete record or footer at or after `offset`.
@@ -126,6 +143,7 @@ fn next_item<'a>(bytes: &'a [u8], offset: usize, result: &Scan<'a>) -> Option<(u
     let rest = bytes.get(offset..).unwrap_or_default();
     memmem::find_iter(rest, shared)
         .filter_map(|position| (offset + position).checked_sub(1))
+        // `offset` itself was tried above
         .filter(|at| *at > offset)
         .find_map(|at| item_at(bytes, at, result).map(|item| (at, item)))
 }
@@ -149,6 +167,7 @@ pub fn footer(segment: &[u8]) -> Result<Vec<u8>, String> {
     if result.footer.is_some() {
         return Err("segment has a footer; expected an open segment".to_owned());
     }
+    // A footer after a torn tail would make the tail look like damage to acknowledged data.
     if !result.damage.is_empty() || result.good_bytes != segment.len() {
         return Err(format!(
             "segment has {} bytes, {} of them in complete records; truncate it first",
@@ -161,15 +180,20 @@ pub fn footer(segment: &[u8]) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
-/// Returns the footer of records of which only the checksums (8 bytes each, in order) and totals are known.
+/// Returns the footer of the records with these headers (`HEAD_BYTES` each, in order).
 #[must_use]
-pub fn footer_for(checksums: &[u8], rows: u64, bytes_before: u64) -> Vec<u8> {
+pub fn footer_for(heads: &[u8]) -> Vec<u8> {
+    let (heads, _) = heads.as_chunks::<HEAD_BYTES>();
+    let heads: Vec<_> = heads
+        .iter()
+        .filter_map(|head| frame::head_of(head))
+        .collect();
     let mut out = Vec::new();
     let footer = Footer {
-        records: u32::try_from(checksums.len() / 8).unwrap_or(u32::MAX),
-        rows,
-        bytes_before,
-        digest: frame::digest_of(checksums),
+        records: u32::try_from(heads.len()).unwrap_or(u32::MAX),
+        rows: heads.iter().map(|head| u64::from(head.head.rows)).sum(),
+        bytes_before: heads.iter().map(|head| head.length as u64).sum(),
+        digest: frame::digest(heads.iter().map(|head| head.checksum)),
     };
     frame::push_footer(&mut out, &footer);
     out

@@ -1,6 +1,6 @@
 //! Columns of `otel_traces`: their names and types in the table, and their types in a block.
 //!
-//! A block carries dictionary codes where that is smaller; the engine converts them on insertion. All
+//! A block uses `LowCardinality` types where they are smaller; the engine converts them on insertion. All
 //! columns are always sent, because readers infer a file's structure from its first block.
 
 macro_rules! fields {
@@ -100,8 +100,9 @@ pub const SCHEMAS: &[(&str, &str)] = schemas! {
     "0001_otel_traces.sql"
     "0002_otel_traces_trace_id_ts.sql"
     "0003_otel_traces_trace_id_ts_mv.sql"
-    "0004_otel_traces_newest_and_service.sql"
-    "0005_otel_traces_merges.sql"
+    "0004_otel_red.sql"
+    "0005_otel_red_deployment.sql"
+    "0006_otel_rollup_slots.sql"
 };
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Sums of span outcomes over a group: counted once its record is durable.
+//! Sums of span outcomes over a group. The receiver adds them to its metrics once the record is durable.
 
 use crate::group::Delivery;
 use crate::outcome::{Outcome, Verdict};
@@ -37,25 +37,25 @@ pub struct Sums<'a> {
     pub reasons: Vec<(&'static str, u32)>,
 }
 
-/// Adds up a group.
+/// Returns the sums of a group's outcomes.
 #[must_use]
 pub fn of<'a>(deliveries: &[Delivery<'a>], outcomes: &[Outcome]) -> Sums<'a> {
     let mut sums = Sums::default();
     for (delivery, outcome) in deliveries.iter().zip(outcomes) {
         if outcome.verdict == Verdict::Accepted {
-            change(&mut sums.spans, delivery.drain, |spans: &mut Spans| {
+            add_to(&mut sums.spans, delivery.drain, |spans: &mut Spans| {
                 spans.add(outcome);
             });
             for (reason, count) in &outcome.reasons {
-                change(&mut sums.reasons, reason, |sum: &mut u32| *sum += count);
+                add_to(&mut sums.reasons, reason, |sum: &mut u32| *sum += count);
             }
         }
     }
     sums
 }
 
-/// Updates the value of a key. There are few keys, and mostly the last one is updated again.
-fn change<'k, T: Default>(sums: &mut Vec<(&'k str, T)>, key: &'k str, add: impl FnOnce(&mut T)) {
+/// Updates the value of a key. Searches linearly from the end: there are few keys, and most calls repeat the last key.
+fn add_to<'k, T: Default>(sums: &mut Vec<(&'k str, T)>, key: &'k str, add: impl FnOnce(&mut T)) {
     if let Some((_, value)) = sums.iter_mut().rfind(|(known, _)| *known == key) {
         add(value);
     } else {

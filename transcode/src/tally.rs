@@ -9,14 +9,14 @@ use crate::visit::{Rejection, Warning};
 /// Longest message; senders and proxies truncate longer messages.
 const MESSAGE_BYTES_MAX: usize = 4_000;
 
-/// How often a reason occurred, and in which span first.
+/// Number of occurrences of a reason, and the first span that it occurred in.
 #[derive(Clone, Copy, Default)]
-struct Seen {
+struct Occurrences {
     count: u32,
     first_span: Option<u32>,
 }
 
-impl Seen {
+impl Occurrences {
     fn add(&mut self, span: Option<u32>) {
         if self.count == 0 {
             self.first_span = span;
@@ -28,7 +28,7 @@ impl Seen {
 /// Spans of one project in one delivery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProjectTally {
-    /// The project's number in its column's dictionary.
+    /// Dictionary id of the project.
     pub project: u32,
     /// Spans received.
     pub received: u32,
@@ -42,7 +42,7 @@ pub struct ProjectTally {
 
 /// Result for one span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum SpanOutcome {
     /// Stored as a row.
     Stored,
     /// Dropped by the sampling policy.
@@ -72,8 +72,8 @@ pub struct Tally {
     pub projects: Vec<ProjectTally>,
     slots: Vec<Option<u32>>,
     in_span: bool,
-    warnings: [Seen; Warning::ALL.len()],
-    rejections: [Seen; Rejection::ALL.len()],
+    warnings: [Occurrences; Warning::ALL.len()],
+    rejections: [Occurrences; Rejection::ALL.len()],
 }
 
 impl Default for Tally {
@@ -89,8 +89,8 @@ impl Default for Tally {
             projects: Vec::new(),
             slots: Vec::new(),
             in_span: false,
-            warnings: [Seen::default(); Warning::ALL.len()],
-            rejections: [Seen::default(); Rejection::ALL.len()],
+            warnings: [Occurrences::default(); Warning::ALL.len()],
+            rejections: [Occurrences::default(); Rejection::ALL.len()],
         }
     }
 }
@@ -107,29 +107,30 @@ impl Tally {
     #[cold]
     pub fn warn(&mut self, warning: Warning) {
         let span = self.in_span.then(|| self.received.saturating_sub(1));
-        if let Some(seen) = self.warnings.get_mut(warning as usize) {
-            seen.add(span);
+        if let Some(occurrences) = self.warnings.get_mut(warning as usize) {
+            occurrences.add(span);
         }
     }
 
     /// Ends the current span.
     #[inline]
-    pub fn span_end(&mut self, project: u32, fate: Fate) {
+    pub fn span_end(&mut self, project: u32, outcome: SpanOutcome) {
         self.in_span = false;
         let slot = self.project_slot(project);
+        // The slot always exists; the fallback avoids an index expression, which could panic.
         let mut unlisted = ProjectTally::default();
         let entry = self.projects.get_mut(slot).unwrap_or(&mut unlisted);
         entry.received += 1;
-        match fate {
-            Fate::Stored => {
+        match outcome {
+            SpanOutcome::Stored => {
                 entry.stored += 1;
                 self.stored += 1;
             }
-            Fate::SampledOut => {
+            SpanOutcome::SampledOut => {
                 entry.sampled_out += 1;
                 self.sampled_out += 1;
             }
-            Fate::Rejected(reason) => {
+            SpanOutcome::Rejected(reason) => {
                 entry.rejected += 1;
                 self.reject(reason);
             }
@@ -140,8 +141,8 @@ impl Tally {
     fn reject(&mut self, reason: Rejection) {
         self.rejected += 1;
         let span = self.received.checked_sub(1);
-        if let Some(seen) = self.rejections.get_mut(reason as usize) {
-            seen.add(span);
+        if let Some(occurrences) = self.rejections.get_mut(reason as usize) {
+            occurrences.add(span);
         }
     }
 
@@ -172,7 +173,7 @@ impl Tally {
         Warning::ALL
             .iter()
             .zip(&self.warnings)
-            .find(|(_, seen)| seen.count > 0)
+            .find(|(_, occurrences)| occurrences.count > 0)
             .map(|(warning, _)| *warning)
     }
 
@@ -182,11 +183,12 @@ impl Tally {
         let rejections = Rejection::ALL
             .iter()
             .zip(&self.rejections)
-            .map(|(reason, seen)| (reason.key(), seen.count));
+            .map(|(reason, occurrences)| (reason.key(), occurrences.count));
         let warnings = Warning::ALL
             .iter()
             .zip(&self.warnings)
-            .map(|(warning, seen)| (warning.key(), seen.count));
+            .map(|(warning, occurrences)| (warning.key(), occurrences.count));
+        // Counted but not part of the message, because a late span is not a mistake of the sender.
         let late = std::iter::once(("late", self.late));
         rejections
             .chain(warnings)
@@ -201,21 +203,21 @@ impl Tally {
         let rejections = Rejection::ALL
             .iter()
             .zip(&self.rejections)
-            .map(|(reason, seen)| (reason.text(), seen, "rejected"));
+            .map(|(reason, occurrences)| (reason.text(), occurrences, "rejected"));
         let warnings = Warning::ALL
             .iter()
             .zip(&self.warnings)
-            .map(|(warning, seen)| (warning.text(), seen, "warning"));
+            .map(|(warning, occurrences)| (warning.text(), occurrences, "warning"));
         let reasons = rejections
             .chain(warnings)
-            .filter(|(_, seen, _)| seen.count > 0);
-        joined(reasons.map(|(text, seen, what)| sentence(what, text, seen)))
+            .filter(|(_, occurrences, _)| occurrences.count > 0);
+        joined(reasons.map(|(text, occurrences, what)| sentence(what, text, occurrences)))
     }
 }
 
-fn sentence(what: &str, text: &str, seen: &Seen) -> String {
-    let mut out = format!("{what} ({}x", seen.count);
-    if let Some(span) = seen.first_span {
+fn sentence(what: &str, text: &str, occurrences: &Occurrences) -> String {
+    let mut out = format!("{what} ({}x", occurrences.count);
+    if let Some(span) = occurrences.first_span {
         let _ = write!(out, ", first at span {span}");
     }
     let _ = write!(out, "): {}", ascii(text));
@@ -232,6 +234,7 @@ fn joined(sentences: impl Iterator<Item = String>) -> String {
     let (mut out, mut left_out) = (String::new(), 0);
     for sentence in sentences {
         if out.len() + sentence.len() + 2 > MESSAGE_BYTES_MAX {
+            // Goes on, because a shorter sentence may still fit.
             left_out += 1;
             continue;
         }
@@ -256,7 +259,7 @@ mod tests {
         }
         for reason in Rejection::ALL {
             tally.span_begin();
-            tally.span_end(0, Fate::Rejected(*reason));
+            tally.span_end(0, SpanOutcome::Rejected(*reason));
         }
 
         let message = tally.message();
@@ -286,28 +289,28 @@ mod tests {
         let mut tally = Tally::default();
         tally.warn(Warning::GzipUndeclared);
         tally.span_begin();
-        tally.span_end(0, Fate::Stored);
+        tally.span_end(0, SpanOutcome::Stored);
         tally.span_begin();
         tally.warn(Warning::EnumName);
         tally.warn(Warning::EnumName);
 
         assert_eq!(
             tally.message(),
-            "warning (2x, first at span 1): enum sent by name; OTLP/JSON wants the number. \
-             warning (1x): body is gzip but Content-Encoding does not say so"
+            "warning (2x, first at span 1): enum sent by name; OTLP/JSON requires the number. \
+             warning (1x): body is gzip but has no Content-Encoding: gzip"
         );
     }
 
     #[test]
     fn projects_are_counted_separately_in_order_of_appearance() {
         let mut tally = Tally::default();
-        for (project, fate) in [
-            (7, Fate::Stored),
-            (3, Fate::SampledOut),
-            (7, Fate::Rejected(Rejection::SpanIdZero)),
+        for (project, outcome) in [
+            (7, SpanOutcome::Stored),
+            (3, SpanOutcome::SampledOut),
+            (7, SpanOutcome::Rejected(Rejection::SpanIdZero)),
         ] {
             tally.span_begin();
-            tally.span_end(project, fate);
+            tally.span_end(project, outcome);
         }
 
         let seven = ProjectTally {

@@ -1,4 +1,4 @@
-//! Stored text of attribute values: one format per type, the same for both decoders.
+//! Formatting of attribute values as stored text: one format per type, shared by both decoders.
 //!
 //! Scalars are written bare (`true`, `-5`, `0.1`); arrays and key-value lists as compact JSON in arrival
 //! order. Doubles use the shortest digits that round-trip, formatted as in JavaScript and the OpenTelemetry
@@ -8,8 +8,8 @@ use std::io::Write as _;
 
 pub use crate::base64::encode as push_base64;
 
-/// Placeholder in the JSON of an attribute value for an array or list that is nested too deep: with a limit
-/// of 64, the one that would be the 65th open. Scalars in the 64th are kept.
+/// Placeholder in the JSON of an attribute value for an array or list that is nested too deep. With a limit of 64 it
+/// replaces the 65th level; scalars in the 64th level are kept.
 pub const TOO_DEEP: &[u8] = "\"…\"".as_bytes();
 
 /// A value of fixed size, before it is formatted.
@@ -33,7 +33,7 @@ impl Number {
         }
     }
 
-    /// Returns the kind and the bits: numbers that are equal in them have the same text.
+    /// Returns the kind and the bits. Numbers with equal kind and bits have the same stored text.
     #[must_use]
     #[inline]
     pub const fn bits(self) -> (u8, u64) {
@@ -68,6 +68,7 @@ pub fn push_double(out: &mut Vec<u8>, value: f64) {
         out.extend_from_slice(name_of_non_finite(value).as_bytes());
     } else if (1e16..1e21).contains(&magnitude) || (1e-6..1e-5).contains(&magnitude) {
         // Writing into a Vec cannot fail.
+        // In these ranges `zmij` writes an exponent and JavaScript does not.
         let _ = write!(out, "{value}");
     } else {
         let mut digits = zmij::Buffer::new();
@@ -136,10 +137,10 @@ fn push_escape(out: &mut Vec<u8>, byte: u8) {
     out.extend_from_slice(&[b'\\', short]);
 }
 
-/// Returns a prefix of `raw`, ending between two characters, that is long enough to exceed `bytes_max` of
-/// stored text if `raw` does. Bounds the bytes written by the bytes stored.
+/// Returns a prefix of `raw`, cut between two characters, that is long enough to exceed `bytes_max` of
+/// stored text if `raw` does. This limits the work for a string of which only a part is stored.
 #[must_use]
-pub fn enough_of(raw: &[u8], bytes_max: usize) -> &[u8] {
+pub fn bounded_prefix(raw: &[u8], bytes_max: usize) -> &[u8] {
     const CHARACTER_BYTES_MAX: usize = 4;
     let starts_character = |at: &usize| raw.get(*at).is_some_and(|byte| byte & 0xc0 != 0x80);
     let longest = bytes_max.saturating_add(CHARACTER_BYTES_MAX);
@@ -229,7 +230,7 @@ mod tests {
     fn prefix_of_a_long_text_ends_between_characters_past_the_limit() {
         let text = "aé€😀".repeat(9);
         for bytes_max in 0..text.len() + 2 {
-            let enough = enough_of(text.as_bytes(), bytes_max);
+            let enough = bounded_prefix(text.as_bytes(), bytes_max);
 
             assert!(std::str::from_utf8(enough).is_ok());
             assert!(enough.len() > bytes_max || enough.len() == text.len());

@@ -1,4 +1,4 @@
-//! The words a decoder speaks: both decoders (protobuf, JSON) tell a [`Visitor`] the same story.
+//! Interface between a decoder (protobuf or JSON) and a [`Visitor`], which receives the content in this order:
 //!
 //! ```text
 //! resource_begin  attribute(Resource)*  resource_ready
@@ -12,14 +12,14 @@
 //! resource_end(schema_url)
 //! ```
 //!
-//! Within a span, attributes, events and links come in any order. A decoder that meets a resource
-//! or scope after its spans makes a second pass; schema URLs may come late because they arrive with
-//! the end. Texts are raw bytes: whoever keeps one checks its UTF-8, once per distinct text.
+//! Within a span, attributes, events and links come in any order. A decoder that finds a resource or scope after
+//! its spans makes a second pass; a schema URL may follow the spans, because it is reported at the end. Texts are
+//! raw bytes: the visitor checks their UTF-8, once per distinct text.
 
 use crate::refusal::Refusal;
 use crate::text::Number;
 
-/// Whose attribute it is.
+/// Element that an attribute belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Owner {
     /// The resource between `resource_begin` and `resource_ready`.
@@ -34,51 +34,52 @@ pub enum Owner {
     Link,
 }
 
-/// An attribute's value as it is told.
+/// Value of an attribute as the decoder reports it.
 #[derive(Clone, Copy, Debug)]
 pub enum Value<'a> {
-    /// Text, as it came off the wire.
+    /// Text as sent.
     Text(&'a [u8]),
-    /// A number that may have to be spelled out yet.
+    /// A number, not formatted yet.
     Number(Number),
 }
 
 /// The fields of one span that are neither attribute, event nor link.
 #[derive(Clone, Copy, Debug)]
 pub struct Span<'a> {
-    /// Sixteen bytes, not all zero, or why not.
+    /// Sixteen bytes, not all zero, or the reason why the id is invalid.
     pub trace_id: Result<[u8; 16], Rejection>,
-    /// Eight bytes, not all zero, or why not.
+    /// Eight bytes, not all zero, or the reason why the id is invalid.
     pub span_id: Result<[u8; 8], Rejection>,
-    /// `None` for a root. A bad parent is `None` too, after `warn(Warning::ParentDropped)`.
+    /// `None` for a root span, and for an invalid id after `warn(Warning::ParentDropped)`.
     pub parent_span_id: Option<[u8; 8]>,
-    /// As sent.
+    /// Tracestate as sent.
     pub trace_state: &'a [u8],
-    /// As sent; empty is allowed.
+    /// Name as sent; may be empty.
     pub name: &'a [u8],
-    /// The enum's number, also outside the enum.
+    /// Number of the span kind, which may be outside the enum.
     pub kind: i32,
-    /// Nanoseconds since 1970, as sent; 0 if absent.
+    /// Start in nanoseconds since 1970, as sent; 0 if absent.
     pub start_unix_nano: u64,
-    /// Nanoseconds since 1970, as sent; 0 if absent.
+    /// End in nanoseconds since 1970, as sent; 0 if absent.
     pub end_unix_nano: u64,
-    /// The enum's number, also outside the enum.
+    /// Number of the status code, which may be outside the enum.
     pub status_code: i32,
-    /// As sent.
+    /// Status message as sent.
     pub status_message: &'a [u8],
-    /// All 32 bits.
+    /// Flags, all 32 bits.
     pub flags: u32,
-    /// What the sender says it dropped.
+    /// Attributes that the sender dropped.
     pub dropped_attributes_count: u32,
-    /// What the sender says it dropped.
+    /// Events that the sender dropped.
     pub dropped_events_count: u32,
-    /// What the sender says it dropped.
+    /// Links that the sender dropped.
     pub dropped_links_count: u32,
 }
 
 impl Default for Span<'_> {
     fn default() -> Self {
         Self {
+            // An id whose field does not occur is reported as missing.
             trace_id: Err(Rejection::TraceIdMissing),
             span_id: Err(Rejection::SpanIdMissing),
             parent_span_id: None,
@@ -97,76 +98,83 @@ impl Default for Span<'_> {
     }
 }
 
-/// Whatever listens to a decoder. An `Err` ends the delivery: the decoder returns it at once.
+/// Receives the content of a delivery from a decoder. An `Err` refuses the delivery: the decoder returns it
+/// immediately.
 pub trait Visitor {
-    /// Notes, once per occurrence, that the sender broke a rule and we read on.
+    /// Reports a violation of OTLP that does not stop decoding, once per occurrence.
     fn warn(&mut self, warning: Warning);
-    /// Notes content that was skipped because we do not know it, outside spans. A delivery without
-    /// spans in which this happened is not an empty request but a misunderstanding.
+    /// Reports that unknown content outside spans was skipped. A delivery with such content but without spans is
+    /// probably not a trace export request.
     fn unknown_content(&mut self);
-    /// Forgets all that was told of this delivery: a resource or scope came again after its spans, and
-    /// the decoder begins anew, this time with two passes over each.
+    /// Discards everything reported of this delivery. The decoder found a resource or scope again after its
+    /// spans and starts over, with two passes over each resource and scope.
     fn restart(&mut self);
-    /// Pays for `count` nested value nodes beyond the attribute itself.
+    /// Counts `count` nested values, in addition to the attribute itself, against the node limit.
     ///
     /// # Errors
-    /// When the delivery has spent its nodes.
+    /// If the delivery exceeds the node limit.
     fn spend_nodes(&mut self, count: u32) -> Result<(), Refusal>;
-    /// One attribute, its value already as stored text ([`crate::visit`] callers render it).
+    /// Reports an attribute with its value as stored text.
     ///
     /// # Errors
-    /// When the delivery has spent its nodes.
+    /// If the delivery exceeds the node limit.
     fn attribute(&mut self, owner: Owner, key: &[u8], value: &[u8]) -> Result<(), Refusal>;
-    /// One attribute whose value is a number that is not text yet: who has met it before need not have it
-    /// spelled out.
+    /// Reports an attribute with a number as its value. The number is not formatted yet, so that a visitor can
+    /// look up its text in a cache.
     ///
     /// # Errors
-    /// When the delivery has spent its nodes.
+    /// If the delivery exceeds the node limit.
     #[inline]
     fn number(&mut self, owner: Owner, key: &[u8], number: Number) -> Result<(), Refusal> {
         let mut text = Vec::new();
         number.push(&mut text);
         self.attribute(owner, key, &text)
     }
-    /// An attribute of the span, as the decoder found it spelled: true if it was spelled so before, and is
-    /// taken as told; else it must be told.
+    /// Offers a span attribute in its encoded form before parsing. Returns true if the visitor has cached
+    /// this form and has added the attribute; otherwise the decoder parses and reports it.
     ///
     /// # Errors
-    /// When the delivery has spent its nodes.
+    /// If the delivery exceeds the node limit.
     #[inline]
-    fn attribute_again(&mut self, _spelling: &[u8]) -> Result<bool, Refusal> {
+    fn repeated_attribute(&mut self, _encoded: &[u8]) -> Result<bool, Refusal> {
         Ok(false)
     }
-    /// How the attribute of the span told last was spelled. Whatever is spelled so means the same, and has
-    /// no nested values.
+    /// Offers the encoded form of the span attribute reported last for [`Self::repeated_attribute`]. The same
+    /// bytes always mean the same attribute, and its value has no nested values.
     #[inline]
-    fn spelled(&mut self, _spelling: &[u8], _key: &[u8], _value: Value<'_>) {}
+    fn cache_attribute(&mut self, _encoded: &[u8], _key: &[u8], _value: Value<'_>) {}
+    /// Begins a resource.
+    ///
     /// # Errors
-    /// When there are too many.
+    /// If there are too many resources.
     fn resource_begin(&mut self) -> Result<(), Refusal>;
-    /// All attributes of the resource have been told; its spans follow.
+    /// Reports that all attributes of the resource were reported; its spans follow.
     fn resource_ready(&mut self);
-    /// The resource and all its spans are done.
+    /// Ends the resource, after all its spans.
     fn resource_end(&mut self, schema_url: &[u8]);
+    /// Begins a scope.
+    ///
     /// # Errors
-    /// When there are too many.
+    /// If there are too many scopes.
     fn scope_begin(&mut self) -> Result<(), Refusal>;
-    /// Everything of the scope has been told; its spans follow.
+    /// Reports that all attributes of the scope were reported; its spans follow.
     fn scope_ready(&mut self, name: &[u8], version: &[u8]);
-    /// The scope and all its spans are done.
+    /// Ends the scope, after all its spans.
     fn scope_end(&mut self, schema_url: &[u8]);
+    /// Begins a span.
+    ///
     /// # Errors
-    /// When there are too many.
+    /// If there are too many spans.
     fn span_begin(&mut self) -> Result<(), Refusal>;
-    /// The span is complete: kept, sampled out or rejected, as the listener decides.
+    /// Ends the span. The visitor decides whether it is stored, sampled out or rejected.
     fn span_end(&mut self, span: &Span<'_>);
-    /// An event of the span begins. Past the limit it is the listener that drops and counts it.
+    /// Begins an event of the span. The visitor drops and counts events over the limit.
     fn event_begin(&mut self);
-    /// The event is complete.
+    /// Ends the event.
     fn event_end(&mut self, time_unix_nano: u64, name: &[u8]);
-    /// A link of the span begins.
+    /// Begins a link of the span.
     fn link_begin(&mut self);
-    /// The link is complete; `None` for ids that are not valid: the listener drops and counts it.
+    /// Ends the link. A link with invalid ids (`None`) is dropped and counted by the visitor.
     fn link_end(&mut self, ids: Option<([u8; 16], [u8; 8])>, trace_state: &[u8]);
 }
 
@@ -178,16 +186,16 @@ macro_rules! reasons {
         pub enum $name { $($(#[$doc])* $variant,)* }
 
         impl $name {
-            /// All of them, in order: `ALL[reason as usize] == reason`.
+            /// All reasons, in order: `ALL[reason as usize] == reason`.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// The stable name: a metric label, and what tests compare.
+            /// Returns the stable key, used as a metric label and in tests.
             #[must_use]
             pub const fn key(self) -> &'static str {
                 match self { $(Self::$variant => $key,)* }
             }
 
-            /// What the sender is told.
+            /// Returns the text for the sender.
             #[must_use]
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
@@ -197,27 +205,27 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// Why a span is rejected. Nothing else ever costs a span.
+    /// Reason to reject a span. No other error rejects a single span.
     Rejection {
-        /// No or empty trace id.
+        /// The trace id is absent or empty.
         TraceIdMissing => "trace_id_missing", "span without a trace id; 16 bytes are required";
-        /// Wrong length or not hex.
+        /// The id has the wrong length or is not hex.
         TraceIdMalformed => "trace_id_malformed", "trace id is not 16 bytes (32 hex digits in JSON)";
-        /// All zero.
+        /// The id is all zeros.
         TraceIdZero => "trace_id_zero", "trace id is all zeros";
-        /// No or empty span id.
+        /// The span id is absent or empty.
         SpanIdMissing => "span_id_missing", "span without a span id; 8 bytes are required";
-        /// Wrong length or not hex.
+        /// The id has the wrong length or is not hex.
         SpanIdMalformed => "span_id_malformed", "span id is not 8 bytes (16 hex digits in JSON)";
-        /// All zero.
+        /// The id is all zeros.
         SpanIdZero => "span_id_zero", "span id is all zeros";
-        /// A list element of `spans` that is no object.
+        /// An element of `spans` is not an object.
         SpanNotObject => "span_not_object", "element of spans is not an object";
     }
 }
 
 reasons! {
-    /// What was read although the sender broke a rule. In strict drains each is a refusal.
+    /// Violation of OTLP in content that is accepted with a warning. A strict drain refuses the delivery.
     Warning {
         /// A parent id of the wrong length.
         ParentDropped => "parent_dropped", "parent span id is not 8 bytes (16 hex digits in JSON); parent dropped";
@@ -225,75 +233,75 @@ reasons! {
         LinkDropped => "link_dropped", "link without a valid trace and span id; link dropped and counted";
         /// ASCII hex in a protobuf id.
         IdAsciiHex => "id_ascii_hex", "id sent as hex text in protobuf; send the raw bytes";
-        /// base64 in a JSON id.
-        IdBase64 => "id_base64", "id sent as base64 in JSON; OTLP/JSON wants hex";
+        /// Base64 in a JSON id.
+        IdBase64 => "id_base64", "id sent as base64 in JSON; OTLP/JSON requires hex";
         /// A dashed UUID as trace id.
-        IdUuid => "id_uuid", "trace id sent as a dashed UUID; OTLP/JSON wants 32 hex digits";
-        /// `snake_case` JSON keys.
-        SnakeCaseKeys => "snake_case_keys", "snake_case keys; OTLP/JSON wants lowerCamelCase";
-        /// An enum's name in place of its number.
-        EnumName => "enum_name", "enum sent by name; OTLP/JSON wants the number";
-        /// An enum that cannot be read at all.
+        IdUuid => "id_uuid", "trace id sent as a dashed UUID; OTLP/JSON requires 32 hex digits";
+        /// JSON keys in `snake_case` instead of `lowerCamelCase`.
+        SnakeCaseKeys => "snake_case_keys", "snake_case keys; OTLP/JSON requires lowerCamelCase";
+        /// An enum name in place of its number.
+        EnumName => "enum_name", "enum sent by name; OTLP/JSON requires the number";
+        /// An enum value that is neither a number nor a known name.
         EnumUnreadable => "enum_unreadable", "enum is neither a number nor a known name; read as unspecified";
         /// A Long object in place of a 64-bit integer.
         LongObject => "long_object", "64-bit integer sent as a {low, high} object; send a decimal string";
-        /// A time that is no whole number.
+        /// A time with a fraction.
         TimeFractional => "time_fractional", "time is not a whole number of nanoseconds; fraction dropped";
-        /// A time that cannot be read at all.
+        /// A time that is not a number.
         TimeUnreadable => "time_unreadable", "time is not a number; read as 0";
-        /// A start time that cannot be true.
+        /// A start time that is absent or outside the plausible range.
         StartImplausible => "start_implausible", "start time is absent, before 1990 or in the future; stored under the receive time";
         /// An end time beyond `DateTime64`.
         EndImplausible => "end_implausible", "end time is beyond the year 2262; duration stored as 0";
-        /// An integer attribute that does not fit int64 or has a fraction.
+        /// An integer attribute that does not fit into 64 bits or has a fraction.
         IntAsDouble => "int_as_double", "intValue is not a 64-bit integer; kept as a double";
-        /// A number in a spelling JSON does not know, like `+1`.
-        NumberSpelling => "number_spelling", "number in a spelling that JSON does not know; kept as the value it looks like";
-        /// A double beyond what a double holds.
+        /// A number in a notation that JSON does not allow, like `+1`.
+        NumberNotation => "number_spelling", "number in a notation that JSON does not allow; stored as its numeric value";
+        /// A `doubleValue` beyond the range of a double.
         DoubleRange => "double_range", "doubleValue is out of range; kept as text";
-        /// A scalar of another type than its key says.
-        ValueType => "value_type", "attribute value is of another type than its key says; kept as what it is";
-        /// bytesValue that is no base64.
+        /// A scalar whose type differs from the type that its member name declares.
+        ValueType => "value_type", "attribute value has another type than its key declares; kept with its own type";
+        /// A `bytesValue` that is not base64.
         BytesNotBase64 => "bytes_not_base64", "bytesValue is not base64; kept as text";
-        /// Two members in one `AnyValue`.
+        /// Several members in one `AnyValue`.
         ValueAmbiguous => "value_ambiguous", "attribute value has several members; the last wins";
         /// A bare value in place of an `AnyValue`.
-        ValueBare => "value_bare", "attribute value sent bare; OTLP/JSON wants {\"stringValue\": ...}";
-        /// Attributes as an object.
-        AttributesAsMap => "attributes_as_map", "attributes sent as an object; OTLP/JSON wants a list of key and value";
+        ValueBare => "value_bare", "attribute value sent bare; OTLP/JSON requires {\"stringValue\": ...}";
+        /// Attributes sent as an object instead of a list.
+        AttributesAsMap => "attributes_as_map", "attributes sent as an object; OTLP/JSON requires a list of key and value";
         /// An element of attributes that is neither null nor an object.
         AttributeUnreadable => "attribute_unreadable", "element of attributes is not a key and a value; dropped";
         /// A value nested too deep.
         ValueTooDeep => "value_too_deep", "attribute value is nested too deep; the rest is replaced by \"…\"";
-        /// Lone surrogates.
+        /// An escape that is half of a surrogate pair.
         LoneSurrogate => "lone_surrogate", "text with half of a surrogate pair; replaced by U+FFFD";
         /// Bytes that are not UTF-8.
         InvalidUtf8 => "invalid_utf8", "text is not UTF-8; bad bytes replaced by U+FFFD";
-        /// A negative or overlarge count or flags.
+        /// A count or flags that do not fit into 32 bits.
         CountClamped => "count_clamped", "count or flags outside 32 bits; clamped";
-        /// null in a list.
+        /// A null in a list.
         NullElement => "null_element", "null in a list; skipped";
-        /// A field of another type than OTLP says, inside a span.
-        FieldType => "field_type", "field of another type than OTLP says; read as what it looks like, or ignored";
-        /// The pre-0.19 list of spans.
-        InstrumentationLibrary => "instrumentation_library", "instrumentationLibrarySpans is from before 2022; read as scopeSpans, or ignored beside them (senders put the same spans in both)";
-        /// A gzip body without the header.
-        GzipUndeclared => "gzip_undeclared", "body is gzip but Content-Encoding does not say so";
-        /// A Content-Encoding that was already undone.
+        /// A field inside a span whose type is not the one in OTLP.
+        FieldType => "field_type", "field of another type than OTLP declares; converted if possible, else ignored";
+        /// The list of spans of OTLP before 0.19.
+        InstrumentationLibrary => "instrumentation_library", "instrumentationLibrarySpans is obsolete since 2022; read as scopeSpans, or ignored if scopeSpans is present";
+        /// A gzip body without a `Content-Encoding` header.
+        GzipUndeclared => "gzip_undeclared", "body is gzip but has no Content-Encoding: gzip";
+        /// A `Content-Encoding` header on a body that is not compressed.
         EncodingUnneeded => "encoding_unneeded", "Content-Encoding names a compression, but the body is not compressed";
-        /// Nothing in a body that is not empty.
+        /// A body with content but without spans.
         NoSpans => "no_spans", "the body has content but no spans; is it a trace export request?";
-        /// More attributes than we keep.
+        /// More attributes than the limit.
         AttributesOverLimit => "attributes_over_limit", "more attributes than the limit; the rest is dropped and counted";
-        /// More events than we keep.
+        /// More events than the limit.
         EventsOverLimit => "events_over_limit", "more events than the limit; the rest is dropped and counted";
-        /// More links than we keep.
+        /// More links than the limit.
         LinksOverLimit => "links_over_limit", "more links than the limit; the rest is dropped and counted";
-        /// A text longer than we keep.
+        /// A string longer than the limit.
         TextCut => "text_cut", "text longer than the limit; cut";
-        /// An attribute key longer than we keep.
+        /// An attribute key longer than the limit.
         KeyTooLong => "key_too_long", "attribute key longer than the limit; attribute dropped";
-        /// A project, deployment or service name longer than a key may be.
-        NameShortened => "name_shortened", "project, deployment or service name longer than 256 bytes; shortened with a hash in its column, whole in the attributes";
+        /// A project, deployment or service name longer than 256 bytes.
+        NameShortened => "name_shortened", "project, deployment or service name longer than 256 bytes; shortened with a hash in its column, complete in the attributes";
     }
 }

@@ -5,13 +5,13 @@
 //! 0 varint   1 eight bytes   2 length varint, bytes   3 group begins   4 group ends   5 four bytes
 //! ```
 //!
-//! Invariant: memory is never allocated by an announced length; groups are skipped without recursion.
+//! Invariant: memory is never allocated from a declared length; groups are skipped without recursion.
 
-mod flaw;
+mod error;
 
-pub use flaw::{Fault, Flaw};
+pub use error::{ErrorKind, WireError};
 
-/// Maximum nesting of groups, which OTLP does not use. Over it: malformed.
+/// Maximum nesting of groups, which OTLP does not use. Deeper nesting is malformed.
 pub const GROUP_DEPTH_MAX: usize = 100;
 /// Length of the longest varint.
 const VARINT_BYTES_MAX: usize = 10;
@@ -51,7 +51,7 @@ impl Message {
 }
 
 /// A value, and the rest of the message after it.
-type Stepped<'a, T> = Result<(T, &'a [u8]), Flaw>;
+type WithRest<'a, T> = Result<(T, &'a [u8]), WireError>;
 
 /// Reads one message front to back.
 #[derive(Clone, Copy, Debug)]
@@ -72,13 +72,13 @@ impl<'a> Cursor<'a> {
     }
 
     #[cold]
-    fn flaw(&self, fault: Fault) -> Flaw {
-        self.flaw_in(self.message.path, fault)
+    fn error(&self, kind: ErrorKind) -> WireError {
+        self.error_in(self.message.path, kind)
     }
 
     #[cold]
-    fn flaw_in(&self, field: &'static str, fault: Fault) -> Flaw {
-        Flaw::new(fault, field, self.rest)
+    fn error_in(&self, field: &'static str, kind: ErrorKind) -> WireError {
+        WireError::new(kind, field, self.rest)
     }
 
     /// Returns the next field's tag; `None` at the end of the message.
@@ -86,9 +86,10 @@ impl<'a> Cursor<'a> {
     /// # Errors
     /// If the bytes are not a valid tag.
     #[inline]
-    pub fn tag(&mut self) -> Result<Option<u32>, Flaw> {
+    pub fn tag(&mut self) -> Result<Option<u32>, WireError> {
         match self.rest {
             [] => Ok(None),
+            // A tag of one byte. Below 0x08 its field number would be 0.
             [tag @ 0x08..0x80, rest @ ..] => {
                 self.rest = rest;
                 Ok(Some(u32::from(*tag)))
@@ -97,20 +98,21 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Runs a step out of line on a copy, so that the cursor itself can stay in registers.
+    /// Runs a rare step in a separate function on a copy of the cursor, so that the cursor can stay in registers.
     #[inline]
-    fn step<T>(&mut self, step: fn(Self) -> Stepped<'a, T>) -> Result<T, Flaw> {
+    fn step<T>(&mut self, step: fn(Self) -> WithRest<'a, T>) -> Result<T, WireError> {
         let (value, rest) = step(*self)?;
         self.rest = rest;
         Ok(value)
     }
 
     #[inline(never)]
-    fn long_tag(mut self) -> Stepped<'a, u32> {
+    fn long_tag(mut self) -> WithRest<'a, u32> {
+        // An error names the beginning of the tag, not the position behind it.
         let before = self;
         match u32::try_from(self.varint()?) {
             Ok(tag) if tag >> 3 != 0 => Ok((tag, self.rest)),
-            _ => Err(before.flaw(Fault::FieldNumber)),
+            _ => Err(before.error(ErrorKind::FieldNumber)),
         }
     }
 
@@ -119,12 +121,13 @@ impl<'a> Cursor<'a> {
     /// # Errors
     /// If it is truncated or longer than ten bytes.
     #[inline]
-    pub fn varint(&mut self) -> Result<u64, Flaw> {
+    pub fn varint(&mut self) -> Result<u64, WireError> {
         match self.rest {
             [byte @ 0..0x80, rest @ ..] => {
                 self.rest = rest;
                 Ok(u64::from(*byte))
             }
+            // Two bytes: lengths of up to 16 KiB, the most common case after one byte.
             [low, high @ 0..0x80, rest @ ..] => {
                 self.rest = rest;
                 Ok(u64::from(*low & 0x7f) | u64::from(*high) << 7)
@@ -134,19 +137,20 @@ impl<'a> Cursor<'a> {
     }
 
     #[inline(never)]
-    fn long_varint(self) -> Stepped<'a, u64> {
+    fn long_varint(self) -> WithRest<'a, u64> {
         let (mut value, mut rest) = (0, self.rest);
         for place in 0..VARINT_BYTES_MAX {
             let Some((&byte, after)) = rest.split_first() else {
-                return Err(self.flaw(Fault::NumberCut));
+                return Err(self.error(ErrorKind::NumberCut));
             };
+            // Bits beyond the 64th are lost, as in other protobuf decoders.
             value |= u64::from(byte & 0x7f) << (7 * place);
             rest = after;
             if byte < 0x80 {
                 return Ok((value, rest));
             }
         }
-        Err(self.flaw(Fault::VarintTooLong))
+        Err(self.error(ErrorKind::VarintTooLong))
     }
 
     /// Reads a 64-bit integer that may be negative.
@@ -154,7 +158,7 @@ impl<'a> Cursor<'a> {
     /// # Errors
     /// As [`Self::varint`].
     #[inline]
-    pub fn int64(&mut self) -> Result<i64, Flaw> {
+    pub fn int64(&mut self) -> Result<i64, WireError> {
         self.varint().map(u64::cast_signed)
     }
 
@@ -163,7 +167,7 @@ impl<'a> Cursor<'a> {
     /// # Errors
     /// As [`Self::varint`].
     #[inline]
-    pub fn uint32(&mut self) -> Result<u32, Flaw> {
+    pub fn uint32(&mut self) -> Result<u32, WireError> {
         let [a, b, c, d, ..] = self.varint()?.to_le_bytes();
         Ok(u32::from_le_bytes([a, b, c, d]))
     }
@@ -173,7 +177,7 @@ impl<'a> Cursor<'a> {
     /// # Errors
     /// As [`Self::varint`].
     #[inline]
-    pub fn int32(&mut self) -> Result<i32, Flaw> {
+    pub fn int32(&mut self) -> Result<i32, WireError> {
         self.uint32().map(u32::cast_signed)
     }
 
@@ -182,7 +186,7 @@ impl<'a> Cursor<'a> {
     /// # Errors
     /// If they are truncated.
     #[inline]
-    pub fn fixed64(&mut self) -> Result<u64, Flaw> {
+    pub fn fixed64(&mut self) -> Result<u64, WireError> {
         self.fixed().map(u64::from_le_bytes)
     }
 
@@ -191,14 +195,14 @@ impl<'a> Cursor<'a> {
     /// # Errors
     /// If they are truncated.
     #[inline]
-    pub fn fixed32(&mut self) -> Result<u32, Flaw> {
+    pub fn fixed32(&mut self) -> Result<u32, WireError> {
         self.fixed().map(u32::from_le_bytes)
     }
 
     #[inline]
-    fn fixed<const N: usize>(&mut self) -> Result<[u8; N], Flaw> {
+    fn fixed<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
         let Some((bytes, rest)) = self.rest.split_first_chunk() else {
-            return Err(self.flaw(Fault::NumberCut));
+            return Err(self.error(ErrorKind::NumberCut));
         };
         self.rest = rest;
         Ok(*bytes)
@@ -209,18 +213,19 @@ impl<'a> Cursor<'a> {
     /// # Errors
     /// If the message ends before them.
     #[inline]
-    pub fn bytes(&mut self) -> Result<&'a [u8], Flaw> {
+    pub fn bytes(&mut self) -> Result<&'a [u8], WireError> {
+        // An error names the position of the length, not the position behind it.
         let before = *self;
-        let announced_bytes = self.varint()?;
-        if announced_bytes <= FIELD_BYTES_MAX
-            && let Ok(length) = usize::try_from(announced_bytes)
+        let declared_bytes = self.varint()?;
+        if declared_bytes <= FIELD_BYTES_MAX
+            && let Ok(length) = usize::try_from(declared_bytes)
             && let Some((field, rest)) = self.rest.split_at_checked(length)
         {
             self.rest = rest;
             return Ok(field);
         }
-        Err(before.flaw(Fault::LengthTooLong {
-            announced_bytes,
+        Err(before.error(ErrorKind::LengthTooLong {
+            declared_bytes,
             left_bytes: self.rest.len(),
         }))
     }
@@ -251,7 +256,7 @@ impl<'a> Cursor<'a> {
     /// # Errors
     /// If a skipped field is malformed.
     #[inline]
-    pub fn find(&mut self, wanted: u32) -> Result<Option<&'a [u8]>, Flaw> {
+    pub fn find(&mut self, wanted: u32) -> Result<Option<&'a [u8]>, WireError> {
         while let Some(tag) = self.tag()? {
             if tag == wanted {
                 return self.bytes().map(Some);
@@ -266,19 +271,20 @@ impl<'a> Cursor<'a> {
     /// # Errors
     /// If the field has another wire type than in the schema, or is malformed.
     #[inline]
-    pub fn skip(&mut self, tag: u32) -> Result<bool, Flaw> {
+    pub fn skip(&mut self, tag: u32) -> Result<bool, WireError> {
         let (is_known, rest) = self.skipped(tag)?;
         self.rest = rest;
         Ok(is_known)
     }
 
     #[cold]
-    fn skipped(mut self, tag: u32) -> Stepped<'a, bool> {
+    fn skipped(mut self, tag: u32) -> WithRest<'a, bool> {
         let known = self.message.known(tag >> 3);
         match known {
-            Some(&(expected, field)) if expected != tag => Err(self.flaw_in(
+            // A known field with another wire type usually means that the body is another signal, such as logs.
+            Some(&(expected, field)) if expected != tag => Err(self.error_in(
                 field,
-                Fault::WireType {
+                ErrorKind::WireType {
                     found: tag,
                     expected,
                 },
@@ -292,27 +298,28 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    fn skip_content(&mut self, tag: u32) -> Result<(), Flaw> {
+    fn skip_content(&mut self, tag: u32) -> Result<(), WireError> {
         match tag & 7 {
             wire_type::VARINT => self.varint().map(drop),
             wire_type::I64 => self.fixed64().map(drop),
             wire_type::LEN => self.bytes().map(drop),
             wire_type::I32 => self.fixed32().map(drop),
-            wire_type::GROUP_END => Err(self.flaw(Fault::GroupNotOpen)),
-            _ => Err(self.flaw(Fault::WireTypeUnknown)),
+            wire_type::GROUP_END => Err(self.error(ErrorKind::GroupNotOpen)),
+            _ => Err(self.error(ErrorKind::WireTypeUnknown)),
         }
     }
 
-    fn skip_group(&mut self, number: u32) -> Result<(), Flaw> {
+    fn skip_group(&mut self, number: u32) -> Result<(), WireError> {
         let before = *self;
+        // An explicit stack, so that nested groups cannot exhaust the call stack.
         let mut open = vec![number];
         while let Some(&innermost) = open.last() {
             let Some(tag) = self.tag()? else {
-                return Err(before.flaw(Fault::GroupNotClosed));
+                return Err(before.error(ErrorKind::GroupNotClosed));
             };
             match tag & 7 {
                 wire_type::GROUP_BEGIN if open.len() == GROUP_DEPTH_MAX => {
-                    return Err(self.flaw(Fault::GroupTooDeep));
+                    return Err(self.error(ErrorKind::GroupTooDeep));
                 }
                 wire_type::GROUP_BEGIN => open.push(tag >> 3),
                 wire_type::GROUP_END if tag >> 3 == innermost => drop(open.pop()),

@@ -1,9 +1,9 @@
-//! What a commit may not show: spans that were taken back, attributes known unread, a workspace used before.
+//! Commits: removed spans and reused workspaces leave no trace, cached attributes behave like parsed ones, limits.
 
 #![allow(
     clippy::indexing_slicing,
     clippy::unwrap_used,
-    reason = "a panic in a test is the point"
+    reason = "a panic fails the test"
 )]
 
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use _transcode::digest::DigestKey;
 use _transcode::group::{Commit, Delivery, Kind, Workspace, commit};
 use _transcode::key;
 use _transcode::outcome::Verdict;
-use _transcode::policy::{Policy, Wishes};
+use _transcode::policy::{Policy, Settings};
 use _transcode::scan;
 use _transcode::unpack::Encoding;
 
@@ -24,29 +24,29 @@ const KEY: DigestKey = DigestKey::from_words([1, 2, 3, 4]);
 const KEPT: &str = "5b8efff798038103d280000000000000";
 const DROPPED: &str = "5b8efff798038103d27fffffffffffff";
 
-fn policy(change: impl FnOnce(&mut Wishes)) -> Policy {
+fn policy(change: impl FnOnce(&mut Settings)) -> Policy {
     let at = |place: &str, key: &str| (place.to_owned(), key.to_owned());
-    let mut wishes = Wishes {
+    let mut settings = Settings {
         project: vec![at("span", "p"), at("resource", "p")],
         sampling_mode: "off".to_owned(),
         sampling_rate: 1.0,
         ahead_s_max: 3_600,
         codec: "lz4".to_owned(),
-        ..Wishes::default()
+        ..Settings::default()
     };
-    change(&mut wishes);
-    Policy::new(&wishes).unwrap()
+    change(&mut settings);
+    Policy::new(&settings).unwrap()
 }
 
 fn sampling(mode: &str, rate: f64) -> Policy {
-    policy(|wishes| {
-        mode.clone_into(&mut wishes.sampling_mode);
-        wishes.sampling_rate = rate;
+    policy(|settings| {
+        mode.clone_into(&mut settings.sampling_mode);
+        settings.sampling_rate = rate;
     })
 }
 
 fn limited(name: &str, limit: i64) -> Policy {
-    policy(|wishes| wishes.limits = HashMap::from([(name.to_owned(), limit)]))
+    policy(|settings| settings.limits = HashMap::from([(name.to_owned(), limit)]))
 }
 
 fn text(key: &str, value: &str) -> String {
@@ -69,7 +69,7 @@ fn body(resources: &[String]) -> Vec<u8> {
     format!(r#"{{"resourceSpans":[{}]}}"#, resources.join(",")).into_bytes()
 }
 
-/// Spans of one resource, which belongs to a project.
+/// Returns a body with these spans, in one resource of the project `prj`.
 fn spans(spans: &[String]) -> Vec<u8> {
     let scope = format!(r#"{{"spans":[{}]}}"#, spans.join(","));
     body(&[resource(&[text("p", "prj")], &scope)])
@@ -105,30 +105,30 @@ fn answers(done: &Commit) -> Vec<u8> {
     scan::scan(&done.record).records[0].answers.to_vec()
 }
 
-fn holds(bytes: &[u8], part: &[u8]) -> bool {
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
 #[test]
-fn a_span_that_is_not_kept_leaves_no_byte_in_the_block() {
+fn dropped_span_leaves_no_byte_in_the_block() {
     let more = r#","events":[{"name":"e","attributes":[{"key":"ek","value":{"intValue":"9"}}]}],
         "links":[{"traceId":"5b8efff798038103d280000000000001","spanId":"eee19b7ec3c1b175","traceState":"l=1"}]"#;
     let kept = span(KEPT, &[text("a", "1")], "");
     let half = sampling("equalizing", 0.5);
     let alone = committed(&half, &spans(&[kept.clone(), kept.clone()]));
 
-    for other in [DROPPED, "0"] {
-        let gone = span(other, &[text("gone", "x"), text("a", "2")], more);
-        let among = [gone.clone(), kept.clone(), gone.clone(), kept.clone(), gone];
-        let done = committed(&half, &spans(&among));
+    for trace_id in [DROPPED, "0"] {
+        let bad = span(trace_id, &[text("gone", "x"), text("a", "2")], more);
+        let mixed = [bad.clone(), kept.clone(), bad.clone(), kept.clone(), bad];
+        let done = committed(&half, &spans(&mixed));
 
         assert_eq!(done.outcomes[0].stored, 2);
-        assert_eq!(payload(&done), payload(&alone), "{other}");
+        assert_eq!(payload(&done), payload(&alone), "{trace_id}");
     }
 }
 
 #[test]
-fn a_resource_without_spans_leaves_no_byte_in_the_block() {
+fn resource_without_spans_leaves_no_byte_in_the_block() {
     let scope = format!(r#"{{"spans":[{}]}}"#, span(KEPT, &[], ""));
     let full = resource(&[text("p", "prj")], &scope);
     let empty = resource(&[text("p", "prj"), text("x", "y")], "");
@@ -140,7 +140,7 @@ fn a_resource_without_spans_leaves_no_byte_in_the_block() {
 }
 
 #[test]
-fn a_span_at_the_threshold_is_kept_and_one_below_is_not() {
+fn span_at_the_threshold_is_kept_and_a_span_below_is_dropped() {
     let half = sampling("equalizing", 0.5);
 
     let done = committed(
@@ -153,17 +153,11 @@ fn a_span_at_the_threshold_is_kept_and_one_below_is_not() {
 }
 
 #[test]
-fn what_a_span_asks_for_is_heard_however_often_it_was_spelled_so() {
+fn sampling_priority_is_respected_when_the_attribute_repeats() {
     let none = sampling("hash_seed", 0.0);
-    let asking = span(KEPT, &[text("sampling.priority", "1")], "");
-    let silent = span(KEPT, &[text("other", "1")], "");
-    let all = [
-        asking.clone(),
-        silent.clone(),
-        asking.clone(),
-        silent,
-        asking,
-    ];
+    let high = span(KEPT, &[text("sampling.priority", "1")], "");
+    let other = span(KEPT, &[text("other", "1")], "");
+    let all = [high.clone(), other.clone(), high.clone(), other, high];
 
     let done = committed(&none, &spans(&all));
 
@@ -172,26 +166,26 @@ fn what_a_span_asks_for_is_heard_however_often_it_was_spelled_so() {
 }
 
 #[test]
-fn a_span_belongs_to_the_project_it_names_however_often_it_was_spelled_so() {
+fn project_attribute_of_a_span_is_respected_when_it_repeats() {
     let own = span(KEPT, &[text("p", "own")], "");
-    let silent = span(KEPT, &[text("q", "own")], "");
+    let other = span(KEPT, &[text("q", "own")], "");
     let scope = format!(
         r#"{{"spans":[{}]}}"#,
-        [own.clone(), own.clone(), silent, own].join(",")
+        [own.clone(), own.clone(), other, own].join(",")
     );
 
     let done = committed(&policy(|_| {}), &body(&[resource(&[], &scope)]));
 
     assert_eq!(done.outcomes[0].unresolved, 1);
-    assert!(holds(&answers(&done), b"\xA3own\x03\x03\x00\x00"));
+    assert!(contains(&answers(&done), b"\xA3own\x03\x03\x00\x00"));
 }
 
 #[test]
-fn a_rule_looks_at_the_project_that_the_span_itself_names() {
+fn sampling_rule_is_compared_with_the_project_of_the_span() {
     let named = HashMap::from([("project".to_owned(), "own".to_owned())]);
-    let rules = policy(|wishes| {
-        wishes.sampling_mode = "equalizing".to_owned();
-        wishes.sampling_rules = vec![(named, 0.0)];
+    let rules = policy(|settings| {
+        settings.sampling_mode = "equalizing".to_owned();
+        settings.sampling_rules = vec![(named, 0.0)];
     });
 
     let done = committed(
@@ -204,7 +198,7 @@ fn a_rule_looks_at_the_project_that_the_span_itself_names() {
 }
 
 #[test]
-fn a_workspace_that_was_used_before_shows_nothing_of_it() {
+fn reused_workspace_does_not_change_the_record() {
     let off = policy(|_| {});
     let attributes = |order: &[&str]| order.iter().map(|key| text(key, "v")).collect::<Vec<_>>();
     let bodies = [
@@ -229,7 +223,7 @@ fn a_workspace_that_was_used_before_shows_nothing_of_it() {
 }
 
 #[test]
-fn attributes_over_the_limit_are_dropped_also_when_their_spelling_is_known() {
+fn cached_attributes_over_the_limit_are_dropped() {
     let three = [text("a", "1"), text("b", "1"), text("c", "1")];
     let spans = spans(&[
         span(KEPT, &three, ""),
@@ -244,26 +238,26 @@ fn attributes_over_the_limit_are_dropped_also_when_their_spelling_is_known() {
     assert_eq!(reasons.iter().map(|(_, count)| count).sum::<u32>(), 2);
 }
 
-/// The least of a limit that lets this body pass.
-fn least(name: &str, body: &[u8]) -> i64 {
+/// Returns the smallest value of a limit with which this body is accepted.
+fn smallest_limit(name: &str, body: &[u8]) -> i64 {
     let passes = |limit: i64| {
         let done = committed(&limited(name, limit), body);
         done.outcomes[0].verdict == Verdict::Accepted
     };
-    let (mut too_little, mut enough) = (0, 1 << 20);
-    while enough - too_little > 1 {
-        let middle = i64::midpoint(too_little, enough);
+    let (mut too_small, mut sufficient) = (0, 1 << 20);
+    while sufficient - too_small > 1 {
+        let middle = i64::midpoint(too_small, sufficient);
         if passes(middle) {
-            enough = middle;
+            sufficient = middle;
         } else {
-            too_little = middle;
+            too_small = middle;
         }
     }
-    enough
+    sufficient
 }
 
 #[test]
-fn everything_that_becomes_rows_is_paid_for() {
+fn every_part_of_a_row_counts_against_the_expanded_size() {
     let more = r#","name":"four","traceState":"t=1","status":{"message":"me"},
         "events":[{"name":"event","attributes":[{"key":"e","value":{"stringValue":"v"}}]}],
         "links":[{"traceId":"5b8efff798038103d280000000000001","spanId":"eee19b7ec3c1b175","traceState":"l=1"}]"#;
@@ -278,40 +272,46 @@ fn everything_that_becomes_rows_is_paid_for() {
     let nested = (5 + attribute) + (1 + 1 + attribute) + (3 + attribute);
     let (resource, scope) = (1 + 3 + attribute, 5 + 2);
     assert_eq!(
-        least("expanded_bytes_max", &body),
+        smallest_limit("expanded_bytes_max", &body),
         3 * (row + own + nested + resource + scope)
     );
 }
 
 #[test]
-fn attributes_are_paid_for_one_by_one_up_to_their_limit() {
+fn every_attribute_counts_against_the_node_limit() {
     let two = span(KEPT, &[text("a", "1"), text("b", "1")], "");
 
     assert_eq!(
-        least("nodes_max", &spans(&[two.clone(), two.clone(), two])),
+        smallest_limit("nodes_max", &spans(&[two.clone(), two.clone(), two])),
         7
     );
 }
 
 #[test]
-fn a_body_has_one_digest_however_it_was_packed() {
+fn digest_does_not_depend_on_compression() {
     let plain = spans(&[span(KEPT, &[], "")]);
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(&plain).unwrap();
     let body = gzip.finish().unwrap();
-    let packed = Delivery {
+    let compressed = Delivery {
         encodings: vec![Encoding::Gzip],
         ..delivery(&body)
     };
 
     let off = policy(|_| {});
-    let done = commit(&off, &KEY, &[packed], SEGMENT, &mut Workspace::default());
+    let done = commit(
+        &off,
+        &KEY,
+        &[compressed],
+        SEGMENT,
+        &mut Workspace::default(),
+    );
 
     assert_eq!(done.record, committed(&off, &plain).record);
 }
 
 #[test]
-fn a_delivery_from_before_1970_is_received_then() {
+fn receive_time_before_1970_is_preserved() {
     let early = spans(&[span(KEPT, &[], "")]);
     let early = Delivery {
         received_at_ns: -1,
@@ -333,10 +333,10 @@ fn a_delivery_from_before_1970_is_received_then() {
 }
 
 #[test]
-fn names_over_256_bytes_are_shortened_in_their_columns_and_whole_in_the_attributes() {
+fn names_over_256_bytes_are_shortened_in_their_columns_and_complete_in_the_attributes() {
     let long = |end: &str| "n".repeat(4_000) + end;
-    let named = policy(|wishes| {
-        wishes.deployment = vec![("resource".to_owned(), "d".to_owned())];
+    let named = policy(|settings| {
+        settings.deployment = vec![("resource".to_owned(), "d".to_owned())];
     });
     let attributes = [
         text("p", &long("project")),
@@ -361,9 +361,9 @@ fn names_over_256_bytes_are_shortened_in_their_columns_and_whole_in_the_attribut
     assert!(
         projects
             .iter()
-            .all(|name| stored.iter().all(|bytes| holds(bytes, name.as_bytes())))
+            .all(|name| stored.iter().all(|bytes| contains(bytes, name.as_bytes())))
     );
-    assert!(holds(&stored[0], long("project").as_bytes()));
+    assert!(contains(&stored[0], long("project").as_bytes()));
     assert!(stored[1].len() < 1_000, "{} bytes", stored[1].len());
     assert_eq!(done.outcomes[0].reasons, [("name_shortened", 4)]);
     assert!(done.outcomes[0].message.contains("longer than 256 bytes"));
@@ -377,17 +377,17 @@ fn names_over_256_bytes_are_shortened_in_their_columns_and_whole_in_the_attribut
 }
 
 #[test]
-fn a_sampling_rule_may_name_a_project_of_any_length() {
+fn sampling_rule_may_name_a_project_of_any_length() {
     let long = "n".repeat(1_000);
-    let nothing_of_it = policy(|wishes| {
-        "equalizing".clone_into(&mut wishes.sampling_mode);
+    let drop_project = policy(|settings| {
+        "equalizing".clone_into(&mut settings.sampling_mode);
         let when = HashMap::from([("project".to_owned(), long.clone())]);
-        wishes.sampling_rules = vec![(when, 0.0)];
+        settings.sampling_rules = vec![(when, 0.0)];
     });
     let scope = format!(r#"{{"spans":[{}]}}"#, span(KEPT, &[], ""));
 
     let done = committed(
-        &nothing_of_it,
+        &drop_project,
         &body(&[resource(&[text("p", &long)], &scope)]),
     );
 

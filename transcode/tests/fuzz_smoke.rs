@@ -25,9 +25,8 @@ const CODED_BYTES_MAX: usize = 64 << 10;
 const PEAK_BYTES_MAX: u64 = 128 << 20;
 
 fn decoded(text: &str) -> Vec<u8> {
-    let mut raw = Vec::new();
-    assert!(base64::decode(text.as_bytes(), |byte| raw.push(byte)));
-    raw
+    let mut raw = vec![0; text.len()];
+    base64::decode(text.as_bytes(), &mut raw).unwrap().to_vec()
 }
 
 /// Returns the bytes of a case, compressed or not.

@@ -73,7 +73,7 @@ J31  | "status":[] | status=0:  | field_type enum_unreadable
 }
 
 #[test]
-fn times_are_exact_nanoseconds_in_every_spelling() {
+fn times_are_exact_nanoseconds_in_every_notation() {
     check_spans(
         r#"
 J20a   | "startTimeUnixNano":1544712660300000001 |  1544712660300000001.. |

@@ -31,8 +31,10 @@ pub fn unpack_frames(bytes: &[u8]) -> Result<Vec<u8>, Flaw> {
 
 fn unpack_frame(cursor: &mut Cursor, out: &mut Vec<u8>) -> Result<(), Flaw> {
     let flags = cursor.byte()?;
+    // Codes 4 to 7 of the format mean 64 KiB to 4 MiB.
     let block_max = 1usize << (8 + 2 * (cursor.byte()? >> 4 & 7));
     let (has_size, has_sums, has_sum) = (flags & 8 != 0, flags & 16 != 0, flags & 4 != 0);
+    // The optional content size of eight bytes, and the checksum of the header.
     cursor.take(if has_size { 9 } else { 1 })?;
     let start = out.len();
     loop {
@@ -54,6 +56,7 @@ fn unpack_frame(cursor: &mut Cursor, out: &mut Vec<u8>) -> Result<(), Flaw> {
 
 /// Decompresses a block of a frame. It may refer to the previous blocks.
 fn unpack_block(packed: &[u8], out: &mut Vec<u8>, start: usize, max: usize) -> Result<(), Flaw> {
+    // An LZ4 match reaches back at most 64 KiB.
     let (end, before) = (out.len(), start.max(out.len().saturating_sub(1 << 16)));
     out.resize(end + max, 0);
     let (written, output) = out.split_at_mut(end);
@@ -66,6 +69,7 @@ fn unpack_block(packed: &[u8], out: &mut Vec<u8>, start: usize, max: usize) -> R
 /// Returns the number of bytes after the header of a ClickHouse block.
 pub fn packed_size(lead: &[u8]) -> Result<usize, Flaw> {
     let mut cursor = Cursor { rest: lead };
+    // the checksum and the compression method
     cursor.take(17)?;
     (cursor.u32()? as usize)
         .checked_sub(HEAD_BYTES)

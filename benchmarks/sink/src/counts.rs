@@ -27,6 +27,7 @@ impl Rows {
     /// Adds the rows of a block, with its three key columns if it has them.
     pub fn add(&mut self, count: usize, epochs: &[u8], seqs: &[u8], times: &[u8]) {
         self.count += count;
+        // Other receivers, and blocks of other tables, have no segment columns.
         if epochs.is_empty() {
             return;
         }
@@ -57,10 +58,12 @@ static TOTALS: LazyLock<Mutex<Totals>> = LazyLock::new(Mutex::default);
 
 /// Adds an INSERT to the totals.
 pub fn record(rows: Rows, bytes: usize) {
+    // A panic in the thread of one connection must not stop the others from counting.
     let mut totals = TOTALS.lock().unwrap_or_else(PoisonError::into_inner);
     totals.rows += rows.count as u64;
     totals.inserts += 1;
     totals.bytes += bytes as u64;
+    // Connections share only this lock, once per INSERT: their own threads have counted the rows.
     for (key, count) in rows.by_segment {
         *totals.by_segment.entry(key).or_default() += count;
     }

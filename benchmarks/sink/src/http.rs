@@ -22,6 +22,7 @@ impl Request {
 
 /// Answers requests until the client closes the connection.
 pub fn serve(connection: TcpStream) -> Result<()> {
+    // Answers are small: with Nagle's algorithm they could wait for the client's delayed acknowledgement.
     connection.set_nodelay(true)?;
     let (mut reader, mut writer) = (BufReader::new(connection.try_clone()?), connection);
     while let Some(request) = read(&mut reader)? {
@@ -30,6 +31,7 @@ pub fn serve(connection: TcpStream) -> Result<()> {
             "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nX-ClickHouse-Format: Native\r\nX-ClickHouse-Summary: {{\"read_rows\":\"{read_rows}\"}}\r\nX-ClickHouse-Timezone: UTC\r\n\r\n",
             body.len()
         );
+        // One write, so that head and body usually leave in one packet.
         writer.write_all(&[head.as_bytes(), &body].concat())?;
     }
     Ok(())
@@ -44,6 +46,7 @@ fn answer(request: &Request) -> Result<(Vec<u8>, usize)> {
         return insert(request, query);
     }
     let text = String::from_utf8_lossy(&request.body);
+    // ClickHouse accepts the statement in the URL or in the body, and clients differ.
     let sql = if query.is_empty() { &text } else { query };
     let wants_native =
         sql.contains("FORMAT Native") || request.parameter("default_format") == Some("Native");
@@ -116,6 +119,7 @@ fn chunks(reader: &mut BufReader<TcpStream>) -> Result<Vec<u8>> {
         let length = usize::from_str_radix(line.trim(), 16)
             .map_err(|reason| Error::new(ErrorKind::InvalidData, reason))?;
         body.extend(exactly(reader, length)?);
+        // A line break ends each chunk, also the last.
         exactly(reader, 2)?;
         if length == 0 {
             return Ok(body);

@@ -42,6 +42,7 @@ fn split_pair(text: &str) -> Result<(&str, &str), Flaw> {
         match letter {
             '(' => depth += 1,
             ')' => depth -= 1,
+            // a comma in parentheses belongs to an inner type, such as a map of maps
             ',' if depth == 0 => return Ok((text[..at].trim(), text[at + 1..].trim())),
             _ => {}
         }

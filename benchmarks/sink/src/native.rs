@@ -21,6 +21,7 @@ pub fn block(cursor: &mut Cursor, rows: &mut Rows) -> Result<usize, Flaw> {
         let name = cursor.text()?;
         let kind = kinds::parse(cursor.text()?)?;
         let before = cursor.rest;
+        // Columns of a block without rows have no data, not even a prefix.
         if count > 0 {
             prefix(cursor, &kind)?;
             values(cursor, &kind, count)?;
@@ -83,9 +84,11 @@ fn last_offset(cursor: &mut Cursor, count: usize) -> Result<usize, Flaw> {
 }
 
 fn low_cardinality(cursor: &mut Cursor, inner: &Kind, count: usize) -> Result<(), Flaw> {
+    // Without values there is only the prefix.
     if count == 0 {
         return Ok(());
     }
+    // The low byte is the type of the index; the other bits are flags.
     let width = 1 << (cursor.u64()? & 0xff);
     let keys = cursor.size()?;
     values(cursor, inner, keys)?;

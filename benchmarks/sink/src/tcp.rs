@@ -33,6 +33,7 @@ pub fn serve(connection: TcpStream) -> Result<()> {
         bytes: 0,
     };
     match client.run() {
+        // clients close the connection without a last packet
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(()),
         other => other,
     }
@@ -45,6 +46,7 @@ impl Client {
                 0 => self.hello()?,
                 1 => self.query()?,
                 4 => self.writer.write_all(&[PONG])?,
+                // cancel: the query was answered in full before this packet was read
                 3 => {}
                 other => return Err(Flaw::Invalid(format!("unknown packet type {other}")).into()),
             }
@@ -80,6 +82,7 @@ impl Client {
         self.byte()?;
         self.is_packed = self.byte()? != 0;
         let sql = self.text()?;
+        // Clients end every query with an empty block, in place of external tables.
         self.data(&mut Rows::default())?;
         if sql.trim_start().starts_with("INSERT") {
             self.insert()?;
@@ -135,6 +138,7 @@ impl Client {
         self.text()?;
         let mut bytes = Vec::new();
         loop {
+            // Only decoding finds the end of a block, so it starts again after each read.
             self.read_more(&mut bytes)?;
             let mut cursor = Cursor { rest: &bytes };
             let decoded = cursor

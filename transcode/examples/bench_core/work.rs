@@ -9,7 +9,7 @@ use _transcode::json::{self, Scratch};
 use _transcode::limits::Limits;
 use _transcode::otlp;
 use _transcode::outcome::Verdict;
-use _transcode::policy::{Policy, Wishes};
+use _transcode::policy::{Policy, Settings};
 
 use crate::null_visitor::NullVisitor;
 use crate::payload::SPANS;
@@ -46,7 +46,7 @@ pub fn decode_json() -> Work {
 
 /// Commits several deliveries. Returns the bytes of the records.
 pub fn commit(kind: Kind) -> Work {
-    let policy = Policy::new(&wishes()).expect("the default settings");
+    let policy = Policy::new(&settings()).expect("the default settings");
     let digest_key = DigestKey::from_bytes(&[7; DigestKey::BYTES]).expect("a key's length");
     let mut workspace = Workspace::default();
     Box::new(move |bodies| {
@@ -77,9 +77,9 @@ pub fn commit(kind: Kind) -> Work {
     })
 }
 
-fn wishes() -> Wishes {
+fn settings() -> Settings {
     let rule = |place: &str, key: &str| (place.to_owned(), key.to_owned());
-    Wishes {
+    Settings {
         project: vec![
             rule("resource", "platform.projectId"),
             rule("span", "platform.project.id"),
@@ -95,6 +95,6 @@ fn wishes() -> Wishes {
         sampling_rate: 1.0,
         codec: "lz4".to_owned(),
         limits: HashMap::new(),
-        ..Wishes::default()
+        ..Settings::default()
     }
 }

@@ -1,4 +1,4 @@
-//! Sanitises texts for storage: valid UTF-8, at most the allowed length.
+//! Sanitises strings for storage: valid UTF-8, at most the allowed length.
 
 use std::borrow::Cow;
 
@@ -9,6 +9,7 @@ use crate::visit::Warning;
 fn cut(raw: &[u8], bytes_max: usize) -> &[u8] {
     let is_continuation = |at: usize| raw.get(at).is_some_and(|byte| byte & 0xC0 == 0x80);
     let mut end = bytes_max.min(raw.len());
+    // A character has at most three continuation bytes; longer runs are invalid and replaced later.
     for _ in 0..3 {
         if end > 0 && is_continuation(end) {
             end -= 1;
@@ -17,8 +18,8 @@ fn cut(raw: &[u8], bytes_max: usize) -> &[u8] {
     raw.get(..end).unwrap_or_default()
 }
 
-/// Returns the text to store and warns about each change. Called only for texts that are not in the
-/// dictionary yet, so a repeated text costs no second check.
+/// Returns the text to store and warns about each change. Called only for strings that are not in the
+/// dictionary yet, so a repeated string costs no second check.
 #[cold]
 pub fn clean<'a>(raw: &'a [u8], bytes_max: usize, tally: &mut Tally) -> Cow<'a, str> {
     let short = cut(raw, bytes_max);
@@ -30,6 +31,7 @@ pub fn clean<'a>(raw: &'a [u8], bytes_max: usize, tally: &mut Tally) -> Cow<'a, 
     }
     tally.warn(Warning::InvalidUtf8);
     let replaced = String::from_utf8_lossy(short);
+    // U+FFFD has three bytes and may replace one, so the text may exceed the limit again.
     let fitting = cut(replaced.as_bytes(), bytes_max).len();
     Cow::Owned(replaced.get(..fitting).unwrap_or_default().to_owned())
 }

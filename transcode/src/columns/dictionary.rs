@@ -1,16 +1,16 @@
-//! Dictionary of distinct texts, numbered in order of first appearance.
+//! Dictionary of distinct strings. The id of a string is its index, in order of first appearance.
 //!
 //! ```text
 //! wire:     3 G E T 4 P O S T …      one arena in the format of a block: length varint, text
-//! entries:  1..4    5..9             the position of each text
+//! entries:  1..4    5..9             the position of each string
 //! ```
 //!
-//! Senders repeat texts: a recently seen text costs one comparison, and only other texts are hashed. A text
-//! that is expected to be new is appended without a lookup; at worst a text then has two numbers.
+//! Senders repeat strings: a recently seen string costs one comparison, and only other strings are hashed. A string
+//! that is expected to be new is appended without a lookup; at worst a string then has two ids.
 //!
-//! Invariant: every entry is valid UTF-8, checked on insertion. A raw text that is not valid never equals
+//! Invariant: every entry is valid UTF-8, checked on insertion. A raw string that is not valid never equals
 //! an entry, so it is checked (and warned about) each time.
-//! Never: uses a fixed hash seed, which would let senders choose colliding texts.
+//! Never: uses a fixed hash seed, which would let senders choose colliding strings.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -18,14 +18,14 @@ use foldhash::fast::RandomState;
 
 use super::clean::clean;
 use super::slots::{SLOTS, bytes_equal, text_slot};
-use super::table::{Found, Table};
+use super::table::{Lookup, Table};
 use crate::put;
 use crate::tally::Tally;
 
-/// A larger arena is freed between commits.
+/// An arena larger than this is freed between commits.
 const KEPT_BYTES_MAX: usize = 8 << 20;
 
-/// Position of a text, and its serial number among all texts that this dictionary ever held.
+/// Position of a string, and its serial number among all strings that this dictionary ever held.
 #[derive(Clone, Copy)]
 struct Entry {
     start: usize,
@@ -33,38 +33,38 @@ struct Entry {
     serial: u64,
 }
 
-/// A growing set of texts, each with its number.
+/// A growing set of strings, each with its id.
 #[derive(Default)]
 pub struct Dictionary {
     wire: Vec<u8>,
     entries: Vec<Entry>,
     table: Table,
-    /// Number of the text last seen in each cache slot. Always verified, so it may be stale.
+    /// Id of the string last seen in each cache slot. Every use compares the string, so an id may be stale.
     recent_ids: Vec<u32>,
     last_serial: u64,
     seed: RandomState,
 }
 
 impl Dictionary {
-    /// Returns the number of texts.
+    /// Returns the number of strings.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Returns whether there are no texts.
+    /// Returns whether there are no strings.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns all texts in the format of a block, each preceded by its length.
+    /// Returns all strings in the format of a block, each preceded by its length.
     #[must_use]
     pub fn wire(&self) -> &[u8] {
         &self.wire
     }
 
-    /// Returns the text with this number; empty if there is none.
+    /// Returns the string with this id; empty if there is none.
     #[must_use]
     #[inline]
     pub fn bytes(&self, id: u32) -> &[u8] {
@@ -75,13 +75,13 @@ impl Dictionary {
             .unwrap_or_default()
     }
 
-    /// Returns the text with this number; empty if there is none.
+    /// Returns the string with this id; empty if there is none.
     #[must_use]
     pub fn text(&self, id: u32) -> &str {
         std::str::from_utf8(self.bytes(id)).unwrap_or_default()
     }
 
-    /// Returns whether the text with this number equals `raw`; false if there is none.
+    /// Returns whether the string with this id equals `raw`; false if there is none.
     #[must_use]
     #[inline]
     pub fn is(&self, id: u32, raw: &[u8]) -> bool {
@@ -91,8 +91,7 @@ impl Dictionary {
         })
     }
 
-    /// Returns the serial number of the text with this number. Numbers are reused after a roll-back, serial
-    /// numbers are not.
+    /// Returns the serial number of the string with this id. Ids are reused after a roll-back, serial numbers are not.
     #[must_use]
     pub fn serial(&self, id: u32) -> u64 {
         self.entries
@@ -100,7 +99,7 @@ impl Dictionary {
             .map_or(0, |entry| entry.serial)
     }
 
-    /// Returns the length of the text with this number if its serial number is `serial`.
+    /// Returns the length of the string with this id if its serial number is `serial`.
     #[must_use]
     #[inline]
     pub fn text_bytes(&self, id: u32, serial: u64) -> Option<usize> {
@@ -108,16 +107,18 @@ impl Dictionary {
         (entry.serial == serial).then_some(entry.end - entry.start)
     }
 
-    /// Returns the number of a raw text, which is sanitised first if it is new.
+    /// Returns the id of a raw string. Sanitises and adds the string if it is new.
     #[inline]
     pub fn id_of(&mut self, raw: &[u8], bytes_max: usize, tally: &mut Tally) -> u32 {
         let slot = text_slot(raw);
+        // After a roll-back the id may belong to another string or to none, so the bytes are compared.
         if let Some(&recent_id) = self.recent_ids.get(slot)
             && self.is(recent_id, raw)
         {
             return recent_id;
         }
         let id = self.id_of_rare(raw, bytes_max, tally);
+        // Allocates the cache on first use; does nothing later.
         self.recent_ids.resize(SLOTS, 0);
         if let Some(recent_id) = self.recent_ids.get_mut(slot) {
             *recent_id = id;
@@ -125,18 +126,19 @@ impl Dictionary {
         id
     }
 
-    /// Like [`Self::id_of`], for a text that is probably not in the cache of recent texts.
+    /// Like [`Self::id_of`], for a string that is probably not in the cache of recent strings.
     #[inline(never)]
     pub fn id_of_rare(&mut self, raw: &[u8], bytes_max: usize, tally: &mut Tally) -> u32 {
         let hash = hash(&self.seed, raw);
         match self.table.find(hash, |id| self.is(id, raw)) {
-            Found::Id(id) => id,
-            Found::Free(at) if raw.len() <= bytes_max && is_utf8(raw) => self.add(at, hash, raw),
-            Found::Free(_) => self.id_of_text(&clean(raw, bytes_max, tally)),
+            Lookup::Id(id) => id,
+            Lookup::Free(at) if raw.len() <= bytes_max && is_utf8(raw) => self.add(at, hash, raw),
+            // looked up again, because the sanitised text may be in the dictionary already
+            Lookup::Free(_) => self.id_of_text(&clean(raw, bytes_max, tally)),
         }
     }
 
-    /// Appends a text that is expected to be new, without a lookup. Later lookups do not find it either.
+    /// Appends a string that is expected to be new, without a lookup. Later lookups do not find it either.
     #[inline]
     pub fn id_of_new(&mut self, raw: &[u8], bytes_max: usize, tally: &mut Tally) -> u32 {
         if raw.len() <= bytes_max && is_utf8(raw) {
@@ -146,13 +148,13 @@ impl Dictionary {
         }
     }
 
-    /// Returns the number of a text that is known to be clean.
+    /// Returns the id of a string that needs no sanitising.
     pub fn id_of_text(&mut self, text: &str) -> u32 {
         let raw = text.as_bytes();
         let hash = hash(&self.seed, raw);
         match self.table.find(hash, |id| self.is(id, raw)) {
-            Found::Id(id) => id,
-            Found::Free(at) => self.add(at, hash, raw),
+            Lookup::Id(id) => id,
+            Lookup::Free(at) => self.add(at, hash, raw),
         }
     }
 
@@ -176,10 +178,12 @@ impl Dictionary {
         id
     }
 
-    /// Removes all texts with numbers from `len` on.
+    /// Removes all strings with ids from `len` on.
     pub fn truncate(&mut self, len: usize) {
+        // In reverse order of insertion, as the table requires.
         for id in (len..self.len()).rev() {
             let id = id_from(id);
+            // Strings added by `id_of_new` are not in the table, which ignores their removal.
             let removed_hash = hash(&self.seed, self.bytes(id));
             self.table.remove_last(removed_hash, id);
         }
@@ -188,11 +192,13 @@ impl Dictionary {
             .truncate(self.entries.last().map_or(0, |last| last.end));
     }
 
-    /// Removes all texts. Keeps the memory unless it is too large.
+    /// Removes all strings. Keeps the memory unless it is too large.
     pub fn clear(&mut self) {
         let entries_max = KEPT_BYTES_MAX / size_of::<Entry>();
         if self.wire.capacity() > KEPT_BYTES_MAX || self.entries.capacity() > entries_max {
+            // one huge delivery must not hold its memory as long as the process runs
             *self = Self {
+                // Serial numbers continue, so that a cache never mistakes a new string for an old string.
                 last_serial: self.last_serial,
                 ..Self::default()
             };
@@ -204,7 +210,7 @@ impl Dictionary {
     }
 }
 
-/// Returns whether the bytes are UTF-8. Most texts are ASCII, which is checked first because it is fastest.
+/// Returns whether the bytes are UTF-8. Most strings are ASCII, which is checked first because it is fastest.
 #[inline]
 fn is_utf8(raw: &[u8]) -> bool {
     raw.is_ascii() || simdutf8::basic::from_utf8(raw).is_ok()
@@ -213,7 +219,7 @@ fn is_utf8(raw: &[u8]) -> bool {
 #[inline]
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "half of the hash is enough, and half the size"
+    reason = "32 bits of the hash suffice and halve the table"
 )]
 fn hash(seed: &RandomState, raw: &[u8]) -> u32 {
     let mut hasher = seed.build_hasher();
@@ -221,7 +227,7 @@ fn hash(seed: &RandomState, raw: &[u8]) -> u32 {
     hasher.finish() as u32
 }
 
-/// Converts a position to a number; there are never 2^32 of them.
+/// Converts an index to an id. A dictionary never holds 2^32 strings.
 #[must_use]
 #[inline]
 pub fn id_from(position: usize) -> u32 {
@@ -230,7 +236,7 @@ pub fn id_from(position: usize) -> u32 {
 
 #[cfg(test)]
 impl Dictionary {
-    /// Iterates over all texts in the order of their numbers.
+    /// Iterates over all strings in the order of their ids.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         (0..self.len()).map(|id| self.text(id_from(id)))
     }

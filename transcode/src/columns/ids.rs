@@ -22,6 +22,8 @@ impl TraceIds {
     /// Adds a row.
     #[inline]
     pub fn push(&mut self, trace_id: [u8; 16]) {
+        // Most spans have the trace of the previous span.
+        // In an empty column the id 0 does not exist, so the comparison fails.
         let last = self.ids.last().copied().unwrap_or_default();
         let id = if self.distinct.get(last as usize) == Some(&trace_id) {
             last
@@ -45,6 +47,7 @@ impl TraceIds {
         }
         let id = id_from(self.distinct.len());
         self.distinct.push(trace_id);
+        // Borrows the fields separately, because `rehash` reads the ids while the table grows.
         let Self {
             distinct,
             table,

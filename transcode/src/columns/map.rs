@@ -1,12 +1,12 @@
-//! Column of attribute maps: two dictionaries and, per map, a range of (key, value) numbers.
+//! Column of attribute maps: a dictionary of keys, a dictionary of values and, per map, a range of (key, value) ids.
 //!
 //! ```text
 //! keys:    http.method  url.path …        values:  GET  /a  /b …
 //! key_ids:   0 1 │ 0 1 │ …                value_ids: 0 1 │ 0 2 │ …       ends: 2 4 …
 //! ```
+use super::attribute_cache::{AttributeCache, StoredAttribute};
 use super::dictionary::Dictionary;
 use super::numbers::Numbers;
-use super::spellings::{Meaning, Spellings};
 use crate::resolve::{NO_ROLE, RoleId, Roles};
 use crate::tally::Tally;
 use crate::visit::Value;
@@ -14,9 +14,9 @@ use crate::visit::Value;
 /// State kept per distinct key.
 #[derive(Clone, Copy)]
 struct KeyState {
-    /// The key that followed this key last time.
+    /// The key that followed this key in the previous map.
     next_key: u32,
-    /// The last map that has this key.
+    /// The last map that contains this key.
     map: u64,
     /// The entry's position in that map.
     position: usize,
@@ -27,17 +27,17 @@ struct KeyState {
 }
 
 impl KeyState {
-    /// Returns whether the next value is probably new as well, as for ids and durations. Regularly returns
-    /// false to check.
+    /// Returns whether the next value is probably new too, as for ids and durations. Returns false for some values, so
+    /// that a key whose values start to repeat is noticed.
     #[inline]
     fn expects_new(&self) -> bool {
         self.new_values >= NEW_VALUES_MIN && !self.new_values.is_multiple_of(NEW_VALUES_PER_LOOKUP)
     }
 }
 
-/// A key with this many consecutive new values is expected to continue so.
+/// Number of consecutive new values after which the next value of a key is expected to be new too.
 const NEW_VALUES_MIN: u32 = 8;
-/// One in this many values is looked up all the same.
+/// Every value after this many is looked up although it is expected to be new.
 const NEW_VALUES_PER_LOOKUP: u32 = 16;
 
 /// A position in a map column, to roll back to.
@@ -47,7 +47,7 @@ pub struct MapMark {
     values: usize,
     entries: usize,
     maps: usize,
-    spellings: usize,
+    attribute_cache: usize,
 }
 
 /// One attribute map per row (or per resource, scope, event, link).
@@ -57,35 +57,35 @@ pub struct MapColumn {
     pub keys: Dictionary,
     /// The distinct values.
     pub values: Dictionary,
-    /// The key numbers of all maps, concatenated.
+    /// The key ids of all maps, concatenated.
     pub key_ids: Vec<u32>,
-    /// The value numbers of all maps, concatenated.
+    /// The value ids of all maps, concatenated.
     pub value_ids: Vec<u32>,
     /// The end of each map in `key_ids` and `value_ids`.
     pub ends: Vec<u64>,
     /// Entries of the open map whose key has a role: role and position.
-    pub noted: Vec<(RoleId, usize)>,
+    pub role_entries: Vec<(RoleId, usize)>,
     key_states: Vec<KeyState>,
     numbers: Numbers,
-    spellings: Spellings,
-    opened: u64,
+    attribute_cache: AttributeCache,
+    open_map_number: u64,
     start: usize,
     last_key: u32,
     last_value: u32,
-    /// Number of values before the last `put`.
+    /// Number of distinct values before the last `put`.
     values_before: usize,
 }
 
 impl MapColumn {
-    /// Opens a map.
+    /// Begins a new map, to which the next attributes are added.
     #[inline]
     pub fn open(&mut self) {
-        self.opened += 1;
+        self.open_map_number += 1;
         self.start = self.key_ids.len();
-        self.noted.clear();
+        self.role_entries.clear();
     }
 
-    /// Closes the open map.
+    /// Ends the open map.
     #[inline]
     pub fn close(&mut self) {
         self.ends.push(self.key_ids.len() as u64);
@@ -98,7 +98,7 @@ impl MapColumn {
         self.key_ids.len() - self.start
     }
 
-    /// Puts an attribute into the open map; a duplicate key gets the new value. Returns the length of the
+    /// Adds an attribute to the open map, or replaces the value if the map already has the key. Returns the length of the
     /// value's stored text.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "one caller, for every attribute")]
@@ -110,7 +110,9 @@ impl MapColumn {
         bytes_max: usize,
         tally: &mut Tally,
     ) -> usize {
+        // Keys are always looked up: a key with two ids would be two entries of the map.
         let key_id = self.key_id(key, roles, bytes_max, tally);
+        // An id from here on belongs to a string that this call adds: the value is new.
         self.values_before = self.values.len();
         let state = self.key_states.get(key_id as usize);
         let is_new = state.is_some_and(KeyState::expects_new);
@@ -124,8 +126,9 @@ impl MapColumn {
                 };
                 (id, text.len())
             }
+            // bypasses the cache of numbers, where it would evict a number that repeats
             Value::Number(number) if is_new => {
-                let text = numbers.spell(number);
+                let text = numbers.format(number);
                 (values.id_of_new(text, bytes_max, tally), text.len())
             }
             Value::Number(number) => numbers.id_of(number, values, bytes_max, tally),
@@ -139,66 +142,69 @@ impl MapColumn {
                 state.new_values.saturating_add(1)
             };
         }
-        self.enter(key_id, value_id);
+        self.put_ids(key_id, value_id);
         text_bytes
     }
 
-    /// Puts an attribute whose exact bytes were seen before. Returns the length of its texts, `None` if
+    /// Adds an attribute whose exact bytes were seen before. Returns the length of its strings, `None` if
     /// they are unknown.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "one caller, for every attribute")]
-    pub fn put_again(&mut self, spelling: &[u8]) -> Option<usize> {
-        let meaning = self.spellings.find(spelling)?;
-        self.last_key = meaning.key_id;
-        self.enter(meaning.key_id, meaning.value_id);
-        Some(usize::from(meaning.text_bytes))
+    pub fn put_repeated(&mut self, encoded: &[u8]) -> Option<usize> {
+        let stored = self.attribute_cache.find(encoded)?;
+        self.last_key = stored.key_id;
+        self.put_ids(stored.key_id, stored.value_id);
+        Some(usize::from(stored.text_bytes))
     }
 
     /// Remembers the bytes of the attribute put last, if its value is likely to repeat and was stored
     /// unchanged.
     #[inline]
-    pub fn remember(&mut self, spelling: &[u8], key: &[u8], value: Value<'_>) {
+    pub fn remember(&mut self, encoded: &[u8], key: &[u8], value: Value<'_>) {
+        // A value that was stored before will probably repeat. A new value (an id, a duration) would only
+        // evict other entries of the cache.
         if (self.last_value as usize) < self.values_before {
-            self.remember_known(spelling, key, value);
+            self.remember_known(encoded, key, value);
         }
     }
 
     #[inline(never)]
-    fn remember_known(&mut self, spelling: &[u8], key: &[u8], value: Value<'_>) {
+    fn remember_known(&mut self, encoded: &[u8], key: &[u8], value: Value<'_>) {
         let (key_id, value_id) = (self.last_key, self.last_value);
         let value_bytes = self.values.bytes(value_id).len();
-        // The attribute put last may be another one: an attribute over the limit is dropped.
+        // The attribute put last may be a different attribute: an attribute over the limit is dropped.
         let is_unchanged = match value {
             Value::Text(text) => self.values.is(value_id, text),
-            Value::Number(number) => self.values.is(value_id, self.numbers.spell(number)),
+            Value::Number(number) => self.values.is(value_id, self.numbers.format(number)),
         };
         if is_unchanged
             && self.keys.is(key_id, key)
             && let Ok(text_bytes) = u16::try_from(key.len() + value_bytes)
         {
-            let meaning = Meaning {
+            let stored = StoredAttribute {
                 key_id,
                 value_id,
                 text_bytes,
             };
-            self.spellings.remember(spelling, meaning);
+            self.attribute_cache.remember(encoded, stored);
         }
     }
 
     #[inline]
-    fn enter(&mut self, key_id: u32, value_id: u32) {
+    fn put_ids(&mut self, key_id: u32, value_id: u32) {
         let Some(state) = self.key_states.get_mut(key_id as usize) else {
             return;
         };
-        if state.map == self.opened {
+        // Comparing map numbers finds a duplicate key without resetting any state between maps.
+        if state.map == self.open_map_number {
             if let Some(known) = self.value_ids.get_mut(state.position) {
                 *known = value_id;
             }
             return;
         }
-        (state.map, state.position) = (self.opened, self.key_ids.len());
+        (state.map, state.position) = (self.open_map_number, self.key_ids.len());
         if state.role != NO_ROLE {
-            self.noted.push((state.role, state.position));
+            self.role_entries.push((state.role, state.position));
         }
         self.key_ids.push(key_id);
         self.value_ids.push(value_id);
@@ -206,6 +212,7 @@ impl MapColumn {
 
     #[inline]
     fn key_id(&mut self, key: &[u8], roles: &Roles, bytes_max: usize, tally: &mut Tally) -> u32 {
+        // Attributes usually arrive in the same order, so the previous key predicts this one.
         let before = self.key_states.get(self.last_key as usize);
         let predicted = before.map_or(0, |before| before.next_key);
         let is_predicted = self.keys.is(predicted, key);
@@ -231,9 +238,12 @@ impl MapColumn {
         }
         if self.key_states.len() < self.keys.len() {
             self.key_states.push(KeyState {
+                // A guess until a key follows this one; a wrong guess costs one comparison.
                 next_key: id,
+                // `open` numbers the maps from 1, so 0 is no map.
                 map: 0,
                 position: 0,
+                // Looked up once per distinct key, not once per attribute.
                 role: roles.of(self.keys.text(id)),
                 new_values: 0,
             });
@@ -249,7 +259,7 @@ impl MapColumn {
             .map_or("", |id| self.values.text(*id))
     }
 
-    /// Returns the text bytes of the open map; repeated texts count each time.
+    /// Returns the text bytes of the open map; repeated strings count each time.
     #[must_use]
     pub fn open_text_bytes(&self) -> usize {
         let keys = self
@@ -267,7 +277,7 @@ impl MapColumn {
         keys.chain(values).sum()
     }
 
-    /// Returns the entries of one map: key numbers and value numbers.
+    /// Returns the entries of one map: key ids and value ids.
     #[must_use]
     pub fn entries(&self, map: u32) -> (&[u32], &[u32]) {
         let end_of = |map: usize| {
@@ -292,19 +302,20 @@ impl MapColumn {
             values: self.values.len(),
             entries: self.key_ids.len(),
             maps: self.ends.len(),
-            spellings: self.spellings.mark(),
+            attribute_cache: self.attribute_cache.mark(),
         }
     }
 
     /// Truncates the column to an earlier mark.
     pub fn truncate(&mut self, mark: MapMark) {
+        // Key states may still refer to a removed map. They have no effect, because the next map has a new number.
         self.keys.truncate(mark.keys);
         self.values.truncate(mark.values);
         self.key_states.truncate(mark.keys);
         self.key_ids.truncate(mark.entries);
         self.value_ids.truncate(mark.entries);
         self.ends.truncate(mark.maps);
-        self.spellings.truncate(mark.spellings);
+        self.attribute_cache.truncate(mark.attribute_cache);
     }
 
     /// Removes all maps.
@@ -312,7 +323,7 @@ impl MapColumn {
         self.keys.clear();
         self.values.clear();
         self.key_states.clear();
-        self.spellings.clear();
+        self.attribute_cache.clear();
         self.key_ids.clear();
         self.value_ids.clear();
         self.ends.clear();

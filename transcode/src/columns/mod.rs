@@ -1,8 +1,9 @@
-//! Columns of a block under construction. Every column can report its current end (`mark`) and be truncated
-//! to it (`truncate`), dictionaries included: that removes a span or a whole delivery again.
+//! Columns of the block being built. Every column can report its current end (`mark`) and be truncated
+//! to it (`truncate`), dictionaries included, to remove a span or a delivery.
 //!
 //! Values of a resource or scope are stored once and repeated per row only when the block is written.
 
+mod attribute_cache;
 pub mod clean;
 pub mod dictionary;
 pub mod ids;
@@ -11,7 +12,6 @@ pub mod map_runs;
 pub mod nested;
 mod numbers;
 pub mod slots;
-mod spellings;
 mod table;
 pub mod text;
 
@@ -67,9 +67,10 @@ impl<T> Rewind for Vec<T> {
     }
 }
 
+// One list defines the columns, their marks and their removal, so that no column can be forgotten.
 macro_rules! columns {
     ($($(#[$doc:meta])* $name:ident: $type:ty,)*) => {
-        /// All columns of the block under construction.
+        /// All columns of the block being built.
         #[derive(Default)]
         pub struct Columns { $($(#[$doc])* pub $name: $type,)* }
 
@@ -98,13 +99,13 @@ macro_rules! columns {
 }
 
 columns! {
-    /// Start, nanoseconds since 1970. Its length is the number of rows.
+    /// Start time, nanoseconds since 1970. The length of this column is the number of rows.
     timestamps: Vec<i64>,
-    /// Sixteen bytes.
+    /// Trace id, sixteen bytes.
     trace_ids: TraceIds,
-    /// Eight bytes.
+    /// Span id, eight bytes.
     span_ids: Vec<[u8; 8]>,
-    /// Eight bytes; all zero for a root span.
+    /// Parent span id, eight bytes; all zero for a root span.
     parent_span_ids: Vec<[u8; 8]>,
     /// W3C tracestate.
     trace_states: TextColumn,

@@ -1,4 +1,4 @@
-//! Cache of recent numbers and the dictionary number of their text: a repeated number is neither formatted
+//! Cache of recent numbers with the dictionary id of their text: a repeated number is neither formatted
 //! nor hashed.
 
 use super::dictionary::Dictionary;
@@ -8,7 +8,7 @@ use crate::text::Number;
 
 /// A formatted number.
 #[derive(Clone, Copy, Default)]
-struct Known {
+struct CachedNumber {
     bits: (u8, u64),
     id: u32,
     text_serial: u64,
@@ -17,12 +17,12 @@ struct Known {
 /// The cache, direct-mapped by a hash of the number's bits.
 #[derive(Default)]
 pub struct Numbers {
-    known: Vec<Known>,
+    known: Vec<CachedNumber>,
     text: Vec<u8>,
 }
 
 impl Numbers {
-    /// Returns the dictionary number of this number's text, and the text's length.
+    /// Returns the dictionary id of the text of this number, and the length of the text.
     #[inline]
     pub fn id_of(
         &mut self,
@@ -34,6 +34,7 @@ impl Numbers {
         let bits = number.bits();
         if let Some(known) = self.known.get(slot(bits))
             && known.bits == bits
+            // after a roll-back the id may belong to another string, which has another serial number
             && let Some(text_bytes) = dictionary.text_bytes(known.id, known.text_serial)
         {
             return (known.id, text_bytes);
@@ -49,12 +50,13 @@ impl Numbers {
         bytes_max: usize,
         tally: &mut Tally,
     ) -> (u32, usize) {
-        let id = dictionary.id_of_rare(self.spell(number), bytes_max, tally);
-        // Not cached if cut, because a cut text is warned about each time.
+        let id = dictionary.id_of_rare(self.format(number), bytes_max, tally);
+        // A truncated text is not cached, because each occurrence must cause a warning.
         if self.text.len() <= bytes_max {
-            self.known.resize(SLOTS, Known::default());
+            // Kinds begin at 1, so no number equals an unused slot.
+            self.known.resize(SLOTS, CachedNumber::default());
             if let Some(known) = self.known.get_mut(slot(number.bits())) {
-                *known = Known {
+                *known = CachedNumber {
                     bits: number.bits(),
                     id,
                     text_serial: dictionary.serial(id),
@@ -65,7 +67,7 @@ impl Numbers {
     }
 
     /// Formats the number and returns its text.
-    pub fn spell(&mut self, number: Number) -> &[u8] {
+    pub fn format(&mut self, number: Number) -> &[u8] {
         self.text.clear();
         number.push(&mut self.text);
         &self.text
@@ -74,6 +76,7 @@ impl Numbers {
 
 #[inline]
 fn slot((kind, bits): (u8, u64)) -> usize {
+    // The kind distinguishes numbers with equal bits, like 1 and true.
     number_slot(bits ^ u64::from(kind) << 16)
 }
 

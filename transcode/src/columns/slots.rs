@@ -1,6 +1,6 @@
-//! Equality of short byte strings, and slots in caches of recent texts and numbers.
+//! Comparison of short byte strings, and slot numbers for the caches of recent strings and numbers.
 //!
-//! Most compared texts are short. The inline comparison costs a few instructions; a call to the C library's
+//! Most compared strings are short. The inline comparison costs a few instructions; a call to the C library's
 //! `memcmp` costs more than that before it reads a byte.
 
 /// Returns whether `a` and `b` are equal.
@@ -11,11 +11,13 @@ pub fn bytes_equal(a: &[u8], b: &[u8]) -> bool {
         return false;
     }
     match a.len() {
+        // too short for two overlapping loads
         0..4 => a.iter().eq(b),
         4..8 => first_and_last_bytes_equal::<4>(a, b),
         8..16 => first_and_last_bytes_equal::<8>(a, b),
         16..32 => first_and_last_bytes_equal::<16>(a, b),
         32..=64 => first_and_last_bytes_equal::<32>(a, b),
+        // here reading the bytes costs more than the call
         _ => a == b,
     }
 }
@@ -33,13 +35,14 @@ fn first_and_last_bytes_equal<const BYTES: usize>(a: &[u8], b: &[u8]) -> bool {
 pub const SLOTS: usize = 1 << SLOT_BITS;
 const SLOT_BITS: u32 = 10;
 
-/// Returns the cache slot of a text, computed from its length and its end, which varies more than its
-/// beginning. Equal texts have equal slots; different texts seldom share a slot.
+/// Returns the cache slot of a string, computed from its length and its end, which varies more than its
+/// beginning. Equal strings have equal slots; different strings seldom share a slot.
 #[must_use]
 #[inline]
 pub fn text_slot(text: &[u8]) -> usize {
     let end = match (text.last_chunk(), text.first_chunk(), text.last_chunk()) {
         (Some(end), _, _) => u64::from_le_bytes(*end),
+        // A string of 4 to 7 bytes: its first and last four bytes cover it and may overlap.
         (_, Some(first), Some(last)) => {
             u64::from(u32::from_le_bytes(*first)) << 32 | u64::from(u32::from_le_bytes(*last))
         }
@@ -53,6 +56,8 @@ pub fn text_slot(text: &[u8]) -> usize {
 #[must_use]
 #[inline]
 pub fn number_slot(number: u64) -> usize {
+    // Fibonacci hashing: the factor is 2^64 divided by the golden ratio. Folding lets high bits count as
+    // well.
     let folded = number ^ number >> 32;
     (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - SLOT_BITS)) as usize
 }

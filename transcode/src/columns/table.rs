@@ -1,10 +1,10 @@
 //! Hash table of numbers that are inserted in ascending order and removed in reverse order, as a roll-back
-//! does. Removal simply empties the slot: any number that probed past it was inserted later and is gone
+//! does. Removal simply empties the slot: every number that probed past it was inserted later and has been removed
 //! already.
 //!
 //! Invariant: at least half of the slots are free, so every search ends.
 
-/// Slots of a table that is not empty.
+/// Minimum number of slots of a table that is not empty.
 const SLOTS_MIN: usize = 64;
 
 #[derive(Clone, Copy)]
@@ -19,7 +19,7 @@ const FREE: Slot = Slot {
 };
 
 /// Result of a search.
-pub enum Found {
+pub enum Lookup {
     /// The number.
     Id(u32),
     /// Not in the table; the slot to insert it into.
@@ -34,27 +34,30 @@ pub struct Table {
 }
 
 impl Table {
-    /// Finds the number with this hash for which the predicate holds.
+    /// Returns the number that has this hash and satisfies the predicate.
     #[inline]
-    pub fn find(&self, hash: u32, matches: impl Fn(u32) -> bool) -> Found {
+    pub fn find(&self, hash: u32, matches: impl Fn(u32) -> bool) -> Lookup {
+        // The number of slots is a power of two. Without slots, `get` below finds nothing.
         let mask = self.slots.len().wrapping_sub(1);
         let mut at = hash as usize & mask;
         while let Some(slot) = self.slots.get(at) {
             if slot.id == FREE.id {
                 break;
             }
+            // Comparing the hashes first avoids reading the string of nearly every other slot.
             if slot.hash == hash && matches(slot.id) {
-                return Found::Id(slot.id);
+                return Lookup::Id(slot.id);
             }
             at = (at + 1) & mask;
         }
-        Found::Free(at)
+        Lookup::Free(at)
     }
 
     /// Inserts a number, higher than all before it, into the slot that [`Table::find`] returned.
     #[inline]
     pub fn put(&mut self, at: usize, hash: u32, id: u32) {
         if self.slots.is_empty() {
+            // `at` means nothing in a table without slots, so the slot is searched again.
             self.reset(SLOTS_MIN);
             return self.reinsert(Slot { hash, id });
         }
@@ -68,7 +71,7 @@ impl Table {
     }
 
     fn reinsert(&mut self, known: Slot) {
-        if let Found::Free(at) = self.find(known.hash, |_| false)
+        if let Lookup::Free(at) = self.find(known.hash, |_| false)
             && let Some(slot) = self.slots.get_mut(at)
         {
             *slot = known;
@@ -80,6 +83,8 @@ impl Table {
     fn grow(&mut self) {
         let is_taken = |slot: &Slot| slot.id != FREE.id;
         let mut taken: Vec<_> = self.slots.iter().copied().filter(is_taken).collect();
+        // Numbers must be inserted in ascending order; otherwise removing the last number could cut a probe
+        // sequence.
         taken.sort_unstable_by_key(|slot| slot.id);
         self.reset(self.slots.len() * 2);
         for slot in taken {
@@ -103,8 +108,9 @@ impl Table {
         }
     }
 
-    /// Removes all numbers. Keeps the size that the last block needed.
+    /// Removes all numbers. Keeps a table of the size that the last block needed.
     pub fn clear(&mut self) {
+        // Leaves room for twice as many numbers before the table grows.
         let slots = (self.taken * 4).next_power_of_two().max(SLOTS_MIN);
         self.reset(slots.min(self.slots.len()));
     }
@@ -126,14 +132,14 @@ mod tests {
     }
 
     fn put(table: &mut Table, id: u32) {
-        let Found::Free(at) = table.find(hash_of(id), |known| known == id) else {
+        let Lookup::Free(at) = table.find(hash_of(id), |known| known == id) else {
             panic!("{id} is already in the table");
         };
         table.put(at, hash_of(id), id);
     }
 
-    fn knows(table: &Table, id: u32) -> bool {
-        matches!(table.find(hash_of(id), |known| known == id), Found::Id(_))
+    fn contains(table: &Table, id: u32) -> bool {
+        matches!(table.find(hash_of(id), |known| known == id), Lookup::Id(_))
     }
 
     #[test]
@@ -142,8 +148,8 @@ mod tests {
 
         (0..500).for_each(|id| put(&mut table, id));
 
-        assert!((0..500).all(|id| knows(&table, id)));
-        assert!(!knows(&table, 500));
+        assert!((0..500).all(|id| contains(&table, id)));
+        assert!(!contains(&table, 500));
     }
 
     #[test]
@@ -155,8 +161,8 @@ mod tests {
             .rev()
             .for_each(|id| table.remove_last(hash_of(id), id));
 
-        assert!((0..70).all(|id| knows(&table, id)));
-        assert!(!(70..200).any(|id| knows(&table, id)));
+        assert!((0..70).all(|id| contains(&table, id)));
+        assert!(!(70..200).any(|id| contains(&table, id)));
     }
 
     #[test]
@@ -170,7 +176,7 @@ mod tests {
             .rev()
             .for_each(|id| table.remove_last(hash_of(id), id));
 
-        assert!((0..300).all(|id| knows(&table, id) == (id < 100 && id % 3 == 0)));
+        assert!((0..300).all(|id| contains(&table, id) == (id < 100 && id % 3 == 0)));
     }
 
     #[test]
@@ -183,6 +189,6 @@ mod tests {
         table.clear();
 
         assert_eq!(table.slots.len(), SLOTS_MIN);
-        assert!(!knows(&table, 3));
+        assert!(!contains(&table, 3));
     }
 }

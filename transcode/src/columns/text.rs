@@ -1,14 +1,14 @@
-//! Columns of one text per row: one number per row, or runs of rows that share a value.
+//! Columns with one string per row, stored as a dictionary id per row or per run of equal rows.
 
 use super::dictionary::{Dictionary, id_from};
 use crate::tally::Tally;
 
-/// One text per row, often equal to that of the previous row.
+/// One string per row, often equal to that of the previous row.
 #[derive(Default)]
 pub struct TextColumn {
-    /// The distinct texts.
+    /// The distinct strings.
     pub dictionary: Dictionary,
-    /// The number of each row's text.
+    /// Dictionary id of each row's string.
     pub ids: Vec<u32>,
 }
 
@@ -17,13 +17,14 @@ impl TextColumn {
     #[inline]
     pub fn push(&mut self, raw: &[u8], bytes_max: usize, tally: &mut Tally) {
         let id = match self.ids.last() {
+            // Consecutive spans often have the same text.
             Some(&last) if self.dictionary.is(last, raw) => last,
             _ => self.dictionary.id_of(raw, bytes_max, tally),
         };
         self.ids.push(id);
     }
 
-    /// Returns the current end of the column: texts and rows.
+    /// Returns the current end of the column: strings and rows.
     #[must_use]
     pub fn mark(&self) -> (usize, usize) {
         (self.dictionary.len(), self.ids.len())
@@ -42,12 +43,12 @@ impl TextColumn {
     }
 }
 
-/// One number for consecutive rows.
+/// One value for consecutive rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The number of the value.
+    /// Dictionary id of the value.
     pub id: u32,
-    /// How many rows have it.
+    /// Number of rows that have the value.
     pub rows: u32,
 }
 
@@ -78,6 +79,7 @@ impl Runs {
     /// Truncates the runs to an earlier mark.
     pub fn truncate(&mut self, (runs, last_rows): (usize, u32)) {
         self.runs.truncate(runs);
+        // The last run may have grown since the mark.
         if let Some(last) = self.runs.last_mut() {
             last.rows = last_rows;
         }
@@ -89,17 +91,17 @@ impl Runs {
     }
 }
 
-/// One text per run of rows.
+/// One string per run of rows.
 #[derive(Default)]
 pub struct RunColumn {
-    /// The distinct texts.
+    /// The distinct strings.
     pub dictionary: Dictionary,
-    /// The runs of rows that have each text.
+    /// The runs of rows that have each string.
     pub runs: Runs,
 }
 
 impl RunColumn {
-    /// Adds one row with a text that is known to be clean.
+    /// Adds one row with a string that needs no sanitising.
     #[inline]
     pub fn push_text(&mut self, text: &str) {
         let last = self.runs.runs.last().map_or(0, |run| run.id);

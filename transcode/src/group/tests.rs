@@ -1,13 +1,13 @@
-//! Commits as claims: who is refused, what stays of the others, what is answered for.
+//! Group commits: refused deliveries, panics, size limits and the acknowledged deliveries.
 
 use std::collections::HashMap;
 
 use super::*;
-use crate::policy::Wishes;
+use crate::policy::Settings;
 use crate::scan;
 
-/// The body on which decoding panics, in tests.
-pub const PANICKING_BODY: &[u8] = b"panic, please";
+/// Body on which decoding panics, in tests only.
+pub const PANICKING_BODY: &[u8] = b"decoding this body panics";
 
 const RECEIVED_AT_NS: i64 = 1_800_000_000_123_456_789;
 const START: &str = "1800000000000000000";
@@ -15,8 +15,8 @@ const TRACE: &str = "5b8efff798038103d269b633813fc60c";
 const SEGMENT: Segment = Segment { epoch: 1, seq: 2 };
 const KEY: DigestKey = DigestKey::from_words([1, 2, 3, 4]);
 
-fn policy_of(change: impl Fn(&mut Wishes)) -> Policy {
-    let mut wishes = Wishes {
+fn policy_of(change: impl Fn(&mut Settings)) -> Policy {
+    let mut settings = Settings {
         project: vec![("resource".to_owned(), "p".to_owned())],
         retention_days: 30,
         late_margin_days: 3,
@@ -25,10 +25,10 @@ fn policy_of(change: impl Fn(&mut Wishes)) -> Policy {
         sampling_rate: 1.0,
         codec: "lz4".to_owned(),
         limits: HashMap::new(),
-        ..Wishes::default()
+        ..Settings::default()
     };
-    change(&mut wishes);
-    Policy::new(&wishes).unwrap()
+    change(&mut settings);
+    Policy::new(&settings).unwrap()
 }
 
 fn policy() -> Policy {
@@ -48,7 +48,7 @@ fn body(spans: &[String]) -> Vec<u8> {
         .into_bytes()
 }
 
-fn good() -> Vec<u8> {
+fn valid_body() -> Vec<u8> {
     body(&[span(TRACE, "")])
 }
 
@@ -73,7 +73,7 @@ fn committed(policy: &Policy, bodies: &[&[u8]]) -> Commit {
     committed_group(policy, &deliveries)
 }
 
-fn only(policy: &Policy, body: &[u8]) -> Outcome {
+fn outcome(policy: &Policy, body: &[u8]) -> Outcome {
     committed(policy, &[body]).outcomes.remove(0)
 }
 
@@ -93,29 +93,27 @@ fn verdicts(done: &Commit) -> Vec<Verdict> {
 }
 
 #[test]
-fn a_group_becomes_one_record_with_the_rows_of_all() {
-    let good = good();
+fn group_becomes_one_record_with_the_rows_of_all_deliveries() {
+    let valid = valid_body();
 
-    let done = committed(&policy(), &[&good, &good]);
+    let done = committed(&policy(), &[&valid, &valid]);
 
-    let found = scan::scan(&done.record);
+    let scanned = scan::scan(&done.record);
+    assert_eq!(scanned.records.len(), 1);
+    assert_eq!((done.rows, scanned.records[0].head.rows), (2, 2));
+    assert_eq!(scanned.segment, SEGMENT);
     assert_eq!(
-        (done.rows, found.records.len(), found.records[0].head.rows),
-        (2, 1, 2)
-    );
-    assert_eq!(found.segment, SEGMENT);
-    assert_eq!(
-        found.records[0].head.received_ms,
+        scanned.records[0].head.received_ms,
         (1_800_000_000_123, 1_800_000_000_123)
     );
 }
 
 #[test]
-fn a_group_that_has_come_to_much_takes_no_further_delivery_but_always_its_first() {
+fn full_group_postpones_further_deliveries_but_accepts_its_first() {
     let heavy = heavy(GROUP_BYTES_MAX);
 
-    let done = committed(&policy(), &[&heavy, &good(), &heavy]);
-    let alone = committed(&policy(), &[&good()]);
+    let done = committed(&policy(), &[&heavy, &valid_body(), &heavy]);
+    let alone = committed(&policy(), &[&valid_body()]);
 
     assert_eq!(
         verdicts(&done),
@@ -126,12 +124,12 @@ fn a_group_that_has_come_to_much_takes_no_further_delivery_but_always_its_first(
 }
 
 #[test]
-fn what_was_refused_for_its_size_counts_for_its_group() {
-    let policy = policy_of(|wishes| {
-        wishes.limits.insert("spans_max".to_owned(), 1);
+fn too_large_delivery_counts_towards_the_size_of_its_group() {
+    let policy = policy_of(|settings| {
+        settings.limits.insert("spans_max".to_owned(), 1);
     });
-    let (too_many, good) = (body(&[span(TRACE, ""), span(TRACE, "")]), good());
-    let deliveries = [too_many.as_slice(), &good, &good].map(|body| Delivery {
+    let (too_many, valid) = (body(&[span(TRACE, ""), span(TRACE, "")]), valid_body());
+    let deliveries = [too_many.as_slice(), &valid, &valid].map(|body| Delivery {
         body_bytes_max: GROUP_BYTES_MAX / 2 + 1,
         ..delivery(body)
     });
@@ -150,7 +148,7 @@ fn what_was_refused_for_its_size_counts_for_its_group() {
     );
 }
 
-/// A small body whose spans repeat one large resource until they are over so many bytes as rows.
+/// Returns a small body whose spans repeat a large resource, so that they exceed this size as rows.
 fn heavy(bytes: usize) -> Vec<u8> {
     let value = "v".repeat(bytes / 512);
     let spans = vec![span(TRACE, ""); 513].join(",");
@@ -160,56 +158,57 @@ fn heavy(bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_malformed_delivery_leaves_no_byte_in_its_neighbours_record() {
-    let (good, cut) = (good(), &good()[..100]);
+fn malformed_delivery_leaves_no_byte_in_the_record_of_its_group() {
+    let (valid, cut) = (valid_body(), &valid_body()[..100]);
 
-    let mixed = committed(&policy(), &[&good, cut, &good]);
+    let mixed = committed(&policy(), &[&valid, cut, &valid]);
 
     assert_eq!(
         verdicts(&mixed),
         [Verdict::Accepted, Verdict::Malformed, Verdict::Accepted]
     );
-    assert_eq!(mixed.record, committed(&policy(), &[&good, &good]).record);
+    assert_eq!(mixed.record, committed(&policy(), &[&valid, &valid]).record);
 }
 
 #[test]
-fn a_panic_costs_its_delivery_only() {
-    let good = good();
+fn panic_fails_only_its_own_delivery() {
+    let valid = valid_body();
 
-    let done = committed(&policy(), &[&good, PANICKING_BODY, &good]);
+    let done = committed(&policy(), &[&valid, PANICKING_BODY, &valid]);
 
     assert_eq!(
         verdicts(&done),
         [Verdict::Accepted, Verdict::Crashed, Verdict::Accepted]
     );
-    assert_eq!(done.record, committed(&policy(), &[&good, &good]).record);
+    assert_eq!(done.record, committed(&policy(), &[&valid, &valid]).record);
 }
 
 #[test]
-fn a_workspace_that_saw_a_panic_works_on() {
-    let (good, mut workspace) = (good(), Workspace::default());
+fn workspace_is_usable_after_a_panic() {
+    let (valid, mut workspace) = (valid_body(), Workspace::default());
     let panicking = [delivery(PANICKING_BODY)];
     commit(&policy(), &KEY, &panicking, SEGMENT, &mut workspace);
 
-    let after = commit(&policy(), &KEY, &[delivery(&good)], SEGMENT, &mut workspace);
+    let deliveries = [delivery(&valid)];
+    let after = commit(&policy(), &KEY, &deliveries, SEGMENT, &mut workspace);
 
-    assert_eq!(after.record, committed(&policy(), &[&good]).record);
+    assert_eq!(after.record, committed(&policy(), &[&valid]).record);
 }
 
 #[test]
-fn a_commit_with_nothing_to_answer_for_has_no_record() {
+fn commit_without_acknowledged_deliveries_has_no_record() {
     assert!(committed(&policy(), &[]).record.is_empty());
     assert!(committed(&policy(), &[b"{}", b"["]).record.is_empty());
 }
 
 #[test]
-fn spans_that_were_all_sampled_out_are_answered_for_without_a_block() {
-    let drop_all = policy_of(|wishes| {
-        wishes.sampling_mode = "equalizing".to_owned();
-        wishes.sampling_rate = 0.0;
+fn delivery_that_is_sampled_out_completely_is_acknowledged_without_a_block() {
+    let drop_all = policy_of(|settings| {
+        settings.sampling_mode = "equalizing".to_owned();
+        settings.sampling_rate = 0.0;
     });
 
-    let done = committed(&drop_all, &[&good()]);
+    let done = committed(&drop_all, &[&valid_body()]);
 
     let record = scan::scan(&done.record).records[0];
     assert_eq!(
@@ -221,7 +220,7 @@ fn spans_that_were_all_sampled_out_are_answered_for_without_a_block() {
 }
 
 #[test]
-fn an_answer_names_drain_digest_time_rows_and_projects() {
+fn acknowledgement_contains_drain_digest_time_rows_and_projects() {
     let spans = [span(TRACE, ""), span("", ""), span(TRACE, "")];
 
     let done = committed(&policy(), &[&body(&spans)]);
@@ -236,45 +235,45 @@ fn an_answer_names_drain_digest_time_rows_and_projects() {
 }
 
 #[test]
-fn the_digest_is_of_drain_kind_and_unpacked_body() {
-    let good = good();
+fn digest_depends_on_drain_and_kind_but_not_on_the_receive_time() {
+    let valid = valid_body();
     let digest_of = |delivery: Delivery<'_>| {
         let done = committed_group(&policy(), &[delivery]);
         let answers = scan::scan(&done.record).records[0].answers.to_vec();
         answers[answers
             .windows(2)
-            .position(|two| two == [0xC4, 16])
+            .position(|pair| pair == [0xC4, 16])
             .unwrap()..][2..18]
             .to_vec()
     };
-    let plain = digest_of(delivery(&good));
+    let plain = digest_of(delivery(&valid));
 
     assert_eq!(
         digest_of(Delivery {
             received_at_ns: RECEIVED_AT_NS + 1,
-            ..delivery(&good)
+            ..delivery(&valid)
         }),
         plain
     );
     assert_ne!(
         digest_of(Delivery {
             drain: "other",
-            ..delivery(&good)
+            ..delivery(&valid)
         }),
         plain
     );
     assert_ne!(
         digest_of(Delivery {
             kind: Kind::Ndjson,
-            ..delivery(&good)
+            ..delivery(&valid)
         }),
         plain
     );
 }
 
 #[test]
-fn one_bad_span_costs_one_span_and_is_told_with_its_place() {
-    let outcome = only(
+fn invalid_span_is_rejected_alone_and_reported_with_its_index() {
+    let outcome = outcome(
         &policy(),
         &body(&[
             span(TRACE, ""),
@@ -294,8 +293,8 @@ fn one_bad_span_costs_one_span_and_is_told_with_its_place() {
 }
 
 #[test]
-fn a_delivery_of_bad_spans_only_is_malformed() {
-    let outcome = only(&policy(), &body(&[span("", ""), span("", "")]));
+fn delivery_of_only_invalid_spans_is_malformed() {
+    let outcome = outcome(&policy(), &body(&[span("", ""), span("", "")]));
 
     assert_eq!(
         (outcome.verdict, outcome.received, outcome.rejected),
@@ -309,22 +308,22 @@ fn a_delivery_of_bad_spans_only_is_malformed() {
 }
 
 #[test]
-fn strict_turns_warnings_into_refusals_but_not_rejections() {
+fn strict_drain_refuses_deliveries_with_warnings_but_not_with_rejected_spans() {
     let kind_by_name = body(&[span(TRACE, r#","kind":"SPAN_KIND_SERVER""#)]);
-    let one_bad = body(&[span(TRACE, ""), span("", "")]);
+    let one_invalid = body(&[span(TRACE, ""), span("", "")]);
 
-    assert_eq!(only(&policy(), &kind_by_name).verdict, Verdict::Accepted);
+    assert_eq!(outcome(&policy(), &kind_by_name).verdict, Verdict::Accepted);
     assert_eq!(strict(&kind_by_name).verdict, Verdict::Malformed);
     assert_eq!(
         strict(&kind_by_name).message,
-        "strict drain: enum sent by name; OTLP/JSON wants the number"
+        "strict drain: enum sent by name; OTLP/JSON requires the number"
     );
-    assert_eq!(strict(&one_bad).verdict, Verdict::Accepted);
+    assert_eq!(strict(&one_invalid).verdict, Verdict::Accepted);
 }
 
 #[test]
-fn content_without_spans_is_warned_about_and_an_empty_request_is_not() {
-    let no_spans = only(&policy(), &body(&[]));
+fn content_without_spans_gets_a_warning_and_an_empty_request_does_not() {
+    let no_spans = outcome(&policy(), &body(&[]));
 
     assert_eq!(
         (no_spans.verdict, no_spans.received),
@@ -332,17 +331,17 @@ fn content_without_spans_is_warned_about_and_an_empty_request_is_not() {
     );
     assert_eq!(no_spans.reasons, [("no_spans", 1)]);
     for empty in [&b"{}"[..], br#"{"resourceSpans":[{"scopeSpans":[{}]}]}"#] {
-        assert_eq!(only(&policy(), empty).message, "");
+        assert_eq!(outcome(&policy(), empty).message, "");
     }
 }
 
 #[test]
-fn late_spans_are_counted_and_not_warned_about() {
+fn late_spans_are_counted_without_a_warning() {
     let late = body(&[format!(
         r#"{{"traceId":"{TRACE}","spanId":"eee19b7ec3c1b174","startTimeUnixNano":"1700000000000000000"}}"#
     )]);
 
-    let outcome = only(&policy(), &late);
+    let outcome = outcome(&policy(), &late);
 
     assert_eq!(
         (outcome.message.as_str(), outcome.reasons),
@@ -352,45 +351,48 @@ fn late_spans_are_counted_and_not_warned_about() {
 
 #[test]
 fn spans_without_a_project_are_counted() {
-    let nowhere = policy_of(|wishes| wishes.project.clear());
+    let without_project = policy_of(|settings| settings.project.clear());
 
-    assert_eq!(only(&policy(), &good()).unresolved, 0);
-    assert_eq!(only(&nowhere, &good()).unresolved, 1);
+    assert_eq!(outcome(&policy(), &valid_body()).unresolved, 0);
+    assert_eq!(outcome(&without_project, &valid_body()).unresolved, 1);
 }
 
 #[test]
-fn a_resource_may_not_be_multiplied_without_bound() {
+fn expansion_of_a_resource_by_its_spans_is_limited() {
     let mut small = policy();
     small.limits.expanded_bytes_max = 1_000;
 
-    let one = only(&small, &body(&[span(TRACE, "")]));
-    let many = only(&small, &body(&vec![span(TRACE, ""); 10]));
+    let few_spans = outcome(&small, &body(&[span(TRACE, "")]));
+    let many_spans = outcome(&small, &body(&vec![span(TRACE, ""); 10]));
 
     assert_eq!(
-        (one.verdict, many.verdict),
+        (few_spans.verdict, many_spans.verdict),
         (Verdict::Accepted, Verdict::TooLarge)
     );
 }
 
 #[test]
-fn limits_of_the_delivery_are_kept() {
+fn limits_of_a_delivery_are_enforced() {
     let limit =
-        |name: &str| policy_of(|wishes| wishes.limits = HashMap::from([(name.to_owned(), 1)]));
+        |name: &str| policy_of(|settings| settings.limits = HashMap::from([(name.to_owned(), 1)]));
     let two = body(&[span(TRACE, ""), span(TRACE, "")]);
     let attributes = r#","attributes":[{"key":"a","value":{}},{"key":"b","value":{}}]"#;
 
-    assert_eq!(only(&limit("spans_max"), &two).verdict, Verdict::TooLarge);
     assert_eq!(
-        only(&limit("nodes_max"), &body(&[span(TRACE, attributes)])).verdict,
+        outcome(&limit("spans_max"), &two).verdict,
         Verdict::TooLarge
     );
     assert_eq!(
-        only(&limit("body_bytes_max"), &two).verdict,
-        Verdict::Accepted,
-        "the drain's own limit counts"
+        outcome(&limit("nodes_max"), &body(&[span(TRACE, attributes)])).verdict,
+        Verdict::TooLarge
     );
     assert_eq!(
-        only(&limit("attributes_max"), &body(&[span(TRACE, attributes)])).reasons,
+        outcome(&limit("body_bytes_max"), &two).verdict,
+        Verdict::Accepted,
+        "the limit of the drain applies"
+    );
+    assert_eq!(
+        outcome(&limit("attributes_max"), &body(&[span(TRACE, attributes)])).reasons,
         [("attributes_over_limit", 1)]
     );
 }

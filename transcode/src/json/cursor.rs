@@ -1,14 +1,14 @@
-//! Cursor over the body and the tokens it reads: brackets, commas, names, strings, numbers, literals.
+//! Cursor that reads the tokens of a body: brackets, commas, names, strings, numbers, literals.
 //!
 //! Invariant: the document is validated up to the cursor, and nested no deeper than the limit.
 
 use super::number;
 use super::scan;
-use super::stop::{Outcome, Stop};
+use super::stop::{ReadResult, Stop};
 use crate::limits::Limits;
 use crate::refusal::Refusal;
 
-/// A string as spelled in the body, without its quotes.
+/// A string as it occurs in the body, without its quotes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quoted<'a> {
     /// The bytes between the quotes.
@@ -19,7 +19,7 @@ pub(super) struct Quoted<'a> {
 
 /// A position to return to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct Position {
     at: usize,
     depth: u32,
 }
@@ -36,7 +36,7 @@ pub(super) enum Shape {
     Null,
 }
 
-/// Reads one document front to back.
+/// Reads one document from front to back.
 #[derive(Debug)]
 pub(super) struct Cursor<'a> {
     bytes: &'a [u8],
@@ -60,17 +60,17 @@ impl<'a> Cursor<'a> {
     }
 
     #[inline]
-    pub fn place(&self) -> Place {
-        Place {
+    pub fn position(&self) -> Position {
+        Position {
             at: self.at,
             depth: self.depth,
         }
     }
 
     #[inline]
-    pub fn return_to(&mut self, place: Place) {
-        self.at = place.at;
-        self.depth = place.depth;
+    pub fn return_to(&mut self, position: Position) {
+        self.at = position.at;
+        self.depth = position.depth;
     }
 
     /// Returns the offset in the body, for messages.
@@ -78,9 +78,9 @@ impl<'a> Cursor<'a> {
         self.at
     }
 
-    /// Returns whether this many more containers may be opened.
+    /// Returns whether the nesting limit allows this many more levels.
     #[inline]
-    pub fn has_room_for(&self, levels: u32) -> bool {
+    pub fn can_nest(&self, levels: u32) -> bool {
         self.depth.saturating_add(levels) <= self.depth_max
     }
 
@@ -109,7 +109,7 @@ impl<'a> Cursor<'a> {
 
     /// Returns the type of the next value.
     #[inline]
-    pub fn shape(&mut self) -> Outcome<Shape> {
+    pub fn shape(&mut self) -> ReadResult<Shape> {
         Ok(match self.peek() {
             Some(b'"') => Shape::String,
             Some(b'{') => Shape::Object,
@@ -124,7 +124,7 @@ impl<'a> Cursor<'a> {
 
     /// Enters the object or array whose bracket is next.
     #[inline]
-    pub fn open(&mut self) -> Outcome<()> {
+    pub fn open(&mut self) -> ReadResult<()> {
         self.at += 1;
         self.depth += 1;
         if self.depth > self.depth_max {
@@ -134,11 +134,11 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Returns the next member's name and consumes its colon; `None` after the closing brace. `fresh` is
+    /// Returns the next member's name and consumes its colon; `None` after the closing brace. `is_first` is
     /// true before the first member.
     #[inline]
-    pub fn member(&mut self, fresh: &mut bool) -> Outcome<Option<Quoted<'a>>> {
-        if !self.separator(b'}', fresh)? {
+    pub fn member(&mut self, is_first: &mut bool) -> ReadResult<Option<Quoted<'a>>> {
+        if !self.separator(b'}', is_first)? {
             return Ok(None);
         }
         if self.peek() != Some(b'"') {
@@ -157,20 +157,20 @@ impl<'a> Cursor<'a> {
 
     /// Returns whether another element follows; false after the closing bracket.
     #[inline]
-    pub fn element(&mut self, fresh: &mut bool) -> Outcome<bool> {
-        self.separator(b']', fresh)
+    pub fn element(&mut self, is_first: &mut bool) -> ReadResult<bool> {
+        self.separator(b']', is_first)
     }
 
     #[inline]
-    fn separator(&mut self, closing: u8, fresh: &mut bool) -> Outcome<bool> {
+    fn separator(&mut self, closing: u8, is_first: &mut bool) -> ReadResult<bool> {
         match self.peek() {
             Some(byte) if byte == closing => {
                 self.at += 1;
                 self.depth = self.depth.saturating_sub(1);
                 Ok(false)
             }
-            _ if *fresh => {
-                *fresh = false;
+            _ if *is_first => {
+                *is_first = false;
                 Ok(true)
             }
             Some(b',') => {
@@ -183,12 +183,13 @@ impl<'a> Cursor<'a> {
 
     /// Reads the string whose opening quote is next. Its escapes are not checked yet.
     #[inline]
-    pub fn string(&mut self) -> Outcome<Quoted<'a>> {
+    pub fn string(&mut self) -> ReadResult<Quoted<'a>> {
         let start = self.at + 1;
         let mut end = scan::special(self.bytes, start);
         let mut escaped = false;
         while self.bytes.get(end) == Some(&b'\\') {
             escaped = true;
+            // Continues after the escaped character, which may be a quote.
             end = scan::special(self.bytes, end + 2);
         }
         self.at = end;
@@ -200,9 +201,10 @@ impl<'a> Cursor<'a> {
         Ok(Quoted { raw, escaped })
     }
 
-    /// Reads the number whose first byte is next, as spelled.
+    /// Reads the number whose first byte is next. Returns it unconverted.
     #[inline]
-    pub fn number(&mut self) -> Outcome<&'a [u8]> {
+    pub fn number(&mut self) -> ReadResult<&'a [u8]> {
+        // Looks at one byte more than the limit, to detect a literal that exceeds it.
         let window = self.rest();
         let window = window.get(..=self.number_bytes_max).unwrap_or(window);
         match number::literal(window) {
@@ -220,7 +222,7 @@ impl<'a> Cursor<'a> {
 
     /// Consumes `true`, `false` or `null`, of which the first byte is next.
     #[inline]
-    pub fn word(&mut self, word: &'static str) -> Outcome<()> {
+    pub fn word(&mut self, word: &'static str) -> ReadResult<()> {
         if !self.rest().starts_with(word.as_bytes()) {
             return Err(self.expected("a value"));
         }
@@ -230,7 +232,7 @@ impl<'a> Cursor<'a> {
 
     /// Consumes a null, if it is next.
     #[inline]
-    pub fn null(&mut self) -> Outcome<bool> {
+    pub fn null(&mut self) -> ReadResult<bool> {
         if self.peek() != Some(b'n') {
             return Ok(false);
         }

@@ -1,17 +1,17 @@
-//! Integer fields: times, counts, flags, enums. Read from a number, a string, or a Long object.
+//! Reader of integer fields (times, counts, flags, enums), sent as a number, a string, or a Long object.
 
 use super::cursor::Shape;
 use super::field::Field;
-use super::number::{self, Whole};
+use super::number::{self, IntegerValue};
 use super::reader::Reader;
-use super::stop::Outcome;
+use super::stop::ReadResult;
 use crate::visit::{Visitor, Warning};
 
 /// Content of an integer field.
 enum IntegerField {
     /// Null, which means the default.
     Nothing,
-    Number(Whole),
+    Number(IntegerValue),
     /// Another value, which was skipped.
     NotANumber,
 }
@@ -29,33 +29,35 @@ const STATUS_CODES: [&str; 3] = ["UNSET", "OK", "ERROR"];
 impl<V: Visitor> Reader<'_, '_, V> {
     /// Reads nanoseconds since 1970; 0 for null and, with a warning, for a value that is not a time.
     #[inline]
-    pub fn time(&mut self) -> Outcome<u64> {
+    pub fn time(&mut self) -> ReadResult<u64> {
         if let Some(time) = self.cursor.predicted_time() {
             return Ok(time);
         }
-        let place = self.cursor.place();
+        let position = self.cursor.position();
         if self.cursor.peek() == Some(b'"') {
             let quoted = self.cursor.string()?;
             if let Some(time) = number::digits(quoted.raw) {
                 return Ok(time);
             }
-            self.cursor.return_to(place);
+            // The general reader handles escapes and other notations.
+            self.cursor.return_to(position);
         }
         self.tolerant_time()
     }
 
-    fn tolerant_time(&mut self) -> Outcome<u64> {
+    fn tolerant_time(&mut self) -> ReadResult<u64> {
         let nanos = match self.integer()? {
+            // ProtoJSON: null is the default value, so it needs no warning
             IntegerField::Nothing => return Ok(0),
-            IntegerField::Number(Whole::Exact(nanos)) => u64::try_from(nanos).ok(),
-            IntegerField::Number(Whole::Floor(nanos)) => {
+            IntegerField::Number(IntegerValue::Exact(nanos)) => u64::try_from(nanos).ok(),
+            IntegerField::Number(IntegerValue::Floor(nanos)) => {
                 let nanos = u64::try_from(nanos).ok();
                 if nanos.is_some() {
                     self.warn(Warning::TimeFractional);
                 }
                 nanos
             }
-            IntegerField::Number(Whole::Huge { .. }) | IntegerField::NotANumber => None,
+            IntegerField::Number(IntegerValue::Huge { .. }) | IntegerField::NotANumber => None,
         };
         if nanos.is_none() {
             self.warn(Warning::TimeUnreadable);
@@ -65,22 +67,22 @@ impl<V: Visitor> Reader<'_, '_, V> {
 
     /// Reads a count or flags: 32 bits, clamped with a warning.
     #[inline]
-    pub fn count(&mut self) -> Outcome<u32> {
+    pub fn count(&mut self) -> ReadResult<u32> {
         match self.cursor.predicted_count() {
             Some(count) => Ok(count),
             None => self.tolerant_count(),
         }
     }
 
-    fn tolerant_count(&mut self) -> Outcome<u32> {
+    fn tolerant_count(&mut self) -> ReadResult<u32> {
         let (count, warning) = match self.integer()? {
             IntegerField::Nothing => (0, None),
             IntegerField::NotANumber => (0, Some(Warning::FieldType)),
-            IntegerField::Number(Whole::Exact(count)) => clamped(count),
-            IntegerField::Number(Whole::Floor(count)) => {
+            IntegerField::Number(IntegerValue::Exact(count)) => clamped(count),
+            IntegerField::Number(IntegerValue::Floor(count)) => {
                 (clamped(count).0, Some(Warning::CountClamped))
             }
-            IntegerField::Number(Whole::Huge { negative }) => (
+            IntegerField::Number(IntegerValue::Huge { negative }) => (
                 if negative { 0 } else { u32::MAX },
                 Some(Warning::CountClamped),
             ),
@@ -92,29 +94,29 @@ impl<V: Visitor> Reader<'_, '_, V> {
     }
 
     /// Reads a span kind.
-    pub fn kind(&mut self) -> Outcome<i32> {
-        self.enumeration("SPAN_KIND_", &SPAN_KINDS)
+    pub fn kind(&mut self) -> ReadResult<i32> {
+        self.enum_value("SPAN_KIND_", &SPAN_KINDS)
     }
 
     /// Reads a status code.
-    pub fn status_code(&mut self) -> Outcome<i32> {
-        self.enumeration("STATUS_CODE_", &STATUS_CODES)
+    pub fn status_code(&mut self) -> ReadResult<i32> {
+        self.enum_value("STATUS_CODE_", &STATUS_CODES)
     }
 
     /// Reads an enum: a number or, with a warning, its name or its number as text.
     #[inline]
-    fn enumeration(&mut self, prefix: &str, names: &[&str]) -> Outcome<i32> {
+    fn enum_value(&mut self, prefix: &str, names: &[&str]) -> ReadResult<i32> {
         match self
             .cursor
             .predicted_count()
             .and_then(|number| i32::try_from(number).ok())
         {
             Some(number) => Ok(number),
-            None => self.tolerant_enumeration(prefix, names),
+            None => self.tolerant_enum_value(prefix, names),
         }
     }
 
-    fn tolerant_enumeration(&mut self, prefix: &str, names: &[&str]) -> Outcome<i32> {
+    fn tolerant_enum_value(&mut self, prefix: &str, names: &[&str]) -> ReadResult<i32> {
         let is_text = self.cursor.peek() == Some(b'"');
         if is_text && let Some(number) = self.enum_name(prefix, names)? {
             self.warn(Warning::EnumName);
@@ -122,7 +124,7 @@ impl<V: Visitor> Reader<'_, '_, V> {
         }
         let number = match self.integer()? {
             IntegerField::Nothing => return Ok(0),
-            IntegerField::Number(Whole::Exact(number)) => i32::try_from(number).ok(),
+            IntegerField::Number(IntegerValue::Exact(number)) => i32::try_from(number).ok(),
             _ => None,
         };
         if number.is_none() {
@@ -135,8 +137,8 @@ impl<V: Visitor> Reader<'_, '_, V> {
 
     /// Returns the number of an enum name in any case, with or without its prefix; consumes nothing if it
     /// is not such a name.
-    fn enum_name(&mut self, prefix: &str, names: &[&str]) -> Outcome<Option<i32>> {
-        let place = self.cursor.place();
+    fn enum_name(&mut self, prefix: &str, names: &[&str]) -> ReadResult<Option<i32>> {
+        let position = self.cursor.position();
         let quoted = self.cursor.string()?;
         let word = quoted.raw.trim_ascii();
         let word = match word.split_at_checked(prefix.len()) {
@@ -147,20 +149,20 @@ impl<V: Visitor> Reader<'_, '_, V> {
             .zip(names)
             .find(|(_, name)| word.eq_ignore_ascii_case(name.as_bytes()));
         if number.is_none() {
-            self.cursor.return_to(place);
+            self.cursor.return_to(position);
         }
         Ok(number.map(|(number, _)| number))
     }
 
     /// Reads an integer in any accepted form.
-    fn integer(&mut self) -> Outcome<IntegerField> {
+    fn integer(&mut self) -> ReadResult<IntegerField> {
         match self.cursor.shape()? {
             Shape::Null => self.cursor.word("null").map(|()| IntegerField::Nothing),
             Shape::Number => {
                 let literal = self.cursor.number()?;
                 Ok(IntegerField::Number(match number::digits(literal) {
-                    Some(value) => Whole::Exact(i128::from(value)),
-                    None => number::whole(literal),
+                    Some(value) => IntegerValue::Exact(i128::from(value)),
+                    None => number::to_integer(literal),
                 }))
             }
             Shape::String => self.integer_in_text(),
@@ -169,35 +171,36 @@ impl<V: Visitor> Reader<'_, '_, V> {
         }
     }
 
-    fn integer_in_text(&mut self) -> Outcome<IntegerField> {
+    fn integer_in_text(&mut self) -> ReadResult<IntegerField> {
         let quoted = self.cursor.string()?;
         let mark = self.scratch.arena.len();
         let text = self.text(quoted)?;
+        // Moves the arena out, because `text` borrows from it while `self` reports warnings.
         let arena = std::mem::take(&mut self.scratch.arena);
-        let literal = self.spelled(text.bytes(&arena));
+        let literal = self.number_literal(text.bytes(&arena));
         let integer = literal.map_or(IntegerField::NotANumber, |literal| {
-            IntegerField::Number(number::whole(literal))
+            IntegerField::Number(number::to_integer(literal))
         });
         self.scratch.arena = arena;
         self.scratch.arena.truncate(mark);
         Ok(integer)
     }
 
-    fn long_or_other(&mut self) -> Outcome<IntegerField> {
+    fn long_or_other(&mut self) -> ReadResult<IntegerField> {
         if let Some(value) = self.long()? {
             self.warn(Warning::LongObject);
-            return Ok(IntegerField::Number(Whole::Exact(value)));
+            return Ok(IntegerField::Number(IntegerValue::Exact(value)));
         }
         self.skip().map(|()| IntegerField::NotANumber)
     }
 
     /// Reads a `{low, high, unsigned}` object; consumes nothing if it is another object.
-    pub fn long(&mut self) -> Outcome<Option<i128>> {
-        let place = self.cursor.place();
+    pub fn long(&mut self) -> ReadResult<Option<i128>> {
+        let position = self.cursor.position();
         self.cursor.open()?;
         let (mut low, mut high, mut is_unsigned) = (None, None, false);
-        let mut fresh = true;
-        while let Some(field) = self.field(&mut fresh)? {
+        let mut is_first = true;
+        while let Some(field) = self.field(&mut is_first)? {
             match field {
                 Field::Low => low = self.half()?,
                 Field::High => high = self.half()?,
@@ -206,7 +209,7 @@ impl<V: Visitor> Reader<'_, '_, V> {
             }
         }
         let (Some(low), Some(high)) = (low, high) else {
-            self.cursor.return_to(place);
+            self.cursor.return_to(position);
             return Ok(None);
         };
         let bits = u64::from(high) << 32 | u64::from(low);
@@ -218,19 +221,20 @@ impl<V: Visitor> Reader<'_, '_, V> {
     }
 
     /// Reads one half of a Long: 32 bits, signed or not.
-    fn half(&mut self) -> Outcome<Option<u32>> {
+    fn half(&mut self) -> ReadResult<Option<u32>> {
         if self.cursor.shape()? != Shape::Number {
             return self.skip().map(|()| None);
         }
-        Ok(match number::whole(self.cursor.number()?) {
-            Whole::Exact(half) => u32::try_from(half)
+        Ok(match number::to_integer(self.cursor.number()?) {
+            IntegerValue::Exact(half) => u32::try_from(half)
+                // JavaScript libraries write each half as a signed number.
                 .or_else(|_| i32::try_from(half).map(i32::cast_unsigned))
                 .ok(),
             _ => None,
         })
     }
 
-    fn is_true(&mut self) -> Outcome<bool> {
+    fn is_true(&mut self) -> ReadResult<bool> {
         let is_true = self.cursor.shape()? == Shape::True;
         self.skip().map(|()| is_true)
     }

@@ -1,19 +1,19 @@
 //! OTLP/JSON decoder: reports a request body to a [`Visitor`] in one pass, without building a tree.
 //!
 //! ```text
-//! request     envelopes, their order, second passes
-//! span        a span, its events and links
-//! integers    times, counts and enums of a span
-//! attributes  lists of keys and values; predicted: fast path for the usual spelling
-//! nested      attribute values with nesting; any_value and scalar: their parts
-//! reader      names (field), texts (strings), skipped values
-//! cursor      brackets, commas, strings (scan), numbers
-//! hint        what a body that is not JSON probably is
+//! request     resources and scopes, in any order
+//! span        spans with their events and links
+//! integers    times, counts and enums
+//! attributes  lists of attributes; `predicted` is the fast path for their usual encoding
+//! nested      nested attribute values; uses `any_value` for objects and `scalar` for scalars
+//! reader      member names (`field`), decoded strings (`strings`), skipped values (`skip`)
+//! cursor      tokens: brackets, commas, strings (found by `scan`), numbers
+//! hint        messages that say what a body that is not JSON probably is
 //! ```
 //!
-//! Invariant: tolerant reading. Input with only one sensible meaning is accepted, with a warning if OTLP
+//! Invariant: reading is tolerant. Input with only one sensible meaning is accepted, with a warning if OTLP
 //! requires another form; only bodies that are not JSON or not a trace request are refused.
-//! Never: recurses on nesting; converts an integer through a double.
+//! Never: recurses on nested input; converts an integer by way of a double.
 
 mod any_value;
 mod attributes;
@@ -39,30 +39,31 @@ use crate::visit::Visitor;
 use cursor::{Cursor, Shape};
 use nested::Frame;
 use reader::Reader;
-use stop::{Outcome, Reason};
+use stop::{ReadResult, Reason};
 
 /// Buffers that are reused for every delivery.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    /// Texts whose escapes were decoded.
+    /// Decoded strings that contained escapes.
     arena: Vec<u8>,
-    /// The attribute value under construction.
+    /// The attribute value being built.
     rendered: Vec<u8>,
     /// Decoded bytes while converting between two base64 alphabets.
     decoded: Vec<u8>,
-    /// The open containers of the attribute value.
+    /// Stack of the open containers of the attribute value.
     frames: Vec<Frame>,
-    /// The open containers of a skipped value.
+    /// Stack of the open containers of a skipped value.
     nesting: Vec<Shape>,
 }
 
-/// A larger buffer is freed after the delivery.
+/// Buffers larger than this are freed after the delivery.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
 impl Scratch {
     fn reset(&mut self) {
         self.arena.clear();
         self.rendered.clear();
+        // After an error the containers of the refused body are still open.
         self.frames.clear();
         self.arena.shrink_to(KEPT_BYTES_MAX);
         self.rendered.shrink_to(KEPT_BYTES_MAX);
@@ -84,7 +85,7 @@ struct Options<'l> {
 /// lines are skipped.
 ///
 /// # Errors
-/// If the body is invalid, or the visitor refuses it. The visitor must then discard what was reported.
+/// If the body is invalid, or the visitor refuses it. The visitor must then discard everything reported so far.
 pub fn decode<V: Visitor>(
     body: &[u8],
     limits: &Limits,
@@ -98,7 +99,8 @@ pub fn decode<V: Visitor>(
         is_two_pass: false,
     };
     let result = read(body, options, scratch, visitor).or_else(|stop| match *stop.0 {
-        Reason::Late => {
+        Reason::LateOwner => {
+            // Two passes skip every span once before it is read, so only such a body pays for them.
             visitor.restart();
             scratch.reset();
             read(
@@ -117,7 +119,7 @@ pub fn decode<V: Visitor>(
     result.map_err(|stop| refusal(body, *stop.0))
 }
 
-/// Returns the refusal, with a hint if the mistake is a common one.
+/// Returns the refusal, with a hint if the sender made a common mistake.
 #[cold]
 fn refusal(body: &[u8], reason: Reason) -> Refusal {
     match reason {
@@ -127,7 +129,8 @@ fn refusal(body: &[u8], reason: Reason) -> Refusal {
             hint::known_mistake(body).map_or(refusal, |reason| Refusal::malformed("body", reason))
         }
         Reason::Refused(refusal) => refusal,
-        Reason::Late => Refusal::malformed(
+        // Unreachable: with two passes, every resource and scope is read before its content.
+        Reason::LateOwner => Refusal::malformed(
             "resource_spans",
             "a second resource or scope after the spans; expected one before them",
         ),
@@ -139,7 +142,7 @@ fn read<V: Visitor>(
     options: Options<'_>,
     scratch: &mut Scratch,
     visitor: &mut V,
-) -> Outcome<()> {
+) -> ReadResult<()> {
     let mut start = hint::byte_order_mark(body);
     if !options.ndjson {
         return document(body, start, options, scratch, visitor);
@@ -153,6 +156,7 @@ fn read<V: Visitor>(
             .any(|byte| !byte.is_ascii_whitespace())
         {
             document(
+                // The slice starts at the beginning of the body, so that offsets in messages count from there.
                 body.get(..end).unwrap_or(body),
                 start,
                 options,
@@ -172,7 +176,7 @@ fn document<V: Visitor>(
     options: Options<'_>,
     scratch: &mut Scratch,
     visitor: &mut V,
-) -> Outcome<()> {
+) -> ReadResult<()> {
     let mut cursor = Cursor::new(bytes, start, options.limits);
     let first = cursor.peek();
     if first != Some(b'{') {

@@ -1,57 +1,60 @@
-//! Attribute values with any nesting, as stored text: a state machine with an explicit stack.
+//! Converter of nested attribute values to stored text: a state machine with an explicit stack instead of recursion.
 
 use super::cursor::Shape;
 use super::field::Field;
 use super::reader::Reader;
 use super::scalar::Scalar;
-use super::stop::Outcome;
+use super::stop::ReadResult;
 use super::strings::Text;
 use crate::text;
 use crate::visit::{Visitor, Warning};
 
-/// A container of the body that is open while a value is rendered.
+/// An open container of the value being converted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
     pub kind: Kind,
     /// Whether no member or element was read yet.
-    pub fresh: bool,
-    /// Start of its text in the rendered value.
+    pub is_first: bool,
+    /// Offset at which the text of this container starts in the converted value.
     pub mark: usize,
-    /// Whether a warning for it was already given.
+    /// Whether a warning about this container was already reported.
     pub is_quiet: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
-    /// An object in the place of a value.
-    Value(Meaning),
-    /// The elements of an array; `is_bare` if no enclosing message writes the brackets.
+    /// An object in the position of an attribute value.
+    Value(ObjectType),
+    /// An array. `is_bare` if it has no enclosing `arrayValue` object, which would write the brackets.
     Elements { is_bare: bool },
-    /// The elements of a list of keys and values.
+    /// A list of keys and values. `is_bare` if it has no enclosing `kvlistValue` object.
     Pairs { is_bare: bool },
-    /// The object around either list, `{"values": […]}`.
+    /// The `{"values": […]}` object around an array or a list of keys and values.
     Message { closing: u8 },
-    /// A key and a value; `key_bytes` bytes of key are written, the value after them.
+    /// One `{"key": …, "value": …}` element. `key_bytes` is the length of the key's text, which precedes the value.
     Pair { key_bytes: usize, has_value: bool },
 }
 
-/// Type of an object in the place of a value, as far as it is known.
+/// Type of an object in the position of an attribute value. The members read so far decide it, so it starts as
+/// `Unknown`.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Meaning {
-    Unclear,
+pub(super) enum ObjectType {
+    Unknown,
     AnyValue(Option<Field>),
-    Map { is_only_newer: bool },
+    Map { has_only_newer_member: bool },
 }
 
 impl<'a, V: Visitor> Reader<'a, '_, V> {
-    /// Renders the next value. In a map of attributes (`is_quiet`) it may be bare.
-    pub fn render(&mut self, is_quiet: bool) -> Outcome<()> {
+    /// Converts the next value to stored text. `is_quiet` suppresses the warning about a bare value: attributes sent as
+    /// a map already have a warning.
+    pub fn render(&mut self, is_quiet: bool) -> ReadResult<()> {
         self.scratch.rendered.clear();
         self.value_depth = 0;
         self.begin(is_quiet)?;
+        // Each step pops the innermost container, and pushes it again unless the container ends in this step.
         while let Some(frame) = self.scratch.frames.pop() {
             match frame.kind {
-                Kind::Value(meaning) => self.value_step(frame, meaning)?,
+                Kind::Value(object_type) => self.value_step(frame, object_type)?,
                 Kind::Elements { is_bare } => self.elements_step(frame, is_bare)?,
                 Kind::Pairs { is_bare } => self.pairs_step(frame, is_bare)?,
                 Kind::Message { closing } => self.message_step(frame, closing)?,
@@ -65,13 +68,14 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
     }
 
     /// Begins a value: writes a scalar, or opens a container.
-    pub fn begin(&mut self, is_quiet: bool) -> Outcome<()> {
+    pub fn begin(&mut self, is_quiet: bool) -> ReadResult<()> {
         let shape = self.cursor.shape()?;
         if shape == Shape::Object {
             self.cursor.open()?;
-            self.stack(Kind::Value(Meaning::Unclear), is_quiet);
+            self.open_frame(Kind::Value(ObjectType::Unknown), is_quiet);
             return Ok(());
         }
+        // Null is an absent value, not a bare one.
         if !is_quiet && shape != Shape::Null {
             self.warn(Warning::ValueBare);
         }
@@ -80,37 +84,37 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         }
         let token = self.token(shape)?;
         let scalar = self.bare(token);
-        self.push_here(&scalar);
+        self.push_scalar(&scalar);
         Ok(())
     }
 
     /// Begins a nested value, after counting it against the node limit.
-    pub fn begin_child(&mut self, is_quiet: bool) -> Outcome<()> {
+    pub fn begin_child(&mut self, is_quiet: bool) -> ReadResult<()> {
         self.visitor.spend_nodes(1)?;
         self.begin(is_quiet)
     }
 
-    /// Begins a list that stands without its message.
-    fn list(&mut self, kind: Kind, bracket: u8) -> Outcome<()> {
+    /// Begins a list that has no enclosing `{"values": …}` object.
+    fn list(&mut self, kind: Kind, bracket: u8) -> ReadResult<()> {
         if !self.open_bracket(bracket) {
             return self.skip();
         }
         self.cursor.open()?;
-        self.stack(kind, true);
+        self.open_frame(kind, true);
         Ok(())
     }
 
-    pub fn stack(&mut self, kind: Kind, is_quiet: bool) {
+    pub fn open_frame(&mut self, kind: Kind, is_quiet: bool) {
         let mark = self.scratch.rendered.len();
         self.scratch.frames.push(Frame {
             kind,
-            fresh: true,
+            is_first: true,
             mark,
             is_quiet,
         });
     }
 
-    pub fn resume(&mut self, frame: Frame, kind: Kind) {
+    pub fn continue_frame(&mut self, frame: Frame, kind: Kind) {
         self.scratch.frames.push(Frame { kind, ..frame });
     }
 
@@ -133,19 +137,20 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
     }
 
     pub fn comma(&mut self) {
+        // No value ends with an opening bracket, so the last byte tells whether this element is the first.
         if !matches!(self.scratch.rendered.last(), Some(b'[' | b'{')) {
             self.scratch.rendered.push(b',');
         }
     }
 
-    /// Writes a scalar: as JSON if a container is open around it.
-    pub fn push_here(&mut self, scalar: &Scalar<'a>) {
+    /// Writes a scalar: as JSON inside a container, as plain text otherwise.
+    pub fn push_scalar(&mut self, scalar: &Scalar<'a>) {
         let is_stored_text = self.scratch.frames.is_empty();
         self.push(scalar, is_stored_text);
     }
 
-    fn elements_step(&mut self, mut frame: Frame, is_bare: bool) -> Outcome<()> {
-        if !self.cursor.element(&mut frame.fresh)? {
+    fn elements_step(&mut self, mut frame: Frame, is_bare: bool) -> ReadResult<()> {
+        if !self.cursor.element(&mut frame.is_first)? {
             if is_bare {
                 self.close(b']');
             }
@@ -156,8 +161,8 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         self.begin_child(is_bare)
     }
 
-    fn pairs_step(&mut self, mut frame: Frame, is_bare: bool) -> Outcome<()> {
-        if !self.element(&mut frame.fresh)? {
+    fn pairs_step(&mut self, mut frame: Frame, is_bare: bool) -> ReadResult<()> {
+        if !self.element(&mut frame.is_first)? {
             if is_bare {
                 self.close(b'}');
             }
@@ -171,7 +176,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         self.visitor.spend_nodes(1)?;
         self.cursor.open()?;
         self.comma();
-        self.stack(
+        self.open_frame(
             Kind::Pair {
                 key_bytes: 0,
                 has_value: false,
@@ -181,13 +186,13 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         Ok(())
     }
 
-    fn message_step(&mut self, mut frame: Frame, closing: u8) -> Outcome<()> {
-        match self.field(&mut frame.fresh)? {
+    fn message_step(&mut self, mut frame: Frame, closing: u8) -> ReadResult<()> {
+        match self.field(&mut frame.is_first)? {
             None => self.close(closing),
             Some(Field::Values) => {
                 self.scratch.frames.push(frame);
                 if self.opens_list()? {
-                    self.stack(elements(closing, false), false);
+                    self.open_frame(elements(closing, false), false);
                 }
             }
             Some(_) => {
@@ -198,14 +203,14 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         Ok(())
     }
 
-    fn pair_step(&mut self, mut frame: Frame, key_bytes: usize, has_value: bool) -> Outcome<()> {
+    fn pair_step(&mut self, mut frame: Frame, key_bytes: usize, has_value: bool) -> ReadResult<()> {
         let mark = frame.mark;
-        match self.field(&mut frame.fresh)? {
+        match self.field(&mut frame.is_first)? {
             None => self.finish_pair(mark, key_bytes, has_value),
             Some(Field::Key) => {
                 let key = self.text_field()?;
                 let key_bytes = self.push_key(mark, key_bytes, &key);
-                self.resume(
+                self.continue_frame(
                     frame,
                     Kind::Pair {
                         key_bytes,
@@ -214,14 +219,16 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
                 );
             }
             Some(Field::Value) => {
+                // A repeated value replaces the earlier one.
                 self.scratch.rendered.truncate(mark + key_bytes);
-                self.resume(
+                self.continue_frame(
                     frame,
                     Kind::Pair {
                         key_bytes,
                         has_value: true,
                     },
                 );
+                // Not `begin_child`: the pair was counted before its key was read.
                 self.begin(false)?;
             }
             Some(_) => {
@@ -232,7 +239,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         Ok(())
     }
 
-    /// Writes a key before the value, which may already stand at `mark`, and replaces an earlier key.
+    /// Writes a key before its value, which may already be written at `mark`. Replaces an earlier key of the element.
     fn push_key(&mut self, mark: usize, old_bytes: usize, key: &Text<'a>) -> usize {
         let out = &mut self.scratch.rendered;
         let start = out.len();
@@ -240,13 +247,16 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         out.push(b':');
         let key_bytes = out.len() - start;
         if let Some(pair) = out.get_mut(mark..) {
+            // In the input the value may precede the key: move the key, which was just appended, before the value.
             pair.rotate_right(key_bytes);
         }
+        // A repeated key replaces the earlier one.
         out.drain(mark + key_bytes..mark + key_bytes + old_bytes);
         key_bytes
     }
 
     fn finish_pair(&mut self, mark: usize, key_bytes: usize, has_value: bool) {
+        // OTLP allows a pair without a key, but a member of a JSON object needs a name.
         if key_bytes == 0 {
             self.push_key(mark, 0, &Text::default());
         }

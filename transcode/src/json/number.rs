@@ -1,4 +1,4 @@
-//! Numbers: located in the body and converted exactly, through a double only if they are one.
+//! Parser of JSON numbers. Integers are converted exactly, never by way of a double.
 
 /// Returns the JSON number at the beginning of `bytes`. It ends at the first byte that cannot continue it;
 /// the caller checks what follows.
@@ -6,6 +6,7 @@
 pub(super) fn literal(bytes: &[u8]) -> Option<&[u8]> {
     let sign = usize::from(bytes.first() == Some(&b'-'));
     let integer = match bytes.get(sign)? {
+        // After a leading zero the integer ends: JSON does not allow `007`.
         b'0' => 1,
         _ => digits_at(bytes, sign),
     };
@@ -32,24 +33,24 @@ fn digits_at(bytes: &[u8], at: usize) -> usize {
         .unwrap_or(digits.len())
 }
 
-/// A text that is a number.
+/// A number, as found in a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Spelled<'a> {
+pub(super) struct NumberText<'a> {
     pub literal: &'a [u8],
-    /// Whether JSON allows this spelling.
+    /// Whether JSON allows this notation.
     pub is_json: bool,
 }
 
-/// Returns the number in a text; also accepts `+1`, `007`, `.5`, `5.` and surrounding blanks.
-pub(super) fn spelled(text: &[u8]) -> Option<Spelled<'_>> {
+/// Returns the number in a string; also accepts `+1`, `007`, `.5`, `5.` and surrounding blanks.
+pub(super) fn from_text(text: &[u8]) -> Option<NumberText<'_>> {
     if literal(text) == Some(text) {
-        return Some(Spelled {
+        return Some(NumberText {
             literal: text,
             is_json: true,
         });
     }
     let trimmed = text.trim_ascii();
-    is_number(trimmed).then_some(Spelled {
+    is_number(trimmed).then_some(NumberText {
         literal: trimmed,
         is_json: false,
     })
@@ -89,20 +90,21 @@ fn split_at_either(text: &[u8], marks: [u8; 2]) -> (&[u8], Option<&[u8]>) {
 
 /// A number, converted to an integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whole {
-    /// It is an integer.
+pub(super) enum IntegerValue {
+    /// The number is an integer.
     Exact(i128),
-    /// It has a fraction; this is the next lower integer.
+    /// The number has a fraction; this is the next lower integer.
     Floor(i128),
-    /// It is far beyond 64 bits.
+    /// Its magnitude is far beyond 64 bits.
     Huge { negative: bool },
 }
 
-/// Beyond any 64-bit integer.
+/// Stands for integers that do not fit into 64 bits.
+// Above every uint64, and small enough that multiplying by ten never overflows an i128.
 const HUGE: i128 = 1 << 65;
 
-/// Returns the integer value of a number in any spelling (`1.0`, `2e0`, `120e-1`).
-pub(super) fn whole(literal: &[u8]) -> Whole {
+/// Returns the integer value of a number in any notation (`1.0`, `2e0`, `120e-1`).
+pub(super) fn to_integer(literal: &[u8]) -> IntegerValue {
     let (negative, unsigned) = split_sign(literal);
     let (mantissa, exponent) = split_at_either(unsigned, *b"eE");
     let (integer, fraction) = split_at_either(mantissa, *b"..");
@@ -117,21 +119,22 @@ pub(super) fn whole(literal: &[u8]) -> Whole {
         }
         integer_digits_left = integer_digits_left.saturating_sub(1);
         if magnitude > HUGE {
-            return Whole::Huge { negative };
+            return IntegerValue::Huge { negative };
         }
     }
+    // Without the second condition, `0e999999999` would keep a thread busy for long.
     while integer_digits_left > 0 && magnitude != 0 {
         magnitude *= 10;
         integer_digits_left -= 1;
         if magnitude > HUGE {
-            return Whole::Huge { negative };
+            return IntegerValue::Huge { negative };
         }
     }
     match (negative, has_fraction) {
-        (false, false) => Whole::Exact(magnitude),
-        (true, false) => Whole::Exact(-magnitude),
-        (false, true) => Whole::Floor(magnitude),
-        (true, true) => Whole::Floor(-magnitude - 1),
+        (false, false) => IntegerValue::Exact(magnitude),
+        (true, false) => IntegerValue::Exact(-magnitude),
+        (false, true) => IntegerValue::Floor(magnitude),
+        (true, true) => IntegerValue::Floor(-magnitude - 1),
     }
 }
 
@@ -139,6 +142,7 @@ pub(super) fn whole(literal: &[u8]) -> Whole {
 fn exponent_of(text: &[u8]) -> i64 {
     let (negative, digits) = split_sign(text);
     let magnitude = digits.iter().fold(0i64, |sum, digit| {
+        // never i64::MIN, so that the negation below cannot overflow
         sum.saturating_mul(10)
             .saturating_add(i64::from(digit - b'0'))
     });
@@ -150,10 +154,11 @@ pub(super) fn double(literal: &[u8]) -> f64 {
     std::str::from_utf8(literal)
         .ok()
         .and_then(|text| text.parse().ok())
+        // never NaN: the callers checked the notation, and Rust parses all that they accept
         .unwrap_or(f64::NAN)
 }
 
-/// Numbers with more digits may not fit 64 bits.
+/// Maximum number of digits for which every integer fits into 64 bits.
 const SAFE_DIGITS: usize = 19;
 
 /// Returns the number if the text consists of one to nineteen digits.
@@ -173,7 +178,7 @@ pub(super) fn digits(text: &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// Returns the number of nineteen digits: a time in nanoseconds.
+/// Parses exactly nineteen digits, the length of a current time in nanoseconds.
 #[inline]
 pub(super) fn nineteen_digits(text: &[u8; SAFE_DIGITS]) -> Option<u64> {
     // Reads the words at offsets 0, 8 and 11; the last word repeats five digits of the second and adds three.
@@ -190,11 +195,12 @@ fn eight_digits(word: u64) -> Option<u64> {
     const ZEROS: u64 = u64::from_ne_bytes([b'0'; 8]);
     const HIGH_NIBBLES: u64 = u64::from_ne_bytes([0xf0; 8]);
     const SIXES: u64 = u64::from_ne_bytes([6; 8]);
+    // The high nibble of a digit is 3, and still 3 after adding 6.
     if (word & HIGH_NIBBLES) != ZEROS || (word.wrapping_add(SIXES) & HIGH_NIBBLES) != ZEROS {
         return None;
     }
-    let digits_of_ones = word - ZEROS;
-    let pairs = (digits_of_ones * 10 + (digits_of_ones >> 8)) & 0x00ff_00ff_00ff_00ff;
+    let digit_values = word - ZEROS;
+    let pairs = (digit_values * 10 + (digit_values >> 8)) & 0x00ff_00ff_00ff_00ff;
     let fours = (pairs * 100 + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
     Some((fours * 10_000 + (fours >> 32)) & 0xffff_ffff)
 }
@@ -208,6 +214,7 @@ pub(super) fn is_canonical_int(text: &[u8]) -> bool {
         [first, ..] => *first != b'0',
         [] => false,
     };
+    // Eighteen digits always fit into an int64; nineteen may not.
     has_no_leading_zero && unsigned.len() < SAFE_DIGITS && digits(unsigned).is_some()
 }
 
@@ -221,6 +228,7 @@ pub(super) fn is_canonical_double(literal: &[u8]) -> bool {
     match split_at_either(unsigned, *b"..") {
         (integer, None) => integer.len() <= EXACT_DIGITS && integer != b"0" && !has_exponent,
         (integer, Some(fraction)) => {
+            // The canonical form of a very small double has an exponent.
             let is_tiny = integer == b"0" && fraction.first() == Some(&b'0');
             let has_no_trailing_zero = fraction.last() != Some(&b'0');
             integer.len() + fraction.len() <= EXACT_DIGITS
@@ -274,51 +282,57 @@ mod tests {
             ("007", false),
             (" 5 ", false),
         ] {
-            let spelled = spelled(text.as_bytes()).unwrap();
+            let number = from_text(text.as_bytes()).unwrap();
 
-            assert_eq!(spelled.is_json, is_json, "{text}");
+            assert_eq!(number.is_json, is_json, "{text}");
         }
         assert_eq!(
-            spelled(b".5").map(|spelled| double(spelled.literal)),
+            from_text(b".5").map(|number| double(number.literal)),
             Some(0.5)
         );
         assert_eq!(
-            spelled(b"5.").map(|spelled| double(spelled.literal)),
+            from_text(b"5.").map(|number| double(number.literal)),
             Some(5.0)
         );
         for text in [
             "", " ", ".", "-", "e5", "1e", "0x10", "1 2", "1_000", "NaN", "--1", "1.2.3",
         ] {
-            assert_eq!(spelled(text.as_bytes()), None, "{text}");
+            assert_eq!(from_text(text.as_bytes()), None, "{text}");
         }
     }
 
     #[test]
-    fn integers_are_recognised_in_every_spelling() {
+    fn integers_are_recognised_in_every_notation() {
         for (literal, expected) in [
-            ("0", Whole::Exact(0)),
-            ("-0", Whole::Exact(0)),
-            ("-0.0", Whole::Exact(0)),
-            ("1.0", Whole::Exact(1)),
-            ("2e0", Whole::Exact(2)),
-            ("1e3", Whole::Exact(1000)),
-            ("120e-1", Whole::Exact(12)),
-            ("1.5e1", Whole::Exact(15)),
-            ("+7", Whole::Exact(7)),
-            ("007", Whole::Exact(7)),
-            ("9007199254740993", Whole::Exact(9_007_199_254_740_993)),
-            ("18446744073709551615", Whole::Exact(u64::MAX.into())),
-            ("-9223372036854775808", Whole::Exact(i64::MIN.into())),
-            ("1.5", Whole::Floor(1)),
-            ("-1.5", Whole::Floor(-2)),
-            ("15e-1", Whole::Floor(1)),
-            ("1e-400", Whole::Floor(0)),
-            ("1e21", Whole::Huge { negative: false }),
-            ("-1e99999999999999999999", Whole::Huge { negative: true }),
-            ("0e99999999999999999999", Whole::Exact(0)),
-            ("0e-99999999999999999999", Whole::Exact(0)),
+            ("0", IntegerValue::Exact(0)),
+            ("-0", IntegerValue::Exact(0)),
+            ("-0.0", IntegerValue::Exact(0)),
+            ("1.0", IntegerValue::Exact(1)),
+            ("2e0", IntegerValue::Exact(2)),
+            ("1e3", IntegerValue::Exact(1000)),
+            ("120e-1", IntegerValue::Exact(12)),
+            ("1.5e1", IntegerValue::Exact(15)),
+            ("+7", IntegerValue::Exact(7)),
+            ("007", IntegerValue::Exact(7)),
+            (
+                "9007199254740993",
+                IntegerValue::Exact(9_007_199_254_740_993),
+            ),
+            ("18446744073709551615", IntegerValue::Exact(u64::MAX.into())),
+            ("-9223372036854775808", IntegerValue::Exact(i64::MIN.into())),
+            ("1.5", IntegerValue::Floor(1)),
+            ("-1.5", IntegerValue::Floor(-2)),
+            ("15e-1", IntegerValue::Floor(1)),
+            ("1e-400", IntegerValue::Floor(0)),
+            ("1e21", IntegerValue::Huge { negative: false }),
+            (
+                "-1e99999999999999999999",
+                IntegerValue::Huge { negative: true },
+            ),
+            ("0e99999999999999999999", IntegerValue::Exact(0)),
+            ("0e-99999999999999999999", IntegerValue::Exact(0)),
         ] {
-            assert_eq!(whole(literal.as_bytes()), expected, "{literal}");
+            assert_eq!(to_integer(literal.as_bytes()), expected, "{literal}");
         }
     }
 
@@ -343,7 +357,7 @@ mod tests {
         }
 
         #[test]
-        fn canonical_spelling_equals_the_stored_text(literal in "-?(0|[1-9][0-9]{0,16})(\\.[0-9]{1,16})?(e[1-9])?") {
+        fn canonical_literal_equals_the_stored_text(literal in "-?(0|[1-9][0-9]{0,16})(\\.[0-9]{1,16})?(e[1-9])?") {
             let mut as_double = Vec::new();
             text::push_double(&mut as_double, double(literal.as_bytes()));
 

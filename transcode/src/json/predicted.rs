@@ -1,23 +1,23 @@
-//! Fast path: compares the input with the usual output of exporters, a word at a time. Other input is left
-//! to the general reader, from its beginning.
+//! Fast path: compares the input with the usual output of exporters, a word at a time. The general reader reads
+//! all other input, starting where the fast path started.
 //!
 //! An attribute usually is `{"key":"…","value":{"stringValue":"…"}}`, perhaps with blanks; a count has few
 //! digits; ids are hex digits and times nineteen decimal digits; and a span has the members of the previous
-//! spans, in the same order and spelling, except that some may be missing.
+//! spans, in the same order and with the same white space, except that some may be missing.
 
 use super::cursor::Cursor;
 use super::field::Field;
 use super::reader::Reader;
-use super::stop::Outcome;
+use super::stop::ReadResult;
 use super::{number, scan};
 use crate::columns::slots::bytes_equal;
 use crate::identity;
 use crate::visit::Visitor;
 
-/// Longer attributes are not looked up in the cache of spellings.
+/// Longer attributes are not looked up in the attribute cache.
 const COMPACT_BYTES_MAX: usize = 255;
 
-/// Spelling of the member names of previous spans, from the comma to the colon, indexed by the preceding
+/// Encoded member names of previous spans, from the comma to the colon, indexed by the preceding
 /// field.
 #[derive(Debug)]
 pub(super) struct Layout<'a> {
@@ -35,7 +35,7 @@ impl Default for Layout<'_> {
 impl<V: Visitor> Reader<'_, '_, V> {
     /// Returns the field of a span's next member, after the field `before`; `None` after the end of the span.
     #[inline]
-    pub fn span_member(&mut self, before: Option<Field>) -> Outcome<Option<Field>> {
+    pub fn span_member(&mut self, before: Option<Field>) -> ReadResult<Option<Field>> {
         let rest = self.cursor.rest();
         let slot = before.unwrap_or_default() as usize;
         if let Some(&(name, field)) = self.layout.names.get(slot)
@@ -44,6 +44,7 @@ impl<V: Visitor> Reader<'_, '_, V> {
                 .get(..name.len())
                 .is_some_and(|next| bytes_equal(next, name))
         {
+            // These bytes were validated when they were remembered, quotes and colon included.
             self.cursor.advance(name.len());
             return Ok(Some(field));
         }
@@ -58,8 +59,8 @@ impl<V: Visitor> Reader<'_, '_, V> {
     }
 }
 
-/// Returns a name to remember. A name that needs a warning is not remembered, so that the warning is
-/// repeated.
+/// Returns the name to remember. A name that needs a warning is not remembered, so that the general reader repeats
+/// the warning for every span.
 fn remembered(name: &[u8], field: Option<Field>) -> (&[u8], Field) {
     match field {
         Some(field) if !name.contains(&b'_') => (name, field),
@@ -68,12 +69,12 @@ fn remembered(name: &[u8], field: Option<Field>) -> (&[u8], Field) {
 }
 
 impl<'a> Cursor<'a> {
-    /// Returns the bytes of the next element of a list of attributes, if it is spelled without blanks and
+    /// Returns the bytes of the next element of a list of attributes, if it contains no blanks and
     /// its value contains no brace.
     #[inline]
-    pub fn next_compact_attribute(&self, fresh: bool) -> Option<&'a [u8]> {
+    pub fn next_compact_attribute(&self, is_first: bool) -> Option<&'a [u8]> {
         let rest = self.rest();
-        let rest = if fresh {
+        let rest = if is_first {
             rest
         } else {
             rest.strip_prefix(b",")?
@@ -86,7 +87,7 @@ impl<'a> Cursor<'a> {
         attribute.ends_with(b"}}").then_some(attribute)
     }
 
-    /// Reads key and stored text of an attribute whose value is stored as spelled; otherwise consumes
+    /// Reads the key and the value of an attribute whose value is stored exactly as sent; otherwise consumes
     /// nothing.
     #[inline]
     pub fn predicted_attribute(&mut self) -> Option<(&'a [u8], &'a [u8])> {
@@ -106,9 +107,11 @@ impl<'a> Cursor<'a> {
             _ => return None,
         };
         let rest = after(rest, b"}}", &["}", "}"])?;
-        if !self.has_room_for(2) {
+        // The general reader refuses the body with the right message.
+        if !self.can_nest(2) {
             return None;
         }
+        // Nothing is consumed before this line, so every `None` above leaves the input to the general reader.
         self.advance(whole.len() - rest.len());
         Some((key, value))
     }
@@ -124,6 +127,7 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub fn predicted_trace_id(&mut self) -> Option<[u8; 16]> {
         let id = identity::plain(self.quoted::<32>()?)?;
+        // 32 digits and two quotes
         self.advance(34);
         Some(id)
     }
@@ -132,6 +136,7 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub fn predicted_span_id(&mut self) -> Option<[u8; 8]> {
         let id = identity::plain(self.quoted::<16>()?)?;
+        // 16 digits and two quotes
         self.advance(18);
         Some(id)
     }
@@ -140,6 +145,7 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub fn predicted_time(&mut self) -> Option<u64> {
         let time = number::nineteen_digits(self.quoted()?)?;
+        // 19 digits and two quotes
         self.advance(21);
         Some(time)
     }
@@ -163,6 +169,7 @@ impl<'a> Cursor<'a> {
             ] => *digit,
             _ => return None,
         };
+        // the length of `{"code":1}`
         self.advance(10);
         Some(i32::from(digit - b'0'))
     }
@@ -170,7 +177,7 @@ impl<'a> Cursor<'a> {
     /// Reads an empty list; otherwise consumes nothing.
     #[inline]
     pub fn predicted_empty_list(&mut self) -> bool {
-        let is_empty = self.rest().starts_with(b"[]") && self.has_room_for(1);
+        let is_empty = self.rest().starts_with(b"[]") && self.can_nest(1);
         self.advance(if is_empty { 2 } else { 0 });
         is_empty
     }
@@ -178,6 +185,7 @@ impl<'a> Cursor<'a> {
     /// Reads a number of one to nine digits; otherwise consumes nothing.
     #[inline]
     pub fn predicted_count(&mut self) -> Option<u32> {
+        // Nine digits always fit into 32 bits.
         const DIGITS_MAX: usize = 9;
         self.peek();
         let (mut value, mut digits) = (0, 0);
@@ -185,11 +193,13 @@ impl<'a> Cursor<'a> {
             match byte {
                 b'0'..=b'9' if digits < DIGITS_MAX => value = value * 10 + u32::from(byte - b'0'),
                 b',' | b'}' => break,
+                // a fraction, an exponent or a blank is left to the general reader
                 _ => return None,
             }
             digits += 1;
         }
         let is_plain =
+            // Leading zeros are left to the general reader, which checks them.
             digits == 1 || value >= 10_u32.pow(u32::try_from(digits).ok()?.checked_sub(1)?);
         is_plain.then(|| self.advance(digits))?;
         Some(value)

@@ -1,22 +1,22 @@
-//! Reader: a cursor, the buffers and the visitor; reads names and texts, and skips values.
+//! Reader: combines the cursor, the buffers and the visitor; reads names and strings, and skips values.
 
 use super::cursor::{Cursor, Quoted, Shape};
 use super::field::Field;
 use super::predicted::Layout;
-use super::stop::Outcome;
+use super::stop::ReadResult;
 use super::strings::{self, Text};
 use super::{Options, Scratch};
 use super::{number, skip};
 use crate::visit::{Visitor, Warning};
 
-/// Reports one document to a visitor.
+/// Reads one document and reports it to a visitor.
 pub(super) struct Reader<'a, 's, V> {
     pub cursor: Cursor<'a>,
     pub scratch: &'s mut Scratch,
     pub visitor: &'s mut V,
-    /// Spelling of the member names in previous spans.
+    /// Encoded member names of previous spans.
     pub layout: Layout<'a>,
-    /// Brackets open in the attribute value under construction.
+    /// Number of open brackets in the attribute value being built.
     pub value_depth: u32,
     pub value_depth_max: u32,
     /// Whether every resource and scope is read before its spans, in a separate pass.
@@ -48,16 +48,16 @@ impl<'a, 's, V: Visitor> Reader<'a, 's, V> {
 
     /// Returns the next member's field; `None` after the end of the object.
     #[inline]
-    pub fn field(&mut self, fresh: &mut bool) -> Outcome<Option<Field>> {
-        match self.cursor.member(fresh)? {
+    pub fn field(&mut self, is_first: &mut bool) -> ReadResult<Option<Field>> {
+        match self.cursor.member(is_first)? {
             Some(name) => self.field_of(name).map(Some),
             None => Ok(None),
         }
     }
 
-    /// Returns the field of a name, spelled with or without escapes. `snake_case` is accepted with a warning.
+    /// Returns the field of a name, written with or without escapes. `snake_case` is accepted with a warning.
     #[inline]
-    pub fn field_of(&mut self, name: Quoted<'a>) -> Outcome<Field> {
+    pub fn field_of(&mut self, name: Quoted<'a>) -> ReadResult<Field> {
         let (field, is_snake_case) = if name.escaped {
             self.unescaped_name(name, known_field)?
         } else {
@@ -69,12 +69,12 @@ impl<'a, 's, V: Visitor> Reader<'a, 's, V> {
         Ok(field)
     }
 
-    /// Calls `read` with a member's name, its escapes decoded.
+    /// Calls `read` with the decoded name of the next member.
     pub fn unescaped_name<T>(
         &mut self,
         name: Quoted<'a>,
         read: impl FnOnce(&[u8]) -> T,
-    ) -> Outcome<T> {
+    ) -> ReadResult<T> {
         let mark = self.scratch.arena.len();
         let name = self.text(name)?;
         let result = read(name.bytes(&self.scratch.arena));
@@ -82,9 +82,9 @@ impl<'a, 's, V: Visitor> Reader<'a, 's, V> {
         Ok(result)
     }
 
-    /// Returns the content of a string, its escapes decoded.
+    /// Returns the decoded content of a string.
     #[inline]
-    pub fn text(&mut self, quoted: Quoted<'a>) -> Outcome<Text<'a>> {
+    pub fn text(&mut self, quoted: Quoted<'a>) -> ReadResult<Text<'a>> {
         if quoted.escaped {
             self.unescaped(quoted.raw)
         } else {
@@ -92,7 +92,7 @@ impl<'a, 's, V: Visitor> Reader<'a, 's, V> {
         }
     }
 
-    fn unescaped(&mut self, raw: &[u8]) -> Outcome<Text<'a>> {
+    fn unescaped(&mut self, raw: &[u8]) -> ReadResult<Text<'a>> {
         let start = self.scratch.arena.len();
         match strings::unescape(raw, &mut self.scratch.arena) {
             Ok(false) => {}
@@ -102,9 +102,9 @@ impl<'a, 's, V: Visitor> Reader<'a, 's, V> {
         Ok(Text::Arena(start..self.scratch.arena.len()))
     }
 
-    /// Reads a text field: null is empty, a number or boolean becomes its text, a container is skipped.
+    /// Reads a string field. Null becomes the empty string, a number or boolean its JSON text; a container is skipped.
     #[inline]
-    pub fn text_field(&mut self) -> Outcome<Text<'a>> {
+    pub fn text_field(&mut self) -> ReadResult<Text<'a>> {
         if self.cursor.peek() == Some(b'"') {
             let quoted = self.cursor.string()?;
             return self.text(quoted);
@@ -113,7 +113,7 @@ impl<'a, 's, V: Visitor> Reader<'a, 's, V> {
     }
 
     #[cold]
-    fn text_of_another_type(&mut self) -> Outcome<Text<'a>> {
+    fn text_of_another_type(&mut self) -> ReadResult<Text<'a>> {
         let text: &'a [u8] = match self.cursor.shape()? {
             Shape::Null => return self.cursor.word("null").map(|()| Text::default()),
             Shape::Number => self.cursor.number()?,
@@ -127,19 +127,19 @@ impl<'a, 's, V: Visitor> Reader<'a, 's, V> {
 
     /// Skips the next value.
     #[inline]
-    pub fn skip(&mut self) -> Outcome<()> {
+    pub fn skip(&mut self) -> ReadResult<()> {
         skip::value(&mut self.cursor, &mut self.scratch.nesting)
     }
 
     /// Skips unknown content that does not belong to a span.
-    pub fn unknown(&mut self) -> Outcome<()> {
+    pub fn unknown(&mut self) -> ReadResult<()> {
         self.visitor.unknown_content();
         self.skip()
     }
 
     /// Skips a value whose type OTLP does not allow here.
     #[cold]
-    pub fn wrong_type(&mut self) -> Outcome<()> {
+    pub fn wrong_type(&mut self) -> ReadResult<()> {
         if !self.cursor.null()? {
             self.warn(Warning::FieldType);
             self.skip()?;
@@ -149,28 +149,28 @@ impl<'a, 's, V: Visitor> Reader<'a, 's, V> {
 
     /// Returns whether an object is next; other values are skipped, with a warning unless null.
     #[inline]
-    pub fn opens_object(&mut self) -> Outcome<bool> {
+    pub fn opens_object(&mut self) -> ReadResult<bool> {
         self.opens(b'{')
     }
 
     /// Returns whether a list is next; other values are skipped, with a warning unless null.
     #[inline]
-    pub fn opens_list(&mut self) -> Outcome<bool> {
+    pub fn opens_list(&mut self) -> ReadResult<bool> {
         self.opens(b'[')
     }
 
     #[inline]
-    fn opens(&mut self, bracket: u8) -> Outcome<bool> {
+    fn opens(&mut self, bracket: u8) -> ReadResult<bool> {
         if self.cursor.peek() == Some(bracket) {
             return self.cursor.open().map(|()| true);
         }
         self.wrong_type().map(|()| false)
     }
 
-    /// Returns whether another element follows that is not null: nulls are skipped with a warning.
+    /// Skips nulls, with a warning, and returns whether another element follows.
     #[inline]
-    pub fn element(&mut self, fresh: &mut bool) -> Outcome<bool> {
-        while self.cursor.element(fresh)? {
+    pub fn element(&mut self, is_first: &mut bool) -> ReadResult<bool> {
+        while self.cursor.element(is_first)? {
             if !self.cursor.null()? {
                 return Ok(true);
             }
@@ -179,13 +179,13 @@ impl<'a, 's, V: Visitor> Reader<'a, 's, V> {
         Ok(false)
     }
 
-    /// Returns the number in a text, with a warning unless JSON allows its spelling.
-    pub fn spelled<'t>(&mut self, text: &'t [u8]) -> Option<&'t [u8]> {
-        let spelled = number::spelled(text)?;
-        if !spelled.is_json {
-            self.warn(Warning::NumberSpelling);
+    /// Returns the number in a string, with a warning unless JSON allows its notation.
+    pub fn number_literal<'t>(&mut self, text: &'t [u8]) -> Option<&'t [u8]> {
+        let number = number::from_text(text)?;
+        if !number.is_json {
+            self.warn(Warning::NumberNotation);
         }
-        Some(spelled.literal)
+        Some(number.literal)
     }
 }
 
@@ -194,6 +194,7 @@ impl<'a, 's, V: Visitor> Reader<'a, 's, V> {
 fn known_field(name: &[u8]) -> (Field, bool) {
     match Field::of(name) {
         Field::Unknown => {
+            // A linear search, which names of OTLP/JSON never reach.
             let field = Field::of_snake_case(name);
             (field, field != Field::Unknown)
         }

@@ -1,6 +1,6 @@
-//! Envelopes: a request holds resources, a resource scopes, a scope spans.
+//! Reader of the envelopes around spans: a request contains resources, a resource scopes, and a scope spans.
 //!
-//! Resource and scope are reported before their spans. In the usual order that takes one pass. If the spans
+//! A resource or scope is reported before its spans. In the usual order that takes one pass. If the spans
 //! come first, they are skipped and read in a second pass over the same element. If a resource or scope
 //! occurs *again* after its spans were reported, decoding stops ([`Stop::late_owner`]) and restarts with
 //! two passes for each element.
@@ -8,7 +8,7 @@
 use super::cursor::Shape;
 use super::field::Field;
 use super::reader::Reader;
-use super::stop::{Outcome, Stop};
+use super::stop::{ReadResult, Stop};
 use super::strings::Text;
 use crate::refusal::Refusal;
 use crate::visit::{Owner, Visitor, Warning};
@@ -18,7 +18,7 @@ use crate::visit::{Owner, Visitor, Warning};
 enum Role {
     /// The resource or scope itself.
     Owner,
-    /// The list of the envelope's content.
+    /// The list of scopes or spans in the envelope.
     Content,
     /// The same list under its name before 2022: used if the other list is empty.
     OldContent,
@@ -29,26 +29,26 @@ enum Role {
 /// Members that a pass reads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pass {
-    /// All members, but no content before the owner.
+    /// All members; content that comes before its resource or scope is skipped.
     All,
     Content,
     OldContent,
 }
 
-/// How much of an element was reported.
+/// The part of an element that was already reported.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd)]
 enum Progress {
     #[default]
     Nothing,
-    /// Its resource or scope, perhaps in part.
+    /// All or part of its resource or scope.
     Owner,
-    /// Everything but its content.
+    /// Everything except its scopes or spans.
     Ready,
 }
 
 /// State of an element of an envelope's list.
 #[derive(Default)]
-struct Seen<'a> {
+struct EnvelopeState<'a> {
     schema_url: Text<'a>,
     progress: Progress,
     postponed: bool,
@@ -61,11 +61,11 @@ trait Envelope<'a>: Default {
     /// Path of the list that contains the element.
     const PATH: &'static str;
     fn role(field: Field) -> Role;
-    fn begin<V: Visitor>(reader: &mut Reader<'a, '_, V>) -> Outcome<()>;
-    fn owner<V: Visitor>(&mut self, reader: &mut Reader<'a, '_, V>) -> Outcome<()>;
+    fn begin<V: Visitor>(reader: &mut Reader<'a, '_, V>) -> ReadResult<()>;
+    fn owner<V: Visitor>(&mut self, reader: &mut Reader<'a, '_, V>) -> ReadResult<()>;
     fn ready<V: Visitor>(&self, reader: &mut Reader<'a, '_, V>);
     /// Reads the content and returns the number of its elements.
-    fn content<V: Visitor>(reader: &mut Reader<'a, '_, V>) -> Outcome<u32>;
+    fn content<V: Visitor>(reader: &mut Reader<'a, '_, V>) -> ReadResult<u32>;
     fn end<V: Visitor>(reader: &mut Reader<'a, '_, V>, schema_url: &Text<'a>);
 }
 
@@ -85,14 +85,14 @@ impl<'a> Envelope<'a> for ResourceSpans {
         }
     }
 
-    fn begin<V: Visitor>(reader: &mut Reader<'a, '_, V>) -> Outcome<()> {
+    fn begin<V: Visitor>(reader: &mut Reader<'a, '_, V>) -> ReadResult<()> {
         Ok(reader.visitor.resource_begin()?)
     }
 
-    fn owner<V: Visitor>(&mut self, reader: &mut Reader<'a, '_, V>) -> Outcome<()> {
+    fn owner<V: Visitor>(&mut self, reader: &mut Reader<'a, '_, V>) -> ReadResult<()> {
         reader.open_envelope(b'{', "resource_spans.resource", "an object")?;
-        let mut fresh = true;
-        while let Some(field) = reader.field(&mut fresh)? {
+        let mut is_first = true;
+        while let Some(field) = reader.field(&mut is_first)? {
             match field {
                 Field::Attributes => reader.attributes(Owner::Resource)?,
                 Field::DroppedAttributesCount | Field::EntityRefs | Field::SchemaUrl => {
@@ -108,7 +108,7 @@ impl<'a> Envelope<'a> for ResourceSpans {
         reader.visitor.resource_ready();
     }
 
-    fn content<V: Visitor>(reader: &mut Reader<'a, '_, V>) -> Outcome<u32> {
+    fn content<V: Visitor>(reader: &mut Reader<'a, '_, V>) -> ReadResult<u32> {
         reader.envelopes(ScopeSpans::PATH, Reader::envelope::<ScopeSpans<'a>>)
     }
 
@@ -137,14 +137,14 @@ impl<'a> Envelope<'a> for ScopeSpans<'a> {
         }
     }
 
-    fn begin<V: Visitor>(reader: &mut Reader<'a, '_, V>) -> Outcome<()> {
+    fn begin<V: Visitor>(reader: &mut Reader<'a, '_, V>) -> ReadResult<()> {
         Ok(reader.visitor.scope_begin()?)
     }
 
-    fn owner<V: Visitor>(&mut self, reader: &mut Reader<'a, '_, V>) -> Outcome<()> {
+    fn owner<V: Visitor>(&mut self, reader: &mut Reader<'a, '_, V>) -> ReadResult<()> {
         reader.open_envelope(b'{', "resource_spans.scope_spans.scope", "an object")?;
-        let mut fresh = true;
-        while let Some(field) = reader.field(&mut fresh)? {
+        let mut is_first = true;
+        while let Some(field) = reader.field(&mut is_first)? {
             match field {
                 Field::Name => self.name = reader.text_field()?,
                 Field::Version => self.version = reader.text_field()?,
@@ -163,13 +163,13 @@ impl<'a> Envelope<'a> for ScopeSpans<'a> {
             .scope_ready(self.name.bytes(arena), self.version.bytes(arena));
     }
 
-    fn content<V: Visitor>(reader: &mut Reader<'a, '_, V>) -> Outcome<u32> {
+    fn content<V: Visitor>(reader: &mut Reader<'a, '_, V>) -> ReadResult<u32> {
         if !reader.list_opens("resource_spans.scope_spans.spans")? {
             return Ok(0);
         }
         let mut count = 0;
-        let mut fresh = true;
-        while reader.element(&mut fresh)? {
+        let mut is_first = true;
+        while reader.element(&mut is_first)? {
             count += 1;
             reader.span()?;
         }
@@ -185,10 +185,10 @@ impl<'a> Envelope<'a> for ScopeSpans<'a> {
 
 impl<'a, V: Visitor> Reader<'a, '_, V> {
     /// Reads the document: an `ExportTraceServiceRequest`.
-    pub fn request(&mut self) -> Outcome<()> {
+    pub fn request(&mut self) -> ReadResult<()> {
         self.cursor.open()?;
-        let mut fresh = true;
-        while let Some(field) = self.field(&mut fresh)? {
+        let mut is_first = true;
+        while let Some(field) = self.field(&mut is_first)? {
             match field {
                 Field::ResourceSpans => {
                     self.envelopes(ResourceSpans::PATH, Self::envelope::<ResourceSpans>)?;
@@ -202,34 +202,40 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         Ok(())
     }
 
-    /// Reads every element of a list of envelopes. Returns how many there were.
+    /// Reads every element of a list of envelopes. Returns the number of elements.
     fn envelopes(
         &mut self,
         field: &'static str,
-        read: fn(&mut Self) -> Outcome<()>,
-    ) -> Outcome<u32> {
+        read: fn(&mut Self) -> ReadResult<()>,
+    ) -> ReadResult<u32> {
         if !self.list_opens(field)? {
             return Ok(0);
         }
         let mut count = 0;
-        let mut fresh = true;
-        while self.element(&mut fresh)? {
+        let mut is_first = true;
+        while self.element(&mut is_first)? {
             count += 1;
             let mark = self.scratch.arena.len();
             read(self)?;
+            // Keeps the arena as small as one element, however many elements the body has.
             self.scratch.arena.truncate(mark);
         }
         Ok(count)
     }
 
-    fn list_opens(&mut self, field: &'static str) -> Outcome<bool> {
+    fn list_opens(&mut self, field: &'static str) -> ReadResult<bool> {
         if self.cursor.null()? {
             return Ok(false);
         }
         self.open_envelope(b'[', field, "a list").map(|()| true)
     }
 
-    fn open_envelope(&mut self, bracket: u8, field: &'static str, expected: &str) -> Outcome<()> {
+    fn open_envelope(
+        &mut self,
+        bracket: u8,
+        field: &'static str,
+        expected: &str,
+    ) -> ReadResult<()> {
         if self.cursor.peek() == Some(bracket) {
             return self.cursor.open();
         }
@@ -243,27 +249,31 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         Err(Refusal::malformed(field, format!("{actual}; expected {expected}")).into())
     }
 
-    fn envelope<E: Envelope<'a>>(&mut self) -> Outcome<()> {
-        let (mut envelope, mut seen) = (E::default(), Seen::default());
+    fn envelope<E: Envelope<'a>>(&mut self) -> ReadResult<()> {
+        let (mut envelope, mut state) = (E::default(), EnvelopeState::default());
         E::begin(self)?;
-        let start = self.cursor.place();
-        self.pass(Pass::All, &mut envelope, &mut seen)?;
-        self.ready(&envelope, &mut seen);
-        if seen.postponed {
+        let start = self.cursor.position();
+        self.pass(Pass::All, &mut envelope, &mut state)?;
+        // An element without a resource or scope is reported with an empty one.
+        self.ready(&envelope, &mut state);
+        // The content came before its resource or scope and was skipped: read it now.
+        if state.postponed {
             self.cursor.return_to(start);
-            self.pass(Pass::Content, &mut envelope, &mut seen)?;
+            self.pass(Pass::Content, &mut envelope, &mut state)?;
         }
-        if seen.old_content && seen.content_count == 0 {
+        // Some senders put the same spans into both lists, so the old list counts only if the new list is
+        // empty.
+        if state.old_content && state.content_count == 0 {
             self.cursor.return_to(start);
-            self.pass(Pass::OldContent, &mut envelope, &mut seen)?;
+            self.pass(Pass::OldContent, &mut envelope, &mut state)?;
         }
-        E::end(self, &seen.schema_url);
+        E::end(self, &state.schema_url);
         Ok(())
     }
 
-    fn ready<E: Envelope<'a>>(&mut self, envelope: &E, seen: &mut Seen<'a>) {
-        if seen.progress < Progress::Ready {
-            seen.progress = Progress::Ready;
+    fn ready<E: Envelope<'a>>(&mut self, envelope: &E, state: &mut EnvelopeState<'a>) {
+        if state.progress < Progress::Ready {
+            state.progress = Progress::Ready;
             envelope.ready(self);
         }
     }
@@ -272,16 +282,16 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         &mut self,
         pass: Pass,
         envelope: &mut E,
-        seen: &mut Seen<'a>,
-    ) -> Outcome<()> {
+        state: &mut EnvelopeState<'a>,
+    ) -> ReadResult<()> {
         self.open_envelope(b'{', E::PATH, "an object")?;
-        let mut fresh = true;
-        while let Some(field) = self.field(&mut fresh)? {
+        let mut is_first = true;
+        while let Some(field) = self.field(&mut is_first)? {
             let role = E::role(field);
             match (pass, role) {
-                (Pass::All, _) => self.member(role, field, envelope, seen)?,
+                (Pass::All, _) => self.member(role, field, envelope, state)?,
                 (Pass::Content, Role::Content) | (Pass::OldContent, Role::OldContent) => {
-                    seen.content_count += E::content(self)?;
+                    state.content_count += E::content(self)?;
                 }
                 _ => self.skip()?,
             }
@@ -295,21 +305,23 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         role: Role,
         field: Field,
         envelope: &mut E,
-        seen: &mut Seen<'a>,
-    ) -> Outcome<()> {
+        state: &mut EnvelopeState<'a>,
+    ) -> ReadResult<()> {
         match role {
-            Role::Owner => self.owner(field, envelope, seen),
-            Role::SchemaUrl => self.text_field().map(|url| seen.schema_url = url),
-            Role::Content if seen.progress >= Progress::Owner && !self.is_two_pass => {
-                self.ready(envelope, seen);
-                E::content(self).map(|count| seen.content_count += count)
+            Role::Owner => self.owner(field, envelope, state),
+            Role::SchemaUrl => self.text_field().map(|url| state.schema_url = url),
+            Role::Content if state.progress >= Progress::Owner && !self.is_two_pass => {
+                // If another part of the owner follows all the same, `owner` stops and decoding restarts.
+                self.ready(envelope, state);
+                E::content(self).map(|count| state.content_count += count)
             }
             Role::Content => {
-                seen.postponed = true;
+                state.postponed = true;
                 self.skip()
             }
             Role::OldContent => {
-                seen.old_content = true;
+                // Not read yet: the new list may follow, and then it alone counts.
+                state.old_content = true;
                 self.warn(Warning::InstrumentationLibrary);
                 self.skip()
             }
@@ -321,18 +333,19 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         &mut self,
         field: Field,
         envelope: &mut E,
-        seen: &mut Seen<'a>,
-    ) -> Outcome<()> {
+        state: &mut EnvelopeState<'a>,
+    ) -> ReadResult<()> {
         if self.cursor.null()? {
             return Ok(());
         }
-        if seen.progress == Progress::Ready {
+        // Rows of this element may exist already and cannot be changed any more.
+        if state.progress == Progress::Ready {
             return Err(Stop::late_owner());
         }
         if field == Field::InstrumentationLibrary {
             self.warn(Warning::InstrumentationLibrary);
         }
-        seen.progress = Progress::Owner;
+        state.progress = Progress::Owner;
         envelope.owner(self)
     }
 }

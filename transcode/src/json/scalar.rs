@@ -1,17 +1,17 @@
-//! Scalars of an attribute value: interpreted by the name of their member or, with a warning, by their JSON
+//! Reader of scalar attribute values: interpreted by the name of their member or, with a warning, by their JSON
 //! type.
 
 use super::cursor::Shape;
 use super::field::Field;
-use super::number::{self, Whole};
+use super::number::{self, IntegerValue};
 use super::reader::Reader;
-use super::stop::Outcome;
+use super::stop::ReadResult;
 use super::strings::Text;
 use crate::base64;
 use crate::text;
 use crate::visit::{Visitor, Warning};
 
-/// A scalar of JSON.
+/// A JSON scalar.
 #[derive(Clone, Debug)]
 pub(super) enum Token<'a> {
     Null,
@@ -20,7 +20,7 @@ pub(super) enum Token<'a> {
     Bool(bool),
 }
 
-/// A scalar of OTLP; bytes are kept as their base64.
+/// An OTLP scalar; bytes stay base64-encoded.
 #[derive(Clone, Debug)]
 pub(super) enum Scalar<'a> {
     Empty,
@@ -32,7 +32,7 @@ pub(super) enum Scalar<'a> {
 
 impl<'a, V: Visitor> Reader<'a, '_, V> {
     /// Reads the scalar of this type.
-    pub fn token(&mut self, shape: Shape) -> Outcome<Token<'a>> {
+    pub fn token(&mut self, shape: Shape) -> ReadResult<Token<'a>> {
         Ok(match shape {
             Shape::String => {
                 let quoted = self.cursor.string()?;
@@ -57,6 +57,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
                 self.double(literal, Text::Body(literal))
             }
             (Field::IntValue | Field::DoubleValue, Token::Text(text)) => {
+                // Moves the arena out, because `text` borrows from it while `self` reports warnings.
                 let arena = std::mem::take(&mut self.scratch.arena);
                 let scalar = self.number_in_text(member, text.bytes(&arena), text.clone());
                 self.scratch.arena = arena;
@@ -75,14 +76,15 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         }
     }
 
-    /// Interprets a token that stands without a member name.
+    /// Interprets a token without a member name.
     pub fn bare(&mut self, token: Token<'a>) -> Scalar<'a> {
         match token {
             Token::Null => Scalar::Empty,
             Token::Text(text) => Scalar::Text(text),
             Token::Bool(value) => Scalar::Bool(value),
-            Token::Number(literal) => match number::whole(literal) {
-                Whole::Exact(value) if is_int_literal(literal) => i64::try_from(value)
+            Token::Number(literal) => match number::to_integer(literal) {
+                // A bare `1.0` or `1e3` is a double, although its value is an integer.
+                IntegerValue::Exact(value) if is_int_literal(literal) => i64::try_from(value)
                     .map_or_else(|_| self.double(literal, Text::Body(literal)), Scalar::Int),
                 _ => self.double(literal, Text::Body(literal)),
             },
@@ -91,7 +93,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
 
     /// Returns `literal` as an int64 or, with a warning, as a double.
     fn int(&mut self, literal: &[u8], text: Text<'a>) -> Scalar<'a> {
-        if let Whole::Exact(value) = number::whole(literal)
+        if let IntegerValue::Exact(value) = number::to_integer(literal)
             && let Ok(value) = i64::try_from(value)
         {
             return Scalar::Int(value);
@@ -112,7 +114,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
 
     fn number_in_text(&mut self, member: Field, bytes: &[u8], text: Text<'a>) -> Scalar<'a> {
         let is_int = member == Field::IntValue;
-        match self.spelled(bytes) {
+        match self.number_literal(bytes) {
             Some(literal) if is_int => self.int(literal, text),
             Some(literal) => self.double(literal, text),
             None if is_int => self.of_another_type(text),
@@ -125,31 +127,32 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         Scalar::Text(text)
     }
 
-    /// Returns a double without digits (`NaN`, `Infinity`).
+    /// Returns the double that a word (`NaN`, `Infinity`) stands for.
     fn non_finite(&mut self, bytes: &[u8], text: Text<'a>) -> Scalar<'a> {
         let Some((value, is_proto_json)) = non_finite(bytes) else {
             return self.of_another_type(text);
         };
         if !is_proto_json {
-            self.warn(Warning::NumberSpelling);
+            self.warn(Warning::NumberNotation);
         }
         Scalar::Double(value)
     }
 
-    /// Returns base64 of any form as standard base64; other text unchanged, with a warning.
+    /// Converts any variant of base64 to standard base64. Returns other text unchanged, with a warning.
     fn bytes(&mut self, text: Text<'a>) -> Scalar<'a> {
         let (arena, decoded) = (&mut self.scratch.arena, &mut self.scratch.decoded);
-        decoded.clear();
-        if !base64::decode(text.bytes(arena), |byte| decoded.push(byte)) {
+        let encoded = text.bytes(arena);
+        decoded.resize(encoded.len(), 0);
+        let Some(raw) = base64::decode(encoded, decoded) else {
             self.warn(Warning::BytesNotBase64);
             return Scalar::Text(text);
-        }
+        };
         let start = arena.len();
-        text::push_base64(arena, decoded);
+        text::push_base64(arena, raw);
         Scalar::Text(Text::Arena(start..arena.len()))
     }
 
-    /// Returns the boolean for `1`, `0`, and the words `true` and `false` as text.
+    /// Returns the boolean for `1`, `0`, `"true"` and `"false"`.
     fn word_for_bool(&self, token: &Token<'a>) -> Option<bool> {
         let word = match token {
             Token::Number(literal) => literal,
@@ -168,7 +171,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         }
     }
 
-    /// Appends a scalar to the value under construction: as stored text, or as JSON inside a container.
+    /// Appends a scalar to the value being built: as stored text, or as JSON inside a container.
     pub fn push(&mut self, scalar: &Scalar<'a>, is_stored_text: bool) {
         let (arena, out) = (&self.scratch.arena, &mut self.scratch.rendered);
         match scalar {
@@ -186,13 +189,14 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
 
 /// Returns whether a bare number is an integer.
 fn is_int_literal(literal: &[u8]) -> bool {
+    // An integer has no negative zero, so `-0` is a double.
     literal != b"-0"
         && literal
             .iter()
             .all(|byte| byte.is_ascii_digit() || *byte == b'-')
 }
 
-/// Returns the double without digits that a text names, and whether `ProtoJSON` spells it so.
+/// Returns the double that a word such as `NaN` stands for, and whether this is the spelling of `ProtoJSON`.
 fn non_finite(text: &[u8]) -> Option<(f64, bool)> {
     const NAMES: [(&str, f64); 10] = [
         ("NaN", f64::NAN),
@@ -210,5 +214,6 @@ fn non_finite(text: &[u8]) -> Option<(f64, bool)> {
         .iter()
         .zip(0..)
         .find(|((name, _), _)| text.eq_ignore_ascii_case(name.as_bytes()));
-    known.map(|((name, value), place)| (*value, place < 3 && text == name.as_bytes()))
+    // The first three names are those of `ProtoJSON`, which is case-sensitive.
+    known.map(|((name, value), position)| (*value, position < 3 && text == name.as_bytes()))
 }

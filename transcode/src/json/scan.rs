@@ -1,7 +1,7 @@
 //! Search for the end of a JSON string, eight bytes at a time.
 
-const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
-const TOPS: u64 = u64::from_ne_bytes([0x80; 8]);
+const LOW_BITS: u64 = u64::from_ne_bytes([0x01; 8]);
+const HIGH_BITS: u64 = u64::from_ne_bytes([0x80; 8]);
 const QUOTES: u64 = u64::from_ne_bytes([b'"'; 8]);
 const BACKSLASHES: u64 = u64::from_ne_bytes([b'\\'; 8]);
 const BRACES: u64 = u64::from_ne_bytes([b'}'; 8]);
@@ -36,7 +36,7 @@ pub(super) fn brace(bytes: &[u8]) -> usize {
     }
     while let Some((chunk, tail)) = rest.split_first_chunk::<8>() {
         let braces = u64::from_le_bytes(*chunk) ^ BRACES;
-        let matches = braces.wrapping_sub(ONES) & !braces & TOPS;
+        let matches = braces.wrapping_sub(LOW_BITS) & !braces & HIGH_BITS;
         if matches != 0 {
             return bytes.len() - rest.len() + (matches.trailing_zeros() / 8) as usize;
         }
@@ -46,16 +46,16 @@ pub(super) fn brace(bytes: &[u8]) -> usize {
     bytes.len() - rest.len() + position.unwrap_or(rest.len())
 }
 
-/// Sets the top bit of the first special byte (in order of significance) and of no byte before it; the bits
+/// Sets the top bit of the first special byte (counted from the least significant) and of no byte before it; the bits
 /// after it are undefined.
 #[inline]
 fn specials(word: u64) -> u64 {
     let quotes = word ^ QUOTES;
     let backslashes = word ^ BACKSLASHES;
-    (quotes.wrapping_sub(ONES) & !quotes
-        | backslashes.wrapping_sub(ONES) & !backslashes
+    (quotes.wrapping_sub(LOW_BITS) & !quotes
+        | backslashes.wrapping_sub(LOW_BITS) & !backslashes
         | word.wrapping_sub(SPACES) & !word)
-        & TOPS
+        & HIGH_BITS
 }
 
 #[cfg(test)]
@@ -71,7 +71,7 @@ mod tests {
             let mut text = vec![b'x'; plain];
             text.extend(bytes);
             let expected = (at..text.len())
-                .find(|&place| text[place] < 0x20 || text[place] == b'"' || text[place] == b'\\');
+                .find(|&position| text[position] < 0x20 || text[position] == b'"' || text[position] == b'\\');
 
             prop_assert_eq!(special(&text, at), expected.unwrap_or(text.len()));
         }

@@ -1,14 +1,14 @@
 //! Skips a value: checks that it is JSON and ignores its content. No recursion; one byte of state per level.
 
 use super::cursor::{Cursor, Shape};
-use super::stop::Outcome;
+use super::stop::ReadResult;
 use super::strings;
 
 /// Skips the next value, whatever its type. `nesting` is scratch space.
-pub(super) fn value(cursor: &mut Cursor<'_>, nesting: &mut Vec<Shape>) -> Outcome<()> {
+pub(super) fn value(cursor: &mut Cursor<'_>, nesting: &mut Vec<Shape>) -> ReadResult<()> {
     nesting.clear();
     loop {
-        let mut fresh = match cursor.shape()? {
+        let mut is_first = match cursor.shape()? {
             container @ (Shape::Object | Shape::Array) => {
                 cursor.open()?;
                 nesting.push(container);
@@ -20,11 +20,11 @@ pub(super) fn value(cursor: &mut Cursor<'_>, nesting: &mut Vec<Shape>) -> Outcom
             }
         };
         while let Some(&container) = nesting.last() {
-            if next(cursor, container, &mut fresh)? {
+            if next(cursor, container, &mut is_first)? {
                 break;
             }
             nesting.pop();
-            fresh = false;
+            is_first = false;
         }
         if nesting.is_empty() {
             return Ok(());
@@ -33,17 +33,18 @@ pub(super) fn value(cursor: &mut Cursor<'_>, nesting: &mut Vec<Shape>) -> Outcom
 }
 
 /// Returns whether the container has another value.
-fn next(cursor: &mut Cursor<'_>, container: Shape, fresh: &mut bool) -> Outcome<bool> {
+fn next(cursor: &mut Cursor<'_>, container: Shape, is_first: &mut bool) -> ReadResult<bool> {
     if container == Shape::Array {
-        return cursor.element(fresh);
+        return cursor.element(is_first);
     }
-    match cursor.member(fresh)? {
+    match cursor.member(is_first)? {
+        // the cursor finds the end of a string without checking its escapes
         Some(name) if name.escaped => check(cursor, name.raw).map(|()| true),
         name => Ok(name.is_some()),
     }
 }
 
-fn scalar(cursor: &mut Cursor<'_>, shape: Shape) -> Outcome<()> {
+fn scalar(cursor: &mut Cursor<'_>, shape: Shape) -> ReadResult<()> {
     match shape {
         Shape::String => {
             let string = cursor.string()?;
@@ -60,6 +61,6 @@ fn scalar(cursor: &mut Cursor<'_>, shape: Shape) -> Outcome<()> {
     }
 }
 
-fn check(cursor: &Cursor<'_>, raw: &[u8]) -> Outcome<()> {
+fn check(cursor: &Cursor<'_>, raw: &[u8]) -> ReadResult<()> {
     strings::check_escapes(raw).map_err(|_| cursor.bad_escape())
 }

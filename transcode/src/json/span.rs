@@ -2,14 +2,14 @@
 
 use super::field::Field;
 use super::reader::Reader;
-use super::stop::Outcome;
+use super::stop::ReadResult;
 use super::strings::Text;
 use crate::identity;
 use crate::visit::{Owner, Rejection, Span, Visitor, Warning};
 
-/// The fields of a span while it is read; texts may still be in the arena.
+/// The fields of a span while it is read; strings may still be in the arena.
 struct Fields<'a> {
-    /// All fields but the texts.
+    /// All fields except the strings.
     numbers: Span<'static>,
     trace_state: Text<'a>,
     name: Text<'a>,
@@ -18,7 +18,7 @@ struct Fields<'a> {
 
 impl<'a, V: Visitor> Reader<'a, '_, V> {
     /// Reads one element of `spans`.
-    pub fn span(&mut self) -> Outcome<()> {
+    pub fn span(&mut self) -> ReadResult<()> {
         self.visitor.span_begin()?;
         let mark = self.scratch.arena.len();
         let mut fields = Fields {
@@ -36,6 +36,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
             }
         } else {
             self.skip()?;
+            // One invalid element rejects one span and not the delivery.
             fields.numbers.trace_id = Err(Rejection::SpanNotObject);
         }
         let arena = &self.scratch.arena;
@@ -49,7 +50,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         Ok(())
     }
 
-    fn span_field(&mut self, field: Field, fields: &mut Fields<'a>) -> Outcome<()> {
+    fn span_field(&mut self, field: Field, fields: &mut Fields<'a>) -> ReadResult<()> {
         let numbers = &mut fields.numbers;
         match field {
             Field::TraceId => numbers.trace_id = self.trace_id()?,
@@ -65,32 +66,34 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
             Field::DroppedEventsCount => numbers.dropped_events_count = self.count()?,
             Field::DroppedLinksCount => numbers.dropped_links_count = self.count()?,
             Field::Attributes => self.attributes(Owner::Span)?,
-            Field::Events => self.each(Self::event)?,
-            Field::Links => self.each(Self::link)?,
+            Field::Events => self.for_each_object(Self::event)?,
+            Field::Links => self.for_each_object(Self::link)?,
             Field::Status => self.status(fields)?,
             _ => self.skip()?,
         }
         Ok(())
     }
 
-    fn status(&mut self, fields: &mut Fields<'a>) -> Outcome<()> {
+    fn status(&mut self, fields: &mut Fields<'a>) -> ReadResult<()> {
         if let Some(code) = self.cursor.predicted_status() {
             fields.numbers.status_code = code;
             return Ok(());
         }
         if self.cursor.null()? {
+            // Members may repeat, and the last one counts: a null resets an earlier status.
             fields.numbers.status_code = 0;
             fields.status_message = Text::default();
             return Ok(());
         }
         if self.cursor.peek() != Some(b'{') {
+            // Some senders write the code without the object around it.
             self.warn(Warning::FieldType);
             fields.numbers.status_code = self.status_code()?;
             return Ok(());
         }
         self.cursor.open()?;
-        let mut fresh = true;
-        while let Some(field) = self.field(&mut fresh)? {
+        let mut is_first = true;
+        while let Some(field) = self.field(&mut is_first)? {
             match field {
                 Field::Code => fields.numbers.status_code = self.status_code()?,
                 Field::Message => fields.status_message = self.text_field()?,
@@ -101,12 +104,12 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
     }
 
     /// Reads every object of a list; other elements are skipped with a warning.
-    fn each(&mut self, read: fn(&mut Self) -> Outcome<()>) -> Outcome<()> {
+    fn for_each_object(&mut self, read: fn(&mut Self) -> ReadResult<()>) -> ReadResult<()> {
         if self.cursor.predicted_empty_list() || !self.opens_list()? {
             return Ok(());
         }
-        let mut fresh = true;
-        while self.element(&mut fresh)? {
+        let mut is_first = true;
+        while self.element(&mut is_first)? {
             if self.opens_object()? {
                 let mark = self.scratch.arena.len();
                 read(self)?;
@@ -116,11 +119,11 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         Ok(())
     }
 
-    fn event(&mut self) -> Outcome<()> {
+    fn event(&mut self) -> ReadResult<()> {
         self.visitor.event_begin();
         let (mut time, mut name) = (0, Text::default());
-        let mut fresh = true;
-        while let Some(field) = self.field(&mut fresh)? {
+        let mut is_first = true;
+        while let Some(field) = self.field(&mut is_first)? {
             match field {
                 Field::TimeUnixNano => time = self.time()?,
                 Field::Name => name = self.text_field()?,
@@ -133,7 +136,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         Ok(())
     }
 
-    fn link(&mut self) -> Outcome<()> {
+    fn link(&mut self) -> ReadResult<()> {
         self.visitor.link_begin();
         let Span {
             mut trace_id,
@@ -141,8 +144,8 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
             ..
         } = Span::default();
         let mut trace_state = Text::default();
-        let mut fresh = true;
-        while let Some(field) = self.field(&mut fresh)? {
+        let mut is_first = true;
+        while let Some(field) = self.field(&mut is_first)? {
             match field {
                 Field::TraceId => trace_id = self.trace_id()?,
                 Field::SpanId => span_id = self.span_id()?,
@@ -157,7 +160,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         Ok(())
     }
 
-    fn trace_id(&mut self) -> Outcome<Result<[u8; 16], Rejection>> {
+    fn trace_id(&mut self) -> ReadResult<Result<[u8; 16], Rejection>> {
         if let Some(id) = self.cursor.predicted_trace_id() {
             return Ok(Ok(id));
         }
@@ -168,7 +171,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         }))
     }
 
-    fn span_id(&mut self) -> Outcome<Result<[u8; 8], Rejection>> {
+    fn span_id(&mut self) -> ReadResult<Result<[u8; 8], Rejection>> {
         if let Some(id) = self.cursor.predicted_span_id() {
             return Ok(Ok(id));
         }
@@ -179,7 +182,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
         }))
     }
 
-    fn parent_span_id(&mut self) -> Outcome<Option<[u8; 8]>> {
+    fn parent_span_id(&mut self) -> ReadResult<Option<[u8; 8]>> {
         if let Some(id) = self.cursor.predicted_span_id() {
             return Ok(Some(id));
         }
@@ -196,7 +199,7 @@ impl<'a, V: Visitor> Reader<'a, '_, V> {
 
     /// Reads the text of an id, empty for null; `None` for a value of another type.
     #[inline]
-    fn id_text(&mut self) -> Outcome<Option<Text<'a>>> {
+    fn id_text(&mut self) -> ReadResult<Option<Text<'a>>> {
         match self.cursor.peek() {
             Some(b'"' | b'n') => self.text_field().map(Some),
             _ => self.skip().map(|()| None),

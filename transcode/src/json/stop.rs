@@ -1,11 +1,11 @@
-//! Reasons why decoding stops before the end of the body.
+//! Reasons to stop decoding before the end of the body.
 
 use crate::refusal::Refusal;
 
 /// Result of a reading function.
-pub(super) type Outcome<T> = Result<T, Stop>;
+pub(super) type ReadResult<T> = Result<T, Stop>;
 
-/// The reason that decoding stopped. Boxed, so that results in the hot path stay small.
+/// Boxed reason. The box keeps the results of functions in the hot path small.
 #[derive(Debug)]
 pub(super) struct Stop(pub Box<Reason>);
 
@@ -14,14 +14,14 @@ pub(super) struct Stop(pub Box<Reason>);
 pub(super) enum Reason {
     /// The delivery is refused.
     Refused(Refusal),
-    /// A resource or scope occurred again after its spans were reported: restart with two passes each.
-    Late,
+    /// A resource or scope occurred again after its spans were reported. The decoder restarts with two passes over each.
+    LateOwner,
 }
 
 impl Stop {
     #[cold]
     pub fn late_owner() -> Self {
-        Self(Box::new(Reason::Late))
+        Self(Box::new(Reason::LateOwner))
     }
 }
 

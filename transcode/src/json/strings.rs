@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-/// A text in the body or in the arena.
+/// A string in the body or in the arena.
 #[derive(Clone, Debug)]
 pub(super) enum Text<'a> {
     Body(&'a [u8]),
@@ -84,8 +84,10 @@ fn escaped(escape: &[u8]) -> Result<(Option<char>, &[u8]), BadEscape> {
 fn unicode(digits: &[u8]) -> Result<(Option<char>, &[u8]), BadEscape> {
     let (unit, after) = unit(digits)?;
     if !(0xd800..0xdc00).contains(&unit) {
+        // `from_u32` returns `None` for a low surrogate without a high one before it.
         return Ok((char::from_u32(unit), after));
     }
+    // A high surrogate needs a low one. Otherwise it is replaced, and the next escape is decoded separately.
     let Some(low_digits) = after.strip_prefix(b"\\u") else {
         return Ok((None, after));
     };

@@ -4,7 +4,7 @@ use super::fields;
 use super::{Decoder, Stop};
 use crate::identity;
 use crate::visit::{Owner, Span, Visitor};
-use crate::wire::{Cursor, Flaw};
+use crate::wire::{Cursor, WireError};
 
 /// The ids of a span as sent, collected until all fields are read.
 #[derive(Default)]
@@ -43,12 +43,13 @@ impl<'a, V: Visitor> Decoder<'a, '_, V> {
                 _ => drop(fields.skip(tag)?),
             }
         }
-        self.identify(&mut span, &ids);
+        // The ids are validated only here, because the last occurrence of a field counts.
+        self.set_ids(&mut span, &ids);
         self.visitor.span_end(&span);
         Ok(())
     }
 
-    fn identify(&mut self, span: &mut Span<'a>, ids: &Ids<'a>) {
+    fn set_ids(&mut self, span: &mut Span<'a>, ids: &Ids<'a>) {
         let mut warn = |warning| self.visitor.warn(warning);
         span.trace_id = identity::trace_id_from_bytes(ids.trace, &mut warn);
         span.span_id = identity::span_id_from_bytes(ids.span, &mut warn);
@@ -95,7 +96,7 @@ impl<'a, V: Visitor> Decoder<'a, '_, V> {
     }
 }
 
-fn status<'a>(message: &'a [u8], span: &mut Span<'a>) -> Result<(), Flaw> {
+fn status<'a>(message: &'a [u8], span: &mut Span<'a>) -> Result<(), WireError> {
     use fields::status::{CODE, MESSAGE, MESSAGE_TEXT};
     let mut fields = Cursor::new(message, &MESSAGE);
     while let Some(tag) = fields.tag()? {

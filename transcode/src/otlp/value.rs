@@ -1,7 +1,7 @@
-//! Decoder of attributes: a key and a value, whose type decides the stored text.
+//! Decoder of attributes: a key, and a value that is converted to stored text according to its type.
 //!
-//! If a `oneof` is set several times, the last member counts. Consecutive pieces of an array or key-value
-//! list form one value. So a value is located first and written afterwards.
+//! If a `oneof` is set several times, the last member counts. Consecutive pieces of an array or key-value list form
+//! one value. Since later bytes can change the value, the decoder locates it first and writes it afterwards.
 
 use super::fields::{any_value, key_value, list};
 use super::{Decoder, Stop};
@@ -9,7 +9,7 @@ use crate::limits::Limits;
 use crate::refusal::Refusal;
 use crate::text::{self, Number};
 use crate::visit::{self, Owner, Visitor, Warning};
-use crate::wire::{Cursor, Flaw};
+use crate::wire::{Cursor, WireError};
 
 /// An `AnyValue` after merging.
 #[derive(Clone, Copy)]
@@ -24,7 +24,7 @@ enum Value<'a> {
 /// An array or key-value list, sent in one or more pieces.
 #[derive(Clone, Copy)]
 struct Pieces<'a> {
-    /// Which of the two it is: the tag of its pieces.
+    /// Tag of the pieces: array or key-value list.
     tag: u32,
     /// Number of pieces to skip: they belong to an earlier value that this value replaced.
     outdated_count: u32,
@@ -48,7 +48,7 @@ struct Elements<'a> {
 }
 
 impl<'a> Elements<'a> {
-    fn new(pieces: &Pieces<'a>) -> Result<Self, Flaw> {
+    fn new(pieces: &Pieces<'a>) -> Result<Self, WireError> {
         let (key_value, any_value) = match pieces.source {
             Source::KeyValue(message) => (message, &b""[..]),
             Source::AnyValue(message) => (&b""[..], message),
@@ -59,13 +59,14 @@ impl<'a> Elements<'a> {
             any_value: Cursor::new(any_value, &any_value::MESSAGE),
             key_value: Cursor::new(key_value, &key_value::MESSAGE),
         };
+        // Moves to the first piece that belongs to this value.
         for _ in 0..=pieces.outdated_count {
             elements.next_piece()?;
         }
         Ok(elements)
     }
 
-    fn next(&mut self) -> Result<Option<&'a [u8]>, Flaw> {
+    fn next(&mut self) -> Result<Option<&'a [u8]>, WireError> {
         loop {
             if let Some(element) = self.piece.find(list::VALUES)? {
                 return Ok(Some(element));
@@ -76,7 +77,7 @@ impl<'a> Elements<'a> {
         }
     }
 
-    fn next_piece(&mut self) -> Result<bool, Flaw> {
+    fn next_piece(&mut self) -> Result<bool, WireError> {
         loop {
             if let Some(piece) = self.any_value.find(self.tag)? {
                 self.piece = Cursor::new(piece, &list::MESSAGE);
@@ -94,7 +95,7 @@ impl<'a> Elements<'a> {
     }
 }
 
-/// State while reading the messages that a value may be spread over.
+/// State of the search for a value that several messages may contain together.
 struct Merge<'a> {
     value: Value<'a>,
     source: Source<'a>,
@@ -113,7 +114,7 @@ impl<'a> Merge<'a> {
     }
 
     /// Adds the members of another `AnyValue` message.
-    fn any_value(&mut self, message: &'a [u8]) -> Result<(), Flaw> {
+    fn any_value(&mut self, message: &'a [u8]) -> Result<(), WireError> {
         let mut fields = Cursor::new(message, &any_value::MESSAGE);
         while let Some(tag) = fields.tag()? {
             self.value = match tag {
@@ -137,8 +138,7 @@ impl<'a> Merge<'a> {
         Ok(())
     }
 
-    /// Returns the value after one more piece, which continues the value only if it directly follows a
-    /// piece of it.
+    /// Returns the value after one more piece. The piece continues the value only if no other member came in between.
     fn piece(&mut self, tag: u32) -> Value<'a> {
         let is_array = tag == any_value::ARRAY_VALUE;
         let seen = if is_array {
@@ -170,7 +170,7 @@ fn read_pair(message: &[u8]) -> Option<(&[u8], Cursor<'_>)> {
         .then_some((key, Cursor::new(value, &any_value::MESSAGE)))
 }
 
-/// Returns the value of an `AnyValue` that holds exactly one text or number.
+/// Returns the value of an `AnyValue` that holds exactly one string or number.
 #[inline(always)]
 #[expect(
     clippy::inline_always,
@@ -198,7 +198,7 @@ fn read_plain(message: &[u8]) -> Option<(&[u8], visit::Value<'_>)> {
 }
 
 /// Reads key and value of any `KeyValue` message.
-fn read_key_value(message: &[u8]) -> Result<(&[u8], Value<'_>), Flaw> {
+fn read_key_value(message: &[u8]) -> Result<(&[u8], Value<'_>), WireError> {
     let (mut key, mut merge) = (&b""[..], Merge::new(Source::KeyValue(message)));
     let mut fields = Cursor::new(message, &key_value::MESSAGE);
     while let Some(tag) = fields.tag()? {
@@ -211,22 +211,22 @@ fn read_key_value(message: &[u8]) -> Result<(&[u8], Value<'_>), Flaw> {
     Ok((key, merge.value))
 }
 
-fn read_any_value(message: &[u8]) -> Result<Value<'_>, Flaw> {
+fn read_any_value(message: &[u8]) -> Result<Value<'_>, WireError> {
     let mut merge = Merge::new(Source::AnyValue(message));
     merge.any_value(message)?;
     Ok(merge.value)
 }
 
 impl<'a, V: Visitor> Decoder<'a, '_, V> {
-    /// Reads an attribute of a span. Most were seen before.
+    /// Reads an attribute of a span. Looks in the cache first, because most span attributes repeat.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "one caller, for every attribute")]
     pub(super) fn span_attribute(&mut self, message: &'a [u8]) -> Result<(), Stop> {
-        // Spellings of JSON attributes share the cache; a JSON attribute never begins with this byte.
+        // The cache may also contain JSON attributes, which never begin with this byte.
         let begins_with_key = message
             .first()
             .is_some_and(|tag| u32::from(*tag) == key_value::KEY);
-        if begins_with_key && self.visitor.attribute_again(message)? {
+        if begins_with_key && self.visitor.repeated_attribute(message)? {
             return Ok(());
         }
         self.new_span_attribute(message)
@@ -238,11 +238,12 @@ impl<'a, V: Visitor> Decoder<'a, '_, V> {
             return self.any_attribute(Owner::Span, message);
         };
         self.plain_attribute(Owner::Span, key, value)?;
-        self.visitor.spelled(message, key, value);
+        // Afterwards, because the cache refers to the strings that the call above stored.
+        self.visitor.cache_attribute(message, key, value);
         Ok(())
     }
 
-    /// Reads an attribute of another owner.
+    /// Reads an attribute of a resource, scope, event or link.
     pub(super) fn attribute(&mut self, owner: Owner, message: &'a [u8]) -> Result<(), Stop> {
         match read_plain(message) {
             Some((key, value)) => Ok(self.plain_attribute(owner, key, value)?),
@@ -275,7 +276,7 @@ impl<'a, V: Visitor> Decoder<'a, '_, V> {
                 writer.text.clear();
                 text::push_base64(
                     &mut writer.text,
-                    text::enough_of(raw, self.limits.text_bytes_max),
+                    text::bounded_prefix(raw, self.limits.text_bytes_max),
                 );
                 &writer.text
             }
@@ -294,7 +295,7 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Stops once more is written than is stored: unused announced content costs nothing.
+    /// Writes the value. Stops once the text exceeds the limit for stored text, so that elements beyond it cost nothing.
     #[inline(never)]
     fn write<V: Visitor>(
         &mut self,
@@ -325,7 +326,12 @@ impl<'a> Writer<'a> {
         Ok(&self.text)
     }
 
-    fn element(&mut self, message: &'a [u8], is_array: bool, limits: &Limits) -> Result<(), Flaw> {
+    fn element(
+        &mut self,
+        message: &'a [u8],
+        is_array: bool,
+        limits: &Limits,
+    ) -> Result<(), WireError> {
         if !matches!(self.text.last(), Some(b'[' | b'{')) {
             self.text.push(b',');
         }
@@ -333,24 +339,33 @@ impl<'a> Writer<'a> {
             read_any_value(message)?
         } else {
             let (key, value) = read_key_value(message)?;
-            text::push_json_string(&mut self.text, text::enough_of(key, limits.text_bytes_max));
+            text::push_json_string(
+                &mut self.text,
+                text::bounded_prefix(key, limits.text_bytes_max),
+            );
             self.text.push(b':');
             value
         };
         self.value(value, limits)
     }
 
-    fn value(&mut self, value: Value<'a>, limits: &Limits) -> Result<(), Flaw> {
+    fn value(&mut self, value: Value<'a>, limits: &Limits) -> Result<(), WireError> {
         match value {
             Value::Empty => self.text.extend_from_slice(b"null"),
             Value::Text(raw) => {
-                text::push_json_string(&mut self.text, text::enough_of(raw, limits.text_bytes_max));
+                text::push_json_string(
+                    &mut self.text,
+                    text::bounded_prefix(raw, limits.text_bytes_max),
+                );
             }
             Value::Number(Number::Double(value)) => text::push_json_double(&mut self.text, value),
             Value::Number(number) => number.push(&mut self.text),
             Value::Bytes(raw) => {
                 self.text.push(b'"');
-                text::push_base64(&mut self.text, text::enough_of(raw, limits.text_bytes_max));
+                text::push_base64(
+                    &mut self.text,
+                    text::bounded_prefix(raw, limits.text_bytes_max),
+                );
                 self.text.push(b'"');
             }
             Value::Many(pieces) => self.begin(&pieces, limits)?,
@@ -358,7 +373,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    fn begin(&mut self, pieces: &Pieces<'a>, limits: &Limits) -> Result<(), Flaw> {
+    fn begin(&mut self, pieces: &Pieces<'a>, limits: &Limits) -> Result<(), WireError> {
         if u32::try_from(self.open.len()).is_ok_and(|depth| depth < limits.value_depth_max) {
             let elements = Elements::new(pieces)?;
             self.text

@@ -1,11 +1,11 @@
-//! The explanation of a sampling decision, for Python.
+//! Python interface to explained sampling decisions.
 
 use pyo3::prelude::*;
 
 use super::{Policy, core_error};
 use crate::sample::{self, Explained, Subject};
 
-/// A sampling decision about one trace, and what it rests on.
+/// A sampling decision about one trace, with its inputs.
 #[pyclass(frozen, module = "receiver._transcode")]
 pub(super) struct ExplainedTrace(Explained);
 
@@ -49,7 +49,7 @@ impl ExplainedTrace {
     }
 }
 
-/// The decision of this policy on a span of this trace.
+/// Explains what this policy decides about a span of this trace.
 #[pyfunction]
 #[pyo3(signature = (policy, trace_id, *, trace_state, project, environment, service, drain))]
 pub(super) fn explain_sampling(
@@ -62,6 +62,7 @@ pub(super) fn explain_sampling(
     drain: &str,
 ) -> PyResult<ExplainedTrace> {
     let subject = Subject {
+        // Replaced by `explain`, which parses `trace_id`.
         trace_id: [0; 16],
         trace_state: trace_state.as_bytes(),
         project,

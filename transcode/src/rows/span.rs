@@ -1,26 +1,26 @@
-//! The end of a span: rejected, sampled out, or a row.
+//! Writer of one span: rejects it, drops it by sampling, or writes it as a row.
 
 use super::owner::id_of_name;
-use super::{Found, Open, ROW_BYTES, Rows};
+use super::{CurrentSpan, ROW_BYTES, ResolvedName, Rows};
 use crate::clock::Stamp;
 use crate::columns::map::MapColumn;
 use crate::columns::text::RunColumn;
 use crate::refusal::Refusal;
 use crate::resolve::Best;
 use crate::sample::{Decision, Subject};
-use crate::tally::{Fate, Tally};
+use crate::tally::{SpanOutcome, Tally};
 use crate::visit::{Span, Value, Warning};
 
-/// `SPAN_KIND_…` run from 0 to 5.
+/// Highest number of `SPAN_KIND_…`.
 const KIND_MAX: u8 = 5;
-/// `STATUS_CODE_…` run from 0 to 2.
+/// Highest number of `STATUS_CODE_…`.
 const STATUS_MAX: u8 = 2;
 
-/// The span's own answers to whose it is, and whether it asks to be kept.
+/// Project and deployment of a span, and its `sampling.priority`.
 #[derive(Default)]
 struct Resolved {
-    project: Found,
-    deployment: Found,
+    project: ResolvedName,
+    deployment: ResolvedName,
     priority: Option<f64>,
 }
 
@@ -28,9 +28,9 @@ impl<'a> Rows<'a> {
     #[inline]
     pub(super) fn open_span(&mut self) {
         let attributes = &mut self.columns.attributes;
-        self.open = Open {
+        self.current_span = CurrentSpan {
             attributes: attributes.mark(),
-            ..Open::default()
+            ..CurrentSpan::default()
         };
         attributes.open();
         self.tally.span_begin();
@@ -38,33 +38,37 @@ impl<'a> Rows<'a> {
 
     #[inline]
     pub(super) fn close_span(&mut self, span: &Span<'_>) {
+        // Resolved before the outcome, because dropped and rejected spans are counted by project too.
         let resolved = self.resolve();
-        let fate = match (span.trace_id, span.span_id) {
+        let outcome = match (span.trace_id, span.span_id) {
             (Ok(trace_id), Ok(span_id)) => self.keep_or_drop(span, trace_id, span_id, &resolved),
-            (Err(reason), _) | (_, Err(reason)) => Fate::Rejected(reason),
+            (Err(reason), _) | (_, Err(reason)) => SpanOutcome::Rejected(reason),
         };
-        if fate != Fate::Stored {
+        if outcome != SpanOutcome::Stored {
             self.roll_back();
         }
-        self.tally.span_end(resolved.project.id, fate);
-        self.charge();
+        self.tally.span_end(resolved.project.id, outcome);
+        self.count_expanded_bytes();
     }
 
     fn roll_back(&mut self) {
-        self.columns.attributes.truncate(self.open.attributes);
-        if let Some(mark) = self.open.events {
+        self.columns
+            .attributes
+            .truncate(self.current_span.attributes);
+        if let Some(mark) = self.current_span.events {
             self.columns.events.truncate(mark);
         }
-        if let Some(mark) = self.open.links {
+        if let Some(mark) = self.current_span.links {
             self.columns.links.truncate(mark);
         }
     }
 
-    /// A resource is told once and stored with every span: that may not multiply without bound.
+    /// Counts the size of the row. A resource is sent once and stored with every span, so a small body can become many
+    /// times larger as rows; this expanded size is limited.
     #[inline]
-    fn charge(&mut self) {
+    fn count_expanded_bytes(&mut self) {
         let row_bytes = ROW_BYTES
-            + self.open.expanded_bytes
+            + self.current_span.expanded_bytes
             + self.resource.expanded_bytes
             + self.scope.expanded_bytes;
         self.expanded_bytes = self.expanded_bytes.saturating_add(row_bytes);
@@ -85,7 +89,8 @@ impl<'a> Rows<'a> {
             deployment,
             priority: None,
         };
-        if !self.columns.attributes.noted.is_empty() {
+        // Nearly all spans take their names from the resource.
+        if !self.columns.attributes.role_entries.is_empty() {
             self.resolve_from_span(&mut resolved);
         }
         resolved
@@ -94,7 +99,7 @@ impl<'a> Rows<'a> {
     fn resolve_from_span(&mut self, resolved: &mut Resolved) {
         let (attributes, roles) = (&self.columns.attributes, &self.policy.resolver.span);
         let (mut project, mut deployment) = (Best::default(), Best::default());
-        for &(role, position) in &attributes.noted {
+        for &(role, position) in &attributes.role_entries {
             let (role, value) = (roles.get(role), attributes.value_at(position));
             project.offer(role.project, position, value);
             deployment.offer(role.deployment, position, value);
@@ -102,14 +107,14 @@ impl<'a> Rows<'a> {
                 resolved.priority = value.parse().ok();
             }
         }
-        better(
+        prefer_span_attribute(
             &mut resolved.project,
             project,
             attributes,
             &mut self.columns.projects,
             &mut self.tally,
         );
-        better(
+        prefer_span_attribute(
             &mut resolved.deployment,
             deployment,
             attributes,
@@ -125,16 +130,17 @@ impl<'a> Rows<'a> {
         trace_id: [u8; 16],
         span_id: [u8; 8],
         resolved: &Resolved,
-    ) -> Fate {
+    ) -> SpanOutcome {
         let decision = self.decide(span, trace_id, resolved);
         if !decision.keep {
-            return Fate::SampledOut;
+            return SpanOutcome::SampledOut;
         }
         self.write(span, trace_id, span_id, resolved, &decision);
-        Fate::Stored
+        SpanOutcome::Stored
     }
 
     fn decide(&mut self, span: &Span<'_>, trace_id: [u8; 16], resolved: &Resolved) -> Decision<'a> {
+        // Nearly every span has the project of its resource, whose name is already looked up.
         let project = if resolved.project.id == self.resource.project.id {
             &self.names.project
         } else {
@@ -167,8 +173,9 @@ impl<'a> Rows<'a> {
             span.end_unix_nano,
             self.received_at_ns,
         );
+        // These attributes, and those of unknown enums, are added while the map of the span is still open.
         if stamp.start_replaced.is_some() || stamp.end_ignored.is_some() {
-            self.note_times(&stamp);
+            self.keep_replaced_times(&stamp);
         }
         let kind = self.enum_number(span.kind, KIND_MAX, b"trace_drain.kind");
         let status = self.enum_number(span.status_code, STATUS_MAX, b"trace_drain.status_code");
@@ -191,10 +198,11 @@ impl<'a> Rows<'a> {
         columns.projects.runs.push(resolved.project.id, 1);
         columns.deployments.runs.push(resolved.deployment.id, 1);
         self.tally.unresolved += u32::from(resolved.project.rank.is_none());
+        // This column is written last, because its length is the number of rows.
         columns.timestamps.push(stamp.timestamp);
     }
 
-    /// Texts in the wire's order of columns.
+    /// Writes the text columns.
     #[inline]
     fn write_texts(&mut self, span: &Span<'_>, is_rewritten: bool) {
         let bytes_max = self.policy.limits.text_bytes_max;
@@ -209,32 +217,33 @@ impl<'a> Rows<'a> {
         columns
             .status_messages
             .push(span.status_message, bytes_max, tally);
-        self.open.expanded_bytes += trace_state.len() + span.name.len() + span.status_message.len();
+        self.current_span.expanded_bytes +=
+            trace_state.len() + span.name.len() + span.status_message.len();
     }
 
     #[inline]
     fn write_counts(&mut self, span: &Span<'_>) {
-        let (columns, open) = (&mut *self.columns, &self.open);
+        let (columns, current_span) = (&mut *self.columns, &self.current_span);
         let row = columns.rows();
         let dropped = [
             (
                 &mut columns.dropped_attributes,
                 span.dropped_attributes_count,
-                open.dropped_attributes,
+                current_span.dropped_attributes,
             ),
             (
                 &mut columns.dropped_events,
                 span.dropped_events_count,
-                open.dropped_events,
+                current_span.dropped_events,
             ),
             (
                 &mut columns.dropped_links,
                 span.dropped_links_count,
-                open.dropped_links,
+                current_span.dropped_links,
             ),
         ];
-        for (column, by_sender, by_us) in dropped {
-            let count = by_sender.saturating_add(by_us);
+        for (column, by_sender, by_limits) in dropped {
+            let count = by_sender.saturating_add(by_limits);
             if count > 0 {
                 column.push(row, count);
             }
@@ -254,38 +263,39 @@ impl<'a> Rows<'a> {
         columns.reasons.push_text(decision.reason);
     }
 
-    /// Times that are not stored as sent survive as attributes.
+    /// Stores the original of each replaced time as an attribute.
     #[cold]
-    fn note_times(&mut self, stamp: &Stamp) {
+    fn keep_replaced_times(&mut self, stamp: &Stamp) {
         if let Some(start) = stamp.start_replaced {
-            self.note(b"trace_drain.start_time_unix_nano", start);
+            self.add_attribute(b"trace_drain.start_time_unix_nano", start);
             if stamp.late {
+                // Old spans are normal after an outage, so they are counted but not warned about.
                 self.tally.late += 1;
             } else {
                 self.tally.warn(Warning::StartImplausible);
             }
         }
         if let Some(end) = stamp.end_ignored {
-            self.note(b"trace_drain.end_time_unix_nano", end);
+            self.add_attribute(b"trace_drain.end_time_unix_nano", end);
             self.tally.warn(Warning::EndImplausible);
         }
     }
 
-    /// The enum's number if it is one of those we have names for; else 0, and the number as attribute.
+    /// Returns the number if it belongs to the enum. Otherwise stores the number as an attribute and returns 0.
     #[inline]
     fn enum_number(&mut self, number: i32, max: u8, key: &[u8]) -> u8 {
         match u8::try_from(number) {
             Ok(known) if known <= max => known,
             _ => {
-                self.note(key, number);
+                self.add_attribute(key, number);
                 0
             }
         }
     }
 
-    /// Adds an attribute of our own, also past the limit.
+    /// Adds an attribute that the receiver itself sets, even above the attribute limit.
     #[cold]
-    fn note(&mut self, key: &[u8], number: impl itoa::Integer) {
+    fn add_attribute(&mut self, key: &[u8], number: impl itoa::Integer) {
         let mut buffer = itoa::Buffer::new();
         let value = buffer.format(number).as_bytes();
         let bytes_max = self.policy.limits.text_bytes_max;
@@ -299,19 +309,19 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Takes the span's attribute if it ranks before the resource's.
-fn better(
-    found: &mut Found,
+/// Replaces the name from the resource if an attribute of the span has a higher rank.
+fn prefer_span_attribute(
+    resolved_name: &mut ResolvedName,
     best: Best,
     attributes: &MapColumn,
     column: &mut RunColumn,
     tally: &mut Tally,
 ) {
-    if !best.beats(found.rank) {
+    if !best.beats(resolved_name.rank) {
         return;
     }
     if let Some((rank, position)) = best.0 {
-        *found = Found {
+        *resolved_name = ResolvedName {
             rank: Some(rank),
             id: id_of_name(attributes.value_at(position), column, tally),
         };

@@ -54,11 +54,13 @@ impl Hash {
     }
 }
 
-/// Decision demanded by `sampling.priority`: 0 drops, more keeps, less demands nothing.
+/// Returns the decision that `sampling.priority` requests: 0 drops, a positive value keeps, any other value
+/// requests nothing.
 pub(super) fn priority(value: f64) -> Option<bool> {
     match value {
         0.0 => Some(false),
         value if value > 0.0 => Some(true),
+        // negative, or not a number
         _ => None,
     }
 }

@@ -1,7 +1,7 @@
 //! Explains a sampling decision to an operator: the decision about one trace, with its inputs.
 
 use super::threshold::{hex, hex_in_full};
-use super::tracestate::{Arrival, unread};
+use super::tracestate::{Arrival, malformed_fields};
 use super::{Sampler, Subject};
 
 /// A decision and its inputs.
@@ -40,19 +40,20 @@ pub fn explain(
         trace_id: trace_id_from_hex(trace_id_hex)?,
         ..*subject
     };
+    // The function that decides about stored spans, so that an explanation cannot differ from it.
     let decision = sampler.decide(&subject, &mut Vec::new());
     let arrival = Arrival::read(subject.trace_state);
     let (randomness, randomness_from) = randomness(sampler, &arrival, &subject);
     Ok(Explained {
         keep: decision.keep,
         weight: decision.weight,
-        threshold: decision.threshold.map(spelled),
+        threshold: decision.threshold.map(formatted),
         reason: decision.reason.to_owned(),
-        ignored: unread(subject.trace_state),
+        ignored: malformed_fields(subject.trace_state),
         rule: sampler.rule_of(&subject),
         randomness: hex_in_full(randomness).as_str().to_owned(),
         randomness_from,
-        arriving_threshold: arrival.threshold.map(spelled),
+        arriving_threshold: arrival.threshold.map(formatted),
     })
 }
 
@@ -67,7 +68,7 @@ fn randomness(sampler: &Sampler, arrival: &Arrival, subject: &Subject<'_>) -> (u
     (sampler.randomness(arrival, subject), source)
 }
 
-fn spelled(threshold: u64) -> String {
+fn formatted(threshold: u64) -> String {
     hex(threshold).as_str().to_owned()
 }
 
@@ -78,6 +79,7 @@ fn trace_id_from_hex(text: &str) -> Result<[u8; 16], String> {
             text.len()
         )
     };
+    // `from_str_radix` alone would accept a leading plus sign.
     if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(wrong());
     }

@@ -92,7 +92,7 @@ fn new_threshold_is_written_and_other_fields_are_preserved() {
 }
 
 #[test]
-fn unchanged_threshold_keeps_its_spelling() {
+fn unchanged_threshold_keeps_its_notation() {
     assert_eq!(
         stored(Mode::Equalizing, 0.5, "b=2,ot=th:c00"),
         "b=2,ot=th:c00"

@@ -1,4 +1,4 @@
-//! Thresholds and probabilities: 56 bits of randomness, and the share of them that is kept.
+//! Sampling thresholds and probabilities. A span has 56 bits of randomness; a threshold selects a share of the values.
 
 /// Randomness has 56 bits; no value reaches this threshold.
 pub(super) const NEVER: u64 = 1 << 56;
@@ -69,10 +69,12 @@ pub(super) fn adjusted_count(threshold: u64) -> f64 {
 )]
 fn threshold_of(probability: f64) -> u64 {
     let kept = probability * kept_of(0);
+    // Less than one of 2^56 values: keeps nothing.
     if kept < 1.0 {
         return NEVER;
     }
     let exact = NEVER - (kept.round() as u64).min(NEVER);
+    // Digits are counted after the leading f's, so that small probabilities are as precise as large ones.
     let leading_fs = (!exact << 8).leading_zeros() / 4;
     let dropped_bits = 4 * DIGITS.saturating_sub(DIGITS_KEPT + leading_fs);
     let half = (1_u64 << dropped_bits) >> 1;
@@ -120,18 +122,18 @@ fn first_digits(value: u64, length: usize) -> Hex {
     Hex { digits, length }
 }
 
-/// Parses up to fourteen lower-case hex digits, padded with zeros. Random digits defeat branch prediction,
-/// so the code has no branch per digit.
+/// Parses up to fourteen lower-case hex digits and pads them with zeros. The digits are random, which defeats branch
+/// prediction, so the code has no branch per digit.
 pub(super) fn from_hex(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > DIGITS as usize {
         return None;
     }
-    let (mut value, mut is_sound) = (0, true);
+    let (mut value, mut is_valid) = (0, true);
     for &byte in text {
-        let is_figure = byte.wrapping_sub(b'0') < 10;
+        let is_digit = byte.wrapping_sub(b'0') < 10;
         let is_letter = byte.wrapping_sub(b'a') < 6;
-        is_sound &= is_figure | is_letter;
+        is_valid &= is_digit | is_letter;
         value = value << 4 | u64::from((byte & 0x0f) + 9 * u8::from(is_letter));
     }
-    is_sound.then_some(value << (4 * (DIGITS as usize - text.len())))
+    is_valid.then_some(value << (4 * (DIGITS as usize - text.len())))
 }

@@ -8,6 +8,7 @@
 
 use super::threshold::{DIGITS, from_hex, hex, hex_in_full};
 
+/// Maximum length of the `ot` value, set by the OpenTelemetry specification.
 const OT_BYTES_MAX: usize = 256;
 
 /// Sampling information that a span arrived with.
@@ -26,6 +27,7 @@ impl Arrival {
         for field in raw_fields(trace_state) {
             match field {
                 [b't', b'h', b':', digits @ ..] => {
+                    // The first valid occurrence of a field counts.
                     arrival.threshold = arrival.threshold.or_else(|| from_hex(digits));
                 }
                 [b'r', b'v', b':', digits @ ..] => {
@@ -44,7 +46,7 @@ impl Arrival {
 }
 
 /// Returns the names of fields that are present but malformed, and so count as absent.
-pub(super) fn unread(trace_state: &[u8]) -> Vec<&'static str> {
+pub(super) fn malformed_fields(trace_state: &[u8]) -> Vec<&'static str> {
     let arrival = Arrival::read(trace_state);
     let is_present = |name: &[u8]| raw_fields(trace_state).any(|field| field.starts_with(name));
     [
@@ -57,6 +59,7 @@ pub(super) fn unread(trace_state: &[u8]) -> Vec<&'static str> {
 }
 
 fn randomness(digits: &[u8]) -> Option<u64> {
+    // Unlike `th`, `rv` has no trailing zeros to add: it always has all digits.
     from_hex(digits).filter(|_| digits.len() == DIGITS as usize)
 }
 
@@ -76,10 +79,12 @@ pub(super) fn write(
         field(out, b"rv", hex_in_full(randomness).as_bytes());
     }
     for (key, value) in fields(trace_state) {
+        // Valid randomness is kept, because this decision used it and later stages must too.
         if key != b"th" && (key != b"rv" || randomness(value).is_some()) {
             field(out, key, value);
         }
     }
+    // W3C allows each key once, so further `ot` members are dropped.
     for member in members(trace_state).filter(|member| ot_value(member).is_none()) {
         if !out.is_empty() {
             out.push(b',');
@@ -95,7 +100,7 @@ fn field(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-/// Splits a text at a separator.
+/// Splits a string at a separator.
 fn parts(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
@@ -120,6 +125,7 @@ fn ot_value(member: &[u8]) -> Option<&[u8]> {
 fn raw_fields(trace_state: &[u8]) -> impl Iterator<Item = &[u8]> {
     let value = members(trace_state)
         .find_map(ot_value)
+        // over the limit, the whole member counts as malformed
         .filter(|value| value.len() <= OT_BYTES_MAX)
         .unwrap_or_default();
     parts(value, b';')

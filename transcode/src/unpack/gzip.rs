@@ -43,6 +43,7 @@ impl Decoder {
         members_max: usize,
         output: &mut OutputBuffer,
     ) -> Result<(), Refusal> {
+        // A failed attempt only writes to the free part of the output, so the streaming path starts clean.
         if self.whole_member(body, output).is_some() {
             return Ok(());
         }
@@ -74,8 +75,10 @@ impl Decoder {
         let trailer = deflated.last_chunk::<TRAILER_BYTES>()?;
         let (checksum, length) = split_trailer(*trailer);
         output.expect(u64::from(length), body.len());
+        // `None` if the declared length is implausible and was not reserved: the streaming path decides.
         let out = output.split().1.get_mut(..usize::try_from(length).ok()?)?;
         let written = self.whole.gzip_decompress(body, out).ok()?;
+        // If the trailer bytes also occur earlier, a member may end there, so the streaming path must decide.
         let whole = written == out.len()
             && crc32(out) == checksum
             && memmem::find(deflated, trailer)? == deflated.len() - TRAILER_BYTES;
@@ -126,6 +129,7 @@ fn end_of(body: &[u8], used: usize, name: &str) -> Result<(), Refusal> {
 
 /// Reads a member's header. Returns the input after it.
 fn header(member: &[u8]) -> Result<&[u8], Refusal> {
+    // A part of the magic is a truncated member, not another format.
     if !member.starts_with(&MAGIC) && !MAGIC.starts_with(member) {
         return Err(Refusal::malformed(
             "body",
@@ -142,12 +146,12 @@ fn header(member: &[u8]) -> Result<&[u8], Refusal> {
     if flags & HAS_HEADER_CRC == 0 {
         return Ok(rest);
     }
-    let (announced, deflated) = rest
+    let (declared, deflated) = rest
         .split_first_chunk::<2>()
         .ok_or_else(|| truncated("gzip header"))?;
     let fields = member.get(..member.len() - rest.len()).unwrap_or_default();
     let [low, high, ..] = crc32(fields).to_le_bytes();
-    if *announced == [low, high] {
+    if *declared == [low, high] {
         Ok(deflated)
     } else {
         Err(corrupt("gzip header"))

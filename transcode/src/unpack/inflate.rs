@@ -14,6 +14,7 @@ pub(super) fn stream(
     output: &mut OutputBuffer,
     name: &str,
 ) -> Result<usize, Refusal> {
+    // Reused for every stream, because a new engine would allocate its state again.
     engine.reset(wrapped);
     loop {
         let (read_before, written_before) = (engine.total_in(), engine.total_out());
@@ -26,13 +27,14 @@ pub(super) fn stream(
         if status == Status::StreamEnd {
             return Ok(count(engine.total_in()));
         }
+        // No progress although there is free space: the input ends before the stream does.
         if written == 0 && engine.total_in() == read_before {
             return Err(truncated(name));
         }
     }
 }
 
-/// Returns whether the body begins with a zlib header. A raw stream never begins so, if its encoder pads
+/// Returns whether the body begins with a zlib header. No raw stream begins with one if its encoder pads
 /// with zeros.
 pub(super) fn has_zlib_header(body: &[u8]) -> bool {
     match *body {

@@ -11,7 +11,7 @@ use crate::refusal::Refusal;
 
 const MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
 const WINDOW_BYTES: usize = 64 << 10;
-/// Each additional byte of a length adds at most 255 bytes of match.
+/// Maximum expansion: each additional byte of a match length adds at most 255 bytes of output.
 const RATIO_MAX: usize = 255;
 const UNCOMPRESSED: u32 = 1 << 31;
 const FRAME: &str = "lz4 frame";
@@ -46,6 +46,7 @@ fn frame<'a>(input: &'a [u8], output: &mut OutputBuffer) -> Result<&'a [u8], Ref
     let start = output.filled().len();
     loop {
         let size = take_u32(&mut rest)?;
+        // Only the end mark ends a frame: a body cut between two blocks is truncated.
         if size == 0 {
             break;
         }
@@ -62,7 +63,7 @@ fn frame<'a>(input: &'a [u8], output: &mut OutputBuffer) -> Result<&'a [u8], Ref
     let content = output.filled().get(start..).unwrap_or_default();
     if header
         .content_bytes
-        .is_some_and(|announced| announced != content.len() as u64)
+        .is_some_and(|declared| declared != content.len() as u64)
     {
         return Err(corrupt(FRAME));
     }
@@ -78,13 +79,16 @@ fn decompress_block(
     start: usize,
     output: &mut OutputBuffer,
 ) -> Result<(), Refusal> {
+    // By the size of the block as well: many tiny blocks must not reserve megabytes each.
     let wanted = header
         .block_bytes_max
         .min(block.len().saturating_mul(RATIO_MAX));
     output.reserve(wanted);
     let (written, free) = output.split();
-    let has_room_for_all = free.len() >= wanted;
+    // The free space can be shorter than requested, but only if the output has reached its limit.
+    let has_requested_space = free.len() >= wanted;
     let free = free.get_mut(..wanted.min(free.len())).unwrap_or_default();
+    // Linked blocks may refer to the previous 64 KiB of the frame.
     let window = if header.linked {
         written.get(start..).unwrap_or_default()
     } else {
@@ -95,7 +99,7 @@ fn decompress_block(
         .unwrap_or_default();
     match decompress_into_with_dict(block, free, window) {
         Ok(bytes) => output.advance(bytes),
-        Err(DecompressError::OutputTooSmall { .. }) if !has_room_for_all => {
+        Err(DecompressError::OutputTooSmall { .. }) if !has_requested_space => {
             return Err(output.too_large());
         }
         Err(_) => return Err(corrupt("lz4 block")),
@@ -140,6 +144,7 @@ impl Header {
         let mut rest = fields;
         let &[flags, sizes] = take_chunk::<2>(&mut rest)?;
         let block_bytes_max = block_bytes_max(sizes).ok_or_else(|| corrupt("lz4 header"))?;
+        // Version 1, and the reserved bit is 0.
         if flags & 0xc2 != 0x40 {
             return Err(corrupt("lz4 header"));
         }

@@ -1,7 +1,7 @@
-//! Decompression of a request body: its content codings are decoded completely or the body is refused.
+//! Decompression of a request body: decodes all of its content codings, or refuses the body.
 //!
 //! End of stream, checksum and length are required if the format has them; bytes after the end are
-//! malformed. Output is limited while it is produced. Framed snappy has no end mark, so a body truncated
+//! malformed. The output limit is enforced while output is produced. Framed snappy has no end mark, so a body truncated
 //! between two chunks is detected by the protobuf or JSON decoder, not here.
 
 mod gzip;
@@ -51,7 +51,7 @@ impl Encoding {
         }
     }
 
-    /// Returns whether the body starts as this coding must; `None` if its start is not distinctive.
+    /// Returns whether the body has the magic of this coding; `None` if the coding has no distinctive magic.
     fn starts(self, body: &[u8]) -> Option<bool> {
         match self {
             Self::Gzip => Some(body.starts_with(&gzip::MAGIC)),
@@ -73,7 +73,7 @@ pub enum Expect {
 }
 
 impl Expect {
-    /// Returns whether the body is plainly of this type already, so that there is no coding to decode.
+    /// Returns whether the body clearly has this type already, so that there is no coding to decode.
     fn is_met_by(self, body: &[u8]) -> bool {
         match self {
             Self::Protobuf => !body.is_empty() && is_resource_spans_to_the_end(body),
@@ -95,6 +95,7 @@ fn is_resource_spans_to_the_end(mut rest: &[u8]) -> bool {
 
 fn skip_length_delimited(mut rest: &[u8]) -> Option<&[u8]> {
     let mut length = 0_u64;
+    // A length has at most 32 bits, so its varint has at most five bytes.
     for shift in (0..35).step_by(7) {
         let (&byte, after) = rest.split_first()?;
         rest = after;
@@ -111,7 +112,7 @@ fn skip_length_delimited(mut rest: &[u8]) -> Option<&[u8]> {
 pub struct Unpacked<'a> {
     /// The decompressed bytes.
     pub body: &'a [u8],
-    /// Warning about a wrong declaration that could be corrected.
+    /// Warning about a wrong `Content-Encoding` that the receiver corrected.
     pub warning: Option<Warning>,
 }
 
@@ -119,6 +120,7 @@ pub struct Unpacked<'a> {
 #[derive(Default)]
 pub struct Buffers {
     decoders: Decoders,
+    // Two buffers, because the output of one decoder is the input of the other.
     outer: OutputBuffer,
     inner: OutputBuffer,
 }
@@ -157,8 +159,8 @@ impl Decoders {
         output.close()
     }
 
-    /// Decodes one coding, unless the body is plainly decoded already.
-    fn undo<'a>(
+    /// Decodes one coding, unless the body is clearly decoded already.
+    fn decode_if_encoded<'a>(
         &mut self,
         encoding: Encoding,
         body: &'a [u8],
@@ -166,6 +168,7 @@ impl Decoders {
         limits: &Limits,
         output: &'a mut OutputBuffer,
     ) -> Result<Unpacked<'a>, Refusal> {
+        // A proxy may have decompressed the body and kept the header.
         if encoding.starts(body) == Some(false) && expect.is_met_by(body) {
             return Ok(Unpacked {
                 body,
@@ -213,10 +216,11 @@ pub fn unpack<'a>(
             body,
             warning: None,
         }),
-        [only] => decoders.undo(only, body, expect, limits, outer),
+        [only] => decoders.decode_if_encoded(only, body, expect, limits, outer),
+        // The coding that was applied last is decoded first.
         [first, second] => {
-            let once = decoders.undo(second, body, expect, limits, outer)?;
-            let twice = decoders.undo(first, once.body, expect, limits, inner)?;
+            let once = decoders.decode_if_encoded(second, body, expect, limits, outer)?;
+            let twice = decoders.decode_if_encoded(first, once.body, expect, limits, inner)?;
             Ok(Unpacked {
                 body: twice.body,
                 warning: once.warning.or(twice.warning),

@@ -4,10 +4,10 @@ use crate::refusal::Refusal;
 
 /// Size of the first allocation, unless a decoder requests more.
 const FIRST_BYTES: usize = 64 << 10;
-/// A larger buffer is freed before the next body.
+/// A buffer larger than this is freed before the next body.
 const KEPT_BYTES_MAX: usize = 16 << 20;
-/// An announced length is trusted up to this many times the compressed bytes; telemetry compresses 5 to 30
-/// times. Beyond, the buffer grows as bytes are produced.
+/// A declared length is trusted up to this many times the compressed bytes; telemetry compresses 5 to 30
+/// times. Beyond that, the buffer grows as bytes are produced.
 const PLAUSIBLE_RATIO: usize = 64;
 
 pub(super) fn too_large(body_bytes_max: usize) -> Refusal {
@@ -37,8 +37,8 @@ impl OutputBuffer {
         }
     }
 
-    /// Returns the maximum size of the buffer: one byte past the limit suffices to detect that the limit is
-    /// exceeded.
+    /// Returns the maximum size of the buffer: one byte more than the limit, which is enough to detect a body that
+    /// exceeds it.
     fn ceiling(&self) -> usize {
         self.bytes_max.saturating_add(1)
     }
@@ -46,22 +46,24 @@ impl OutputBuffer {
     fn grow_to(&mut self, wanted_bytes: usize) {
         let bytes = wanted_bytes.min(self.ceiling());
         if bytes > self.bytes.len() {
+            // `reserve_exact`, because `reserve` could allocate more than the limit.
             self.bytes.reserve_exact(bytes - self.bytes.len());
             self.bytes.resize(bytes, 0);
         }
     }
 
-    /// Reserves the length a stream announces, as far as it is plausible for its compressed bytes.
-    pub(super) fn expect(&mut self, announced_bytes: u64, compressed_bytes: usize) {
+    /// Reserves the length that a stream declares, up to what is plausible for the number of compressed bytes.
+    pub(super) fn expect(&mut self, declared_bytes: u64, compressed_bytes: usize) {
         let plausible = compressed_bytes.saturating_mul(PLAUSIBLE_RATIO);
-        let announced = usize::try_from(announced_bytes).unwrap_or(usize::MAX);
-        self.grow_to(self.filled.saturating_add(announced.min(plausible)));
+        let declared = usize::try_from(declared_bytes).unwrap_or(usize::MAX);
+        self.grow_to(self.filled.saturating_add(declared.min(plausible)));
     }
 
     /// Reserves this many free bytes, as far as the limit allows.
     pub(super) fn reserve(&mut self, bytes: usize) {
         let wanted = self.filled.saturating_add(bytes);
         if wanted > self.bytes.len() {
+            // At least doubles, so that growing costs constant time per byte on average.
             self.grow_to(wanted.max(self.bytes.len().saturating_mul(2)));
         }
     }
@@ -79,6 +81,7 @@ impl OutputBuffer {
 
     /// Returns the written bytes and the free part after them.
     pub(super) fn split(&mut self) -> (&[u8], &mut [u8]) {
+        // The buffer can be larger than the limit: it may be kept from a drain with a higher limit.
         let end = self.bytes.len().min(self.ceiling());
         let (filled, free) = self
             .bytes

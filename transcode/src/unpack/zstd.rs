@@ -12,7 +12,7 @@ const WINDOW_LOG_MAX: u32 = 23;
 const WINDOW_BYTES_MAX: u64 = 1 << WINDOW_LOG_MAX;
 const FRAME: &str = "zstd frame";
 
-/// Also used by lz4: sixteen magics, each followed by a length, begin a skippable frame.
+/// First of the sixteen magics of a skippable frame, in zstd as in lz4. A length follows the magic.
 const SKIPPABLE_MAGIC_TAIL: [u8; 3] = [0x2a, 0x4d, 0x18];
 
 /// Returns whether a skippable frame starts here.
@@ -75,13 +75,16 @@ fn frame<'a>(
     output: &mut OutputBuffer,
 ) -> Result<&'a [u8], Refusal> {
     let header = Header::read(input)?;
+    // Check the header before the context allocates a window of the declared size.
     header.check()?;
     output.expect(header.content_bytes.unwrap_or(0), input.len());
     context
+        // A refused body may have left the context in the middle of a frame.
         .reset(ResetDirective::SessionOnly)
         .and_then(|_| context.set_parameter(DParameter::WindowLogMax(WINDOW_LOG_MAX)))
         .map_err(|_| corrupt(FRAME))?;
     let start = output.filled().len();
+    // The input may contain more frames; the decoder stops at the end of the first.
     let mut source = InBuffer::around(input);
     loop {
         let read_before = source.pos();
@@ -141,11 +144,13 @@ impl Header {
         })?;
         let content_bytes = match content.len() {
             0 => None,
+            // The format stores two-byte lengths minus 256.
             2 => Some(little_endian(content) + 256),
             _ => Some(little_endian(content)),
         };
         let window_bytes = match *window {
             [descriptor] => window_bytes(descriptor),
+            // a single-segment frame has no window field: its content is its window
             _ => content_bytes?,
         };
         let dictionary = dictionary.iter().any(|&byte| byte != 0);
@@ -175,11 +180,11 @@ impl Header {
         Ok(())
     }
 
-    /// Checks the announced length: the library accepts a frame that ends with an empty block before it.
+    /// Checks the declared length. The library accepts a shorter frame if its last block is empty.
     fn check_length(&self, written_bytes: usize) -> Result<(), Refusal> {
         if self
             .content_bytes
-            .is_some_and(|announced| announced != written_bytes as u64)
+            .is_some_and(|declared| declared != written_bytes as u64)
         {
             return Err(corrupt(FRAME));
         }

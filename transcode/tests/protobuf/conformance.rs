@@ -42,19 +42,19 @@ impl Case {
 }
 
 fn body_of(body: &Value) -> Vec<u8> {
-    let mut bytes = Vec::new();
     let text = body["base64"]
         .as_str()
         .or(body["zlib_base64"].as_str())
         .unwrap();
-    assert!(base64::decode(text.as_bytes(), |byte| bytes.push(byte)));
+    let mut buffer = vec![0; text.len()];
+    let bytes = base64::decode(text.as_bytes(), &mut buffer).unwrap();
     if body["base64"].is_null() {
         let (deflate, limits, mut buffers) =
             ([Encoding::Deflate], Limits::default(), Buffers::default());
-        let unpacked = unpack(&bytes, &deflate, Expect::Protobuf, &limits, &mut buffers);
-        bytes = unpacked.unwrap().body.to_vec();
+        let unpacked = unpack(bytes, &deflate, Expect::Protobuf, &limits, &mut buffers);
+        return unpacked.unwrap().body.to_vec();
     }
-    bytes
+    bytes.to_vec()
 }
 
 fn cases() -> Vec<Case> {

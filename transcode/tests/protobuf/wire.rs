@@ -106,14 +106,14 @@ fn length_past_the_end_is_refused_with_its_offset() {
 
     assert_eq!(
         reason(&len(1, inner)),
-        "resource_spans.scope_spans.spans: a field announces 100 bytes; 0 are left in its message (byte 7 of the body)"
+        "resource_spans.scope_spans.spans: a field declares 100 bytes; 0 are left in its message (byte 7 of the body)"
     );
 }
 
 #[test]
 fn length_beyond_the_protobuf_maximum_is_refused() {
     for length in [1 << 31, 1 << 32, u64::MAX] {
-        assert!(reason(&[vec![0x0a], varint(length)].concat()).contains("announces"));
+        assert!(reason(&[vec![0x0a], varint(length)].concat()).contains("declares"));
     }
 }
 

@@ -60,7 +60,7 @@ impl SpanData {
     }
 }
 
-/// Few different texts, so that they repeat; some are not UTF-8, some too long, some have a role.
+/// Few different strings, so that they repeat; some are not UTF-8, some too long, some have a role.
 fn text() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         3 => prop::sample::select(vec!["", "a", "b", "GET", "grün", "a text of more than sixteen bytes"])

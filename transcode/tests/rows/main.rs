@@ -7,10 +7,10 @@
     reason = "a panic fails the test"
 )]
 
+mod attribute_cache;
 mod cells;
 mod deliveries;
 mod model;
-mod spelling_cache;
 
 use _transcode::block::{self, Segment};
 use _transcode::columns::Columns;
@@ -18,8 +18,8 @@ use _transcode::compress::{Codec, decompress};
 use _transcode::frame::{Head, push_record};
 use _transcode::limits::Limits;
 use _transcode::native;
-use _transcode::policy::{Policy, Wishes};
-use _transcode::rewrite::{Anew, rewrite};
+use _transcode::policy::{Policy, Settings};
+use _transcode::rewrite::{NewIdentity, rewrite};
 use _transcode::rows::Rows;
 use _transcode::scan;
 use deliveries::ResourceData;
@@ -34,13 +34,12 @@ const SEGMENT: Segment = Segment {
 };
 
 fn policy() -> Policy {
-    let places = |spelled: &[(&str, &str)]| {
-        spelled
-            .iter()
+    let places = |keys: &[(&str, &str)]| {
+        keys.iter()
             .map(|(place, key)| ((*place).to_owned(), (*key).to_owned()))
             .collect::<Vec<_>>()
     };
-    let wishes = Wishes {
+    let settings = Settings {
         project: places(&[
             ("span", "p.span"),
             ("resource", "p.resource"),
@@ -53,7 +52,7 @@ fn policy() -> Policy {
         sampling_mode: "off".to_owned(),
         sampling_rate: 1.0,
         codec: "lz4".to_owned(),
-        ..Wishes::default()
+        ..Settings::default()
     };
     let limits = Limits {
         attributes_max: 5,
@@ -65,7 +64,7 @@ fn policy() -> Policy {
     };
     Policy {
         limits,
-        ..Policy::new(&wishes).unwrap()
+        ..Policy::new(&settings).unwrap()
     }
 }
 
@@ -201,8 +200,8 @@ proptest! {
         prop_assert_eq!(rows_of_segment(&rewritten), expected);
         prop_assert!(scanned.footer.is_some() && scanned.damage.is_empty() && scanned.segment == SEGMENT);
         prop_assert!(scanned.records.iter().all(|record| record.head.rows as usize <= block_rows_max));
-        let answered: usize = scanned.records.iter().map(|record| usize::from(record.answers[0] & 0xF)).sum();
-        prop_assert_eq!(answered, deliveries.len());
+        let acknowledged: usize = scanned.records.iter().map(|record| usize::from(record.answers[0] & 0xF)).sum();
+        prop_assert_eq!(acknowledged, deliveries.len());
         prop_assert_eq!(rewrite(&segment, &keep, Codec::Zstd, block_rows_max, None).unwrap(), rewritten);
     }
 
@@ -214,7 +213,7 @@ proptest! {
         let segment = segment_of(&policy(), &deliveries);
         let other = Segment { epoch: 5, seq: 1 << 40 };
         let all = rows_of_segment(&segment);
-        let new_identity = Some(Anew { segment: other, with_answers });
+        let new_identity = Some(NewIdentity { segment: other, with_answers });
 
         let rewritten = rewrite(&segment, &[(0, all.len())], Codec::Lz4, 4, new_identity).unwrap();
 
@@ -227,7 +226,7 @@ proptest! {
         let expected: Vec<Vec<_>> = all.iter().map(|row| row.iter().map(renamed).collect()).collect();
         prop_assert_eq!(rows_of_segment(&rewritten), expected);
         prop_assert!(scanned.footer.is_some() && scanned.segment == other);
-        let answered: usize = scanned.records.iter().map(|record| usize::from(record.answers[0] & 0xF)).sum();
-        prop_assert_eq!(answered, if with_answers { deliveries.len() } else { 0 });
+        let acknowledged: usize = scanned.records.iter().map(|record| usize::from(record.answers[0] & 0xF)).sum();
+        prop_assert_eq!(acknowledged, if with_answers { deliveries.len() } else { 0 });
     }
 }

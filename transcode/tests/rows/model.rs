@@ -14,7 +14,7 @@ const UNSAMPLED: [&str; 3] = [
     "SampleReason=sampling is off",
 ];
 
-/// Returns a text as stored.
+/// Returns a string as stored.
 fn stored(raw: &[u8], limits: &Limits) -> String {
     let cut = |raw: &[u8]| {
         let mut end = raw.len().min(limits.text_bytes_max);
@@ -48,7 +48,7 @@ fn put(map: &mut Vec<(String, String)>, key: &str, value: String) {
     }
 }
 
-fn spelled(map: &[(String, String)]) -> String {
+fn formatted(map: &[(String, String)]) -> String {
     let entries: Vec<String> = map
         .iter()
         .map(|(key, value)| format!("{key}: {value}"))
@@ -180,10 +180,10 @@ fn row(
             "ServiceName={}",
             first_of(&[(&resource_map, "service.name")])
         ),
-        format!("ResourceAttributes={}", spelled(&resource_map)),
+        format!("ResourceAttributes={}", formatted(&resource_map)),
         format!("ScopeName={}", text(&scope.name)),
         format!("ScopeVersion={}", text(&scope.version)),
-        format!("SpanAttributes={}", spelled(&attributes)),
+        format!("SpanAttributes={}", formatted(&attributes)),
         format!("Duration={duration}"),
         format!("StatusCode={status}"),
         format!("StatusMessage={}", text(&span.texts[2])),
@@ -192,7 +192,7 @@ fn row(
     row.push(format!("ProjectId={project}"));
     row.push(format!("DeploymentId={}", first_of(&[(&sent, "d.span")])));
     row.extend(counts(span, dropped_attributes, limits));
-    row.push(format!("ScopeAttributes={}", spelled(&scope_map)));
+    row.push(format!("ScopeAttributes={}", formatted(&scope_map)));
     row.push(format!("ResourceSchemaUrl={}", text(&resource.schema_url)));
     row.push(format!("ScopeSchemaUrl={}", text(&scope.schema_url)));
     row.extend(UNSAMPLED.map(str::to_owned));
@@ -222,7 +222,7 @@ fn nested(span: &SpanData, limits: &Limits) -> [String; 7] {
         kept_links(span, limits),
     );
     let text = |raw: &[u8]| stored(raw, limits);
-    let own_map = |attributes: &Attributes| spelled(&map(attributes, limits).0);
+    let own_map = |attributes: &Attributes| formatted(&map(attributes, limits).0);
     [
         format!(
             "Events.Timestamp={}",

@@ -156,7 +156,7 @@ fn zstd_window_over_8_mib_is_malformed_for_small_content_too() {
 }
 
 #[test]
-fn announced_zstd_length_of_2_to_the_60_allocates_nothing() {
+fn declared_zstd_length_of_2_to_the_60_allocates_nothing() {
     let length = (1_u64 << 60).to_le_bytes();
     let with_window = zstd_frame(0xc0, &[&[window_log(20)], &length[..]].concat());
     let single_segment = zstd_frame(0xe0, &length);

@@ -1,4 +1,4 @@
-//! Attribute maps are stored and read back.
+//! Tests of attribute maps: storing, reading back, rolling back.
 
 use super::*;
 
@@ -109,21 +109,21 @@ fn roll_back_inside_a_map_removes_the_key() {
 }
 
 #[test]
-fn spelling_is_recognised_until_its_texts_are_rolled_back() {
+fn cached_attribute_is_recognised_until_its_texts_are_rolled_back() {
     let mut column = MapColumn::default();
     put_all(&mut column, &[("a", "1"), ("b", "1")]);
     let (mark, value) = (column.mark(), Value::Text(b"2"));
     put_all(&mut column, &[("c", "2"), ("d", "2")]);
-    column.remember(b"spelling of d: 2", b"d", value);
-    assert_eq!(column.put_again(b"spelling of d: 2"), Some(2));
+    column.remember(b"encoded d: 2", b"d", value);
+    assert_eq!(column.put_repeated(b"encoded d: 2"), Some(2));
     column.truncate(mark);
     put_all(&mut column, &[("e", "3"), ("f", "3")]);
 
-    assert_eq!(column.put_again(b"spelling of d: 2"), None);
+    assert_eq!(column.put_repeated(b"encoded d: 2"), None);
 }
 
 #[test]
-fn attribute_stored_changed_is_not_recognised_by_its_spelling() {
+fn attribute_stored_with_changes_is_not_cached() {
     let (mut column, mut tally) = (MapColumn::default(), Tally::default());
     for _ in 0..3 {
         let value = Value::Text(b"too long");
@@ -131,6 +131,6 @@ fn attribute_stored_changed_is_not_recognised_by_its_spelling() {
         column.remember(b"key: too long", b"key", value);
     }
 
-    assert_eq!(column.put_again(b"key: too long"), None);
+    assert_eq!(column.put_repeated(b"key: too long"), None);
     assert_eq!(tally.reasons(), [("text_cut", 3)]);
 }

@@ -49,14 +49,14 @@ proptest! {
         let weights: Vec<f64> = trace_ids(seed)
             .filter_map(|trace_id| decided(&sampler, &subject(trace_id, "")).0.weight)
             .collect();
-        let came = f64::from(TRACES);
+        let total = f64::from(TRACES);
         let kept = f64::from(u32::try_from(weights.len()).unwrap());
-        let spread = (rate * (1.0 - rate) / came).sqrt();
-        // Five sigma: draws are fixed by the case's seed, but second_sampler are many cases.
-        prop_assert!((kept / came - rate).abs() <= 5.0 * spread + 2e-4);
+        let spread = (rate * (1.0 - rate) / total).sqrt();
+        // Five standard deviations: the ids follow from the seed of the case, but there are many cases.
+        prop_assert!((kept / total - rate).abs() <= 5.0 * spread + 2e-4);
         let variance: f64 = weights.iter().map(|weight| weight * (weight - 1.0)).sum();
-        let error = (weights.iter().sum::<f64>() - came).abs();
-        prop_assert!(error <= 5.0 * variance.sqrt() + 2e-4 * came);
+        let error = (weights.iter().sum::<f64>() - total).abs();
+        prop_assert!(error <= 5.0 * variance.sqrt() + 2e-4 * total);
     }
 
     #[test]
@@ -81,8 +81,8 @@ proptest! {
         let mut differing = 0;
         for trace_id in trace_ids(seed) {
             let (decision, trace_state) = decided(&first, &subject(trace_id, ""));
-            let both = decision.keep && decided(&second, &subject(trace_id, &trace_state)).0.keep;
-            differing += u32::from(both != keeps(&product, trace_id));
+            let kept_by_both = decision.keep && decided(&second, &subject(trace_id, &trace_state)).0.keep;
+            differing += u32::from(kept_by_both != keeps(&product, trace_id));
         }
         // Thresholds have four digits: the sets differ by at most about 2^-15 of the traces.
         prop_assert!(differing <= 5, "{} differ", differing);

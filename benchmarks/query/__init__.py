@@ -1,0 +1,1 @@
+"""Query benchmarks: every question on our table, and in SQL on the exporter's. `make bench-query`."""

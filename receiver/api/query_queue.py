@@ -1,0 +1,181 @@
+"""Query queue: admits queries so that each caller gets its share of the threads.
+
+A caller is an address. A free thread goes to the waiting caller with the fewest running queries; callers with
+equally many take turns.
+
+Invariant: a query occupies its place until its thread has ended, also after its client has disconnected.
+    Every wait ends: with a place, at its time limit, or when the client disconnects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from receiver.errors import Unavailable
+
+IPV6_NETWORK_BITS = 64
+"""A client has a whole IPv6 network of this size, and could use a new address for each query."""
+CLIENT_CHECK_S = 0.5
+"""How often a query that waits, or has no output yet, checks that its client is still connected."""
+
+
+class QueueLimits(NamedTuple):
+    """Limits of a query queue."""
+
+    running_max: int
+    """Queries that run at once. Each needs a thread and memory."""
+    running_per_caller_max: int
+    waiting_per_caller_max: int
+    """Above: 429."""
+    waiting_max: int
+    """Waiting queries of all callers. Above: 503."""
+    waiting_s_max: float
+    """After this a waiting query is answered 503."""
+
+
+HEAVY = QueueLimits(
+    running_max=4,
+    # One place less than there are, so that a caller with slow queries does not stop all others.
+    running_per_caller_max=3,
+    waiting_per_caller_max=16,
+    waiting_max=128,
+    waiting_s_max=30.0,
+)
+"""Limits of questions that may read a large part of the table."""
+SHORT = QueueLimits(
+    running_max=4,
+    running_per_caller_max=3,
+    waiting_per_caller_max=32,
+    waiting_max=256,
+    waiting_s_max=30.0,
+)
+"""Limits of questions whose answer is one trace or a short list. They do not wait for others."""
+QUERIES_MAX = HEAVY.running_max + SHORT.running_max
+"""Maximum number of concurrent queries. Each needs a thread and memory."""
+
+
+class CallerBusy(Unavailable):
+    """The caller has too many waiting queries already."""
+
+
+class QueueFull(Unavailable):
+    """Too many queries of all callers wait, or this query has waited too long."""
+
+
+class QueryQueue:
+    """The running and the waiting queries. Only the event loop's thread uses it."""
+
+    def __init__(self, limits: QueueLimits) -> None:
+        self._limits = limits
+        self._running: Counter[str] = Counter()
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        """In the order of the callers' turns."""
+
+    @property
+    def waiting_count(self) -> int:
+        """Return the number of waiting queries."""
+        return sum(map(len, self._waiting.values()))
+
+    async def enter(self, caller: str, is_abandoned: Callable[[], bool]) -> None:
+        """Wait for a place. Raises `CallerBusy`, `QueueFull`, or `ConnectionResetError` without a client."""
+        turn = asyncio.get_running_loop().create_future()
+        # Queued even if a place is free, so that there is one way to get a place and no query overtakes
+        # another.
+        self._waiting.setdefault(caller, deque()).append(turn)
+        self._start_waiting()
+        try:
+            # The limits of waiting queries do not concern a query that runs at once.
+            if not turn.done():
+                self._check_lengths(caller)
+                await self._wait(turn, is_abandoned)
+        # Not only `Exception`: the server cancels the handler of a client that disconnects.
+        except BaseException:
+            # The place was given to this query in the same moment in which it stopped waiting.
+            if turn.done():
+                self.leave(caller)
+            else:
+                self._remove(caller, turn)
+            raise
+
+    def leave(self, caller: str) -> None:
+        """Free the place of a query that has ended."""
+        self._running[caller] -= 1
+        self._running = +self._running  # without callers that have none
+        self._start_waiting()
+
+    def _start_waiting(self) -> None:
+        """Give the free places to waiting queries."""
+        while self._running.total() < self._limits.running_max:
+            free = [
+                caller
+                for caller in self._waiting
+                if self._running[caller] < self._limits.running_per_caller_max
+            ]
+            if not free:
+                return
+            # `min` returns the first of equals, and the dictionary is in the order of turns.
+            caller = min(free, key=self._running.__getitem__)
+            self._running[caller] += 1
+            turns = self._waiting.pop(caller)
+            turns.popleft().set_result(None)
+            if turns:
+                self._waiting[caller] = turns  # behind the other callers
+
+    def _remove(self, caller: str, turn: asyncio.Future[None]) -> None:
+        self._waiting[caller].remove(turn)
+        if not self._waiting[caller]:
+            del self._waiting[caller]
+
+    def _check_lengths(self, caller: str) -> None:
+        """Raise if the newest query of the caller must not wait."""
+        if len(self._waiting[caller]) > self._limits.waiting_per_caller_max:
+            raise CallerBusy(
+                f"this client has {self._limits.waiting_per_caller_max} waiting queries already; "
+                "expected fewer at once"
+            )
+        if self.waiting_count > self._limits.waiting_max:
+            raise QueueFull(f"{self._limits.waiting_max} queries wait already; retry later")
+
+    async def _wait(self, turn: asyncio.Future[None], is_abandoned: Callable[[], bool]) -> None:
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + self._limits.waiting_s_max
+        while not turn.done():
+            left_s = deadline_s - loop.time()
+            if left_s <= 0:
+                raise QueueFull(
+                    f"the query waited {self._limits.waiting_s_max:.0f} s for others; retry later, "
+                    "or narrow the queries that run"
+                )
+            if is_abandoned():
+                raise ConnectionResetError("the client closed the connection")
+            # `wait` and not `wait_for`, which would cancel the turn at its timeout.
+            await asyncio.wait([turn], timeout=min(CLIENT_CHECK_S, left_s))
+
+
+class Queues(NamedTuple):
+    """The queues of the queries."""
+
+    heavy: QueryQueue
+    short: QueryQueue
+
+
+def default_queues() -> Queues:
+    """Return queues with the documented limits."""
+    return Queues(QueryQueue(HEAVY), QueryQueue(SHORT))
+
+
+def caller_of(peer: str | None) -> str:
+    """Return the caller to which a peer address belongs; an IPv6 network counts as one."""
+    try:
+        # The zone of a link-local address names our interface, not the client.
+        address = ipaddress.IPv6Address((peer or "").partition("%")[0])
+    except ValueError:
+        return peer or ""
+    # A socket for both families shows IPv4 clients in ::ffff:0:0/96, where all would share one /64 network.
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.IPv6Network((address, IPV6_NETWORK_BITS), strict=False).network_address)

@@ -1,0 +1,47 @@
+"""Answers about a trace, and about the differences of two traces.
+
+GET /api/v1/traces/{id}?format=lines          every stored column, one JSON object a span
+GET /api/v1/traces/{id}?format=otlp-json      one `TracesData` in OTLP JSON
+GET /api/v1/traces/{id}?format=otlp-protobuf  one `TracesData` in protobuf
+GET /api/v1/traces/{id}/compare/{other}       the differences of two traces, one JSON object a span
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from receiver.api.lines import JSON_LINES, StreamedAnswer, end_line, no_end
+from receiver.engine.store import Store
+from receiver.errors import MalformedBody
+from receiver.query.question import reject_unknown_parameters
+from receiver.query.traces.otlp import CONTENT_TYPES, OtlpFormat
+from receiver.query.traces.traces import comparison, normalized_trace_id, trace, trace_otlp
+
+LINES = "lines"
+
+
+def trace_answer(store: Store, trace_id: str, query: Mapping[str, str]) -> StreamedAnswer:
+    """Return the answer to a request for a trace."""
+    reject_unknown_parameters(query, ("format",))
+    plain, form = normalized_trace_id(trace_id), query.get("format", LINES)
+    if form != LINES:
+        otlp = _otlp_format(form)
+        return StreamedAnswer(CONTENT_TYPES[otlp], lambda: trace_otlp(store, plain, otlp), no_end)
+    # Nothing runs yet: the statement starts in the query's thread, when the pieces are read.
+    lines = trace(store, plain)
+    return StreamedAnswer(JSON_LINES, lines.pieces, lambda count: end_line(count, is_cut=lines.is_cut))
+
+
+def comparison_answer(store: Store, trace_id: str, other_id: str, query: Mapping[str, str]) -> StreamedAnswer:
+    """Return the answer to a request for the differences of two traces."""
+    reject_unknown_parameters(query)
+    ids = normalized_trace_id(trace_id), normalized_trace_id(other_id)
+    return StreamedAnswer(JSON_LINES, lambda: comparison(store, *ids), end_line)
+
+
+def _otlp_format(text: str) -> OtlpFormat:
+    try:
+        return OtlpFormat(text)
+    except ValueError as error:
+        names = ", ".join((LINES, *OtlpFormat))
+        raise MalformedBody(f"format: expected one of {names}", field="format") from error

@@ -1,0 +1,130 @@
+"""`trace-drain compare A B`: the verdict, then what differs, the worst first."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import click
+
+from receiver.cli.questions import Row, command_of, run_question
+from receiver.cli.shifts import shift_text
+from receiver.cli.table import counted, duration_text, lines_of, shown_text
+from receiver.logs import harmless_text
+from receiver.query.comparison.operation_change import SAME, TOO_FEW, WORSE_WORDS
+from receiver.query.comparison.verdict import percent
+
+ONE_SIDED_SHOWN = 10
+"""Lines of each list below the table of operations."""
+_HEAD = ("change", "service", "operation", "spans", "errors", "p50", "p95", "p99")
+
+
+def _run(**options: str | None) -> None:
+    run_question("compare", options, _report)
+
+
+compare = command_of("compare")
+compare.callback = _run
+
+
+def _report(rows: Iterable[Row]) -> Iterator[str]:
+    for row in rows:
+        yield _styled(harmless_text(row["verdict"]), _colour_of_verdict(row), bold=True)
+        for side in ("a", "b"):
+            window = row["windows"][side]
+            yield (
+                f"{side.upper()}: {harmless_text(row[side])}, {counted(window['spans'], 'span')} with "
+                f"{counted(window['errors'], 'error')} from {window['start'][:19]} to {window['end'][:19]}"
+            )
+        yield from _operations(row)
+        yield from _section(
+            "new errors",
+            row["totals"]["new_errors"],
+            [
+                f"{error['count']} times {_error_text(error)} "
+                f"({_operation_text(error)}, trace {shown_text(error['trace_id'])})"
+                for error in row["new_errors"]
+            ],
+        )
+        for name in ("vanished", "appeared"):
+            found = [
+                f"{_operation_text(operation)} ({counted(operation['count'], 'span')})"
+                for operation in row[name]
+            ]
+            yield from _section(f"{name} operations", row["totals"][name], found)
+        yield from _section("attribute shifts from A to B", len(row["shifts"]), map(_shift, row["shifts"]))
+
+
+def _operations(row: Row) -> Iterator[str]:
+    if not row["operations"]:
+        return
+    cells = [_cells(operation) for operation in row["operations"]]
+    head, *lines = lines_of(_HEAD, cells)
+    yield ""
+    yield _styled(head, None, bold=True)
+    for operation, line in zip(row["operations"], lines, strict=True):
+        yield _styled(line, _colour_of(operation["change"]))
+    if more := row["totals"]["operations"] - len(row["operations"]):
+        yield f"{counted(more, 'more operation')}; --limit N shows more"
+
+
+def _cells(operation: Row) -> tuple[str, ...]:
+    a, b = operation["a"], operation["b"]
+    return (
+        operation["change"],
+        operation["service"],
+        operation["name"],
+        f"{a['count']:,} → {b['count']:,}",
+        f"{percent(a['error_rate'])} → {percent(b['error_rate'])}",
+        *(
+            _percentile(a[f"{name}_ms"], b[f"{name}_ms"], operation[f"{name}_change"])
+            for name in ("p50", "p95", "p99")
+        ),
+    )
+
+
+def _percentile(a_ms: float | None, b_ms: float | None, change: float | None) -> str:
+    shown = (duration_text(round(ms * 1e6)) if ms is not None else "-" for ms in (a_ms, b_ms))
+    more = "" if change is None else f" ({change * 100:+.0f} %)"
+    return f"{' → '.join(shown)}{more}"
+
+
+def _section(title: str, total: int, lines: Iterable[str]) -> Iterator[str]:
+    """Yield a list with its title, and how many lines are not shown; nothing if the list is empty."""
+    shown = [*lines][:ONE_SIDED_SHOWN]
+    if not shown:
+        return
+    yield ""
+    yield _styled(title, None, bold=True)
+    yield from (f"  {line}" for line in shown)
+    if total > len(shown):
+        yield f"  and {total - len(shown)} more; --format json has them"
+
+
+def _error_text(error: Row) -> str:
+    return ": ".join(shown_text(error[key]) for key in ("type", "message") if error[key]) or "(no message)"
+
+
+def _operation_text(operation: Row) -> str:
+    return f"{shown_text(operation['service'])} {shown_text(operation['name'])}".strip()
+
+
+def _shift(shift: Row) -> str:
+    return f"{shift_text(shift)}  {percent(shift['rest_share'])} → {percent(shift['selection_share'])}"
+
+
+def _colour_of_verdict(row: Row) -> str | None:
+    changes = [operation["change"] for operation in row["operations"][:1]]
+    return "red" if row["new_errors"] else next(map(_colour_of, changes), None)
+
+
+def _colour_of(change: str) -> str | None:
+    if not WORSE_WORDS.isdisjoint(change.split(", ")):
+        return "red"
+    return None if change in (SAME, TOO_FEW) else "green"
+
+
+def _styled(text: str, colour: str | None, **more: Any) -> str:  # noqa: ANN401 - click's styles
+    """Return the text in a colour; `click.echo` removes it unless the output is a terminal."""
+    return text if os.environ.get("NO_COLOR") else click.style(text, fg=colour, **more)

@@ -1,0 +1,29 @@
+"""Columns that a text takes in a terminal: wide characters take two, combining marks none."""
+
+from __future__ import annotations
+
+import unicodedata
+
+
+def text_width(text: str) -> int:
+    """Return the columns of a text without control characters."""
+    return len(text) if text.isascii() else sum(map(_width, text))
+
+
+def cut_to_width(text: str, columns: int) -> str:
+    """Return the text, its end replaced by `…` if it is wider."""
+    if text_width(text) <= columns:
+        return text
+    left, kept = columns - 1, 0
+    for char in text:
+        left -= _width(char)
+        if left < 0:
+            break
+        kept += 1
+    return text[:kept] + "…"
+
+
+def _width(char: str) -> int:
+    if unicodedata.combining(char) or unicodedata.category(char) in {"Mn", "Me"}:
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in {"W", "F"} else 1

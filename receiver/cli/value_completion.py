@@ -1,0 +1,82 @@
+"""Completion of services and attributes in the shell, with the names that the running receiver has stored.
+
+Never: prints or raises. A shell shows no completions if the receiver does not run or answers late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Final
+
+import click
+from click.shell_completion import CompletionItem
+
+from receiver.cli.api_client import query_url, running_receiver
+from receiver.cli.options import loaded_with
+from receiver.query.group_key import FIELDS
+
+ANSWER_S = 0.4
+"""How long the shell waits for the receiver."""
+SINCE = "1h"
+NAMES_MAX = 1_000
+
+Names = Callable[[str | None, str | None], list[str]]
+"""Returns names for a configuration file and a data directory, which may be omitted."""
+
+
+def _services(config: str | None, data: str | None) -> list[str]:
+    return [row["service"] for row in _rows("services", config, data)]
+
+
+def _keys(config: str | None, data: str | None) -> list[str]:
+    return sorted({row["key"] for row in _rows("attributes", config, data)})
+
+
+def _group_keys(config: str | None, data: str | None) -> list[str]:
+    """Return fields and attributes; a key without a dot needs the place of the attribute."""
+    attributes = {
+        row["key"] if "." in row["key"] else f"{row['scope']}.{row['key']}"
+        for row in _rows("attributes", config, data)
+    }
+    return [*FIELDS, *sorted(attributes)]
+
+
+def _rows(name: str, config: str | None, data: str | None) -> list[dict[str, str]]:
+    """Ask the running receiver in a thread that the end of the process stops. No rows if it is late."""
+    answers: SimpleQueue[list[dict[str, str]]] = SimpleQueue()
+
+    def ask() -> None:
+        try:
+            settings = loaded_with(config, data).settings
+            state = running_receiver(settings)
+            if state is not None:
+                query = {"since": SINCE, "limit": str(NAMES_MAX)}
+                path = f"/api/v1/{name}"
+                answers.put(list(query_url(state.urls["api"], settings.api_token, path, query)))
+        except Exception:  # noqa: BLE001, S110 - a shell must not show an error while a user types
+            pass
+        # Only the first answer is read; this one ends the wait if there is none.
+        answers.put([])
+
+    # A thread, because a timeout of the request would not limit loading the settings and connecting.
+    Thread(target=ask, daemon=True).start()
+    try:
+        return answers.get(timeout=ANSWER_S)
+    except Empty:
+        return []
+
+
+NAMES_OF: Final[Mapping[str, Names]] = {"service": _services, "key": _keys, "by": _group_keys}
+"""Parameter of a question → the names that it takes."""
+
+
+def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the names that begin with what is typed."""
+    names = NAMES_OF.get(parameter.name or "")
+    found = names(context.params.get("config"), context.params.get("data")) if names else []
+    # A sender chose the names: control characters in them would reach the terminal.
+    return [
+        CompletionItem(name) for name in found if name and name.startswith(incomplete) and name.isprintable()
+    ]

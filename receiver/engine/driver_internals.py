@@ -1,0 +1,70 @@
+"""The undocumented parts of clickhouse-connect that the stores use.
+
+clickhouse-connect may change them in any minor version, so pyproject.toml allows one minor version only, and
+a test checks each name in this module.
+
+Never: leaves an undocumented part of the driver to another module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import BinaryIO, cast
+from urllib.parse import urlencode
+
+from clickhouse_connect.driver.binding import quote_identifier
+from clickhouse_connect.driver.client import Client
+from clickhouse_connect.driver.httpclient import HttpClient
+from clickhouse_connect.driver.httputil import check_env_proxy, get_pool_manager
+from urllib3 import BaseHTTPResponse, PoolManager, Timeout
+
+__all__ = [
+    "FOREIGN_STATUS_TEXT",
+    "NO_VERSION_TEXT",
+    "is_supported_setting",
+    "pool_without_redirects",
+    "post",
+    "quote_identifier",
+]
+
+FOREIGN_STATUS_TEXT = "HTTP driver received HTTP status "
+"""Start of the driver's error for an answer that did not come from ClickHouse; the status follows."""
+NO_VERSION_TEXT = "Unexpected response to server version query"
+"""Start of the driver's error for a 200 response of a server that is not ClickHouse."""
+
+
+def is_supported_setting(client: Client, name: str) -> bool:
+    """Return whether the client's engine supports a setting."""
+    return name in client.server_settings
+
+
+def pool_without_redirects(host: str, port: int, *, is_secure: bool) -> PoolManager:
+    """Return a connection pool like the driver's default, with the same proxies, that follows no redirect.
+
+    A redirect is an error: rows and credentials for this server must not be sent to another.
+    """
+    https_proxy = check_env_proxy("https", host, port) if is_secure else None
+    http_proxy = None if https_proxy else check_env_proxy("http", host, port)
+    pool: PoolManager = get_pool_manager(http_proxy=http_proxy, https_proxy=https_proxy)
+    pool.urlopen = partial(pool.urlopen, redirect=False)  # type: ignore[method-assign]
+    return pool
+
+
+def post(
+    client: Client,
+    parameters: Mapping[str, str],
+    body: BinaryIO,
+    headers: Mapping[str, str],
+    timeout: Timeout,
+) -> BaseHTTPResponse:
+    """Send one POST with the client's own address, login and parameters. Never sends it again."""
+    http = cast("HttpClient", client)
+    return http.http.request(
+        "POST",
+        f"{http.url}/?{urlencode({**http.params, **parameters})}",
+        body=body,
+        headers={**http.headers, **headers},
+        timeout=timeout,
+        retries=False,
+    )

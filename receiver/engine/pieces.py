@@ -1,0 +1,49 @@
+"""Checks of long answers, which arrive in pieces: an answer is whole, or reading it raises `StoreTrouble`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from receiver.errors import StoreTrouble
+
+ARROW_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+"""Last bytes of a complete Arrow stream."""
+
+
+def complete_arrow(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield an Arrow stream. Raises if it lacks its end, as after a failed statement."""
+    held = b""
+    for piece in pieces:
+        joined = held + piece
+        # The last bytes are held back until more arrive: only at the end are they known to be the mark.
+        held = joined[-len(ARROW_END) :]
+        if ready := joined[: -len(ARROW_END)]:
+            yield ready
+    if held != ARROW_END:
+        raise StoreTrouble("the store's answer ended without the end mark of an Arrow stream")
+    yield held
+
+
+def complete_lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Regroup pieces of a stream so that each ends with a line. Raises at a line that is not an object."""
+    rest = b""
+    for piece in pieces:
+        # A piece may end within a line, whose beginning then waits for the next piece.
+        lines, newline, rest = (rest + piece).rpartition(b"\n")
+        if newline:
+            yield _checked(lines + newline)
+    # Every row ends with a newline, so a rest is the error text of a server that failed after its 200.
+    if rest:
+        raise StoreTrouble(_aborted_message(rest))
+
+
+def _checked(lines: bytes) -> bytes:
+    for line in lines.splitlines():
+        # The error text may also be followed by a newline.
+        if not line.startswith(b"{"):
+            raise StoreTrouble(_aborted_message(line))
+    return lines
+
+
+def _aborted_message(line: bytes) -> str:
+    return f"the store's answer ended with an error: {line[:200].decode(errors='replace')}"

@@ -1,0 +1,356 @@
+"""Comparison of two deployments, A and B: which operations changed, and how certain that is.
+
+Both are compared in windows of equal length, counted from the first span of each in the time range. The
+engine reduces the durations of an operation to percentiles and a histogram; the tests need no more.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, TypedDict
+
+import msgspec
+
+from receiver.engine.store import TABLE, Store
+from receiver.errors import MalformedBody
+from receiver.query.comparison.deployments import Seen, seen_of
+from receiver.query.comparison.new_errors import NewErrorRow, new_errors
+from receiver.query.comparison.operation_change import SPANS_MIN, Samples, changes, relative_changes
+from receiver.query.comparison.shifts import ShiftRow, Sides, shift_rows
+from receiver.query.comparison.statistics import wilson_interval
+from receiver.query.comparison.verdict import Facts, Judged, verdict_of
+from receiver.query.filters.filter_sql import Condition, check_regexes, compiled
+from receiver.query.limits import SETTINGS, LimitedLines, within_time
+from receiver.query.question import Asked
+from receiver.query.time_range import parse_since
+
+OPERATIONS_DEFAULT = 100
+OPERATIONS_MAX = 5_000
+"""Maximum number of operations that a comparison judges; it fails if there are more."""
+SHIFTS_SHOWN = 10
+"""Maximum number of attribute shifts in a comparison."""
+_COMPARED_KEYS = ("deployment", "status")
+"""Fields of spans that differ by definition, or that the operations show."""
+MINUTE_NS = 60 * 10**9
+
+_BUCKET = "bitShiftRight(reinterpretAsUInt64(toFloat64(Duration)), 47)"
+"""Exponent and the first 5 bits of the mantissa: durations in a bucket differ by at most 3.1 %."""
+_OPERATIONS = """
+WITH Timestamp < fromUnixTimestamp64Nano(
+    if(DeploymentId = {{b:String}}, {{b_end_ns:Int64}}, {{a_end_ns:Int64}})) AS is_in_window
+SELECT
+    ServiceName AS service,
+    SpanName AS name,
+    SpanKind AS kind,
+    DeploymentId = {{b:String}} AS is_b,
+    countIf(is_in_window) AS count,
+    countIf(is_in_window AND StatusCode = 'Error') AS errors,
+    quantilesExactIf(0.5, 0.95, 0.99)(Duration, is_in_window) AS percentiles_ns,
+    sumMapIf(map({bucket}, toUInt64(1)), is_in_window) AS buckets
+FROM {table}
+WHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
+  AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
+  AND DeploymentId IN ({{a:String}}, {{b:String}})
+  AND ({condition})
+GROUP BY service, name, kind, is_b
+LIMIT {{limit:UInt64}}
+{settings}
+"""
+
+
+class Side(TypedDict):
+    """Counts and durations of an operation in the window of a deployment."""
+
+    count: int
+    errors: int
+    error_rate: float
+    error_rate_low: float
+    error_rate_high: float
+    p50_ms: float | None
+    p95_ms: float | None
+    p99_ms: float | None
+
+
+class OperationChange(TypedDict):
+    """An operation of both deployments."""
+
+    service: str
+    name: str
+    kind: str
+    change: str
+    p_value: float | None
+    a: Side
+    b: Side
+    p50_change: float | None
+    p95_change: float | None
+    p99_change: float | None
+
+
+class OneSided(TypedDict):
+    """An operation that only one deployment has."""
+
+    service: str
+    name: str
+    kind: str
+    count: int
+
+
+class Window(TypedDict):
+    """The part of a deployment that is compared; its end is exclusive."""
+
+    start: str
+    end: str
+    spans: int
+    errors: int
+
+
+class Windows(TypedDict):
+    """The windows of both deployments, which have the same length."""
+
+    a: Window
+    b: Window
+
+
+class Totals(TypedDict):
+    """Length of each list before the limit is applied."""
+
+    operations: int
+    new_errors: int
+    vanished: int
+    appeared: int
+
+
+class Comparison(TypedDict):
+    """Two deployments compared."""
+
+    a: str
+    b: str
+    verdict: str
+    windows: Windows
+    operations: list[OperationChange]
+    new_errors: list[NewErrorRow]
+    vanished: list[OneSided]
+    appeared: list[OneSided]
+    shifts: list[ShiftRow]
+    """Attribute shifts with B as the selection and A as the rest."""
+    totals: Totals
+
+
+class _Pair(NamedTuple):
+    """The same operation in both deployments."""
+
+    a: Samples = Samples()
+    b: Samples = Samples()
+    a_in_range: bool = False
+    """Whether A has it in the time range, perhaps after its window."""
+    b_in_range: bool = False
+
+
+def compare(store: Store, asked: Asked, now_s: float) -> LimitedLines:
+    """Return one JSON object: the comparison of two deployments."""
+    return LimitedLines(within_time(_line(store, asked, now_s)), 1)
+
+
+def _line(store: Store, asked: Asked, now_s: float) -> Iterator[bytes]:
+    yield msgspec.json.encode(_comparison(store, asked, now_s)) + b"\n"
+
+
+def _comparison(store: Store, asked: Asked, now_s: float) -> Comparison:
+    a, b = asked.texts["a"], asked.texts["b"]
+    if a == b:
+        raise MalformedBody("b: expected another deployment than a", field="b")
+    chosen_ns = _chosen_length_ns(asked.texts["first"]) if "first" in asked.texts else 0
+    check_regexes(store, asked.filter)
+    condition = compiled(store, asked.filter)
+    range_parameters = asked.range.parameters(now_s)
+    seen_a, seen_b = seen_of(store, a, b, condition, range_parameters)
+    length_ns = chosen_ns or _length_ns(seen_a, seen_b)
+    parameters = {
+        **condition.parameters,
+        **range_parameters,
+        "a": a,
+        "b": b,
+        "a_end_ns": seen_a.first_ns + length_ns,
+        "b_end_ns": seen_b.first_ns + length_ns,
+    }
+    pairs = _pairs(store, condition, parameters)
+    judged = _judged(pairs)
+    errors = new_errors(store, condition.sql, parameters)
+    vanished = _one_sided({key: pair.a.spans for key, pair in pairs.items() if not pair.b_in_range})
+    appeared = _one_sided({key: pair.b.spans for key, pair in pairs.items() if not pair.a_in_range})
+    facts = Facts(a, b, judged, errors.total, _frequent(vanished), _frequent(appeared))
+    return {
+        "a": a,
+        "b": b,
+        "verdict": verdict_of(facts),
+        "windows": {
+            "a": _window(seen_a, length_ns, [pair.a for pair in pairs.values()]),
+            "b": _window(seen_b, length_ns, [pair.b for pair in pairs.values()]),
+        },
+        "operations": [_row(operation) for operation in judged[: asked.limit]],
+        "new_errors": errors.rows,
+        "vanished": vanished[: asked.limit],
+        "appeared": appeared[: asked.limit],
+        "shifts": _shifts(store, condition, parameters, pairs),
+        "totals": {
+            "operations": len(judged),
+            "new_errors": errors.total,
+            "vanished": len(vanished),
+            "appeared": len(appeared),
+        },
+    }
+
+
+def _chosen_length_ns(text: str) -> int:
+    try:
+        return max(1, parse_since(text)) * 10**9
+    except MalformedBody as error:
+        raise MalformedBody(
+            "first is not a length; expected a number and s, m, h or d, like 30m", field="first"
+        ) from error
+
+
+def _length_ns(a: Seen, b: Seen) -> int:
+    """Return the time from first to last span of the shorter deployment, rounded up to minutes."""
+    shorter_ns = min(a.last_ns - a.first_ns, b.last_ns - b.first_ns)
+    # A minute more, because the end is exclusive and must not cut off the last span.
+    return (shorter_ns // MINUTE_NS + 1) * MINUTE_NS
+
+
+def _pairs(
+    store: Store, condition: Condition, parameters: dict[str, str | int]
+) -> dict[tuple[str, str, str], _Pair]:
+    """Return the operations (service, name, kind) of both deployments."""
+    statement = _OPERATIONS.format(table=TABLE, bucket=_BUCKET, condition=condition.sql, settings=SETTINGS)
+    # An operation has a line for each side.
+    lines = store.lines(statement, {**parameters, "limit": 2 * OPERATIONS_MAX + 1})
+    pairs: dict[tuple[str, str, str], _Pair] = defaultdict(_Pair)
+    for line in b"".join(lines).splitlines():
+        row = msgspec.json.decode(line)
+        key = (row["service"], row["name"], row["kind"])
+        if row["is_b"]:
+            pairs[key] = pairs[key]._replace(b=_samples(row), b_in_range=True)
+        else:
+            pairs[key] = pairs[key]._replace(a=_samples(row), a_in_range=True)
+    # An error and not a part of the operations: the verdict and the adjustment are about all of them.
+    if len(pairs) > OPERATIONS_MAX:
+        raise MalformedBody(
+            f"the deployments have over {OPERATIONS_MAX} operations; narrow the comparison by filter, "
+            "such as service=web",
+            field="filter",
+        )
+    return pairs
+
+
+def _samples(row: dict[str, Any]) -> Samples:
+    p50_ns, p95_ns, p99_ns = row["percentiles_ns"]
+    return Samples(
+        row["count"],
+        row["errors"],
+        (p50_ns / 1e6, p95_ns / 1e6, p99_ns / 1e6),
+        {int(bucket): count for bucket, count in row["buckets"].items()},
+    )
+
+
+def _judged(pairs: dict[tuple[str, str, str], _Pair]) -> list[Judged]:
+    """Return the operations of both deployments with their change, the worst first."""
+    common = {
+        key: pair
+        for key, pair in pairs.items()
+        # An operation that occurs outside of both windows only has nothing to compare.
+        if pair.a_in_range and pair.b_in_range and pair.a.spans + pair.b.spans
+    }
+    found = changes([(pair.a, pair.b) for pair in common.values()])
+    judged = [
+        Judged(*key, pair.a, pair.b, change)
+        for (key, pair), change in zip(common.items(), found, strict=True)
+    ]
+    return sorted(judged, key=lambda item: (item.change.order, -item.b.spans, item[:3]))
+
+
+def _row(judged: Judged) -> OperationChange:
+    p50_change, p95_change, p99_change = relative_changes(judged.a, judged.b)
+    return {
+        "service": judged.service,
+        "name": judged.name,
+        "kind": judged.kind,
+        "change": ", ".join(judged.change.words),
+        "p_value": judged.change.p_value,
+        "a": _side(judged.a),
+        "b": _side(judged.b),
+        "p50_change": p50_change,
+        "p95_change": p95_change,
+        "p99_change": p99_change,
+    }
+
+
+def _side(samples: Samples) -> Side:
+    low, high = wilson_interval(samples.errors, samples.spans)
+    p50_ms, p95_ms, p99_ms = samples.percentiles_ms if samples.spans else (None, None, None)
+    return {
+        "count": samples.spans,
+        "errors": samples.errors,
+        "error_rate": samples.errors / samples.spans if samples.spans else 0.0,
+        "error_rate_low": low,
+        "error_rate_high": high,
+        "p50_ms": p50_ms,
+        "p95_ms": p95_ms,
+        "p99_ms": p99_ms,
+    }
+
+
+def _one_sided(counts: dict[tuple[str, str, str], int]) -> list[OneSided]:
+    """Return the operations that have spans in the window, the most frequent first."""
+    return [
+        {"service": service, "name": name, "kind": kind, "count": count}
+        for (service, name, kind), count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        if count
+    ]
+
+
+def _frequent(operations: list[OneSided]) -> int:
+    """Count the operations whose absence in the other deployment is unlikely to be chance."""
+    return sum(operation["count"] >= SPANS_MIN for operation in operations)
+
+
+def _window(seen: Seen, length_ns: int, samples: list[Samples]) -> Window:
+    return {
+        "start": _time_text(seen.first_ns),
+        "end": _time_text(seen.first_ns + length_ns),
+        "spans": sum(sample.spans for sample in samples),
+        "errors": sum(sample.errors for sample in samples),
+    }
+
+
+def _time_text(time_ns: int) -> str:
+    seconds, nanoseconds = divmod(time_ns, 10**9)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{nanoseconds:09d}Z"
+
+
+def _shifts(
+    store: Store,
+    condition: Condition,
+    parameters: dict[str, str | int],
+    pairs: dict[tuple[str, str, str], _Pair],
+) -> list[ShiftRow]:
+    """Return the attribute values whose shares differ between the windows, strongest evidence first."""
+
+    def in_window(side: str) -> Condition:
+        end = f"Timestamp < fromUnixTimestamp64Nano({{{side}_end_ns:Int64}})"
+        # Without parameters of its own: `parameters` has them already.
+        return Condition(f"DeploymentId = {{{side}:String}} AND {end} AND ({condition.sql})", {})
+
+    sides = Sides(
+        in_window("b"),
+        in_window("a"),
+        parameters,
+        sum(pair.b.spans for pair in pairs.values()),
+        sum(pair.a.spans for pair in pairs.values()),
+        common="DeploymentId IN ({a:String}, {b:String})",
+        excluded_keys=_COMPARED_KEYS,
+        # Attributes such as versions often repeat the id, and would be the strongest shifts of all.
+        excluded_values=[str(parameters[side]) for side in ("a", "b") if parameters[side]],
+    )
+    return list(shift_rows(store, sides, SHIFTS_SHOWN))

@@ -1,0 +1,1 @@
+"""Filters: the tree, the languages that are parsed to it, and its compilation to SQL."""

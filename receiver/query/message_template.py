@@ -1,0 +1,72 @@
+"""Message templates: error messages with their numbers, ids, paths and quoted texts replaced by placeholders.
+
+Messages that differ only there have the same cause, so they are counted together. The rules run in order, in
+the engine and in Python alike, so they use only syntax that RE2 and `re` share, and ASCII classes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+CHARACTERS_MAX = 1_000
+"""Characters of a message that count; the rest, often a stack trace, is ignored."""
+
+
+class _Rule(NamedTuple):
+    pattern: str
+    replacement: str
+
+
+# RE2 has no look-ahead for "contains a digit", so there is an alternative for each place of the first digit.
+_LETTERS_THEN_DIGIT = "|".join(f"[A-Za-z_]{{{count}}}[0-9][0-9A-Za-z_]{{{7 - count},}}" for count in range(8))
+# Quoted texts and addresses come first: the later rules would cut them into pieces.
+RULES: Final = (
+    _Rule('"[^"]*"', "<text>"),
+    # an apostrophe within a word does not begin a quotation
+    _Rule("(^|[^0-9A-Za-z_])'[^']*'", r"\1<text>"),
+    _Rule("`[^`]*`", "<text>"),
+    _Rule("[a-z][a-z0-9+]*://[^ \t\r\n\"'<>]+", "<url>"),
+    _Rule("[0-9A-Za-z._%+-]+@[0-9A-Za-z-]+[.][0-9A-Za-z.-]+", "<email>"),
+    _Rule("[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}", "<uuid>"),
+    _Rule(
+        "[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.,][0-9]+)?)?(Z|[+-][0-9]{2}:?[0-9]{2})?",
+        "<time>",
+    ),
+    _Rule("(^|[ \t\r\n(\\[=:,])/[^ \t\r\n,;)\\]]+", r"\1<path>"),
+    _Rule("[A-Za-z]:\\\\[^ \t\r\n,;)\\]]+", "<path>"),
+    _Rule(r"\b(0[xX][0-9a-fA-F]+|[0-9a-fA-F]{16,})\b", "<hex>"),
+    _Rule(r"\b[0-9]+([.:,-][0-9]+)*\b", "<number>"),
+    # a word of eight characters or more with a digit
+    _Rule(rf"\b({_LETTERS_THEN_DIGIT}|[A-Za-z_]{{8,}}[0-9][0-9A-Za-z_]*)\b", "<id>"),
+    _Rule("[0-9]+([.][0-9]+)*", "<number>"),
+)
+# ASCII, because RE2 knows only ASCII words, as in `\b`.
+_COMPILED: Final = [(re.compile(rule.pattern, re.ASCII), rule.replacement) for rule in RULES]
+
+
+def template_of(message: str) -> str:
+    """Return the template of a message."""
+    template = message[:CHARACTERS_MAX]
+    for pattern, replacement in _COMPILED:
+        template = pattern.sub(replacement, template)
+    return template
+
+
+def template_sql(message: str) -> str:
+    """Return the expression for the template of the message that an expression returns."""
+    # With this type, the engine evaluates the rules once for each distinct message of a block.
+    expression = f"substringUTF8(toLowCardinality({message}), 1, {CHARACTERS_MAX})"
+    for number in range(len(RULES)):
+        expression = (
+            f"replaceRegexpAll({expression}, {{pattern_{number}:String}}, {{replacement_{number}:String}})"
+        )
+    return f"toString({expression})"
+
+
+TEMPLATE_PARAMETERS: Final = {
+    name: text
+    for number, rule in enumerate(RULES)
+    for name, text in ((f"pattern_{number}", rule.pattern), (f"replacement_{number}", rule.replacement))
+}
+"""Parameters of `template_sql`."""

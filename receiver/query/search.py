@@ -1,0 +1,239 @@
+"""Search: summaries of the traces that match a filter.
+
+The first statement finds the ids of the traces with the newest matching spans. Their whole time range comes
+from the companion table, and a second statement summarizes all their spans, also those outside the range.
+A filter by fields of the trace needs the whole time range of all candidates before the first statement.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypedDict
+
+import orjson
+from msgspec.structs import replace
+
+from receiver.engine.store import COMPANION, TABLE, Parameters, Store
+from receiver.query.filters.close_keys import close_keys
+from receiver.query.filters.filter import (
+    And,
+    Filter,
+    HasSpan,
+    TraceAnd,
+    TraceFilter,
+    TraceNot,
+    TraceOr,
+    spansets,
+)
+from receiver.query.filters.filter_sql import check_regexes
+from receiver.query.filters.trace_sql import IN_RANGE, TRACE_VALUES, compiled_traces
+from receiver.query.limits import SECONDS_MAX, SETTINGS, TRACES_DEFAULT, LimitedLines, within_time
+from receiver.query.page_cursor import PageCursor
+from receiver.query.time_range import TimeRange
+
+RECENT_DIVISOR = 8
+RECENT_S_MAX = 86_400
+"""The newest eighth of the range, at most a day, is read first: most filters match enough traces there."""
+BATCH_TRACES = 500
+"""Traces that a statement summarizes: bounds its parameters, and its memory."""
+
+_MATCHED = """
+SELECT
+    TraceId,
+    toUnixTimestamp64Nano(min(Timestamp)) AS Oldest,
+    toUnixTimestamp64Nano(max(Timestamp)) AS Newest
+FROM {table}
+WHERE {in_range}
+  AND ({condition})
+GROUP BY TraceId
+{having}
+ORDER BY Newest DESC, TraceId
+LIMIT {{limit:UInt64}}
+{settings}
+"""
+_RECEIVED = "ReceivedAt <= fromUnixTimestamp64Milli({asked_ms:Int64}, 'UTC')"
+_AFTER = "Newest < {cursor_ns:Int64} OR Newest = {cursor_ns:Int64} AND TraceId > {cursor_trace:String}"
+_BOUNDS = """
+SELECT count(), toUnixTimestamp64Nano(min(Start)), toUnixTimestamp64Nano(max(End))
+FROM {table}
+WHERE TraceId IN {ids}
+{settings}
+"""
+_SUMMARIES = f"""
+SELECT
+    TraceId AS trace_id,
+    {TRACE_VALUES["trace:service"]} AS service,
+    {TRACE_VALUES["trace:name"]} AS name,
+    concat(replaceOne(toString(min(Timestamp)), ' ', 'T'), 'Z') AS start,
+    toFloat64({TRACE_VALUES["trace:duration"]}) / 1e6 AS duration_ms,
+    {TRACE_VALUES["trace:spans"]} AS spans,
+    {TRACE_VALUES["trace:errors"]} AS errors
+FROM {TABLE}
+WHERE TraceId IN {{ids:Array(String)}}
+  AND Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
+  AND Timestamp <= fromUnixTimestamp64Nano({{to_ns:Int64}})
+GROUP BY TraceId
+ORDER BY indexOf({{ids:Array(String)}}, trace_id)
+{SETTINGS}
+"""  # noqa: S608 - as above
+
+
+class TraceSummary(TypedDict):
+    """Summary of a trace."""
+
+    trace_id: str
+    service: str
+    name: str
+    start: str
+    duration_ms: float
+    spans: int
+    errors: int
+
+
+class SearchQuery(NamedTuple):
+    """Filter, time range and limit of a search."""
+
+    filter: Filter | TraceFilter = HasSpan(And(()))
+    range: TimeRange = TimeRange()
+    limit: int = TRACES_DEFAULT
+    cursor: PageCursor | None = None
+
+
+def search(
+    store: Store, wanted: SearchQuery, *, now_s: float, clock: Callable[[], float] = time.monotonic
+) -> LimitedLines:
+    """Return a summary of each trace, one JSON object a line, those with the newest matching spans first."""
+    tree = trace_filter_of(wanted.filter)
+    page = None
+    if wanted.cursor is not None:
+        page = _Page(wanted.cursor, wanted.range.bounds_ns(now_s), now_s)
+    return LimitedLines(
+        within_time(_summaries(store, wanted, now_s, clock, page), clock),
+        wanted.limit,
+        lambda: close_keys(store, tree, wanted.range.parameters(now_s)),
+        None if page is None else page.next_after,
+    )
+
+
+class _Page:
+    """A page: its part of a statement, and the cursor of the page after it.
+
+    Spans that arrive after the first page would move their traces between pages, so later pages ignore them.
+    """
+
+    def __init__(self, cursor: PageCursor, bounds_ns: tuple[int, int], now_s: float) -> None:
+        if cursor.time_ns is None:
+            self.after = "1"
+            from_ns, to_ns = bounds_ns
+            cursor = replace(cursor, from_ns=from_ns, to_ns=to_ns, asked_ms=int(now_s * 1_000))
+        else:
+            self.after = _AFTER
+        self.parameters: dict[str, str | int] = {
+            "from_ns": cursor.from_ns,
+            "to_ns": cursor.to_ns,
+            "asked_ms": cursor.asked_ms,
+            "cursor_ns": cursor.time_ns or 0,
+            "cursor_trace": cursor.trace_id,
+        }
+        self._cursor = cursor
+        self._newest_ns_of: dict[str, int] = {}
+
+    def record(self, matched: Sequence[tuple[str, int, int]]) -> None:
+        """Record the times of the traces of this page."""
+        self._newest_ns_of = {trace_id: newest for trace_id, _, newest in matched}
+
+    def next_after(self, lines: list[bytes]) -> str:
+        """Return the cursor of the page after these lines."""
+        # By the last printed trace: more were matched than the limit allows to print.
+        trace_id = str(orjson.loads(lines[-1])["trace_id"])
+        return replace(self._cursor, time_ns=self._newest_ns_of[trace_id], trace_id=trace_id).text()
+
+
+def _summaries(
+    store: Store,
+    wanted: SearchQuery,
+    now_s: float,
+    clock: Callable[[], float],
+    page: _Page | None,
+) -> Iterator[bytes]:
+    began_s = clock()
+    matched = _matched(store, wanted, now_s, page)
+    for place in range(0, len(matched), BATCH_TRACES):
+        if clock() - began_s >= SECONDS_MAX:
+            return  # the caller raises: see `within_time`
+        yield from store.lines(_SUMMARIES, _parameters(store, matched[place : place + BATCH_TRACES]))
+
+
+def _matched(
+    store: Store, wanted: SearchQuery, now_s: float, page: _Page | None
+) -> Sequence[tuple[str, int, int]]:
+    """Return the newest matching traces: their id, and their oldest and newest matching span.
+
+    If the newest part of the range has enough traces, the rest is not read: its traces are older.
+    """
+    tree = trace_filter_of(wanted.filter)
+    for spanset in spansets(tree):
+        check_regexes(store, spanset.part)
+    condition = compiled_traces(store, tree)
+    parameters: dict[str, str | int] = {**condition.parameters, **wanted.range.parameters(now_s)}
+    where, having = condition.where, condition.having
+    if page is not None:
+        parameters |= page.parameters
+        # The position is that of a trace: a condition on rows would find the traces of earlier pages again,
+        # by their older spans.
+        where, having = f"({where}) AND {_RECEIVED}", f"({having or 1}) AND ({page.after})"
+    if condition.candidates:
+        bounds = _BOUNDS.format(table=COMPANION, ids=f"({condition.candidates})", settings=SETTINGS)
+        found, start_ns, end_ns = store.rows(bounds, parameters)[0]
+        from_ns, to_ns = parameters["from_ns"], parameters["to_ns"]
+        # The companion may lack traces for a moment, so the range of the question is always part of it.
+        parameters["whole_from_ns"] = min(start_ns, int(from_ns)) if found else from_ns
+        parameters["whole_to_ns"] = max(end_ns, int(to_ns)) if found else to_ns
+    statement = _MATCHED.format(
+        table=TABLE,
+        in_range=IN_RANGE,
+        condition=where,
+        having=f"HAVING {having}" if having else "",
+        settings=SETTINGS,
+    )
+    parameters["limit"] = wanted.limit + 1
+    # A trace without a span in the newest part may have it in the rest, which decides about NOT and AND.
+    reads_whole_traces = having or condition.candidates
+    if page is None and not reads_whole_traces:
+        recent = store.rows(statement, {**parameters, "from_ns": _recent_ns(wanted.range, now_s)})
+        # With exactly as many it is not known whether there are more.
+        if len(recent) > wanted.limit:
+            return recent
+    matched = store.rows(statement, parameters)
+    if page is not None:
+        page.record(matched)
+    return matched
+
+
+def _recent_ns(range_: TimeRange, now_s: float) -> int:
+    """Return the start of the part of the range that is read first."""
+    from_ns, to_ns = range_.bounds_ns(now_s)
+    newest_ns = max(from_ns, min(to_ns, int(now_s) * 10**9))
+    return newest_ns - min((newest_ns - from_ns) // RECENT_DIVISOR, RECENT_S_MAX * 10**9)
+
+
+def trace_filter_of(tree: Filter | TraceFilter) -> TraceFilter:
+    """Return the condition on traces; a condition on spans means that a span of the trace matches."""
+    return tree if isinstance(tree, HasSpan | TraceNot | TraceAnd | TraceOr) else HasSpan(tree)
+
+
+def _parameters(store: Store, matched: Sequence[tuple[str, int, int]]) -> Parameters:
+    """Return the ids and the time range of all their spans.
+
+    The companion may lack traces for a moment, so the range covers the matching spans in any case.
+    """
+    ids = [trace_id for trace_id, _, _ in matched]
+    bounds = _BOUNDS.format(table=COMPANION, ids="{ids:Array(String)}", settings=SETTINGS)
+    found, start_ns, end_ns = store.rows(bounds, {"ids": ids})[0]
+    starts = [oldest for _, oldest, _ in matched]
+    ends = [newest for _, _, newest in matched]
+    if found:
+        starts.append(start_ns)
+        ends.append(end_ns)
+    return {"ids": ids, "from_ns": min(starts), "to_ns": max(ends)}

@@ -1,0 +1,1 @@
+"""One trace: its spans, its tree and critical path, OTLP, and the differences of two traces."""

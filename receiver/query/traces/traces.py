@@ -1,0 +1,125 @@
+"""Trace queries: find the time range of a trace in the companion table, then read spans in that range."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+import orjson
+
+from receiver.engine.store import COMPANION, TABLE, Parameters, Store
+from receiver.errors import MalformedBody
+from receiver.query.limits import COMPARED_SPANS_MAX, SETTINGS, SPANS_MAX, LimitedLines, within_time
+from receiver.query.traces.otlp import RESOURCE_COLUMNS, SCOPE_COLUMNS, OtlpFormat, encoded
+from receiver.query.traces.trace_comparison import differences
+from receiver.query.traces.trace_model import SPAN_IDENTITY, Row, Trace, trace_of
+
+_HEX_32 = re.compile(r"[0-9a-f]{32}")
+
+_WHEN = f"""
+SELECT toUnixTimestamp64Nano(min(Start)), toUnixTimestamp64Nano(max(End)), count()
+FROM {COMPANION}
+WHERE TraceId = {{trace_id:String}}
+"""  # noqa: S608 - the table's name is a constant
+_FROM = f"""
+FROM {TABLE}
+WHERE TraceId = {{trace_id:String}}
+  AND Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
+  AND Timestamp <= fromUnixTimestamp64Nano({{to_ns:Int64}})
+"""
+_SPANS = f"""
+SELECT *
+{_FROM}
+ORDER BY Timestamp, SpanId
+LIMIT {{limit:UInt64}}
+{SETTINGS}
+"""
+_GROUP = ", ".join(f"toString({column})" for column in (*RESOURCE_COLUMNS, *SCOPE_COLUMNS))
+_GROUPED = f"""
+SELECT *
+{_FROM}
+ORDER BY {_GROUP}, Timestamp, SpanId
+LIMIT 1 BY {", ".join(SPAN_IDENTITY)}
+LIMIT {{limit:UInt64}}
+{SETTINGS}
+"""
+_OUTLINE = f"""
+SELECT {", ".join(SPAN_IDENTITY)}, StatusCode
+{_FROM}
+ORDER BY Timestamp, SpanId
+LIMIT {{limit:UInt64}}
+{SETTINGS}
+"""
+
+
+def trace(store: Store, trace_id: str, spans_max: int = SPANS_MAX) -> LimitedLines:
+    """Return the spans of a trace by start time, one JSON object a line. An unknown trace has no lines."""
+    return LimitedLines(_lines(store, _SPANS, trace_id, spans_max), spans_max)
+
+
+def trace_otlp(store: Store, trace_id: str, form: OtlpFormat, spans_max: int = SPANS_MAX) -> Iterator[bytes]:
+    """Return the trace as one `TracesData` without copies of spans, in pieces; none for an unknown trace.
+
+    Raises for a trace with more spans than the maximum, because OTLP cannot express that spans are missing.
+    """
+    # The first row is read before a byte is written: an unknown trace has to yield nothing.
+    rows = _rows(_lines(store, _GROUPED, trace_id, spans_max))
+    first = next(rows, None)
+    if first is not None:
+        yield from encoded(_at_most(chain([first], rows), spans_max), form)
+
+
+def comparison(
+    store: Store, trace_id: str, other_id: str, spans_max: int = COMPARED_SPANS_MAX
+) -> Iterator[bytes]:
+    """Return the differences of two traces, one JSON object a line. No lines if either trace is unknown."""
+    first, second = (_outline(store, each, spans_max) for each in (trace_id, other_id))
+    if first and second:
+        for difference in differences(first, second):
+            yield orjson.dumps(difference) + b"\n"
+
+
+def group_of(row: Row) -> list[str]:
+    """Return the key that brings rows of one resource and scope together."""
+    return [str(row[column]) for column in (*RESOURCE_COLUMNS, *SCOPE_COLUMNS)]
+
+
+def normalized_trace_id(trace_id: str) -> str:
+    """Return a trace id in lower case without the dashes of a UUID."""
+    # Tools show ids in capitals or as a UUID.
+    plain = trace_id.strip().lower().replace("-", "")
+    if not _HEX_32.fullmatch(plain):
+        raise MalformedBody(f"trace id has {len(plain)} characters; expected 32 hex digits", field="trace_id")
+    return plain
+
+
+def _lines(store: Store, statement: str, trace_id: str, spans_max: int) -> Iterator[bytes]:
+    """Yield at most a line more than the maximum, which shows that the trace has more spans."""
+    parameters: Parameters = {"trace_id": normalized_trace_id(trace_id)}
+    # The table is not sorted by trace id, so without a time range this would read all of it. An aggregate has
+    # a row even without a trace, with times of 1970; hence the count.
+    from_ns, to_ns, row_count = store.rows(_WHEN, parameters)[0]
+    if row_count:
+        bounds = {"from_ns": from_ns, "to_ns": to_ns, "limit": spans_max + 1}
+        yield from within_time(store.lines(statement, {**parameters, **bounds}))
+
+
+def _rows(pieces: Iterator[bytes]) -> Iterator[Row]:
+    return (orjson.loads(line) for piece in pieces for line in piece.splitlines())
+
+
+def _at_most(rows: Iterable[Row], spans_max: int) -> Iterator[Row]:
+    for place, row in enumerate(rows):
+        if place == spans_max:
+            raise MalformedBody(f"the trace has over {spans_max} spans, too many for OTLP", field="trace_id")
+        yield row
+
+
+def _outline(store: Store, trace_id: str, spans_max: int) -> Trace | None:
+    rows = list(_rows(_lines(store, _OUTLINE, trace_id, spans_max)))
+    if len(rows) > spans_max:
+        raise MalformedBody(
+            f"a trace has over {spans_max} spans; expected two smaller traces to compare", field="trace_id"
+        )
+    return trace_of(rows) if rows else None

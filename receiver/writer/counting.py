@@ -1,0 +1,105 @@
+"""Counting of the rows of a unit in the store, once no running statement can change their number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from errno import EIO
+
+from receiver.engine.store import DayRows, Store
+from receiver.journal.segment_core import Core
+from receiver.model import SegmentId
+from receiver.writer import outcome
+from receiver.writer.backoff import FIRST_S, backoff_s
+from receiver.writer.environment import Environment
+from receiver.writer.outcome import Comparison, Completeness
+from receiver.writer.segment_state import Evidence, Observation, RowsCounted, StillRunning, Unusable
+from receiver.writer.store_watch import StoreWatch
+from receiver.writer.units import OpenUnit
+
+KILL_AFTER_S = 30.0
+"""Time that a statement whose response was lost may keep running before it is killed."""
+STATEMENT_WAIT_MAX_S = 120.0
+"""Time that the writer waits for such a statement before other segments get a turn."""
+
+
+def query_id_of(token: str) -> str:
+    """Return the query id of an INSERT with this token. A unit's id gives the prefix of all its query ids."""
+    return f"trace-drain-{token}"
+
+
+@dataclass(frozen=True, slots=True)
+class RowCounter:
+    """Counts the rows of units in the store."""
+
+    store: Store
+    core: Core
+    environment: Environment
+    watch: StoreWatch
+
+    def count(self, content: OpenUnit, evidence: Evidence) -> Observation:
+        """Count rows once no running statement can change the result, and compare them with the content.
+
+        For a unit in doubt, a correct sum is not enough: a day stored twice could hide a missing day.
+        """
+        if not content.rows:
+            return RowsCounted(Comparison(Completeness.COMPLETE))
+        # Without doubt every statement was answered, so none can still run.
+        running_s = self.wait_for_statements(content.unit.id) if evidence.in_doubt else None
+        if running_s is not None:
+            return StillRunning(running_s)
+        counted = self.store.counts([content.location]).get(content.unit.id, {})
+        content.rows_stored = sum(counted.values())
+        is_sum_correct = content.rows_stored == content.rows
+        is_expected = evidence.inserts_ok > 0 and not evidence.in_doubt
+        if is_sum_correct and (is_expected or content.is_damaged_after_insert):
+            return RowsCounted(Comparison(Completeness.COMPLETE), tuple(counted))
+        if content.is_damaged_after_insert:
+            text = f"{content.stored_text}; the segment was damaged afterwards"
+            return Unusable("odd", text, tuple(counted))
+        return self._compare(content, counted, has_answer=evidence.inserts_ok > 0)
+
+    def _compare(self, content: OpenUnit, counted: DayRows, *, has_answer: bool) -> Observation:
+        """Compare the rows day by day. `has_answer`: an INSERT of the unit returned OK.
+
+        Raises `OSError` if rows are missing from the file, because the days of the missing rows are then
+        unknown.
+        """
+        try:
+            rows = outcome.rows_by_day(self.core.day_runs(content.unit.read()))
+        except ValueError as error:
+            if counted and content.rows_stored != content.rows:
+                return Unusable("unreadable", f"{error}; {content.stored_text}", tuple(counted))
+            is_complete = Completeness.COMPLETE if counted else Completeness.NOTHING
+            return RowsCounted(Comparison(is_complete), tuple(counted))
+        # The file was intact when it was opened, so the disk changed it since then.
+        if rows.total() != content.rows:
+            raise OSError(EIO, f"it was damaged after it was opened; expected {content.rows} rows")
+        due = outcome.due_days(
+            rows, now_s=self.environment.now(), retention_days=self.environment.retention_days
+        )
+        answered = set(rows) if has_answer else set[str]()
+        return RowsCounted(outcome.judge(rows, counted, due=due, answered=answered), tuple(counted))
+
+    def has_rows(self, content: OpenUnit) -> bool:
+        """Return whether the store holds rows of a unit."""
+        return bool(self.store.counts([content.location]))
+
+    def wait_for_statements(self, unit: SegmentId) -> float | None:
+        """Wait for statements whose response was lost; kill those that take too long.
+
+        Returns the waiting time if a statement still runs, otherwise `None`.
+        """
+        waited_s = 0.0
+        for delay_s in backoff_s(self.environment.jitter, first_s=FIRST_S, ceiling_s=1.0):
+            if not self.store.running(query_id_of(str(unit))):
+                return None
+            if waited_s >= KILL_AFTER_S:
+                self.store.kill(query_id_of(str(unit)))
+            if waited_s >= STATEMENT_WAIT_MAX_S:
+                return waited_s
+            self.environment.sleep(delay_s)
+            # A bad merge can be repaired only for minutes, so the check goes on during this wait.
+            self.watch.inspect_if_due()
+            self.environment.heartbeat()
+            waited_s += delay_s
+        return None

@@ -1,0 +1,50 @@
+"""Store watch: pauses the writer while the store is at fault, and regularly checks for damaged parts."""
+
+from __future__ import annotations
+
+from receiver.engine.store import Store
+from receiver.errors import StoreTrouble
+from receiver.logs import limited
+from receiver.writer.backoff import Delays
+from receiver.writer.environment import Environment
+from receiver.writer.progress import Progress, WaitingUnits
+from receiver.writer.reading import Journal
+
+INSPECT_S = 60.0
+"""Interval between two checks of the store for damaged parts."""
+
+
+class StoreWatch:
+    """Waits for the store and checks it."""
+
+    def __init__(self, journal: Journal, store: Store, progress: Progress, environment: Environment) -> None:
+        self._journal = journal
+        self._store = store
+        self._progress = progress
+        self._environment = environment
+        self._inspect_at_s = environment.now() + INSPECT_S
+
+    def pause(self, delays: Delays, *, is_slow: bool) -> None:
+        """Sleep for the next delay."""
+        # The journal grows during an outage, so the backlog is measured before each delay.
+        WaitingUnits(self._journal.sealed(), self._progress).report(self._environment.now())
+        self._environment.sleep(next(delays.slow if is_slow else delays.fast))
+        self.inspect_if_due()
+
+    def inspect_if_due(self) -> None:
+        """Check the store for damaged parts every minute.
+
+        A bad merge can be repaired only from its source parts, which the store keeps for a few minutes.
+        """
+        if self._environment.now() < self._inspect_at_s:
+            return
+        # Set before the check, so that a failing check is not repeated at once.
+        self._inspect_at_s = self._environment.now() + INSPECT_S
+        try:
+            self._store.inspect()
+        except StoreTrouble as trouble:
+            limited.warning(
+                f"store: {trouble.label}",
+                "the store cannot be checked for damaged parts",
+                error=trouble.label,
+            )

@@ -1,0 +1,183 @@
+"""Tests of the query queue: fair turns, its limits, and its places."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+
+import pytest
+
+from receiver.api.query_queue import HEAVY, CallerBusy, QueryQueue, QueueFull, QueueLimits, caller_of
+
+ONE_PLACE = QueueLimits(1, 1, 100, 100, 3_600.0)
+
+
+def connected() -> bool:
+    return False
+
+
+def disconnected() -> bool:
+    return True
+
+
+async def settled() -> None:
+    """Let every task run until it waits."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+class Turns:
+    """Queries that are admitted one after another; `order` has their callers."""
+
+    def __init__(self, queue: QueryQueue) -> None:
+        self.order: list[str] = []
+        self.tasks: list[asyncio.Task[None]] = []
+        self._queue = queue
+
+    async def ask(self, caller: str) -> None:
+        self.tasks.append(asyncio.create_task(self._ask(caller)))
+        await settled()
+
+    async def _ask(self, caller: str) -> None:
+        await self._queue.enter(caller, connected)
+        self.order.append(caller)
+
+    async def finish(self, caller: str) -> None:
+        self._queue.leave(caller)
+        await settled()
+
+
+async def test_callers_take_turns_however_many_queries_one_of_them_has() -> None:
+    turns = Turns(QueryQueue(ONE_PLACE))
+    for caller in "aaaaabbc":
+        await turns.ask(caller)
+
+    while len(turns.order) < 8:
+        await turns.finish(turns.order[-1])
+
+    assert "".join(turns.order) == "aabcabaa"
+
+
+async def test_free_place_goes_to_the_caller_with_the_fewest_running_queries() -> None:
+    turns = Turns(QueryQueue(QueueLimits(3, 3, 10, 10, 3_600.0)))
+    for caller in "aabab":
+        await turns.ask(caller)
+
+    await turns.finish("b")
+
+    assert "".join(turns.order) == "aabb"  # though a query of `a` came first
+
+
+async def test_caller_at_its_limit_does_not_get_a_free_place() -> None:
+    turns = Turns(QueryQueue(QueueLimits(3, 2, 10, 10, 3_600.0)))
+    for caller in "aaab":
+        await turns.ask(caller)
+    assert "".join(turns.order) == "aab"
+
+    await turns.finish("b")
+    assert "".join(turns.order) == "aab"
+    await turns.finish("a")
+    assert "".join(turns.order) == "aaba"
+    for task in turns.tasks:
+        await task
+
+
+async def test_caller_with_too_many_waiting_queries_is_refused_and_others_are_not() -> None:
+    queue = QueryQueue(QueueLimits(1, 1, 2, 100, 3_600.0))
+    turns = Turns(queue)
+    for caller in "aaa":
+        await turns.ask(caller)
+
+    with pytest.raises(CallerBusy, match="2 waiting queries already"):
+        await queue.enter("a", connected)
+    await turns.ask("b")
+
+    assert queue.waiting_count == 3
+    await turns.finish("a")
+    await turns.finish("a")
+    assert "".join(turns.order) == "aab"
+    for task in turns.tasks:
+        task.cancel()
+
+
+async def test_query_is_refused_if_too_many_wait_unless_it_can_start() -> None:
+    queue = QueryQueue(QueueLimits(2, 1, 10, 1, 3_600.0))
+    turns = Turns(queue)
+    for caller in "aa":
+        await turns.ask(caller)
+
+    with pytest.raises(QueueFull, match="1 queries wait already"):
+        await queue.enter("a", connected)
+    await queue.enter("b", connected)
+
+    assert queue.waiting_count == 1
+    for task in turns.tasks:
+        task.cancel()
+
+
+async def test_query_that_waits_too_long_is_refused_and_leaves_the_queue() -> None:
+    queue = QueryQueue(QueueLimits(1, 1, 10, 10, 0.01))
+    await queue.enter("a", connected)
+
+    with pytest.raises(QueueFull, match="waited 0 s for others"):
+        await queue.enter("b", connected)
+
+    assert queue.waiting_count == 0
+
+
+async def test_waiting_query_leaves_the_queue_when_its_client_disconnects() -> None:
+    queue = QueryQueue(ONE_PLACE)
+    await queue.enter("a", connected)
+
+    with pytest.raises(ConnectionResetError):
+        await queue.enter("b", disconnected)
+
+    assert queue.waiting_count == 0
+
+
+async def test_no_place_is_lost_whatever_ends_and_is_cancelled() -> None:
+    rng = random.Random(3)
+    limits = QueueLimits(3, 2, 1_000, 1_000, 3_600.0)
+    queue = QueryQueue(limits)
+    running: Counter[str] = Counter()
+
+    async def query(caller: str) -> None:
+        await queue.enter(caller, connected)
+        running[caller] += 1
+        assert running.total() <= limits.running_max
+        assert running[caller] <= limits.running_per_caller_max
+        try:
+            await asyncio.sleep(rng.random() / 1_000)
+        finally:
+            running[caller] -= 1
+            queue.leave(caller)
+
+    tasks = [asyncio.create_task(query(rng.choice("abcd"))) for _ in range(300)]
+    for task in rng.sample(tasks, 100):
+        await asyncio.sleep(0)
+        task.cancel()
+    ends = await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert {type(end) for end in ends} <= {type(None), asyncio.CancelledError}
+    assert queue.waiting_count == 0
+    for caller in "aab":
+        await asyncio.wait_for(queue.enter(caller, connected), 10)  # all places are free again
+
+
+@pytest.mark.parametrize(
+    ("peer", "caller"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+        ("fe80::1%eth0", "fe80::"),
+        (None, ""),
+    ],
+)
+def test_caller_is_an_address_or_an_ipv6_network(peer: str | None, caller: str) -> None:
+    assert caller_of(peer) == caller
+
+
+def test_one_caller_cannot_occupy_all_places() -> None:
+    assert HEAVY.running_per_caller_max < HEAVY.running_max

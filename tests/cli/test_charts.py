@@ -1,0 +1,155 @@
+"""Tests of charts in the terminal, and of the commands that draw them."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from receiver.cli import main
+from receiver.cli.charts import parts, shade, sparkline, starts_of
+from receiver.cli.trace import terminal_view
+from receiver.engine import schema
+from receiver.engine.opening import open_store
+from receiver.settings import Settings
+from tests.support.fake_clickhouse import schema_sources
+
+NOW_S = int(time.time())
+
+
+def run(*arguments: str, data_dir: str) -> Result:
+    return CliRunner().invoke(main, [*arguments, "--data", data_dir])
+
+
+@pytest.fixture(scope="module")
+def data_dir(engine_dir: Path) -> Iterator[str]:
+    """Yield a data directory with three requests: 10 ms, 20 ms and 40 ms; the first failed."""
+    settings = Settings(data_dir=str(engine_dir.parent))
+    store = open_store(settings, disk_free_min=lambda: 1)
+    schema.apply(store, schema_sources(), 30)
+    rows = [
+        {
+            "Timestamp": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(NOW_S - 60 * minutes)),
+            "TraceId": f"{minutes:032x}",
+            "ServiceName": "charted",
+            "SpanName": "\x1b[2J\u202ename",
+            "SpanKind": "Server",
+            "StatusCode": "Error" if minutes == 5 else "Ok",
+            "StatusMessage": "\x1b]0;title\x07 5" if minutes == 5 else "",
+            "DeploymentId": f"dpl_{minutes}",
+            "SampleWeight": 4 if minutes == 5 else 1,
+            "Duration": duration_ms * 1_000_000,
+        }
+        for minutes, duration_ms in ((5, 10), (6, 20), (25, 40))
+    ]
+    store.command("INSERT INTO otel_traces FORMAT JSONEachRow\n" + "\n".join(map(json.dumps, rows)))
+    store.close()
+    yield settings.data_dir
+    store = open_store(settings, disk_free_min=lambda: 1)
+    store.command("DELETE FROM otel_traces WHERE ServiceName = 'charted'")  # other tests count all rows
+    store.close()
+
+
+def cells_of(line: str) -> list[str]:
+    return [cell.strip() for cell in line.split("  ") if cell.strip()]
+
+
+def test_red_prints_a_line_for_each_group_with_the_estimate_before_sampling(data_dir: str) -> None:
+    result = run("red", "--filter", "service=charted", data_dir=data_dir)
+
+    head, line = map(cells_of, result.stdout.splitlines())
+    assert dict(zip(head, line, strict=True)) == {
+        "group": "charted",
+        "spans": "3",
+        "before sampling": "6 ± 7",
+        "per s": "0.000833",
+        "errors": "1",
+        "error rate": "33.33%",
+        "p50": "20 ms",
+        "p95": "40 ms",
+        "p99": "40 ms",
+        "max": "40 ms",
+    }
+
+
+def test_red_over_time_draws_a_sparkline_with_a_gap_where_no_span_is(data_dir: str) -> None:
+    result = run("red", "--filter", "service=charted", "--every", "1m", data_dir=data_dir)
+
+    head, line, axis = result.stdout.splitlines()
+    rate = line[head.index("rate") : head.index("max per s")].rstrip()
+    assert rate == f"█{' ' * 18}██"
+    assert line[head.index(" p95") + 1 :].split()[0] == "█"
+    assert axis.startswith("time: intervals from ")
+
+
+def test_latency_draws_a_line_for_each_range_of_durations(data_dir: str) -> None:
+    result = run("latency", "--filter", "service=charted", "--every", "1m", data_dir=data_dir)
+
+    *lines, _axis, legend = result.stdout.splitlines()
+    assert [line.split()[-1] for line in lines] == ["1", "0", "0", "0", "1", "0", "0", "0", "1"]
+    assert lines[0].endswith(f"|█{' ' * 20}|  1")
+    assert lines[-1].endswith(f"|{' ' * 20}█|  1")
+    assert legend.endswith("darkest: 1 spans")
+
+
+def test_errors_are_printed_without_control_characters(data_dir: str) -> None:
+    result = run("errors", "--filter", "service=charted", data_dir=data_dir)
+
+    head, line = result.stdout.splitlines()
+    assert line[head.index("message") : head.index("deployments")].rstrip().endswith(" <number>")
+    assert line.endswith(f"{5:032x}")
+    assert "dpl_5" in line
+    assert result.stdout.replace("\n", "").isprintable()
+
+
+def test_empty_answer_names_the_option_that_counts_every_span(data_dir: str) -> None:
+    result = run("red", "--filter", "service=absent", data_dir=data_dir)
+
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr.endswith("; only requests count; --spans all counts every span\n")
+
+
+def test_sparkline_is_as_high_as_the_share_of_the_largest_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), "utf-8"))
+
+    assert sparkline([0, 1, 50, 100]) == " ▁▅█"
+    assert sparkline([0, 0]) == "  "
+    assert [shade(count, 10_000) for count in (0, 1, 11, 101, 10_000)] == [" ", "░", "▒", "▓", "█"]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_charts_are_ascii_where_the_encoding_lacks_block_characters(
+    monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding))
+
+    assert sparkline([1, 2, 100]).isascii()
+    assert shade(1, 1).isascii()
+
+
+def test_closed_standard_output_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", None)
+
+    assert sparkline([1, 2, 100]).isascii()
+    assert not terminal_view(None, errors_only=False).is_cut
+
+
+@pytest.mark.parametrize("length", [0, 1, 29, 30, 31, 61, 1_000])
+def test_parts_of_a_chart_cover_the_sequence_in_order(length: int) -> None:
+    divided = [list(range(length))[part] for part in parts(length, 30)]
+
+    assert [place for part in divided for place in part] == list(range(length))
+    assert len(divided) <= 30
+    assert all(divided)
+
+
+def test_intervals_without_spans_are_added_between_the_others() -> None:
+    rows = [{"start": f"2026-01-31T10:{minute:02}:00Z"} for minute in (0, 10, 25)]
+
+    assert len(starts_of(rows)) == 6
+    assert len(starts_of(rows[:1])) == 1

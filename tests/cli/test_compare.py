@@ -1,0 +1,156 @@
+"""Tests of `trace-drain compare`, `deployments` and `shifts` with a receiver that does not run."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from receiver.cli import main
+from receiver.engine import schema
+from receiver.engine.opening import open_store
+from receiver.settings import Settings
+from tests.support.fake_clickhouse import schema_sources
+
+SPANS = 60
+HOSTILE = "\x1b[2J\u202ename"
+
+
+def run(*arguments: str, color: bool = False, **environ: str) -> Result:
+    return CliRunner().invoke(main, list(arguments), color=color, env=environ)
+
+
+def row_of(rng: random.Random, number: int, deployment: str) -> dict[str, Any]:
+    """Return a span of ten minutes; in the second deployment one operation fails and another is faster."""
+    is_b = deployment == "dpl_b"
+    age_s = (1_200 if is_b else 3_000) - number * 10
+    operation = ["fails", "faster", HOSTILE, "new" if is_b else "gone"][number % 4]
+    is_failing = is_b and operation == "fails"
+    return {
+        "Timestamp": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(time.time() - age_s)),
+        "TraceId": f"{rng.getrandbits(100):032x}",
+        "SpanId": f"{rng.getrandbits(60):016x}",
+        "ServiceName": "compared",
+        "SpanName": operation,
+        "SpanKind": "Server",
+        "DeploymentId": deployment,
+        "StatusCode": "Error" if is_failing else "Ok",
+        "StatusMessage": f"{HOSTILE} {number}" if is_failing else "",
+        "Duration": (10 if is_b and operation == "faster" else 20) * 10**6 + rng.randrange(10**6),
+        "SpanAttributes": {"region": "eu" if is_b else "us"},
+    }
+
+
+@pytest.fixture(scope="module")
+def data_dir(engine_dir: Path) -> Iterator[str]:
+    """Yield a data directory with the spans of two deployments."""
+    settings = Settings(data_dir=str(engine_dir.parent))
+    store = open_store(settings, disk_free_min=lambda: 1)
+    schema.apply(store, schema_sources(), 30)
+    rng = random.Random(31)
+    rows = [row_of(rng, number, name) for name in ("dpl_a", "dpl_b") for number in range(SPANS)]
+    store.command("INSERT INTO otel_traces FORMAT JSONEachRow\n" + "\n".join(map(json.dumps, rows)))
+    store.close()
+    yield settings.data_dir
+    store = open_store(settings, disk_free_min=lambda: 1)
+    store.command("DELETE FROM otel_traces WHERE ServiceName = 'compared'")  # other tests count all rows
+    store.close()
+
+
+def test_comparison_as_json_has_the_documented_keys(data_dir: str) -> None:
+    result = run("compare", "dpl_a", "dpl_b", "--data", data_dir, "--since", "1h", "--format", "json")
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    row = json.loads(result.stdout)
+    assert {"a", "b", "verdict", "operations", "new_errors", "vanished", "appeared"} <= row.keys()
+    first = row["operations"][0]
+    assert (first["service"], first["name"], first["change"]) == ("compared", "fails", "more errors")
+    for side in ("a", "b"):
+        assert {"count", "errors", "p50_ms", "p95_ms", "p99_ms"} <= first[side].keys()
+
+
+def test_comparison_prints_the_verdict_then_the_worst_operation(data_dir: str) -> None:
+    result = run("compare", "dpl_a", "dpl_b", "--data", data_dir)
+
+    lines = result.stdout.splitlines()
+    assert lines[0] == (
+        "dpl_b is worse: compared fails errors 0 % → 100 % (n = 15 and 15), 1 new error, "
+        "1 vanished operation, 1 new operation, 1 operation better"
+    )
+    assert lines[1].startswith("A: dpl_a, 60 spans with 0 errors from 20")
+    assert lines[2].startswith("B: dpl_b, 60 spans with 15 errors from 20")
+    assert lines[4].split() == ["change", "service", "operation", "spans", "errors", "p50", "p95", "p99"]
+    assert [line.split("  ")[0] for line in lines[5:8]] == ["more errors", "faster", "same"]
+    assert "15 → 15" in lines[5]
+    assert "(-5" in lines[6] or "(-4" in lines[6]
+    assert "compared gone (15 spans)" in result.stdout
+    assert "compared new (15 spans)" in result.stdout
+    assert "span.region=eu  0 % → 100 %" in result.stdout
+
+
+def test_comparison_escapes_control_and_direction_characters(data_dir: str) -> None:
+    result = run("compare", "dpl_a", "dpl_b", "--data", data_dir)
+
+    assert "name" in result.stdout
+    assert "\x1b" not in result.stdout
+    assert "\u202e" not in result.stdout
+
+
+def test_comparison_has_colours_only_on_a_terminal_without_no_color(data_dir: str) -> None:
+    arguments = ("compare", "dpl_a", "dpl_b", "--data", data_dir)
+
+    on_terminal = run(*arguments, color=True)
+    without_colour = run(*arguments, color=True, NO_COLOR="1")
+    in_pipe = run(*arguments)
+
+    assert "\x1b[31m" in on_terminal.stdout
+    assert "\x1b[32m" in on_terminal.stdout
+    assert "\x1b[2J" not in on_terminal.stdout
+    assert without_colour.stdout == in_pipe.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["dpl_a", "dpl_bb"], "did you mean 'dpl_b'?"),
+        (["dpl_a", "dpl_a"], "b: expected another deployment than a"),
+        (["dpl_a", "dpl_b", "--first", "x"], "first is not a length"),
+        (["dpl_a"], "Missing argument 'B'"),
+    ],
+)
+def test_impossible_comparison_is_an_error(data_dir: str, arguments: list[str], message: str) -> None:
+    result = run("compare", *arguments, "--data", data_dir)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+
+
+def test_deployments_and_shifts_print_tables(data_dir: str) -> None:
+    listed = run("deployments", "--data", data_dir, "--filter", "service=compared", "--format", "csv")
+    shifted = run("shifts", "service=compared status=error", "--data", data_dir)
+
+    assert [row[1] for row in csv.reader(listed.stdout.splitlines())] == ["deployment", "dpl_b", "dpl_a"]
+    head, *lines = shifted.stdout.splitlines()
+    assert head.split("  ")[0] == "attribute"
+    assert any(line.startswith("operation=fails  ") and "100 % (15 of 15)" in line for line in lines)
+
+
+def test_shifts_take_a_filter_that_begins_with_a_minus(data_dir: str) -> None:
+    result = run("shifts", "-http.route=/x deployment=dpl_b service=compared", "--data", data_dir)
+
+    assert result.exit_code == 0
+    assert "span.region=eu" in result.stdout
+
+
+def test_error_in_the_other_filter_of_shifts_names_its_column(data_dir: str) -> None:
+    result = run("shifts", "root", "--against", "sevice=web", "--data", data_dir)
+
+    assert result.exit_code == 2
+    assert "against, column 1: unknown field" in result.stderr

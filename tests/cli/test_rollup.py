@@ -1,0 +1,195 @@
+"""`trace-drain rollup` and its routes: state and rebuild, of a stopped store and of a running receiver."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+from click.testing import CliRunner, Result
+
+from receiver.api.rollup import RollupRoutes
+from receiver.api.routes import Api
+from receiver.api.spool import SpoolSpace
+from receiver.cli import main
+from receiver.cli.rollup import WITHOUT_PROGRESS_S, wait_until_derived
+from receiver.engine import schema
+from receiver.engine.opening import open_store
+from receiver.engine.store import Store
+from receiver.errors import CommandFailed
+from receiver.query.names import Bounds, services
+from receiver.query.red_source import red_source
+from receiver.query.time_range import TimeRange
+from receiver.rollup.derivation import derive_due
+from receiver.rollup.slots import read_slots
+from receiver.settings import Settings
+from tests.support import engines
+from tests.support.fake_clickhouse import schema_sources
+from tests.support.random_filters import NOW_S
+from tests.support.rollups import CLOSING, FROM_NS, MIDNIGHT_S, TO_NS, insert, random_spans
+
+HOUR = MIDNIGHT_S // 3_600
+REBUILD = "/api/v1/rollup/rebuild"
+Client = TestClient[Any, Any]
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments))
+
+
+@pytest.fixture
+def data_dir(engine_dir: Path) -> Iterator[str]:
+    """Return a data directory whose embedded store has spans of three days."""
+    directory = engine_dir.parent
+    store = open_store(Settings(data_dir=str(directory)), disk_free_min=lambda: 1)
+    schema.apply(store, schema_sources(), 30)
+    insert(store, random_spans(random.Random(1)))
+    store.close()
+    yield str(directory)
+    store = open_store(Settings(data_dir=str(directory)), disk_free_min=lambda: 1)
+    store.command("DROP DATABASE otel SYNC")
+    store.close()
+
+
+def status_of(data_dir: str) -> list[dict[str, Any]]:
+    result = run("rollup", "status", "--data", data_dir, "--format", "json")
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_rebuild_of_a_stopped_store_derives_every_closed_hour(data_dir: str) -> None:
+    before = [row for row in status_of(data_dir) if "day" in row]
+    result = run("rollup", "rebuild", "--data", data_dir)
+    after = [row for row in status_of(data_dir) if "day" in row]
+    table = run("rollup", "status", "--data", data_dir).stdout
+
+    due = sum(row["due"] for row in before)
+    assert due >= 48
+    assert result.stdout == f"{due} hours derived\n"
+    assert f"{due} of {due} hours" in result.stderr
+    assert sum(row["due"] for row in after) == 0
+    assert sum(row["slots"] for row in after) == due
+    assert all(row["proven"] for row in after)
+    assert "every closed hour is derived" in table
+    assert "otel_red_deployment" in table
+
+
+def test_rebuild_since_an_age_derives_only_newer_hours(data_dir: str) -> None:
+    run("rollup", "rebuild", "--data", data_dir)
+    versions = {row["day"]: row["version"] for row in status_of(data_dir) if "day" in row}
+    result = run("rollup", "rebuild", "--data", data_dir, "--since", f"{NOW_S - MIDNIGHT_S - 600}s")
+    after = {row["day"]: row["version"] for row in status_of(data_dir) if "day" in row}
+
+    assert result.exit_code == 0, result.output
+    changed = [day for day in versions if after[day] > versions[day]]
+    assert min(versions) not in changed
+    assert changed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("--since", "yesterday"), "since is neither an age nor an instant"),
+        (("--config", "CONFIG"), "rollups are off; expected store.rollup = true"),
+    ],
+)
+def test_rebuild_that_is_impossible_fails(tmp_path: Path, arguments: tuple[str, str], error: str) -> None:
+    config = tmp_path / "off.toml"
+    config.write_text("[store]\nrollup = false\n")
+    result = run("rollup", "rebuild", arguments[0], arguments[1].replace("CONFIG", str(config)))
+
+    assert result.exit_code == 2
+    assert error in result.stderr
+
+
+def test_waiting_prints_progress_and_ends_when_no_hour_is_due(capsys: pytest.CaptureFixture[str]) -> None:
+    counts = iter([3, 3, 2, 0])
+
+    assert wait_until_derived(lambda: next(counts), lambda _s: None, lambda: 0.0) == 3
+    assert capsys.readouterr().err.splitlines() == ["1 of 3 hours", "3 of 3 hours"]
+
+
+def test_waiting_without_progress_ends_with_an_error() -> None:
+    times = iter([0.0, 1.0, WITHOUT_PROGRESS_S + 1])
+
+    with pytest.raises(CommandFailed, match=r"^3 hours of 3 are not derived yet"):
+        wait_until_derived(lambda: 3, lambda _s: None, lambda: next(times))
+
+
+@pytest.fixture
+def store(engine_dir: Path) -> Iterator[Store]:
+    with engines.embedded(engine_dir) as store:
+        insert(store, random_spans(random.Random(2)))
+        list(derive_due(store, CLOSING))
+        yield store
+
+
+@asynccontextmanager
+async def client_of(store: Store, tmp_path: Path, wakes: list[bool], *, is_on: bool) -> AsyncIterator[Client]:
+    with ThreadPoolExecutor(1) as pool:
+        api = Api(
+            store=store,
+            token=str,
+            health=dict,
+            schema=dict,
+            ledger=dict,
+            pool=pool,
+            stream_pool=pool,
+            space=SpoolSpace(tmp_path, 0, lambda: 0),
+        )
+        routes = RollupRoutes(store, lambda: CLOSING, is_on, lambda: wakes.append(True), pool)
+        async with TestClient(TestServer(api.application(rollup_routes=routes))) as client:
+            yield client
+
+
+async def test_routes_report_the_state_and_begin_a_rebuild(store: Store, tmp_path: Path) -> None:
+    wakes = list[bool]()
+    async with client_of(store, tmp_path, wakes, is_on=True) as client:
+        state = await client.get("/api/v1/rollup")
+        *rows, end = (json.loads(line) for line in (await state.text()).splitlines())
+        since = {"since": f"{NOW_S - MIDNIGHT_S - 600}s"}
+        some = await client.post(REBUILD, params=since, json={})
+        left = read_slots(store, 0, HOUR + 100)
+        everything = await client.post(REBUILD, json={})
+
+    assert end["end"]["count"] == len(rows)
+    assert {row.get("table") for row in rows} >= {"otel_red", "otel_red_deployment", "otel_rollup_slots"}
+    assert (some.status, everything.status) == (200, 200)
+    assert max(left) == HOUR - 1
+    assert read_slots(store, 0, HOUR + 100) == {}
+    assert wakes == [True, True]
+
+
+async def test_request_for_an_impossible_rebuild_is_rejected(store: Store, tmp_path: Path) -> None:
+    slots, wakes = read_slots(store, 0, HOUR + 100), list[bool]()
+    async with client_of(store, tmp_path, wakes, is_on=False) as client:
+        off = await client.post(REBUILD, json={})
+        message = await off.text()
+        across_sites = await client.post(REBUILD, data="x")
+        unknown = await client.get("/api/v1/rollup", params={"x": "1"})
+
+    assert (off.status, across_sites.status, unknown.status) == (400, 415, 400)
+    assert "store.rollup = true" in message
+    assert read_slots(store, 0, HOUR + 100) == slots
+    assert wakes == []
+
+
+def test_services_of_the_rollup_equal_those_of_the_spans(store: Store) -> None:
+    bounds = Bounds(TimeRange(since_s=NOW_S - FROM_NS // 10**9))
+
+    def lines() -> bytes:
+        return b"".join(services(store, bounds, now_s=NOW_S).pieces())
+
+    from_rollup = lines()
+    assert len(red_source(store, FROM_NS, TO_NS).slots) >= 40
+    store.command("TRUNCATE TABLE otel_rollup_slots")
+    assert lines() == from_rollup
+    assert len(from_rollup.splitlines()) == 11
+    store.command("DROP TABLE otel_rollup_slots SYNC")
+    assert lines() == from_rollup

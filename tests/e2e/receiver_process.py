@@ -1,0 +1,190 @@
+"""`trace-drain serve` as a child process: start, post, read back, kill, stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from receiver.query.limits import SPANS_MAX
+
+START_TIMEOUT_S = 60
+STOP_TIMEOUT_S = 60
+STORED_TIMEOUT_S = 60
+POLL_S = 0.05
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A response of the receiver."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+    def json(self) -> dict[str, Any]:
+        parsed: dict[str, Any] = json.loads(self.body)
+        return parsed
+
+
+class ReceiverProcess:
+    """A receiver that runs for the length of a `with` block."""
+
+    def __init__(self, data: Path, *flags: str, config: str = "") -> None:
+        self.data = data
+        self.flags = list(flags)
+        self.process: subprocess.Popen[bytes] | None = None
+        if config:
+            (data / "trace-drain.toml").write_text(config)
+            self.flags += ["--config", str(data / "trace-drain.toml")]
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        (self.data / "receiver.json").unlink(missing_ok=True)
+        command = [sys.executable, "-m", "receiver.cli", "serve", "--data", str(self.data)]
+        for flag in ("--listen", "--admin-listen", "--api-listen"):
+            if flag not in self.flags:
+                command += [flag, "127.0.0.1:0"]
+        with (self.data / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [*command, *self.flags], stdout=log, stderr=log, env=environment()
+            )
+        self.wait_until_ready()
+
+    def wait_until_ready(self) -> None:
+        """Wait until intakes accept connections and the query API answers."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            if self.process and self.process.poll() is not None:
+                raise AssertionError(f"receiver exited: {self.log()}")
+            if self._is_ready():
+                return
+            time.sleep(POLL_S)
+        raise AssertionError(f"receiver not ready: {self.log()}")
+
+    def _is_ready(self) -> bool:
+        try:
+            state = self.state()
+            return (
+                self._get(state["admin"], "/readyz").status == 200
+                and self._get(state["api"], "/api/v1/health").status == 200
+            )
+        except (OSError, ValueError, KeyError):
+            return False
+
+    def state(self) -> dict[str, Any]:
+        parsed: dict[str, Any] = json.loads((self.data / "receiver.json").read_text())
+        return parsed
+
+    def log(self) -> str:
+        return (self.data / "log").read_text(errors="replace")
+
+    def stop(self) -> int:
+        """Send SIGTERM and return the exit code."""
+        assert self.process
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(STOP_TIMEOUT_S)
+
+    def kill(self, pid: int | None = None) -> None:
+        """Send SIGKILL to a process of the receiver, by default the supervisor."""
+        assert self.process
+        os.kill(pid or self.process.pid, signal.SIGKILL)
+        if pid in (None, self.process.pid):
+            self.process.wait(STOP_TIMEOUT_S)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, _, port = str(self.state()["listen"]).rpartition("/")[2].rpartition(":")
+        return host, int(port)
+
+    def post(
+        self, body: bytes, content_type: str = "application/json", path: str = "/v1/traces", **headers: str
+    ) -> Reply:
+        host, port = self.address
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        request = urllib.request.Request(
+            f"http://{host}:{port}{path}", body, {"content-type": content_type, **named}
+        )
+        return reply_of(request)
+
+    def _get(self, address: str, path: str) -> Reply:
+        base = address if "://" in address else f"http://{address}"
+        return reply_of(urllib.request.Request(base.rstrip("/") + path))
+
+    def metrics(self) -> str:
+        return self._get(self.state()["admin"], "/metrics").body.decode()
+
+    def checks(self) -> str:
+        """Return every check of `/readyz`."""
+        return self._get(self.state()["admin"], "/readyz?verbose").body.decode()
+
+    def command(self, *arguments: str) -> str:
+        """Return the output of a `trace-drain` command that must succeed."""
+        done = self.run_command(*arguments)
+        assert done.returncode == 0, done.stderr + done.stdout
+        return done.stdout
+
+    def run_command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a `trace-drain` command, whatever its exit code."""
+        command = [sys.executable, "-m", "receiver.cli", *arguments, "--data", str(self.data)]
+        return subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=120, env=environment()
+        )
+
+    def spans(self) -> list[Row]:
+        """Return all rows."""
+        lines = self.command(
+            "spans", "--since", "24h", "--limit", str(SPANS_MAX), "--format", "jsonl"
+        ).splitlines()
+        assert len(lines) < SPANS_MAX, f"the table may have more than {SPANS_MAX} rows; send fewer spans"
+        return [json.loads(line) for line in lines]
+
+    def spans_once_stored(self, count: int) -> list[Row]:
+        """Return all rows, once there are `count` and the journal is empty."""
+        deadline = time.monotonic() + STORED_TIMEOUT_S
+        while True:
+            has_backlog = bool(self.backlog())
+            rows = self.spans()
+            if (len(rows) >= count and not has_backlog) or time.monotonic() > deadline:
+                return rows
+            time.sleep(0.2)
+
+    def backlog(self) -> list[Path]:
+        return [
+            path for path in (self.data / "journal").rglob("*") if path.suffix in {".open", ".lz4", ".zst"}
+        ]
+
+
+def environment() -> dict[str, str]:
+    """Return this process's environment without the tests' variables, which the receiver would reject."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("TRACE_DRAIN_TEST_")}
+
+
+def reply_of(request: urllib.request.Request) -> Reply:
+    """Return the response, whatever its status."""
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return Reply(answer.status, answer.headers.get("content-type", ""), answer.read())
+    except urllib.error.HTTPError as refused:
+        with refused:
+            return Reply(refused.code, refused.headers.get("content-type", ""), refused.read())

@@ -1,0 +1,189 @@
+"""Searches agree with an evaluator in plain Python; text of a filter never becomes SQL."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from receiver.engine.store import Store
+from receiver.errors import InvalidFilter, StoreTrouble
+from receiver.query.filters.filter_text import parse_filter
+from receiver.query.limits import SECONDS_MAX, TRACES_MAX
+from receiver.query.search import BATCH_TRACES, RECENT_DIVISOR, SearchQuery, search
+from receiver.query.time_range import TimeRange
+from tests.support import engines
+from tests.support.hostile_filters import HOSTILE, RecordingStore
+from tests.support.random_filters import (
+    NOW_S,
+    TRACES,
+    Span,
+    as_row,
+    expected_summaries,
+    quoted,
+    random_filter,
+    random_span,
+)
+
+SPANS = 3_000
+FILTERS = 120
+
+
+@pytest.fixture(scope="module")
+def spans() -> list[Span]:
+    rng = random.Random(7)
+    made = [random_span(rng, number) for number in range(SPANS)]
+    return made + made[:50]  # spans that two senders sent
+
+
+@pytest.fixture(scope="module")
+def store(engine_dir: Path, spans: Sequence[Span]) -> Iterator[Store]:
+    with engines.embedded(engine_dir) as store:
+        store.command("INSERT INTO otel_traces FORMAT JSONEachRow\n" + "\n".join(map(as_row, spans)))
+        yield store
+
+
+def found(store: Store, text: str, limit: int = TRACES_MAX) -> list[dict[str, Any]]:
+    wanted = SearchQuery(parse_filter(text), limit=limit)
+    pieces = search(store, wanted, now_s=NOW_S).pieces()
+    return [json.loads(line) for line in b"".join(pieces).splitlines()]
+
+
+def test_random_filters_agree_with_plain_python(store: Store, spans: Sequence[Span]) -> None:
+    rng = random.Random(11)
+    counts = []
+    for _ in range(FILTERS):
+        text, matches = random_filter(rng)
+        expected = expected_summaries(spans, matches)
+
+        summaries = {row["trace_id"]: row for row in found(store, text)}
+
+        assert summaries.keys() == expected.keys(), text
+        for trace_id, summary in summaries.items():
+            assert summary == pytest.approx(expected[trace_id]), (text, trace_id)
+        counts.append(len(summaries))
+    assert sum(0 < count < TRACES * 0.9 for count in counts) > FILTERS / 2
+
+
+SHAPES = (
+    "service={}",
+    "name!={}",
+    "project=~{}",
+    "http.route={}",
+    "span.{}=x",
+    "resource.{} exists",
+    "event.{}>5",
+    "event:name={}",
+    "-(link.{}!~x OR trace={})",
+)
+
+
+def statements_of(text: str) -> list[str]:
+    recording: Any = RecordingStore()
+    list(search(recording, SearchQuery(parse_filter(text)), now_s=NOW_S).pieces())
+    return list(recording.statements)
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=repr)
+def test_hostile_text_is_only_in_parameters(hostile: str) -> None:
+    for shape in SHAPES:
+        harmless = shape.replace("{}", quoted("abc"))
+
+        assert statements_of(shape.replace("{}", quoted(hostile))) == statements_of(harmless)
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=repr)
+def test_hostile_value_finds_only_equal_values(store: Store, spans: Sequence[Span], hostile: str) -> None:
+    expected = expected_summaries(spans, lambda span: span["ServiceName"] == hostile)
+
+    assert {row["trace_id"] for row in found(store, f"service={quoted(hostile)}")} == expected.keys()
+    assert found(store, f"span.{quoted(hostile)} exists") == []
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=repr)
+def test_hostile_text_as_a_filter_is_an_error_without_the_text(hostile: str) -> None:
+    with pytest.raises(InvalidFilter) as refused:
+        parse_filter(hostile)
+
+    assert hostile not in str(refused.value)
+
+
+@pytest.mark.parametrize("regex", ["(", "a(?=b)", "[", "a{2000}", "\\1", "a)|(b"])
+def test_invalid_regular_expression_is_an_error_with_its_column(store: Store, regex: str) -> None:
+    with pytest.raises(InvalidFilter) as refused:
+        found(store, f'service=web name=~"{regex}"')
+
+    assert refused.value.column == len("service=web name=~") + 1
+
+
+def test_answer_of_a_limit_is_cut_and_newest_first(store: Store) -> None:
+    whole = found(store, "status=error")
+
+    answer = search(store, SearchQuery(parse_filter("status=error"), limit=5), now_s=NOW_S)
+    lines = b"".join(answer.pieces()).splitlines()
+
+    assert [json.loads(line) for line in lines] == whole[:5]
+    assert answer.is_cut
+
+
+def test_limited_answers_of_random_filters_begin_with_the_newest_matches(
+    store: Store, spans: Sequence[Span]
+) -> None:
+    rng = random.Random(13)
+    first_ns, recent_ns = (NOW_S - 3_600) * 10**9, (NOW_S - 3_600 // RECENT_DIVISOR) * 10**9
+    found_in_recent_part = []
+    for _ in range(FILTERS):
+        text, matches = random_filter(rng)
+        limit = rng.choice((1, 5, 50, 300))
+        newest: dict[str, int] = {}
+        for span in spans:
+            if span["start_ns"] >= first_ns and matches(span):
+                newest[span["TraceId"]] = max(span["start_ns"], newest.get(span["TraceId"], 0))
+
+        trace_ids = [row["trace_id"] for row in found(store, text, limit)]
+
+        in_order = sorted(newest, key=lambda trace_id: (-newest[trace_id], trace_id))
+        assert trace_ids == in_order[:limit], text
+        found_in_recent_part.append(sum(at_ns >= recent_ns for at_ns in newest.values()) > limit)
+    assert FILTERS / 10 < sum(found_in_recent_part) < FILTERS * 0.9
+
+
+def test_range_in_the_future_has_only_its_own_spans(store: Store, spans: Sequence[Span]) -> None:
+    later = TimeRange(from_at_s=NOW_S - 60, to_at_s=float(NOW_S))
+
+    expected = {span["TraceId"] for span in spans if span["start_ns"] >= (NOW_S - 60) * 10**9}
+    answer = search(store, SearchQuery(range=later, limit=len(expected)), now_s=NOW_S - 1_800)
+    lines = b"".join(answer.pieces()).splitlines()
+
+    assert {json.loads(line)["trace_id"] for line in lines} == expected
+    assert not answer.is_cut
+
+
+def test_answer_with_exactly_the_limit_is_not_cut(store: Store) -> None:
+    count = len(found(store, "status=error"))
+
+    answer = search(store, SearchQuery(parse_filter("status=error"), limit=count), now_s=NOW_S)
+
+    assert b"".join(answer.pieces()).count(b"\n") == count > BATCH_TRACES
+    assert not answer.is_cut
+
+
+def test_spans_outside_the_time_range_do_not_match(store: Store, spans: Sequence[Span]) -> None:
+    wanted = SearchQuery(range=TimeRange(since_s=600, until_s=300), limit=TRACES_MAX)
+
+    lines = b"".join(search(store, wanted, now_s=NOW_S).pieces()).splitlines()
+
+    first_ns, end_ns = (NOW_S - 600) * 10**9, (NOW_S - 300) * 10**9
+    expected = {span["TraceId"] for span in spans if first_ns <= span["start_ns"] < end_ns}
+    assert {json.loads(line)["trace_id"] for line in lines} == expected
+
+
+def test_search_over_its_time_limit_raises_and_starts_no_further_statement(store: Store) -> None:
+    times = iter(range(0, 1_000 * SECONDS_MAX, SECONDS_MAX))
+
+    with pytest.raises(StoreTrouble, match="rows may be missing"):
+        list(search(store, SearchQuery(limit=TRACES_MAX), now_s=NOW_S, clock=lambda: next(times)).pieces())

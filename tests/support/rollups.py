@@ -1,0 +1,107 @@
+"""Random spans of three days, and rollups of them compared with counts in plain Python."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from receiver.engine.store import Store
+from receiver.query.red_source import red_source
+from receiver.rollup.derivation import Closing, Settled, derive_due, survey
+from receiver.rollup.tables import HOUR_NS, ROLLUPS, Rollup
+from tests.support.random_filters import NOW_S, Span, as_row, random_span
+
+DAY_S = 86_400
+HOUR_S = 3_600
+MIDNIGHT_S = NOW_S // DAY_S * DAY_S - DAY_S
+"""Begin of the day before: all of its hours are closed."""
+CLOSING = Closing(NOW_S, 600)
+FROM_NS, TO_NS = (MIDNIGHT_S - DAY_S + 1_800) * 10**9, (NOW_S + HOUR_S) * 10**9
+SPANS = 400
+Key = tuple[Any, ...]
+Measures = tuple[int, int, float, int, int, int, tuple[tuple[int, int], ...]]
+
+
+def span_at(rng: random.Random, number: int, start_s: int, received_s: float) -> Span:
+    return random_span(rng, number) | {
+        "start_ns": start_s * 10**9 + rng.randrange(10**9),
+        "ReceivedAt": f"{received_s:.3f}",
+        "SampleWeight": rng.choice([None, 1.0, 2.5]),
+        "SpanKind": rng.choice(["Server", "Client", "Internal", "Consumer"]),
+    }
+
+
+def random_spans(rng: random.Random, count: int = SPANS) -> list[Span]:
+    starts = [rng.randrange(MIDNIGHT_S - DAY_S, NOW_S) for _ in range(count)]
+    return [span_at(rng, number, start_s, start_s + rng.random()) for number, start_s in enumerate(starts)]
+
+
+def insert(store: Store, spans: Sequence[Span]) -> None:
+    store.command("INSERT INTO otel_traces FORMAT JSONEachRow\n" + "\n".join(map(as_row, spans)))
+
+
+def bucket_of(duration: int) -> int:
+    return 1 + math.floor(4 * math.log2(duration)) if duration else 0
+
+
+def expected(spans: Sequence[Span], rollup: Rollup, from_ns: int, to_ns: int) -> dict[Key, Measures]:
+    """Compute the rows of a range in plain Python."""
+    groups = defaultdict[Key, list[Span]](list)
+    for span in spans:
+        is_counted = rollup is ROLLUPS[0] or span["SpanKind"] in {"Server", "Consumer"}
+        if is_counted and from_ns <= span["start_ns"] < to_ns:
+            groups[span["start_ns"] // HOUR_NS, *(span[key] for key in rollup.keys)].append(span)
+    return {
+        key: (
+            len(group),
+            sum(span["StatusCode"] == "Error" for span in group),
+            sum(span["SampleWeight"] or 0 for span in group),
+            sum(span["SampleWeight"] is not None for span in group),
+            sum(span["Duration"] for span in group),
+            max(span["Duration"] for span in group),
+            tuple(sorted(Counter(bucket_of(span["Duration"]) for span in group).items())),
+        )
+        for key, group in groups.items()
+    }
+
+
+def answer(store: Store, rollup: Rollup, from_ns: int, to_ns: int, slots_min: int) -> dict[Key, Measures]:
+    """Ask the store for the same; the source reads at least this many slots."""
+    source = red_source(store, from_ns, to_ns, rollup)
+    keys = ", ".join(rollup.keys)
+    rows = store.rows(
+        f"SELECT intDiv(toUnixTimestamp(Hour), 3600) AS hour, {keys}, sum(Spans), sum(Errors), sum(Weight), "  # noqa: S608 - ours
+        "sum(WeightedSpans), toString(sum(DurationSum)), max(DurationMax), sumMap(Buckets, BucketSpans) "
+        f"FROM {source.sql} GROUP BY hour, {keys}",
+        source.parameters,
+    )
+    assert len(source.slots) >= slots_min
+    assert source.is_unchanged(store)
+    size = 1 + len(rollup.keys)
+    return {
+        row[:size]: (
+            *row[size : size + 4],
+            int(row[size + 4]),
+            row[size + 5],
+            tuple(zip(*row[size + 6], strict=True)),
+        )
+        for row in rows
+    }
+
+
+def assert_equal(
+    store: Store, spans: Sequence[Span], *, slots_min: int = 0, from_ns: int = FROM_NS, to_ns: int = TO_NS
+) -> None:
+    for rollup in ROLLUPS:
+        assert answer(store, rollup, from_ns, to_ns, slots_min) == expected(spans, rollup, from_ns, to_ns)
+
+
+def derive_all(store: Store, closing: Closing = CLOSING, settled: Settled | None = None) -> list[int]:
+    return [hour for hours in derive_due(store, closing, settled) for hour in hours]
+
+
+def due_count(store: Store, closing: Closing = CLOSING) -> int:
+    return sum(len(report.due) for report in survey(store, closing))

@@ -1,0 +1,46 @@
+"""Log fields have the same names everywhere, so that one search covers the lines of every process."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.test_tidy import PYTHON, ids
+
+METHODS = {"debug", "info", "warning", "error", "critical"}
+"""Of structlog's loggers and of `limited`; nothing else in the receiver has methods of these names."""
+COMMON = {"segment", "drain", "path", "error", "action", "exc_info"}
+"""Subject, cause (`exc_info` becomes `error`), and what the receiver does or an operator can do."""
+VALUES = {
+    *("answers", "at_next_start", "bytes", "bytes_max", "changed", "connections_max", "content_type"),
+    *("cut_bytes", "deliveries", "descriptors_max", "digest", "grace_s", "lines", "name", "part", "peer"),
+    *("pid", "port", "reserve", "silent_s", "spans", "status", "table"),
+    "cause",  # key of a connection error; docs/operations.md has the table
+}
+"""The other values. Do not add another word for the cause: it is `error`."""
+
+
+def log_calls(path: Path) -> list[ast.Call]:
+    return [
+        node
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in METHODS
+    ]
+
+
+RECEIVER = [path for path in PYTHON if ids(path).startswith("receiver/")]
+
+
+@pytest.mark.parametrize("path", RECEIVER, ids=ids)
+def test_log_fields_have_known_names(path: Path) -> None:
+    named = {word.arg for call in log_calls(path) for word in call.keywords if word.arg is not None}
+
+    assert named <= COMMON | VALUES
+
+
+def test_every_listed_log_field_is_used() -> None:
+    used = {word.arg for path in RECEIVER for call in log_calls(path) for word in call.keywords}
+
+    assert used >= VALUES

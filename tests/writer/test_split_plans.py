@@ -1,0 +1,205 @@
+"""Plans of split segments: they are durable before a piece is inserted, whatever the disk does.
+
+Delivery n has n + 1 rows, all n days old.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.json import decode
+
+from receiver.durable.files import DISK
+from receiver.writer.splitting import PIECES
+from receiver.writer.units import Plan
+from tests.support.redelivery import FaultInjector, Harness, Killed, inject_disk_faults
+from tests.writer.test_splitting import harness_with_row_limit
+
+SEGMENT = "0000000000000007-0000000001"
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    return harness_with_row_limit(tmp_path)
+
+
+@pytest.mark.parametrize("processes", [1, 3], ids=["one process", "a new process for each attempt"])
+@pytest.mark.parametrize("unsynced", ["splits", "."])
+def test_pieces_are_synced_before_any_is_inserted(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, unsynced: str, processes: int
+) -> None:
+    sync_directory = DISK.sync_directory
+
+    def fail_one_directory(path: Path) -> None:
+        if path == harness.directory / unsynced:
+            raise OSError(5, "Input/output error")
+        sync_directory(path)
+
+    harness.add([5, 4])
+    harness.start()
+    for attempt in range(3):
+        with monkeypatch.context() as patch:
+            patch.setattr(DISK, "sync_directory", fail_one_directory)
+            harness.run_turns(6)
+        if attempt < processes - 1:
+            harness.start()
+
+    assert (harness.directory / "splits").exists()
+    assert harness.store.parts == []
+    harness.drain()
+    assert harness.is_exact
+
+
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["one process", "restarted afterwards"])
+def test_any_single_failed_write_neither_duplicates_nor_loses_a_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_restarted: bool
+) -> None:
+    injector = FaultInjector(ends_with=lambda: OSError(28, "No space left on device"))
+    inject_disk_faults(injector, monkeypatch)
+    for step in range(1, 1_000):
+        harness = harness_with_row_limit(tmp_path / str(step), injector=injector)
+        harness.add([5])
+        harness.start()
+        injector.steps_left = step
+        harness.run_turns(6)
+        is_over, injector.steps_left = injector.steps_left > 0, -1
+        assert sum(harness.copies.values()) > 0 or not is_over
+        if is_restarted:
+            harness.start()
+
+        harness.drain()
+
+        assert harness.is_exact, f"refused at step {step}: {harness.copies}"
+        assert harness.is_ledger_exact, f"refused at step {step}: {harness.recorded}"
+        assert not harness.dead_letters
+        assert list((harness.directory / "splits").glob(".*")) == [], f"refused at step {step}"
+        if is_over:
+            return
+    raise AssertionError("the test ended before the writer did")
+
+
+def test_piece_that_was_split_is_not_inserted_after_a_failed_sync_of_its_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness = harness_with_row_limit(tmp_path, rows_max=1)
+    splits, sync_directory = tmp_path / "splits", DISK.sync_directory
+
+    def planned() -> set[int]:
+        return {
+            piece.seq for path in splits.iterdir() for piece in decode(path.read_bytes(), type=Plan).pieces
+        }
+
+    def fail_after_the_second_split(path: Path) -> None:
+        if path == splits and max(planned()) > PIECES:
+            raise OSError(5, "Input/output error")
+        sync_directory(path)
+
+    harness.add([5])
+    harness.start()
+    with monkeypatch.context() as patch:
+        patch.setattr(DISK, "sync_directory", fail_after_the_second_split)
+        harness.run_turns(20)
+    pieces, tokens_before = planned(), len(harness.store.tokens)
+    assert max(pieces) > PIECES
+    harness.store.rows_max = None
+
+    harness.drain()
+
+    inserted = {int(token[17:27]) for token in harness.store.tokens[tokens_before:]}
+    assert inserted == pieces
+    assert harness.is_exact
+
+
+def test_unknown_file_in_the_split_directory_is_not_touched(harness: Harness) -> None:
+    splits = harness.directory / "splits"
+    names = ["notes.native", ".keep", f"{SEGMENT}.backup", f"{SEGMENT}.0000000000000009"]
+    unknown = [splits / name for name in names]
+    splits.mkdir()
+    for path in unknown:
+        path.write_text("not a plan")
+    harness.add([5, 4])
+
+    harness.start().drain()
+    harness.drain()
+
+    assert harness.is_exact
+    assert sorted(splits.iterdir()) == sorted(unknown)
+
+
+@pytest.mark.parametrize("takes_whole", [True, False])
+def test_plan_that_was_renamed_but_not_synced_stays_in_force(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, *, takes_whole: bool
+) -> None:
+    harness.store.rows_max = None if takes_whole else 3
+    harness.store.script = ["error:241"] * 3
+    harness.add([5, 4])
+    splits = harness.directory / "splits"
+    sync_directory = DISK.sync_directory
+
+    def failing(path: Path) -> None:
+        if path == splits:
+            raise OSError(5, "Input/output error")
+        sync_directory(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DISK, "sync_directory", failing)
+        harness.start()
+        harness.run_turns(4)
+    plans = list(splits.iterdir())
+    harness.run_turns(2)
+
+    assert list(splits.iterdir()) == plans
+    assert 0 < sum(harness.copies.values()) < 2
+    harness.start()
+    harness.drain()
+    assert harness.is_exact
+    assert list(splits.iterdir()) == []
+
+
+@pytest.mark.fault("a damaged plan of a split segment")
+def test_damaged_plan_of_a_split_segment_is_reported_as_a_stall(harness: Harness) -> None:
+    harness.add([5, 4])
+    harness.start()
+    harness.run_turns(4)
+    (plan,) = (harness.directory / "splits").iterdir()
+    content = plan.read_bytes()
+    plan.write_bytes(content[:-3])
+    parts = list(harness.store.parts)
+
+    harness.start()
+    harness.run_turns(3)
+
+    assert "makes no progress" in harness.progress.stall_reason
+    assert harness.progress.alarms == 1
+    assert harness.store.parts == parts
+    plan.write_bytes(content)
+    harness.drain()
+    assert harness.is_exact
+    assert harness.progress.stall_reason == ""
+
+
+@pytest.mark.parametrize("is_readable", [True, False], ids=["readable plan", "unreadable plan at first"])
+def test_pieces_of_an_earlier_process_are_counted_first(harness: Harness, *, is_readable: bool) -> None:
+    harness.add([5, 4])
+    harness.start()
+    harness.run_turns(3)
+    harness.store.script = ["answer_lost"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(harness.store, "running", _killed)
+        with pytest.raises(Killed):
+            harness.run_turns(1)
+    (plan,) = (harness.directory / "splits").iterdir()
+    content = plan.read_bytes()
+    harness.store.used_tokens.clear()
+    plan.write_bytes(content if is_readable else b"")
+    harness.start().drain()
+    plan.write_bytes(content)
+
+    harness.drain()
+
+    assert harness.is_exact
+
+
+def _killed(_prefix: str) -> list[str]:
+    raise Killed
