@@ -150,7 +150,7 @@ bench-store: setup ## compare our table with the exporter's: inserts, bytes, que
 	PYTHONPATH=. $(BIN)/python -m benchmarks.store $(ARGS)
 
 .PHONY: bench-query
-bench-query: setup ## every question on our table and the exporter's; takes hours (ARGS="--spans 1000000 --projects 20 --questions trace,search")
+bench-query: setup ## every question on our table and the exporter's, and ingest beside queries; takes hours (ARGS="--spans 1000000 --projects 20 --questions trace,search" or "--part ingest")
 	PYTHONPATH=. $(BIN)/python -m benchmarks.query $(ARGS)
 
 .PHONY: bench-long

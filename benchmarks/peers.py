@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 import venv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +56,8 @@ class Running:
     url: str
     roles: dict[int, str]
     """Role of each process, by process id."""
+    api_url: str = ""
+    """Address of the API; this receiver only."""
 
 
 @dataclass(frozen=True)
@@ -80,27 +82,32 @@ def _compile_ours() -> None:
 
 
 def _ours(environment: Environment) -> Iterator[Running]:
-    config = environment.directory / "trace-drain.toml"
-    config.write_text(environment.settings)
+    return run_receiver(
+        environment.directory,
+        f"http://127.0.0.1:{environment.sink.http_port}/otel",
+        environment.core,
+        ("--intakes", str(environment.intakes)),
+        environment.settings,
+    )
+
+
+def run_receiver(
+    directory: Path, store: str, core: str, options: Sequence[str] = (), settings: str = ""
+) -> Iterator[Running]:
+    """Start this receiver with a store, yield it when it is ready, and stop it at the end."""
+    config = directory / "trace-drain.toml"
+    config.write_text(settings)
     command = [
-        *(sys.executable, "-m", "receiver.cli", "serve", "--data", str(environment.directory / "data")),
+        *(sys.executable, "-m", "receiver.cli", "serve", "--data", str(directory / "data")),
         *("--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--api-listen", "127.0.0.1:0"),
-        *(
-            "--store",
-            f"http://127.0.0.1:{environment.sink.http_port}/otel",
-            "--intakes",
-            str(environment.intakes),
-        ),
-        *("--config", str(config)),
+        *("--store", store, "--config", str(config), *options),
     ]
-    with started(command, environment.directory / "log", core=environment.core, cwd=ROOT) as process:
-        state = _wait_until_ready(
-            lambda: state_of(environment.directory / "data", process.pid), environment, process
-        )
+    with started(command, directory / "log", core=core, cwd=ROOT) as process:
+        state = _wait_until_ready(lambda: state_of(directory / "data", process.pid), directory, process)
         pids = state["pids"]
         roles = {process.pid: "supervisor", **dict.fromkeys(pids["intake"], "intake"), pids["store"]: "store"}
-        _wait_until_ready(lambda: _connect(int(state["listen"].rpartition(":")[2])), environment, process)
-        yield Running(state["urls"]["listen"], roles)
+        _wait_until_ready(lambda: _connect(int(state["listen"].rpartition(":")[2])), directory, process)
+        yield Running(state["urls"]["listen"], roles, state["urls"]["api"])
 
 
 def state_of(data: Path, supervisor: int) -> dict[str, Any]:
@@ -127,7 +134,7 @@ def _rotel(environment: Environment) -> Iterator[Running]:
         ),
     ]
     with started(command, environment.directory / "log", core=environment.core) as process:
-        _wait_until_ready(lambda: _connect(http), environment, process)
+        _wait_until_ready(lambda: _connect(http), environment.directory, process)
         yield Running(
             f"http://127.0.0.1:{http}/v1/traces",
             dict.fromkeys([process.pid, *descendants(process.pid)], "rotel"),
@@ -169,7 +176,7 @@ def _otelcol(environment: Environment, queue: str, extension: str, processors: s
     )
     command = [str(BUILT / "otelcol"), "--config", str(config)]
     with started(command, environment.directory / "log", core=environment.core) as process:
-        _wait_until_ready(lambda: _connect(http), environment, process)
+        _wait_until_ready(lambda: _connect(http), environment.directory, process)
         yield Running(f"http://127.0.0.1:{http}/v1/traces", {process.pid: "otelcol"})
 
 
@@ -215,18 +222,14 @@ def _connect(port: int) -> bool:
         return True
 
 
-def _wait_until_ready(
-    is_ready: Callable[[], T], environment: Environment, process: subprocess.Popen[bytes]
-) -> T:
+def _wait_until_ready(is_ready: Callable[[], T], directory: Path, process: subprocess.Popen[bytes]) -> T:
     deadline_s = time.monotonic() + READY_S
     while True:
         try:
             return is_ready()
         except (OSError, ValueError, KeyError) as error:
             if time.monotonic() > deadline_s or process.poll() is not None:
-                last_line = (
-                    (environment.directory / "log").read_text(errors="replace").strip().splitlines()[-1:]
-                )
+                last_line = (directory / "log").read_text(errors="replace").strip().splitlines()[-1:]
                 raise MeasurementError(
                     f"receiver is not ready; last log line: {' '.join(last_line)[:500]}"
                 ) from error

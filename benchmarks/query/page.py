@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks.query.results import CaseResult, Results, SizeResult
+from benchmarks.query.results import CaseResult, Ingest, IngestLatency, Results, SizeResult
 from benchmarks.report import row
 from benchmarks.store.page import with_spread
 from benchmarks.store.segments import DAYS, VARIED_MAX
 
+ACKNOWLEDGED_P99_MS = 50.0
+"""Goal for the 99th percentile of acknowledgements beside queries."""
 GOAL_SPANS = 10_000_000
 """Table size of the goals. Larger tables are shown without goals."""
 
@@ -39,6 +41,8 @@ def page(results: Results) -> str:
     lines = [_HEAD]
     for size in sorted(results.sizes.values(), key=lambda size: (size.spans, size.projects)):
         lines += _of_size(size)
+    if results.ingest is not None:
+        lines += _of_ingest(results.ingest)
     return "\n".join(lines) + "\n"
 
 
@@ -71,3 +75,35 @@ def _goal(goal_ms: float | None, least_ms: float) -> str:
         return ""
     verdict = "met" if least_ms <= goal_ms else f"missed: {least_ms / goal_ms:.2f} times"
     return f"≤ {goal_ms:,.0f}, {verdict}"
+
+
+def _of_ingest(ingest: Ingest) -> Iterator[str]:
+    plan = ingest.plan
+    yield "\n## Ingest beside queries\n"
+    yield f"Machine: {ingest.machine}, load average {ingest.load:.1f}.\n"
+    yield (
+        f"The receiver has {plan.stored_spans:,} spans in its embedded store and takes {plan.rate:,.0f} "
+        f"spans per second. Rounds of {plan.seconds:,.0f} s without queries alternate with rounds in which "
+        "clients ask heavy questions in a loop (`query/ingest.py`), each from an address of its own. All "
+        "processes share all cores. Latency is measured by `trace-drain load`, from the time at which a "
+        "request was due: lowest of the rounds (median; highest). A **sync** is a small write with its sync "
+        "on the same disk meanwhile, without the receiver: an acknowledgement waits for at least one. Goal "
+        f"of the p99 beside queries: {_goal(ACKNOWLEDGED_P99_MS, _least_p99_ms(ingest.rounds))}.\n"
+    )
+    yield row(["clients with queries", "p50, ms", "p99, ms", "slowest, ms", "answers", "sync p99, ms"])
+    yield row(["---"] * 6)
+    for clients in sorted({each.clients for each in ingest.rounds}):
+        yield _ingest_line(clients, [each for each in ingest.rounds if each.clients == clients])
+
+
+def _least_p99_ms(rounds: list[IngestLatency]) -> float:
+    """Return the p99 of the best round with queries: other processes only make a round worse."""
+    return min(each.p99_ms for each in rounds if each.clients)
+
+
+def _ingest_line(clients: int, rounds: list[IngestLatency]) -> str:
+    latencies = [[each.p50_ms for each in rounds], [each.p99_ms for each in rounds]]
+    cells = [f"{clients}", *(with_spread(values, ",.1f") for values in latencies)]
+    answers = f"{sum(each.answers for each in rounds):,}"
+    slowest = f"{max(each.max_ms for each in rounds):,.0f}"
+    return row([*cells, slowest, answers, with_spread([each.sync_p99_ms for each in rounds], ",.1f")])

@@ -51,11 +51,49 @@ class SizeResult(msgspec.Struct):
     """Case by name, in the order of the page."""
 
 
+class IngestPlan(msgspec.Struct, frozen=True):
+    """Load of the part `ingest`."""
+
+    stored_spans: int
+    rate: float
+    """Spans per second."""
+    seconds: float
+    """Duration of a round."""
+    rounds: int
+
+
+class IngestLatency(msgspec.Struct):
+    """Acknowledgements of one round."""
+
+    clients: int
+    """Number of clients that ask heavy questions."""
+    requests: int
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+    answers: int
+    """Complete answers to questions."""
+    refused: int
+    sync_p99_ms: float
+    """Of a small write with its sync on the same disk, meanwhile, without the receiver."""
+
+
+class Ingest(msgspec.Struct):
+    """Result of the part `ingest`."""
+
+    machine: str
+    load: float
+    """Load average of the machine before the first round."""
+    plan: IngestPlan
+    rounds: list[IngestLatency]
+
+
 class Results(msgspec.Struct):
     """Content of query.json."""
 
     sizes: dict[str, SizeResult] = msgspec.field(default_factory=dict)
     """Results by `SPANS/PROJECTS`."""
+    ingest: Ingest | None = None
 
     @classmethod
     def read(cls, path: Path) -> Results:

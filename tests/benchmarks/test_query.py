@@ -10,8 +10,18 @@ from click.testing import CliRunner
 
 from benchmarks.query.__main__ import main
 from benchmarks.query.cases import cases
+from benchmarks.query.ingest import CLIENTS
 from benchmarks.query.page import page
-from benchmarks.query.results import CaseResult, Measured, Results, SizeResult, Timing
+from benchmarks.query.results import (
+    CaseResult,
+    Ingest,
+    IngestLatency,
+    IngestPlan,
+    Measured,
+    Results,
+    SizeResult,
+    Timing,
+)
 from benchmarks.query.values import Values
 from benchmarks.store.segments import BODY_SPANS, days_before
 from receiver.query.questions import QUESTIONS
@@ -28,6 +38,8 @@ def run(out: Path, *options: str) -> Results:
         "2",
         "--runs",
         "1",
+        "--part",
+        "questions",
         "--dir",
         directory,
         "--out",
@@ -105,3 +117,44 @@ def test_page_shows_goals_beside_results(spans: int, cpu_ms: float, goal: str) -
     assert f"| trace by id | 10 | {goal} | {shown} {2 * cpu_ms:.0f} | 75 | 2.0 |" in text
     assert f"| shifts | 10 |  | {shown}  |  |  |" in text
     assert f"## {spans:,} spans in 20 projects\n\nMachine: a machine, load average 1.2." in text
+
+
+@pytest.mark.timeout(600)  # it starts a receiver, its load and its clients
+def test_ingest_is_measured_without_and_with_queries(tmp_path: Path) -> None:
+    options = ["--part", "ingest", "--stored", "5200", "--rate", "1000", "--seconds", "1", "--rounds", "1"]
+
+    result = CliRunner().invoke(
+        main, [*options, "--dir", str(tmp_path), "--out", str(tmp_path)], catch_exceptions=False
+    )
+
+    ingest = Results.read(tmp_path / "query.json").ingest
+    assert result.exit_code == 0, result.output
+    assert ingest is not None
+    alone, beside = ingest.rounds
+    assert (alone.clients, alone.answers) == (0, 0)
+    assert beside.clients == CLIENTS
+    assert beside.answers > 0
+    assert beside.refused == 0
+    assert alone.requests > 0
+    assert 0 < beside.p50_ms <= beside.p99_ms <= beside.max_ms
+    assert "## Ingest beside queries" in (tmp_path / "QUERY.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("p99_ms", "verdict"),
+    [pytest.param(40.0, "≤ 50, met", id="met"), pytest.param(75.0, "≤ 50, missed: 1.50 times", id="missed")],
+)
+def test_page_shows_acknowledgements_without_and_with_queries(p99_ms: float, verdict: str) -> None:
+    rounds = [
+        IngestLatency(0, 100, 2.0, 9.0, 12.0, 0, 0, 3.0),
+        IngestLatency(8, 100, 5.0, p99_ms + 10, 90.0, 7, 0, 4.0),
+        IngestLatency(8, 100, 4.0, p99_ms, 80.0, 8, 0, 5.0),
+    ]
+    ingest = Ingest("a machine", 0.5, IngestPlan(2_000_000, 5_000.0, 60.0, 1), rounds)
+
+    text = page(Results({}, ingest))
+
+    assert f"Goal of the p99 beside queries: {verdict}." in text
+    assert "| 0 | 2.0 | 9.0 | 12 | 0 | 3.0 |" in text
+    shown = f"4.0 (5.0; 5.0) | {p99_ms:.1f} ({p99_ms + 10:.1f}; {p99_ms + 10:.1f})"
+    assert f"| 8 | {shown} | 90 | 15 | 4.0 (5.0; 5.0) |" in text
