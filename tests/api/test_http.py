@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
+import hashlib
 import json
+import re
 import threading
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -341,3 +344,12 @@ def test_name_of_an_export_ends_at_now_and_bears_any_time() -> None:
 
     assert recent == "spans-20260131T100000Z-20260131T120000Z.csv"
     assert oldest == "spans-19700101T000000Z-20260131T120000Z.csv"
+
+
+async def test_style_of_the_page_is_the_only_content_that_the_policy_permits(client: Client) -> None:
+    answer = await client.get("/docs", headers={"Accept-Encoding": "identity"})
+
+    (style,) = re.findall("<style>(.*)</style>", await answer.text(), re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = answer.headers["Content-Security-Policy"]
+    assert policy == f"default-src 'none'; style-src 'sha256-{digest}'"
