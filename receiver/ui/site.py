@@ -1,0 +1,151 @@
+"""Routes of the pages. The frame of a slow page is sent before its answer; an error is shown in the frame."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import Final
+
+from aiohttp import web
+
+from receiver.errors import InvalidFilter, LimitExceeded, MalformedBody, ReceiverError, StoreTrouble
+from receiver.logs import limited
+from receiver.query.limits import limit_exceeded
+from receiver.ui.page import Context, Page
+from receiver.ui.pages import PAGES
+from receiver.ui.static import HEADERS as STATIC_HEADERS
+from receiver.ui.static import PREFIX, static_files
+from receiver.ui.templating import environment
+from receiver.ui.view import Answer, View
+
+FRAME_AFTER_S = 0.05
+"""A page that takes longer than this is sent in two parts: first its frame, so that the reader sees it."""
+HEADERS: Final = {
+    "Cache-Control": "no-store",  # pages contain data of customers
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+RANGES: Final = {
+    "15m": "last 15 minutes",
+    "1h": "last hour",
+    "6h": "last 6 hours",
+    "24h": "last 24 hours",
+    "7d": "last 7 days",
+    "30d": "last 30 days",
+}
+"""Time ranges of the menu: age → label."""
+
+AskFor = Callable[[web.Request, str, Mapping[str, str]], Awaitable[Answer]]
+"""Asks a question for a request, which ends when its client disconnects."""
+
+
+class Site:
+    """The pages and their files."""
+
+    def __init__(self, ask: AskFor) -> None:
+        self._ask = ask
+        self._templates = environment()
+
+    def add_to(self, router: web.UrlDispatcher) -> None:
+        """Add the routes of all pages and files."""
+        for page in PAGES.values():
+            router.add_get(page.path, self._handler(page))
+        router.add_get(PREFIX + "/{digest}/{name}", _send_file)
+
+    def _handler(self, page: Page) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            return await self._page(request, page)
+
+        return handle
+
+    async def _page(self, request: web.Request, page: Page) -> web.StreamResponse:
+        now_s = time.time()
+
+        async def ask(name: str, query: Mapping[str, str]) -> Answer:
+            return await self._ask(request, name, query)
+
+        try:
+            view = View(request.path, request.query, now_s, ask)
+        except MalformedBody as error:
+            # Without a time range there is no page; the frame has the default one.
+            view = View(request.path, {}, now_s, ask)
+            frame = self._render("frame", page, view, {})
+            return _document(HTTPStatus.BAD_REQUEST, frame + self._trouble(page, view, error))
+        build = asyncio.ensure_future(self._build(page, view))
+        try:
+            await asyncio.wait({build}, timeout=FRAME_AFTER_S)
+            frame = self._render("frame", page, view, {})
+            if build.done():
+                status, rest = build.result()
+                return _document(status, frame + rest)
+            response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/html; charset=utf-8"})
+            response.enable_compression()
+            await response.prepare(request)
+            await response.write(frame.encode())
+            _, rest = await build
+            await response.write_eof(rest.encode())
+            return response
+        finally:
+            # A reader who has left needs no answer.
+            build.cancel()
+
+    async def _build(self, page: Page, view: View) -> tuple[HTTPStatus, str]:
+        """Return the status and the content of a page, or of the description of what failed."""
+        try:
+            return HTTPStatus.OK, self._render(page.name, page, view, await page.build(view))
+        except (ReceiverError, StoreTrouble) as error:
+            return _status_of(error), self._trouble(page, view, error)
+
+    def _trouble(self, page: Page, view: View, error: ReceiverError) -> str:
+        return self._render("trouble", page, view, {"trouble": _text_of(error)})
+
+    def _render(self, name: str, page: Page, view: View, context: Context) -> str:
+        frame = {"page": page, "pages": PAGES, "view": view, "ranges": RANGES}
+        return self._templates.get_template(f"{name}.html").render({**frame, **context})
+
+
+def _status_of(error: ReceiverError) -> HTTPStatus:
+    match error:
+        case InvalidFilter() | MalformedBody():
+            return HTTPStatus.BAD_REQUEST
+        case LimitExceeded():
+            return HTTPStatus.UNPROCESSABLE_ENTITY
+        case StoreTrouble():
+            limited.warning(f"pages: {error.label}", "query failed", error=error.label)
+            return (
+                HTTPStatus.UNPROCESSABLE_ENTITY if limit_exceeded(error) else HTTPStatus.SERVICE_UNAVAILABLE
+            )
+        case _:
+            return HTTPStatus.SERVICE_UNAVAILABLE
+
+
+def _text_of(error: ReceiverError) -> str:
+    if isinstance(error, StoreTrouble):
+        return str(limit_exceeded(error) or f"the store: {error.label}")
+    return str(error)
+
+
+def _document(status: HTTPStatus, text: str) -> web.Response:
+    response = web.Response(
+        status=status, text=text, headers={**HEADERS, "Content-Type": "text/html; charset=utf-8"}
+    )
+    response.enable_compression()
+    return response
+
+
+async def _send_file(request: web.Request) -> web.Response:
+    file = static_files().get(request.match_info["name"])
+    if file is None or file.url != request.path:
+        raise web.HTTPNotFound
+    response = web.Response(body=file.body, headers={**STATIC_HEADERS, "Content-Type": file.content_type})
+    response.enable_compression()
+    return response
