@@ -32,7 +32,9 @@ def percent(share: float) -> str:
         return "0 %"
     if abs(hundredths) < 0.01:  # noqa: PLR2004 - the smallest percentage with two decimals
         return "< 0.01 %" if hundredths > 0 else "> −0.01 %"
-    return f"{hundredths:.2g} %".replace("-", "−") if abs(hundredths) < 10 else f"{hundredths:.0f} %"
+    # Two digits, and no exponent for a hundred.
+    text = f"{hundredths:.2g}" if abs(round(hundredths)) < 100 else f"{hundredths:.0f}"  # noqa: PLR2004 - per cent
+    return f"{text} %".replace("-", "−")
 
 
 def change(ratio: float | None) -> str:
@@ -61,7 +63,7 @@ def ago(at_s: float, now_s: float) -> str:
 
 def time_tag(text: str, form: str = "%Y-%m-%d %H:%M:%S") -> Markup:
     """Return a `<time>` element in UTC, which the page's script can show in local time."""
-    at = parsed(text)
+    at = parsed(text).astimezone(UTC)
     shown = at.strftime(form) + (f".{at.microsecond // 1000:03}" if "%S" in form and at.microsecond else "")
     return Markup('<time datetime="{}" title="{} UTC">{}</time>').format(at.isoformat(), shown, shown)
 

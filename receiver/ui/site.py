@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Final
 
@@ -18,7 +18,7 @@ from receiver.ui.pages import PAGES
 from receiver.ui.static import HEADERS as STATIC_HEADERS
 from receiver.ui.static import PREFIX, static_files
 from receiver.ui.templating import environment
-from receiver.ui.view import Answer, View
+from receiver.ui.view import Source, View
 
 FRAME_AFTER_S = 0.05
 """A page that takes longer than this is sent in two parts: first its frame, so that the reader sees it."""
@@ -44,15 +44,15 @@ RANGES: Final = {
 }
 """Time ranges of the menu: age → label."""
 
-AskFor = Callable[[web.Request, str, Mapping[str, str]], Awaitable[Answer]]
-"""Asks a question for a request, which ends when its client disconnects."""
+SourceFor = Callable[[web.Request], Source]
+"""Returns where a request reads spans. Its queries end when its client disconnects."""
 
 
 class Site:
     """The pages and their files."""
 
-    def __init__(self, ask: AskFor) -> None:
-        self._ask = ask
+    def __init__(self, source_for: SourceFor) -> None:
+        self._source_for = source_for
         self._templates = environment()
 
     def add_to(self, router: web.UrlDispatcher) -> None:
@@ -68,16 +68,12 @@ class Site:
         return handle
 
     async def _page(self, request: web.Request, page: Page) -> web.StreamResponse:
-        now_s = time.time()
-
-        async def ask(name: str, query: Mapping[str, str]) -> Answer:
-            return await self._ask(request, name, query)
-
+        now_s, source, parts = time.time(), self._source_for(request), request.match_info
         try:
-            view = View(request.path, request.query, now_s, ask)
+            view = View(request.path, request.query, now_s, source, parts)
         except MalformedBody as error:
             # Without a time range there is no page; the frame has the default one.
-            view = View(request.path, {}, now_s, ask)
+            view = View(request.path, {}, now_s, source, parts)
             frame = self._render("frame", page, view, {})
             return _document(HTTPStatus.BAD_REQUEST, frame + self._trouble(page, view, error))
         build = asyncio.ensure_future(self._build(page, view))
@@ -88,14 +84,13 @@ class Site:
                 status, rest = build.result()
                 return _document(status, frame + rest)
             response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/html; charset=utf-8"})
-            response.enable_compression()
+            # Not compressed: a compressor would keep the frame until the rest is there.
             await response.prepare(request)
             await response.write(frame.encode())
             _, rest = await build
             await response.write_eof(rest.encode())
             return response
         finally:
-            # A reader who has left needs no answer.
             build.cancel()
 
     async def _build(self, page: Page, view: View) -> tuple[HTTPStatus, str]:

@@ -1,4 +1,4 @@
-"""Style sheet and scripts of the pages. A URL has a digest of the content, so browsers keep files for good."""
+"""Style sheet and scripts of the pages. A URL has a digest of the content, so browsers keep the file."""
 
 from __future__ import annotations
 

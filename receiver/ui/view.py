@@ -6,9 +6,9 @@ Invariant: all questions of a page have the same time range, with absolute times
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
 
 from receiver.query.time_range import SINCE_DEFAULT, parse_range
@@ -26,16 +26,25 @@ class Answer(NamedTuple):
     """Stored attributes whose keys are similar to those of a filter without a match."""
 
 
-Ask = Callable[[str, Mapping[str, str]], Awaitable[Answer]]
-"""Asks a question of the table in `receiver/query/questions.py` with the limits of the API."""
+class Source(Protocol):
+    """Where pages read spans, with the limits and the queues of the API."""
+
+    async def ask(self, name: str, query: Mapping[str, str]) -> Answer:
+        """Ask a question of the table in `receiver/query/questions.py`."""
+
+    async def trace(self, trace_id: str) -> list[Row]:
+        """Return the stored rows of a trace."""
 
 
 class View:
     """Parameters of a page, and the questions that it asks about its time range."""
 
-    def __init__(self, path: str, query: Mapping[str, str], now_s: float, ask: Ask) -> None:
-        """Raises `MalformedBody` for a time range that is not valid."""
+    def __init__(
+        self, path: str, query: Mapping[str, str], now_s: float, source: Source, parts: Mapping[str, str]
+    ) -> None:
+        """Raises `MalformedBody` for a time range that is not valid. `parts`: variable parts of the path."""
         self.path = path
+        self.parts = parts
         self.query = query
         self.since = query.get("since", SINCE_DEFAULT)
         self.until = query.get("until", "")
@@ -44,7 +53,7 @@ class View:
         self.begin_s = begin_s
         # A span that was stored in this second belongs to the page.
         self.end_s = end_s if self.until else float(math.ceil(now_s))
-        self._ask = ask
+        self._source = source
 
     @property
     def times(self) -> dict[str, str]:
@@ -70,6 +79,10 @@ class View:
         given = {name: value for name, value in parameters.items() if value}
         return f"{quote(path)}?{urlencode({**self.chosen, **given, **self.times}, quote_via=quote)}"
 
+    def api(self, name: str, **parameters: str) -> str:
+        """Return the URL of the API that answers a question about the page's time range."""
+        return f"/api/v1/{name}?{urlencode({**parameters, **self.times}, quote_via=quote)}"
+
     @property
     def permalink(self) -> str:
         """Return the URL of this page with absolute times."""
@@ -87,7 +100,11 @@ class View:
 
     async def ask(self, name: str, **parameters: str) -> Answer:
         """Ask a question about the time range of the page."""
-        return await self._ask(name, {**self.times, **parameters})
+        return await self._source.ask(name, {**self.times, **parameters})
+
+    async def trace(self, trace_id: str) -> list[Row]:
+        """Return the stored rows of a trace."""
+        return await self._source.trace(trace_id)
 
 
 def term(field: str, value: str) -> str:

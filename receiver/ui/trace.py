@@ -1,0 +1,154 @@
+"""Page of one trace: where its time went, what failed, its spans as a waterfall, and one span in full."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import islice
+from typing import Final, NamedTuple
+
+from markupsafe import Markup
+
+from receiver.query.traces.trace_model import Span, Trace, start_ns_of, trace_of
+from receiver.ui import numbers
+from receiver.ui.page import Context
+from receiver.ui.svg import tag
+from receiver.ui.view import Row, View
+
+ROWS_MAX = 1_000
+"""Maximum number of spans in the table of a page without its script; links lead to the others."""
+BAR_WIDTH: Final = 400
+DEPTH_SHOWN_MAX = 30
+"""Deeper spans are not indented further."""
+MESSAGES_MAX = 3
+"""Maximum number of different error messages in the sentence."""
+
+
+class Line(NamedTuple):
+    """A span as a row of the waterfall."""
+
+    span: Span
+    indent: str
+    bar: Markup
+    notes: list[str]
+
+
+async def build(view: View) -> Context:
+    """Return the sentence about the trace, its spans from row `row` on, and the span `span`."""
+    rows = await view.trace(view.parts["id"])
+    if not rows:
+        return {"trace": None, "trace_id": view.parts["id"]}
+    trace = trace_of(rows)
+    first = _first_row(view, len(trace.spans))
+    chosen = next((span for span in trace.spans if span.row["SpanId"] == view.query.get("span")), trace.root)
+    return {
+        "trace": trace,
+        "trace_id": trace.root.row["TraceId"],
+        "sentence": sentence(trace),
+        "lines": [_line(trace, span) for span in islice(trace.spans, first, first + ROWS_MAX)],
+        "first": first,
+        "rows_max": ROWS_MAX,
+        "chosen": chosen,
+        "details": details(chosen),
+        "errors": sum(span.is_error for span in trace.spans),
+    }
+
+
+def sentence(trace: Trace) -> str:
+    """Return where the time of the trace went, and what failed."""
+    times: Counter[tuple[str, str]] = Counter()
+    for span in trace.spans:
+        times[span.row["ServiceName"], span.row["SpanName"]] += span.critical_ns
+    (service, name), longest_ns = times.most_common(1)[0]
+    text = f"{_duration(trace.end_ns - trace.start_ns)} in {numbers.count(len(trace.spans))} spans"
+    if longest_ns:
+        share = numbers.percent(longest_ns / times.total())
+        text += f"; {_duration(longest_ns)} of it in {service} {name} ({share})"
+    failed = [span for span in trace.spans if span.is_error]
+    if failed:
+        messages = dict.fromkeys(span.row["StatusMessage"] or "no message" for span in failed)
+        noun = "error" if len(failed) == 1 else "errors"
+        text += f"; {numbers.count(len(failed))} {noun}: {', '.join(islice(messages, MESSAGES_MAX))}"
+    return text
+
+
+def details(span: Span) -> Context:
+    """Return all that is stored about a span, in groups."""
+    row = span.row
+    return {
+        "fields": {
+            "service": row["ServiceName"],
+            "operation": row["SpanName"],
+            "kind": row["SpanKind"],
+            "status": f"{row['StatusCode']} {row['StatusMessage']}".strip(),
+            "start": row["Timestamp"],
+            "duration": _duration(span.end_ns - span.start_ns),
+            "self time": _duration(span.self_ns),
+            "span id": row["SpanId"],
+            "parent": row["ParentSpanId"] or "none",
+            "project": row["ProjectId"],
+            "deployment": row["DeploymentId"],
+        },
+        "attributes": row["SpanAttributes"],
+        "resource": row["ResourceAttributes"],
+        "events": _events(span),
+        "links": [
+            {"trace_id": trace_id, "span_id": span_id}
+            for trace_id, span_id in zip(row["Links.TraceId"], row["Links.SpanId"], strict=True)
+        ],
+    }
+
+
+def _events(span: Span) -> list[Row]:
+    columns = (span.row[f"Events.{column}"] for column in ("Timestamp", "Name", "Attributes"))
+    return [
+        {"after": _duration(start_ns_of(timestamp) - span.start_ns), "name": name, "attributes": attributes}
+        for timestamp, name, attributes in zip(*columns, strict=True)
+    ]
+
+
+def _first_row(view: View, row_count: int) -> int:
+    text = view.query.get("row", "0")
+    wanted = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(row_count)) else 0
+    return wanted if wanted < row_count else 0
+
+
+def _line(trace: Trace, span: Span) -> Line:
+    return Line(span, "\u2003" * min(span.depth, DEPTH_SHOWN_MAX), _bar(trace, span), _notes(trace, span))
+
+
+def _bar(trace: Trace, span: Span) -> Markup:
+    """Return the bar of a span, with its sections of the critical path darker."""
+    scale = BAR_WIDTH / max(1, trace.end_ns - trace.start_ns)
+
+    def section(start_ns: int, end_ns: int, kind: str) -> Markup:
+        left = (start_ns - trace.start_ns) * scale
+        # A bar thinner than a pixel would be invisible.
+        return tag("rect", x=left, y=2, width=max(1.0, (end_ns - start_ns) * scale), height=12, class_=kind)
+
+    kind = "bar span error" if span.is_error else "bar span"
+    return tag(
+        "svg",
+        section(span.start_ns, span.end_ns, kind),
+        *(section(start_ns, end_ns, "critical") for start_ns, end_ns in span.critical),
+        class_="timing",
+        viewBox=f"0 0 {BAR_WIDTH} 16",
+        preserveAspectRatio="none",
+        aria_hidden="true",
+    )
+
+
+def _notes(trace: Trace, span: Span) -> list[str]:
+    notes = []
+    if span in trace.cyclic:
+        notes.append("its parent is below it")
+    elif span.is_orphan:
+        notes.append("parent not stored")
+    if span.skew_ns:
+        notes.append(f"starts {_duration(span.skew_ns)} before its parent")
+    if span.copies > 1:
+        notes.append(f"stored {span.copies} times")
+    return notes
+
+
+def _duration(nanoseconds: int) -> str:
+    return numbers.duration(nanoseconds / 1e6)
