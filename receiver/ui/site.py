@@ -8,17 +8,20 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Final
 
+import orjson
 from aiohttp import web
 
 from receiver.errors import InvalidFilter, LimitExceeded, MalformedBody, ReceiverError, StoreTrouble
 from receiver.logs import limited
 from receiver.query.limits import limit_exceeded
+from receiver.query.traces.trace_model import trace_of
 from receiver.ui.page import Context, Page
 from receiver.ui.pages import PAGES
 from receiver.ui.static import HEADERS as STATIC_HEADERS
 from receiver.ui.static import PREFIX, static_files
 from receiver.ui.templating import environment
-from receiver.ui.view import Source, View
+from receiver.ui.trace import columns, details
+from receiver.ui.view import Row, Source, View
 
 FRAME_AFTER_S = 0.05
 """A page that takes longer than this is sent in two parts: first its frame, so that the reader sees it."""
@@ -59,6 +62,8 @@ class Site:
         """Add the routes of all pages and files."""
         for page in PAGES.values():
             router.add_get(page.path, self._handler(page))
+        router.add_get("/trace/{id}/outline", self._outline)
+        router.add_get("/trace/{id}/span/{span}", self._span)
         router.add_get(PREFIX + "/{digest}/{name}", _send_file)
 
     def _handler(self, page: Page) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
@@ -92,6 +97,21 @@ class Site:
             return response
         finally:
             build.cancel()
+
+    async def _outline(self, request: web.Request) -> web.Response:
+        """Answer with the spans of a trace for the script that draws them."""
+        rows = await self._source_for(request).outline(request.match_info["id"])
+        if not rows:
+            raise web.HTTPNotFound
+        # Seconds for the largest traces: other requests go on meanwhile.
+        return _json(await asyncio.to_thread(_outline_of, rows))
+
+    async def _span(self, request: web.Request) -> web.Response:
+        """Answer with one span in full."""
+        row = await self._source_for(request).span(request.match_info["id"], request.match_info["span"])
+        if row is None:
+            raise web.HTTPNotFound
+        return _json(orjson.dumps(details(row)))
 
     async def _build(self, page: Page, view: View) -> tuple[HTTPStatus, str]:
         """Return the status and the content of a page, or of the description of what failed."""
@@ -133,6 +153,16 @@ def _document(status: HTTPStatus, text: str) -> web.Response:
     response = web.Response(
         status=status, text=text, headers={**HEADERS, "Content-Type": "text/html; charset=utf-8"}
     )
+    response.enable_compression()
+    return response
+
+
+def _outline_of(rows: list[Row]) -> bytes:
+    return orjson.dumps(columns(trace_of(rows)), option=orjson.OPT_NON_STR_KEYS)
+
+
+def _json(body: bytes) -> web.Response:
+    response = web.Response(body=body, headers={**HEADERS, "Content-Type": "application/json"})
     response.enable_compression()
     return response
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -34,12 +35,14 @@ class Line(NamedTuple):
 
 async def build(view: View) -> Context:
     """Return the sentence about the trace, its spans from row `row` on, and the span `span`."""
-    rows = await view.trace(view.parts["id"])
+    trace_id = view.parts["id"]
+    rows = await view.source.outline(trace_id)
     if not rows:
-        return {"trace": None, "trace_id": view.parts["id"]}
+        return {"trace": None, "trace_id": trace_id}
     trace = trace_of(rows)
     first = _first_row(view, len(trace.spans))
     chosen = next((span for span in trace.spans if span.row["SpanId"] == view.query.get("span")), trace.root)
+    stored = await view.source.span(trace_id, chosen.row["SpanId"])
     return {
         "trace": trace,
         "trace_id": trace.root.row["TraceId"],
@@ -48,7 +51,8 @@ async def build(view: View) -> Context:
         "first": first,
         "rows_max": ROWS_MAX,
         "chosen": chosen,
-        "details": details(chosen),
+        # The span may expire between both queries.
+        "details": details(stored or chosen.row),
         "errors": sum(span.is_error for span in trace.spans),
     }
 
@@ -71,39 +75,66 @@ def sentence(trace: Trace) -> str:
     return text
 
 
-def details(span: Span) -> Context:
+def details(row: Row) -> Context:
     """Return all that is stored about a span, in groups."""
-    row = span.row
     return {
+        "name": row["SpanName"],
         "fields": {
             "service": row["ServiceName"],
-            "operation": row["SpanName"],
             "kind": row["SpanKind"],
             "status": f"{row['StatusCode']} {row['StatusMessage']}".strip(),
             "start": row["Timestamp"],
-            "duration": _duration(span.end_ns - span.start_ns),
-            "self time": _duration(span.self_ns),
-            "span id": row["SpanId"],
-            "parent": row["ParentSpanId"] or "none",
+            "duration": _duration(row["Duration"]),
+            "span": row["SpanId"],
+            "parent": row["ParentSpanId"],
             "project": row["ProjectId"],
             "deployment": row["DeploymentId"],
         },
-        "attributes": row["SpanAttributes"],
-        "resource": row["ResourceAttributes"],
-        "events": _events(span),
+        "attributes": row.get("SpanAttributes", {}),
+        "resource": row.get("ResourceAttributes", {}),
+        "events": list(_events(row)),
         "links": [
             {"trace_id": trace_id, "span_id": span_id}
-            for trace_id, span_id in zip(row["Links.TraceId"], row["Links.SpanId"], strict=True)
+            for trace_id, span_id in zip(
+                row.get("Links.TraceId", ()), row.get("Links.SpanId", ()), strict=True
+            )
         ],
     }
 
 
-def _events(span: Span) -> list[Row]:
-    columns = (span.row[f"Events.{column}"] for column in ("Timestamp", "Name", "Attributes"))
-    return [
-        {"after": _duration(start_ns_of(timestamp) - span.start_ns), "name": name, "attributes": attributes}
-        for timestamp, name, attributes in zip(*columns, strict=True)
-    ]
+def _events(row: Row) -> Iterator[Row]:
+    start_ns = start_ns_of(row["Timestamp"])
+    columns = (row.get(f"Events.{column}", ()) for column in ("Timestamp", "Name", "Attributes"))
+    for timestamp, name, attributes in zip(*columns, strict=True):
+        after = _duration(start_ns_of(timestamp) - start_ns)
+        yield {"after": after, "name": name, "attributes": attributes}
+
+
+def columns(trace: Trace) -> dict[str, object]:
+    """Return the spans as columns, for the script that draws them. Times are nanoseconds since the start."""
+    place_of = {id(span): place for place, span in enumerate(trace.spans)}
+    services: dict[str, int] = {}
+    names: dict[str, int] = {}
+    rows = [span.row for span in trace.spans]
+    return {
+        "duration": trace.end_ns - trace.start_ns,
+        "id": [row["SpanId"] for row in rows],
+        "parent": [place_of[id(span.parent)] if span.parent else -1 for span in trace.spans],
+        "start": [span.start_ns - trace.start_ns for span in trace.spans],
+        "took": [span.end_ns - span.start_ns for span in trace.spans],
+        "self": [span.self_ns for span in trace.spans],
+        "service": [services.setdefault(row["ServiceName"], len(services)) for row in rows],
+        "name": [names.setdefault(row["SpanName"], len(names)) for row in rows],
+        "services": list(services),
+        "names": list(names),
+        "errors": [place for place, span in enumerate(trace.spans) if span.is_error],
+        "critical": {
+            place: [[start - trace.start_ns, end - start] for start, end in span.critical]
+            for place, span in enumerate(trace.spans)
+            if span.critical
+        },
+        "notes": {place: found for place, span in enumerate(trace.spans) if (found := _notes(trace, span))},
+    }
 
 
 def _first_row(view: View, row_count: int) -> int:

@@ -32,8 +32,11 @@ class Source(Protocol):
     async def ask(self, name: str, query: Mapping[str, str]) -> Answer:
         """Ask a question of the table in `receiver/query/questions.py`."""
 
-    async def trace(self, trace_id: str) -> list[Row]:
-        """Return the stored rows of a trace."""
+    async def outline(self, trace_id: str) -> list[Row]:
+        """Return the columns of each span of a trace that its place in a waterfall depends on."""
+
+    async def span(self, trace_id: str, span_id: str) -> Row | None:
+        """Return every stored column of a span; `None` if it is not stored."""
 
 
 class View:
@@ -53,7 +56,7 @@ class View:
         self.begin_s = begin_s
         # A span that was stored in this second belongs to the page.
         self.end_s = end_s if self.until else float(math.ceil(now_s))
-        self._source = source
+        self.source = source
 
     @property
     def times(self) -> dict[str, str]:
@@ -100,11 +103,7 @@ class View:
 
     async def ask(self, name: str, **parameters: str) -> Answer:
         """Ask a question about the time range of the page."""
-        return await self._source.ask(name, {**self.times, **parameters})
-
-    async def trace(self, trace_id: str) -> list[Row]:
-        """Return the stored rows of a trace."""
-        return await self._source.trace(trace_id)
+        return await self.source.ask(name, {**self.times, **parameters})
 
 
 def term(field: str, value: str) -> str:

@@ -15,8 +15,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from receiver.engine.store import Store
+from receiver.query.limits import LimitedLines
 from receiver.query.questions import QUESTIONS
-from receiver.query.traces.traces import normalized_trace_id, trace
+from receiver.query.traces.traces import normalized_trace_id, outline, span
 from receiver.ui.site import Site
 from receiver.ui.view import Answer, Row, Source
 from tests.support import engines
@@ -127,21 +128,24 @@ class StoreSource:
         question = QUESTIONS[name]
         asked = question.parse(query)
 
-        def rows() -> Answer:
+        def answer() -> Answer:
             lines = question.ask(self._store, asked, time.time())
-            found = [orjson.loads(line) for piece in lines.pieces() for line in piece.splitlines()]
-            return Answer(found, lines.is_cut, lines.close_keys)
+            return Answer(_rows(lines), lines.is_cut, lines.close_keys)
 
-        return await asyncio.to_thread(rows)
+        return await asyncio.to_thread(answer)
 
-    async def trace(self, trace_id: str) -> list[Row]:
+    async def outline(self, trace_id: str) -> list[Row]:
         plain = normalized_trace_id(trace_id)
+        return await asyncio.to_thread(lambda: _rows(outline(self._store, plain)))
 
-        def rows() -> list[Row]:
-            pieces = trace(self._store, plain).pieces()
-            return [orjson.loads(line) for piece in pieces for line in piece.splitlines()]
+    async def span(self, trace_id: str, span_id: str) -> Row | None:
+        plain = normalized_trace_id(trace_id)
+        rows = await asyncio.to_thread(lambda: _rows(span(self._store, plain, span_id)))
+        return rows[0] if rows else None
 
-        return await asyncio.to_thread(rows)
+
+def _rows(lines: LimitedLines) -> list[Row]:
+    return [orjson.loads(line) for piece in lines.pieces() for line in piece.splitlines()]
 
 
 @pytest.fixture

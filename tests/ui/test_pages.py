@@ -168,8 +168,11 @@ class FakeSource:
             raise self.error
         return Answer([])
 
-    async def trace(self, _trace_id: str) -> list[Row]:
+    async def outline(self, _trace_id: str) -> list[Row]:
         return []
+
+    async def span(self, _trace_id: str, _span_id: str) -> Row | None:
+        return None
 
 
 async def test_frame_of_a_slow_page_is_sent_before_its_answer(start_site: StartSite) -> None:

@@ -18,7 +18,10 @@ class NoSource:
     async def ask(self, _name: str, _query: Mapping[str, str]) -> Answer:
         raise NotImplementedError
 
-    async def trace(self, _trace_id: str) -> list[Row]:
+    async def outline(self, _trace_id: str) -> list[Row]:
+        raise NotImplementedError
+
+    async def span(self, _trace_id: str, _span_id: str) -> Row | None:
         raise NotImplementedError
 
 
