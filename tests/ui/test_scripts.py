@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+NODE = shutil.which("node")
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+@pytest.mark.skipif(NODE is None, reason="node is not installed")
 @pytest.mark.parametrize("path", sorted(HERE.glob("*.test.mjs")), ids=lambda path: path.name)
 def test_functions_of_the_scripts_keep_their_promises(path: Path) -> None:
     ran = subprocess.run(
-        ["node", "--test", str(path)], capture_output=True, text=True, check=False, timeout=60
+        [str(NODE), "--test", str(path)], capture_output=True, text=True, check=False, timeout=60
     )
 
     assert ran.returncode == 0, ran.stdout
