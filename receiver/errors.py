@@ -52,10 +52,15 @@ class MalformedBody(Refused):
 class InvalidFilter(Refused):
     """The filter of a query is not valid. `column` counts characters from 1; `path` is a place in JSON."""
 
-    def __init__(self, problem: str, *, column: int = 0, path: str = "") -> None:
-        super().__init__(f"filter, {path or f'column {column}'}: {problem}", field="filter")
+    def __init__(self, problem: str, *, column: int = 0, path: str = "", parameter: str = "filter") -> None:
+        super().__init__(f"{parameter}, {path or f'column {column}'}: {problem}", field=parameter)
         self.problem = problem
         self.column = column
+        self._path = path
+
+    def named(self, parameter: str) -> InvalidFilter:
+        """Return the same error about a filter that was sent in another parameter."""
+        return InvalidFilter(self.problem, column=self.column, path=self._path, parameter=parameter)
 
 
 class LimitExceeded(Refused):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
+
+from receiver.query.limits import LimitedLines
 
 JSON_LINES = "application/x-ndjson"
 ARROW = "application/vnd.apache.arrow.stream"
@@ -20,6 +22,8 @@ class StreamedAnswer(NamedTuple):
     """Runs the query; blocks."""
     end: Callable[[int], bytes]
     """Returns the last bytes, from the number of lines that precede them."""
+    headers: Mapping[str, str] = {}
+    """Headers besides the content type."""
 
 
 def end_line(
@@ -40,3 +44,20 @@ def end_line(
 def no_end(_count: int) -> bytes:
     """Return nothing: the format has an end mark of its own, or the last chunk is the end."""
     return b""
+
+
+def limited_answer(ask: Callable[[], LimitedLines]) -> StreamedAnswer:
+    """Return an answer that a thread computes: `ask` may run statements before it returns its lines."""
+    asked: list[LimitedLines] = []
+
+    def pieces() -> Iterator[bytes]:
+        asked.append(ask())
+        return asked[0].pieces()
+
+    def end(count: int) -> bytes:
+        (lines,) = asked
+        return end_line(
+            count, is_cut=lines.is_cut, close_keys=lines.close_keys, next_cursor=lines.next_cursor
+        )
+
+    return StreamedAnswer(JSON_LINES, pieces, end)

@@ -18,6 +18,7 @@ from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import orjson
 
 from receiver.cli.options import data_dir_of, serve_command
@@ -28,6 +29,7 @@ from receiver.engine.error_codes import NO_TABLE_CODES
 from receiver.engine.opening import claimed, open_store
 from receiver.engine.store import Store
 from receiver.errors import CommandFailed, OperatorError, StoreTrouble
+from receiver.logs import harmless_text
 from receiver.query.limits import limit_exceeded
 from receiver.query.questions import QUESTIONS
 from receiver.settings import Settings
@@ -39,6 +41,7 @@ MEMORY_BYTES_MAX = 1 << 20
 PIECE_BYTES = 1 << 18
 """Number of bytes of an answer that are read at a time."""
 JSON_LINES = "application/x-ndjson"
+JSON = "application/json"
 TOKEN_FROM = "--config FILE of the receiver, or TRACE_DRAIN_API_TOKEN_FILE in the environment"  # noqa: S105 - a place
 
 
@@ -53,6 +56,16 @@ class AnswerCut(CommandFailed):
         super().__init__(
             f"the receiver's answer ended after {counted(count, 'line')} without the last line, which has "
             "their count; the receiver's log has the error"
+        )
+
+
+class NotOurAnswer(CommandFailed):
+    """A server or proxy answered in place of the receiver."""
+
+    def __init__(self, expected: str, found: str) -> None:
+        super().__init__(
+            f"the answer is not from a receiver: {found}; expected {expected} from a receiver of the version "
+            "of this command, without a proxy that answers in its place"
         )
 
 
@@ -133,7 +146,11 @@ class Answer:
 
     def _of_receiver(self, state: State) -> Iterator[dict[str, Any]]:
         end: dict[str, Any] = {}
-        yield from query_receiver(self._settings, state, f"/api/v1/{self._name}", self._query, end=end)
+        question = QUESTIONS[self._name]
+        document = question.row if question.is_single else None
+        yield from query_receiver(
+            self._settings, state, f"/api/v1/{self._name}", self._query, end=end, document=document
+        )
         self.is_cut = bool(end.get("cut"))
         self.close_keys = end.get("close_keys", [])
 
@@ -154,10 +171,16 @@ def query_receiver(  # noqa: PLR0913 - the parts of a request
     *,
     method: str = "GET",
     end: dict[str, Any] | None = None,
+    document: type | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Query the running receiver; yield one object for each line of its answer. `end`: see `query_url`."""
+    """Query the running receiver; yield one object for each line of its answer.
+
+    `end`, `document`: see `query_url`.
+    """
     require_store_process(state)
-    rows = query_url(state.urls["api"], settings.api_token, path, query, method=method, end=end)
+    rows = query_url(
+        state.urls["api"], settings.api_token, path, query, method=method, end=end, document=document
+    )
     with note_when_slow(state):
         # Only the first row may take long: it comes after the query has run.
         first = next(rows, None)
@@ -175,21 +198,45 @@ def query_url(  # noqa: PLR0913 - the parts of a request
     method: str = "GET",
     token_from: str = TOKEN_FROM,
     end: dict[str, Any] | None = None,
+    document: type | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Query the API at this URL. An empty token is not sent. `token_from`: how an operator configures it.
 
-    `end` receives the content of the last line, which describes the answer.
+    `end` receives the content of the last line, which describes the answer. `document`: the type of an answer
+    that is a single JSON document; without it, the answer has lines.
     """
     with _answered(_request(url, path, query, method), token, token_from) as answer:
-        in_lines = answer.headers.get_content_type() == JSON_LINES
-        yield from _whole(answer, end) if in_lines else [json.loads(answer.read())]
+        _require_content_type(answer, JSON_LINES if document is None else JSON)
+        if document is None:
+            yield from _whole(answer, end)
+        else:
+            yield _checked(answer.read(), document)
 
 
-def download(settings: Settings, state: State, path: str, query: Mapping[str, str]) -> Iterator[bytes]:
+def _require_content_type(answer: HTTPResponse, expected: str) -> None:
+    found = answer.headers.get_content_type()
+    if found != expected:
+        raise NotOurAnswer(expected, f"its content type is '{harmless_text(found)}'")
+
+
+def _checked(body: bytes, document: type) -> dict[str, Any]:
+    """Parse a JSON document. Raises `NotOurAnswer` unless it has the fields of the type."""
+    try:
+        content: dict[str, Any] = orjson.loads(body)
+        msgspec.convert(content, document)
+    except (ValueError, msgspec.ValidationError) as error:
+        raise NotOurAnswer(JSON, "its content has another form") from error
+    return content
+
+
+def download(
+    settings: Settings, state: State, path: str, query: Mapping[str, str], content_type: str
+) -> Iterator[bytes]:
     """Query the running receiver for an answer that is not JSON; raise if it ends early."""
     require_store_process(state)
     request = _request(state.urls["api"], path, query, "GET")
     with _answered(request, settings.api_token, TOKEN_FROM) as answer:
+        _require_content_type(answer, content_type)
         # `read` with a size raises at a chunked body whose connection closes early; other methods do not.
         yield from iter(lambda: answer.read(PIECE_BYTES), b"")
 

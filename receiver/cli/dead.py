@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 from urllib.parse import quote
 
 import click
@@ -30,6 +30,19 @@ format_option = click.option(
     help="json: one object per line.",
 )
 Row = dict[str, Any]
+
+
+class _Named(TypedDict):
+    """A dead letter."""
+
+    id: str
+
+
+class _Replayed(_Named):
+    """Result of a replay."""
+
+    segment: str
+    rows: int
 
 
 @click.group(cls=Group)
@@ -124,7 +137,9 @@ def _no_such_dead_letter(name: str) -> CommandFailed:
     return CommandFailed(f"no dead letter has the id '{name}'; expected an id that `dead ls` prints")
 
 
-def _send(settings: Settings, name: str, method: str, subpath: str = "") -> list[Row]:
+def _send(
+    settings: Settings, name: str, method: str, subpath: str = "", document: type = _Named
+) -> list[Row]:
     state = running_receiver(settings)
     if state is None:
         raise CommandFailed(
@@ -133,14 +148,14 @@ def _send(settings: Settings, name: str, method: str, subpath: str = "") -> list
     # Also a slash is quoted: an id must not address another route.
     path = f"/api/v1/dead/{quote(name, safe='')}{subpath}"
     try:
-        return list(query_receiver(settings, state, path, {}, method=method))
+        return list(query_receiver(settings, state, path, {}, method=method, document=document))
     except NothingFound as error:
         raise _no_such_dead_letter(name) from error
 
 
 def _replay(settings: Settings, name: str) -> Row:
     try:
-        (row,) = _send(settings, name, "POST", "/replay")
+        (row,) = _send(settings, name, "POST", "/replay", _Replayed)
     except NotDone as error:
         return {"id": name, "kept": str(error)}
     return row

@@ -26,7 +26,15 @@ from receiver.cli.questions import filter_errors_shown
 from receiver.cli.search import separate_options
 from receiver.cli.table import counted
 from receiver.errors import CommandFailed, OperatorError, Refused
-from receiver.query.export import FORMATS, ExportFormat, formatted, parquet, parse_export, slices
+from receiver.query.export import (
+    FORMATS,
+    PARQUET_TYPE,
+    ExportFormat,
+    formatted,
+    parquet,
+    parse_export,
+    slices,
+)
 from receiver.query.time_range import SINCE_DEFAULT
 from receiver.query.traces.trace_model import Row
 from receiver.settings import Settings
@@ -189,7 +197,7 @@ def _rows(settings: Settings, query: Mapping[str, str]) -> Iterator[Row]:
 def _parquet_pieces(settings: Settings, query: Mapping[str, str]) -> Iterator[bytes]:
     state = running_receiver(settings)
     if state is not None:
-        yield from download(settings, state, PATH, query)
+        yield from download(settings, state, PATH, query, PARQUET_TYPE)
         return
     with store_of(settings) as store:
         yield from parquet(store, parse_export(query), time.time())

@@ -82,7 +82,7 @@ def _is_something_lost(answer: dict[str, Any]) -> bool:
 def _ledger(settings: Settings, filters: dict[str, str]) -> dict[str, Any]:
     state = running_receiver(settings)
     if state is not None:
-        return next(query_receiver(settings, state, "/api/v1/ledger", filters))
+        return next(query_receiver(settings, state, "/api/v1/ledger", filters, document=question.Answer))
     row_lifetime_hours = question.row_lifetime_hours(settings.store)
     try:
         query = question.parse_ledger_query(filters, now_s=time.time(), row_lifetime_hours=row_lifetime_hours)

@@ -30,7 +30,7 @@ CONTEXT_CHARACTERS = 60
 _UNSAFE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Control and direction characters, except tab and line feed, which CSV has in quoted cells."""
 
-_COLUMN = re.compile(r"filter, column ([0-9]{1,9}): ")
+_COLUMN = re.compile(r"(?:filter|q), column ([0-9]{1,9}): ")
 """Beginning of an error about a filter, from this program or from the receiver."""
 
 

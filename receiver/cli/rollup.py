@@ -89,7 +89,7 @@ def rebuild(config: str | None, data: str | None, *, since: str | None) -> None:
 
 def _rebuild_in_receiver(settings: Settings, state: State, query: dict[str, str]) -> None:
     # The request is sent when the first row is read.
-    list(query_receiver(settings, state, "/api/v1/rollup/rebuild", query, method="POST"))
+    list(query_receiver(settings, state, "/api/v1/rollup/rebuild", query, method="POST", document=dict))
 
     def due_count() -> int:
         rows = query_receiver(settings, state, "/api/v1/rollup", {})

@@ -14,7 +14,7 @@ from receiver.query.filters.filter_sql import check_regexes, compiled
 from receiver.query.limits import SETTINGS, LimitedLines, within_time
 from receiver.query.question import Asked
 
-_AFTER_MS_MAX = 2**43
+AFTER_MS_MAX = 2**43
 """The year 2248, before the end of the table's type."""
 _ARRIVALS = """
 SELECT
@@ -58,6 +58,11 @@ class ArrivalRow(TypedDict):
     segment: str
 
 
+def check(asked: Asked) -> None:
+    """Raise `MalformedBody` for a parameter that is not valid."""
+    _parse_after(asked.texts.get("after", "0"))
+
+
 def arrivals(store: Store, asked: Asked, now_s: float) -> LimitedLines:
     """Return the matching spans that were received last, one JSON object a line, the last first."""
     after_ms = _parse_after(asked.texts.get("after", "0"))
@@ -77,6 +82,6 @@ def arrivals(store: Store, asked: Asked, now_s: float) -> LimitedLines:
 
 def _parse_after(text: str) -> int:
     # `isdigit` alone accepts characters such as `²`, which `int` refuses. The length bounds the conversion.
-    if not (text.isascii() and text.isdigit() and len(text) <= len(str(_AFTER_MS_MAX))):
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(AFTER_MS_MAX))):
         raise MalformedBody("after: expected milliseconds since 1970", field="after")
-    return min(int(text), _AFTER_MS_MAX)
+    return min(int(text), AFTER_MS_MAX)

@@ -70,6 +70,8 @@ class ExportFormat(StrEnum):
 
 
 FORMATS: Final = tuple(ExportFormat)
+PARQUET_TYPE: Final = "application/vnd.apache.parquet"
+"""Content type of a Parquet file."""
 
 
 class ExportQuery(NamedTuple):

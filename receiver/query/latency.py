@@ -9,12 +9,17 @@ from typing import Final, TypedDict
 from receiver.engine.store import TABLE, Store
 from receiver.query.filters.filter_sql import check_regexes, compiled
 from receiver.query.limits import SETTINGS, LimitedLines, within_time
+from receiver.query.parameter_types import LENGTH
 from receiver.query.question import Asked, Parameter
 from receiver.query.requests import SPANS, counted_spans
 from receiver.query.time_buckets import BUCKET_S, START, automatic_every_s, parse_every
 
 PARAMETERS: Final = (
-    Parameter("every", "the length of a time interval, such as 5m; chosen from the time range if omitted"),
+    Parameter(
+        "every",
+        "the length of a time interval, such as 5m; chosen from the time range if omitted",
+        schema=LENGTH,
+    ),
     SPANS,
 )
 BUCKETS_PER_OCTAVE = 4

@@ -6,8 +6,9 @@ both check them alike and word their errors alike.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from receiver.engine.store import Store
@@ -15,11 +16,16 @@ from receiver.errors import MalformedBody
 from receiver.query.filters.filter import And, Filter, HasSpan, TraceFilter
 from receiver.query.filters.filter_forms import parse_any_form
 from receiver.query.filters.filter_text import parse_filter
+from receiver.query.filters.filter_values import meant
 from receiver.query.filters.traceql import parse_traceql
 from receiver.query.limits import NAMES_DEFAULT, NAMES_MAX, LimitedLines, parse_limit
 from receiver.query.page_cursor import PARAMETER, PageCursor, parse_cursor
+from receiver.query.parameter_types import TEXT, Schema
 from receiver.query.time_range import SINCE_DEFAULT, TimeRange, parse_range
 
+NAME_CHARACTERS_MAX: Final = 40
+"""Length up to which an error shows the name of an unknown parameter."""
+_PLAIN_NAME: Final = re.compile(f"[a-z_]{{1,{NAME_CHARACTERS_MAX}}}")
 COMMON: Final = ("since", "until", "limit")
 """Parameters of every question."""
 
@@ -48,6 +54,7 @@ class Parameter:
     is_required: bool = False
     is_positional: bool = False
     """On the command line: an argument, not an option."""
+    schema: Schema = field(default_factory=lambda: TEXT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,11 +129,23 @@ class Question:
         return asked
 
 
+def _unknown_parameter(name: str, known: tuple[str, ...]) -> MalformedBody:
+    """Return the error about an unknown parameter. Its name is shown only if it is a short plain word."""
+    is_plain = _PLAIN_NAME.fullmatch(name) is not None
+    shown = f" '{name}'" if is_plain else ""
+    close = meant(name[:NAME_CHARACTERS_MAX], known)
+    return MalformedBody(
+        f"unknown parameter{shown} in the URL; known are: {', '.join(sorted(known)) or 'none'}"
+        f"{close and f'; {close}'}",
+        field=name if is_plain else "query",
+    )
+
+
 def reject_unknown_parameters(query: Mapping[str, Any], known: tuple[str, ...] = ()) -> None:
     """Raise `MalformedBody` for an unknown or repeated parameter: ignoring it would mislead the client."""
-    if not set(query) <= set(known):
-        names = ", ".join(sorted(known)) or "none"
-        raise MalformedBody(f"unknown parameter in the URL; expected one of {names}", field="query")
+    for name in query:
+        if name not in known:
+            raise _unknown_parameter(name, known)
     # A mapping of URL parameters has an item for each occurrence.
     if len(set(query)) < len(query):
         raise MalformedBody("a parameter is repeated in the URL; expected it once", field="query")

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from receiver.engine.store import Store
-from receiver.query import latency, names, red, requests
-from receiver.query.arrivals import ArrivalRow, arrivals
-from receiver.query.comparison.compare import OPERATIONS_DEFAULT, OPERATIONS_MAX, Comparison, compare
+from receiver.query import arrivals, latency, names, red, requests
+from receiver.query.comparison import compare
 from receiver.query.comparison.deployments import DeploymentRow, deployments
 from receiver.query.comparison.shifts import SHIFTS_DEFAULT, SHIFTS_MAX, ShiftRow, shifts
 from receiver.query.error_groups import ErrorRow, error_groups
@@ -21,6 +20,7 @@ from receiver.query.limits import (
     TRACES_MAX,
     LimitedLines,
 )
+from receiver.query.parameter_types import LENGTH, whole_number
 from receiver.query.question import Asked, Parameter, Question
 from receiver.query.search import SearchQuery, TraceSummary, search
 from receiver.query.service_map import EdgeRow, service_map
@@ -109,10 +109,17 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     ),
     "tail": Question(
         summary="List the spans that were received last, the last first.",
-        row=ArrivalRow,
-        ask=arrivals,
+        row=arrivals.ArrivalRow,
+        ask=arrivals.arrivals,
+        check=arrivals.check,
         noun="span",
-        parameters=(Parameter("after", "a time in milliseconds since 1970: only spans received since then"),),
+        parameters=(
+            Parameter(
+                "after",
+                "a time in milliseconds since 1970: only spans received since then",
+                schema=whole_number(0, arrivals.AFTER_MS_MAX, 0),
+            ),
+        ),
         has_filter=True,
         limit_default=ARRIVALS_MAX,
         limit_max=ARRIVALS_MAX,
@@ -183,18 +190,23 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     ),
     "compare": Question(
         summary="Compare the deployment B with the deployment A: is B worse, and where?",
-        row=Comparison,
-        ask=compare,
+        row=compare.Comparison,
+        ask=compare.compare,
+        check=compare.check,
         noun="comparison",
         parameters=(
             Parameter("a", "the id of the deployment to compare with", is_required=True, is_positional=True),
             Parameter("b", "the id of the deployment to judge", is_required=True, is_positional=True),
-            Parameter("first", "the time compared from the first span of each deployment on, such as 30m"),
+            Parameter(
+                "first",
+                "the time compared from the first span of each deployment on, such as 30m",
+                schema=LENGTH,
+            ),
         ),
         has_filter=True,
         is_single=True,
-        limit_default=OPERATIONS_DEFAULT,
-        limit_max=OPERATIONS_MAX,
+        limit_default=compare.OPERATIONS_DEFAULT,
+        limit_max=compare.OPERATIONS_MAX,
         examples=(
             "trace-drain compare dpl_1 dpl_2 --since 24h",
             "trace-drain compare dpl_1 dpl_2 --first 30m --filter 'service=web kind=server'",

@@ -9,13 +9,22 @@ from receiver.engine.store import TABLE, Store
 from receiver.query.filters.filter_sql import check_regexes, compiled
 from receiver.query.group_key import parse_group_key
 from receiver.query.limits import SETTINGS, LimitedLines, within_time
+from receiver.query.parameter_types import LENGTH, TEXT, with_default
 from receiver.query.question import Asked, Parameter
 from receiver.query.requests import ESTIMATES, SPANS, counted_spans
 from receiver.query.time_buckets import BUCKET_S, START, parse_every
 
 PARAMETERS: Final = (
-    Parameter("by", "service, operation, project, deployment, kind, status or an attribute. [service]"),
-    Parameter("every", "the length of an interval, such as 5m: prints a line for each group and interval"),
+    Parameter(
+        "by",
+        "service, operation, project, deployment, kind, status or an attribute. [service]",
+        schema=with_default(TEXT, "service"),
+    ),
+    Parameter(
+        "every",
+        "the length of an interval, such as 5m: prints a line for each group and interval",
+        schema=LENGTH,
+    ),
     SPANS,
 )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from receiver.errors import MalformedBody
+from receiver.query.parameter_types import choice
 from receiver.query.question import Parameter
 
 _CONDITIONS: Final = {
@@ -16,7 +17,9 @@ _CONDITIONS: Final = {
     "all": "1",
 }
 SPANS: Final = Parameter(
-    "spans", "requests: server and consumer spans and spans without a parent; all: every span"
+    "spans",
+    "requests: server and consumer spans and spans without a parent; all: every span",
+    schema=choice(_CONDITIONS, "requests"),
 )
 HINT: Final = "only requests count; --spans all counts every span"
 

@@ -8,11 +8,12 @@ from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
 from receiver.errors import MalformedBody
+from receiver.query.parameter_types import AGE_PATTERN
 
 SINCE_DEFAULT = "1h"
 FUTURE_S = 2 * 3_600
 """How far after now a range without an end reaches. The receiver accepts clocks an hour ahead."""
-_AGE = re.compile(r"([0-9]{1,9})(s|m|h|d)")
+_AGE = re.compile(AGE_PATTERN)
 _SECONDS_OF = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _AGE_S_MAX = 200 * 366 * 86_400
 """Older than any time in the table."""

@@ -23,7 +23,11 @@ def startup_banner(settings: Settings, state: State, config: Path | None = None)
     lines = [
         f"endpoint   {state.urls['listen']}{drain.path}   (drain {drain.name})" for drain in settings.drain
     ]
-    lines += [f"admin      {state.urls['admin']}/readyz?verbose", f"API        {state.urls['api']}"]
+    api = state.urls["api"]
+    lines += [
+        f"admin      {state.urls['admin']}/readyz?verbose",
+        f"API        {api}   (described at {api}/docs)",
+    ]
     lines += [*_trust_note(settings), ""]
     # curl cannot compute a signature, so the command needs a drain without one.
     drain = next((drain for drain in settings.drain if not drain.signature_header), None)

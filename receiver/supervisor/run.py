@@ -295,10 +295,11 @@ class Supervisor:
 
     def _ready_fields(self) -> dict[str, object]:
         """Return the fields of the log event `ready`."""
-        settings, file = self._settings, self._plan.sources.file()
+        settings, file, urls = self._settings, self._plan.sources.file(), self._state().urls
         return {
             "version": __version__,
-            **self._state().urls,
+            **urls,
+            "docs": f"{urls['api']}/docs",
             "intakes": settings.intakes,
             "store": settings.store.url,
             "data_dir": str(self._directory.path.absolute()),

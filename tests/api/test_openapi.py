@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-import json
+import re
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from receiver.api import openapi
 from receiver.api.dead_letters import DeadLetterRoutes
+from receiver.api.exports import CONTENT_TYPES as EXPORT_TYPES
+from receiver.api.lines import ARROW, JSON_LINES
+from receiver.api.page import page
 from receiver.api.rollup import RollupRoutes
+from receiver.api.route_table import ROUTES
 from receiver.api.routes import Api
 from receiver.api.spool import SpoolSpace
+from receiver.errors import Refused
+from receiver.http.protocol import PROBLEM
+from receiver.query.counts import parse_counts
+from receiver.query.export import parse_export
+from receiver.query.question import Question
 from receiver.query.questions import QUESTIONS
+from receiver.query.traces.otlp import CONTENT_TYPES as OTLP_TYPES
 from tests.support.fake_clickhouse import MemoryStore
 
 UNDESCRIBED = {("GET", "/docs")}
@@ -55,7 +69,9 @@ def test_every_reference_of_the_description_resolves() -> None:
     references = set(references_of(document))
 
     assert references
-    assert references <= {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
+    assert references <= {
+        f"#/components/{kind}/{name}" for kind, parts in document["components"].items() for name in parts
+    }
 
 
 def references_of(part: Any) -> list[str]:  # noqa: ANN401 - any JSON
@@ -66,9 +82,114 @@ def references_of(part: Any) -> list[str]:  # noqa: ANN401 - any JSON
 
 
 def test_page_escapes_the_description_and_loads_nothing() -> None:
-    page = openapi.page()
+    document = openapi.document()
+    document["paths"]["/api/v1/search"]["get"]["summary"] = "<em>summary</em>"
 
-    assert "GET /api/v1/search" in page
-    assert "<script" not in page
-    assert "src=" not in page
-    assert json.dumps(openapi.document())
+    text = page(document)
+
+    assert "GET /api/v1/search" in text
+    assert "&lt;em&gt;summary&lt;/em&gt;" in text
+    assert not re.search(r"<script|src=|@import|url\(|<link", text)
+
+
+def test_page_shows_type_limits_and_default_of_a_parameter() -> None:
+    text = page(openapi.document())
+
+    assert "<td>integer, 1 to 10000, default <code>100</code></td><td>maximum number of lines</td>" in text
+    assert "<td><code>requests</code> | <code>all</code>, default <code>requests</code></td>" in text
+    assert "<td>boolean, default <code>false</code></td>" in text
+
+
+def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in openapi.document()["paths"].items():
+        for method, operation in methods.items():
+            yield method, path, operation
+
+
+def test_operation_ids_are_unique_words() -> None:
+    names = [operation["operationId"] for _, _, operation in operations()]
+
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch("[a-z][A-Za-z]+", name) for name in names)
+
+
+def test_every_placeholder_of_a_path_is_a_required_path_parameter() -> None:
+    for _, path, operation in operations():
+        declared = [each for each in operation["parameters"] if each["in"] == "path"]
+        assert {each["name"] for each in declared} == set(re.findall(r"{(\w+)}", path))
+        assert all(each["required"] for each in declared)
+
+
+def test_every_operation_describes_its_errors_as_problems() -> None:
+    responses = openapi.document()["components"]["responses"]
+
+    for method, _, operation in operations():
+        assert {"200", "400", "401", "403", "default"} <= operation["responses"].keys()
+        assert ("415" in operation["responses"]) == (method == "post")
+    assert all(response["content"].keys() == {PROBLEM} for response in responses.values())
+
+
+def test_export_and_traces_list_every_content_type() -> None:
+    paths = openapi.document()["paths"]
+
+    def types_of(path: str) -> set[str]:
+        return set(paths[path]["get"]["responses"]["200"]["content"])
+
+    assert types_of("/api/v1/export") == set(EXPORT_TYPES.values())
+    assert types_of("/api/v1/traces/{id}") == {JSON_LINES, *OTLP_TYPES.values()}
+    assert types_of("/api/v1/spans") == {JSON_LINES, ARROW}
+
+
+REQUIRED = {"service": "web", "key": "k", "a": "dpl_1", "b": "dpl_2", "filter": "root"}
+
+
+def beside(name: str) -> dict[str, str]:
+    """Return the parameters that a value of this parameter needs: an end follows its start."""
+    return {"since": "2001-01-01"} if name == "until" else {}
+
+
+def is_accepted(question: Question, name: str, value: str) -> bool:
+    required = {each.name: REQUIRED[each.name] for each in question.parameters if each.is_required}
+    try:
+        question.parse({**required, **beside(name), name: value})
+    except Refused:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_schema_of_a_parameter_agrees_with_its_parser(name: str) -> None:
+    question = QUESTIONS[name]
+
+    for parameter in openapi.question_parameters(question):
+        for value, is_valid in examples_of(parameter.schema):
+            assert is_accepted(question, parameter.name, value) == is_valid, (parameter.name, value)
+
+
+def examples_of(schema: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
+    """Yield values and whether they are valid, at the edges of what the schema allows."""
+    if "default" in schema:
+        yield str(schema["default"]), True
+    for example in schema.get("examples", ()):
+        yield example, True
+    for word in schema.get("enum", ()):
+        yield word, True
+    if "enum" in schema:
+        yield "another", False
+    if "pattern" in schema or "anyOf" in schema:
+        yield "5 apples", False
+    if schema["type"] == "integer":
+        yield from ((str(schema["minimum"]), True), (str(schema["maximum"]), True), ("x", False))
+        yield str(schema["minimum"] - 1), False
+
+
+def test_schemas_of_other_routes_agree_with_their_parsers() -> None:
+    parsers: dict[str, Callable[[dict[str, str]], object]] = {
+        "/api/v1/export": parse_export,
+        "/api/v1/counts": lambda query: parse_counts({"trace_id": "ab", **query}),
+    }
+    for path, parse in parsers.items():
+        for parameter in ROUTES["get", path].parameters:
+            for value, is_valid in examples_of(parameter.schema):
+                with nullcontext() if is_valid else pytest.raises(Refused):
+                    parse({**beside(parameter.name), parameter.name: value})

@@ -102,8 +102,8 @@ async def test_end_line_of_a_search_without_a_match_names_close_keys(client: Cli
 @pytest.mark.parametrize(
     ("query", "error"),
     [
-        ({"q": "{name = s3cret}"}, "filter, column 9: expected a quoted text"),
-        ({"q": "{} | s3cret()"}, "filter, column 4: pipelines and metrics"),
+        ({"q": "{name = s3cret}"}, "q, column 9: expected a quoted text"),
+        ({"q": "{} | s3cret()"}, "q, column 4: pipelines and metrics"),
         ({"q": "{}", "filter": "root"}, "filter and q: expected only one of them"),
         ({"filter": '{"all": [{"s3cret": 1}]}'}, "filter, $.all[0]: unknown key"),
         ({"filter": "{service=s3cret && root}"}, "filter, column 17: this is TraceQL"),
@@ -122,7 +122,8 @@ async def test_end_line_of_a_search_without_a_match_names_close_keys(client: Cli
         ({"since": "2199-01-01"}, "since: expected a time before now"),
         ({"since": "0s"}, "since: expected a time before now"),
         ({"limit": "10001"}, "limit: expected a whole number from 1 to 10000"),
-        ({"s3cret": "1"}, "unknown parameter"),
+        ({"s3cret": "1"}, "unknown parameter in the URL; known are: cursor, filter"),
+        ({"q": '{ name =~ "s3cret(" }'}, "q, column 11: the regular expression is not valid"),
     ],
 )
 async def test_invalid_search_is_refused_without_its_text(

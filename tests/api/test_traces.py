@@ -80,7 +80,7 @@ async def test_comparison_is_lines_with_their_count(client: Client) -> None:
     ("path", "status", "message"),
     [
         (f"{A}?format=otlp", 400, "expected one of lines, otlp-json, otlp-protobuf"),
-        (f"{A}?form=lines", 400, "expected one of format"),
+        (f"{A}?form=lines", 400, "known are: format"),
         (f"{UNKNOWN}?format=otlp-json", 404, "no span of this trace"),
         (f"{UNKNOWN}?format=otlp-protobuf", 404, "no span of this trace"),
         (f"{A}/compare/{UNKNOWN}", 404, "no span of this trace"),

@@ -18,6 +18,7 @@ from receiver.cli import main
 from receiver.cli.export import blocks
 from receiver.engine import schema
 from receiver.engine.opening import open_store
+from receiver.query.export import PARQUET_TYPE
 from receiver.settings import Settings
 from tests.support.fake_api import ApiHandler, receiver_with
 from tests.support.fake_clickhouse import schema_sources
@@ -203,6 +204,7 @@ def test_incomplete_parquet_answer_gives_no_file(
     receiver_dir: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Handler, "rows_max", 90)
+    monkeypatch.setattr(Handler, "content_type", PARQUET_TYPE)
 
     result = run("export", "--data", receiver_dir, "--since", "2026-01-01", "-o", str(tmp_path / "x.parquet"))
 

@@ -42,6 +42,7 @@ def test_ready_line_has_version_addresses_and_configuration(supervised: Supervis
 
     (ready,) = events(supervised, "ready")
     assert {name: ready[name] for name in ("listen", "admin", "api")} == supervised.state()["urls"]
+    assert ready["docs"] == f"{ready['api']}/docs"
     assert ready["version"] == __version__
     assert ready["store"] == "embedded"
     assert ready["data_dir"] == str(supervised.directory)

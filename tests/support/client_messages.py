@@ -38,11 +38,13 @@ SOURCES_OF = {
     "problem": ("query/filters/traceql.py:_mismatch",),
     "outcome.message": (),  # a message of the core
     "reason": (*JOURNAL_FULL, "http/origin.py:WRONG_HOST", "http/origin.py:WRONG_ORIGIN"),
-    "refusal.reason": (),  # the standard phrase of an HTTP status
+    "_routing_problem(request, refusal)": ("api/problems.py:_routing_problem",),
     "self._error": ("journal/appender.py:_failed",),
     "self._hint(path)": ("intake/routes.py:_hint", "intake/routes.py:_default_or_any"),
     "str(exceeded)": (),  # an error of `limit_exceeded`
     "str(error)": (),  # an error that is found where it is raised
+    "self.problem": (),  # as above
+    "str(named)": (),  # as above
     "str(reason)": (),  # as above
     "text": ("query/ledger.py:_instant",),
 }

@@ -153,14 +153,20 @@ def compare(store: Store, asked: Asked, now_s: float) -> LimitedLines:
     return LimitedLines(within_time(_line(store, asked, now_s)), 1)
 
 
+def check(asked: Asked) -> None:
+    """Raise `MalformedBody` for a parameter that is not valid."""
+    if asked.texts["a"] == asked.texts["b"]:
+        raise MalformedBody("b: expected another deployment than a", field="b")
+    if "first" in asked.texts:
+        _chosen_length_ns(asked.texts["first"])
+
+
 def _line(store: Store, asked: Asked, now_s: float) -> Iterator[bytes]:
     yield msgspec.json.encode(_comparison(store, asked, now_s)) + b"\n"
 
 
 def _comparison(store: Store, asked: Asked, now_s: float) -> Comparison:
     a, b = asked.texts["a"], asked.texts["b"]
-    if a == b:
-        raise MalformedBody("b: expected another deployment than a", field="b")
     chosen_ns = _chosen_length_ns(asked.texts["first"]) if "first" in asked.texts else 0
     check_regexes(store, asked.filter)
     condition = compiled(store, asked.filter)

@@ -1,0 +1,131 @@
+"""Errors of the API: maps exceptions to problem details.
+
+Never: copies the text of a filter or a value to an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+
+from aiohttp import web
+
+from receiver.api.query_queue import CallerBusy, QueueFull
+from receiver.api.spool import ClientTooSlow
+from receiver.engine.error_codes import NO_TABLE_CODES
+from receiver.errors import (
+    ANSWER_OF,
+    RETRY_AFTER_S,
+    DeadLetterConflict,
+    InvalidFilter,
+    LimitExceeded,
+    MalformedBody,
+    NoSuchDeadLetter,
+    ReceiverError,
+    StoreTrouble,
+)
+from receiver.http.protocol import PROBLEM, problem_body
+from receiver.logs import limited
+from receiver.query.filters.filter_values import meant
+from receiver.query.limits import limit_exceeded
+
+NO_TABLES = "the store has no tables; the receiver creates them when it starts, so retry in a few seconds"
+PREFIX = "/api/v1/"
+COMPARED_CHARACTERS = 100
+"""Part of an unknown path that is compared with the routes, which takes time for each character."""
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Unauthorized(ReceiverError):  # noqa: N818 - a verdict
+    """The request has no token or a wrong token."""
+
+
+class NoSuchTrace(ReceiverError):  # noqa: N818 - a verdict
+    """No span of the trace is stored."""
+
+
+STATUS_OF: Mapping[type[ReceiverError], int] = {
+    **{kind: answer.status for kind, answer in ANSWER_OF.items()},
+    InvalidFilter: HTTPStatus.BAD_REQUEST,
+    LimitExceeded: HTTPStatus.UNPROCESSABLE_ENTITY,
+    Unauthorized: HTTPStatus.UNAUTHORIZED,
+    NoSuchTrace: HTTPStatus.NOT_FOUND,
+    NoSuchDeadLetter: HTTPStatus.NOT_FOUND,
+    DeadLetterConflict: HTTPStatus.CONFLICT,
+    CallerBusy: HTTPStatus.TOO_MANY_REQUESTS,
+    QueueFull: HTTPStatus.SERVICE_UNAVAILABLE,
+    ClientTooSlow: HTTPStatus.SERVICE_UNAVAILABLE,
+}
+
+
+@web.middleware
+async def map_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Map every exception to a status."""
+    try:
+        return await handler(request)
+    except web.HTTPException as refusal:
+        return _error(refusal.status, _routing_problem(request, refusal), refusal.headers)
+    except StoreTrouble as trouble:
+        return _store_error(trouble)
+    except InvalidFilter as error:
+        # Only a search takes `q`, and then no `filter`.
+        named = error.named("q") if "q" in request.query else error
+        return _error(STATUS_OF[InvalidFilter], str(named), None, **_place_of(named))
+    except ReceiverError as error:
+        status = STATUS_OF.get(type(error), HTTPStatus.INTERNAL_SERVER_ERROR)
+        return _error(status, str(error), _headers_of(status), **_place_of(error))
+
+
+def _store_error(trouble: StoreTrouble) -> web.Response:
+    limited.warning(f"api: {trouble.label}", "query failed", error=trouble.label)
+    if exceeded := limit_exceeded(trouble):
+        return _error(STATUS_OF[LimitExceeded], str(exceeded), None, **_place_of(exceeded))
+    status = STATUS_OF[StoreTrouble]
+    if trouble.code in NO_TABLE_CODES:
+        return _error(status, NO_TABLES, _headers_of(status))
+    return _error(status, f"the store: {trouble.label}", _headers_of(status))
+
+
+def _routing_problem(request: web.Request, refusal: web.HTTPException) -> str:
+    """Return the text for a path or a method without a route; for other refusals the standard phrase."""
+    if isinstance(refusal, web.HTTPMethodNotAllowed):
+        return f"the route does not have this method; expected {' or '.join(sorted(refusal.allowed_methods))}"
+    if isinstance(refusal, web.HTTPNotFound):
+        # Names of routes only: the path of the request is never in the answer.
+        names = {resource.canonical.removeprefix(PREFIX) for resource in request.app.router.resources()}
+        close = meant(request.path.removeprefix(PREFIX)[:COMPARED_CHARACTERS], sorted(names))
+        return f"the API has no such route; /docs lists all routes{close and f'; {close}'}"
+    if isinstance(refusal, web.HTTPNotAcceptable):
+        return "this question has no Arrow stream; expected another content type in Accept"
+    return refusal.reason
+
+
+def _error(
+    status: int, message: str, headers: Mapping[str, str] | None = None, **more: str | int
+) -> web.Response:
+    response = web.Response(
+        status=status, body=problem_body(status, message, **more), headers={"Content-Type": PROBLEM}
+    )
+    for name in ("Allow", "Retry-After", "WWW-Authenticate"):
+        if headers and name in headers:
+            response.headers[name] = headers[name]
+    return response
+
+
+def _headers_of(status: int) -> dict[str, str]:
+    """Return the headers that an error of this status has besides its content type."""
+    if status == HTTPStatus.UNAUTHORIZED:
+        return {"WWW-Authenticate": "Bearer"}
+    if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+        return {"Retry-After": str(RETRY_AFTER_S)}
+    return {}
+
+
+def _place_of(error: ReceiverError) -> dict[str, str | int]:
+    """Return which part of the request an error is about, as members of the problem details."""
+    if isinstance(error, InvalidFilter):
+        return {"parameter": error.field, "column": error.column}
+    if isinstance(error, LimitExceeded):
+        return {"limit": error.field}
+    return {"parameter": error.field} if isinstance(error, MalformedBody) and error.field else {}

@@ -1,0 +1,151 @@
+"""Table of the API's routes that are not questions, for the description of the API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Final, NamedTuple
+
+from receiver.api.exports import CONTENT_TYPES as EXPORT_TYPES
+from receiver.api.lines import JSON_LINES
+from receiver.api.responses import JSON
+from receiver.api.traces import LINES
+from receiver.query.counts import DIGITS_MAX
+from receiver.query.export import FORMATS, ExportFormat
+from receiver.query.ledger import SINCE as LEDGER_SINCE
+from receiver.query.parameter_types import TIME, TRACE_ID, Schema, choice, whole_number, with_default
+from receiver.query.question import Parameter
+from receiver.query.time_range import SINCE_DEFAULT
+from receiver.query.traces.otlp import CONTENT_TYPES as OTLP_TYPES
+from receiver.query.traces.otlp import OtlpFormat
+
+BY_QUERY: Final = (
+    HTTPStatus.UNPROCESSABLE_ENTITY,
+    HTTPStatus.TOO_MANY_REQUESTS,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+)
+"""Errors of a route that runs a query: a limit is exceeded, the queue is full, the store is unavailable."""
+BY_STORE: Final = (HTTPStatus.SERVICE_UNAVAILABLE,)
+_TIME_TEXT: Final = "an age such as 24h, or an instant such as 2026-01-31T10:00Z"
+FILTER: Final = Parameter("filter", "a filter, like service=web status=error")
+UNTIL: Final = Parameter("until", f"end of the time range: {_TIME_TEXT}; now by default", schema=TIME)
+
+
+def since(default: str = SINCE_DEFAULT) -> Parameter:
+    """Return the parameter for the start of the time range."""
+    return Parameter("since", f"start of the time range: {_TIME_TEXT}", schema=with_default(TIME, default))
+
+
+class Route(NamedTuple):
+    """A route that is not a question."""
+
+    operation_id: str
+    summary: str
+    parameters: tuple[Parameter, ...] = ()
+    content_types: tuple[str, ...] = (JSON,)
+    errors: tuple[HTTPStatus, ...] = ()
+    """Errors besides those that the method and the parameters imply."""
+
+
+_TRACE_ID: Final = Parameter("id", "the id of a trace: 32 hex digits", is_required=True, schema=TRACE_ID)
+_DEAD_ID: Final = Parameter("id", "the id of a dead letter", is_required=True)
+_PREFIX: Final[Schema] = {"type": "string", "pattern": "^[0-9a-f]{2,32}$"}
+ROUTES: Final[Mapping[tuple[str, str], Route]] = {
+    ("get", "/api/v1/traces/{id}"): Route(
+        "trace",
+        "The spans of a trace.",
+        (
+            _TRACE_ID,
+            Parameter(
+                "format",
+                "lines: a line for each stored row; otlp-json, otlp-protobuf: a TracesData",
+                schema=choice((LINES, *OtlpFormat), LINES),
+            ),
+        ),
+        (JSON_LINES, *OTLP_TYPES.values()),
+        (*BY_QUERY, HTTPStatus.NOT_FOUND),
+    ),
+    ("get", "/api/v1/traces/{id}/compare/{other}"): Route(
+        "compareTraces",
+        "The differences of two traces: a line per pair of spans, and per span that only one of them has.",
+        (
+            _TRACE_ID,
+            Parameter("other", "the id of the other trace", is_required=True, schema=TRACE_ID),
+        ),
+        (JSON_LINES,),
+        (*BY_QUERY, HTTPStatus.NOT_FOUND),
+    ),
+    ("get", "/api/v1/export"): Route(
+        "export",
+        "Every stored column of all spans that match, oldest first, without a limit on rows.",
+        (
+            FILTER,
+            since(),
+            UNTIL,
+            Parameter(
+                "format",
+                "jsonl: a JSON object for each span; csv; otlp: lines of OTLP JSON; parquet",
+                schema=choice(FORMATS, ExportFormat.JSONL),
+            ),
+        ),
+        tuple(dict.fromkeys(EXPORT_TYPES.values())),
+        BY_QUERY,
+    ),
+    ("get", "/api/v1/ledger"): Route(
+        "ledger",
+        "Numbers of received spans by outcome.",
+        (
+            since(LEDGER_SINCE),
+            Parameter("project", "the id of a project"),
+            Parameter("drain", "the name of a drain"),
+            Parameter(
+                "verify",
+                "whether to compare the numbers with the table",
+                schema=with_default({"type": "boolean"}, default=False),
+            ),
+        ),
+        errors=BY_QUERY,
+    ),
+    ("get", "/api/v1/counts"): Route(
+        "counts",
+        "Numbers of spans by prefix of their trace id.",
+        (
+            Parameter("trace_id", "a prefix of the trace ids", is_required=True, schema=_PREFIX),
+            Parameter(
+                "digits", "how many digits to group by", schema=whole_number(1, DIGITS_MAX, DIGITS_MAX)
+            ),
+            since(),
+            UNTIL,
+        ),
+        (JSON_LINES,),
+        BY_QUERY,
+    ),
+    ("get", "/api/v1/schema"): Route("schema", "State of the tables.", errors=BY_STORE),
+    ("get", "/api/v1/health"): Route("health", "Checks of the store and the writer."),
+    ("get", "/api/v1/dead"): Route("deadLetters", "Dead letters.", (), (JSON_LINES,), BY_STORE),
+    ("get", "/api/v1/dead/{id}"): Route(
+        "deadLetter", "A dead letter.", (_DEAD_ID,), errors=(HTTPStatus.NOT_FOUND, *BY_STORE)
+    ),
+    ("post", "/api/v1/dead/{id}/replay"): Route(
+        "replayDeadLetter",
+        "Move a dead letter back into the journal.",
+        (_DEAD_ID,),
+        errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BY_STORE),
+    ),
+    ("delete", "/api/v1/dead/{id}"): Route(
+        "deleteDeadLetter",
+        "Delete a dead letter permanently.",
+        (_DEAD_ID,),
+        errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BY_STORE),
+    ),
+    ("get", "/api/v1/rollup"): Route(
+        "rollup", "State of the rollups: by day, then by table.", (), (JSON_LINES,), BY_STORE
+    ),
+    ("post", "/api/v1/rollup/rebuild"): Route(
+        "rebuildRollups",
+        "Derive the rollups again from the spans.",
+        (Parameter("since", "how far back, like 24h; all by default", schema=TIME),),
+        errors=BY_STORE,
+    ),
+    ("get", "/api/v1/openapi.json"): Route("description", "This description."),
+}
