@@ -11,7 +11,7 @@ from receiver.ui.page import Page
 _ALL: Final = (
     Page("overview", "/", "Overview", "What got worse?", overview.build, "o"),
     Page("search", "/search", "Search", "Which traces?", search.build, "s"),
-    Page("services", "/services", "Services", "Who talks to whom, and how well?", services.build, "v"),
+    Page("services", "/services", "Services", "Which services are slow or fail?", services.build, "v"),
     Page("errors", "/errors", "Errors", "What fails?", errors.build, "e"),
     Page("compare", "/compare", "Compare", "Is B worse than A?", compare.build, "c"),
     Page("trace", "/trace/{id}", "Trace", "Why was this slow or wrong?", trace.build),

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import Final
 
 import orjson
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from receiver.errors import InvalidFilter, LimitExceeded, MalformedBody, ReceiverError, StoreTrouble
 from receiver.logs import limited
@@ -73,6 +73,8 @@ class Site:
         return handle
 
     async def _page(self, request: web.Request, page: Page) -> web.StreamResponse:
+        if request.method == hdrs.METH_HEAD:
+            return _document(HTTPStatus.OK, "")
         now_s, source, parts = time.time(), self._source_for(request), request.match_info
         try:
             view = View(request.path, request.query, now_s, source, parts)
@@ -150,11 +152,9 @@ def _text_of(error: ReceiverError) -> str:
 
 
 def _document(status: HTTPStatus, text: str) -> web.Response:
-    response = web.Response(
-        status=status, text=text, headers={**HEADERS, "Content-Type": "text/html; charset=utf-8"}
+    return web.Response(
+        status=status, body=text.encode(), headers={**HEADERS, "Content-Type": "text/html; charset=utf-8"}
     )
-    response.enable_compression()
-    return response
 
 
 def _outline_of(rows: list[Row]) -> bytes:
@@ -162,15 +162,11 @@ def _outline_of(rows: list[Row]) -> bytes:
 
 
 def _json(body: bytes) -> web.Response:
-    response = web.Response(body=body, headers={**HEADERS, "Content-Type": "application/json"})
-    response.enable_compression()
-    return response
+    return web.Response(body=body, headers={**HEADERS, "Content-Type": "application/json"})
 
 
 async def _send_file(request: web.Request) -> web.Response:
     file = static_files().get(request.match_info["name"])
     if file is None or file.url != request.path:
         raise web.HTTPNotFound
-    response = web.Response(body=file.body, headers={**STATIC_HEADERS, "Content-Type": file.content_type})
-    response.enable_compression()
-    return response
+    return web.Response(body=file.body, headers={**STATIC_HEADERS, "Content-Type": file.content_type})

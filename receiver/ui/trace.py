@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from markupsafe import Markup
 
 from receiver.query.traces.trace_model import Span, Trace, start_ns_of, trace_of
+from receiver.query.traces.traces import normalized_trace_id
 from receiver.ui import numbers
 from receiver.ui.page import Context
 from receiver.ui.svg import tag
@@ -35,7 +36,7 @@ class Line(NamedTuple):
 
 async def build(view: View) -> Context:
     """Return the sentence about the trace, its spans from row `row` on, and the span `span`."""
-    trace_id = view.parts["id"]
+    trace_id = normalized_trace_id(view.parts["id"])
     rows = await view.source.outline(trace_id)
     if not rows:
         return {"trace": None, "trace_id": trace_id}
@@ -45,7 +46,7 @@ async def build(view: View) -> Context:
     stored = await view.source.span(trace_id, chosen.row["SpanId"])
     return {
         "trace": trace,
-        "trace_id": trace.root.row["TraceId"],
+        "trace_id": trace_id,
         "sentence": sentence(trace),
         "lines": [_line(trace, span) for span in islice(trace.spans, first, first + ROWS_MAX)],
         "first": first,

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import Any
+from pathlib import Path
 
 import orjson
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
+from receiver.api.query_queue import QUERIES_MAX
+from receiver.api.routes import Api
+from receiver.api.spool import SpoolSpace
 from receiver.engine.store import Store
-from receiver.query.limits import LimitedLines
-from receiver.query.questions import QUESTIONS
-from receiver.query.traces.traces import normalized_trace_id, outline, span
+from receiver.ui.api_source import ApiSource
 from receiver.ui.site import Site
-from receiver.ui.view import Answer, Row, Source
+from receiver.ui.view import Row, Source
 from tests.support import engines
 
 Client = TestClient[web.Request, web.Application]
@@ -110,42 +111,12 @@ def _hostile() -> Iterator[Row]:
 
 
 @pytest.fixture(scope="session")
-def shop_store(engine_dir: Any) -> Iterator[Store]:  # noqa: ANN401 - a path
+def shop_store(engine_dir: Path) -> Iterator[Store]:
     """Yield the embedded store with the shop's spans, and spans whose texts are all hostile."""
     with engines.embedded(engine_dir) as store:
         lines = b"\n".join(orjson.dumps(row) for row in (*_shop(), *_hostile()))
         store.command("INSERT INTO otel_traces FORMAT JSONEachRow\n" + lines.decode())
         yield store
-
-
-class StoreSource:
-    """Source of pages that asks a store without the limits of the API."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    async def ask(self, name: str, query: Mapping[str, str]) -> Answer:
-        question = QUESTIONS[name]
-        asked = question.parse(query)
-
-        def answer() -> Answer:
-            lines = question.ask(self._store, asked, time.time())
-            return Answer(_rows(lines), lines.is_cut, lines.close_keys)
-
-        return await asyncio.to_thread(answer)
-
-    async def outline(self, trace_id: str) -> list[Row]:
-        plain = normalized_trace_id(trace_id)
-        return await asyncio.to_thread(lambda: _rows(outline(self._store, plain)))
-
-    async def span(self, trace_id: str, span_id: str) -> Row | None:
-        plain = normalized_trace_id(trace_id)
-        rows = await asyncio.to_thread(lambda: _rows(span(self._store, plain, span_id)))
-        return rows[0] if rows else None
-
-
-def _rows(lines: LimitedLines) -> list[Row]:
-    return [orjson.loads(line) for piece in lines.pieces() for line in piece.splitlines()]
 
 
 @pytest.fixture
@@ -167,6 +138,11 @@ async def start_site() -> AsyncIterator[StartSite]:
 
 
 @pytest.fixture
-async def site(start_site: StartSite, shop_store: Store) -> Client:
-    """Return a client of a site with the shop's spans."""
-    return await start_site(StoreSource(shop_store))
+async def site(shop_store: Store, tmp_path: Path) -> AsyncIterator[Client]:
+    """Return a client of the API and the pages over the shop's spans."""
+    with ThreadPoolExecutor(2) as pool, ThreadPoolExecutor(QUERIES_MAX) as stream_pool:
+        space = SpoolSpace(tmp_path, 0, lambda: 0)
+        api = Api(shop_store, str, dict, dict, dict, pool, stream_pool, space)
+        pages = Site(lambda request: ApiSource(api, request))
+        async with TestClient(TestServer(api.application(pages))) as client:
+            yield client

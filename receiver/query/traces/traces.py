@@ -44,7 +44,7 @@ LIMIT 1 BY {", ".join(SPAN_IDENTITY)}
 LIMIT {{limit:UInt64}}
 {SETTINGS}
 """
-_ONE = f"""
+_SINGLE_SPAN = f"""
 SELECT *
 {_FROM}
   AND SpanId = {{span_id:String}}
@@ -73,7 +73,7 @@ def outline(store: Store, trace_id: str, spans_max: int = SPANS_MAX) -> LimitedL
 
 def span(store: Store, trace_id: str, span_id: str) -> LimitedLines:
     """Return every stored column of one span, as one JSON object; no line if the span is not stored."""
-    return LimitedLines(_lines(store, _ONE, trace_id, 1, {"span_id": span_id}), 1)
+    return LimitedLines(_lines(store, _SINGLE_SPAN, trace_id, 1, {"span_id": span_id}), 1)
 
 
 def trace_otlp(store: Store, trace_id: str, form: OtlpFormat, spans_max: int = SPANS_MAX) -> Iterator[bytes]:
