@@ -28,12 +28,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
+from typing import Protocol
 
 import msgspec
 from aiohttp import hdrs, web
 
 from receiver.api import openapi
-from receiver.api.dead_letters import DeadLetterRoutes
 from receiver.api.exports import export_answer
 from receiver.api.lines import ARROW, StreamedAnswer, limited_answer, no_end
 from receiver.api.page import page
@@ -49,7 +49,6 @@ from receiver.api.responses import (
     send,
     whole_json,
 )
-from receiver.api.rollup import RollupRoutes
 from receiver.api.spool import SpoolSpace
 from receiver.api.streaming import stream_from_thread
 from receiver.api.traces import comparison_answer, trace_answer
@@ -61,6 +60,13 @@ from receiver.query.questions import QUESTIONS
 
 REQUESTS_MAX = 4
 """Maximum number of concurrent requests that no queue admits: schema and dead letters."""
+
+
+class Routes(Protocol):
+    """Routes that share the API's listener, token and limits."""
+
+    def add_to(self, router: web.UrlDispatcher) -> None:
+        """Add the routes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +89,8 @@ class Api:
     hosts: Collection[str] = ()
     """DNS names that clients may use."""
 
-    def application(
-        self,
-        dead_letter_routes: DeadLetterRoutes | None = None,
-        rollup_routes: RollupRoutes | None = None,
-    ) -> web.Application:
-        """Return the application with all routes."""
+    def application(self, *more: Routes) -> web.Application:
+        """Return the application with all routes. `more`: routes besides those of the queries."""
         origin = OriginCheck("api", self.hosts)
         application = web.Application(
             middlewares=[origin.middleware, map_errors, self._require_token, finish_whole_answers]
@@ -104,10 +106,8 @@ class Api:
         application.router.add_get("/api/v1/health", self._health)
         application.router.add_get("/api/v1/openapi.json", _describe)
         application.router.add_get("/docs", _describe)
-        if dead_letter_routes is not None:
-            dead_letter_routes.add_to(application.router)
-        if rollup_routes is not None:
-            rollup_routes.add_to(application.router)
+        for routes in more:
+            routes.add_to(application.router)
         application.on_response_prepare.append(add_security_headers)
         return application
 
@@ -135,7 +135,7 @@ class Api:
         """Answer with a trace, as a whole if it is small, so that it has an entity tag."""
         if request.method == hdrs.METH_HEAD:
             return head_of(answer)
-        async with self._stream(request, self.queues.short, answer.pieces) as pieces:
+        async with self.stream(request, self.queues.short, answer.pieces) as pieces:
             first = await anext(pieces, None)
             if first is None:
                 raise NoSuchTrace("no span of this trace is stored; it has expired or has not arrived")
@@ -175,7 +175,7 @@ class Api:
         answer = StreamedAnswer(JSON, query, no_end)
         if request.method == hdrs.METH_HEAD:
             return head_of(answer)
-        async with self._stream(request, queue, query) as pieces:
+        async with self.stream(request, queue, query) as pieces:
             body = b"".join([piece async for piece in pieces])
         return web.Response(body=body, headers=head_of(answer).headers)
 
@@ -185,11 +185,11 @@ class Api:
         """Answer while the query runs."""
         if request.method == hdrs.METH_HEAD:
             return head_of(answer)
-        async with self._stream(request, queue, answer.pieces) as pieces:
+        async with self.stream(request, queue, answer.pieces) as pieces:
             return await send(request, await anext(pieces, b""), pieces, answer)
 
     @asynccontextmanager
-    async def _stream(
+    async def stream(
         self, request: web.Request, queue: QueryQueue, query: Callable[[], Iterator[bytes]]
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Run a query in a thread, once the queue admits it. A client that leaves cancels its statements."""

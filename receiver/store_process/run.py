@@ -53,6 +53,8 @@ from receiver.store_process.metrics import report
 from receiver.store_process.rollup_thread import RollupThread
 from receiver.store_process.stop_signal import StopSignal
 from receiver.store_process.watchdog import MARGIN_S, Watchdog
+from receiver.ui.api_source import ApiSource
+from receiver.ui.site import Site
 from receiver.writer.backoff import SLOWER_CEILING_S, SLOWER_FIRST_S, Delays, backoff_s
 from receiver.writer.environment import Environment, Stopping
 from receiver.writer.progress import Progress, WaitingUnits
@@ -136,13 +138,14 @@ class StoreWork:
         rollup_routes = RollupRoutes(
             self._store, self._closing, self._settings.store.rollup, self._rollup.wake, self._pool
         )
+        pages = Site(lambda request: ApiSource(api, request))
         limits = self._settings.limits
         self._listener = Listener(
             Limits("api", limits.api_connections_max, limits.header_timeout_s, limits.write_timeout_s),
             self._metrics,
         )
         await self._listener.open(
-            api.application(dead_letter_routes, rollup_routes), socket.socket(fileno=listen_fd)
+            api.application(dead_letter_routes, rollup_routes, pages), socket.socket(fileno=listen_fd)
         )
         # The API is served first, so that health checks work while the ledger is read.
         self._thread.start()

@@ -144,7 +144,7 @@ async def client_of(store: Store, tmp_path: Path, wakes: list[bool], *, is_on: b
             space=SpoolSpace(tmp_path, 0, lambda: 0),
         )
         routes = RollupRoutes(store, lambda: CLOSING, is_on, lambda: wakes.append(True), pool)
-        async with TestClient(TestServer(api.application(rollup_routes=routes))) as client:
+        async with TestClient(TestServer(api.application(routes))) as client:
             yield client
 
 

@@ -44,8 +44,16 @@ LIMIT 1 BY {", ".join(SPAN_IDENTITY)}
 LIMIT {{limit:UInt64}}
 {SETTINGS}
 """
+_SINGLE_SPAN = f"""
+SELECT *
+{_FROM}
+  AND SpanId = {{span_id:String}}
+ORDER BY Timestamp
+LIMIT {{limit:UInt64}}
+{SETTINGS}
+"""
 _OUTLINE = f"""
-SELECT {", ".join(SPAN_IDENTITY)}, StatusCode
+SELECT {", ".join(SPAN_IDENTITY)}, StatusCode, StatusMessage, ProjectId, DeploymentId
 {_FROM}
 ORDER BY Timestamp, SpanId
 LIMIT {{limit:UInt64}}
@@ -56,6 +64,16 @@ LIMIT {{limit:UInt64}}
 def trace(store: Store, trace_id: str, spans_max: int = SPANS_MAX) -> LimitedLines:
     """Return the spans of a trace by start time, one JSON object a line. An unknown trace has no lines."""
     return LimitedLines(_lines(store, _SPANS, trace_id, spans_max), spans_max)
+
+
+def outline(store: Store, trace_id: str, spans_max: int = SPANS_MAX) -> LimitedLines:
+    """Return the columns of each span that its place in a waterfall depends on, one JSON object a line."""
+    return LimitedLines(_lines(store, _OUTLINE, trace_id, spans_max), spans_max)
+
+
+def span(store: Store, trace_id: str, span_id: str) -> LimitedLines:
+    """Return every stored column of one span, as one JSON object; no line if the span is not stored."""
+    return LimitedLines(_lines(store, _SINGLE_SPAN, trace_id, 1, {"span_id": span_id}), 1)
 
 
 def trace_otlp(store: Store, trace_id: str, form: OtlpFormat, spans_max: int = SPANS_MAX) -> Iterator[bytes]:
@@ -74,7 +92,7 @@ def comparison(
     store: Store, trace_id: str, other_id: str, spans_max: int = COMPARED_SPANS_MAX
 ) -> Iterator[bytes]:
     """Return the differences of two traces, one JSON object a line. No lines if either trace is unknown."""
-    first, second = (_outline(store, each, spans_max) for each in (trace_id, other_id))
+    first, second = (_outline_tree(store, each, spans_max) for each in (trace_id, other_id))
     if first and second:
         for difference in differences(first, second):
             yield orjson.dumps(difference) + b"\n"
@@ -94,9 +112,11 @@ def normalized_trace_id(trace_id: str) -> str:
     return plain
 
 
-def _lines(store: Store, statement: str, trace_id: str, spans_max: int) -> Iterator[bytes]:
+def _lines(
+    store: Store, statement: str, trace_id: str, spans_max: int, more: Parameters | None = None
+) -> Iterator[bytes]:
     """Yield at most a line more than the maximum, which shows that the trace has more spans."""
-    parameters: Parameters = {"trace_id": normalized_trace_id(trace_id)}
+    parameters: Parameters = {"trace_id": normalized_trace_id(trace_id), **(more or {})}
     # The table is not sorted by trace id, so without a time range this would read all of it. An aggregate has
     # a row even without a trace, with times of 1970; hence the count.
     from_ns, to_ns, row_count = store.rows(_WHEN, parameters)[0]
@@ -116,7 +136,7 @@ def _at_most(rows: Iterable[Row], spans_max: int) -> Iterator[Row]:
         yield row
 
 
-def _outline(store: Store, trace_id: str, spans_max: int) -> Trace | None:
+def _outline_tree(store: Store, trace_id: str, spans_max: int) -> Trace | None:
     rows = list(_rows(_lines(store, _OUTLINE, trace_id, spans_max)))
     if len(rows) > spans_max:
         raise MalformedBody(

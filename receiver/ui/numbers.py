@@ -1,0 +1,86 @@
+"""Numbers, durations and times as the pages write them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+from markupsafe import Markup
+
+_UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms"), (0.001, "µs"))
+
+
+def count(number: float) -> str:
+    """Return a count with separators of thousands: `12,400`."""
+    return f"{number:,.0f}"
+
+
+def duration(milliseconds: float | None) -> str:
+    """Return a duration with three significant digits: `290 ms`, `1.21 s`, `2.5 min`."""
+    if milliseconds is None:
+        return "–"
+    for size, unit in _UNITS:
+        if milliseconds >= size:
+            return f"{_three_digits(milliseconds / size)} {unit}"
+    return f"{milliseconds * 1e6:.0f} ns" if milliseconds else "0 ms"
+
+
+def percent(share: float) -> str:
+    """Return a share as a percentage, precise where it is small: `0.04 %`, `1.9 %`, `38 %`."""
+    hundredths = share * 100
+    if not hundredths:
+        return "0 %"
+    if abs(hundredths) < 0.01:  # noqa: PLR2004 - the smallest percentage with two decimals
+        return "< 0.01 %" if hundredths > 0 else "> −0.01 %"
+    # Two digits, and no exponent for a hundred.
+    text = f"{hundredths:.2g}" if abs(round(hundredths)) < 100 else f"{hundredths:.0f}"  # noqa: PLR2004 - per cent
+    return f"{text} %".replace("-", "−")
+
+
+def change(ratio: float | None) -> str:
+    """Return a relative change with its sign: `+38 %`, `−12 %`."""
+    if ratio is None:
+        return "–"
+    hundredths = round(ratio * 100)
+    return f"{hundredths:+,} %".replace("-", "−") if hundredths else "0 %"
+
+
+def per_minute(number: float, seconds: float) -> str:
+    """Return a rate: `1,240/min`."""
+    rate = number * 60 / seconds if seconds else 0.0
+    return f"{rate:,.0f}/min" if rate >= 10 or not rate else f"{_three_digits(rate)}/min"  # noqa: PLR2004
+
+
+def ago(at_s: float, now_s: float) -> str:
+    """Return how long before now a time is: `2 s ago`, `3 h ago`, `in 5 min`."""
+    seconds = now_s - at_s
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):
+        if abs(seconds) >= size:
+            text = f"{abs(seconds) // size:.0f} {unit}"
+            return f"{text} ago" if seconds > 0 else f"in {text}"
+    return "now"
+
+
+def time_tag(text: str, form: str = "%Y-%m-%d %H:%M:%S") -> Markup:
+    """Return a `<time>` element in UTC, which the page's script can show in local time."""
+    at = parsed(text).astimezone(UTC)
+    shown = at.strftime(form) + (f".{at.microsecond // 1000:03}" if "%S" in form and at.microsecond else "")
+    return Markup('<time datetime="{}" title="{} UTC">{}</time>').format(at.isoformat(), shown, shown)
+
+
+def parsed(text: str) -> datetime:
+    """Parse a time of an answer, which may have nanoseconds; without an offset it is UTC."""
+    at = datetime.fromisoformat(text)
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def short_id(text: str) -> str:
+    """Return the first 8 characters of a trace id or span id."""
+    return text[:8]
+
+
+def _three_digits(number: float) -> str:
+    magnitude = abs(number)
+    if magnitude >= 100:  # noqa: PLR2004 - three digits before the point
+        return f"{number:,.0f}"
+    return f"{number:.3g}"

@@ -1,0 +1,62 @@
+"""Start page: traffic, errors and durations by project, and what got worse since the last deployment."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from receiver.errors import MalformedBody
+from receiver.ui.page import Context
+from receiver.ui.timeline import Timeline
+from receiver.ui.view import Answer, Row, View, term
+
+PROJECTS_MAX = 50
+"""Maximum number of projects that the page shows."""
+COMPARED_MAX = 5
+"""Maximum number of projects, those with the most traffic, whose last two deployments are compared."""
+DEPLOYMENTS_MAX = 1_000
+ROWS_MAX = 20_000
+
+
+async def build(view: View) -> Context:
+    """Return the projects, their deployments, and the verdicts about the newest deployment of each."""
+    timeline = Timeline(view)
+    red = {"by": "project", "filter": view.filter()}
+    projects = await view.ask("red", **red, limit=str(PROJECTS_MAX))
+    over_time = await view.ask("red", **red, every=timeline.every, limit=str(ROWS_MAX))
+    deployments = await view.ask("deployments", filter=view.filter(), limit=str(DEPLOYMENTS_MAX))
+    of_project: dict[str, list[Row]] = defaultdict(list)
+    for row in deployments.rows:
+        of_project[row["project"]].append(row)
+    verdicts = {}
+    for row in projects.rows[:COMPARED_MAX]:
+        newest = of_project[row["group"]][:2]
+        if len(newest) == 2:  # noqa: PLR2004 - a deployment and the one before it
+            verdicts[row["group"]] = await _compared(view, row["group"], *newest)
+    return {
+        "projects": projects.rows,
+        "deployments": of_project,
+        "verdicts": verdicts,
+        "worse": {name: found for name, found in verdicts.items() if _is_worse(found)},
+        "traffic": {row["group"]: _of_group(over_time, timeline, row["group"]) for row in projects.rows},
+        "is_cut": projects.is_cut or over_time.is_cut,
+    }
+
+
+async def _compared(view: View, project: str, newest: Row, before: Row) -> Row | None:
+    """Return the comparison of the newest deployment with the one before; `None` if it has too few spans."""
+    try:
+        answer = await view.ask(
+            "compare", a=before["deployment"], b=newest["deployment"], filter=term("project", project)
+        )
+    except MalformedBody:
+        # The deployment has no span in this range any more, or its windows are empty.
+        return None
+    return answer.rows[0]
+
+
+def _is_worse(found: Row | None) -> bool:
+    return found is not None and found["verdict"].startswith(f"{found['b']} is worse")
+
+
+def _of_group(answer: Answer, timeline: Timeline, group: str) -> list[float | None]:
+    return timeline.values((row for row in answer.rows if row["group"] == group), "spans")

@@ -1,0 +1,25 @@
+"""A page: its address, its name, the question that it answers, and the function that answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from receiver.ui.view import View
+
+Context = dict[str, Any]
+"""Variables of the page's template."""
+
+
+class Page(NamedTuple):
+    """A page. Its template has the name of the page."""
+
+    name: str
+    path: str
+    title: str
+    """Name in the navigation."""
+    question: str
+    """What the page answers, as its heading."""
+    build: Callable[[View], Awaitable[Context]]
+    key: str = ""
+    """Second key of the shortcut `g KEY`. A page without one is not in the navigation."""

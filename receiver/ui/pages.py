@@ -1,0 +1,20 @@
+"""The table of pages. A new page is an entry here, a module that builds it, and a template of its name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from receiver.ui import compare, errors, overview, search, services, trace
+from receiver.ui.page import Page
+
+_ALL: Final = (
+    Page("overview", "/", "Overview", "What got worse?", overview.build, "o"),
+    Page("search", "/search", "Search", "Which traces?", search.build, "s"),
+    Page("services", "/services", "Services", "Which services are slow or fail?", services.build, "v"),
+    Page("errors", "/errors", "Errors", "What fails?", errors.build, "e"),
+    Page("compare", "/compare", "Compare", "Is B worse than A?", compare.build, "c"),
+    Page("trace", "/trace/{id}", "Trace", "Why was this slow or wrong?", trace.build),
+)
+PAGES: Final[Mapping[str, Page]] = {page.name: page for page in _ALL}
+"""Name → page, in the order of the navigation."""

@@ -1,0 +1,172 @@
+"""Routes of the pages. The frame of a slow page is sent before its answer; an error is shown in the frame."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Final
+
+import orjson
+from aiohttp import hdrs, web
+
+from receiver.errors import InvalidFilter, LimitExceeded, MalformedBody, ReceiverError, StoreTrouble
+from receiver.logs import limited
+from receiver.query.limits import limit_exceeded
+from receiver.query.traces.trace_model import trace_of
+from receiver.ui.page import Context, Page
+from receiver.ui.pages import PAGES
+from receiver.ui.static import HEADERS as STATIC_HEADERS
+from receiver.ui.static import PREFIX, static_files
+from receiver.ui.templating import environment
+from receiver.ui.trace import columns, details
+from receiver.ui.view import Row, Source, View
+
+FRAME_AFTER_S = 0.05
+"""A page that takes longer than this is sent in two parts: first its frame, so that the reader sees it."""
+HEADERS: Final = {
+    "Cache-Control": "no-store",  # pages contain data of customers
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+RANGES: Final = {
+    "15m": "last 15 minutes",
+    "1h": "last hour",
+    "6h": "last 6 hours",
+    "24h": "last 24 hours",
+    "7d": "last 7 days",
+    "30d": "last 30 days",
+}
+"""Time ranges of the menu: age → label."""
+
+SourceFor = Callable[[web.Request], Source]
+"""Returns where a request reads spans. Its queries end when its client disconnects."""
+
+
+class Site:
+    """The pages and their files."""
+
+    def __init__(self, source_for: SourceFor) -> None:
+        self._source_for = source_for
+        self._templates = environment()
+
+    def add_to(self, router: web.UrlDispatcher) -> None:
+        """Add the routes of all pages and files."""
+        for page in PAGES.values():
+            router.add_get(page.path, self._handler(page))
+        router.add_get("/trace/{id}/outline", self._outline)
+        router.add_get("/trace/{id}/span/{span}", self._span)
+        router.add_get(PREFIX + "/{digest}/{name}", _send_file)
+
+    def _handler(self, page: Page) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            return await self._page(request, page)
+
+        return handle
+
+    async def _page(self, request: web.Request, page: Page) -> web.StreamResponse:
+        if request.method == hdrs.METH_HEAD:
+            return _document(HTTPStatus.OK, "")
+        now_s, source, parts = time.time(), self._source_for(request), request.match_info
+        try:
+            view = View(request.path, request.query, now_s, source, parts)
+        except MalformedBody as error:
+            # Without a time range there is no page; the frame has the default one.
+            view = View(request.path, {}, now_s, source, parts)
+            frame = self._render("frame", page, view, {})
+            return _document(HTTPStatus.BAD_REQUEST, frame + self._trouble(page, view, error))
+        build = asyncio.ensure_future(self._build(page, view))
+        try:
+            await asyncio.wait({build}, timeout=FRAME_AFTER_S)
+            frame = self._render("frame", page, view, {})
+            if build.done():
+                status, rest = build.result()
+                return _document(status, frame + rest)
+            response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/html; charset=utf-8"})
+            # Not compressed: a compressor would keep the frame until the rest is there.
+            await response.prepare(request)
+            await response.write(frame.encode())
+            _, rest = await build
+            await response.write_eof(rest.encode())
+            return response
+        finally:
+            build.cancel()
+
+    async def _outline(self, request: web.Request) -> web.Response:
+        """Answer with the spans of a trace for the script that draws them."""
+        rows = await self._source_for(request).outline(request.match_info["id"])
+        if not rows:
+            raise web.HTTPNotFound
+        # Seconds for the largest traces: other requests go on meanwhile.
+        return _json(await asyncio.to_thread(_outline_of, rows))
+
+    async def _span(self, request: web.Request) -> web.Response:
+        """Answer with one span in full."""
+        row = await self._source_for(request).span(request.match_info["id"], request.match_info["span"])
+        if row is None:
+            raise web.HTTPNotFound
+        return _json(orjson.dumps(details(row)))
+
+    async def _build(self, page: Page, view: View) -> tuple[HTTPStatus, str]:
+        """Return the status and the content of a page, or of the description of what failed."""
+        try:
+            return HTTPStatus.OK, self._render(page.name, page, view, await page.build(view))
+        except (ReceiverError, StoreTrouble) as error:
+            return _status_of(error), self._trouble(page, view, error)
+
+    def _trouble(self, page: Page, view: View, error: ReceiverError) -> str:
+        return self._render("trouble", page, view, {"trouble": _text_of(error)})
+
+    def _render(self, name: str, page: Page, view: View, context: Context) -> str:
+        frame = {"page": page, "pages": PAGES, "view": view, "ranges": RANGES}
+        return self._templates.get_template(f"{name}.html").render({**frame, **context})
+
+
+def _status_of(error: ReceiverError) -> HTTPStatus:
+    match error:
+        case InvalidFilter() | MalformedBody():
+            return HTTPStatus.BAD_REQUEST
+        case LimitExceeded():
+            return HTTPStatus.UNPROCESSABLE_ENTITY
+        case StoreTrouble():
+            limited.warning(f"pages: {error.label}", "query failed", error=error.label)
+            return (
+                HTTPStatus.UNPROCESSABLE_ENTITY if limit_exceeded(error) else HTTPStatus.SERVICE_UNAVAILABLE
+            )
+        case _:
+            return HTTPStatus.SERVICE_UNAVAILABLE
+
+
+def _text_of(error: ReceiverError) -> str:
+    if isinstance(error, StoreTrouble):
+        return str(limit_exceeded(error) or f"the store: {error.label}")
+    return str(error)
+
+
+def _document(status: HTTPStatus, text: str) -> web.Response:
+    return web.Response(
+        status=status, body=text.encode(), headers={**HEADERS, "Content-Type": "text/html; charset=utf-8"}
+    )
+
+
+def _outline_of(rows: list[Row]) -> bytes:
+    return orjson.dumps(columns(trace_of(rows)), option=orjson.OPT_NON_STR_KEYS)
+
+
+def _json(body: bytes) -> web.Response:
+    return web.Response(body=body, headers={**HEADERS, "Content-Type": "application/json"})
+
+
+async def _send_file(request: web.Request) -> web.Response:
+    file = static_files().get(request.match_info["name"])
+    if file is None or file.url != request.path:
+        raise web.HTTPNotFound
+    return web.Response(body=file.body, headers={**STATIC_HEADERS, "Content-Type": file.content_type})

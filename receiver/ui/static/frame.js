@@ -1,0 +1,142 @@
+// Frame of every page: keyboard shortcuts, theme, time zone, and the URL with absolute times.
+
+const THEMES = ["", "light", "dark"];
+const PREFIX_MS = 1500; // how long `g` waits for its second key
+
+const remembered = (key) => {
+  try {
+    return localStorage.getItem(key) ?? "";
+  } catch {
+    return ""; // storage may be forbidden
+  }
+};
+
+const remember = (key, value) => {
+  try {
+    localStorage.setItem(key, value);
+  } catch {
+    // The choice then lasts for this page only.
+  }
+};
+
+function applyTheme(theme) {
+  if (theme) document.documentElement.dataset.theme = theme;
+  else delete document.documentElement.dataset.theme;
+  const button = document.getElementById("theme");
+  button.textContent = theme ? `Theme: ${theme}` : "Theme: system";
+  button.hidden = false;
+}
+
+function nextTheme() {
+  const theme = THEMES[(THEMES.indexOf(remembered("theme")) + 1) % THEMES.length];
+  remember("theme", theme);
+  applyTheme(theme);
+}
+
+const pad = (number, width = 2) => String(number).padStart(width, "0");
+
+// The local time in the form that the server chose for UTC, which begins with a year or with a month.
+function localText(element) {
+  const at = new Date(element.dateTime);
+  const utc = element.dataset.utc;
+  const day = `${pad(at.getMonth() + 1)}-${pad(at.getDate())}`;
+  const date = /^\d{4}-/.test(utc) ? `${at.getFullYear()}-${day}` : day;
+  const seconds = /:\d\d:\d\d/.test(utc) ? `:${pad(at.getSeconds())}` : "";
+  const fraction = /\.\d{3}$/.test(utc) ? `.${pad(at.getMilliseconds(), 3)}` : "";
+  return `${date} ${pad(at.getHours())}:${pad(at.getMinutes())}${seconds}${fraction}`;
+}
+
+function applyZone(zone) {
+  for (const element of document.querySelectorAll("time[datetime]")) {
+    element.dataset.utc ??= element.textContent;
+    element.textContent = zone === "local" ? localText(element) : element.dataset.utc;
+  }
+  const button = document.getElementById("zone");
+  button.textContent = zone === "local" ? "Local time" : "UTC";
+  button.hidden = false;
+}
+
+function nextZone() {
+  const zone = remembered("zone") === "local" ? "utc" : "local";
+  remember("zone", zone);
+  applyZone(zone);
+}
+
+const element = (name, ...children) => {
+  const made = document.createElement(name);
+  made.append(...children);
+  return made;
+};
+
+function shortcuts() {
+  const pages = [...document.querySelectorAll("header nav [data-key]")];
+  return [
+    ["?", "show this list"],
+    ["/", "go to the first field of the page"],
+    ["j, k", "select the next or previous row"],
+    ["Enter", "open the selected row"],
+    ["t", "show the numbers of a chart as a table"],
+    ...pages.map((page) => [`g ${page.dataset.key}`, page.textContent]),
+  ];
+}
+
+function showShortcuts() {
+  let dialog = document.getElementById("shortcuts");
+  if (!dialog) {
+    const list = element("dl");
+    for (const [keys, text] of shortcuts()) list.append(element("dt", element("kbd", keys)), element("dd", text));
+    const close = element("button", "Close");
+    close.addEventListener("click", () => dialog.close());
+    dialog = element("dialog", element("h2", "Keyboard"), list, close);
+    dialog.id = "shortcuts";
+    dialog.setAttribute("aria-label", "Keyboard shortcuts");
+    document.body.append(dialog);
+  }
+  if (!dialog.open) dialog.showModal();
+}
+
+function moveSelection(step) {
+  const rows = [...document.querySelectorAll("main tbody tr")];
+  if (!rows.length) return;
+  const current = rows.findIndex((row) => row.getAttribute("aria-selected") === "true");
+  const next = Math.max(0, Math.min(rows.length - 1, current < 0 ? 0 : current + step));
+  rows[current]?.removeAttribute("aria-selected");
+  rows[next].setAttribute("aria-selected", "true");
+  rows[next].querySelector("a")?.focus({ preventScroll: true });
+  rows[next].scrollIntoView({ block: "nearest" });
+}
+
+let prefixAt = -PREFIX_MS;
+
+function onKey(event) {
+  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.closest("input, textarea, select, [contenteditable], [role=treegrid], dialog")) return;
+  if (event.timeStamp - prefixAt < PREFIX_MS) {
+    prefixAt = -PREFIX_MS;
+    const page = document.querySelector(`header nav [data-key="${CSS.escape(event.key)}"]`);
+    if (page) page.click();
+    return;
+  }
+  const actions = {
+    "?": showShortcuts,
+    "/": () => document.querySelector("main input:not([type=hidden]), main select")?.focus(),
+    j: () => moveSelection(1),
+    k: () => moveSelection(-1),
+    t: () => document.querySelectorAll("details.numbers").forEach((part) => (part.open = !part.open)),
+    g: () => (prefixAt = event.timeStamp),
+  };
+  if (!(event.key in actions)) return;
+  event.preventDefault();
+  actions[event.key]();
+}
+
+applyTheme(remembered("theme"));
+applyZone(remembered("zone"));
+document.getElementById("theme").addEventListener("click", nextTheme);
+document.getElementById("zone").addEventListener("click", nextZone);
+document.getElementById("keys").addEventListener("click", showShortcuts);
+document.getElementById("keys").hidden = false;
+document.addEventListener("keydown", onKey);
+// The address bar shows absolute times, so that a copied address shows the same spans to others.
+const permalink = document.querySelector("link[rel=canonical]");
+if (permalink) history.replaceState(null, "", permalink.href);

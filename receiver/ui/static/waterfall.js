@@ -1,0 +1,372 @@
+// Waterfall of a trace: a treegrid with only the visible rows in the page, and an overview of all spans.
+
+import { collapsedBelow, durationText, endsOf, levelsOf, search, visiblePlaces } from "./tree.js";
+
+const ROW_PX = 28;
+const MARGIN_ROWS = 8; // rows above and below the visible ones, so that scrolling shows no gap
+const OVERVIEW_PX = 64;
+const COLLAPSE_ABOVE = 100_000; // larger traces begin with three levels
+const LEVELS_SHOWN = 3;
+const INDENT_LEVELS_MAX = 30;
+const HUES = 12;
+
+const element = (name, className, ...children) => {
+  const made = document.createElement(name);
+  if (className) made.className = className;
+  made.append(...children);
+  return made;
+};
+
+// One of the hues of the palette, the same for a service on every page.
+function hueOf(service) {
+  let hash = 0;
+  for (const character of service) hash = (hash * 31 + character.codePointAt(0)) >>> 0;
+  return hash % HUES;
+}
+
+class Waterfall {
+  constructor(root, trace) {
+    this.root = root;
+    this.trace = trace;
+    this.url = root.dataset.outline.replace(/\/outline$/, "/span/");
+    trace.levels = levelsOf(trace.parent);
+    trace.ends = endsOf(trace.parent);
+    this.hues = trace.services.map(hueOf);
+    this.errors = new Set(trace.errors);
+    this.collapsed = trace.parent.length > COLLAPSE_ABOVE ? collapsedBelow(trace, LEVELS_SHOWN) : new Set();
+    this.focus = -1;
+    this.matches = null;
+    this.isCriticalShown = true;
+    this.chosen = Math.max(0, trace.id.indexOf(root.dataset.chosen));
+    this.pool = [];
+    this.build();
+    this.update();
+    this.reveal(this.chosen);
+  }
+
+  build() {
+    this.overview = element("canvas", "overview");
+    this.overview.setAttribute("role", "img");
+    this.overview.setAttribute("aria-label", "All spans over time, errors red");
+    this.filter = element("input");
+    this.filter.placeholder = "find in this trace";
+    this.filter.setAttribute("aria-label", "Find spans of this trace");
+    this.count = element("span", "dim");
+    const button = (text, action) => {
+      const made = element("button", "quiet", text);
+      made.type = "button";
+      made.addEventListener("click", action);
+      return made;
+    };
+    const tools = element(
+      "div",
+      "line",
+      this.filter,
+      button("Collapse", () => this.collapseBelow(2)),
+      button("Expand", () => this.expandAll()),
+      button("Next error (e)", () => this.nextError()),
+      button("Critical path (c)", () => this.toggleCritical()),
+      button("Whole trace", () => this.setFocus(-1)),
+      this.count,
+    );
+    this.grid = element("div", "grid");
+    this.grid.tabIndex = 0;
+    this.grid.setAttribute("role", "treegrid");
+    this.grid.setAttribute("aria-label", "Spans of the trace");
+    this.grid.setAttribute("aria-colcount", "3");
+    this.space = element("div", "space");
+    this.grid.append(this.space);
+    document.getElementById("rows").replaceChildren(tools, this.overview, this.grid);
+    this.grid.addEventListener("scroll", () => this.schedule());
+    this.grid.addEventListener("keydown", (event) => this.onKey(event));
+    this.grid.addEventListener("click", (event) => this.onClick(event));
+    this.filter.addEventListener("input", () => this.setFilter(this.filter.value));
+    addEventListener("resize", () => this.schedule());
+  }
+
+  schedule() {
+    this.scheduled ??= requestAnimationFrame(() => {
+      this.scheduled = undefined;
+      this.draw();
+    });
+  }
+
+  // Compute the visible rows anew after what is shown has changed.
+  update() {
+    this.shown = visiblePlaces(this.trace, this);
+    this.rowOf = new Map(this.shown.map((place, row) => [place, row]));
+    this.space.style.height = `${this.shown.length * ROW_PX}px`;
+    this.grid.setAttribute("aria-rowcount", this.shown.length);
+    const total = this.trace.parent.length;
+    const found = this.matches ? `${this.matches.size.toLocaleString("en")} match, ` : "";
+    this.count.textContent = `${found}${this.shown.length.toLocaleString("en")} of ${total.toLocaleString("en")} spans shown`;
+    this.draw();
+    this.drawOverview();
+  }
+
+  draw() {
+    const first = Math.max(0, Math.floor(this.grid.scrollTop / ROW_PX) - MARGIN_ROWS);
+    const count = Math.ceil(this.grid.clientHeight / ROW_PX) + 2 * MARGIN_ROWS;
+    const rows = this.shown.slice(first, first + count);
+    while (this.pool.length < rows.length) this.pool.push(this.newRow());
+    this.pool.forEach((row, index) => {
+      row.line.hidden = index >= rows.length;
+      if (index < rows.length) this.fill(row, rows[index], first + index);
+    });
+    const chosenRow = this.rowOf.get(this.chosen);
+    if (chosenRow === undefined) this.grid.removeAttribute("aria-activedescendant");
+    else this.grid.setAttribute("aria-activedescendant", `span-${this.chosen}`);
+  }
+
+  newRow() {
+    const twisty = element("span", "twisty");
+    const mark = element("span", "error");
+    const service = element("span", "service");
+    const name = element("span", "name");
+    const note = element("span", "warning");
+    const label = element("div", "label", twisty, mark, service, name, note);
+    const took = element("div", "took");
+    const bar = element("div", "bar");
+    const path = element("div", "path");
+    const line = element("div", "row", label, took, element("div", "time", bar, path));
+    line.setAttribute("role", "row");
+    for (const cell of line.children) cell.setAttribute("role", "gridcell");
+    this.space.append(line);
+    return { line, twisty, mark, service, name, note, label, took, bar, path };
+  }
+
+  fill(row, place, index) {
+    const { trace } = this;
+    const { line } = row;
+    const hasChildren = trace.ends[place] > place + 1;
+    const isError = this.errors.has(place);
+    line.id = `span-${place}`;
+    line.dataset.place = place;
+    line.style.transform = `translateY(${index * ROW_PX}px)`;
+    line.setAttribute("aria-rowindex", index + 1);
+    line.setAttribute("aria-level", trace.levels[place]);
+    line.setAttribute("aria-selected", place === this.chosen);
+    if (hasChildren) line.setAttribute("aria-expanded", !this.collapsed.has(place));
+    else line.removeAttribute("aria-expanded");
+    line.classList.toggle("failed", isError);
+    row.twisty.textContent = hasChildren ? (this.collapsed.has(place) ? "▸" : "▾") : "";
+    row.mark.textContent = isError ? "✕ error" : "";
+    row.service.textContent = trace.services[trace.service[place]] || "(no service)";
+    row.name.textContent = trace.names[trace.name[place]] || "(no name)";
+    row.note.textContent = trace.notes[place] ? `(${trace.notes[place].join(", ")})` : "";
+    row.label.style.paddingLeft = `${Math.min(trace.levels[place] - 1, INDENT_LEVELS_MAX) * 12}px`;
+    row.took.textContent = durationText(trace.took[place]);
+    row.bar.className = `bar hue${this.hues[trace.service[place]]}`;
+    this.setBar(row.bar, trace.start[place], trace.took[place]);
+    this.fillPath(row.path, place);
+  }
+
+  fillPath(container, place) {
+    const sections = this.isCriticalShown ? (this.trace.critical[place] ?? []) : [];
+    while (container.children.length < sections.length) container.append(element("div", "critical"));
+    [...container.children].forEach((section, index) => {
+      section.hidden = index >= sections.length;
+      if (index < sections.length) this.setBar(section, ...sections[index]);
+    });
+  }
+
+  setBar(bar, start, took) {
+    const scale = 100 / Math.max(1, this.trace.duration);
+    bar.style.left = `${start * scale}%`;
+    bar.style.width = `max(1px, ${took * scale}%)`;
+  }
+
+  // One column of pixels for each moment, one row of pixels for a group of spans.
+  drawOverview() {
+    const { trace, overview } = this;
+    const width = Math.max(1, overview.clientWidth);
+    overview.width = width;
+    overview.height = OVERVIEW_PX;
+    const pen = overview.getContext("2d");
+    const style = getComputedStyle(this.grid);
+    const colors = { span: style.getPropertyValue("--mark"), failed: style.getPropertyValue("--error-mark") };
+    const perRow = Math.max(1, this.shown.length / (OVERVIEW_PX / 2));
+    const scale = width / Math.max(1, trace.duration);
+    const bar = (place, row, color) => {
+      pen.fillStyle = color;
+      pen.fillRect(trace.start[place] * scale, Math.floor(row / perRow) * 2, Math.max(1, trace.took[place] * scale), 1);
+    };
+    pen.globalAlpha = 0.6;
+    this.shown.forEach((place, row) => bar(place, row, colors.span));
+    pen.globalAlpha = 1;
+    this.shown.forEach((place, row) => this.errors.has(place) && bar(place, row, colors.failed));
+  }
+
+  reveal(place) {
+    const row = this.rowOf.get(place);
+    if (row === undefined) return;
+    const top = row * ROW_PX;
+    const { scrollTop, clientHeight } = this.grid;
+    if (top < scrollTop) this.grid.scrollTop = top;
+    else if (top + ROW_PX > scrollTop + clientHeight) this.grid.scrollTop = top + ROW_PX - clientHeight;
+  }
+
+  choose(place) {
+    this.chosen = place;
+    for (let above = this.trace.parent[place]; above >= 0; above = this.trace.parent[above]) this.collapsed.delete(above);
+    if (!this.rowOf.has(place)) {
+      this.focus = -1;
+      this.matches = null;
+      this.filter.value = "";
+      this.update();
+    }
+    this.reveal(place);
+    this.draw();
+    this.showDetails(this.trace.id[place]);
+    const url = new URL(location.href);
+    url.searchParams.set("span", this.trace.id[place]);
+    history.replaceState(null, "", url);
+  }
+
+  async showDetails(id) {
+    this.request?.abort();
+    this.request = new AbortController();
+    try {
+      const answer = await fetch(this.url + encodeURIComponent(id), { signal: this.request.signal });
+      if (!answer.ok) throw new Error(`the receiver answered ${answer.status}`);
+      showSpan(await answer.json());
+    } catch (error) {
+      if (error.name !== "AbortError") showTrouble(error);
+    }
+  }
+
+  move(step) {
+    const row = this.rowOf.get(this.chosen) ?? 0;
+    const next = Math.max(0, Math.min(this.shown.length - 1, row + step));
+    if (this.shown.length) this.choose(this.shown[next]);
+  }
+
+  toggle(place, isCollapsed) {
+    if (this.trace.ends[place] <= place + 1) return;
+    if (isCollapsed) this.collapsed.add(place);
+    else this.collapsed.delete(place);
+    this.update();
+  }
+
+  collapseOrGoUp() {
+    const { chosen, trace } = this;
+    if (trace.ends[chosen] > chosen + 1 && !this.collapsed.has(chosen)) this.toggle(chosen, true);
+    else if (trace.parent[chosen] >= 0) this.choose(trace.parent[chosen]);
+  }
+
+  expandOrGoDown() {
+    if (this.collapsed.has(this.chosen)) this.toggle(this.chosen, false);
+    else if (this.trace.ends[this.chosen] > this.chosen + 1) this.choose(this.chosen + 1);
+  }
+
+  collapseBelow(level) {
+    this.collapsed = collapsedBelow(this.trace, level);
+    this.update();
+  }
+
+  expandAll() {
+    this.collapsed = new Set();
+    this.update();
+  }
+
+  nextError() {
+    const { errors } = this.trace;
+    if (errors.length) this.choose(errors.find((place) => place > this.chosen) ?? errors[0]);
+  }
+
+  toggleCritical() {
+    this.isCriticalShown = !this.isCriticalShown;
+    this.draw();
+  }
+
+  setFocus(place) {
+    this.focus = place;
+    this.update();
+    this.reveal(this.chosen);
+  }
+
+  setFilter(text) {
+    this.matches = search(this.trace, text);
+    this.update();
+  }
+
+  onClick(event) {
+    const line = event.target.closest("[data-place]");
+    if (!line) return;
+    const place = Number(line.dataset.place);
+    if (event.target.closest(".twisty")) this.toggle(place, !this.collapsed.has(place));
+    else this.choose(place);
+  }
+
+  onKey(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const page = Math.max(1, Math.floor(this.grid.clientHeight / ROW_PX) - 1);
+    const actions = {
+      j: () => this.move(1),
+      ArrowDown: () => this.move(1),
+      k: () => this.move(-1),
+      ArrowUp: () => this.move(-1),
+      PageDown: () => this.move(page),
+      PageUp: () => this.move(-page),
+      Home: () => this.move(-this.shown.length),
+      End: () => this.move(this.shown.length),
+      ArrowLeft: () => this.collapseOrGoUp(),
+      ArrowRight: () => this.expandOrGoDown(),
+      e: () => this.nextError(),
+      c: () => this.toggleCritical(),
+      f: () => this.setFocus(this.focus === this.chosen ? -1 : this.chosen),
+      "/": () => this.filter.focus(),
+      ".": () => navigator.clipboard?.writeText(this.trace.id[this.chosen]),
+    };
+    if (!(event.key in actions)) return;
+    event.preventDefault();
+    actions[event.key]();
+  }
+}
+
+function definitions(items) {
+  const list = element("dl");
+  for (const [key, value] of items) list.append(element("dt", "", key), element("dd", "", value || "–"));
+  return list;
+}
+
+// The span's panel, as the template of the page writes it.
+function showSpan(span) {
+  const group = (title, items) => (items.length ? [element("h3", "", title), definitions(items)] : []);
+  const byKey = (map) => Object.entries(map).sort(([left], [right]) => (left < right ? -1 : 1));
+  const events = span.events.flatMap((event) => [
+    element("h3", "", `${event.name} `, element("span", "dim", `after ${event.after}`)),
+    definitions(byKey(event.attributes)),
+  ]);
+  const links = span.links.map((link) => {
+    const anchor = element("a", "id", link.trace_id);
+    anchor.href = `/trace/${encodeURIComponent(link.trace_id)}?span=${encodeURIComponent(link.span_id)}`;
+    return element("p", "", "Linked to ", anchor);
+  });
+  document
+    .getElementById("span")
+    .replaceChildren(
+      element("h2", "", span.name || "(no name)"),
+      definitions(Object.entries(span.fields)),
+      ...group("Attributes", byKey(span.attributes)),
+      ...group("Resource", byKey(span.resource)),
+      ...events,
+      ...links,
+    );
+}
+
+function showTrouble(error) {
+  const text = element("p", "trouble", `The span cannot be shown: ${error.message}. Select it again to retry.`);
+  document.getElementById("span").replaceChildren(text);
+}
+
+const root = document.getElementById("trace");
+if (root) {
+  const answer = await fetch(root.dataset.outline);
+  // Without an answer the table that the server drew stays.
+  if (answer.ok) {
+    const waterfall = new Waterfall(root, await answer.json());
+    performance.mark("waterfall-drawn");
+    root.waterfall = waterfall;
+  }
+}

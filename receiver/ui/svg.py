@@ -1,0 +1,177 @@
+"""Charts as SVG. Colours come from the style sheet, by class; every chart has a text alternative.
+
+Never: a `style` attribute, which the Content-Security-Policy of the pages forbids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from markupsafe import Markup, escape
+
+Number = float | None
+"""A value of a chart; `None` is a gap."""
+
+SPARKLINE_WIDTH = 120
+SPARKLINE_HEIGHT = 20
+_PADDING: Final = 2
+
+
+def tag(name: str, *children: str | Markup, **attributes: str | float) -> Markup:
+    """Return an element. Attributes and children that are not markup are escaped; `_` becomes `-`."""
+    # `class` and `for` are keywords of Python, so callers write `class_`.
+    pairs = Markup("").join(
+        Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), _text(value))
+        for key, value in attributes.items()
+    )
+    return Markup("<{}{}>{}</{}>").format(
+        name, pairs, Markup("").join(escape(child) for child in children), name
+    )
+
+
+def sparkline(values: Sequence[Number], label: str) -> Markup:
+    """Return a line without axes, at most as wide as a table's cell; zero is the bottom."""
+    largest = max((value for value in values if value is not None), default=0) or 1
+    scale = Scale(len(values), largest, Box(SPARKLINE_WIDTH, SPARKLINE_HEIGHT))
+    return tag(
+        "svg",
+        tag("title", label),
+        *(tag("path", d=path, class_="line") for path in scale.paths(values)),
+        class_="sparkline",
+        width=SPARKLINE_WIDTH,
+        height=SPARKLINE_HEIGHT,
+        role="img",
+        viewBox=f"0 0 {SPARKLINE_WIDTH} {SPARKLINE_HEIGHT}",
+    )
+
+
+def share_bar(share: float, label: str, kind: str = "") -> Markup:
+    """Return a bar whose length is a share from 0 to 1."""
+    width = max(0.0, min(1.0, share)) * 100
+    return tag(
+        "svg",
+        tag("title", label),
+        tag("rect", width=width, height=8, class_=f"bar {kind}".strip()),
+        class_="share",
+        width=100,
+        height=8,
+        role="img",
+        viewBox="0 0 100 8",
+        preserveAspectRatio="none",
+    )
+
+
+class Box(NamedTuple):
+    """The inside of a chart in pixels."""
+
+    width: float
+    height: float
+
+
+class Scale(NamedTuple):
+    """Places values of a series in a chart."""
+
+    points: int
+    largest: float
+    box: Box
+
+    def x(self, place: float) -> float:
+        """Return the distance of a point from the left."""
+        return _PADDING + (self.box.width - 2 * _PADDING) * place / max(1, self.points - 1)
+
+    def y(self, value: float) -> float:
+        """Return the distance of a value from the top."""
+        return self.box.height - _PADDING - (self.box.height - 2 * _PADDING) * value / self.largest
+
+    def paths(self, values: Sequence[Number]) -> Iterable[str]:
+        """Return a path for each run of values without a gap."""
+        for is_gap, run in groupby(enumerate(values), key=lambda point: point[1] is None):
+            if is_gap:
+                continue
+            points = [(self.x(place), self.y(value)) for place, value in run if value is not None]
+            if len(points) == 1:
+                # A line of length zero is drawn as a dot by its round ends.
+                points *= 2
+            yield "M" + "L".join(f"{_text(x)} {_text(y)}" for x, y in points)
+
+
+class Marker(NamedTuple):
+    """A vertical line in a chart over time, such as the beginning of a deployment."""
+
+    place: float
+    """Between 0, the first point, and the number of points."""
+    label: str
+
+
+CHART: Final = Box(720, 160)
+"""Inside of a chart as wide as a page."""
+
+
+class Series(NamedTuple):
+    """A line of a chart."""
+
+    name: str
+    values: Sequence[Number]
+    kind: str = ""
+    """Class of the line in the style sheet."""
+
+
+class Axes(NamedTuple):
+    """Labels of a chart: of the largest value, and of the first and the last point."""
+
+    largest: str
+    first: str
+    last: str
+
+
+def line_chart(
+    title: str,
+    series: Sequence[Series],
+    axes: Axes,
+    markers: Sequence[Marker] = (),
+    *,
+    box: Box = CHART,
+) -> Markup:
+    """Return a chart over time. Zero is the bottom; the largest value is labelled."""
+    largest = max((value for line in series for value in line.values if value is not None), default=0) or 1
+    scale = Scale(max((len(line.values) for line in series), default=0), largest, box)
+    drawn = [
+        tag("path", tag("title", line.name), d=path, class_=f"line {line.kind}".strip())
+        for line in series
+        for path in scale.paths(line.values)
+    ]
+    lines = [
+        tag("g", tag("title", marker.label), _vertical(scale.x(marker.place), box), class_="marker")
+        for marker in markers
+    ]
+    labels = [
+        tag("text", axes.largest, x=4, y=12, class_="axis"),
+        tag("text", axes.first, x=4, y=box.height + 14, class_="axis"),
+        tag("text", axes.last, x=box.width - 4, y=box.height + 14, class_="axis end"),
+    ]
+    frame = tag("path", d=f"M0 {_text(box.height)}H{_text(box.width)}", class_="grid")
+    top = tag("path", d=f"M0 {_PADDING}H{_text(box.width)}", class_="grid")
+    return tag(
+        "svg",
+        tag("title", title),
+        frame,
+        top,
+        *lines,
+        *drawn,
+        *labels,
+        class_="chart",
+        role="img",
+        viewBox=f"0 0 {_text(box.width)} {_text(box.height + 20)}",
+        aria_label=title,
+    )
+
+
+def _vertical(x: float, box: Box) -> Markup:
+    return tag("path", d=f"M{_text(x)} 0V{_text(box.height)}")
+
+
+def _text(value: str | float) -> str:
+    """Return an attribute's text; numbers with at most two decimals."""
+    return value if isinstance(value, str) else f"{value:.2f}".rstrip("0").rstrip(".")

@@ -1,0 +1,52 @@
+"""Templates of the pages, and the functions that they may call.
+
+Invariant: text of senders is escaped, because every template escapes its variables, and an undefined variable
+is an error.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from receiver.ui import numbers, svg
+from receiver.ui.static import url_of
+from receiver.ui.view import term
+
+_FILTERS = {
+    "ago": numbers.ago,
+    "change": numbers.change,
+    "count": numbers.count,
+    "duration": numbers.duration,
+    "percent": numbers.percent,
+    "short_id": numbers.short_id,
+    "time": numbers.time_tag,
+}
+_FUNCTIONS = {
+    "per_minute": numbers.per_minute,
+    "share_bar": svg.share_bar,
+    "sparkline": svg.sparkline,
+    "static": url_of,
+    "term": term,
+}
+
+
+def environment() -> Environment:
+    """Return the environment of all templates, which escapes in files of every name."""
+    # `autoescape=True` rather than a choice by file name: no template is exempt.
+    made = Environment(
+        loader=PackageLoader("receiver.ui"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(_FILTERS)
+    made.globals.update(_FUNCTIONS)
+    return made
+
+
+def render(made: Environment, name: str, variables: dict[str, Any]) -> str:
+    """Return the page of a template."""
+    return made.get_template(f"{name}.html").render(variables)

@@ -1,0 +1,48 @@
+"""Intervals of a page's time range: their length, and rows of `red` placed in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from receiver.ui.numbers import parsed
+from receiver.ui.svg import Number
+from receiver.ui.view import Row, View
+
+INTERVALS_MAX = 60
+"""Maximum number of intervals of a chart or sparkline."""
+_STEPS_S: Final = (1, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 43_200, 86_400)
+"""Lengths of an interval that a reader can add up."""
+
+
+class Timeline:
+    """The intervals of a time range, on whole multiples of their length."""
+
+    def __init__(self, view: View) -> None:
+        self.step_s = next(
+            (step for step in _STEPS_S if view.seconds / step <= INTERVALS_MAX), _days(view.seconds)
+        )
+        self.begin_s = int(view.begin_s) // self.step_s * self.step_s
+        self.count = max(1, -(-int(view.end_s - self.begin_s) // self.step_s))
+
+    @property
+    def every(self) -> str:
+        """Return the length as a parameter of a question."""
+        return f"{self.step_s}s"
+
+    def place(self, at: str) -> float:
+        """Return the place of a time, in intervals from the begin."""
+        return (parsed(at).timestamp() - self.begin_s) / self.step_s
+
+    def values(self, rows: Iterable[Row], field: str, missing: Number = 0.0) -> list[Number]:
+        """Return the field of each interval's row; `missing` for an interval without a row."""
+        values = [missing] * self.count
+        for row in rows:
+            place = int(self.place(row["start"]))
+            if 0 <= place < self.count:
+                values[place] = row[field]
+        return values
+
+
+def _days(seconds: float) -> int:
+    return -(-int(seconds) // (86_400 * INTERVALS_MAX)) * 86_400

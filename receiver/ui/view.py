@@ -1,0 +1,117 @@
+"""Request for a page: its parameters, its time range, and the questions that it asks.
+
+Invariant: all questions of a page have the same time range, with absolute times, and so do its links.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import quote, urlencode
+
+from receiver.query.time_range import SINCE_DEFAULT, parse_range
+
+Row = dict[str, Any]
+
+
+class Answer(NamedTuple):
+    """The rows of an answer to a question."""
+
+    rows: list[Row]
+    is_cut: bool = False
+    """Whether more rows match than the limit."""
+    close_keys: Sequence[str] = ()
+    """Stored attributes whose keys are similar to those of a filter without a match."""
+
+
+class Source(Protocol):
+    """Where pages read spans, with the limits and the queues of the API."""
+
+    async def ask(self, name: str, query: Mapping[str, str]) -> Answer:
+        """Ask a question of the table in `receiver/query/questions.py`."""
+
+    async def outline(self, trace_id: str) -> list[Row]:
+        """Return the columns of each span of a trace that its place in a waterfall depends on."""
+
+    async def span(self, trace_id: str, span_id: str) -> Row | None:
+        """Return every stored column of a span; `None` if it is not stored."""
+
+
+class View:
+    """Parameters of a page, and the questions that it asks about its time range."""
+
+    def __init__(
+        self, path: str, query: Mapping[str, str], now_s: float, source: Source, parts: Mapping[str, str]
+    ) -> None:
+        """Raises `MalformedBody` for a time range that is not valid. `parts`: variable parts of the path."""
+        self.path = path
+        self.parts = parts
+        self.query = query
+        self.since = query.get("since", SINCE_DEFAULT)
+        self.until = query.get("until", "")
+        self.now_s = now_s
+        begin_s, end_s = parse_range(self.since, self.until).past_s(now_s)
+        self.begin_s = begin_s
+        # A span that was stored in this second belongs to the page.
+        self.end_s = end_s if self.until else float(math.ceil(now_s))
+        self.source = source
+
+    @property
+    def times(self) -> dict[str, str]:
+        """Return the time range as parameters with absolute times."""
+        return {"since": instant(self.begin_s), "until": instant(self.end_s)}
+
+    @property
+    def seconds(self) -> float:
+        """Return the length of the time range."""
+        return self.end_s - self.begin_s
+
+    @property
+    def chosen(self) -> dict[str, str]:
+        """Return the project and the deployment to which the page is restricted."""
+        return {name: self.query[name] for name in ("project", "deployment") if self.query.get(name)}
+
+    def filter(self, *terms: str) -> str:
+        """Return a filter of the page's project and deployment and of more terms."""
+        return " ".join([*(term(name, value) for name, value in self.chosen.items()), *filter(None, terms)])
+
+    def link(self, path: str, **parameters: str) -> str:
+        """Return a URL with the page's time range, project and deployment."""
+        given = {name: value for name, value in parameters.items() if value}
+        return f"{quote(path)}?{urlencode({**self.chosen, **given, **self.times}, quote_via=quote)}"
+
+    def api(self, name: str, **parameters: str) -> str:
+        """Return the URL of the API that answers a question about the page's time range."""
+        return f"/api/v1/{name}?{urlencode({**parameters, **self.times}, quote_via=quote)}"
+
+    @property
+    def permalink(self) -> str:
+        """Return the URL of this page with absolute times."""
+        return f"{quote(self.path)}?{urlencode({**self.query, **self.times}, quote_via=quote)}"
+
+    def without(self, name: str) -> str:
+        """Return the URL of this page without one of its parameters."""
+        kept = {key: value for key, value in self.query.items() if key != name}
+        return f"{quote(self.path)}?{urlencode({**kept, **self.times}, quote_via=quote)}"
+
+    def with_range(self, since: str) -> str:
+        """Return the URL of this page for the time range from an age until now."""
+        kept = {name: value for name, value in self.query.items() if name not in {"since", "until"}}
+        return f"{quote(self.path)}?{urlencode({**kept, 'since': since}, quote_via=quote)}"
+
+    async def ask(self, name: str, **parameters: str) -> Answer:
+        """Ask a question about the time range of the page."""
+        return await self.source.ask(name, {**self.times, **parameters})
+
+
+def term(field: str, value: str) -> str:
+    """Return a filter for a field or attribute that equals a value, whatever characters the value has."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("*", "\\*")
+    return f'{field}="{escaped}"'
+
+
+def instant(at_s: float) -> str:
+    """Return a time as a parameter: ISO 8601 in UTC, to the millisecond."""
+    return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,221 @@
+"""Pages: what they answer, how they show errors, and that texts of senders stay text."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from html.parser import HTMLParser
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from receiver.errors import MalformedBody, StoreTrouble
+from receiver.ui.pages import PAGES
+from receiver.ui.site import RANGES
+from receiver.ui.static import url_of
+from receiver.ui.view import Answer, Row
+from tests.ui.conftest import HOSTILE, HOSTILE_TRACE, TIMES, Client, StartSite
+
+URLS = (
+    "/",
+    "/search",
+    "/search?q=status%3Derror",
+    "/services",
+    "/errors",
+    "/compare",
+    "/compare?a=dpl_1&b=dpl_2",
+    f"/trace/{HOSTILE_TRACE}",
+)
+VOID = {"br", "hr", "img", "input", "link", "meta", "option"}
+
+
+class Document(HTMLParser):
+    """A page as elements and text. An element that is not closed in order is an error."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    @property
+    def links(self) -> list[str]:
+        return [attributes["href"] or "" for tag, attributes in self.elements if tag == "a"]
+
+
+async def page_of(site: Client, url: str, status: int = 200) -> Document:
+    answer = await site.get(url, params=TIMES)
+    assert answer.status == status, await answer.text()
+    return Document(await answer.text())
+
+
+@pytest.mark.parametrize("url", URLS)
+async def test_hostile_text_creates_no_element_and_no_attribute(site: Client, url: str) -> None:
+    page = await page_of(site, url)
+
+    assert {tag for tag, _ in page.elements} & {"img", "b", "style", "iframe"} <= {"b"}
+    scripts = [attributes for tag, attributes in page.elements if tag == "script"]
+    assert {attributes["src"] for attributes in scripts} <= {url_of("frame.js"), url_of("waterfall.js")}
+    for _, attributes in page.elements:
+        assert not [name for name in attributes if name.startswith("on") or name == "style"]
+        assert not (attributes.get("href") or "").startswith("javascript")
+
+
+async def test_every_hostile_text_is_shown_as_it_is(site: Client) -> None:
+    page = await page_of(site, f"/trace/{HOSTILE_TRACE}")
+
+    for text in HOSTILE:
+        assert text in page.text
+
+
+@pytest.mark.parametrize("url", URLS)
+async def test_links_to_pages_have_absolute_times(site: Client, url: str) -> None:
+    page = await page_of(site, url)
+
+    for link in page.links:
+        query = parse_qs(urlsplit(link).query)
+        is_range_menu = query.get("since", [""])[0] in RANGES
+        if "since" in query and not is_range_menu:
+            assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", query["since"][0])
+            assert "until" in query
+
+
+@pytest.mark.parametrize("name", sorted(PAGES))
+async def test_every_page_forbids_scripts_and_frames_of_others(site: Client, name: str) -> None:
+    path = PAGES[name].path.replace("{id}", HOSTILE_TRACE)
+
+    answer = await site.get(path)
+
+    policy = answer.headers["Content-Security-Policy"]
+    assert "default-src 'none'; script-src 'self';" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    assert answer.headers["Cache-Control"] == "no-store"
+
+
+async def test_overview_says_which_deployment_is_worse(site: Client) -> None:
+    page = await page_of(site, "/")
+
+    assert "dpl_2 is worse: " in page.text
+    assert any(link.startswith("/compare?") and "a=dpl_1&b=dpl_2" in link for link in page.links)
+
+
+async def test_search_page_lists_the_traces_that_match(site: Client) -> None:
+    page = await page_of(site, "/search?q=status%3Derror+service%3Dweb")
+
+    assert "traces match" in page.text
+    assert "GET /cart" in page.text
+
+
+async def test_search_page_suggests_the_attribute_that_was_meant(site: Client) -> None:
+    page = await page_of(site, "/search?q=http.rout%3Dx")
+
+    assert "No trace matches" in page.text
+    assert "span.http.route" in page.text
+
+
+async def test_error_in_a_filter_is_shown_in_the_frame_with_400(site: Client) -> None:
+    page = await page_of(site, "/search?q=service%3D", 400)
+
+    assert "The page cannot be shown." in page.text
+    assert "column 9" in page.text
+
+
+async def test_wrong_time_range_is_shown_in_the_frame_with_400(site: Client) -> None:
+    answer = await site.get("/errors?since=yesterday")
+
+    assert answer.status == 400
+    assert "expected a number and s, m, h or d" in Document(await answer.text()).text
+
+
+async def test_unknown_trace_is_explained(site: Client) -> None:
+    page = await page_of(site, f"/trace/{'e' * 32}")
+
+    assert "it has expired or has not arrived" in page.text
+
+
+async def test_trace_page_names_the_operation_that_took_the_time(site: Client) -> None:
+    page = await page_of(site, f"/trace/{1:032x}")
+
+    assert re.search(r"in 2 spans; [\d.]+ ms of it in (web GET /cart|db SELECT cart) \(\d\d %\)", page.text)
+
+
+class FakeSource:
+    """Source that answers with no row after a delay, or with an error."""
+
+    def __init__(self, delay_s: float = 0, error: Exception | None = None) -> None:
+        self.delay_s = delay_s
+        self.error = error
+
+    async def ask(self, _name: str, _query: Mapping[str, str]) -> Answer:
+        await asyncio.sleep(self.delay_s)
+        if self.error:
+            raise self.error
+        return Answer([])
+
+    async def outline(self, _trace_id: str) -> list[Row]:
+        return []
+
+    async def span(self, _trace_id: str, _span_id: str) -> Row | None:
+        return None
+
+
+async def test_frame_of_a_slow_page_is_sent_before_its_answer(start_site: StartSite) -> None:
+    client = await start_site(FakeSource(delay_s=600))
+
+    answer = await client.get("/errors")
+    begin = (await answer.content.readuntil(b"</h1>")).decode()
+    answer.close()
+
+    assert "What fails?" in begin
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "text"),
+    [
+        (StoreTrouble("secret of a row", code=210, name="NETWORK_ERROR"), 503, "NETWORK_ERROR (210)"),
+        (StoreTrouble("secret of a row", code=241, name="MEMORY"), 422, "GiB of memory"),
+        (MalformedBody("filter, column 3: what is wrong", field="filter"), 400, "column 3"),
+    ],
+)
+async def test_failed_query_is_explained_in_the_frame(
+    start_site: StartSite, error: Exception, status: int, text: str
+) -> None:
+    client = await start_site(FakeSource(error=error))
+
+    answer = await client.get("/errors")
+
+    page = Document(await answer.text())
+    assert answer.status == status
+    assert text in page.text
+    assert "secret" not in page.text
+
+
+async def test_static_files_are_kept_for_good_and_need_their_digest(site: Client) -> None:
+    page = await page_of(site, "/errors")
+    url = next(
+        attributes["href"] or ""
+        for tag, attributes in page.elements
+        if tag == "link" and attributes["rel"] == "stylesheet"
+    )
+
+    found = await site.get(url)
+    missing = await site.get(re.sub(r"/[0-9a-f]{16}/", "/0123456789abcdef/", url))
+
+    assert (found.status, missing.status) == (200, 404)
+    assert "immutable" in found.headers["Cache-Control"]
+    assert found.content_type == "text/css"
