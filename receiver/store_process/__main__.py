@@ -5,8 +5,8 @@ import os
 from receiver import process
 from receiver.store_process.run import start_store_process
 
-NICENESS = 10
-"""Added to that of the intakes, whose answers then do not wait for the CPU time of queries and INSERTs."""
+NICENESS = 5
+"""Added to that of the intakes, whose answers then wait less for the CPU time of queries and INSERTs."""
 
 if __name__ == "__main__":
     # Before any thread starts, because a thread inherits it.
