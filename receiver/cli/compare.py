@@ -67,7 +67,7 @@ def _flat_operations(rows: Iterable[Row]) -> Iterator[Row]:
 def _window_text(window: Row) -> str:
     spans, errors = window["estimated_spans"], window["estimated_errors"]
     before = "" if spans in (None, window["spans"]) else f" (before sampling {spans:,.0f} with {errors:,.0f})"
-    ended = "" if window["is_complete"] else "; the window has not ended"
+    ended = "" if window["is_complete"] else "; incomplete, the window ends later"
     return (
         f"{counted(window['spans'], 'span')} with {counted(window['errors'], 'error')}{before} "
         f"from {window['start'][:19]} to {window['end'][:19]} UTC{ended}"

@@ -114,7 +114,7 @@ def test_window_that_has_not_ended_is_reported(data_dir: str) -> None:
 
     a, b = result.stdout.splitlines()[1:3]
     assert a.endswith(" UTC")
-    assert b.endswith(" UTC; the window has not ended")
+    assert b.endswith(" UTC; incomplete, the window ends later")
     end = datetime.fromisoformat(b.partition(" to ")[2].partition(" ")[0])
     assert end.replace(tzinfo=UTC) <= datetime.now(UTC)
 
