@@ -18,10 +18,11 @@ from receiver.query.comparison.verdict import percent
 ONE_SIDED_SHOWN = 10
 """Lines of each list below the table of operations."""
 _HEAD = ("change", "service", "operation", "spans", "errors", "p50", "p95", "p99")
+_ESTIMATES_HEAD = ("spans before sampling", "errors before sampling")
 
 
 def _run(**options: str | None) -> None:
-    run_question("compare", options, _report)
+    run_question("compare", options, _report, _flat_operations)
 
 
 compare = command_of("compare")
@@ -32,11 +33,7 @@ def _report(rows: Iterable[Row]) -> Iterator[str]:
     for row in rows:
         yield _styled(harmless_text(row["verdict"]), _colour_of_verdict(row), bold=True)
         for side in ("a", "b"):
-            window = row["windows"][side]
-            yield (
-                f"{side.upper()}: {harmless_text(row[side])}, {counted(window['spans'], 'span')} with "
-                f"{counted(window['errors'], 'error')} from {window['start'][:19]} to {window['end'][:19]}"
-            )
+            yield f"{side.upper()}: {harmless_text(row[side])}, {_window_text(row['windows'][side])}"
         yield from _operations(row)
         yield from _section(
             "new errors",
@@ -56,11 +53,36 @@ def _report(rows: Iterable[Row]) -> Iterator[str]:
         yield from _section("attribute shifts from A to B", len(row["shifts"]), map(_shift, row["shifts"]))
 
 
+def _flat_operations(rows: Iterable[Row]) -> Iterator[Row]:
+    """Yield the operations without nesting: the numbers of both sides are keys such as `a_count`."""
+    for row in rows:
+        for operation in row["operations"]:
+            sides = {side: operation.pop(side) for side in ("a", "b")}
+            yield {
+                **operation,
+                **{f"{side}_{key}": value for side in sides for key, value in sides[side].items()},
+            }
+
+
+def _window_text(window: Row) -> str:
+    spans, errors = window["estimated_spans"], window["estimated_errors"]
+    before = "" if spans in (None, window["spans"]) else f" (before sampling {spans:,.0f} with {errors:,.0f})"
+    ended = "" if window["is_complete"] else "; incomplete, the window ends later"
+    return (
+        f"{counted(window['spans'], 'span')} with {counted(window['errors'], 'error')}{before} "
+        f"from {window['start'][:19]} to {window['end'][:19]} UTC{ended}"
+    )
+
+
 def _operations(row: Row) -> Iterator[str]:
     if not row["operations"]:
         return
-    cells = [_cells(operation) for operation in row["operations"]]
-    head, *lines = lines_of(_HEAD, cells)
+    has_estimates = any(map(_is_sampled, row["operations"]))
+    cells = [
+        (*_cells(operation), *(_estimates(operation) if has_estimates else ()))
+        for operation in row["operations"]
+    ]
+    head, *lines = lines_of((*_HEAD, *(_ESTIMATES_HEAD if has_estimates else ())), cells)
     yield ""
     yield _styled(head, None, bold=True)
     for operation, line in zip(row["operations"], lines, strict=True):
@@ -82,6 +104,24 @@ def _cells(operation: Row) -> tuple[str, ...]:
             for name in ("p50", "p95", "p99")
         ),
     )
+
+
+def _is_sampled(operation: Row) -> bool:
+    return any(operation[side]["estimated_count"] not in (None, operation[side]["count"]) for side in "ab")
+
+
+def _estimates(operation: Row) -> tuple[str, str]:
+    """Return the numbers before sampling, with the intervals of the error rates."""
+    sides = [operation[side] for side in "ab"]
+    counts = ("-" if side["estimated_count"] is None else f"{side['estimated_count']:,.0f}" for side in sides)
+    rates = (
+        "-"
+        if side["estimated_error_rate"] is None
+        else f"{percent(side['estimated_error_rate'])} "
+        f"({percent(side['estimated_error_rate_low'])} to {percent(side['estimated_error_rate_high'])})"
+        for side in sides
+    )
+    return " → ".join(counts), " → ".join(rates)
 
 
 def _percentile(a_ms: float | None, b_ms: float | None, change: float | None) -> str:

@@ -99,10 +99,16 @@ def _click_parameter(parameter: Parameter) -> click.Parameter:
     )
 
 
-def run_question(name: str, options: Mapping[str, str | None], table: Renderer | None = None) -> None:
+def run_question(
+    name: str,
+    options: Mapping[str, str | None],
+    table: Renderer | None = None,
+    csv_rows: Callable[[Iterable[Row]], Iterable[Row]] = iter,
+) -> None:
     """Ask a question with the options of its command and print the answer.
 
     `table`: prints rows as text; by default a table with a column for each key.
+    `csv_rows`: returns the rows that CSV has in place of the rows of the answer.
     """
     question, given = QUESTIONS[name], {key: text for key, text in options.items() if text is not None}
     form, config, data = given.pop("form"), given.pop("config", None), given.pop("data", None)
@@ -111,13 +117,13 @@ def run_question(name: str, options: Mapping[str, str | None], table: Renderer |
         # Before the store is opened or a receiver is asked, so that a typing error is reported at once.
         _check(question, given)
         answer = Answer(settings, name, given)
-        printed = {
+        printer = {
             "table": table or generic_table,
             "json": json_lines,
             "jsonl": json_lines,
             "csv": csv_lines,
         }[form]
-        for line in printed(answer):
+        for line in printer(csv_rows(answer) if form == "csv" else answer):
             click.echo(line)
     _print_note(answer, question, given["since"])
 

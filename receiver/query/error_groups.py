@@ -8,7 +8,7 @@ from receiver.engine.promoted import promoted_columns
 from receiver.engine.store import TABLE, Store
 from receiver.query.filters.attribute_sql import lookup
 from receiver.query.filters.filter_sql import check_regexes, compiled
-from receiver.query.limits import SETTINGS, LimitedLines, within_time
+from receiver.query.limits import AGGREGATION_SETTINGS, LimitedLines, within_time
 from receiver.query.message_template import TEMPLATE_PARAMETERS, template_sql
 from receiver.query.question import Asked
 
@@ -36,7 +36,9 @@ SELECT
     uniqExactIf(DeploymentId, DeploymentId != '') AS deployment_count,
     arraySlice(arraySort(groupUniqArrayIf(toString(DeploymentId), DeploymentId != '')), 1, {names_max})
         AS deployments,
-    argMax(TraceId, (Timestamp, TraceId)) AS example_trace_id,
+    -- the newest; a number, because comparing tuples takes ten times as long
+    argMax(TraceId, bitShiftLeft(toUInt128(toUnixTimestamp64Nano(Timestamp)), 64) + cityHash64(TraceId))
+        AS example_trace_id,
     if(countIf(isNull(SampleWeight)) = 0, sum(SampleWeight), NULL) AS estimated_spans
 FROM {table}
 WHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
@@ -86,7 +88,7 @@ def error_groups(store: Store, asked: Asked, now_s: float) -> LimitedLines:
         names_max=NAMES_PER_GROUP,
         table=TABLE,
         condition=condition.sql,
-        settings=SETTINGS,
+        settings=AGGREGATION_SETTINGS,
     )
     lines = store.lines(
         statement,

@@ -31,7 +31,7 @@ SECONDS_MAX = 60
 MEMORY_BYTES_MAX = 2 << 30
 """Memory limit in the engine."""
 GROUP_MEMORY_BYTES_MAX = 512 << 20
-"""Memory for the groups of a statement; the engine writes more groups to its disk."""
+"""Memory for the groups or for the joined rows of a statement; the engine writes more of them to its disk."""
 
 ROWS_READ_MAX = 2_000_000_000
 """Maximum number of rows that a statement reads."""
@@ -46,6 +46,13 @@ SETTINGS = (
     f"max_bytes_to_read = {BYTES_READ_MAX}"
 )
 """Times are UTC. 64-bit integers are JSON numbers; readers that parse them as doubles lose precision."""
+
+BLOCK_BYTES = 16 << 20
+AGGREGATION_SETTINGS = f"{SETTINGS}, preferred_block_size_bytes = {BLOCK_BYTES}"
+"""Settings of statements that reduce many spans with maps or regular expressions to few lines.
+
+The engine's default of 1 MB makes blocks of few spans, and compiles each regular expression for each block.
+"""
 
 _NARROW = "expected a shorter time range, or a filter by project or service"
 

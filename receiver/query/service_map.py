@@ -3,8 +3,8 @@
 A call is a Server or Consumer span whose parent is stored and belongs to another service. The called span
 counts: its status, its duration, and the filter. A span that two senders sent counts once.
 
-The statement groups each span by its id, and each call also by the id of its parent, which needs no join. If
-the groups do not fit the memory, the engine writes them to disk.
+The statement joins the spans with the calls by hashes of trace and span id, which are faster than the ids and
+differ for different spans in practice. If the calls do not fit the memory, the engine writes them to disk.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TypedDict
 
 from receiver.engine.store import TABLE, Store
 from receiver.query.filters.filter_sql import check_regexes, compiled
-from receiver.query.limits import GROUP_MEMORY_BYTES_MAX, SETTINGS, LimitedLines, within_time
+from receiver.query.limits import AGGREGATION_SETTINGS, GROUP_MEMORY_BYTES_MAX, LimitedLines, within_time
 from receiver.query.question import Asked
 from receiver.query.time_range import NS_MAX
 
@@ -27,43 +27,40 @@ SELECT
     client,
     server,
     count() AS calls,
-    countIf(call.4) AS errors,
+    countIf(is_error) AS errors,
     errors / calls AS error_rate,
-    quantileExact(0.5)(call.3) / 1e6 AS p50_ms,
-    quantileExact(0.95)(call.3) / 1e6 AS p95_ms
+    quantileExact(0.5)(duration_ns) / 1e6 AS p50_ms,
+    quantileExact(0.95)(duration_ns) / 1e6 AS p95_ms
 FROM
 (
-    SELECT client, call.2 AS server, call
+    SELECT caller.service AS client, call.service AS server, call.duration_ns, call.is_error
     FROM
     (
+        SELECT cityHash64(TraceId, SpanId) AS id, ServiceName AS service
+        FROM {table}
+        WHERE Timestamp >= fromUnixTimestamp64Nano({{callers_from_ns:Int64}})
+          AND Timestamp < fromUnixTimestamp64Nano({{callers_to_ns:Int64}})
+    ) AS caller
+    -- the engine keeps the second table in memory: calls are a small part of the spans
+    INNER JOIN
+    (
         SELECT
-            minIf(ServiceName, NOT key.2) AS client,
-            countIf(NOT key.2) AS callers,
-            groupUniqArrayIf((SpanId, toString(ServiceName), Duration, StatusCode = 'Error'), key.2) AS calls
-        FROM
-        (
-            SELECT
-                TraceId,
-                SpanId,
-                ServiceName,
-                Duration,
-                StatusCode,
-                arrayJoin(if(
-                    Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
-                        AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
-                        AND SpanKind IN ('Server', 'Consumer') AND ParentSpanId != '' AND ({condition}),
-                    [(SpanId, false), (ParentSpanId, true)],
-                    [(SpanId, false)]
-                )) AS key
-            FROM {table}
-            WHERE Timestamp >= fromUnixTimestamp64Nano({{callers_from_ns:Int64}})
-              AND Timestamp < fromUnixTimestamp64Nano({{callers_to_ns:Int64}})
-        )
-        GROUP BY TraceId, key.1
-        HAVING callers > 0 AND notEmpty(calls)
-    )
-    ARRAY JOIN calls AS call
+            cityHash64(TraceId, SpanId) AS id,
+            cityHash64(TraceId, ParentSpanId) AS caller_id,
+            ServiceName AS service,
+            Duration AS duration_ns,
+            StatusCode = 'Error' AS is_error
+        FROM {table}
+        WHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
+          AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
+          AND SpanKind IN ('Server', 'Consumer')
+          AND ParentSpanId != ''
+          AND ({condition})
+    ) AS call
+    ON caller.id = call.caller_id
     WHERE client != server
+    -- after the join, because a caller that was stored twice joins twice
+    LIMIT 1 BY client, server, call.id, call.caller_id, call.duration_ns, call.is_error
 )
 GROUP BY client, server
 ORDER BY calls DESC, client, server
@@ -88,8 +85,9 @@ def service_map(store: Store, asked: Asked, now_s: float) -> LimitedLines:
     """Return the edges between services, one JSON object a line, those with the most calls first."""
     check_regexes(store, asked.filter)
     condition = compiled(store, asked.filter)
-    # The statement has as many groups as spans.
-    settings = f"{SETTINGS}, max_bytes_before_external_group_by = {GROUP_MEMORY_BYTES_MAX}"
+    settings = (
+        f"{AGGREGATION_SETTINGS}, join_algorithm = 'grace_hash', max_bytes_in_join = {GROUP_MEMORY_BYTES_MAX}"
+    )
     statement = _EDGES.format(table=TABLE, condition=condition.sql, settings=settings)
     from_ns, to_ns = asked.range.bounds_ns(now_s)
     parameters = {

@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import random
+import re
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from receiver.settings import Settings
 from tests.support.fake_clickhouse import schema_sources
 
 SPANS = 60
+TIME = r"[0-9-]{10}T[0-9:]{8}"
 HOSTILE = "\x1b[2J\u202ename"
 
 
@@ -56,11 +59,22 @@ def data_dir(engine_dir: Path) -> Iterator[str]:
     schema.apply(store, schema_sources(), 30)
     rng = random.Random(31)
     rows = [row_of(rng, number, name) for name in ("dpl_a", "dpl_b") for number in range(SPANS)]
+    sampled = [
+        {
+            **row,
+            "DeploymentId": f"sampled_{row['DeploymentId'][-1]}",
+            "ServiceName": "sampled",
+            "SampleWeight": 4,
+        }
+        for row in rows
+    ]
+    rows += sampled
     store.command("INSERT INTO otel_traces FORMAT JSONEachRow\n" + "\n".join(map(json.dumps, rows)))
     store.close()
     yield settings.data_dir
     store = open_store(settings, disk_free_min=lambda: 1)
-    store.command("DELETE FROM otel_traces WHERE ServiceName = 'compared'")  # other tests count all rows
+    # Other tests count all rows.
+    store.command("DELETE FROM otel_traces WHERE ServiceName IN ('compared', 'sampled')")
     store.close()
 
 
@@ -84,7 +98,7 @@ def test_comparison_prints_the_verdict_then_the_worst_operation(data_dir: str) -
         "dpl_b is worse: compared fails errors 0 % → 100 % (n = 15 and 15), 1 new error, "
         "1 vanished operation, 1 new operation, 1 operation better"
     )
-    assert lines[1].startswith("A: dpl_a, 60 spans with 0 errors from 20")
+    assert re.fullmatch(rf"A: dpl_a, 60 spans with 0 errors from {TIME} to {TIME} UTC", lines[1])
     assert lines[2].startswith("B: dpl_b, 60 spans with 15 errors from 20")
     assert lines[4].split() == ["change", "service", "operation", "spans", "errors", "p50", "p95", "p99"]
     assert [line.split("  ")[0] for line in lines[5:8]] == ["more errors", "faster", "same"]
@@ -93,6 +107,35 @@ def test_comparison_prints_the_verdict_then_the_worst_operation(data_dir: str) -
     assert "compared gone (15 spans)" in result.stdout
     assert "compared new (15 spans)" in result.stdout
     assert "span.region=eu  0 % → 100 %" in result.stdout
+
+
+def test_window_that_has_not_ended_is_reported(data_dir: str) -> None:
+    result = run("compare", "dpl_a", "dpl_b", "--data", data_dir, "--first", "30m")
+
+    a, b = result.stdout.splitlines()[1:3]
+    assert a.endswith(" UTC")
+    assert b.endswith(" UTC; incomplete, the window ends later")
+    end = datetime.fromisoformat(b.partition(" to ")[2].partition(" ")[0])
+    assert end.replace(tzinfo=UTC) <= datetime.now(UTC)
+
+
+def test_sampled_deployments_have_the_numbers_before_sampling(data_dir: str) -> None:
+    result = run("compare", "sampled_a", "sampled_b", "--data", data_dir)
+
+    lines = result.stdout.splitlines()
+    assert "60 spans with 15 errors (before sampling 240 with 60) from" in lines[2]
+    assert lines[4].endswith("spans before sampling  errors before sampling")
+    assert "60 → 60" in lines[5]
+    assert lines[5].rstrip().endswith("0 % (0 % to 20 %) → 100 % (80 % to 100 %)")
+
+
+def test_comparison_as_csv_has_a_line_for_each_operation(data_dir: str) -> None:
+    result = run("compare", "dpl_a", "dpl_b", "--data", data_dir, "--format", "csv")
+
+    rows = list(csv.DictReader(result.stdout.splitlines()))
+    assert [row["change"] for row in rows] == ["more errors", "faster", "same"]
+    assert (rows[0]["name"], rows[0]["a_errors"], rows[0]["b_errors"]) == ("fails", "0", "15")
+    assert float(rows[1]["b_p50_ms"]) < float(rows[1]["a_p50_ms"])
 
 
 def test_comparison_escapes_control_and_direction_characters(data_dir: str) -> None:

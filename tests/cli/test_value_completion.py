@@ -1,4 +1,4 @@
-"""Tests of the completion of services and attributes with the names that a receiver has stored."""
+"""Tests of the completion of services, attributes and deployments that a receiver has stored."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ ANSWERS = {
         {"scope": "resource", "key": "host"},
         {"scope": "span", "key": "host"},
     ],
+    "deployments": [{"deployment": name} for name in ("dpl_2", "dpl_1", "dpl_2", "", "next")],
 }
 
 
@@ -89,6 +90,8 @@ def completions(typed: str, incomplete: str) -> list[str]:
         ("red --by", "s", ["service", "status", "span.host"]),
         ("red --by", "re", ["resource.host"]),
         ("red --spans", "r", []),
+        ("compare", "d", ["dpl_2", "dpl_1"]),
+        ("compare dpl_1", "", ["dpl_2", "dpl_1", "next"]),
     ],
 )
 def test_names_are_completed(receiver_dir: Path, typed: str, incomplete: str, expected: list[str]) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
-import struct
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -16,22 +15,12 @@ from receiver.engine.store import Store
 from receiver.errors import MalformedBody
 from receiver.query.comparison.compare import OPERATIONS_DEFAULT, OPERATIONS_MAX
 from receiver.query.comparison.new_errors import NEW_ERRORS_MAX
-from receiver.query.comparison.operation_change import FALSE_ALARM_SHARE, SPANS_MIN
-from receiver.query.comparison.statistics import (
-    adjusted,
-    proportion_z,
-    rank_z,
-    tail_z,
-    two_sided_p,
-    wilson_interval,
-)
-from receiver.query.message_template import template_of
+from receiver.query.comparison.operation_change import FALSE_ALARM_SHARE
 from receiver.query.questions import QUESTIONS
-from tests.support.random_filters import NOW_S, Span, has_error, random_filter, random_span
+from tests.support.comparisons import MINUTE_NS, Expected, estimates_of, failed, key_of, side_of
+from tests.support.random_filters import NOW_S, Span, random_filter, random_span
 
 SPANS = 1_500
-MINUTE_NS = 60 * 10**9
-Key = tuple[str, str, str]
 
 
 def deployment_span(rng: random.Random, number: int) -> Span:
@@ -44,19 +33,26 @@ def deployment_span(rng: random.Random, number: int) -> Span:
     operation = rng.choice(["GET /", "POST /pay", "rare", "gone" if not is_b else "new"])
     is_slow = is_b and operation == "GET /"
     is_failing = rng.random() < (0.5 if is_b and operation == "POST /pay" else 0.05)
+    service = rng.choice(["web", "web", "cart"])
     return {
         **span,
         "start_ns": (NOW_S - started_s) * 10**9 + rng.randrange(length_s * 10**9),
         "DeploymentId": deployment,
-        "ServiceName": rng.choice(["web", "web", "cart"]),
+        "ServiceName": service,
         "SpanName": operation,
         "SpanKind": "Server" if operation != "rare" else rng.choice(["Server", "Client", "Producer"]),
+        "SampleWeight": weight_of(number, is_known=service == "web" or number % 9 > 0),
         "Duration": round(rng.lognormvariate(17, 0.4) * (1.5 if is_slow else 1)),
         "StatusCode": "Error" if is_failing else "Ok",
         "StatusMessage": f"order {number} has no card"
         if is_b
         else f"timeout {number:08x}-ab00-0000-0000-00000000000f",
     }
+
+
+def weight_of(number: int, *, is_known: bool) -> float | None:
+    """Return a weight that does not depend on the other random numbers of the span."""
+    return random.Random(number).choice([1.0, 4.0, 99.5]) if is_known else None
 
 
 @pytest.fixture(scope="module")
@@ -74,100 +70,6 @@ def answers(store: Store, name: str, **query: str) -> list[dict[str, Any]]:
 def compared(store: Store, **query: str) -> dict[str, Any]:
     (row,) = answers(store, "compare", **query)
     return row
-
-
-class Expected:
-    """The comparison of two deployments in plain Python."""
-
-    def __init__(self, spans: Iterable[Span], a: str, b: str, length_ns: int | None = None) -> None:
-        of = {name: [span for span in spans if span["DeploymentId"] == name] for name in (a, b)}
-        starts = {name: sorted(span["start_ns"] for span in of[name]) for name in of}
-        shorter_ns = min(times[-1] - times[0] for times in starts.values())
-        self.length_ns = length_ns or (shorter_ns // MINUTE_NS + 1) * MINUTE_NS
-        self.in_range = {"a": of[a], "b": of[b]}
-        self.in_window = {
-            side: [span for span in of[name] if span["start_ns"] < starts[name][0] + self.length_ns]
-            for side, name in (("a", a), ("b", b))
-        }
-        self.operations = {side: by_operation(found) for side, found in self.in_window.items()}
-        self.names = {side: set(by_operation(found)) for side, found in self.in_range.items()}
-
-    def one_sided(self, side: str, other: str) -> dict[Key, int]:
-        found = self.operations[side]
-        return {key: len(found[key]) for key in found if key not in self.names[other]}
-
-    def common(self) -> set[Key]:
-        return {
-            key
-            for key in self.names["a"] & self.names["b"]
-            if key in self.operations["a"] or key in self.operations["b"]
-        }
-
-    def new_errors(self) -> Counter[tuple[str, str]]:
-        known = set(map(group_of, filter(has_error, self.in_range["a"])))
-        found = Counter(map(group_of, filter(has_error, self.in_window["b"])))
-        return Counter({group: count for group, count in found.items() if group not in known})
-
-    def p_values(self) -> dict[Key, float]:
-        """Return the smallest adjusted p-value of each operation with enough spans."""
-        scores: dict[Key, list[float]] = {}
-        for key in self.common():
-            a, b = (self.operations[side].get(key, []) for side in ("a", "b"))
-            if min(len(a), len(b)) >= SPANS_MIN:
-                in_a, in_b = (Counter(bucket_of(span["Duration"]) for span in found) for found in (a, b))
-                scores[key] = [
-                    proportion_z(failed(a), len(a), failed(b), len(b)),
-                    rank_z(in_a, in_b),
-                    tail_z(in_a, in_b, 0.95),
-                ]
-        found = iter(adjusted([two_sided_p(z) for three in scores.values() for z in three]))
-        return {key: min(itertools.islice(found, 3)) for key in scores}
-
-
-def by_operation(spans: Iterable[Span]) -> dict[Key, list[Span]]:
-    found: dict[Key, list[Span]] = defaultdict(list)
-    for span in spans:
-        found[span["ServiceName"], span["SpanName"], span["SpanKind"]].append(span)
-    return dict(found)
-
-
-def failed(spans: Iterable[Span]) -> int:
-    return sum(span["StatusCode"] == "Error" for span in spans)
-
-
-def bucket_of(duration_ns: int) -> int:
-    return int.from_bytes(struct.pack(">d", duration_ns), "big") >> 47
-
-
-def group_of(span: Span) -> tuple[str, str]:
-    events = zip(span["Events.Name"], span["Events.Attributes"], strict=True)
-    exceptions = [attributes for name, attributes in events if name == "exception"]
-    exception = exceptions[0] if exceptions else {}
-    message = exception.get("exception.message") or span["StatusMessage"]
-    kind = exception.get("exception.type") or span["SpanAttributes"].get("error.type", "")
-    return kind, template_of(message)
-
-
-def key_of(row: dict[str, Any]) -> Key:
-    return (row["service"], row["name"], row["kind"])
-
-
-def side_of(spans: Sequence[Span]) -> dict[str, Any]:
-    durations = sorted(span["Duration"] / 1e6 for span in spans)
-    low, high = wilson_interval(failed(spans), len(spans))
-    return {
-        "count": len(spans),
-        "errors": failed(spans),
-        "error_rate": failed(spans) / len(spans) if spans else 0,
-        "error_rate_low": low,
-        "error_rate_high": high,
-        **{
-            f"p{level}_ms": durations[min(len(durations) - 1, len(durations) * level // 100)]
-            if spans
-            else None
-            for level in (50, 95, 99)
-        },
-    }
 
 
 @pytest.mark.parametrize(
@@ -206,6 +108,40 @@ def test_comparison_agrees_with_plain_python(
     assert row["totals"] == {
         name: len(row[name]) for name in ("operations", "new_errors", "vanished", "appeared")
     }
+
+
+def test_windows_have_estimates_only_if_every_weight_is_known(store: Store, spans: Sequence[Span]) -> None:
+    web = [span for span in spans if span["ServiceName"] == "web"]
+    expected = estimates_of(Expected(web, "dpl_a", "dpl_b").in_window["b"])
+
+    known = compared(store, a="dpl_a", b="dpl_b", filter="service=web")["windows"]["b"]
+    unknown = compared(store, a="dpl_a", b="dpl_b")["windows"]["b"]
+
+    assert known["estimated_spans"] == pytest.approx(expected["estimated_count"])
+    assert known["estimated_errors"] == pytest.approx(expected["estimated_errors"])
+    assert known["estimated_spans"] > known["spans"]
+    assert (unknown["estimated_spans"], unknown["estimated_errors"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("query", "ages_s"),
+    [
+        ({"first": "30m"}, {"a": None, "b": 0}),
+        ({"first": "10m"}, {"a": None, "b": None}),
+        ({"first": "40m", "until": "25m"}, {"a": 1_500, "b": 1_500}),
+        ({"until": "25m"}, {"a": None, "b": None}),
+    ],
+)
+def test_window_that_has_not_ended_is_incomplete(
+    store: Store, query: dict[str, str], ages_s: dict[str, int | None]
+) -> None:
+    windows = compared(store, a="dpl_a", b="dpl_b", **query)["windows"]
+
+    for side, age_s in ages_s.items():
+        assert windows[side]["is_complete"] == (age_s is None)
+        end_s = datetime.fromisoformat(windows[side]["end"]).timestamp()
+        assert end_s <= NOW_S
+        assert age_s is None or end_s == NOW_S - age_s
 
 
 def test_comparison_finds_what_changed_and_puts_the_worst_first(store: Store) -> None:

@@ -38,7 +38,9 @@ def spans() -> list[Span]:
         if siblings and rng.random() < 0.8:
             span["ParentSpanId"] = rng.choice(siblings)["SpanId"]
         made.append(span)
-    return [*made, *made[:300]]  # spans that two senders sent
+    # A proxy that continues a trace without a span id of its own stores the id of another service.
+    renamed = [{**span, "ServiceName": "proxy"} for span in made[300:330]]
+    return [*made, *made[:300], *renamed]  # spans that two senders sent
 
 
 def edges(store: Store, **wanted: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - any field of the query
@@ -49,15 +51,20 @@ def edges(store: Store, **wanted: Any) -> list[dict[str, Any]]:  # noqa: ANN401 
 def expected_edges(
     spans: Sequence[Span], matches: Matches, since_s: int = SINCE_S
 ) -> dict[tuple[str, str], dict[str, Any]]:
-    distinct = {(span["TraceId"], span["SpanId"]): span for span in spans}
+    distinct = {
+        tuple(span[field] for field in ("TraceId", "SpanId", "ParentSpanId", "ServiceName")): span
+        for span in spans
+    }
+    services = defaultdict(set)
+    for trace_id, span_id, _, service in distinct:
+        services[trace_id, span_id].add(service)
     calls = defaultdict(list)
-    for span in distinct.values():
-        caller = distinct.get((span["TraceId"], span["ParentSpanId"]))
-        is_call = span["SpanKind"] in ("Server", "Consumer") and caller is not None
+    for (trace_id, _, parent_id, service), span in distinct.items():
+        is_call = span["SpanKind"] in ("Server", "Consumer") and parent_id
         if not is_call or span["start_ns"] < (NOW_S - since_s) * 10**9 or not matches(span):
             continue
-        if caller is not None and caller["ServiceName"] != span["ServiceName"]:
-            calls[caller["ServiceName"], span["ServiceName"]].append(span)
+        for caller in services[trace_id, parent_id] - {service}:
+            calls[caller, service].append(span)
     return {edge: measured(called) for edge, called in calls.items()}
 
 

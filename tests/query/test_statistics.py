@@ -27,6 +27,12 @@ def test_wilson_interval_has_the_published_values(count: int, total: int, low: f
     assert wilson_interval(count, total) == pytest.approx((low, high), abs=5e-5)
 
 
+@pytest.mark.parametrize("total", [11, 60, 137, 1_000, 31_415])
+def test_wilson_interval_ends_at_shares_of_0_and_1_exactly(total: int) -> None:
+    assert wilson_interval(0, total)[0] == 0
+    assert wilson_interval(total, total)[1] == 1
+
+
 def test_wilson_interval_of_no_spans_is_every_share() -> None:
     assert wilson_interval(0, 0) == (0.0, 1.0)
 

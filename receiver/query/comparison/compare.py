@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypedDict
 
 import msgspec
 
 from receiver.engine.store import TABLE, Store
 from receiver.errors import MalformedBody
-from receiver.query.comparison.deployments import Seen, seen_of
+from receiver.query.comparison.deployments import seen_of
 from receiver.query.comparison.new_errors import NewErrorRow, new_errors
 from receiver.query.comparison.operation_change import SPANS_MIN, Samples, changes, relative_changes
 from receiver.query.comparison.shifts import ShiftRow, Sides, shift_rows
 from receiver.query.comparison.statistics import wilson_interval
 from receiver.query.comparison.verdict import Facts, Judged, verdict_of
+from receiver.query.comparison.weights import Estimates, Weights, estimates_of
+from receiver.query.comparison.windows import Windows, common_length, parse_first, window_of
 from receiver.query.filters.filter_sql import Condition, check_regexes, compiled
 from receiver.query.limits import SETTINGS, LimitedLines, within_time
 from receiver.query.question import Asked
-from receiver.query.time_range import parse_since
 
 OPERATIONS_DEFAULT = 100
 OPERATIONS_MAX = 5_000
@@ -33,13 +33,13 @@ SHIFTS_SHOWN = 10
 """Maximum number of attribute shifts in a comparison."""
 _COMPARED_KEYS = ("deployment", "status")
 """Fields of spans that differ by definition, or that the operations show."""
-MINUTE_NS = 60 * 10**9
 
 _BUCKET = "bitShiftRight(reinterpretAsUInt64(toFloat64(Duration)), 47)"
 """Exponent and the first 5 bits of the mantissa: durations in a bucket differ by at most 3.1 %."""
 _OPERATIONS = """
 WITH Timestamp < fromUnixTimestamp64Nano(
-    if(DeploymentId = {{b:String}}, {{b_end_ns:Int64}}, {{a_end_ns:Int64}})) AS is_in_window
+    if(DeploymentId = {{b:String}}, {{b_end_ns:Int64}}, {{a_end_ns:Int64}})) AS is_in_window,
+    ifNull(SampleWeight, 0) AS weight
 SELECT
     ServiceName AS service,
     SpanName AS name,
@@ -48,7 +48,13 @@ SELECT
     countIf(is_in_window) AS count,
     countIf(is_in_window AND StatusCode = 'Error') AS errors,
     quantilesExactIf(0.5, 0.95, 0.99)(Duration, is_in_window) AS percentiles_ns,
-    sumMapIf(map({bucket}, toUInt64(1)), is_in_window) AS buckets
+    sumMapIf(map({bucket}, toUInt64(1)), is_in_window) AS buckets,
+    if(countIf(is_in_window AND isNull(SampleWeight)) = 0,
+        [
+            sumIf(weight, is_in_window),
+            sumIf(weight, is_in_window AND StatusCode = 'Error'),
+            sumIf(weight * weight, is_in_window)
+        ], []) AS weights
 FROM {table}
 WHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
   AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
@@ -60,7 +66,7 @@ LIMIT {{limit:UInt64}}
 """
 
 
-class Side(TypedDict):
+class Side(Estimates):
     """Counts and durations of an operation in the window of a deployment."""
 
     count: int
@@ -95,22 +101,6 @@ class OneSided(TypedDict):
     name: str
     kind: str
     count: int
-
-
-class Window(TypedDict):
-    """The part of a deployment that is compared; its end is exclusive."""
-
-    start: str
-    end: str
-    spans: int
-    errors: int
-
-
-class Windows(TypedDict):
-    """The windows of both deployments, which have the same length."""
-
-    a: Window
-    b: Window
 
 
 class Totals(TypedDict):
@@ -158,7 +148,7 @@ def check(asked: Asked) -> None:
     if asked.texts["a"] == asked.texts["b"]:
         raise MalformedBody("b: expected another deployment than a", field="b")
     if "first" in asked.texts:
-        _chosen_length_ns(asked.texts["first"])
+        parse_first(asked.texts["first"])
 
 
 def _line(store: Store, asked: Asked, now_s: float) -> Iterator[bytes]:
@@ -167,33 +157,34 @@ def _line(store: Store, asked: Asked, now_s: float) -> Iterator[bytes]:
 
 def _comparison(store: Store, asked: Asked, now_s: float) -> Comparison:
     a, b = asked.texts["a"], asked.texts["b"]
-    chosen_ns = _chosen_length_ns(asked.texts["first"]) if "first" in asked.texts else 0
+    chosen = parse_first(asked.texts["first"]) if "first" in asked.texts else None
     check_regexes(store, asked.filter)
     condition = compiled(store, asked.filter)
     range_parameters = asked.range.parameters(now_s)
     seen_a, seen_b = seen_of(store, a, b, condition, range_parameters)
-    length_ns = chosen_ns or _length_ns(seen_a, seen_b)
+    length = chosen or common_length(seen_a, seen_b)
     parameters = {
         **condition.parameters,
         **range_parameters,
         "a": a,
         "b": b,
-        "a_end_ns": seen_a.first_ns + length_ns,
-        "b_end_ns": seen_b.first_ns + length_ns,
+        "a_end_ns": seen_a.first_ns + length.ns,
+        "b_end_ns": seen_b.first_ns + length.ns,
     }
     pairs = _pairs(store, condition, parameters)
     judged = _judged(pairs)
     errors = new_errors(store, condition.sql, parameters)
     vanished = _one_sided({key: pair.a.spans for key, pair in pairs.items() if not pair.b_in_range})
     appeared = _one_sided({key: pair.b.spans for key, pair in pairs.items() if not pair.a_in_range})
+    read_to_ns = min(round(now_s * 10**9), asked.range.bounds_ns(now_s)[1])
     facts = Facts(a, b, judged, errors.total, _frequent(vanished), _frequent(appeared))
     return {
         "a": a,
         "b": b,
         "verdict": verdict_of(facts),
         "windows": {
-            "a": _window(seen_a, length_ns, [pair.a for pair in pairs.values()]),
-            "b": _window(seen_b, length_ns, [pair.b for pair in pairs.values()]),
+            "a": window_of(seen_a, length, read_to_ns, [pair.a for pair in pairs.values()]),
+            "b": window_of(seen_b, length, read_to_ns, [pair.b for pair in pairs.values()]),
         },
         "operations": [_row(operation) for operation in judged[: asked.limit]],
         "new_errors": errors.rows,
@@ -207,22 +198,6 @@ def _comparison(store: Store, asked: Asked, now_s: float) -> Comparison:
             "appeared": len(appeared),
         },
     }
-
-
-def _chosen_length_ns(text: str) -> int:
-    try:
-        return max(1, parse_since(text)) * 10**9
-    except MalformedBody as error:
-        raise MalformedBody(
-            "first is not a length; expected a number and s, m, h or d, like 30m", field="first"
-        ) from error
-
-
-def _length_ns(a: Seen, b: Seen) -> int:
-    """Return the time from first to last span of the shorter deployment, rounded up to minutes."""
-    shorter_ns = min(a.last_ns - a.first_ns, b.last_ns - b.first_ns)
-    # A minute more, because the end is exclusive and must not cut off the last span.
-    return (shorter_ns // MINUTE_NS + 1) * MINUTE_NS
 
 
 def _pairs(
@@ -257,6 +232,7 @@ def _samples(row: dict[str, Any]) -> Samples:
         row["errors"],
         (p50_ns / 1e6, p95_ns / 1e6, p99_ns / 1e6),
         {int(bucket): count for bucket, count in row["buckets"].items()},
+        Weights(*row["weights"]) if row["weights"] else None,
     )
 
 
@@ -304,6 +280,7 @@ def _side(samples: Samples) -> Side:
         "p50_ms": p50_ms,
         "p95_ms": p95_ms,
         "p99_ms": p99_ms,
+        **estimates_of(samples.weights),
     }
 
 
@@ -319,20 +296,6 @@ def _one_sided(counts: dict[tuple[str, str, str], int]) -> list[OneSided]:
 def _frequent(operations: list[OneSided]) -> int:
     """Count the operations whose absence in the other deployment is unlikely to be chance."""
     return sum(operation["count"] >= SPANS_MIN for operation in operations)
-
-
-def _window(seen: Seen, length_ns: int, samples: list[Samples]) -> Window:
-    return {
-        "start": _time_text(seen.first_ns),
-        "end": _time_text(seen.first_ns + length_ns),
-        "spans": sum(sample.spans for sample in samples),
-        "errors": sum(sample.errors for sample in samples),
-    }
-
-
-def _time_text(time_ns: int) -> str:
-    seconds, nanoseconds = divmod(time_ns, 10**9)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{nanoseconds:09d}Z"
 
 
 def _shifts(

@@ -8,7 +8,7 @@ import msgspec
 
 from receiver.engine.store import TABLE, Parameters, Store
 from receiver.query.error_groups import ERROR_MESSAGE, IS_ERROR, error_type
-from receiver.query.limits import SETTINGS
+from receiver.query.limits import AGGREGATION_SETTINGS
 from receiver.query.message_template import TEMPLATE_PARAMETERS
 
 NEW_ERRORS_MAX = 100
@@ -65,7 +65,7 @@ def new_errors(store: Store, condition: str, parameters: Parameters) -> NewError
         is_error=IS_ERROR,
         table=TABLE,
         condition=condition,
-        settings=SETTINGS,
+        settings=AGGREGATION_SETTINGS,
     )
     lines = b"".join(
         store.lines(statement, {**parameters, **TEMPLATE_PARAMETERS, "limit": NEW_ERRORS_MAX})

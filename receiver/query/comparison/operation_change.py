@@ -17,6 +17,7 @@ from receiver.query.comparison.statistics import (
     tail_z,
     two_sided_p,
 )
+from receiver.query.comparison.weights import Weights
 
 SPANS_MIN = 10
 """Minimum number of spans of an operation on both sides; the tests are not reliable with fewer."""
@@ -41,6 +42,8 @@ class Samples(NamedTuple):
     """p50, p95 and p99; without meaning if there are no spans."""
     buckets: Histogram = MappingProxyType({})
     """Histogram of the durations."""
+    weights: Weights | None = Weights()
+    """Sampling weights; `None` if that of a span is not known. The tests do not use them."""
 
 
 class Change(NamedTuple):

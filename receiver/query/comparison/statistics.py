@@ -16,8 +16,8 @@ Z_95 = 1.959963984540054
 """z-score of a 95 % interval."""
 
 
-def wilson_interval(count: int, total: int) -> tuple[float, float]:
-    """Return the 95 % Wilson interval of the share `count / total`."""
+def wilson_interval(count: float, total: float) -> tuple[float, float]:
+    """Return the 95 % Wilson interval of the share `count / total`; weighted samples have fractions."""
     # Nothing is known about the share of an empty sample.
     if not total:
         return 0.0, 1.0
@@ -26,7 +26,10 @@ def wilson_interval(count: int, total: int) -> tuple[float, float]:
     scale = 1 + Z_95**2 / total
     center = share + Z_95**2 / (2 * total)
     width = Z_95 * math.sqrt(share * (1 - share) / total + Z_95**2 / (4 * total**2))
-    return max(0.0, (center - width) / scale), min(1.0, (center + width) / scale)
+    # The ends at shares of 0 and 1 are exact; rounding would leave a tiny number.
+    low = max(0.0, (center - width) / scale) if share > 0 else 0.0
+    high = min(1.0, (center + width) / scale) if share < 1 else 1.0
+    return low, high
 
 
 def two_sided_p(z: float) -> float:
