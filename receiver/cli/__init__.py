@@ -15,6 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from receiver import __version__
+from receiver.cli import shells as _shells  # noqa: F401 - registers the shells
 from receiver.cli.group import Group, examples
 from receiver.errors import CommandFailed, OperatorError, place_and_reason
 from receiver.logs import harmless_text, silence_libraries

@@ -14,7 +14,11 @@ from receiver.query.requests import ESTIMATES, SPANS, counted_spans
 from receiver.query.time_buckets import BUCKET_S, START, parse_every
 
 PARAMETERS: Final = (
-    Parameter("by", "service, operation, project, deployment, kind, status or an attribute. [service]"),
+    Parameter(
+        "by",
+        "a field (service, operation, project, deployment, kind or status) or an attribute; "
+        "service if omitted",
+    ),
     Parameter("every", "the length of an interval, such as 5m: prints a line for each group and interval"),
     SPANS,
 )

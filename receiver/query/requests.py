@@ -16,7 +16,9 @@ _CONDITIONS: Final = {
     "all": "1",
 }
 SPANS: Final = Parameter(
-    "spans", "requests: server and consumer spans and spans without a parent; all: every span"
+    "spans",
+    "the spans that count, requests (server and consumer spans and spans without a parent) or all; "
+    "requests if omitted",
 )
 HINT: Final = "only requests count; --spans all counts every span"
 

@@ -40,6 +40,7 @@ def data_dir(engine_dir: Path) -> Iterator[str]:
             "SpanName": "\x1b[2J\u202ename",
             "StatusCode": "Error" if number == 7 else "Ok",
             "Duration": 300_000_000,
+            "DeploymentId": f"dpl_{number}",
             "SpanAttributes": {"http.route": f"/api/{number}"},
         }
         for number in (7, 8, 9)
@@ -63,6 +64,7 @@ def test_search_as_json_has_the_documented_keys(data_dir: str) -> None:
         "trace_id": TRACE,
         "service": "searched",
         "name": "\x1b[2J\u202ename",
+        "deployment": "dpl_7",
         "start": "",
         "duration_ms": 300,
         "spans": 1,
@@ -74,11 +76,13 @@ def test_search_table_escapes_control_and_direction_characters(data_dir: str) ->
     result = run("search", "service=searched", "--data", data_dir)
 
     head, *lines = result.stdout.splitlines()
-    assert head.split() == ["started", "(UTC)", "trace", "service", "span", "duration", "spans", "errors"]
+    columns = "started (UTC) trace service span duration spans errors deployment"
+    assert head.split() == columns.split()
     assert len(lines) == 3
     assert "\x1b" not in result.stdout
     assert "\u202e" not in result.stdout
     assert "300 ms" in lines[0]
+    assert {line.split()[-1] for line in lines} == {"dpl_7", "dpl_8", "dpl_9"}
 
 
 def test_filter_may_begin_with_a_negation_and_may_be_several_arguments(data_dir: str) -> None:
