@@ -94,7 +94,7 @@ def export(  # noqa: PLR0913 - one parameter an option
         else:
             is_empty = _to_file(settings, asked, query, Path(output))
     if is_empty:
-        click.echo(empty_note(since), err=True)
+        click.echo(empty_note(since, until), err=True)
 
 
 def _format_of(output: str) -> str:

@@ -131,7 +131,7 @@ def run_question(name: str, options: Mapping[str, str | None], table: Renderer |
         }[form]
         for line in printed(answer):
             click.echo(line)
-    _print_note(answer, question, given["since"])
+    _print_note(answer, question, given["since"], given.get("until", ""))
 
 
 @contextmanager
@@ -162,12 +162,12 @@ def _explained(error: ReceiverError, text: str, column: int) -> OperatorError:
     return OperatorError(f"{error}\n  {before}{after}\n  {' ' * text_width(before)}^")
 
 
-def _print_note(answer: Answer, question: Question, since: str) -> None:
+def _print_note(answer: Answer, question: Question, since: str, until: str) -> None:
     """Print a note on standard error if the answer is empty, or cut at its limit."""
     if not answer.count:
         hint = f"; {question.hint_if_empty}" if question.hint_if_empty else ""
         # On standard error, so that a pipe gets rows only.
-        click.echo(f"{empty_note(since)}{hint}", err=True)
+        click.echo(f"{empty_note(since, until)}{hint}", err=True)
         if answer.close_keys:
             meant = ", ".join(map(harmless_text, answer.close_keys))
             click.echo(f"similar attributes that spans have: {meant}", err=True)
@@ -177,15 +177,19 @@ def _print_note(answer: Answer, question: Question, since: str) -> None:
             if answer.count < question.limit_max
             else "this is the maximum; narrow the time range or the filter"
         )
-        click.echo(f"the first {counted(answer.count, question.noun)} {_period(since)}; {more}", err=True)
+        click.echo(
+            f"the first {counted(answer.count, question.noun)} {_period(since, until)}; {more}", err=True
+        )
 
 
-def empty_note(since: str) -> str:
+def empty_note(since: str, until: str) -> str:
     """Return the note about an empty answer, for which a short time range is the usual cause."""
-    return f"no span {_period(since)} matches; use --since TIME to search further back"
+    return f"no span {_period(since, until)} matches; use --since TIME to search further back"
 
 
-def _period(since: str) -> str:
+def _period(since: str, until: str) -> str:
+    if until:
+        return f"between --since {harmless_text(since)} and --until {harmless_text(until)}"
     return f"{'of the last' if parse_instant(since) is None else 'since'} {harmless_text(since)}"
 
 

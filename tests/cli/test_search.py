@@ -103,6 +103,13 @@ def test_search_notes_that_more_traces_match_or_none(data_dir: str) -> None:
     assert empty.stderr == "no span of the last 1h matches; use --since TIME to search further back\n"
 
 
+def test_note_about_an_empty_answer_names_both_ends_of_its_time_range(data_dir: str) -> None:
+    ended = run("search", "--data", data_dir, "--since", "9d", "--until", "8d")
+
+    assert ended.exit_code == 0
+    assert ended.stderr.startswith("no span between --since 9d and --until 8d matches; use --since TIME ")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
