@@ -130,4 +130,4 @@ def _print_error(message: str) -> None:
 @click.command(cls=Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="trace-drain")
 def main() -> None:
-    """Receive OTLP traces, sync them to disk before answering 200, and store them in ClickHouse exactly once."""
+    """Receive OTLP traces, sync them to disk before answering, and store them in ClickHouse exactly once."""

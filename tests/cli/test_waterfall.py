@@ -65,10 +65,10 @@ def test_heading_has_counts_services_and_times() -> None:
 
 
 def test_heading_names_the_first_projects_and_deployments() -> None:
-    one = [span("a", ProjectId="prj", DeploymentId="dpl_1"), span("b", "a", ProjectId="prj")]
+    single = [span("a", ProjectId="prj", DeploymentId="dpl_1"), span("b", "a", ProjectId="prj")]
     several = [span(str(n), DeploymentId=f"dpl_{n}") for n in range(IDS_SHOWN_MAX + 2)]
 
-    assert lines_of(one)[0].endswith(" of shop; project prj; deployment dpl_1")
+    assert lines_of(single)[0].endswith(" of shop; project prj; deployment dpl_1")
     assert lines_of(several)[0].endswith(" of shop; deployments dpl_0, dpl_1, dpl_2 and 2 more")
 
 
