@@ -23,7 +23,7 @@ from receiver.logs import harmless_text, silence_libraries
 VERBS = {
     "attributes": "List the attributes of spans, or the values of an attribute.",
     "compare": "Compare two deployments: is the second worse, and where?",
-    "completion": "Print the script that completes commands and options in a shell.",
+    "completion": "Print the script that completes commands, options and stored names in a shell.",
     "config": "Show or check the configuration.",
     "dead": "List, show, replay and drop dead letters.",
     "errors": "List errors by service, type and message.",

@@ -27,8 +27,8 @@ SHELLS: Final = {kind.name: kind for kind in (Bash, Zsh, Fish)}
 @click.argument("shell", type=click.Choice([*SHELLS]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the script that completes commands and options in a shell.
+    """Print the script that completes commands, options and stored names in a shell.
 
-    The command `trace-drain` must be on PATH.
+    Names come from the receiver that runs on the data directory.
     """
     click.echo(SHELLS[shell](ctx.find_root().command, {}, PROGRAM, VARIABLE).source())

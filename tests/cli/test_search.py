@@ -162,6 +162,12 @@ def test_error_in_a_filter_is_shown_with_a_caret(data_dir: str, text: str, caret
     assert (shown, marked) == (f"  {text}", f"  {' ' * caret}^")
 
 
+def test_caret_is_below_the_error_after_wide_characters() -> None:
+    result = run("search", "service=支付 statsu=error")
+
+    assert result.stderr.splitlines()[1:] == ["  service=支付 statsu=error", f"  {' ' * 13}^"]
+
+
 @pytest.mark.parametrize(
     "hostile", ["\x1b]0;title\x07", "\u202e", "' OR 1=1 --", "$(id)", "`id`", "; DROP TABLE otel_traces"]
 )
