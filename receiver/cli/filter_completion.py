@@ -74,7 +74,8 @@ def _keys(receiver: _Receiver, typed: str, *, is_search: bool) -> Iterator[str]:
 
 def _comparisons(receiver: _Receiver, key: str, operator: str, typed: str) -> list[str]:
     """Return comparisons with the values whose beginning is typed, the most frequent first."""
-    texts = (_value_text(value, is_quoted=typed.startswith('"')) for value in _values(receiver, key))
+    is_quoted = typed.startswith('"')
+    texts = (_value_text(value, is_quoted=is_quoted) for value in _values(receiver, key) if value)
     return [f"{key}{operator}{text}" for text in completable(dict.fromkeys(texts), typed)]
 
 

@@ -1,4 +1,4 @@
-"""Completion of services and attributes in the shell, with the names that the running receiver has stored.
+"""Completion in the shell: services, attributes and deployments that the running receiver has stored.
 
 Never: prints or raises. A shell shows no completions if the receiver does not run or answers late.
 """
@@ -47,6 +47,11 @@ def _group_keys(config: str | None, data: str | None) -> list[str]:
     return [*FIELDS, *sorted(attributes)]
 
 
+def _deployments(config: str | None, data: str | None) -> list[str]:
+    # A deployment has a row for each project.
+    return list(dict.fromkeys(row["deployment"] for row in stored_rows("deployments", config, data)))
+
+
 def stored_rows(name: str, config: str | None, data: str | None, **parameters: str) -> list[dict[str, str]]:
     """Ask the running receiver, in a thread that the end of the process stops. No rows if it is late."""
     answers: SimpleQueue[list[dict[str, str]]] = SimpleQueue()
@@ -77,6 +82,8 @@ NAMES_OF: Final[Mapping[str, Names]] = {
     "project": _projects,
     "key": _keys,
     "by": _group_keys,
+    "a": _deployments,
+    "b": _deployments,
 }
 """Parameter of a question → the names that it takes."""
 

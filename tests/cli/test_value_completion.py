@@ -1,4 +1,4 @@
-"""Tests of the completion of services and attributes with the names that a receiver has stored."""
+"""Tests of the completion of services, attributes, deployments and filters in the shell."""
 
 from __future__ import annotations
 
@@ -29,6 +29,9 @@ ANSWERS = {
     "deployments": [
         {"project": "prj_1", "deployment": "dpl_1"},
         {"project": "prj_1", "deployment": "dpl_2"},
+        {"project": "", "deployment": "dpl_2"},
+        {"project": "", "deployment": ""},
+        {"project": "", "deployment": "next"},
     ],
     "attributes": [
         {"scope": "span", "key": "http.route"},
@@ -115,6 +118,8 @@ def completions(typed: str, incomplete: str, shell: str = "fish") -> list[str]:
         ("red --spans", "r", []),
         ("spans", "--service=c", ["--service=cart"]),
         ("spans --project", "", ["prj_1"]),
+        ("compare", "d", ["dpl_1", "dpl_2"]),
+        ("compare dpl_1", "", ["dpl_1", "dpl_2", "next"]),
     ],
 )
 def test_names_are_completed(receiver_dir: Path, typed: str, incomplete: str, expected: list[str]) -> None:
@@ -128,7 +133,7 @@ FILTERS = [
     pytest.param("service=we", ["service=web"], id="service"),
     pytest.param('service="we', ['service="web"'], id="quoted value"),
     pytest.param("kind!=c", ["kind!=client", "kind!=consumer"], id="words"),
-    pytest.param("deployment=", ["deployment=dpl_1", "deployment=dpl_2"], id="deployment"),
+    pytest.param("deployment=", ["deployment=dpl_1", "deployment=dpl_2", "deployment=next"], id="deployment"),
     pytest.param("project", ["project=prj_1"], id="value of the only field"),
     pytest.param("http.route=/", ["http.route=/a"], id="attribute"),
     pytest.param("resource.http.route=", ["resource.http.route=/a"], id="attribute of the resource"),
