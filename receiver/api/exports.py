@@ -8,15 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 from receiver.api.lines import JSON_LINES, StreamedAnswer, end_line, no_end
 from receiver.engine.store import Store
-from receiver.query.export import PARQUET_TYPE, ExportFormat, export, parse_export
+from receiver.query.export import CONTENT_TYPES, ExportFormat, export, parse_export
 from receiver.query.time_range import TimeRange
 
-CONTENT_TYPES: Mapping[ExportFormat, str] = {
-    ExportFormat.JSONL: JSON_LINES,
-    ExportFormat.OTLP: JSON_LINES,
-    ExportFormat.CSV: "text/csv",
-    ExportFormat.PARQUET: PARQUET_TYPE,
-}
 ENDINGS: Mapping[ExportFormat, str] = {
     ExportFormat.JSONL: "jsonl",
     ExportFormat.OTLP: "otlp.jsonl",

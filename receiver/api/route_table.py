@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
-from receiver.api.exports import CONTENT_TYPES as EXPORT_TYPES
 from receiver.api.lines import JSON_LINES
 from receiver.api.responses import JSON
 from receiver.api.traces import LINES
 from receiver.query.counts import DIGITS_MAX
+from receiver.query.export import CONTENT_TYPES as EXPORT_TYPES
 from receiver.query.export import FORMATS, ExportFormat
 from receiver.query.ledger import SINCE as LEDGER_SINCE
 from receiver.query.parameter_types import TIME, TRACE_ID, Schema, choice, whole_number, with_default

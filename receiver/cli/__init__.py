@@ -15,6 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from receiver import __version__
+from receiver.cli import shells as _shells  # noqa: F401 - registers the shells
 from receiver.cli.group import Group, examples
 from receiver.errors import CommandFailed, OperatorError, place_and_reason
 from receiver.logs import harmless_text, silence_libraries
@@ -22,7 +23,7 @@ from receiver.logs import harmless_text, silence_libraries
 VERBS = {
     "attributes": "List the attributes of spans, or the values of an attribute.",
     "compare": "Compare two deployments: is the second worse, and where?",
-    "completion": "Print the script that completes commands and options in a shell.",
+    "completion": "Print the script that completes commands, options and stored names in a shell.",
     "config": "Show or check the configuration.",
     "dead": "List, show, replay and drop dead letters.",
     "errors": "List errors by service, type and message.",
@@ -129,4 +130,4 @@ def _print_error(message: str) -> None:
 @click.command(cls=Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="trace-drain")
 def main() -> None:
-    """Receive OTLP traces, sync them to disk before the 200, and store them in ClickHouse exactly once."""
+    """Receive OTLP traces, sync them to disk before answering, and store them in ClickHouse exactly once."""

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from itertools import pairwise
-from math import gcd
 from typing import Any, Final
+
+from receiver.cli.table import counted
 
 _HEIGHTS: Final = ("▁▂▃▄▅▆▇█", "_.-~=+*#")
 _SHADES: Final = ("░▒▓█", ".:+#")
@@ -37,14 +37,13 @@ def parts(length: int, parts_max: int) -> list[slice]:
     return [slice(begin, begin + size) for begin in range(0, length, max(1, size))]
 
 
-def starts_of(rows: Sequence[dict[str, Any]]) -> list[int]:
+def starts_of(rows: Sequence[dict[str, Any]], every_s: int) -> range:
     """Return the starts of all intervals from the first row to the last, in seconds since 1970.
 
-    The answer has no row for an interval without spans. The starts of the others are whole intervals apart.
+    The answer has no row for an interval without spans.
     """
-    starts = sorted({epoch_s(row["start"]) for row in rows})
-    step_s = gcd(*[later - earlier for earlier, later in pairwise(starts)])
-    return list(range(starts[0], starts[-1] + 1, step_s)) if step_s else starts
+    starts = [epoch_s(row["start"]) for row in rows]
+    return range(min(starts), max(starts) + 1, every_s)
 
 
 def epoch_s(start: str) -> int:
@@ -52,12 +51,20 @@ def epoch_s(start: str) -> int:
     return int(datetime.fromisoformat(start).timestamp())
 
 
-def time_axis(starts: Sequence[int]) -> str:
+def time_axis(starts: range) -> str:
     """Return a line that says which time a chart covers."""
-    first, last = (
-        f"{datetime.fromtimestamp(start, UTC):%Y-%m-%d %H:%M:%S}" for start in (starts[0], starts[-1])
-    )
-    return f"time: intervals from {first} to {last} (UTC)"
+    edges = starts[0], starts[-1] + starts.step
+    first, end = (f"{datetime.fromtimestamp(edge, UTC):%Y-%m-%d %H:%M:%S}" for edge in edges)
+    intervals = f"{counted(len(starts), 'interval')} of {_age_text(starts.step)}"
+    return f"time: {intervals}, from {first} to {end} (UTC)"
+
+
+def _age_text(seconds: int) -> str:
+    """Return the length of an interval as `--every` takes it."""
+    for unit, unit_s in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds % unit_s == 0:
+            return f"{seconds // unit_s}{unit}"
+    return f"{seconds}s"
 
 
 def _printable(choices: tuple[str, str]) -> str:

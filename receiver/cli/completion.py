@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import click
-from click.shell_completion import get_completion_class
 
 from receiver.cli.group import examples
-from receiver.errors import OperatorError
+from receiver.cli.shells import Bash, Fish, Zsh
 
 PROGRAM = "trace-drain"
 VARIABLE = "_TRACE_DRAIN_COMPLETE"
 """The environment variable by which the shell's script asks click for completions of `PROGRAM`."""
+
+
+SHELLS: Final = {kind.name: kind for kind in (Bash, Zsh, Fish)}
 
 
 @click.command(
@@ -20,14 +24,11 @@ VARIABLE = "_TRACE_DRAIN_COMPLETE"
         "trace-drain completion fish > ~/.config/fish/completions/trace-drain.fish",
     )
 )
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.argument("shell", type=click.Choice([*SHELLS]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the script that completes commands and options in a shell.
+    """Print the script that completes commands, options and stored names in a shell.
 
-    The command `trace-drain` must be on PATH.
+    Names come from the receiver that runs on the data directory.
     """
-    kind = get_completion_class(shell)
-    if kind is None:
-        raise OperatorError(f"click has no completion for {shell}; expected bash, zsh or fish")
-    click.echo(kind(ctx.find_root().command, {}, PROGRAM, VARIABLE).source())
+    click.echo(SHELLS[shell](ctx.find_root().command, {}, PROGRAM, VARIABLE).source())

@@ -20,21 +20,21 @@ import msgspec
 
 from receiver.cli.api_client import download, parsed_rows, query_receiver, running_receiver, store_of
 from receiver.cli.export_file import PartialFile, State
+from receiver.cli.filter_command import FilterCommand, filter_words
 from receiver.cli.group import examples
-from receiver.cli.options import config_option, data_option, loaded_with
-from receiver.cli.questions import filter_errors_shown
-from receiver.cli.search import separate_options
+from receiver.cli.options import FILE_PATH, config_option, data_option, loaded_with
+from receiver.cli.questions import empty_note, filter_errors_shown
 from receiver.cli.table import counted
 from receiver.errors import CommandFailed, OperatorError, Refused
 from receiver.query.export import (
+    CONTENT_TYPES,
     FORMATS,
-    PARQUET_TYPE,
     ExportFormat,
     formatted,
-    parquet,
     parse_export,
     slices,
 )
+from receiver.query.export import export as stored
 from receiver.query.time_range import SINCE_DEFAULT
 from receiver.query.traces.trace_model import Row
 from receiver.settings import Settings
@@ -48,14 +48,14 @@ INSTANT_CHARS = len("2026-01-31 10:00:00.123456")
 
 
 @click.command(
-    context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]},
+    cls=FilterCommand,
     epilog=examples(
         "trace-drain export 'service=web status=error' --since 24h -o errors.csv",
         "trace-drain export --since 7d -o spans.parquet",
         "trace-drain export 'project=prj_1' --since 24h --format otlp -o - | gzip > spans.jsonl.gz",
     ),
 )
-@click.argument("words", metavar="[FILTER]", nargs=-1, type=click.UNPROCESSED)
+@filter_words()
 @config_option
 @data_option
 @click.option(
@@ -72,7 +72,9 @@ INSTANT_CHARS = len("2026-01-31 10:00:00.123456")
     type=click.Choice([str(form) for form in FORMATS]),
     help="otlp: lines of OTLP JSON. [the ending of FILE, or else jsonl]",
 )
-@click.option("-o", "output", required=True, metavar="FILE", help="A new file; - for standard output.")
+@click.option(
+    "-o", "output", type=FILE_PATH, required=True, metavar="FILE", help="A new file; - for standard output."
+)
 def export(  # noqa: PLR0913 - one parameter an option
     words: tuple[str, ...],
     *,
@@ -88,17 +90,18 @@ def export(  # noqa: PLR0913 - one parameter an option
     FILTER is that of `search`. There is no limit on the number of spans. Run the same command again to
     continue an export that was interrupted.
     """
-    separate_options(words)
     settings, text = loaded_with(config, data).settings, " ".join(words)
     asked = {"filter": text, "since": since, "until": until, "format": form or _format_of(output)}
     with filter_errors_shown(text):
         query = _with_instants(asked)
         if output == STANDARD_OUTPUT:
-            _to_standard_output(settings, query)
+            is_empty = _to_standard_output(settings, query)
         elif query["format"] == ExportFormat.PARQUET:
-            _to_parquet_file(settings, query, Path(output))
+            is_empty = _to_parquet_file(settings, query, Path(output))
         else:
-            _to_file(settings, asked, query, Path(output))
+            is_empty = _to_file(settings, asked, query, Path(output))
+    if is_empty:
+        click.echo(empty_note(since, until), err=True)
 
 
 def _format_of(output: str) -> str:
@@ -119,33 +122,41 @@ def _instant_text(at_ns: int) -> str:
     return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at_ns // 1_000)).isoformat()
 
 
-def _to_standard_output(settings: Settings, query: Mapping[str, str]) -> None:
+def _to_standard_output(settings: Settings, query: Mapping[str, str]) -> bool:
+    """Write to a pipe or a file. Returns whether it is known that no span matches."""
     if sys.stdout.isatty():
         raise OperatorError("standard output is a terminal; expected -o FILE, or a pipe")
     out = sys.stdout.buffer
     if query["format"] == ExportFormat.PARQUET:
-        for piece in _parquet_pieces(settings, query):
+        for piece in _pieces(settings, query):
             out.write(piece)
-        return
-    is_first = True
+        return False
+    is_empty = True
     for block in blocks(_rows(settings, query)):
-        out.write(formatted(block, ExportFormat(query["format"]), has_head=is_first))
-        is_first = False
+        out.write(formatted(block, ExportFormat(query["format"]), has_head=is_empty))
+        is_empty = False
+    if is_empty:
+        out.write(_head(settings, query))
+    return is_empty
 
 
-def _to_parquet_file(settings: Settings, query: Mapping[str, str], path: Path) -> None:
+def _to_parquet_file(settings: Settings, query: Mapping[str, str], path: Path) -> bool:
     with PartialFile(path) as file:
         file.begin()
-        for piece in _parquet_pieces(settings, query):
+        for piece in _pieces(settings, query):
             file.write(piece)
             _show_progress(f"{file.size_bytes / 1e6:.1f} MB")
         file.finish()
     _show_progress("")
     click.echo(f"{path}: {file.size_bytes} bytes", err=True)
+    return False
 
 
-def _to_file(settings: Settings, asked: Mapping[str, str], query: dict[str, str], path: Path) -> None:
-    """Write a file block by block, each with a new state, so that the export can continue."""
+def _to_file(settings: Settings, asked: Mapping[str, str], query: dict[str, str], path: Path) -> bool:
+    """Write a file block by block, each with a new state, so that the export can continue.
+
+    Returns whether no span matches.
+    """
     with PartialFile(path) as file:
         state = file.resume(dict(asked))
         if state is None:
@@ -170,9 +181,12 @@ def _to_file(settings: Settings, asked: Mapping[str, str], query: dict[str, str]
                 f"{counted(state.spans, 'span')} exported; the same command continues after them", err=True
             )
             raise
+        if not state.spans:
+            file.write(_head(settings, query))
         file.finish()
     _show_progress("")
     click.echo(f"{path}: {counted(state.spans, 'span')}", err=True)
+    return not state.spans
 
 
 def _advanced(state: State, block: list[Row], size_bytes: int) -> State:
@@ -194,13 +208,22 @@ def _rows(settings: Settings, query: Mapping[str, str]) -> Iterator[Row]:
             yield from parsed_rows(lines)
 
 
-def _parquet_pieces(settings: Settings, query: Mapping[str, str]) -> Iterator[bytes]:
+def _head(settings: Settings, query: Mapping[str, str]) -> bytes:
+    """Return the line of names of a CSV export without spans; other formats have none."""
+    if query["format"] != ExportFormat.CSV:
+        return b""
+    # Only the first line: spans may have arrived since the rows were read.
+    return b"".join(_pieces(settings, query)).splitlines(keepends=True)[0]
+
+
+def _pieces(settings: Settings, query: Mapping[str, str]) -> Iterator[bytes]:
+    """Yield the export in its format, from the running receiver or from the store itself."""
     state = running_receiver(settings)
     if state is not None:
-        yield from download(settings, state, PATH, query, PARQUET_TYPE)
+        yield from download(settings, state, PATH, query, CONTENT_TYPES[ExportFormat(query["format"])])
         return
     with store_of(settings) as store:
-        yield from parquet(store, parse_export(query), time.time())
+        yield from stored(store, parse_export(query), time.time())
 
 
 def blocks(rows: Iterable[Row], rows_min: int = BLOCK_ROWS) -> Iterator[list[Row]]:

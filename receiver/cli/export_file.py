@@ -28,6 +28,8 @@ class PartialFile:
     """Incomplete file that only this process writes."""
 
     def __init__(self, path: Path) -> None:
+        if not path.parent.is_dir():
+            raise OperatorError(f"no directory '{path.parent}'; expected -o FILE in a directory that exists")
         if DISK.size_bytes(path) is not None:
             raise OperatorError(f"'{path}' exists; expected the name of a new file")
         self._path = path

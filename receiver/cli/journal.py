@@ -42,8 +42,12 @@ def _root(config: str | None, data: str | None) -> Path:
 def ls(config: str | None, data: str | None) -> None:
     """List every segment with its state, size, records, rows and age."""
     root = _root(config, data)
+    found = list(list_segments(root))
+    if not found:
+        click.echo("no segments", err=True)
+        return
     click.echo(ROW.format("SEGMENT", "STATE", "BYTES", "RECORDS", "ROWS", "AGE"))
-    for seen in list_segments(root):
+    for seen in found:
         # The writer of a running receiver deletes segments that it has stored.
         with suppress(FileNotFoundError):
             claim = seen.footer_counts()

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Final
 
 from receiver.cli.charts import epoch_s, parts, shade, starts_of, time_axis
-from receiver.cli.questions import Row, command_of
+from receiver.cli.questions import Row, command_of, filter_errors_shown, run_question
 from receiver.cli.table import duration_text
 from receiver.query.latency import BOUNDS_NS
+from receiver.query.time_buckets import automatic_every_s
+from receiver.query.time_range import SINCE_DEFAULT, parse_range, parse_seconds
 
 _CHART_CHARS = 60
 _CHART_LINES = 32
 
 
-def _heatmap(rows: Iterable[Row]) -> Iterator[str]:
+def _run(**options: str | None) -> None:
+    with filter_errors_shown(options["filter"] or ""):
+        # Chosen here, because the chart has to know it, and an interval without spans has no line.
+        wanted = parse_range(options["since"] or SINCE_DEFAULT, options["until"] or "")
+        every_s = parse_seconds(options["every"] or "") or automatic_every_s(wanted, time.time())
+    asked = {**options, "every": options["every"] or f"{every_s}s"}
+    run_question("latency", asked, partial(_heatmap, every_s=every_s))
+
+
+def _heatmap(rows: Iterable[Row], every_s: int) -> Iterator[str]:
     """Print a line for each range of durations, the longest first, and a column for each time interval."""
     shown = list(rows)
     if not shown:
         return
-    starts = starts_of(shown)
+    starts = starts_of(shown, every_s)
     column_of = {
         start: column
         for column, part in enumerate(parts(len(starts), _CHART_CHARS))
@@ -51,4 +64,5 @@ def _place(from_ms: float) -> int:
     return bisect_left(BOUNDS_NS, from_ms * 1e6 * (1 - 1e-9))
 
 
-latency: Final = command_of("latency", _heatmap)
+latency: Final = command_of("latency")
+latency.callback = _run

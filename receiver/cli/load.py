@@ -89,7 +89,7 @@ _OPTIONS = [
     click.option("--header", multiple=True, metavar="'NAME: VALUE'", help="Add a header; may be repeated."),
     click.option("--token-file", metavar="FILE", help="Bearer token."),
     click.option("--signature-secret-file", metavar="FILE", help="Sign bodies by HMAC with this secret."),
-    click.option("--signature-header", default="x-vercel-signature"),
+    click.option("--signature-header", default="x-platform-signature"),
     click.option("--signature-algorithm", type=click.Choice(["sha1", "sha256"]), default="sha1"),
     click.option("--ca", metavar="FILE", help="Trust only the CA certificates in this file (PEM)."),
     click.option("--insecure", is_flag=True, help="Accept any certificate."),

@@ -29,10 +29,12 @@ SERVE_KEYS = {
 }
 """Setting of each flag."""
 
+FILE_PATH = click.Path(readable=False)
+"""A path that a shell completes. It may be missing: the settings have the checks and the messages."""
 config_option = click.option(
-    "--config", metavar="FILE", help="Configuration file. [trace-drain.toml if present]"
+    "--config", type=FILE_PATH, metavar="FILE", help="Configuration file. [trace-drain.toml if present]"
 )
-data_option = click.option("--data", metavar="DIR", help="Data directory. [data]")
+data_option = click.option("--data", type=FILE_PATH, metavar="DIR", help="Data directory. [data]")
 
 
 def settings_options(command: Command) -> Command:

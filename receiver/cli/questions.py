@@ -11,9 +11,11 @@ from typing import Any, Final
 import click
 
 from receiver.cli.api_client import Answer
+from receiver.cli.filter_completion import complete_filter
 from receiver.cli.group import examples
-from receiver.cli.options import loaded_with
+from receiver.cli.options import FILE_PATH, loaded_with
 from receiver.cli.table import counted, lines_of
+from receiver.cli.text_width import text_width
 from receiver.cli.value_completion import complete
 from receiver.errors import OperatorError, ReceiverError, Refused
 from receiver.logs import harmless_text
@@ -53,8 +55,13 @@ def command_of(name: str, table: Renderer | None = None) -> click.Command:
 def common_parameters(question: Question) -> list[click.Parameter]:
     """Return new instances of the options that every question has."""
     return [
-        click.Option(["--config"], metavar="FILE", help="Configuration file. [trace-drain.toml if present]"),
-        click.Option(["--data"], metavar="DIR", help="Data directory. [data]"),
+        click.Option(
+            ["--config"],
+            type=FILE_PATH,
+            metavar="FILE",
+            help="Configuration file. [trace-drain.toml if present]",
+        ),
+        click.Option(["--data"], type=FILE_PATH, metavar="DIR", help="Data directory. [data]"),
         click.Option(
             ["--since"],
             default=SINCE_DEFAULT,
@@ -84,7 +91,12 @@ def own_parameters(question: Question) -> Iterator[click.Parameter]:
     for parameter in question.parameters:
         yield _click_parameter(parameter)
     if question.has_filter:
-        yield click.Option(["--filter"], metavar="FILTER", help="Only spans that match: see `search --help`.")
+        yield click.Option(
+            ["--filter"],
+            metavar="FILTER",
+            help="Only spans that match: see `search --help`.",
+            shell_complete=complete_filter,
+        )
 
 
 def _click_parameter(parameter: Parameter) -> click.Parameter:
@@ -125,7 +137,7 @@ def run_question(
         }[form]
         for line in printer(csv_rows(answer) if form == "csv" else answer):
             click.echo(line)
-    _print_note(answer, question, given["since"])
+    _print_note(answer, question, given["since"], given.get("until", ""))
 
 
 @contextmanager
@@ -153,16 +165,15 @@ def _explained(error: ReceiverError, text: str, column: int) -> OperatorError:
     """Return the error about a filter with the filter and a caret below the column."""
     before = harmless_text(text[max(0, column - 1 - CONTEXT_CHARACTERS) : column - 1])
     after = harmless_text(text[column - 1 : column - 1 + CONTEXT_CHARACTERS])
-    return OperatorError(f"{error}\n  {before}{after}\n  {' ' * len(before)}^")
+    return OperatorError(f"{error}\n  {before}{after}\n  {' ' * text_width(before)}^")
 
 
-def _print_note(answer: Answer, question: Question, since: str) -> None:
+def _print_note(answer: Answer, question: Question, since: str, until: str) -> None:
     """Print a note on standard error if the answer is empty, or cut at its limit."""
-    period = f"{'of the last' if parse_instant(since) is None else 'since'} {harmless_text(since)}"
     if not answer.count:
         hint = f"; {question.hint_if_empty}" if question.hint_if_empty else ""
         # On standard error, so that a pipe gets rows only.
-        click.echo(f"no span {period} matches; use --since TIME to search further back{hint}", err=True)
+        click.echo(f"{empty_note(since, until)}{hint}", err=True)
         if answer.close_keys:
             meant = ", ".join(map(harmless_text, answer.close_keys))
             click.echo(f"similar attributes that spans have: {meant}", err=True)
@@ -172,7 +183,20 @@ def _print_note(answer: Answer, question: Question, since: str) -> None:
             if answer.count < question.limit_max
             else "this is the maximum; narrow the time range or the filter"
         )
-        click.echo(f"the first {counted(answer.count, question.noun)} {period}; {more}", err=True)
+        click.echo(
+            f"the first {counted(answer.count, question.noun)} {_period(since, until)}; {more}", err=True
+        )
+
+
+def empty_note(since: str, until: str) -> str:
+    """Return the note about an empty answer, for which a short time range is the usual cause."""
+    return f"no span {_period(since, until)} matches; use --since TIME to search further back"
+
+
+def _period(since: str, until: str) -> str:
+    if until:
+        return f"between --since {harmless_text(since)} and --until {harmless_text(until)}"
+    return f"{'of the last' if parse_instant(since) is None else 'since'} {harmless_text(since)}"
 
 
 def generic_table(rows: Iterable[Row]) -> Iterator[str]:

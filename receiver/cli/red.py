@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from receiver.cli.charts import epoch_s, parts, sparkline, starts_of, time_axis
-from receiver.cli.questions import Row, command_of
+from receiver.cli.questions import Row, command_of, run_question
 from receiver.cli.table import duration_text, lines_of
+from receiver.query.time_range import parse_seconds
 
 _DURATIONS: Final = ("p50_ms", "p95_ms", "p99_ms", "max_ms")
 _CHART_CHARS = 30
 
 
-def _table(rows: Iterable[Row]) -> Iterator[str]:
+def _run(**options: str | None) -> None:
+    run_question("red", options, partial(_table, every_s=parse_seconds(options["every"] or "")))
+
+
+def _table(rows: Iterable[Row], every_s: int | None) -> Iterator[str]:
     shown = list(rows)
     if not shown:
         return iter(())
-    return _over_time(shown) if "start" in shown[0] else _totals(shown)
+    return _totals(shown) if every_s is None else _over_time(shown, every_s)
 
 
 def _totals(rows: Sequence[Row]) -> Iterator[str]:
@@ -39,8 +45,8 @@ def _totals(rows: Sequence[Row]) -> Iterator[str]:
     return lines_of(head, cells, numbers=range(1, len(head)))
 
 
-def _over_time(rows: Sequence[Row]) -> Iterator[str]:
-    starts = starts_of(rows)
+def _over_time(rows: Sequence[Row], every_s: int) -> Iterator[str]:
+    starts = starts_of(rows, every_s)
     columns = [starts[part] for part in parts(len(starts), _CHART_CHARS)]
     groups: dict[str, dict[int, Row]] = {}
     for row in rows:
@@ -76,4 +82,5 @@ def _duration(duration_ms: float) -> str:
     return duration_text(round(duration_ms * 1_000_000))
 
 
-red: Final = command_of("red", _table)
+red: Final = command_of("red")
+red.callback = _run

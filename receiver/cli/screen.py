@@ -17,6 +17,7 @@ from contextlib import contextmanager
 
 import click
 
+from receiver.cli.text_width import cut_to_width
 from receiver.errors import OperatorError
 
 _ENTER = "\x1b[?1049h\x1b[?25l"
@@ -58,7 +59,8 @@ class Screen:
     def show(self, lines: Sequence[str]) -> None:
         """Replace the contents, as far as the lines fit. The lines must not have control characters."""
         self.size = os.get_terminal_size()
-        shown = [f"{line[: self.size.columns]}{_END_OF_LINE}" for line in lines[: self.size.lines]]
+        columns, height = self.size
+        shown = [f"{cut_to_width(line, columns)}{_END_OF_LINE}" for line in lines[:height]]
         # Overwrites line by line, because clearing the screen first would flicker.
         click.echo(_TOP_LEFT + "\r\n".join(shown) + _END_OF_SCREEN, nl=False)
 

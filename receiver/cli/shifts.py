@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any, Final
 
-from receiver.cli.questions import Row, command_of, run_question
+import click
+
+from receiver.cli.filter_command import FilterCommand, filter_words
+from receiver.cli.filter_completion import complete_filter
+from receiver.cli.group import examples
+from receiver.cli.questions import Row, common_parameters, run_question
 from receiver.cli.table import lines_of, shown_text
 from receiver.query.comparison.verdict import percent
+from receiver.query.questions import QUESTIONS
 
+QUESTION: Final = QUESTIONS["shifts"]
 _HEAD = ("attribute", "matching spans", "other spans", "evidence")
 
 
-def _run(**options: str | None) -> None:
-    run_question("shifts", options, _table)
+@click.command(cls=FilterCommand, epilog=examples(*QUESTION.examples))
+@filter_words(is_required=True)
+@click.option(
+    "--against",
+    metavar="FILTER",
+    shell_complete=complete_filter,
+    help="Compare with the spans that match this filter. [all other spans]",
+)
+def shifts(words: tuple[str, ...], **options: Any) -> None:  # noqa: ANN401 - click's values
+    """Show which attribute values occur more often in the spans that match FILTER than in others.
 
-
-shifts = command_of("shifts")
-shifts.callback = _run
-# a filter may begin with `-`, and `-http.route=x` must not print the help
-shifts.context_settings = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
+    FILTER is that of `search`.
+    """
+    run_question("shifts", {"filter": " ".join(words), **options}, _table)
 
 
 def shift_text(shift: Row) -> str:
@@ -38,3 +52,6 @@ def _table(rows: Iterable[Row]) -> Iterator[str]:
         for row in rows
     ]
     return lines_of(_HEAD, cells, numbers=range(1, 4)) if cells else iter(())
+
+
+shifts.params.extend(common_parameters(QUESTION))

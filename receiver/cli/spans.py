@@ -8,7 +8,7 @@ import click
 
 from receiver.cli.group import examples
 from receiver.cli.questions import Row, common_parameters, own_parameters, run_question
-from receiver.cli.table import duration_text, lines_of
+from receiver.cli.table import duration_text, lines_with_deployment
 from receiver.query.questions import QUESTIONS
 
 
@@ -36,11 +36,12 @@ def _table(rows: Iterable[Row]) -> Iterator[str]:
             duration_text(row["Duration"]),
             row["StatusCode"],
             row["TraceId"],
+            row["DeploymentId"],
         )
         for row in rows
     ]
-    head = ("started (UTC)", "project", "service", "span", "duration", "status", "trace")
-    return lines_of(head, cells) if cells else iter(())
+    head = ("started (UTC)", "project", "service", "span", "duration", "status", "trace", "deployment")
+    return lines_with_deployment(head, cells) if cells else iter(())
 
 
 spans.params.extend([*own_parameters(QUESTIONS["spans"]), *common_parameters(QUESTIONS["spans"])])

@@ -11,11 +11,12 @@ from typing import Final
 import click
 
 from receiver.cli.api_client import Answer, require_receiver
+from receiver.cli.filter_command import FilterCommand, filter_words
 from receiver.cli.group import examples
 from receiver.cli.options import config_option, data_option, loaded_with
 from receiver.cli.questions import Row, filter_errors_shown, json_lines
-from receiver.cli.search import separate_options
 from receiver.cli.table import duration_text, shown_text
+from receiver.cli.text_width import padded
 from receiver.errors import CommandFailed, OperatorError, Refused
 from receiver.logs import harmless_text
 from receiver.query.limits import ARRIVALS_MAX
@@ -37,14 +38,14 @@ WIDTHS: Final = (12, 9, 6, 20, 36)
 
 
 @click.command(
-    context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]},
+    cls=FilterCommand,
     epilog=examples(
         "trace-drain tail",
         "trace-drain tail 'service=web (status=error OR duration>1s)'",
         "trace-drain tail --format json | jq -r .trace_id",
     ),
 )
-@click.argument("words", metavar="[FILTER]", nargs=-1, type=click.UNPROCESSED)
+@filter_words()
 @config_option
 @data_option
 @click.option(
@@ -66,7 +67,6 @@ def tail(words: tuple[str, ...], *, config: str | None, data: str | None, since:
 
     FILTER is that of `search`. Continues after a restart of the receiver.
     """
-    separate_options(words)
     settings, text = loaded_with(config, data).settings, " ".join(words)
     has_colors = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     with filter_errors_shown(text):
@@ -166,5 +166,5 @@ def _line(row: Row, *, has_colors: bool) -> str:
         row["name"],
         row["trace_id"],
     )
-    line = "  ".join(shown_text(cell).ljust(width) for cell, width in zip(cells, (*WIDTHS, 0), strict=True))
+    line = "  ".join(padded(shown_text(cell), width) for cell, width in zip(cells, (*WIDTHS, 0), strict=True))
     return f"{RED}{line}{RESET}" if has_colors and row["status"] == "Error" else line

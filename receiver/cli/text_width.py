@@ -23,6 +23,12 @@ def cut_to_width(text: str, columns: int) -> str:
     return text[:kept] + "…"
 
 
+def padded(text: str, columns: int, *, is_number: bool = False) -> str:
+    """Return the text with spaces after it, or before a number, up to the width."""
+    spaces = " " * (columns - text_width(text))
+    return spaces + text if is_number else text + spaces
+
+
 def _width(char: str) -> int:
     if unicodedata.combining(char) or unicodedata.category(char) in {"Mn", "Me"}:
         return 0

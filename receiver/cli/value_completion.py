@@ -5,7 +5,7 @@ Never: prints or raises. A shell shows no completions if the receiver does not r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Final
@@ -27,29 +27,33 @@ Names = Callable[[str | None, str | None], list[str]]
 
 
 def _services(config: str | None, data: str | None) -> list[str]:
-    return [row["service"] for row in _rows("services", config, data)]
+    return [row["service"] for row in stored_rows("services", config, data)]
+
+
+def _projects(config: str | None, data: str | None) -> list[str]:
+    return sorted({row["project"] for row in stored_rows("deployments", config, data)})
 
 
 def _keys(config: str | None, data: str | None) -> list[str]:
-    return sorted({row["key"] for row in _rows("attributes", config, data)})
+    return sorted({row["key"] for row in stored_rows("attributes", config, data)})
 
 
 def _group_keys(config: str | None, data: str | None) -> list[str]:
     """Return fields and attributes; a key without a dot needs the place of the attribute."""
     attributes = {
         row["key"] if "." in row["key"] else f"{row['scope']}.{row['key']}"
-        for row in _rows("attributes", config, data)
+        for row in stored_rows("attributes", config, data)
     }
     return [*FIELDS, *sorted(attributes)]
 
 
 def _deployments(config: str | None, data: str | None) -> list[str]:
     # A deployment has a row for each project.
-    return list(dict.fromkeys(row["deployment"] for row in _rows("deployments", config, data)))
+    return list(dict.fromkeys(row["deployment"] for row in stored_rows("deployments", config, data)))
 
 
-def _rows(name: str, config: str | None, data: str | None) -> list[dict[str, str]]:
-    """Ask the running receiver in a thread that the end of the process stops. No rows if it is late."""
+def stored_rows(name: str, config: str | None, data: str | None, **parameters: str) -> list[dict[str, str]]:
+    """Ask the running receiver, in a thread that the end of the process stops. No rows if it is late."""
     answers: SimpleQueue[list[dict[str, str]]] = SimpleQueue()
 
     def ask() -> None:
@@ -57,7 +61,7 @@ def _rows(name: str, config: str | None, data: str | None) -> list[dict[str, str
             settings = loaded_with(config, data).settings
             state = running_receiver(settings)
             if state is not None:
-                query = {"since": SINCE, "limit": str(NAMES_MAX)}
+                query = {"since": SINCE, "limit": str(NAMES_MAX), **parameters}
                 path = f"/api/v1/{name}"
                 answers.put(list(query_url(state.urls["api"], settings.api_token, path, query)))
         except Exception:  # noqa: BLE001, S110 - a shell must not show an error while a user types
@@ -75,6 +79,7 @@ def _rows(name: str, config: str | None, data: str | None) -> list[dict[str, str
 
 NAMES_OF: Final[Mapping[str, Names]] = {
     "service": _services,
+    "project": _projects,
     "key": _keys,
     "by": _group_keys,
     "a": _deployments,
@@ -87,7 +92,10 @@ def complete(context: click.Context, parameter: click.Parameter, incomplete: str
     """Return the names that begin with what is typed."""
     names = NAMES_OF.get(parameter.name or "")
     found = names(context.params.get("config"), context.params.get("data")) if names else []
+    return [CompletionItem(name) for name in completable(found, incomplete)]
+
+
+def completable(names: Iterable[str], incomplete: str) -> list[str]:
+    """Return the names that begin with what is typed and that a terminal can show."""
     # A sender chose the names: control characters in them would reach the terminal.
-    return [
-        CompletionItem(name) for name in found if name and name.startswith(incomplete) and name.isprintable()
-    ]
+    return [name for name in names if name and name.startswith(incomplete) and name.isprintable()]

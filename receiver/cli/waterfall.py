@@ -24,6 +24,8 @@ EVENTS_SHOWN_MAX = 5
 """Events and links of a span that are printed, each."""
 SERVICES_SHOWN_MAX = 10
 """Services that the heading names."""
+IDS_SHOWN_MAX = 3
+"""Projects and deployments that the heading names, each."""
 SHARES_SHOWN_MAX = 3
 """Services whose part of the critical path the heading has."""
 BAR_COLUMNS_MIN = 10
@@ -124,9 +126,22 @@ def _heading(trace: Trace) -> Iterator[str]:
     errors = sum(span.is_error for span in trace.spans)
     started = min(span.row["Timestamp"] for span in trace.spans)[:23]
     took = duration_text(trace.end_ns - trace.start_ns)
-    yield f"trace {trace.root.row['TraceId']}: {counted(len(trace.spans), 'span')} of {names}"
+    yield f"trace {trace.root.row['TraceId']}: {counted(len(trace.spans), 'span')} of {names}{_origin(trace)}"
     summary = f"started {started} UTC, took {took}, {counted(errors, 'error')}"
     yield f"{summary}; critical path (* {CRITICAL}): {_shares(trace)}"
+
+
+def _origin(trace: Trace) -> str:
+    """Return the first projects and deployments, each with the number of the others."""
+    origin = ""
+    for noun, column in (("project", "ProjectId"), ("deployment", "DeploymentId")):
+        ids = sorted({shown_text(span.row.get(column, "")) for span in trace.spans} - {""})
+        if ids:
+            plural = "s" if len(ids) > 1 else ""
+            origin += f"; {noun}{plural} {', '.join(ids[:IDS_SHOWN_MAX])}"
+        if len(ids) > IDS_SHOWN_MAX:
+            origin += f" and {len(ids) - IDS_SHOWN_MAX} more"
+    return origin
 
 
 def _shares(trace: Trace) -> str:

@@ -48,6 +48,13 @@ GROUP BY bucket
 ORDER BY bucket
 {SETTINGS}
 """  # noqa: S608 - the table's name is a constant
+_COLUMNS = f"""
+SELECT name
+FROM system.columns
+WHERE database = currentDatabase() AND table = {{table:String}} AND default_kind IN ('', 'DEFAULT')
+ORDER BY position
+{SETTINGS}
+"""  # noqa: S608 - as above
 _MATCHING = """
 SELECT *
 FROM {table}
@@ -70,8 +77,12 @@ class ExportFormat(StrEnum):
 
 
 FORMATS: Final = tuple(ExportFormat)
-PARQUET_TYPE: Final = "application/vnd.apache.parquet"
-"""Content type of a Parquet file."""
+CONTENT_TYPES: Final[Mapping[ExportFormat, str]] = {
+    ExportFormat.JSONL: "application/x-ndjson",
+    ExportFormat.OTLP: "application/x-ndjson",
+    ExportFormat.CSV: "text/csv",
+    ExportFormat.PARQUET: "application/vnd.apache.parquet",
+}
 
 
 class ExportQuery(NamedTuple):
@@ -115,6 +126,9 @@ def export(store: Store, wanted: ExportQuery, now_s: float) -> Iterator[bytes]:
             else:
                 yield formatted(map(orjson.loads, piece.splitlines()), wanted.form, has_head=is_first)
             is_first = False
+    if is_first and wanted.form == ExportFormat.CSV:
+        # A reader of CSV fails at an empty file.
+        yield f"{csv_head(name for (name,) in store.rows(_COLUMNS, {'table': TABLE}))}\n".encode()
 
 
 def slices(store: Store, wanted: ExportQuery, now_s: float) -> Iterator[Iterator[bytes]]:

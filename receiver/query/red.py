@@ -17,7 +17,8 @@ from receiver.query.time_buckets import BUCKET_S, START, parse_every
 PARAMETERS: Final = (
     Parameter(
         "by",
-        "service, operation, project, deployment, kind, status or an attribute. [service]",
+        "a field (service, operation, project, deployment, kind or status) or an attribute; "
+        "service if omitted",
         schema=with_default(TEXT, "service"),
     ),
     Parameter(

@@ -18,7 +18,8 @@ _CONDITIONS: Final = {
 }
 SPANS: Final = Parameter(
     "spans",
-    "requests: server and consumer spans and spans without a parent; all: every span",
+    "the spans that count, requests (server and consumer spans and spans without a parent) or all; "
+    "requests if omitted",
     schema=choice(_CONDITIONS, "requests"),
 )
 HINT: Final = "only requests count; --spans all counts every span"

@@ -27,7 +27,7 @@ from receiver.query.filters.filter import (
     spansets,
 )
 from receiver.query.filters.filter_sql import check_regexes
-from receiver.query.filters.trace_sql import IN_RANGE, TRACE_VALUES, compiled_traces
+from receiver.query.filters.trace_sql import IN_RANGE, ROOT_FIRST, TRACE_VALUES, compiled_traces
 from receiver.query.limits import SECONDS_MAX, SETTINGS, TRACES_DEFAULT, LimitedLines, within_time
 from receiver.query.page_cursor import PageCursor
 from receiver.query.time_range import TimeRange
@@ -65,6 +65,7 @@ SELECT
     TraceId AS trace_id,
     {TRACE_VALUES["trace:service"]} AS service,
     {TRACE_VALUES["trace:name"]} AS name,
+    argMin(DeploymentId, {ROOT_FIRST}) AS deployment,
     concat(replaceOne(toString(min(Timestamp)), ' ', 'T'), 'Z') AS start,
     toFloat64({TRACE_VALUES["trace:duration"]}) / 1e6 AS duration_ms,
     {TRACE_VALUES["trace:spans"]} AS spans,
@@ -85,6 +86,7 @@ class TraceSummary(TypedDict):
     trace_id: str
     service: str
     name: str
+    deployment: str
     start: str
     duration_ms: float
     spans: int

@@ -13,7 +13,6 @@ import pytest
 
 from receiver.api import openapi
 from receiver.api.dead_letters import DeadLetterRoutes
-from receiver.api.exports import CONTENT_TYPES as EXPORT_TYPES
 from receiver.api.lines import ARROW, JSON_LINES
 from receiver.api.page import page
 from receiver.api.rollup import RollupRoutes
@@ -23,6 +22,7 @@ from receiver.api.spool import SpoolSpace
 from receiver.errors import Refused
 from receiver.http.protocol import PROBLEM
 from receiver.query.counts import parse_counts
+from receiver.query.export import CONTENT_TYPES as EXPORT_TYPES
 from receiver.query.export import parse_export
 from receiver.query.question import Question
 from receiver.query.questions import QUESTIONS

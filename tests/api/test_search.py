@@ -62,7 +62,8 @@ async def test_search_answers_a_summary_per_trace_and_whether_it_was_cut(client:
     assert whole_end == {"end": {"count": 4, "cut": False}}
     assert limited_end == {"end": {"count": 3, "cut": True}}
     assert limited == whole[:3]
-    assert {*whole[0]} == {"trace_id", "service", "name", "start", "duration_ms", "spans", "errors"}
+    columns = {"trace_id", "service", "name", "deployment", "start", "duration_ms", "spans", "errors"}
+    assert {*whole[0]} == columns
 
 
 @pytest.mark.parametrize("path", ["/api/v1/search", "/api/v1/spans"])

@@ -6,13 +6,14 @@ import io
 import json
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from receiver.cli import main
-from receiver.cli.charts import parts, shade, sparkline, starts_of
+from receiver.cli.charts import parts, shade, sparkline, starts_of, time_axis
 from receiver.cli.trace import terminal_view
 from receiver.engine import schema
 from receiver.engine.opening import open_store
@@ -84,7 +85,7 @@ def test_red_over_time_draws_a_sparkline_with_a_gap_where_no_span_is(data_dir: s
     rate = line[head.index("rate") : head.index("max per s")].rstrip()
     assert rate == f"█{' ' * 18}██"
     assert line[head.index(" p95") + 1 :].split()[0] == "█"
-    assert axis.startswith("time: intervals from ")
+    assert axis.startswith("time: 21 intervals of 1m, from ")
 
 
 def test_latency_draws_a_line_for_each_range_of_durations(data_dir: str) -> None:
@@ -151,5 +152,18 @@ def test_parts_of_a_chart_cover_the_sequence_in_order(length: int) -> None:
 def test_intervals_without_spans_are_added_between_the_others() -> None:
     rows = [{"start": f"2026-01-31T10:{minute:02}:00Z"} for minute in (0, 10, 25)]
 
-    assert len(starts_of(rows)) == 6
-    assert len(starts_of(rows[:1])) == 1
+    assert len(starts_of(rows, 300)) == 6
+    assert len(starts_of(rows[::2], 300)) == 6
+    assert len(starts_of(rows[:1], 300)) == 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "length"), [(1, "1s"), (90, "90s"), (300, "5m"), (7_200, "2h"), (86_400, "1d")]
+)
+def test_time_axis_ends_at_the_end_of_the_last_interval(seconds: int, length: str) -> None:
+    rows = [{"start": "1970-01-01T00:00:00Z"}]
+
+    axis = time_axis(starts_of(rows, seconds))
+
+    end = datetime.fromtimestamp(seconds, UTC)
+    assert axis == f"time: 1 interval of {length}, from 1970-01-01 00:00:00 to {end:%Y-%m-%d %H:%M:%S} (UTC)"

@@ -67,7 +67,9 @@ def test_invalid_configuration_prints_a_message_without_a_traceback() -> None:
 
 
 def test_config_check_accepts_a_valid_configuration(tmp_path: Path) -> None:
-    (tmp_path / "trace-drain.toml").write_text("intakes = 2")
+    # Free ports: a receiver on this machine may use the default ports.
+    ports = "".join(f'{name} = "127.0.0.1:0"\n' for name in ("listen", "admin_listen", "api_listen"))
+    (tmp_path / "trace-drain.toml").write_text(f"intakes = 2\n{ports}")
 
     result = run("config", "check")
 

@@ -18,12 +18,13 @@ from receiver.cli import main
 from receiver.cli.export import blocks
 from receiver.engine import schema
 from receiver.engine.opening import open_store
-from receiver.query.export import PARQUET_TYPE
+from receiver.query.export import CONTENT_TYPES, ExportFormat
 from receiver.settings import Settings
 from tests.support.fake_api import ApiHandler, receiver_with
 from tests.support.fake_clickhouse import schema_sources
 
 STORED = 30
+EMPTY_NOTE = "no span of the last 1h matches; use --since TIME to search further back\n"
 
 
 def run(*arguments: str) -> Result:
@@ -94,8 +95,28 @@ def test_standard_output_gets_the_bytes_of_the_file(data_dir: str, tmp_path: Pat
 def test_export_of_no_span_is_an_empty_file(data_dir: str, tmp_path: Path) -> None:
     result = run("export", "service=absent", "--data", data_dir, "-o", str(tmp_path / "x.jsonl"))
 
-    assert (result.exit_code, result.stderr) == (0, f"{tmp_path}/x.jsonl: 0 spans\n")
+    assert (result.exit_code, result.stderr) == (0, f"{tmp_path}/x.jsonl: 0 spans\n{EMPTY_NOTE}")
     assert (tmp_path / "x.jsonl").read_bytes() == b""
+
+
+def test_csv_of_no_span_has_the_line_of_names(data_dir: str, tmp_path: Path) -> None:
+    result = run("export", "service=absent", "--data", data_dir, "-o", str(tmp_path / "x.csv"))
+    printed = run("export", "service=absent", "--data", data_dir, "--format", "csv", "-o", "-")
+    run("export", "service=exported", "--data", data_dir, "-o", str(tmp_path / "some.csv"))
+
+    assert (result.exit_code, printed.exit_code) == (0, 0)
+    head = (tmp_path / "some.csv").read_text().splitlines(keepends=True)[0]
+    assert (tmp_path / "x.csv").read_text() == printed.stdout == head
+    assert printed.stderr == EMPTY_NOTE
+    assert names_in(tmp_path) == ["some.csv", "x.csv"]
+
+
+def test_missing_directory_of_the_file_is_named(data_dir: str, tmp_path: Path) -> None:
+    result = run("export", "--data", data_dir, "-o", str(tmp_path / "absent" / "x.csv"))
+
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"trace-drain: no directory '{tmp_path}/absent'; expected ")
+    assert "partial" not in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -204,7 +225,7 @@ def test_incomplete_parquet_answer_gives_no_file(
     receiver_dir: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Handler, "rows_max", 90)
-    monkeypatch.setattr(Handler, "content_type", PARQUET_TYPE)
+    monkeypatch.setattr(Handler, "content_type", CONTENT_TYPES[ExportFormat.PARQUET])
 
     result = run("export", "--data", receiver_dir, "--since", "2026-01-01", "-o", str(tmp_path / "x.parquet"))
 

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from receiver.cli import EXIT_INTERRUPTED, VERBS, main
 from receiver.errors import CommandFailed, OperatorError
 
+FREE_PORTS = "config check --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 --api-listen 127.0.0.1:0"
 ROOT = Path(__file__).parents[2]
 
 
@@ -33,7 +34,7 @@ def test_documented_exit_codes_match_the_program() -> None:
     ("arguments", "code"),
     [
         pytest.param("--version", 0, id="version"),
-        pytest.param("config check --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0", 0, id="fine"),
+        pytest.param(FREE_PORTS, 0, id="fine"),
         pytest.param("spans --data .", 1, id="no store"),
         pytest.param("dead show x --data .", 1, id="no such dead letter"),
         pytest.param("dead drop x --data .", 1, id="no receiver runs"),
@@ -80,6 +81,22 @@ def test_help_of_a_command_has_examples(command: str) -> None:
     assert "Examples:\n    " in run(command, "--help").output
 
 
+@pytest.mark.parametrize("command", ["search", "tail", "export", "shifts"])
+def test_command_with_a_filter_has_both_help_options_and_reports_a_mistyped_option(command: str) -> None:
+    mistyped = run(command, "service=web", "--sinze", "1h")
+
+    assert run(command, "-h").output == run(command, "--help").output
+    assert (mistyped.exit_code, mistyped.stdout) == (2, "")
+    assert "No such option '--sinze'. Did you mean '--since'?" in mistyped.stderr
+
+
+def test_help_of_a_value_does_not_change_its_case() -> None:
+    text = " ".join(run("red", "--help").output.split())
+
+    assert "A field (service, operation, project, deployment, kind or status) or an attribute" in text
+    assert "The spans that count, requests (" in text
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_prints_a_script_that_calls_the_program(shell: str) -> None:
     result = run("completion", shell)
@@ -97,9 +114,7 @@ def test_completion_prints_a_script_that_calls_the_program(shell: str) -> None:
     ],
 )
 def test_commands_and_options_are_completed(typed: str, expected: list[str]) -> None:
-    arguments = {"COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
-
-    result = run(_TRACE_DRAIN_COMPLETE="bash_complete", **arguments)
+    result = run(_TRACE_DRAIN_COMPLETE="bash_complete", COMP_LINE=typed)
 
     assert [line.partition(",")[2] for line in result.output.splitlines()] == expected
 
@@ -111,7 +126,7 @@ def test_command_name_is_completed_without_loading_the_commands() -> None:
         "except SystemExit: pass\n"
         "sys.exit(sum(name.startswith('receiver.engine') for name in sys.modules))"
     )
-    environ = {"C": "bash_complete", "COMP_WORDS": "trace-drain s", "COMP_CWORD": "1"}
+    environ = {"C": "bash_complete", "COMP_LINE": "trace-drain s"}
 
     result = subprocess.run([sys.executable, "-c", code], env=environ, cwd=ROOT, check=False)
 

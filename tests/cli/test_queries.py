@@ -94,7 +94,7 @@ def test_trace_is_printed_as_a_tree_and_as_json(data_dir: Path, stored: Segment)
     shown = run("trace", trace_id, "--data", str(data_dir))
     listed = run("trace", trace_id, "--data", str(data_dir), "--format", "json")
 
-    assert shown.output.startswith(f"trace {trace_id}: 1 span of cart\n")
+    assert shown.output.startswith(f"trace {trace_id}: 1 span of cart; project prj_0\n")
     assert [row["TraceId"] for row in json.loads(listed.output)] == [trace_id]
 
 
@@ -262,7 +262,8 @@ def test_incomplete_answer_exits_with_1_and_reports_the_number_of_lines(
 def test_every_format_escapes_control_and_direction_characters(
     receiver_dir: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
 ) -> None:
-    columns = dict.fromkeys(("ProjectId", "ServiceName", "SpanName", "TraceId", "StatusCode"), HOSTILE)
+    names = ("ProjectId", "ServiceName", "SpanName", "TraceId", "StatusCode", "DeploymentId")
+    columns = dict.fromkeys(names, HOSTILE)
     row = {**columns, "Timestamp": "2026-01-31 10:00:00.000000000", "Duration": 1}
     line = json.dumps(row).encode() + b"\n"
     monkeypatch.setattr(Handler, "chunks", [line, b'{"end":{"count":1}}\n', b"0\r\n\r\n"])

@@ -40,6 +40,7 @@ def data_dir(engine_dir: Path) -> Iterator[str]:
             "SpanName": "\x1b[2J\u202ename",
             "StatusCode": "Error" if number == 7 else "Ok",
             "Duration": 300_000_000,
+            "DeploymentId": f"dpl_{number}",
             "SpanAttributes": {"http.route": f"/api/{number}"},
         }
         for number in (7, 8, 9)
@@ -63,6 +64,7 @@ def test_search_as_json_has_the_documented_keys(data_dir: str) -> None:
         "trace_id": TRACE,
         "service": "searched",
         "name": "\x1b[2J\u202ename",
+        "deployment": "dpl_7",
         "start": "",
         "duration_ms": 300,
         "spans": 1,
@@ -74,11 +76,13 @@ def test_search_table_escapes_control_and_direction_characters(data_dir: str) ->
     result = run("search", "service=searched", "--data", data_dir)
 
     head, *lines = result.stdout.splitlines()
-    assert head.split() == ["started", "(UTC)", "trace", "service", "span", "duration", "spans", "errors"]
+    columns = "started (UTC) trace service span duration spans errors deployment"
+    assert head.split() == columns.split()
     assert len(lines) == 3
     assert "\x1b" not in result.stdout
     assert "\u202e" not in result.stdout
     assert "300 ms" in lines[0]
+    assert {line.split()[-1] for line in lines} == {"dpl_7", "dpl_8", "dpl_9"}
 
 
 def test_filter_may_begin_with_a_negation_and_may_be_several_arguments(data_dir: str) -> None:
@@ -97,6 +101,13 @@ def test_search_notes_that_more_traces_match_or_none(data_dir: str) -> None:
     )
     assert (empty.exit_code, empty.stdout) == (0, "")
     assert empty.stderr == "no span of the last 1h matches; use --since TIME to search further back\n"
+
+
+def test_note_about_an_empty_answer_names_both_ends_of_its_time_range(data_dir: str) -> None:
+    ended = run("search", "--data", data_dir, "--since", "9d", "--until", "8d")
+
+    assert ended.exit_code == 0
+    assert ended.stderr.startswith("no span between --since 9d and --until 8d matches; use --since TIME ")
 
 
 @pytest.mark.parametrize(
@@ -149,6 +160,12 @@ def test_error_in_a_filter_is_shown_with_a_caret(data_dir: str, text: str, caret
     assert result.exit_code == 2
     assert message.startswith(f"trace-drain: filter, column {caret + 1}: ")
     assert (shown, marked) == (f"  {text}", f"  {' ' * caret}^")
+
+
+def test_caret_is_below_the_error_after_wide_characters() -> None:
+    result = run("search", "service=支付 statsu=error")
+
+    assert result.stderr.splitlines()[1:] == ["  service=支付 statsu=error", f"  {' ' * 13}^"]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from receiver.cli import main
 from receiver.cli.tail import CUT_NOTE, OVERLAP_MS, Arrivals, follow
+from receiver.cli.text_width import text_width
 from receiver.errors import CommandFailed
 from tests.support.fake_api import ApiHandler, receiver_with
 
@@ -31,7 +32,7 @@ def arrival(number: int, received_ms: int) -> Row:
         "received_ms": received_ms,
         "start": "2026-01-31T10:00:00.123456789Z",
         "project": "prj_1",
-        "service": "web\x1b[2J",
+        "service": "支付" if number % 2 else "web\x1b[2J",
         "name": "GET /",
         "kind": "Server",
         "duration_ms": 1.5,
@@ -139,6 +140,7 @@ def test_tail_prints_new_spans_until_ctrl_c(
         assert json.loads(lines[0]) == arrival(0, START_MS)
     else:
         assert lines[0].split()[:4] == ["10:00:00.123", "1.5", "ms", "Ok"]
+        assert len({text_width(line.partition("0000")[0]) for line in lines}) == 1
 
 
 def test_tail_without_a_receiver_does_not_open_the_store(tmp_path: Path) -> None:

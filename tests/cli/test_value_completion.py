@@ -1,29 +1,51 @@
-"""Tests of the completion of services, attributes and deployments that a receiver has stored."""
+"""Tests of the completion of services, attributes, deployments and filters in the shell."""
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
+import shutil
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from click.testing import CliRunner
 
 from receiver.cli import main, value_completion
+from receiver.query.filters.filter_text import parse_trace_filter
 from receiver.supervisor.data_dir import STATE_NAME
 
+BASH = shutil.which("bash") or "bash"
+BASH_BREAKS = " \t\n\"'@><=;|&(:"
 ANSWERS = {
     "services": [{"service": name} for name in ("web", "worker", "cart", "", "we\x1b[2J")],
+    "deployments": [
+        {"project": "prj_1", "deployment": "dpl_1"},
+        {"project": "prj_1", "deployment": "dpl_2"},
+        {"project": "", "deployment": "dpl_2"},
+        {"project": "", "deployment": ""},
+        {"project": "", "deployment": "next"},
+    ],
     "attributes": [
         {"scope": "span", "key": "http.route"},
         {"scope": "resource", "key": "host"},
         {"scope": "span", "key": "host"},
     ],
-    "deployments": [{"deployment": name} for name in ("dpl_2", "dpl_1", "dpl_2", "", "next")],
+}
+
+
+VALUES = {
+    "http.route": [
+        {"scope": scope, "key": "http.route", "value": value}
+        for scope, value in (("span", "/a"), ("resource", "/a"), ("span", 'b c "*"'), ("span", "d\x1b[2J"))
+    ],
 }
 
 
@@ -31,7 +53,9 @@ class Handler(BaseHTTPRequestHandler):
     """Fake API of a receiver, which needs no token."""
 
     def do_GET(self) -> None:
-        rows = ANSWERS[self.path.partition("?")[0].rpartition("/")[2]]
+        address = urlsplit(self.path)
+        key = parse_qs(address.query).get("key")
+        rows = VALUES.get(key[0], []) if key else ANSWERS[address.path.rpartition("/")[2]]
         self.send_response(200)
         self.send_header("Content-Type", "application/x-ndjson")
         self.end_headers()
@@ -67,15 +91,17 @@ def receiver_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pa
     server.server_close()
 
 
-def completions(typed: str, incomplete: str) -> list[str]:
-    """Return what bash shows for a command line; `incomplete` is its last word, which may be empty."""
+def completions(typed: str, incomplete: str, shell: str = "fish") -> list[str]:
+    """Return what a shell shows for a command line; `incomplete` is its last word, which may be empty."""
     environ = {
-        "_TRACE_DRAIN_COMPLETE": "bash_complete",
-        "COMP_WORDS": f"{typed} {incomplete}",
-        "COMP_CWORD": str(len(typed.split())),
+        "_TRACE_DRAIN_COMPLETE": f"{shell}_complete",
+        "COMP_LINE": f"{typed} {incomplete}",
+        "COMP_WORDBREAKS": BASH_BREAKS,
     }
     result = CliRunner().invoke(main, [], env=environ, prog_name="trace-drain")
     assert result.stderr == ""
+    if shell == "zsh":
+        return result.stdout.splitlines()[1::3]
     return [line.partition(",")[2] for line in result.stdout.splitlines() if line]
 
 
@@ -90,8 +116,10 @@ def completions(typed: str, incomplete: str) -> list[str]:
         ("red --by", "s", ["service", "status", "span.host"]),
         ("red --by", "re", ["resource.host"]),
         ("red --spans", "r", []),
-        ("compare", "d", ["dpl_2", "dpl_1"]),
-        ("compare dpl_1", "", ["dpl_2", "dpl_1", "next"]),
+        ("spans", "--service=c", ["--service=cart"]),
+        ("spans --project", "", ["prj_1"]),
+        ("compare", "d", ["dpl_1", "dpl_2"]),
+        ("compare dpl_1", "", ["dpl_1", "dpl_2", "next"]),
     ],
 )
 def test_names_are_completed(receiver_dir: Path, typed: str, incomplete: str, expected: list[str]) -> None:
@@ -99,6 +127,108 @@ def test_names_are_completed(receiver_dir: Path, typed: str, incomplete: str, ex
     line = " ".join(["trace-drain", command, "--data", str(receiver_dir), *rest])
 
     assert completions(line, incomplete) == expected
+
+
+FILTERS = [
+    pytest.param("service=we", ["service=web"], id="service"),
+    pytest.param('service="we', ['service="web"'], id="quoted value"),
+    pytest.param("kind!=c", ["kind!=client", "kind!=consumer"], id="words"),
+    pytest.param("deployment=", ["deployment=dpl_1", "deployment=dpl_2", "deployment=next"], id="deployment"),
+    pytest.param("project", ["project=prj_1"], id="value of the only field"),
+    pytest.param("http.route=/", ["http.route=/a"], id="attribute"),
+    pytest.param("resource.http.route=", ["resource.http.route=/a"], id="attribute of the resource"),
+    pytest.param("http.ro", ["http.route=/a", r'http.route="b c \"\*\""'], id="value of the only key"),
+    pytest.param("span.ht", ["span.http.route=/a", r'span.http.route="b c \"\*\""'], id="long form of a key"),
+    pytest.param("span.hos", ["span.host="], id="key without values"),
+    pytest.param("root kind=se", ["root kind=server"], id="after another comparison"),
+    pytest.param("-status=e", ["-status=error"], id="negation"),
+    pytest.param("(root OR -(kind=se", ["(root OR -(kind=server"], id="parentheses"),
+    pytest.param("{service=web} && {status=o", ["{service=web} && {status=ok"], id="spansets"),
+    pytest.param("durat", ["duration>"], id="duration"),
+    pytest.param("trace:sp", ["trace:spans>"], id="field of the trace"),
+    pytest.param('name="open qu', [], id="value without names"),
+    pytest.param('{"field": "serv', [], id="JSON"),
+]
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+@pytest.mark.parametrize(("text", "expected"), FILTERS)
+def test_last_comparison_of_a_filter_is_completed(
+    receiver_dir: Path, text: str, expected: list[str], shell: str
+) -> None:
+    assert completions(f"trace-drain search --data {receiver_dir}", f"'{text}", shell) == expected
+    assert parse_all(expected)
+
+
+def parse_all(filters: list[str]) -> bool:
+    """Parse those that are whole; raises for a filter that is not valid."""
+    for text in filters:
+        if not text.endswith(("=", ">")) and text.count("(") == text.count(")"):
+            parse_trace_filter(f"{text}}}" if text.count("{") > text.count("}") else text)
+    return True
+
+
+@pytest.mark.parametrize(
+    "command", ["tail", "shifts", "export -o x", "red --filter", "shifts root --against"]
+)
+def test_filter_of_every_command_is_completed_without_fields_of_the_trace(
+    receiver_dir: Path, command: str
+) -> None:
+    name, *rest = command.split()
+    line = " ".join(["trace-drain", name, "--data", str(receiver_dir), *rest])
+
+    assert completions(line, "service=we") == ["service=web"]
+    assert "service=" in completions(line, "")
+    assert completions(line, "trace:") == []
+
+
+@pytest.mark.parametrize(
+    ("incomplete", "expected"),
+    [
+        pytest.param("service=we", ["web"], id="after the sign that divides words"),
+        pytest.param("'service=we", ["service=web"], id="open quotation mark"),
+        pytest.param("'root service=we", ["root service=web"], id="word with a space"),
+        pytest.param("trace:durat", [r"duration\>"], id="character that the shell interprets"),
+        pytest.param("'http.route=b", [], id="plain value"),
+        pytest.param("'http.route=\"b", [r'http.route="b c \"\*\""'], id="quotation marks within"),
+        pytest.param('"-status=e', ["-status=error"], id="negation in double quotation marks"),
+        pytest.param(r"root\ kind=se", ["server"], id="escaped space"),
+        pytest.param("--lim", ["--limit"], id="option"),
+    ],
+)
+def test_bash_gets_the_part_of_the_word_that_it_replaces(
+    receiver_dir: Path, incomplete: str, expected: list[str]
+) -> None:
+    found = completions(f"trace-drain search --data {receiver_dir}", incomplete, "bash")
+
+    assert [text.rstrip("=") for text in found] == expected
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_script_is_valid_in_its_shell(tmp_path: Path, shell: str) -> None:
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"{shell} is not installed")
+    script = tmp_path / "completion"
+    script.write_text(CliRunner().invoke(main, ["completion", shell], prog_name="trace-drain").stdout)
+
+    checked = subprocess.run([program, "-n", str(script)], capture_output=True, text=True, check=False)
+
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def test_bash_completes_an_option_by_its_script(tmp_path: Path) -> None:
+    command = tmp_path / "trace-drain"
+    command.write_text(f"#!{sys.executable}\nfrom receiver.cli import main\nmain(prog_name='trace-drain')\n")
+    command.chmod(0o700)
+    script = CliRunner().invoke(main, ["completion", "bash"], prog_name="trace-drain").stdout
+    typed = "trace-drain spans --form"
+    code = f"{script}\nCOMP_LINE={shlex.quote(typed)} COMP_POINT={len(typed)}\n"
+    code += f'_trace_drain_completion {command}\nprintf "%s\\n" "${{COMPREPLY[@]}}"'
+
+    shown = subprocess.run([BASH, "-c", code], capture_output=True, text=True, check=False)
+
+    assert shown.stdout == "--format\n"
 
 
 def test_completion_is_empty_if_the_receiver_does_not_answer_in_time(

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from receiver.cli.text_width import cut_to_width, text_width
-from receiver.cli.waterfall import EVENTS_SHOWN_MAX, SERVICES_SHOWN_MAX, View, waterfall
+from receiver.cli.waterfall import EVENTS_SHOWN_MAX, IDS_SHOWN_MAX, SERVICES_SHOWN_MAX, View, waterfall
 from receiver.query.traces.trace_model import trace_of
 from tests.support.traces import Row, random_rows, span
 
@@ -62,6 +62,14 @@ def test_heading_has_counts_services_and_times() -> None:
         "started 2026-01-31 10:00:00.000 UTC, took 4 ms, 1 error; "
         "critical path (* █): shop 75%, (no service) 25%"
     )
+
+
+def test_heading_names_the_first_projects_and_deployments() -> None:
+    single = [span("a", ProjectId="prj", DeploymentId="dpl_1"), span("b", "a", ProjectId="prj")]
+    several = [span(str(n), DeploymentId=f"dpl_{n}") for n in range(IDS_SHOWN_MAX + 2)]
+
+    assert lines_of(single)[0].endswith(" of shop; project prj; deployment dpl_1")
+    assert lines_of(several)[0].endswith(" of shop; deployments dpl_0, dpl_1, dpl_2 and 2 more")
 
 
 def test_heading_names_the_first_services_and_counts_the_others() -> None:

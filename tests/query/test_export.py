@@ -80,6 +80,13 @@ def test_export_has_every_column_with_its_value(store: Store, spans: Sequence[Sp
     }
 
 
+def test_csv_of_no_span_is_the_line_of_names(store: Store) -> None:
+    whole = content(store, format="csv", filter="duration>=0ns")
+
+    assert content(store, format="csv", filter="-duration>=0ns") == whole.partition(b"\n")[0] + b"\n"
+    assert content(store, filter="-duration>=0ns") == b""
+
+
 @pytest.mark.usefixtures("small_slices")
 def test_csv_has_a_single_head_and_no_cell_that_a_spreadsheet_evaluates(
     store: Store, spans: Sequence[Span]

@@ -233,6 +233,7 @@ def summary_of(trace: Sequence[Span]) -> dict[str, Any]:
         "trace_id": first["TraceId"],
         "service": first["ServiceName"],
         "name": first["SpanName"],
+        "deployment": first["DeploymentId"],
         "start": f"{started}.{nanoseconds:09d}Z",
         "duration_ms": (max(span["start_ns"] + span["Duration"] for span in trace) - start_ns) / 1e6,
         "spans": len({span["SpanId"] for span in trace}),

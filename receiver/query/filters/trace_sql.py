@@ -30,11 +30,12 @@ from receiver.query.filters.filter import (
 )
 from receiver.query.filters.filter_sql import Compiler
 
+# The id decides between equal times, so that an answer repeats.
+ROOT_FIRST: Final = "(ParentSpanId != '', Timestamp, SpanId)"
+"""Order of the spans of a trace: the root, or else the earliest span, is first."""
 TRACE_VALUES: Final[Mapping[str, str]] = {
-    # Of the root, or else of the earliest span. The id decides between equal times, so that an answer
-    # repeats.
-    "trace:service": "argMin(ServiceName, (ParentSpanId != '', Timestamp, SpanId))",
-    "trace:name": "argMin(SpanName, (ParentSpanId != '', Timestamp, SpanId))",
+    "trace:service": f"argMin(ServiceName, {ROOT_FIRST})",
+    "trace:name": f"argMin(SpanName, {ROOT_FIRST})",
     "trace:duration": (
         # 128 bits: a duration is any 64-bit number, and the sum with its start may exceed 63 bits.
         "max(toInt128(toUnixTimestamp64Nano(Timestamp)) + Duration) - min(toUnixTimestamp64Nano(Timestamp))"
