@@ -41,6 +41,7 @@ class ClickHouseStore(SqlStore):
     """Store on a ClickHouse server. Clients connect on first use, because the server may be down at start."""
 
     embedded = False
+    definition_version = None
     _running_id = "query_id"
 
     def __init__(

@@ -79,6 +79,7 @@ class EmbeddedStore(SqlStore):
         self._options = {"max_server_memory_usage": str(memory_bytes_max)}
         self._disk_free_min = disk_free_min
         self._bootstrap = Bootstrap(path)
+        self._commands = 0
         # Before the engine opens the directory, in which it then holds files open.
         self._bootstrap.begin(disk_free_min=disk_floor_bytes)
         try:
@@ -93,6 +94,20 @@ class EmbeddedStore(SqlStore):
             ) from error
         # The baseline: later increases of this counter reveal writes that the engine did not report.
         self._write_failures = self._count_write_failures()
+
+    @property
+    def definition_version(self) -> int | None:
+        """See `Store`. Only commands define tables, and no other process has the directory open."""
+        return self._commands
+
+    def command(self, statement: str) -> None:
+        """See `Store`."""
+        try:
+            super().command(statement)
+        finally:
+            # After the command: what a thread has read meanwhile may be of the earlier definition.
+            with self._lock:
+                self._commands += 1
 
     def _connect(self, database: str | None) -> Client:
         return clickhouse_connect.get_client(

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from receiver.config.promoted import PromotedAttribute, parse_promoted
 from receiver.engine.store import TABLE, Store, Version
@@ -39,6 +40,10 @@ class PromotedColumns(NamedTuple):
     """Scopes and keys that `PromotedElsewhere` contains."""
 
 
+_READ: WeakKeyDictionary[Store, tuple[int, PromotedColumns]] = WeakKeyDictionary()
+"""Promoted attributes of stores whose tables only this process changes, with the version of the tables."""
+
+
 class Definition(NamedTuple):
     """A column as it should be."""
 
@@ -49,6 +54,17 @@ class Definition(NamedTuple):
 
 def promoted_columns(store: Store) -> PromotedColumns:
     """Return the promoted attributes of the table. A table without such columns has none."""
+    # Before the columns: a change while they are read makes the answer outdated at once.
+    version = store.definition_version
+    if version is None:
+        return _read(store)
+    known = _READ.get(store)
+    if known is None or known[0] != version:
+        known = _READ[store] = version, _read(store)
+    return known[1]
+
+
+def _read(store: Store) -> PromotedColumns:
     comments = _comments(store)
     return PromotedColumns(
         {(attribute.scope, attribute.key): attribute.column for attribute in _attributes_of(comments)},

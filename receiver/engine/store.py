@@ -61,6 +61,13 @@ class Store(Protocol):
     def embedded(self) -> bool:
         """Whether the engine runs in this process, so that the receiver controls what it syncs."""
 
+    @property
+    def definition_version(self) -> int | None:
+        """Number that changes after each command that may define a table otherwise.
+
+        `None` if other clients can change the tables.
+        """
+
     def version(self) -> Version:
         """Return the version of the engine. Also the cheapest liveness check."""
 

@@ -32,6 +32,8 @@ WAIT_S = 60.0
 class FakeStore:
     """Store with one row. Its questions about spans wait for `release`, or fail with an error code."""
 
+    definition_version = None
+
     def __init__(self, code: int | None = None) -> None:
         self._code = code
         self.release = threading.Event()

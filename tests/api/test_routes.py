@@ -66,6 +66,8 @@ def no_spool(directory: Path) -> SpoolSpace:
 class BrokenStore:
     """Store whose queries fail, at once or after the first rows."""
 
+    definition_version = None
+
     def __init__(self, code: int = 210, name: str = "ERROR", *, after_rows: bool = False) -> None:
         self._code, self._name = code, name
         self._after_rows = after_rows
@@ -287,6 +289,8 @@ async def test_disconnected_client_ends_the_query(tmp_path: Path) -> None:
 
 class SlowStore:
     """Store whose query has no row for hours."""
+
+    definition_version = None
 
     def __init__(self, store: Store) -> None:
         self.marked, self.cancel = store.marked, store.cancel

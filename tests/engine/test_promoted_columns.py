@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from receiver.config.promoted import PromotedAttribute, promoted_attributes
 from receiver.engine import promoted, schema
 from receiver.engine.promoted import promoted_columns
-from receiver.engine.store import Store
+from receiver.engine.store import Parameters, Store
 from receiver.errors import StoreTrouble
 from tests.support import engines
 from tests.support.fake_clickhouse import schema_sources
@@ -161,6 +162,24 @@ def test_interrupted_replacement_of_a_column_is_completed_later(
 
     assert (between.elsewhere, apply(store, WITH_TENANT)) == (frozenset(), [schema.PROMOTED])
     assert ("resource", "app.tenant") in promoted_columns(store).elsewhere
+
+
+def test_columns_are_read_again_only_after_a_command(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    apply(store, STANDARD)
+    rows, read = store.rows, list[str]()
+
+    def counted(statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
+        read.append(statement)
+        return rows(statement, parameters)
+
+    monkeypatch.setattr(store, "rows", counted)
+    first, second = promoted_columns(store), promoted_columns(store)
+    assert first == second
+    assert len(read) == 1
+    store.command("ALTER TABLE otel_traces DROP COLUMN Span_http_route")
+
+    assert ("span", "http.route") in first.column_of
+    assert ("span", "http.route") not in promoted_columns(store).column_of
 
 
 def test_computed_columns_of_an_operator_are_ignored(store: Store) -> None:

@@ -96,6 +96,8 @@ def test_answer_with_a_match_has_no_suggestions(store: Store) -> None:
 class StoreWithoutKeys:
     """Store that finds nothing, and fails when it is asked for keys."""
 
+    definition_version = None
+
     def rows(self, statement: str, _parameters: object = None) -> list[tuple[str]]:
         if "mapKeys" in statement:
             raise StoreTrouble("memory", code=241, name="MEMORY_LIMIT_EXCEEDED")

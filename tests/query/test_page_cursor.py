@@ -106,6 +106,29 @@ def test_pages_have_every_earlier_row_once_while_spans_arrive(store: Store, name
     assert sorted(name for name in joined if name in set(earlier)) == earlier
 
 
+def test_pages_of_a_search_miss_no_trace_whose_newer_spans_are_stored_late(store: Store) -> None:
+    rng = random.Random(31)
+    whole, _ = page_of(store, "search", {"limit": "10000"})
+    listed: set[str] = set()
+    cursor, stored_late = "", 0
+    while True:
+        rows, cursor = page_of(store, "search", {"limit": "100", "cursor": cursor}, NOW_S + 1)
+        listed |= set(map(identity, rows))
+        if not cursor:
+            break
+        # Received before the first page, as the default of ReceivedAt is; newer than every stored span.
+        unlisted = sorted({identity(row) for row in whole} - listed)
+        late = [
+            {**random_span(rng, SPANS + number), "TraceId": trace_id, "start_ns": NOW_S * 10**9}
+            for number, trace_id in enumerate(unlisted)
+        ]
+        insert(store, list(map(as_row, late)))
+        stored_late += len(late)
+
+    assert listed == {identity(row) for row in whole}
+    assert stored_late > 100
+
+
 @pytest.mark.parametrize("name", PAGED)
 def test_cursor_fits_only_its_question(store: Store, name: str) -> None:
     _, cursor = page_of(store, name, {"limit": "5", "cursor": "", "filter": "duration>=0ms"})

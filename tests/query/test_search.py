@@ -152,6 +152,20 @@ def test_limited_answers_of_random_filters_begin_with_the_newest_matches(
     assert FILTERS / 10 < sum(found_in_recent_part) < FILTERS * 0.9
 
 
+@pytest.mark.parametrize(
+    ("text", "is_by_key"),
+    [
+        ("project=prj_1 status=error", True),
+        ("status=error (service=web OR project=prj_1)", True),
+        ("status=error (service=web OR status=ok)", False),
+        ("-project=prj_1", False),
+        ("project=prj_*", False),
+    ],
+)
+def test_filter_by_project_or_service_reads_a_day_in_one_statement(text: str, *, is_by_key: bool) -> None:
+    assert len(statements_of(text)) == (1 if is_by_key else 2)
+
+
 def test_range_in_the_future_has_only_its_own_spans(store: Store, spans: Sequence[Span]) -> None:
     later = TimeRange(from_at_s=NOW_S - 60, to_at_s=float(NOW_S))
 

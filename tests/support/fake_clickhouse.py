@@ -184,6 +184,7 @@ class MemoryStore:
     """
 
     embedded = True
+    definition_version = None
 
     def __init__(self, *script: str) -> None:
         self.script = list(script)

@@ -24,6 +24,8 @@ HOSTILE = (
 class RecordingStore:
     """Store that answers nothing and keeps its statements."""
 
+    definition_version = None
+
     def __init__(self) -> None:
         self.statements: list[str] = []
         self.parameters: list[object] = []

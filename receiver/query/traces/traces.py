@@ -10,7 +10,14 @@ import orjson
 
 from receiver.engine.store import COMPANION, TABLE, Parameters, Store
 from receiver.errors import MalformedBody
-from receiver.query.limits import COMPARED_SPANS_MAX, SETTINGS, SPANS_MAX, LimitedLines, within_time
+from receiver.query.limits import (
+    COMPARED_SPANS_MAX,
+    SETTINGS,
+    SHORT_SETTINGS,
+    SPANS_MAX,
+    LimitedLines,
+    within_time,
+)
 from receiver.query.traces.otlp import RESOURCE_COLUMNS, SCOPE_COLUMNS, OtlpFormat, encoded
 from receiver.query.traces.trace_comparison import differences
 from receiver.query.traces.trace_model import SPAN_IDENTITY, Row, Trace, trace_of
@@ -20,13 +27,14 @@ _HEX_32 = re.compile(r"[0-9a-f]{32}")
 _WHEN = f"""
 SELECT toUnixTimestamp64Nano(min(Start)), toUnixTimestamp64Nano(max(End)), count()
 FROM {COMPANION}
-WHERE TraceId = {{trace_id:String}}
+PREWHERE TraceId = {{trace_id:String}}
+{SHORT_SETTINGS}
 """  # noqa: S608 - the table's name is a constant
 _FROM = f"""
 FROM {TABLE}
-WHERE TraceId = {{trace_id:String}}
-  AND Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
+PREWHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
   AND Timestamp <= fromUnixTimestamp64Nano({{to_ns:Int64}})
+  AND TraceId = {{trace_id:String}}
 """
 _SPANS = f"""
 SELECT *
