@@ -5,9 +5,9 @@ CREATE TABLE IF NOT EXISTS otel_rollup_slots
     Hour DateTime('UTC'),
     Version UInt64,
     IsComplete UInt8,
-    -- spans in the hour, and how many of them are entry spans
+    -- spans in the hour, and how many of them are requests
     Spans UInt64,
-    EntrySpans UInt64,
+    RequestSpans UInt64,
     -- only spans that were received until then are covered
     ReceivedTo DateTime64(3, 'UTC'),
     -- id of the table and the last mutation of the day's parts

@@ -52,7 +52,7 @@ class GroupKey(NamedTuple):
     def expressions(self, store: Store) -> Lookup:
         """Return how the value of a span is read as a text, and which spans have it."""
         if self.column:
-            return Lookup(f"toString({self.column})", "1")
+            return Lookup(self.column, "1")
         promoted = promoted_columns(store)
         if self.scope:
             found = lookup(promoted, self.scope, self.key, _PARAMETER)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final, NamedTuple, NotRequired, TypedDict
 
 from receiver.engine.promoted import PromotedColumns, promoted_columns
 from receiver.engine.store import TABLE, Store
-from receiver.errors import StoreTrouble
-from receiver.logs import limited
 from receiver.query.filters.attribute_sql import Lookup, lookup
 from receiver.query.filters.filter import Scope
 from receiver.query.limits import NAMES_DEFAULT, SETTINGS, LimitedLines, within_time
-from receiver.query.red_source import RedSource, raw_source, red_source
+from receiver.query.red_measures import COUNTS_OF_ROWS, COUNTS_OF_SPANS, OF_ROWS, OF_SPANS, PERCENTILES
+from receiver.query.red_source import Wanted
+from receiver.query.rollup_lines import SOURCE, Statement, rollup_lines, wanted_in
 from receiver.query.time_range import TimeRange
 
 _SCOPES: Final[tuple[Scope, ...]] = ("span", "resource")
@@ -20,35 +19,27 @@ _WHERE = """
 WHERE Timestamp >= fromUnixTimestamp64Nano({from_ns:Int64})
   AND Timestamp < fromUnixTimestamp64Nano({to_ns:Int64})
 """
-_SERVICES = f"""
-SELECT
-    ServiceName AS service,
-    sum(Spans) AS spans,
-    sum(Errors) AS errors,
-    uniqExact(SpanName) AS operations
-FROM {{source}}
+_SERVICES = """
+SELECT ServiceName AS service, {counts}, uniqExact(SpanName) AS operations
+FROM {source}
 GROUP BY service
 ORDER BY spans DESC, service
-LIMIT {{{{limit:UInt64}}}}
-{SETTINGS}
-"""  # noqa: S608 - constants of this module
-_OPERATIONS = f"""
-SELECT
-    SpanName AS name,
-    SpanKind AS kind,
-    count() AS spans,
-    countIf(StatusCode = 'Error') AS errors,
-    quantileExact(0.5)(Duration) / 1e6 AS p50_ms,
-    quantileExact(0.95)(Duration) / 1e6 AS p95_ms,
-    quantileExact(0.99)(Duration) / 1e6 AS p99_ms
-FROM {TABLE}
-{_WHERE}
-  AND ServiceName = {{service:String}}
-GROUP BY name, kind
+LIMIT {{limit:UInt64}}
+{settings}
+"""
+_OPERATIONS = """
+SELECT name, kind, spans, errors, {percentiles}
+FROM
+(
+    SELECT SpanName AS name, SpanKind AS kind, {measures}
+    FROM {source}
+    GROUP BY name, kind
+)
 ORDER BY spans DESC, name, kind
 LIMIT {{limit:UInt64}}
-{SETTINGS}
-"""  # noqa: S608 - as above
+{settings}
+"""
+_OF_SERVICE = "ServiceName = {service:String}"
 # The subcolumn, because the engine reads the values, too, for arrayJoin(mapKeys(…)).
 _KEYS = f"""
 SELECT scope, key, spans
@@ -109,13 +100,26 @@ class Bounds(NamedTuple):
 
 def services(store: Store, bounds: Bounds, *, now_s: float) -> LimitedLines:
     """Return the services, those with the most spans first, one JSON object a line."""
-    lines = _lines_of_rollup(store, _SERVICES, bounds, now_s)
-    return LimitedLines(within_time(lines), bounds.limit)
+
+    def statement(counts: str, source: str) -> str:
+        return _SERVICES.format(counts=counts, source=source, settings=SETTINGS)
+
+    of_spans, of_rows = statement(COUNTS_OF_SPANS, f"{TABLE} {_WHERE}"), statement(COUNTS_OF_ROWS, SOURCE)
+    return _by_rollup(store, (of_spans, of_rows), Wanted(measures=("Spans", "Errors")), bounds, now_s)
 
 
 def operations(store: Store, bounds: Bounds, service: str, *, now_s: float) -> LimitedLines:
     """Return the operations of a service with counts and percentiles of their duration."""
-    return _listed(store, _OPERATIONS, {"service": service}, bounds, now_s)
+
+    def statement(measures: str, source: str) -> str:
+        return _OPERATIONS.format(
+            percentiles=PERCENTILES, measures=measures, source=source, settings=SETTINGS
+        )
+
+    of_spans = statement(OF_SPANS, f"{TABLE} {_WHERE} AND {_OF_SERVICE}")
+    of_rows = statement(OF_ROWS, SOURCE)
+    wanted = Wanted(condition=_OF_SERVICE, parameters={"service": service})
+    return _by_rollup(store, (of_spans, of_rows), wanted, bounds, now_s)
 
 
 def attributes(store: Store, bounds: Bounds, key: str | None, *, now_s: float) -> LimitedLines:
@@ -149,28 +153,13 @@ GROUP BY value
 """  # noqa: S608 - as above
 
 
-def _lines_of_rollup(store: Store, statement: str, bounds: Bounds, now_s: float) -> Iterator[bytes]:
-    """Run a statement over the rollup, or over the spans if the rollup changed meanwhile or is unreadable."""
-    values = bounds.range.parameters(now_s)
-    from_ns, to_ns = int(values["from_ns"]), int(values["to_ns"])
-
-    def lines_of(source: RedSource) -> Iterator[bytes]:
-        return store.lines(
-            statement.format(source=source.sql), {**source.parameters, "limit": bounds.limit + 1}
-        )
-
-    try:
-        source = red_source(store, from_ns, to_ns)
-        if source.slots:
-            # Held back until the slots are checked again: a line that was sent cannot be taken back.
-            lines = list(lines_of(source))
-            if source.is_unchanged(store):
-                yield from lines
-                return
-    # The rollups only save time. Trouble with the spans themselves appears again below.
-    except StoreTrouble as trouble:
-        limited.warning("rollup", "rollup cannot be read", error=trouble.label)
-    yield from lines_of(raw_source(from_ns, to_ns))
+def _by_rollup(
+    store: Store, statements: tuple[str, str], wanted: Wanted, bounds: Bounds, now_s: float
+) -> LimitedLines:
+    """Run the statement over the spans or over the rollup. `wanted`: without its time range."""
+    parameters = {**wanted.parameters, **bounds.range.parameters(now_s), "limit": bounds.limit + 1}
+    lines = rollup_lines(store, Statement(*statements, parameters), wanted_in(bounds.range, now_s, wanted))
+    return LimitedLines(within_time(lines), bounds.limit)
 
 
 def _listed(

@@ -6,13 +6,24 @@ import time
 from typing import Final, NotRequired, TypedDict
 
 from receiver.engine.store import TABLE, Store
-from receiver.query.filters.filter_sql import check_regexes, compiled
-from receiver.query.group_key import parse_group_key
+from receiver.query.filters.filter import Comparison, Exists, Intrinsic, terms
+from receiver.query.filters.filter_sql import Condition, check_regexes, compiled
+from receiver.query.group_key import FIELDS, GroupKey, parse_group_key
 from receiver.query.limits import SETTINGS, LimitedLines, within_time
 from receiver.query.parameter_types import LENGTH, TEXT, with_default
 from receiver.query.question import Asked, Parameter
-from receiver.query.requests import ESTIMATES, SPANS, counted_spans
-from receiver.query.time_buckets import BUCKET_S, START, parse_every
+from receiver.query.red_measures import (
+    ESTIMATES_OF_ROWS,
+    ESTIMATES_OF_SPANS,
+    OF_ROWS,
+    OF_SPANS,
+    PERCENTILES,
+)
+from receiver.query.red_source import Wanted
+from receiver.query.requests import SPANS, counted_spans
+from receiver.query.rollup_lines import SOURCE, Statement, rollup_lines, wanted_in
+from receiver.query.time_buckets import BUCKET_S, BUCKET_S_OF_HOUR, START, parse_every
+from receiver.rollup.tables import DEPLOYMENTS, HOUR_S, HOURS_OF_DAY, OPERATIONS
 
 PARAMETERS: Final = (
     Parameter(
@@ -37,38 +48,32 @@ SELECT
     errors,
     errors / spans AS error_rate,
     spans / {seconds} AS rate_per_s,
-    quantiles[1] / 1e6 AS p50_ms,
-    quantiles[2] / 1e6 AS p95_ms,
-    quantiles[3] / 1e6 AS p99_ms,
+    {percentiles},
     max_ns / 1e6 AS max_ms,
     estimated_spans,
     estimated_errors,
     estimated_spans_margin
 FROM
 (
-    SELECT *, sum(spans) OVER (PARTITION BY group) AS group_spans
+    SELECT *, {group_spans} AS group_spans
     FROM
     (
         SELECT
             {group} AS group,
             {bucket_s} AS bucket_s,
-            count() AS spans,
-            countIf(StatusCode = 'Error') AS errors,
-            quantilesExact(0.5, 0.95, 0.99)(Duration) AS quantiles,
-            max(Duration) AS max_ns,
-            {estimates}
-        FROM {table}
-        WHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
-          AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
-          AND {counted}
-          AND {has_group}
-          AND ({condition})
+            {measures}
+        FROM {source}
         GROUP BY group, bucket_s
     )
 )
 ORDER BY group_spans DESC, group, bucket_s
 LIMIT {{limit:UInt64}}
 {settings}
+"""
+_SPANS = f"""
+{TABLE}
+WHERE Timestamp >= fromUnixTimestamp64Nano({{from_ns:Int64}})
+  AND Timestamp < fromUnixTimestamp64Nano({{to_ns:Int64}})
 """
 _SECONDS_OF_BUCKET: Final = (
     "if(bucket_s >= {end_s:Float64}, toFloat64({every_s:Int64}), "
@@ -110,32 +115,63 @@ def red(store: Store, asked: Asked, now_s: float) -> LimitedLines:
     group = parse_group_key(asked.texts.get("by", "service"))
     check_regexes(store, asked.filter)
     condition, found = compiled(store, asked.filter), group.expressions(store)
-    has_buckets = "every" in asked.texts
-    statement = _RED.format(
-        start=f"{START} AS start," if has_buckets else "",
-        seconds=_SECONDS_OF_BUCKET if has_buckets else "({end_s:Float64} - {begin_s:Float64})",
-        group=found.value,
-        bucket_s=BUCKET_S if has_buckets else "toInt64(0)",
-        estimates=ESTIMATES,
-        table=TABLE,
-        counted=counted_spans(asked.texts.get("spans", "requests")),
-        has_group=found.is_present,
-        condition=condition.sql,
+    every_s = parse_every(asked.texts["every"], asked.range, now_s) if "every" in asked.texts else 0
+    counted = counted_spans(asked.texts.get("spans", "requests"))
+    of_spans = f"{_SPANS} AND {counted} AND {found.is_present} AND ({condition.sql})"
+    begin_s, end_s = asked.range.past_s(now_s)
+    parameters = {
+        **condition.parameters,
+        **group.parameters,
+        **asked.range.parameters(now_s),
+        # Parameters are whole numbers or texts; the engine parses the text.
+        "begin_s": str(begin_s),
+        "end_s": str(end_s),
+        "every_s": every_s,
+        "limit": asked.limit + 1,
+    }
+    statement = Statement(
+        _statement(found.value, BUCKET_S if every_s else "", f"{OF_SPANS}, {ESTIMATES_OF_SPANS}", of_spans),
+        _statement(
+            found.value, BUCKET_S_OF_HOUR if every_s else "", f"{OF_ROWS}, {ESTIMATES_OF_ROWS}", SOURCE
+        ),
+        parameters,
+    )
+    lines = rollup_lines(store, statement, _wanted(asked, group, condition, every_s, now_s))
+    return LimitedLines(within_time(lines), asked.limit)
+
+
+def _statement(group: str, bucket_s: str, measures: str, source: str) -> str:
+    """Return the statement. `bucket_s`: empty without `every`."""
+    return _RED.format(
+        start=f"{START} AS start," if bucket_s else "",
+        seconds=_SECONDS_OF_BUCKET if bucket_s else "({end_s:Float64} - {begin_s:Float64})",
+        group=group,
+        group_spans="sum(spans) OVER (PARTITION BY group)" if bucket_s else "spans",
+        bucket_s=bucket_s or "toInt64(0)",
+        measures=measures,
+        percentiles=PERCENTILES,
+        source=source,
         settings=SETTINGS,
     )
-    every_s = parse_every(asked.texts["every"], asked.range, now_s) if has_buckets else 0
-    begin_s, end_s = asked.range.past_s(now_s)
-    lines = store.lines(
-        statement,
-        {
-            **condition.parameters,
-            **group.parameters,
-            **asked.range.parameters(now_s),
-            # Parameters are whole numbers or texts; the engine parses the text.
-            "begin_s": str(begin_s),
-            "end_s": str(end_s),
-            "every_s": every_s,
-            "limit": asked.limit + 1,
-        },
-    )
-    return LimitedLines(within_time(lines), asked.limit)
+
+
+def _wanted(asked: Asked, group: GroupKey, condition: Condition, every_s: int, now_s: float) -> Wanted | None:
+    """Return what to read of a rollup; `None` if no rollup has the groups, the filter and the buckets."""
+    columns = {group.column, *(_column_of(term) for term in terms(asked.filter))}
+    of_requests = asked.texts.get("spans", "requests") == "requests"
+    if every_s % HOUR_S:
+        return None
+    if of_requests and columns <= {*DEPLOYMENTS.keys}:
+        rollup, text = DEPLOYMENTS, condition.sql
+    elif columns <= {*OPERATIONS.keys}:
+        rollup, text = OPERATIONS, f"({condition.sql}) AND IsRequest" if of_requests else condition.sql
+    else:
+        return None
+    by_hour = every_s % (HOURS_OF_DAY * HOUR_S) > 0
+    wanted = Wanted(rollup=rollup, condition=text, parameters=condition.parameters, by_hour=by_hour)
+    return wanted_in(asked.range, now_s, wanted)
+
+
+def _column_of(term: Comparison | Exists) -> str:
+    """Return the column that a comparison reads; empty if it reads another one than fields of groups."""
+    return FIELDS.get(term.field.name, "") if isinstance(term.field, Intrinsic) else ""

@@ -11,9 +11,10 @@ from typing import Final
 from receiver.errors import MalformedBody
 from receiver.query.parameter_types import choice
 from receiver.query.question import Parameter
+from receiver.rollup.tables import IS_REQUEST
 
 _CONDITIONS: Final = {
-    "requests": "(SpanKind IN ('Server', 'Consumer') OR ParentSpanId = '')",
+    "requests": IS_REQUEST,
     "all": "1",
 }
 SPANS: Final = Parameter(
@@ -23,14 +24,6 @@ SPANS: Final = Parameter(
     schema=choice(_CONDITIONS, "requests"),
 )
 HINT: Final = "only requests count; --spans all counts every span"
-
-ESTIMATES: Final = """
-    if(countIf(isNull(SampleWeight)) = 0, sum(SampleWeight), NULL) AS estimated_spans,
-    if(countIf(isNull(SampleWeight)) = 0,
-        sum(if(StatusCode = 'Error', SampleWeight, 0)), NULL) AS estimated_errors,
-    if(countIf(isNull(SampleWeight)) = 0,
-        1.96 * sqrt(greatest(0, sum(SampleWeight * (SampleWeight - 1)))), NULL) AS estimated_spans_margin"""
-"""Estimates of what was sent before sampling, with half the 95 % interval. NULL if a weight is not known."""
 
 
 def counted_spans(text: str = "requests") -> str:

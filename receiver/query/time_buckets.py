@@ -19,6 +19,8 @@ _STEPS_S: Final = (
 )
 BUCKET_S: Final = "intDiv(toUnixTimestamp(Timestamp), {every_s:Int64}) * {every_s:Int64}"
 """Expression for the start of a span's bucket, in seconds since 1970."""
+BUCKET_S_OF_HOUR: Final = BUCKET_S.replace("Timestamp)", "Hour)")
+"""The same for a row of a rollup, whose hour is in one bucket."""
 START: Final = "concat(replaceOne(toString(toDateTime(bucket_s)), ' ', 'T'), 'Z')"
 """Expression for the start of the bucket `bucket_s` as RFC 3339. The session's time zone is UTC."""
 

@@ -10,39 +10,29 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from receiver.engine.store import TABLE, Parameters, Store
+from receiver.rollup.days import add_up
 from receiver.rollup.proof import Day, observe, table_id
 from receiver.rollup.slots import Slot, next_version, read_slots, write_slots
 from receiver.rollup.tables import (
-    DEPLOYMENT,
+    DEPLOYMENTS,
     HOUR,
     HOUR_NS,
     HOUR_S,
     HOURS_OF_DAY,
     MEASURES,
-    RED,
+    OPERATIONS,
     ROLLUPS,
+    SETTINGS,
     Rollup,
 )
 
 BATCH_SPANS_MAX = 20_000_000
 """Maximum number of spans that are derived at once, in 10 to 20 s. A larger hour is derived alone."""
-SECONDS_MAX = 600
-"""Time limit of a statement; an hour of 100,000 spans/s takes about half of it."""
-MEMORY_BYTES_MAX = 1 << 30
-QUERY_ID = "trace-drain-rollup"
-"""Identifies the statements that a stop of the embedded store cancels."""
-SETTINGS = (
-    f"SETTINGS max_threads = 1, max_insert_threads = 1, max_execution_time = {SECONDS_MAX}, "
-    f"log_comment = '{QUERY_ID}', max_memory_usage = {MEMORY_BYTES_MAX}, "
-    f"max_bytes_before_external_group_by = {MEMORY_BYTES_MAX // 2}"
-)
-"""One thread: the writer's INSERTs and the intakes go first."""
 PROBE_DAY = 0
 """Day of the rows with which the writer tests the table; they expire at once."""
 # Each repetition reads the whole hour again, while queries only read the late spans beside the slot.
 REPEAT_S = 3_600
 """Interval at which an hour is derived again while late spans still arrive for it."""
-TABLES = tuple(rollup.table for rollup in ROLLUPS)
 Settled = dict[int, tuple[frozenset[str], int]]
 """Day → its parts, and the time in seconds since 1970 until which it is skipped while it has these parts."""
 SETTLED_S = 86_400
@@ -64,10 +54,10 @@ WHERE {_HOUR_ROWS} AND toUnixTimestamp64Milli(ReceivedAt)
 GROUP BY hour {SETTINGS}
 """  # noqa: S608 - as above
 _SUMS = " UNION ALL ".join(
-    f"SELECT '{table}', toInt64(intDiv(toUnixTimestamp(Hour), {HOUR_S})) AS hour, toUInt64(sum(Spans)) "  # noqa: S608 - as above
-    f"FROM {table} WHERE Hour >= toDateTime({{from_s:UInt32}}, 'UTC') "
+    f"SELECT '{rollup.table}', toInt64(intDiv(toUnixTimestamp(Hour), {HOUR_S})) AS hour, "  # noqa: S608 - as above
+    f"toUInt64(sum(Spans)) FROM {rollup.table} WHERE Hour >= toDateTime({{from_s:UInt32}}, 'UTC') "
     "AND Hour < toDateTime({to_s:UInt32}, 'UTC') AND Version = {version:UInt64} GROUP BY hour"
-    for table in TABLES
+    for rollup in ROLLUPS
 )
 
 
@@ -113,14 +103,14 @@ class DayReport(NamedTuple):
 
 def insert_statement(rollup: Rollup) -> str:
     """Return the statement that derives hours of a rollup."""
-    keys, measures = ", ".join(rollup.keys), ", ".join(measure.aggregate for measure in MEASURES.values())
-    condition = f" AND {rollup.condition}" if rollup.condition else ""
+    keys, measures = ", ".join(rollup.keys), ", ".join(measure.of_spans for measure in MEASURES.values())
     return (
         f"INSERT INTO {rollup.table} (Hour, {keys}, Version, {', '.join(MEASURES)}) "  # noqa: S608 - constants
-        f"SELECT toDateTime({HOUR} * {HOUR_S}, 'UTC') AS hour, {keys}, {{version:UInt64}}, {measures} "
+        f"SELECT toDateTime({HOUR} * {HOUR_S}, 'UTC') AS hour, "
+        f"{rollup.keys_of_span}, {{version:UInt64}}, {measures} "
         f"FROM {TABLE} WHERE {_HOUR_ROWS} "
         f"AND has({{hours:Array(Int64)}}, toInt64({HOUR})) "
-        f"AND ReceivedAt <= fromUnixTimestamp64Milli({{received_to_ms:Int64}}, 'UTC'){condition} "
+        f"AND ReceivedAt <= fromUnixTimestamp64Milli({{received_to_ms:Int64}}, 'UTC') AND {rollup.condition} "
         f"GROUP BY hour, {keys} {SETTINGS}"
     )
 
@@ -162,13 +152,13 @@ def survey_day(store: Store, table: str, number: int, closing: Closing) -> DayRe
         return None
     slots = read_slots(store, first, first + HOURS_OF_DAY)
     # One day is always observed: 24 hours have fewer ranges than the limit of the statement.
-    (day,) = observe(store, table, slots, [number], TABLES)
+    (day,) = observe(store, table, slots, [number], ROLLUPS)
     return DayReport(day, due_hours(store, day, closing), closing.received_to_ms - SETTLED_S * 1_000)
 
 
 def due_hours(store: Store, day: Day, closing: Closing) -> list[int]:
     """Return the closed hours of a day that have to be derived."""
-    due = {hour for hour in day.hours if hour not in day.slots} | day.differing(TABLES)
+    due = {hour for hour in day.hours if hour not in day.slots} | day.differing(ROLLUPS)
     for hour, late in day.late.items():
         # Deriving while spans still arrive covers only some of them; hence once they stop, or now and then.
         is_quiet = late.newest_ms <= closing.received_to_ms
@@ -227,7 +217,10 @@ def derive(store: Store, hours: Sequence[int], closing: Closing) -> bool:
         return False
     counted = [
         # An hour without a row in a rollup has a slot, too: no spans is also an answer.
-        slot._replace(spans=sums.get((RED, slot.hour), 0), entry_spans=sums.get((DEPLOYMENT, slot.hour), 0))
+        slot._replace(
+            spans=sums.get((OPERATIONS.table, slot.hour), 0),
+            request_spans=sums.get((DEPLOYMENTS.table, slot.hour), 0),
+        )
         for slot in slots
     ]
     write_slots(store, counted, is_complete=True)
@@ -251,6 +244,17 @@ def derive_due(
                 return
             if derive(store, hours, closing):
                 yield hours
+        _add_up(store, report, closing)
+
+
+def _add_up(store: Store, report: DayReport, closing: Closing) -> None:
+    """Write the rows by day of a day whose hours are all derived."""
+    if report.day.hours.stop > closing.hour_end:
+        return
+    # Slots that were derived since the report have other versions.
+    current = survey_day(store, table_id(store), report.day.number, closing) if report.due else report
+    if current is not None and not current.due:
+        add_up(store, current.day)
 
 
 def _settle(store: Store, report: DayReport, closing: Closing) -> None:

@@ -9,6 +9,9 @@ the rows of the day's parts, and all slots were derived from this table and afte
     deleted rows and dropped parts      the counts do not add up, or the last mutation is another one
     lost or repeated rows of a rollup   the rows of the slot do not add up to its spans
 
+Rows by day are used only if they add up to the spans of all slots of the day, and their version was made of
+the versions of these slots, which grow with each derivation.
+
 One statement makes all counts, from one snapshot of the table, so that spans may arrive meanwhile.
 """
 
@@ -22,8 +25,8 @@ from typing import NamedTuple
 
 from receiver.engine.store import TABLE, Parameters, Store, Version
 from receiver.rollup.ranges import Range, Values, condition, runs
-from receiver.rollup.slots import Slot
-from receiver.rollup.tables import HOUR, HOUR_NS, HOUR_S, HOURS_OF_DAY, ROLLUPS
+from receiver.rollup.slots import DAY_VERSIONS, Slot
+from receiver.rollup.tables import HOUR, HOUR_NS, HOUR_S, HOURS_OF_DAY, OPERATIONS, Rollup
 
 SNAPSHOT_SINCE = Version(25, 6)
 """The first version whose statements read all parts of a table from one snapshot."""
@@ -84,6 +87,8 @@ class Day:
     late: dict[int, Late] = field(default_factory=dict)
     sums: dict[tuple[str, int], int] = field(default_factory=dict)
     """Spans that the rows of a rollup add up to, by table and hour, in the version of the slot."""
+    sums_of_day: defaultdict[str, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
+    """Spans that the rows by day add up to, by table and version."""
     has_other_versions: bool = False
     """Whether a rollup has rows of an earlier or an incomplete derivation."""
 
@@ -105,36 +110,71 @@ class Day:
         late = sum(late.spans for late in self.late.values())
         return covered + late + sum(self.open_spans.values()) == self.rows
 
+    @property
+    def version(self) -> int:
+        """Return the first version of rows by day made of these slots; 0 if an hour has no slot."""
+        versions = [slot.version for slot in self.slots.values()]
+        return sum(versions) * DAY_VERSIONS if len(versions) == HOURS_OF_DAY else 0
+
+    def version_of_rows(self, rollup: Rollup) -> int | None:
+        """Return the version of the rows by day that equal the slots; `None` if there are none."""
+        sums, spans = self.sums_of_day[rollup.day_table], self.spans_of_slots(rollup)
+        if not self.version:
+            return None
+        if not spans:
+            return self.version
+        versions = range(self.version, self.version + DAY_VERSIONS)
+        return max(
+            (number for number, sum_ in sums.items() if number in versions and sum_ == spans), default=None
+        )
+
+    def has_other_versions_than(self, rollup: Rollup, version: int | None) -> bool:
+        """Return whether there are rows by day of other versions, beside those of this version."""
+        return version is not None and bool(self.sums_of_day[rollup.day_table].keys() - {version})
+
+    def spans_of_slots(self, rollup: Rollup) -> int:
+        """Return the number of spans that the slots count in this rollup."""
+        return sum(expected_spans(slot, rollup) for slot in self.slots.values())
+
     def record(self, kind: str, hour: int, rows: int, detail: int) -> None:
         """Record a count. `detail`: newest receive time of late spans, version of the rows of a rollup."""
         if kind == "open":
             self.open_spans[hour] = rows
         elif kind == "late":
             self.late[hour] = Late(rows, detail)
+        elif kind.endswith("_day"):
+            self.sums_of_day[kind][detail] = rows
         # Rows of another version are left from a derivation that was killed or replaced.
         elif hour in self.slots and self.slots[hour].version == detail:
             self.sums[kind, hour] = rows
         else:
             self.has_other_versions = True
 
-    def differing(self, tables: Iterable[str]) -> set[int]:
+    def differing(self, rollups: Iterable[Rollup]) -> set[int]:
         """Return the hours whose slot was derived from another state of the table, or has lost rows."""
         return {
             hour
             for hour, slot in self.slots.items()
             if slot.source != self.source
-            or any(self.sums.get((table, hour), 0) != expected_spans(slot, table) for table in tables)
+            or any(
+                self.sums.get((rollup.table, hour), 0) != expected_spans(slot, rollup) for rollup in rollups
+            )
         }
 
 
-def expected_spans(slot: Slot, table: str) -> int:
+def expected_spans(slot: Slot, rollup: Rollup) -> int:
     """Return the number of spans that the rows of a slot in this rollup must add up to."""
-    return slot.spans if table == ROLLUPS[0].table else slot.entry_spans
+    return slot.spans if rollup == OPERATIONS else slot.request_spans
 
 
 def day_name(day: int) -> str:
     """Return the name of a day's partition: `20260131`."""
     return datetime.fromtimestamp(day * HOURS_OF_DAY * HOUR_S, UTC).strftime("%Y%m%d")
+
+
+def day_number(name: str) -> int:
+    """Return the day of a partition, in days since 1970."""
+    return int(datetime.strptime(name, "%Y%m%d").replace(tzinfo=UTC).timestamp()) // (HOURS_OF_DAY * HOUR_S)
 
 
 def table_id(store: Store) -> str:
@@ -150,9 +190,9 @@ def table_id(store: Store) -> str:
 
 
 def observe(
-    store: Store, table: str, slots: Mapping[int, Slot], days: Iterable[int], tables: Sequence[str]
+    store: Store, table: str, slots: Mapping[int, Slot], days: Iterable[int], rollups: Sequence[Rollup]
 ) -> list[Day]:
-    """Count the rows of these days. `table`: see `table_id`. `tables`: rollups to count.
+    """Count the rows of these days. `table`: see `table_id`. `rollups`: rollups to count.
 
     Days are left out, the oldest first, if the statement would list too many ranges.
     """
@@ -164,7 +204,7 @@ def observe(
         return []
     by_number = {day.number: day for day in observed}
     by_name = {day_name(day.number): day for day in observed}
-    for kind, part, hour, rows, detail in store.rows(*_statement(observed, tables)):
+    for kind, part, hour, rows, detail in store.rows(*_statement(observed, rollups)):
         if kind == "parts":
             # A part is named PARTITION_MIN_MAX_LEVEL, and has the version of its last mutation behind if
             # there was one.
@@ -215,7 +255,7 @@ def _late_ranges(slots_of_days: Iterable[Mapping[int, Slot]]) -> Iterator[Range]
         )
 
 
-def _statement(days: Sequence[Day], tables: Sequence[str]) -> tuple[str, Parameters]:
+def _statement(days: Sequence[Day], rollups: Sequence[Rollup]) -> tuple[str, Parameters]:
     hours = defaultdict(list)
     for day in sorted(days, key=lambda day: day.number):
         for hour in day.hours:
@@ -229,13 +269,15 @@ def _statement(days: Sequence[Day], tables: Sequence[str]) -> tuple[str, Paramet
         late_ranges = list(_late_ranges(day.slots for day in days if day.slots))
         selects.append(_LATE.replace("{ranges}", condition(late_ranges, values, "late")))
         # One range, also over days in between that are not observed: `observe` ignores their rows.
-        selects += [*(_SUMS.format(table=table) for table in tables)]
-        first, last = min(slot.hour for slot in slots), max(slot.hour for slot in slots)
+        selects += [
+            _SUMS.format(table=table) for rollup in rollups for table in (rollup.table, rollup.day_table)
+        ]
         values |= {
             "hours": [slot.hour for slot in slots],
             "received_to": [slot.received_to_ms for slot in slots],
-            "from_s": first * HOUR_S,
-            "to_s": (last + 1) * HOUR_S,
+            # Whole days, because rows by day have the first hour of the day.
+            "from_s": min(day.hours.start for day in days) * HOUR_S,
+            "to_s": max(day.hours.stop for day in days) * HOUR_S,
         }
     # One statement, because counts of two moments would differ whenever spans arrive in between.
     union = " UNION ALL ".join(f"({select})" for select in selects)

@@ -12,14 +12,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from receiver.engine.store import Store
-from receiver.rollup.tables import DEPLOYMENT, HOUR_S, RED, SLOTS
+from receiver.rollup.tables import HOUR_S, HOURS_OF_DAY, ROLLUPS, SLOTS, TABLES
 
 VERSION_STEP_MAX = 1 << 20
 """Maximum random step to the next version, so that two receivers on a server use different versions."""
+DAY_VERSIONS = 1 << 10
+"""Number of versions that rows by day may have for the same versions of the day's slots."""
 
 _READ = f"""
 SELECT
-    intDiv(toUnixTimestamp(Hour), {HOUR_S}), Version, Spans, EntrySpans,
+    intDiv(toUnixTimestamp(Hour), {HOUR_S}), Version, Spans, RequestSpans,
     toUnixTimestamp64Milli(ReceivedTo), Source
 FROM {SLOTS} FINAL
 WHERE IsComplete
@@ -34,14 +36,18 @@ FROM
 (
     SELECT arrayJoin(arrayZip(
         {{hours:Array(UInt32)}}, {{versions:Array(UInt64)}},
-        {{spans:Array(UInt64)}}, {{entry_spans:Array(UInt64)}}
+        {{spans:Array(UInt64)}}, {{request_spans:Array(UInt64)}}
     )) AS slot
 )
 """  # noqa: S608 - as above
 _NEWEST_VERSION = " UNION ALL ".join(
-    f"SELECT max(Version) FROM {table} "  # noqa: S608 - as above
-    "WHERE Hour >= toDateTime({from_s:UInt32}, 'UTC') AND Hour < toDateTime({to_s:UInt32}, 'UTC')"
-    for table in (SLOTS, RED, DEPLOYMENT)
+    f"SELECT intDiv(max(Version), {divisor}) FROM {table} "  # noqa: S608 - as above
+    f"WHERE Hour >= toDateTime({{{begin}:UInt32}}, 'UTC') AND Hour < toDateTime({{to_s:UInt32}}, 'UTC')"
+    for table, divisor, begin in (
+        (SLOTS, 1, "from_s"),
+        *((rollup.table, 1, "from_s") for rollup in ROLLUPS),
+        *((rollup.day_table, HOURS_OF_DAY * DAY_VERSIONS, "day_s") for rollup in ROLLUPS),
+    )
 )
 _INVALIDATE = f"""
 INSERT INTO {SLOTS}
@@ -60,7 +66,7 @@ class Slot(NamedTuple):
     """Hours since 1970."""
     version: int
     spans: int
-    entry_spans: int
+    request_spans: int
     received_to_ms: int
     """Only spans that were received until then are covered."""
     source: str
@@ -82,7 +88,7 @@ def write_slots(store: Store, slots: Sequence[Slot], *, is_complete: bool) -> No
         {
             "hours": [slot.hour for slot in slots],
             "spans": [slot.spans for slot in slots],
-            "entry_spans": [slot.entry_spans for slot in slots],
+            "request_spans": [slot.request_spans for slot in slots],
             "versions": [slot.version for slot in slots],
             "received_to_ms": slots[0].received_to_ms,
             "source": slots[0].source,
@@ -94,7 +100,11 @@ def write_slots(store: Store, slots: Sequence[Slot], *, is_complete: bool) -> No
 def next_version(store: Store, from_hour: int, to_hour: int) -> int:
     """Return a version that is higher than any that was used for these hours."""
     # Also of the rollups: if the slots were lost, rows of old versions remain, and must not match a new slot.
-    versions = store.rows(_NEWEST_VERSION, {"from_s": _seconds(from_hour), "to_s": _seconds(to_hour)})
+    # The versions of rows by day are higher by `DAY_VERSIONS` than the sum of the versions of 24 slots.
+    day = from_hour // HOURS_OF_DAY * HOURS_OF_DAY
+    versions = store.rows(
+        _NEWEST_VERSION, {"from_s": _seconds(from_hour), "to_s": _seconds(to_hour), "day_s": _seconds(day)}
+    )
     return max(int(version) for (version,) in versions) + 1 + secrets.randbelow(VERSION_STEP_MAX)
 
 
@@ -105,7 +115,7 @@ def invalidate(store: Store, from_hour: int | None) -> None:
         store.rows(_INVALIDATE, {"from_s": _seconds(from_hour)})
         return
     # The slots first: no query reads rows without a slot, while a slot without its rows would fail the proof.
-    for table in (SLOTS, RED, DEPLOYMENT):
+    for table in TABLES:
         store.command(f"TRUNCATE TABLE {table}")
 
 

@@ -9,7 +9,7 @@ import msgspec
 from receiver.engine.store import Store
 from receiver.rollup.derivation import Closing, DayReport, survey
 from receiver.rollup.proof import day_name
-from receiver.rollup.tables import DEPLOYMENT, RED, SLOTS
+from receiver.rollup.tables import ROLLUPS, TABLES
 
 _SIZES = """
 SELECT name, toUInt64(ifNull(total_rows, 0)), toUInt64(ifNull(total_bytes, 0)) FROM system.tables
@@ -50,7 +50,7 @@ def days(store: Store, closing: Closing) -> Iterator[DayStatus]:
 
 def tables(store: Store) -> list[TableStatus]:
     """Return the size of each table of the rollups."""
-    return [TableStatus(*row) for row in store.rows(_SIZES, {"tables": [RED, DEPLOYMENT, SLOTS]})]
+    return [TableStatus(*row) for row in store.rows(_SIZES, {"tables": list(TABLES)})]
 
 
 def _status_of(report: DayReport) -> DayStatus:
@@ -61,6 +61,6 @@ def _status_of(report: DayReport) -> DayStatus:
         slots=len(day.slots),
         due=len(report.due),
         late=sum(late.spans for late in day.late.values()),
-        proven=day.is_balanced and not day.differing((RED, DEPLOYMENT)),
+        proven=day.is_balanced and not day.differing(ROLLUPS),
         version=max((slot.version for slot in day.slots.values()), default=0),
     )

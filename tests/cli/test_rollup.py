@@ -24,7 +24,7 @@ from receiver.engine.opening import open_store
 from receiver.engine.store import Store
 from receiver.errors import CommandFailed
 from receiver.query.names import Bounds, services
-from receiver.query.red_source import red_source
+from receiver.query.red_source import Wanted, red_source
 from receiver.query.time_range import TimeRange
 from receiver.rollup.derivation import derive_due
 from receiver.rollup.slots import read_slots
@@ -187,7 +187,7 @@ def test_services_of_the_rollup_equal_those_of_the_spans(store: Store) -> None:
         return b"".join(services(store, bounds, now_s=NOW_S).pieces())
 
     from_rollup = lines()
-    assert len(red_source(store, FROM_NS, TO_NS).slots) >= 40
+    assert len(red_source(store, Wanted(FROM_NS, TO_NS)).slots) >= 40
     store.command("TRUNCATE TABLE otel_rollup_slots")
     assert lines() == from_rollup
     assert len(from_rollup.splitlines()) == 11

@@ -15,7 +15,7 @@ import pytest
 
 from receiver.engine.store import Parameters, Store
 from receiver.errors import StoreTrouble
-from receiver.query.red_source import raw_source, red_source
+from receiver.query.red_source import Wanted, raw_source, red_source
 from receiver.rollup.derivation import Closing, Settled, derive, survey
 from receiver.rollup.slots import invalidate, read_slots
 from receiver.rollup.tables import HOUR_NS
@@ -36,6 +36,8 @@ from tests.support.rollups import (
     random_spans,
     span_at,
 )
+
+WANTED = Wanted(FROM_NS, TO_NS)
 
 
 @pytest.fixture(params=["embedded", "server"])
@@ -231,7 +233,7 @@ def test_derivation_that_ends_during_a_query_is_noticed(store: Store) -> None:
     spans = random_spans(random.Random(8))
     insert(store, spans)
     derive_all(store)
-    source = red_source(store, FROM_NS, TO_NS)
+    source = red_source(store, WANTED)
     hour = max(source.slots)
 
     assert source.is_unchanged(store)
@@ -277,7 +279,7 @@ def test_damaged_rollup_is_not_read(store: Store, damage: Callable[[Store], None
     derive_all(store)
     damage(store)
 
-    source = red_source(store, FROM_NS, TO_NS)
+    source = red_source(store, WANTED)
     rows = store.rows(f"SELECT sum(Spans) FROM {source.sql}", source.parameters)  # noqa: S608 - ours
     assert rows == [(sum(FROM_NS <= span["start_ns"] < TO_NS for span in spans),)]
     # `lose_rows` does not damage a day whose closed hours have no Server span, as shortly after midnight
@@ -331,7 +333,7 @@ def test_invalidation_from_an_hour_keeps_earlier_slots(store: Store) -> None:
 
 
 def test_range_without_slots_reads_spans_only(store: Store) -> None:
-    assert red_source(store, FROM_NS, TO_NS) == raw_source(FROM_NS, TO_NS)
+    assert red_source(store, WANTED) == raw_source(WANTED)
 
 
 def test_rollup_of_a_replicated_table_is_not_read(store: Store) -> None:
@@ -363,7 +365,7 @@ def test_answers_are_right_while_spans_arrive_and_parts_are_merged(store: Store)
     thread.start()
     counts, slots = list[int](), list[int]()
     while not has_inserted.is_set() or not counts:
-        source = red_source(store, FROM_NS, TO_NS)
+        source = red_source(store, WANTED)
         rows = store.rows(f"SELECT sum(Spans) FROM {source.sql}", source.parameters)  # noqa: S608 - ours
         counts.append(int(rows[0][0]))
         slots.append(len(source.slots))

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from receiver.engine.store import Store
-from receiver.query.red_source import red_source
+from receiver.query.red_source import Wanted, red_source
 from receiver.rollup.derivation import Closing, Settled, derive_due, survey
-from receiver.rollup.tables import HOUR_NS, ROLLUPS, Rollup
+from receiver.rollup.tables import HOUR_NS, HOURS_OF_DAY, OPERATIONS, ROLLUPS, Rollup
 from tests.support.random_filters import NOW_S, Span, as_row, random_span
 
 DAY_S = 86_400
@@ -22,7 +22,7 @@ CLOSING = Closing(NOW_S, 600)
 FROM_NS, TO_NS = (MIDNIGHT_S - DAY_S + 1_800) * 10**9, (NOW_S + HOUR_S) * 10**9
 SPANS = 400
 Key = tuple[Any, ...]
-Measures = tuple[int, int, float, int, int, int, tuple[tuple[int, int], ...]]
+Measures = tuple[int, int, float, int, float, float, int, int, tuple[tuple[int, int], ...]]
 
 
 def span_at(rng: random.Random, number: int, start_s: int, received_s: float) -> Span:
@@ -44,22 +44,30 @@ def insert(store: Store, spans: Sequence[Span]) -> None:
 
 
 def bucket_of(duration: int) -> int:
-    return 1 + math.floor(4 * math.log2(duration)) if duration else 0
+    return 1 + math.floor(16 * math.log2(duration)) if duration else 0
 
 
-def expected(spans: Sequence[Span], rollup: Rollup, from_ns: int, to_ns: int) -> dict[Key, Measures]:
-    """Compute the rows of a range in plain Python."""
+def is_request(span: Span) -> bool:
+    return span["SpanKind"] in {"Server", "Consumer"} or not span["ParentSpanId"]
+
+
+def expected(
+    spans: Sequence[Span], rollup: Rollup, from_ns: int, to_ns: int, *, hours: int = 1
+) -> dict[Key, Measures]:
+    """Compute the rows of a range in plain Python, by this many hours."""
     groups = defaultdict[Key, list[Span]](list)
     for span in spans:
-        is_counted = rollup is ROLLUPS[0] or span["SpanKind"] in {"Server", "Consumer"}
-        if is_counted and from_ns <= span["start_ns"] < to_ns:
-            groups[span["start_ns"] // HOUR_NS, *(span[key] for key in rollup.keys)].append(span)
+        if (rollup is OPERATIONS or is_request(span)) and from_ns <= span["start_ns"] < to_ns:
+            keys = span | {"IsRequest": int(is_request(span))}
+            groups[span["start_ns"] // (HOUR_NS * hours), *(keys[key] for key in rollup.keys)].append(span)
     return {
         key: (
             len(group),
             sum(span["StatusCode"] == "Error" for span in group),
             sum(span["SampleWeight"] or 0 for span in group),
             sum(span["SampleWeight"] is not None for span in group),
+            sum(span["SampleWeight"] or 0 for span in group if span["StatusCode"] == "Error"),
+            sum((span["SampleWeight"] or 0) * ((span["SampleWeight"] or 1) - 1) for span in group),
             sum(span["Duration"] for span in group),
             max(span["Duration"] for span in group),
             tuple(sorted(Counter(bucket_of(span["Duration"]) for span in group).items())),
@@ -68,14 +76,14 @@ def expected(spans: Sequence[Span], rollup: Rollup, from_ns: int, to_ns: int) ->
     }
 
 
-def answer(store: Store, rollup: Rollup, from_ns: int, to_ns: int, slots_min: int) -> dict[Key, Measures]:
+def answer(store: Store, wanted: Wanted, slots_min: int, hours: int) -> dict[Key, Measures]:
     """Ask the store for the same; the source reads at least this many slots."""
-    source = red_source(store, from_ns, to_ns, rollup)
+    source, rollup = red_source(store, wanted), wanted.rollup
     keys = ", ".join(rollup.keys)
     rows = store.rows(
-        f"SELECT intDiv(toUnixTimestamp(Hour), 3600) AS hour, {keys}, sum(Spans), sum(Errors), sum(Weight), "  # noqa: S608 - ours
-        "sum(WeightedSpans), toString(sum(DurationSum)), max(DurationMax), sumMap(Buckets, BucketSpans) "
-        f"FROM {source.sql} GROUP BY hour, {keys}",
+        f"SELECT intDiv(toUnixTimestamp(Hour), 3600 * {hours}) AS hour, {keys}, sum(Spans), sum(Errors), "  # noqa: S608 - ours
+        "sum(Weight), sum(WeightedSpans), sum(ErrorWeight), sum(WeightVariance), toString(sum(DurationSum)), "
+        f"max(DurationMax), sumMap(Buckets, BucketSpans) FROM {source.sql} GROUP BY hour, {keys}",
         source.parameters,
     )
     assert len(source.slots) >= slots_min
@@ -83,10 +91,10 @@ def answer(store: Store, rollup: Rollup, from_ns: int, to_ns: int, slots_min: in
     size = 1 + len(rollup.keys)
     return {
         row[:size]: (
-            *row[size : size + 4],
-            int(row[size + 4]),
-            row[size + 5],
-            tuple(zip(*row[size + 6], strict=True)),
+            *row[size : size + 6],
+            int(row[size + 6]),
+            row[size + 7],
+            tuple(zip(*row[size + 8], strict=True)),
         )
         for row in rows
     }
@@ -96,7 +104,11 @@ def assert_equal(
     store: Store, spans: Sequence[Span], *, slots_min: int = 0, from_ns: int = FROM_NS, to_ns: int = TO_NS
 ) -> None:
     for rollup in ROLLUPS:
-        assert answer(store, rollup, from_ns, to_ns, slots_min) == expected(spans, rollup, from_ns, to_ns)
+        for hours in (1, HOURS_OF_DAY):
+            wanted = Wanted(from_ns, to_ns, rollup, by_hour=hours == 1)
+            assert answer(store, wanted, slots_min, hours) == expected(
+                spans, rollup, from_ns, to_ns, hours=hours
+            )
 
 
 def derive_all(store: Store, closing: Closing = CLOSING, settled: Settled | None = None) -> list[int]:

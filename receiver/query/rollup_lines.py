@@ -1,0 +1,63 @@
+"""Lines of an answer from a rollup, or from the spans alone where it does not help or changes meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from receiver.engine.store import Store
+from receiver.errors import StoreTrouble
+from receiver.logs import limited
+from receiver.query.red_source import Wanted, red_source
+from receiver.query.time_range import TimeRange
+
+SOURCE: Final = "{rollup}"
+"""Stands for the table expression in a statement over a rollup."""
+RANGE_S_MIN = 3 * 3_600
+"""Longest range that reads only spans: the proof costs more than a rollup of few hours saves."""
+ATTEMPTS_MAX = 2
+"""How many times a rollup is read if it changes meanwhile."""
+
+
+class Statement(NamedTuple):
+    """A statement over the spans, and one over a rollup with the same lines."""
+
+    of_spans: str
+    of_rows: str
+    """Has `SOURCE` in place of the table."""
+    parameters: Mapping[str, str | int]
+
+
+def wanted_in(time_range: TimeRange, now_s: float, wanted: Wanted) -> Wanted | None:
+    """Return what to read of a rollup in this range; `None` if the range is short."""
+    begin_s, end_s = time_range.past_s(now_s)
+    if end_s - begin_s <= RANGE_S_MIN:
+        return None
+    from_ns, to_ns = time_range.bounds_ns(now_s)
+    return wanted._replace(from_ns=from_ns, to_ns=to_ns)
+
+
+def rollup_lines(store: Store, statement: Statement, wanted: Wanted | None) -> Iterator[bytes]:
+    """Run the statement over the rollup; over the spans if no slot is proven or no rollup is wanted."""
+    lines = None
+    if wanted is not None:
+        try:
+            lines = _proven_lines(store, statement, wanted)
+        # The rollups only save time. Trouble with the spans themselves appears again below.
+        except StoreTrouble as trouble:
+            limited.warning("rollup", "rollup cannot be read", error=trouble.label)
+    yield from store.lines(statement.of_spans, statement.parameters) if lines is None else lines
+
+
+def _proven_lines(store: Store, statement: Statement, wanted: Wanted) -> list[bytes] | None:
+    """Return the lines of the statement over the rollup; `None` if it cannot be used."""
+    for _ in range(ATTEMPTS_MAX):
+        source = red_source(store, wanted)
+        if not source.slots:
+            break
+        sql = statement.of_rows.replace(SOURCE, source.sql)
+        # Held back until the rollup is checked again: a line that was sent cannot be taken back.
+        lines = list(store.lines(sql, {**statement.parameters, **source.parameters}))
+        if source.is_unchanged(store):
+            return lines
+    return None
