@@ -51,9 +51,11 @@ def maintain(journal: Appender) -> None:
     journal.seal_retired()
 
 
-def append(journal: Appender, name: str, *, rows: int = 1, padding_bytes: int = 0) -> SegmentId:
+def append(
+    journal: Appender, name: str, *, rows: int = 1, padding_bytes: int = 0, is_awaited: bool = False
+) -> SegmentId:
     """Commit one record that is identified by its name."""
-    segment = journal.choose()
+    segment = journal.choose(is_awaited=is_awaited)
     content = record(name, epoch=segment.epoch, seq=segment.seq, rows=rows, padding_bytes=padding_bytes)
     journal.append(segment, content, rows)
     return segment
