@@ -222,7 +222,7 @@ class Committer:
         return group
 
     def _choose(self, pending: Sequence[PendingDelivery]) -> SegmentId:
-        return self._appender.choose(is_awaited=any([member.until_stored for member in pending]))
+        return self._appender.choose(is_awaited=any(member.until_stored for member in pending))
 
     async def _transcode_for(self, group: Group, segment: SegmentId, *, with_append: bool = False) -> int:
         """Transcode a group for a segment. Returns the number of deliveries that were not postponed."""

@@ -64,6 +64,12 @@ class Retired:
     """Time of the last attempt to seal it."""
 
 
+def sealing_age_ms(limits: settings.Journal, fullness: float) -> float:
+    """Return the age at which a segment is sealed that has reached this share of its maximum size."""
+    growth_ms = limits.segment_growth_ms_max * min(1.0, fullness / GROWTH_SHARE)
+    return max(limits.segment_age_ms_max, growth_ms)
+
+
 class Appender:
     """Appender of one epoch. Writes are serialized; `choose` and `seal_retired` may run concurrently."""
 
@@ -222,19 +228,13 @@ class Appender:
         )
         if fullness >= 1:
             return True
-        if (self._now() - self._opened_at_s) * 1000 < self._age_ms_max(current, fullness):
+        # A sender of an awaited segment should not wait longer for its answer.
+        growth = 0 if current.place.seq == self._awaited_seq else fullness
+        if (self._now() - self._opened_at_s) * 1000 < sealing_age_ms(limits, growth):
             return False
         # While the writer is behind, sealing by age would only add small segments, so the segment grows
         # further.
         return current.place.seq == 0 or self._is_predecessor_stored(current)
-
-    def _age_ms_max(self, current: Segment, fullness: float) -> float:
-        """Return the age at which the segment is sealed. It is the longer, the fuller the segment is."""
-        limits = self._limits
-        if current.place.seq == self._awaited_seq:
-            return limits.segment_age_ms_max
-        growth_ms = limits.segment_growth_ms_max * min(1.0, fullness / GROWTH_SHARE)
-        return max(limits.segment_age_ms_max, growth_ms)
 
     def _is_predecessor_stored(self, current: Segment) -> bool:
         """Check the disk, but at most once in `PREDECESSOR_CHECK_S`, because every group commit asks."""

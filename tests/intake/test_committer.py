@@ -239,7 +239,7 @@ async def test_delivery_acknowledged_by_the_store_waits_for_its_segment(tmp_path
 @pytest.mark.parametrize(("acknowledge", "is_awaited"), [("store", True), ("journal", False)])
 @on_uvloop
 async def test_journal_learns_whether_a_sender_waits_for_the_segment(
-    tmp_path: Path, acknowledge: Literal["store", "journal"], is_awaited: bool
+    tmp_path: Path, acknowledge: Literal["store", "journal"], *, is_awaited: bool
 ) -> None:
     appender = AppenderDouble()
     async with committing(CoreDouble(), appender, tmp_path, answer_deadline_s=0.1) as committer:

@@ -113,8 +113,10 @@ def test_segment_is_sealed_by_age_only_after_its_predecessor_is_stored() -> None
     assert files_of(files, journal) == ["0000000001.native.lz4"]
 
 
-GROWING = {"segment_rows_max": 300, "segment_bytes_max": MIB, "segment_growth_ms_max": 4_000}
-"""Limits with which a segment of 100 rows, or of a third of a MiB, is sealed at an age of 4 s."""
+def growing_appender(files: MemoryDisk, clock: Clock, *, growth_ms_max: int = 4_000) -> Appender:
+    """Start a journal that seals a segment of 100 rows, or of a third of a MiB, at an age of 4 s."""
+    setting_keys = limits(segment_rows_max=300, segment_bytes_max=MIB, segment_growth_ms_max=growth_ms_max)
+    return Appender(ROOT, setting_keys, now=clock, files=files)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +131,7 @@ GROWING = {"segment_rows_max": 300, "segment_bytes_max": MIB, "segment_growth_ms
 )
 def test_segment_is_sealed_later_the_fuller_it_is(rows: int, padding_bytes: int, age_s: float) -> None:
     files, clock = MemoryDisk(), Clock()
-    journal = appender(files, clock=clock, **GROWING)
+    journal = growing_appender(files, clock)
     append(journal, "a", rows=rows, padding_bytes=padding_bytes)
     clock.now_s += age_s - 0.001
     maintain(journal)
@@ -143,7 +145,7 @@ def test_segment_is_sealed_later_the_fuller_it_is(rows: int, padding_bytes: int,
 
 def test_growth_age_below_the_normal_age_has_no_effect() -> None:
     files, clock = MemoryDisk(), Clock()
-    journal = appender(files, clock=clock, **GROWING | {"segment_growth_ms_max": 0})
+    journal = growing_appender(files, clock, growth_ms_max=0)
     append(journal, "a", rows=299)
     clock.now_s += 0.999
     maintain(journal)
@@ -157,7 +159,7 @@ def test_growth_age_below_the_normal_age_has_no_effect() -> None:
 
 def test_segment_for_which_a_sender_waits_does_not_grow_longer() -> None:
     files, clock = MemoryDisk(), Clock()
-    journal = appender(files, clock=clock, **GROWING)
+    journal = growing_appender(files, clock)
     append(journal, "a", rows=200)
     clock.now_s += 1
     maintain(journal)
@@ -171,7 +173,7 @@ def test_segment_for_which_a_sender_waits_does_not_grow_longer() -> None:
 
 def test_segment_after_an_awaited_segment_grows_again() -> None:
     files, clock = MemoryDisk(), Clock()
-    journal = appender(files, clock=clock, **GROWING)
+    journal = growing_appender(files, clock)
     append(journal, "a", is_awaited=True)
     clock.now_s += 1
     maintain(journal)
