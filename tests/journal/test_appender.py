@@ -11,10 +11,19 @@ from receiver.errors import DiskTrouble, JournalFull, OperatorError, ShuttingDow
 from receiver.journal.appender import TAIL_NOT_DROPPED, Appender
 from receiver.journal.epoch_directory import note_of
 from receiver.journal.names import Kind, file_name, start_name
-from receiver.journal.segments import Journal
 from receiver.model import SegmentId
 from receiver.settings import MIB
-from tests.support.journal import ROOT, Clock, append, appender, limits, maintain, recovered
+from tests.support.journal import (
+    ROOT,
+    Clock,
+    append,
+    appender,
+    files_of,
+    limits,
+    maintain,
+    recovered,
+    store_oldest,
+)
 from tests.support.memory_disk import MemoryDisk
 from tests.support.record_layout import record
 
@@ -25,16 +34,6 @@ def broken_disk() -> OSError:
 
 def full_disk() -> OSError:
     return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def files_of(files: MemoryDisk, journal: Appender) -> list[str]:
-    """Return the file names in the epoch directory, without its note."""
-    return [name for name in files.names(ROOT / start_name(journal.epoch)) if name != "start"]
-
-
-def store_oldest(files: MemoryDisk) -> None:
-    """Delete the oldest sealed segment, as the writer does after it stored the rows."""
-    Journal(ROOT, files).sealed()[0].unlink()
 
 
 def test_records_share_a_segment_until_it_is_due_for_sealing() -> None:
@@ -79,111 +78,6 @@ def test_append_does_not_wait_until_the_previous_segment_is_sealed() -> None:
     assert unsealed == ["0000000000.open", "0000000001.open", "0000000002.open"]
     assert has_retired
     assert after_power_cut == ["a", "b", "c"]
-
-
-def test_idle_segment_is_sealed_by_age() -> None:
-    files, clock = MemoryDisk(), Clock()
-    journal = appender(files, clock=clock)
-    append(journal, "a")
-    clock.now_s += 0.999
-    maintain(journal)
-    before = files_of(files, journal)
-
-    clock.now_s += 0.001
-    maintain(journal)
-
-    assert (before, files_of(files, journal)) == (["0000000000.open"], ["0000000000.native.lz4"])
-
-
-def test_segment_is_sealed_by_age_only_after_its_predecessor_is_stored() -> None:
-    files, clock = MemoryDisk(), Clock()
-    journal = appender(files, clock=clock)
-    append(journal, "a")
-    journal.seal()
-    append(journal, "b")
-    clock.now_s += 60
-    maintain(journal)
-    before = files_of(files, journal)
-
-    store_oldest(files)
-    clock.now_s += 0.1
-    maintain(journal)
-
-    assert before == ["0000000000.native.lz4", "0000000001.open"]
-    assert files_of(files, journal) == ["0000000001.native.lz4"]
-
-
-def growing_appender(files: MemoryDisk, clock: Clock, *, growth_ms_max: int = 4_000) -> Appender:
-    """Start a journal that seals a segment of 100 rows, or of a third of a MiB, at an age of 4 s."""
-    setting_keys = limits(segment_rows_max=300, segment_bytes_max=MIB, segment_growth_ms_max=growth_ms_max)
-    return Appender(ROOT, setting_keys, now=clock, files=files)
-
-
-@pytest.mark.parametrize(
-    ("rows", "padding_bytes", "age_s"),
-    [
-        pytest.param(24, 0, 1.0, id="slow"),
-        pytest.param(50, 0, 2.0, id="a burst"),
-        pytest.param(100, 0, 4.0, id="fast by rows"),
-        pytest.param(299, 0, 4.0, id="nearly full"),
-        pytest.param(1, MIB // 3, 4.0, id="fast by bytes"),
-    ],
-)
-def test_segment_is_sealed_later_the_fuller_it_is(rows: int, padding_bytes: int, age_s: float) -> None:
-    files, clock = MemoryDisk(), Clock()
-    journal = growing_appender(files, clock)
-    append(journal, "a", rows=rows, padding_bytes=padding_bytes)
-    clock.now_s += age_s - 0.001
-    maintain(journal)
-    before = files_of(files, journal)
-
-    clock.now_s += 0.001
-    maintain(journal)
-
-    assert (before, files_of(files, journal)) == (["0000000000.open"], ["0000000000.native.lz4"])
-
-
-def test_growth_age_below_the_normal_age_has_no_effect() -> None:
-    files, clock = MemoryDisk(), Clock()
-    journal = growing_appender(files, clock, growth_ms_max=0)
-    append(journal, "a", rows=299)
-    clock.now_s += 0.999
-    maintain(journal)
-    before = files_of(files, journal)
-
-    clock.now_s += 0.001
-    maintain(journal)
-
-    assert (before, files_of(files, journal)) == (["0000000000.open"], ["0000000000.native.lz4"])
-
-
-def test_segment_for_which_a_sender_waits_does_not_grow_longer() -> None:
-    files, clock = MemoryDisk(), Clock()
-    journal = growing_appender(files, clock)
-    append(journal, "a", rows=200)
-    clock.now_s += 1
-    maintain(journal)
-    before = files_of(files, journal)
-
-    append(journal, "b", is_awaited=True)
-    maintain(journal)
-
-    assert (before, files_of(files, journal)) == (["0000000000.open"], ["0000000000.native.lz4"])
-
-
-def test_segment_after_an_awaited_segment_grows_again() -> None:
-    files, clock = MemoryDisk(), Clock()
-    journal = growing_appender(files, clock)
-    append(journal, "a", is_awaited=True)
-    clock.now_s += 1
-    maintain(journal)
-    store_oldest(files)
-    append(journal, "b", rows=200)
-
-    clock.now_s += 3
-    maintain(journal)
-
-    assert files_of(files, journal) == ["0000000001.open"]
 
 
 def test_zstd_segment_has_the_suffix_zst() -> None:
