@@ -114,6 +114,11 @@ class Journal(Frozen, frozen=True):
     """A segment is sealed at this size."""
     segment_age_ms_max: Annotated[int, Range(0, 600_000)] = 1_000
     """A segment is sealed at this age, once its predecessor is stored. Lower: fresher data, more INSERTs."""
+    segment_growth_ms_max: Annotated[int, Range(0, 600_000)] = 3_000
+    """Age of a segment that fills fast: a third of its maximum rows or bytes by then. 0: no such delay.
+
+    Under load this gives larger INSERTs, and each span is merged less often.
+    """
     codec: Literal["lz4", "zstd"] = "lz4"
     """Compression of records: lz4 saves CPU here, zstd saves bandwidth to the server."""
 

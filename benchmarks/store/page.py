@@ -72,7 +72,8 @@ def _of_size(spans: int, tables: dict[Name, Table]) -> Iterator[str]:
 
 def _sustained(run: Sustained) -> Iterator[str]:
     yield f"\n## {run.spans_per_s:,.0f} spans a second for {run.duration_s / 60:g} minutes\n"
-    yield f"Our table only, all spans of today, segments created in the same process: {run.verdict}."
+    yield "Our table only, all spans of today, segments created in the same process, as large as the intake"
+    yield f"seals them at this rate: {run.verdict}."
     if run.insert_ms:
         median, p99, longest = run.insert_ms
         yield f"An INSERT with its syncs took {median:,.0f} ms; p99 {p99:,.0f}, at most {longest:,.0f}."

@@ -1,11 +1,13 @@
 """Sustained inserts at a rate: shows whether merges keep up, or parts and the queue grow.
 
-One thread creates segments, each with a second of traffic, and puts them into a queue; another stores them
-as the writer does: insert, count, sync, unlink.
+One thread creates segments as large as the intake seals them at this rate, and puts them into a queue;
+another stores them as the writer does: insert, count, sync, unlink.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 import queue
 import statistics
 import threading
@@ -19,11 +21,15 @@ from benchmarks.store.results import Moment, Sustained
 from benchmarks.store.segments import BODY_SPANS, SegmentMaker
 from benchmarks.store.tables import ComparedTable
 from receiver.engine.store import TABLE, RowLocation
+from receiver.journal.appender import sealing_age_ms
 from receiver.model import SegmentId
+from receiver.settings import Journal
 
 VARIED = 200_000
 QUEUED_MAX = 600
 """Queued segments at which the run ends, because the store cannot keep up and the disk would fill."""
+TICK_MS = 50
+"""Interval at which the intake checks the age of its segment."""
 GROWTH_MAX = 1.5
 """Largest ratio of parts at the end to parts in the middle that counts as flat."""
 FLAT_QUEUE_MAX = 10
@@ -40,6 +46,16 @@ _MERGES_QUERY = """
 SELECT count(), sum(rows_read), (SELECT sum(value) FROM system.events WHERE event = 'MergedRows')
 FROM system.merges WHERE database = currentDatabase()
 """
+
+
+def segment_s(spans_per_s: float, limits: Journal) -> float:
+    """Return the age at which an intake with this rate seals its segments."""
+
+    def is_due(age_ms: int) -> bool:
+        fullness = spans_per_s * age_ms / 1_000 / limits.segment_rows_max
+        return fullness >= 1 or age_ms >= sealing_age_ms(limits, fullness)
+
+    return next(filter(is_due, itertools.count(TICK_MS, TICK_MS))) / 1_000
 
 
 class QueuedSegment(NamedTuple):
@@ -68,10 +84,10 @@ class SegmentSource:
             self.queue.put(None)
 
     def _segments(self) -> Iterator[QueuedSegment]:
-        bodies = max(1, round(self._spans_per_s / BODY_SPANS))
+        bodies = max(1, round(self._spans_per_s * segment_s(self._spans_per_s, Journal()) / BODY_SPANS))
         period_s = bodies * BODY_SPANS / self._spans_per_s
         began = time.monotonic()
-        for number in range(round(self._duration_s / period_s)):
+        for number in range(math.ceil(self._duration_s / period_s)):
             time.sleep(max(0.0, began + (number + 1) * period_s - time.monotonic()))
             if self.queue.qsize() > QUEUED_MAX:
                 return

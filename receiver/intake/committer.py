@@ -65,8 +65,8 @@ STALE_MAX = 3
 class Appender(Protocol):
     """The part of `receiver/journal/appender.py` that the committer uses."""
 
-    def choose(self) -> SegmentId:
-        """Return the segment of the next record."""
+    def choose(self, *, is_awaited: bool = False) -> SegmentId:
+        """Return the segment of the next record. `is_awaited`: a sender waits until it is stored."""
 
     def append(self, segment: SegmentId, record: bytes, rows: int) -> None:
         """Write and sync a record, or raise and ensure that no reader ever sees it."""
@@ -216,10 +216,13 @@ class Committer:
         self._commit_rate.bytes_in_progress += weight_bytes
         async with self._sealing:
             self._groups_in_flight += 1  # before the lock is released, see `_seal_by_age`
-            group = Group(pending, weight_bytes, self._appender.choose())
+            group = Group(pending, weight_bytes, self._choose(pending))
         decided_count = await self._transcode_for(group, group.segment, with_append=with_append)
         self._metrics.add("commit_deliveries", decided_count)
         return group
+
+    def _choose(self, pending: Sequence[PendingDelivery]) -> SegmentId:
+        return self._appender.choose(is_awaited=any(member.until_stored for member in pending))
 
     async def _transcode_for(self, group: Group, segment: SegmentId, *, with_append: bool = False) -> int:
         """Transcode a group for a segment. Returns the number of deliveries that were not postponed."""
@@ -323,7 +326,7 @@ class Committer:
                 return
             if isinstance(append_attempt.error, Unavailable):
                 raise append_attempt.error
-            await self._transcode_for(group, self._appender.choose())
+            await self._transcode_for(group, self._choose(group.pending))
         raise DiskTrouble(f"the journal closed {STALE_MAX} segments in a row; expected one to stay open")
 
     def _settle(self, group: Group) -> None:

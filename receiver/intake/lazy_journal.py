@@ -59,9 +59,9 @@ class LazyJournal:
         """See `Appender`."""
         return NOT_OPEN if self._appender is None else self._appender.full_reason(more_bytes)
 
-    def choose(self) -> SegmentId:
+    def choose(self, *, is_awaited: bool = False) -> SegmentId:
         """See `Appender`."""
-        return self._require_open().choose()
+        return self._require_open().choose(is_awaited=is_awaited)
 
     def append(self, segment: SegmentId, record: bytes, rows: int) -> None:
         """See `Appender`."""

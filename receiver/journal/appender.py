@@ -45,6 +45,9 @@ RETRY_S = 1.0
 PREDECESSOR_CHECK_S = 0.05
 """Interval between checks whether the previous segment is stored."""
 
+GROWTH_SHARE = 1 / 3
+"""Share of its maximum size that a segment reaches within `segment_growth_ms_max` if it may grow so long."""
+
 TAIL_NOT_DROPPED = "the disk cannot remove a record that was never acknowledged from the journal"
 """Error while a record that was never acknowledged is still in the file. No record is acknowledged then."""
 
@@ -59,6 +62,12 @@ class Retired:
     """Whether every record that was never acknowledged is removed from the file."""
     tried_at_s: float = -math.inf
     """Time of the last attempt to seal it."""
+
+
+def sealing_age_ms(limits: settings.Journal, fullness: float) -> float:
+    """Return the age at which a segment is sealed that has reached this share of its maximum size."""
+    growth_ms = limits.segment_growth_ms_max * min(1.0, fullness / GROWTH_SHARE)
+    return max(limits.segment_age_ms_max, growth_ms)
 
 
 class Appender:
@@ -92,6 +101,8 @@ class Appender:
         self._choosing = threading.Lock()
         self._seq = 0
         self._seq_min = 0
+        self._awaited_seq = -1
+        """The newest segment with a delivery that is answered only when the segment is stored."""
         self._open: Segment | None = None
         self._opened_at_s = 0.0
         self._predecessor_checked_at_s = 0.0
@@ -106,14 +117,19 @@ class Appender:
         """Random id of this intake start."""
         return self._directory.epoch
 
-    def choose(self) -> SegmentId:
-        """Return the segment for the next record: the open segment, or its successor if it is full or old."""
+    def choose(self, *, is_awaited: bool = False) -> SegmentId:
+        """Return the segment for the next record: the open segment, or its successor if it is full or old.
+
+        `is_awaited`: a sender waits until the record is stored, so the segment must not grow longer for it.
+        """
         with self._choosing:
             # Read once, because another thread may retire the segment meanwhile.
             current = self._open
             # The numbers differ while the chosen successor has no record yet: it must not advance twice.
             if current is not None and current.place.seq == self._seq and self._is_due(current):
                 self._seq += 1
+            if is_awaited:
+                self._awaited_seq = self._seq
             return SegmentId(self.epoch, self._seq)
 
     def append(self, segment: SegmentId, record: bytes, rows: int) -> None:
@@ -207,9 +223,14 @@ class Appender:
 
     def _is_due(self, current: Segment) -> bool:
         limits = self._limits
-        if current.sums.rows >= limits.segment_rows_max or current.bytes_good >= limits.segment_bytes_max:
+        fullness = max(
+            current.sums.rows / limits.segment_rows_max, current.bytes_good / limits.segment_bytes_max
+        )
+        if fullness >= 1:
             return True
-        if (self._now() - self._opened_at_s) * 1000 < limits.segment_age_ms_max:
+        # A sender of an awaited segment should not wait longer for its answer.
+        growth = 0 if current.place.seq == self._awaited_seq else fullness
+        if (self._now() - self._opened_at_s) * 1000 < sealing_age_ms(limits, growth):
             return False
         # While the writer is behind, sealing by age would only add small segments, so the segment grows
         # further.

@@ -14,8 +14,9 @@ from benchmarks.store.page import page
 from benchmarks.store.queries import choose_search_values, queries
 from benchmarks.store.results import Moment, Results, Sustained, Table
 from benchmarks.store.segments import BODY_SPANS, SegmentMaker, days_before, spread_over
-from benchmarks.store.sustain import sustain, verdict_on
+from benchmarks.store.sustain import segment_s, sustain, verdict_on
 from benchmarks.store.tables import ComparedTable
+from receiver.settings import Journal
 
 SPANS = 40 * BODY_SPANS
 
@@ -148,6 +149,13 @@ def test_duration_is_a_number_and_a_unit() -> None:
     assert [seconds_of(text) for text in ("90s", "30m", "1h")] == [90, 1_800, 3_600]
     with pytest.raises(click.BadParameter, match="expected a number"):
         seconds_of("half an hour")
+
+
+@pytest.mark.parametrize(
+    ("spans_per_s", "age_s"), [(20_000, 1.0), (25_000, 3.0), (50_000, 3.0), (100_000, 2.0)]
+)
+def test_segments_of_a_sustained_run_are_sealed_as_by_an_intake(spans_per_s: int, age_s: float) -> None:
+    assert segment_s(spans_per_s, Journal()) == age_s
 
 
 def test_sustained_run_records_the_state_of_the_store(engine_dir: Path) -> None:

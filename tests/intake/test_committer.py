@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -15,6 +17,7 @@ from receiver.errors import (
     DeadlinePassed,
     DiskTrouble,
     MalformedBody,
+    ReceiverError,
     ShuttingDown,
     StoreTrouble,
 )
@@ -231,6 +234,19 @@ async def test_delivery_acknowledged_by_the_store_waits_for_its_segment(tmp_path
         await task
 
     assert not early
+
+
+@pytest.mark.parametrize(("acknowledge", "is_awaited"), [("store", True), ("journal", False)])
+@on_uvloop
+async def test_journal_learns_whether_a_sender_waits_for_the_segment(
+    tmp_path: Path, acknowledge: Literal["store", "journal"], *, is_awaited: bool
+) -> None:
+    appender = AppenderDouble()
+    async with committing(CoreDouble(), appender, tmp_path, answer_deadline_s=0.1) as committer:
+        with suppress(ReceiverError):
+            await commit(committer, "a", Drain(name="d", acknowledge=acknowledge))
+
+    assert appender.is_awaited is is_awaited
 
 
 @on_uvloop

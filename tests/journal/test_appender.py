@@ -11,10 +11,19 @@ from receiver.errors import DiskTrouble, JournalFull, OperatorError, ShuttingDow
 from receiver.journal.appender import TAIL_NOT_DROPPED, Appender
 from receiver.journal.epoch_directory import note_of
 from receiver.journal.names import Kind, file_name, start_name
-from receiver.journal.segments import Journal
 from receiver.model import SegmentId
 from receiver.settings import MIB
-from tests.support.journal import ROOT, Clock, append, appender, limits, maintain, recovered
+from tests.support.journal import (
+    ROOT,
+    Clock,
+    append,
+    appender,
+    files_of,
+    limits,
+    maintain,
+    recovered,
+    store_oldest,
+)
 from tests.support.memory_disk import MemoryDisk
 from tests.support.record_layout import record
 
@@ -25,16 +34,6 @@ def broken_disk() -> OSError:
 
 def full_disk() -> OSError:
     return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def files_of(files: MemoryDisk, journal: Appender) -> list[str]:
-    """Return the file names in the epoch directory, without its note."""
-    return [name for name in files.names(ROOT / start_name(journal.epoch)) if name != "start"]
-
-
-def store_oldest(files: MemoryDisk) -> None:
-    """Delete the oldest sealed segment, as the writer does after it stored the rows."""
-    Journal(ROOT, files).sealed()[0].unlink()
 
 
 def test_records_share_a_segment_until_it_is_due_for_sealing() -> None:
@@ -79,38 +78,6 @@ def test_append_does_not_wait_until_the_previous_segment_is_sealed() -> None:
     assert unsealed == ["0000000000.open", "0000000001.open", "0000000002.open"]
     assert has_retired
     assert after_power_cut == ["a", "b", "c"]
-
-
-def test_idle_segment_is_sealed_by_age() -> None:
-    files, clock = MemoryDisk(), Clock()
-    journal = appender(files, clock=clock)
-    append(journal, "a")
-    clock.now_s += 0.999
-    maintain(journal)
-    before = files_of(files, journal)
-
-    clock.now_s += 0.001
-    maintain(journal)
-
-    assert (before, files_of(files, journal)) == (["0000000000.open"], ["0000000000.native.lz4"])
-
-
-def test_segment_is_sealed_by_age_only_after_its_predecessor_is_stored() -> None:
-    files, clock = MemoryDisk(), Clock()
-    journal = appender(files, clock=clock)
-    append(journal, "a")
-    journal.seal()
-    append(journal, "b")
-    clock.now_s += 60
-    maintain(journal)
-    before = files_of(files, journal)
-
-    store_oldest(files)
-    clock.now_s += 0.1
-    maintain(journal)
-
-    assert before == ["0000000000.native.lz4", "0000000001.open"]
-    assert files_of(files, journal) == ["0000000001.native.lz4"]
 
 
 def test_zstd_segment_has_the_suffix_zst() -> None:

@@ -176,12 +176,15 @@ class AppenderDouble:
     has_retired: bool = False
     may_seal: threading.Event = field(default_factory=threading.Event)
     closed: bool = False
+    is_awaited: bool = False
+    """Whether a sender of the last group waits until its deliveries are stored."""
 
     def __post_init__(self) -> None:
         self.may_continue.set()
         self.may_seal.set()
 
-    def choose(self) -> SegmentId:
+    def choose(self, *, is_awaited: bool = False) -> SegmentId:
+        self.is_awaited = is_awaited
         return SegmentId(7, self.seq)
 
     def append(self, segment: SegmentId, record: bytes, rows: int) -> None:

@@ -12,6 +12,7 @@ from receiver.durable.files import DISK, Files
 from receiver.journal.appender import Appender
 from receiver.journal.epoch_directory import EpochDirectory
 from receiver.journal.frame import answers_of
+from receiver.journal.names import start_name
 from receiver.journal.segments import Journal, SegmentFile
 from tests.support.record_layout import record
 
@@ -51,9 +52,11 @@ def maintain(journal: Appender) -> None:
     journal.seal_retired()
 
 
-def append(journal: Appender, name: str, *, rows: int = 1, padding_bytes: int = 0) -> SegmentId:
+def append(
+    journal: Appender, name: str, *, rows: int = 1, padding_bytes: int = 0, is_awaited: bool = False
+) -> SegmentId:
     """Commit one record that is identified by its name."""
-    segment = journal.choose()
+    segment = journal.choose(is_awaited=is_awaited)
     content = record(name, epoch=segment.epoch, seq=segment.seq, rows=rows, padding_bytes=padding_bytes)
     journal.append(segment, content, rows)
     return segment
@@ -67,6 +70,16 @@ def names_in(segment: SegmentFile) -> list[str]:
 def recovered(files: Files = DISK, root: Path = ROOT) -> list[str]:
     """Return the names of all records that the writer can read."""
     return [name for segment in Journal(root, files).sealed() for name in names_in(segment)]
+
+
+def files_of(files: Files, journal: Appender) -> list[str]:
+    """Return the file names in the epoch directory, without its note."""
+    return [name for name in files.names(ROOT / start_name(journal.epoch)) if name != "start"]
+
+
+def store_oldest(files: Files) -> None:
+    """Delete the oldest sealed segment, as the writer does after it stored the rows."""
+    Journal(ROOT, files).sealed()[0].unlink()
 
 
 def try_to_adopt(directory: Path) -> bool:
