@@ -26,7 +26,7 @@ def startup_banner(settings: Settings, state: State, config: Path | None = None)
     api = state.urls["api"]
     lines += [
         f"admin      {state.urls['admin']}/readyz?verbose",
-        f"API        {api}   (described at {api}/docs)",
+        f"pages      {api}   (API: {api}/docs)",
     ]
     lines += [*_trust_note(settings), ""]
     # curl cannot compute a signature, so the command needs a drain without one.

@@ -236,7 +236,7 @@ def test_banner_query_command_names_the_configuration_file() -> None:
 def test_banner_names_the_description_of_the_api() -> None:
     banner = startup_banner(Settings(drain=(Drain(name="a"),)), STATE)
 
-    assert f"API        {STATE.urls['api']}   (described at {STATE.urls['api']}/docs)" in banner.splitlines()
+    assert f"pages      {STATE.urls['api']}   (API: {STATE.urls['api']}/docs)" in banner.splitlines()
 
 
 def test_banner_names_the_ca_file_of_a_self_signed_certificate(tmp_path: Path) -> None:
