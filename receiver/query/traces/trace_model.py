@@ -86,16 +86,10 @@ class Trace:
     """The first span without a parent; if none is stored, the first top."""
     cyclic: frozenset[Span]
     """Tops whose parent is stored below them."""
-
-    @property
-    def start_ns(self) -> int:
-        """Start of the first span."""
-        return min(span.start_ns for span in self.spans)
-
-    @property
-    def end_ns(self) -> int:
-        """End of the last span."""
-        return max(span.end_ns for span in self.spans)
+    start_ns: int
+    """Start of the first span."""
+    end_ns: int
+    """End of the last span."""
 
 
 def trace_of(rows: Iterable[Row]) -> Trace:
@@ -114,7 +108,8 @@ def trace_of(rows: Iterable[Row]) -> Trace:
     # A span without a parent precedes orphans, even if an orphan started earlier.
     root = min(tops, key=lambda span: (bool(span.row["ParentSpanId"]), *_order(span)))
     _mark_critical_path(root)
-    return Trace(ordered, tops, root, frozenset(cyclic))
+    start_ns, end_ns = min(span.start_ns for span in ordered), max(span.end_ns for span in ordered)
+    return Trace(ordered, tops, root, frozenset(cyclic), start_ns, end_ns)
 
 
 def in_tree_order(tops: Sequence[Span]) -> Iterator[Span]:
