@@ -90,8 +90,9 @@ class Verifier:
         # A minute earlier than the start, because spans are dated before they are sent.
         since = f"{int(time.time() - result.began_ns / 1e9) + 60}s"
         self._count(result.tally, since, findings)
+        until_s = self.now() + self.settle_s
         for sample in result.tally.samples:
-            self._compare(sample.number, sample.origin.ordinal, sample.origin.base_ns, findings)
+            self._compare(sample.number, sample.origin.ordinal, sample.origin.base_ns, findings, until_s)
         return findings
 
     def _count(self, tally: Tally, since: str, findings: Findings) -> None:
@@ -144,15 +145,14 @@ class Verifier:
                 findings.twice += stored - distinct
                 findings.add(f"{self._name(number)}: {stored} rows for {distinct} spans")
 
-    def _compare(self, number: int, ordinal: int, base_ns: int, findings: Findings) -> None:
+    def _compare(self, number: int, ordinal: int, base_ns: int, findings: Findings, until_s: float) -> None:
         """Read one trace of a request, and compare every span with the span sent."""
         half = self.recipe.run + number.to_bytes(4, "big")
         resources = delivery(self.recipe.shape, ordinal)
         halves = sorted({span.trace_half for resource in resources for span in resource.spans})
         # By number, so that the samples do not all compare the first trace of a request.
         trace_half = halves[number % len(halves)]
-        rows = self.query(f"/api/v1/traces/{(half + trace_half).hex()}", {})
-        stored = {row["SpanId"]: row for row in rows}
+        stored = self._readable((half + trace_half).hex(), until_s)
         for resource in resources:
             for span in (span for span in resource.spans if span.trace_half == trace_half):
                 findings.compared += 1
@@ -162,6 +162,15 @@ class Verifier:
                     findings.wrong += 1
                     difference = f"span {span.span_id.hex()} differs in {', '.join(columns)}"
                     findings.add(f"{self._name(number)}: {difference}")
+
+    def _readable(self, trace_id: str, until_s: float) -> dict[str, dict[str, Any]]:
+        """Return the spans of a trace by id, once it can be read; none if it cannot until a time."""
+        while True:
+            rows = self.query(f"/api/v1/traces/{trace_id}", {})
+            # The engine shows the rows of an INSERT before those of the companion table, which finds a trace.
+            if rows or self.now() >= until_s:
+                return {row["SpanId"]: row for row in rows}
+            self.sleep(POLL_S)
 
     def _name(self, number: int) -> str:
         return f"request {number} (trace ids {(self.recipe.run + number.to_bytes(4, 'big')).hex()}…)"

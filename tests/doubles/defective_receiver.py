@@ -6,6 +6,7 @@
 | drops    | omits the last span                                       |
 | doubles  | stores the first span twice                               |
 | renames  | changes the name of every span                            |
+| late     | none; but the first query for each trace has no spans     |
 
 `script` lists what the first requests get instead of a 200: a status, with Retry-After after a comma, `reset`
 or `stall`.
@@ -49,6 +50,8 @@ class DefectiveReceiver(ThreadingHTTPServer):
         """All request bodies, including those that were refused."""
         self.headers: list[dict[str, str]] = []
         self.rows: list[Row] = []
+        self.queried: set[str] = set()
+        """Traces that were queried."""
         self.lock = threading.Lock()
 
     @property
@@ -112,7 +115,9 @@ class Handler(BaseHTTPRequestHandler):
             self._lines(count_spans(self.server.rows, query["trace_id"][0], int(query["digits"][0])))
         else:
             trace_id = parts.path.rpartition("/")[2]
-            self._lines([row for row in self.server.rows if row["TraceId"] == trace_id])
+            is_late = self.server.defect == "late" and trace_id not in self.server.queried
+            self.server.queried.add(trace_id)
+            self._lines([row for row in self.server.rows if row["TraceId"] == trace_id and not is_late])
 
     def _lines(self, rows: list[Row]) -> None:
         lines = [*rows, {"end": {"count": len(rows)}}]

@@ -53,6 +53,12 @@ def test_incorrect_receiver_is_detected(defect: str, finding: str, count: int) -
     assert findings["examples"]
 
 
+def test_trace_that_is_readable_later_than_its_count_is_awaited() -> None:
+    exit_code, findings = verified(defect="late", options=("--settle", "60"))
+
+    assert (exit_code, findings["wrong"]) == (0, 0)
+
+
 def test_example_names_the_wrong_column() -> None:
     _, findings = verified(defect="renames")
 
