@@ -7,6 +7,7 @@ ReceiverError
 │   ├── NotAllowed             ├── BodyTooLarge
 │   ├── UnsupportedMedia
 │   ├── InvalidFilter (an operator's query)
+│   ├── InvalidStatement (an operator's SQL)
 │   └── LimitExceeded (by an operator's query)
 ├── Unavailable            the sender should send the same bytes again, later
 │   ├── QuotaSpent             ├── DiskTrouble
@@ -56,6 +57,10 @@ class InvalidFilter(Refused):
         super().__init__(f"filter, {path or f'column {column}'}: {problem}", field="filter")
         self.problem = problem
         self.column = column
+
+
+class InvalidStatement(Refused):
+    """A SQL statement that is not allowed, or that the store cannot run. The text may quote its names."""
 
 
 class LimitExceeded(Refused):

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from receiver.query.limits import LimitedLines
+
 JSON_LINES = "application/x-ndjson"
 ARROW = "application/vnd.apache.arrow.stream"
 """Content type of an answer that has its own end mark."""
@@ -20,6 +22,28 @@ class StreamedAnswer(NamedTuple):
     """Runs the query; blocks."""
     end: Callable[[int], bytes]
     """Returns the last bytes, from the number of lines that precede them."""
+
+
+class LinesAnswer:
+    """An answer that a thread computes: `ask` may run statements before it returns its lines."""
+
+    def __init__(self, ask: Callable[[], LimitedLines]) -> None:
+        self._ask = ask
+        self._lines: LimitedLines | None = None
+
+    def pieces(self) -> Iterator[bytes]:
+        """Run the query and yield its lines."""
+        self._lines = self._ask()
+        return self._lines.pieces()
+
+    def end(self, count: int) -> bytes:
+        """Return the last line, after all others."""
+        lines = self._lines
+        if lines is None:
+            return end_line(count, is_cut=False)
+        return end_line(
+            count, is_cut=lines.is_cut, close_keys=lines.close_keys, next_cursor=lines.next_cursor
+        )
 
 
 def end_line(

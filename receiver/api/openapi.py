@@ -53,6 +53,14 @@ ROUTES: Final[Mapping[tuple[str, str], Route]] = {
         },
         JSON_LINES,
     ),
+    ("get", "/api/v1/sql"): Route(
+        "The rows of a SELECT statement, if the setting api.sql allows it.",
+        {"query": "one SELECT statement", "limit": "maximum number of lines, up to 100000; 1000 by default"},
+        JSON_LINES,
+    ),
+    ("post", "/api/v1/sql"): Route(
+        "The same; the body is a JSON object with `query` and `limit`.", {}, JSON_LINES
+    ),
     ("get", "/api/v1/ledger"): Route(
         "Numbers of received spans by outcome.",
         {

@@ -4,6 +4,7 @@
     GET /api/v1/traces/{id}/compare/{other}                   differences of two traces
     GET /api/v1/search, spans, services, operations …         the questions of `receiver.query.questions`
     GET /api/v1/export?filter=&since=&until=&format=csv       every span that matches: see `query.export`
+    GET /api/v1/sql?query=&limit=, or POST                    a SELECT statement: see `sql`
     GET /api/v1/ledger?since=24h&project=&drain=&verify=1     received spans by outcome
     GET /api/v1/counts?trace_id=ab12&digits=16&since=15m      spans by prefix of their trace id
     GET /api/v1/schema                                        state of the tables
@@ -36,10 +37,11 @@ from aiohttp import web
 from receiver.api import openapi
 from receiver.api.dead_letters import DeadLetterRoutes
 from receiver.api.exports import export_answer
-from receiver.api.lines import ARROW, JSON_LINES, StreamedAnswer, end_line
+from receiver.api.lines import ARROW, JSON_LINES, LinesAnswer, StreamedAnswer
 from receiver.api.query_queue import CallerBusy, QueryQueue, QueueFull, Queues, caller_of, default_queues
 from receiver.api.rollup import RollupRoutes
 from receiver.api.spool import ClientTooSlow, SpoolSpace
+from receiver.api.sql import audited, first_piece, statement_of
 from receiver.api.streaming import stream_from_thread
 from receiver.api.traces import comparison_answer, trace_answer
 from receiver.engine.error_codes import NO_TABLE_CODES
@@ -49,6 +51,7 @@ from receiver.errors import (
     RETRY_AFTER_S,
     DeadLetterConflict,
     InvalidFilter,
+    InvalidStatement,
     LimitExceeded,
     MalformedBody,
     NoSuchDeadLetter,
@@ -59,9 +62,10 @@ from receiver.http.origin import OriginCheck
 from receiver.http.protocol import PROBLEM, problem_body
 from receiver.logs import limited
 from receiver.query.counts import counts, parse_counts
-from receiver.query.limits import LimitedLines, limit_exceeded
+from receiver.query.limits import limit_exceeded
 from receiver.query.question import Asked, Question, reject_unknown_parameters
 from receiver.query.questions import QUESTIONS
+from receiver.query.raw_sql.statement import sql
 
 NO_TABLES = "the store has no tables; the receiver creates them when it starts, so retry in a few seconds"
 REQUESTS_MAX = 4
@@ -88,6 +92,7 @@ class NoSuchTrace(ReceiverError):  # noqa: N818 - a verdict
 STATUS_OF: Mapping[type[ReceiverError], int] = {
     **{kind: answer.status for kind, answer in ANSWER_OF.items()},
     InvalidFilter: HTTPStatus.BAD_REQUEST,
+    InvalidStatement: HTTPStatus.BAD_REQUEST,
     LimitExceeded: HTTPStatus.UNPROCESSABLE_ENTITY,
     Unauthorized: HTTPStatus.UNAUTHORIZED,
     NoSuchTrace: HTTPStatus.NOT_FOUND,
@@ -97,28 +102,6 @@ STATUS_OF: Mapping[type[ReceiverError], int] = {
     QueueFull: HTTPStatus.SERVICE_UNAVAILABLE,
     ClientTooSlow: HTTPStatus.SERVICE_UNAVAILABLE,
 }
-
-
-class _Answer:
-    """An answer that a thread computes: `ask` may run statements before it returns its lines."""
-
-    def __init__(self, ask: Callable[[], LimitedLines]) -> None:
-        self._ask = ask
-        self._lines: LimitedLines | None = None
-
-    def pieces(self) -> Iterator[bytes]:
-        """Run the query and yield its lines."""
-        self._lines = self._ask()
-        return self._lines.pieces()
-
-    def end(self, count: int) -> bytes:
-        """Return the last line, after all others."""
-        lines = self._lines
-        if lines is None:
-            return end_line(count, is_cut=False)
-        return end_line(
-            count, is_cut=lines.is_cut, close_keys=lines.close_keys, next_cursor=lines.next_cursor
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +123,7 @@ class Api:
     queues: Queues = field(default_factory=default_queues)
     hosts: Collection[str] = ()
     """DNS names that clients may use."""
+    allows_sql: bool = False
 
     def application(
         self,
@@ -154,6 +138,8 @@ class Api:
         for name in QUESTIONS:
             application.router.add_get(f"/api/v1/{name}", self._question)
         application.router.add_get("/api/v1/export", self._export)
+        application.router.add_get("/api/v1/sql", self._sql)
+        application.router.add_post("/api/v1/sql", self._sql)
         application.router.add_get("/api/v1/ledger", self._ledger)
         application.router.add_get("/api/v1/counts", self._counts)
         application.router.add_get("/api/v1/schema", self._schema)
@@ -196,7 +182,7 @@ class Api:
 
     async def _counts(self, request: web.Request) -> web.StreamResponse:
         counted = parse_counts(request.query)
-        answer = _Answer(lambda: counts(self.store, counted, now_s=time.time()))
+        answer = LinesAnswer(lambda: counts(self.store, counted, now_s=time.time()))
         return await self._lines(request, self.queues.heavy, answer)
 
     async def _export(self, request: web.Request) -> web.StreamResponse:
@@ -205,12 +191,18 @@ class Api:
             first = await anext(pieces, b"")
             return await _send(request, first, pieces, answer.content_type, answer.end)
 
+    async def _sql(self, request: web.Request) -> web.StreamResponse:
+        asked = await statement_of(request, is_allowed=self.allows_sql)
+        answer = LinesAnswer(lambda: sql(self.store, asked))
+        async with audited(request, asked), self._stream(request, self.queues.sql, answer.pieces) as pieces:
+            return await _send(request, await first_piece(pieces), pieces, JSON_LINES, answer.end)
+
     async def _question(self, request: web.Request) -> web.StreamResponse:
         question = QUESTIONS[request.path.rpartition("/")[2]]
         asked = question.parse(request.query)
         if ARROW in request.headers.get("Accept", ""):
             return await self._arrow(request, question, asked)
-        answer = _Answer(lambda: question.ask(self.store, asked, time.time()))
+        answer = LinesAnswer(lambda: question.ask(self.store, asked, time.time()))
         queue = self.queues.short if question.is_short else self.queues.heavy
         if question.is_single:
             return await self._document(request, queue, answer.pieces)
@@ -233,7 +225,9 @@ class Api:
             body = b"".join([piece async for piece in pieces])
         return web.Response(body=body, headers={"Content-Type": "application/json"})
 
-    async def _lines(self, request: web.Request, queue: QueryQueue, answer: _Answer) -> web.StreamResponse:
+    async def _lines(
+        self, request: web.Request, queue: QueryQueue, answer: LinesAnswer
+    ) -> web.StreamResponse:
         async with self._stream(request, queue, answer.pieces) as pieces:
             first = await anext(pieces, b"")
             return await _send(request, first, pieces, JSON_LINES, answer.end)
@@ -390,4 +384,6 @@ def _place_of(error: ReceiverError) -> dict[str, str | int]:
         return {"parameter": "filter", "column": error.column}
     if isinstance(error, LimitExceeded):
         return {"limit": error.field}
+    if isinstance(error, InvalidStatement):
+        return {"parameter": "query"}
     return {"parameter": error.field} if isinstance(error, MalformedBody) and error.field else {}

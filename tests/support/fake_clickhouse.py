@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from receiver.engine.schema import OUTDATED_SORTING_KEY
-from receiver.engine.store import DayRows, Parameters, RowLocation, RowSum, Version
+from receiver.engine.store import DayRows, Parameters, ReadOnlyConnection, RowLocation, RowSum, Version
 from receiver.errors import StoreTrouble
 from receiver.ledger.ledger import Ledger
 from receiver.model import Heading, SegmentId
@@ -364,6 +364,9 @@ class MemoryStore:
     def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
         """See `Store`."""
         raise AssertionError(statement, parameters)
+
+    def read_only(self, settings: Mapping[str, str]) -> AbstractContextManager[ReadOnlyConnection]:
+        raise AssertionError(settings)
 
     def lines(self, statement: str, parameters: Parameters | None = None) -> Iterator[bytes]:
         """See `Store`."""
