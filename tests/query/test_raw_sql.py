@@ -262,7 +262,7 @@ def test_listed_functions_are_those_of_the_engine(store: Store) -> None:
     composed = {"summap", "minmap", "maxmap"}
     assert {name.lower() for name in allowed.AGGREGATES} - composed <= aggregate
     assert {name.lower() for name in allowed.ORDINARY} - {"exists", "grouping"} <= ordinary
-    keywords = {name.lower() for name in allowed.BEFORE_PARENTHESIS}
+    keywords = {name.lower() for name in allowed.KEYWORDS | allowed.BEFORE_PARENTHESIS}
     assert all(map(allowed.is_allowed_function, keywords & (ordinary | aggregate)))
 
 

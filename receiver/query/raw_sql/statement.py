@@ -107,7 +107,7 @@ def parse_sql(query: Mapping[str, str]) -> SqlQuery:
         raise MalformedBody("query is missing; expected a SELECT statement", field="query")
     if len(text) > QUERY_CHARS_MAX:
         raise MalformedBody(f"query: expected at most {QUERY_CHARS_MAX} characters", field="query")
-    if "\0" in text or (not text.isprintable() and _has_surrogates(text)):
+    if "\0" in text or _has_surrogates(text):
         raise MalformedBody("query: expected text in UTF-8 without NUL", field="query")
     return SqlQuery(text, parse_limit(query.get("limit", str(LINES_DEFAULT)), LINES_MAX))
 
