@@ -128,6 +128,8 @@ USEFUL: Final = (
     "SELECT number, toString(number) FROM numbers(3)",
     "SELECT generate_series FROM generate_series(1, 3)",
     "SELECT count() FROM otel_red FINAL WHERE Errors > 0",
+    "SELECT count() FROM otel_red_day UNION ALL SELECT count() FROM otel_red_deployment_day",
+    "SELECT Span_http_route, count() FROM otel_traces WHERE has(Event_exception_type, 'E') GROUP BY ALL",
     "SELECT 'file(''/etc/passwd'')' AS text, 'SETTINGS readonly = 0; -- /* INTO OUTFILE' AS more",
     "SELECT CAST('5' AS UInt8), '5'::Float64, [1, 2]::Array(UInt8), toDateTime64('2026-01-01 00:00:00', 3)",
     "SELECT Duration / 1000000 AS `duration in ms`, -Duration, NOT empty(TraceId) FROM otel_traces LIMIT 1",

@@ -21,7 +21,10 @@ def _names(text: str) -> frozenset[str]:
 
 
 TABLES: Final = frozenset(
-    {TABLE, COMPANION, "otel_red", "otel_red_deployment", "otel_rollup_slots", "trace_drain_migrations"}
+    {
+        *(TABLE, COMPANION, "trace_drain_migrations", "otel_rollup_slots"),
+        *("otel_red", "otel_red_day", "otel_red_deployment", "otel_red_deployment_day"),
+    }
 )
 """Tables that a statement may read."""
 
