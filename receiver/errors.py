@@ -7,6 +7,7 @@ ReceiverError
 │   ├── NotAllowed             ├── BodyTooLarge
 │   ├── UnsupportedMedia
 │   ├── InvalidFilter (an operator's query)
+│   ├── InvalidStatement (an operator's SQL)
 │   └── LimitExceeded (by an operator's query)
 ├── Unavailable            the sender should send the same bytes again, later
 │   ├── QuotaSpent             ├── DiskTrouble
@@ -61,6 +62,10 @@ class InvalidFilter(Refused):
     def named(self, parameter: str) -> InvalidFilter:
         """Return the same error about a filter that was sent in another parameter."""
         return InvalidFilter(self.problem, column=self.column, path=self._path, parameter=parameter)
+
+
+class InvalidStatement(Refused):
+    """A SQL statement that is not allowed, or that the store cannot run. The text may quote its names."""
 
 
 class LimitExceeded(Refused):

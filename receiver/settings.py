@@ -254,6 +254,13 @@ class Limits(Frozen, frozen=True):
     """Size of a delivery as rows, each with its resource's attributes. Inserting needs 3 times as much."""
 
 
+class Api(Frozen, frozen=True):
+    """The API for operators."""
+
+    sql: bool = False
+    """Answer statements of SQL, read-only and with limits: docs/query.md says what is allowed."""
+
+
 class Drain(Frozen, frozen=True):
     """A configured sender."""
 
@@ -322,5 +329,6 @@ class Settings(Frozen, frozen=True):
     resolve: Resolve = Resolve()
     sampling: Sampling = Sampling()
     limits: Limits = Limits()
+    api: Api = Api()
     drain: tuple[Drain, ...] = ()
     """`[[drain]]`. None: one drain without credentials, on loopback only."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -32,10 +32,11 @@ _ABOUT: Final = (
 _REASONS: Final[Mapping[HTTPStatus, str]] = {
     HTTPStatus.BAD_REQUEST: "A parameter is wrong; `parameter` names it.",
     HTTPStatus.UNAUTHORIZED: "The token is missing or wrong.",
-    HTTPStatus.FORBIDDEN: "A page of another site sent the request, or Host names another machine.",
+    HTTPStatus.FORBIDDEN: "Another site's page sent the request, Host names another machine, or SQL is off.",
     HTTPStatus.NOT_FOUND: "The trace or the dead letter does not exist.",
     HTTPStatus.NOT_ACCEPTABLE: "The question has no answer of the content type in Accept.",
     HTTPStatus.CONFLICT: "The action is impossible now.",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too long.",
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "The body is not declared as JSON.",
     HTTPStatus.UNPROCESSABLE_ENTITY: "The query exceeds a limit; `limit` names it.",
     HTTPStatus.TOO_MANY_REQUESTS: "This client has too many waiting queries.",
@@ -97,12 +98,25 @@ def _of_route(method: str, path: str, route: Route) -> dict[str, Any]:
         route.operation_id, route.summary, _parameters(route.parameters, path), contents, errors
     )
     if method == "post":
-        operation["requestBody"] = {
+        operation["requestBody"] = _request_body(route.body)
+    return operation
+
+
+def _request_body(members: Sequence[Parameter]) -> dict[str, Any]:
+    properties = {each.name: {"description": each.help, **each.schema} for each in members}
+    if not properties:
+        return {
             "description": "Any JSON; it is not read.",
             "required": False,
             "content": {JSON: {"schema": {}}},
         }
-    return operation
+    schema = {
+        "type": "object",
+        "required": [each.name for each in members if each.is_required],
+        "properties": properties,
+        "additionalProperties": False,
+    }
+    return {"required": True, "content": {JSON: {"schema": schema}}}
 
 
 def _of_question(name: str, question: Question, schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from receiver.errors import (
     RETRY_AFTER_S,
     DeadLetterConflict,
     InvalidFilter,
+    InvalidStatement,
     LimitExceeded,
     MalformedBody,
     NoSuchDeadLetter,
@@ -48,6 +49,7 @@ class NoSuchTrace(ReceiverError):  # noqa: N818 - a verdict
 STATUS_OF: Mapping[type[ReceiverError], int] = {
     **{kind: answer.status for kind, answer in ANSWER_OF.items()},
     InvalidFilter: HTTPStatus.BAD_REQUEST,
+    InvalidStatement: HTTPStatus.BAD_REQUEST,
     LimitExceeded: HTTPStatus.UNPROCESSABLE_ENTITY,
     Unauthorized: HTTPStatus.UNAUTHORIZED,
     NoSuchTrace: HTTPStatus.NOT_FOUND,
@@ -128,4 +130,6 @@ def _place_of(error: ReceiverError) -> dict[str, str | int]:
         return {"parameter": error.field, "column": error.column}
     if isinstance(error, LimitExceeded):
         return {"limit": error.field}
+    if isinstance(error, InvalidStatement):
+        return {"parameter": "query"}
     return {"parameter": error.field} if isinstance(error, MalformedBody) and error.field else {}

@@ -54,7 +54,15 @@ SHORT = QueueLimits(
     waiting_s_max=30.0,
 )
 """Limits of questions whose answer is one trace or a short list. They do not wait for others."""
-QUERIES_MAX = HEAVY.running_max + SHORT.running_max
+SQL = QueueLimits(
+    running_max=2,
+    running_per_caller_max=1,
+    waiting_per_caller_max=4,
+    waiting_max=16,
+    waiting_s_max=30.0,
+)
+"""Limits of SQL statements, whose cost is not known in advance."""
+QUERIES_MAX = HEAVY.running_max + SHORT.running_max + SQL.running_max
 """Maximum number of concurrent queries. Each needs a thread and memory."""
 
 
@@ -161,11 +169,12 @@ class Queues(NamedTuple):
 
     heavy: QueryQueue
     short: QueryQueue
+    sql: QueryQueue
 
 
 def default_queues() -> Queues:
     """Return queues with the documented limits."""
-    return Queues(QueryQueue(HEAVY), QueryQueue(SHORT))
+    return Queues(QueryQueue(HEAVY), QueryQueue(SHORT), QueryQueue(SQL))
 
 
 def caller_of(peer: str | None) -> str:

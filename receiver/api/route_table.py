@@ -15,6 +15,7 @@ from receiver.query.export import FORMATS, ExportFormat
 from receiver.query.ledger import SINCE as LEDGER_SINCE
 from receiver.query.parameter_types import TIME, TRACE_ID, Schema, choice, whole_number, with_default
 from receiver.query.question import Parameter
+from receiver.query.raw_sql.statement import LINES_DEFAULT, LINES_MAX, QUERY_CHARS_MAX
 from receiver.query.time_range import SINCE_DEFAULT
 from receiver.query.traces.otlp import CONTENT_TYPES as OTLP_TYPES
 from receiver.query.traces.otlp import OtlpFormat
@@ -45,11 +46,22 @@ class Route(NamedTuple):
     content_types: tuple[str, ...] = (JSON,)
     errors: tuple[HTTPStatus, ...] = ()
     """Errors besides those that the method and the parameters imply."""
+    body: tuple[Parameter, ...] = ()
+    """Members of the JSON object that a POST sends. None: its body is not read."""
 
 
 _TRACE_ID: Final = Parameter("id", "the id of a trace: 32 hex digits", is_required=True, schema=TRACE_ID)
 _DEAD_ID: Final = Parameter("id", "the id of a dead letter", is_required=True)
 _PREFIX: Final[Schema] = {"type": "string", "pattern": "^[0-9a-f]{2,32}$"}
+_SQL: Final = (
+    Parameter(
+        "query",
+        "a SELECT statement in ClickHouse's SQL",
+        is_required=True,
+        schema={"type": "string", "minLength": 1, "maxLength": QUERY_CHARS_MAX},
+    ),
+    Parameter("limit", "maximum number of lines", schema=whole_number(1, LINES_MAX, LINES_DEFAULT)),
+)
 ROUTES: Final[Mapping[tuple[str, str], Route]] = {
     ("get", "/api/v1/traces/{id}"): Route(
         "trace",
@@ -90,6 +102,20 @@ ROUTES: Final[Mapping[tuple[str, str], Route]] = {
         ),
         tuple(dict.fromkeys(EXPORT_TYPES.values())),
         BY_QUERY,
+    ),
+    ("get", "/api/v1/sql"): Route(
+        "sql",
+        "The rows of a SELECT statement, if the setting api.sql allows it.",
+        _SQL,
+        (JSON_LINES,),
+        BY_QUERY,
+    ),
+    ("post", "/api/v1/sql"): Route(
+        "postSql",
+        "The same, with the statement in the body, which may be longer than a URL.",
+        content_types=(JSON_LINES,),
+        errors=(*BY_QUERY, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
+        body=_SQL,
     ),
     ("get", "/api/v1/ledger"): Route(
         "ledger",

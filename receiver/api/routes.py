@@ -4,6 +4,7 @@
     GET /api/v1/traces/{id}/compare/{other}                   differences of two traces
     GET /api/v1/search, spans, services, operations …         the questions of `receiver.query.questions`
     GET /api/v1/export?filter=&since=&until=&format=csv       every span that matches: see `query.export`
+    GET /api/v1/sql?query=&limit=, or POST                    a SELECT statement: see `sql`
     GET /api/v1/ledger?since=24h&project=&drain=&verify=1     received spans by outcome
     GET /api/v1/counts?trace_id=ab12&digits=16&since=15m      spans by prefix of their trace id
     GET /api/v1/schema                                        state of the tables
@@ -50,6 +51,7 @@ from receiver.api.responses import (
     whole_json,
 )
 from receiver.api.spool import SpoolSpace
+from receiver.api.sql import audited, first_piece, statement_of
 from receiver.api.streaming import stream_from_thread
 from receiver.api.traces import comparison_answer, trace_answer
 from receiver.engine.store import Store
@@ -57,6 +59,7 @@ from receiver.http.origin import OriginCheck
 from receiver.query.counts import counts, parse_counts
 from receiver.query.question import Asked, Question, reject_unknown_parameters
 from receiver.query.questions import QUESTIONS
+from receiver.query.raw_sql.statement import sql
 
 REQUESTS_MAX = 4
 """Maximum number of concurrent requests that no queue admits: schema and dead letters."""
@@ -88,6 +91,7 @@ class Api:
     queues: Queues = field(default_factory=default_queues)
     hosts: Collection[str] = ()
     """DNS names that clients may use."""
+    allows_sql: bool = False
 
     def application(self, *more: Routes) -> web.Application:
         """Return the application with all routes. `more`: routes besides those of the queries."""
@@ -100,6 +104,8 @@ class Api:
         for name in QUESTIONS:
             application.router.add_get(f"/api/v1/{name}", self._question)
         application.router.add_get("/api/v1/export", self._export)
+        application.router.add_get("/api/v1/sql", self._sql)
+        application.router.add_post("/api/v1/sql", self._sql)
         application.router.add_get("/api/v1/ledger", self._ledger)
         application.router.add_get("/api/v1/counts", self._counts)
         application.router.add_get("/api/v1/schema", self._schema)
@@ -149,6 +155,14 @@ class Api:
 
     async def _export(self, request: web.Request) -> web.StreamResponse:
         return await self._streamed(request, self.queues.heavy, export_answer(self.store, request.query))
+
+    async def _sql(self, request: web.Request) -> web.StreamResponse:
+        asked = await statement_of(request, is_allowed=self.allows_sql)
+        answer = limited_answer(lambda: sql(self.store, asked))
+        if request.method == hdrs.METH_HEAD:
+            return head_of(answer)
+        async with audited(request, asked), self.stream(request, self.queues.sql, answer.pieces) as pieces:
+            return await send(request, await first_piece(pieces), pieces, answer)
 
     async def _question(self, request: web.Request) -> web.StreamResponse:
         question = QUESTIONS[request.path.rpartition("/")[2]]

@@ -44,6 +44,7 @@ VERBS = {
     "services": "List the services that sent spans.",
     "shifts": "Show which attribute values are more frequent in some spans than in the others.",
     "spans": "Search spans.",
+    "sql": "Run a SELECT statement, read-only.",
     "tail": "Print spans as they become readable.",
     "top": "Show rate, errors and durations of services, full screen and live.",
     "trace": "Print one trace.",

@@ -42,6 +42,8 @@ PIECE_BYTES = 1 << 18
 """Number of bytes of an answer that are read at a time."""
 JSON_LINES = "application/x-ndjson"
 JSON = "application/json"
+NO_MEMBERS = b"{}"
+"""Body of a POST that needs none."""
 TOKEN_FROM = "--config FILE of the receiver, or TRACE_DRAIN_API_TOKEN_FILE in the environment"  # noqa: S105 - a place
 
 
@@ -170,16 +172,24 @@ def query_receiver(  # noqa: PLR0913 - the parts of a request
     query: Mapping[str, str],
     *,
     method: str = "GET",
+    body: bytes = NO_MEMBERS,
     end: dict[str, Any] | None = None,
     document: type | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Query the running receiver; yield one object for each line of its answer.
 
-    `end`, `document`: see `query_url`.
+    `body`, `end`, `document`: see `query_url`.
     """
     require_store_process(state)
     rows = query_url(
-        state.urls["api"], settings.api_token, path, query, method=method, end=end, document=document
+        state.urls["api"],
+        settings.api_token,
+        path,
+        query,
+        method=method,
+        body=body,
+        end=end,
+        document=document,
     )
     with note_when_slow(state):
         # Only the first row may take long: it comes after the query has run.
@@ -196,16 +206,17 @@ def query_url(  # noqa: PLR0913 - the parts of a request
     query: Mapping[str, str],
     *,
     method: str = "GET",
+    body: bytes = NO_MEMBERS,
     token_from: str = TOKEN_FROM,
     end: dict[str, Any] | None = None,
     document: type | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Query the API at this URL. An empty token is not sent. `token_from`: how an operator configures it.
 
-    `end` receives the content of the last line, which describes the answer. `document`: the type of an answer
-    that is a single JSON document; without it, the answer has lines.
+    `body`: JSON, for a POST. `end` receives the content of the last line, which describes the answer.
+    `document`: the type of an answer that is a single JSON document; without it, the answer has lines.
     """
-    with _answered(_request(url, path, query, method), token, token_from) as answer:
+    with _answered(_request(url, path, query, method, body), token, token_from) as answer:
         _require_content_type(answer, JSON_LINES if document is None else JSON)
         if document is None:
             yield from _whole(answer, end)
@@ -241,12 +252,14 @@ def download(
         yield from iter(lambda: answer.read(PIECE_BYTES), b"")
 
 
-def _request(url: str, path: str, query: Mapping[str, str], method: str) -> urllib.request.Request:
+def _request(
+    url: str, path: str, query: Mapping[str, str], method: str, body: bytes = NO_MEMBERS
+) -> urllib.request.Request:
     text = urllib.parse.urlencode(query)
     url = f"{url.rstrip('/')}{path}{'?' if text else ''}{text}"
     request = urllib.request.Request(url, method=method)  # noqa: S310 - our own receiver
     if method == "POST":
-        request.data = b"{}"
+        request.data = body
         # The API requires it of each POST, since a page of another site cannot send it without a preflight.
         request.add_header("Content-Type", "application/json")
     return request

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
 
@@ -21,7 +22,13 @@ from receiver.config.addresses import Address, StoreUrl
 from receiver.engine.advice import Login, advice_on
 from receiver.engine.columns import alteration
 from receiver.engine.driver_errors import trouble_of
-from receiver.engine.driver_internals import pool_without_redirects, post, quote_identifier
+from receiver.engine.driver_internals import (
+    is_supported_setting,
+    pool_without_redirects,
+    post,
+    quote_identifier,
+)
+from receiver.engine.read_only import ReadOnlyClient
 from receiver.engine.sql import CODEC_OF, SqlStore, pins
 from receiver.engine.store import TABLE
 from receiver.errors import StoreTrouble
@@ -123,6 +130,15 @@ class ClickHouseStore(SqlStore):
         """See `Store`."""
         self._check_columns()
         super().probe()
+
+    @contextmanager
+    def read_only(self, settings: Mapping[str, str]) -> Iterator[ReadOnlyClient]:
+        """See `Store`. Each request has the settings, because HTTP requests share no state."""
+        with self._client() as client:
+            supported = {
+                name: value for name, value in settings.items() if is_supported_setting(client, name)
+            }
+            yield ReadOnlyClient(client, {**supported, **self._mark_settings(), "readonly": "1"})
 
     def close(self) -> None:
         """See `Store`."""

@@ -12,7 +12,8 @@ This module works around three defects of chDB:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import ClassVar
 
@@ -23,7 +24,9 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from receiver.durable.files import DISK
 from receiver.engine.bootstrap import Bootstrap
+from receiver.engine.driver_errors import trouble_of
 from receiver.engine.driver_internals import quote_identifier
+from receiver.engine.read_only import ReadOnlyClient
 from receiver.engine.sql import CODEC_OF, SqlStore, pins
 from receiver.engine.store import COMPANION, TABLE, RowLocation
 from receiver.errors import OperatorError, StoreTrouble
@@ -120,6 +123,18 @@ class EmbeddedStore(SqlStore):
         for name, value in pins(client).items():
             client.set_client_setting(name, value)
         return client
+
+    @contextmanager
+    def read_only(self, settings: Mapping[str, str]) -> Iterator[ReadOnlyClient]:
+        """See `Store`. Opens a client of its own, because `readonly` cannot be reset."""
+        try:
+            with closing(self._connect(self._database)) as client:
+                # `readonly` last: from then on no setting can change.
+                for name, value in {**settings, **self._mark_settings(), "readonly": "1"}.items():
+                    client.set_client_setting(name, value)
+                yield ReadOnlyClient(client)
+        except ClickHouseError as error:
+            raise trouble_of(error) from error
 
     def _forget_client(self) -> None:
         """Close the client: after an exception it may return rows of the failed statement."""

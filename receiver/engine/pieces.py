@@ -1,13 +1,30 @@
-"""Checks of long answers, which arrive in pieces: an answer is whole, or reading it raises `StoreTrouble`."""
+"""Long answers, which arrive in pieces: an answer is whole, or reading it raises `StoreTrouble`."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
+from typing import Any
+
+from clickhouse_connect.driver.client import Client
 
 from receiver.errors import StoreTrouble
 
+PIECE_BYTES = 1 << 18
+"""Number of bytes that are read at a time."""
 ARROW_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 """Last bytes of a complete Arrow stream."""
+
+
+def pieces_of(
+    client: Client, statement: str, parameters: dict[str, Any] | None, settings: dict[str, str], form: str
+) -> Iterator[bytes]:
+    """Run a query and yield its answer in this format."""
+    stream = client.raw_stream(statement, parameters, settings=settings, fmt=form)
+    if not isinstance(stream, io.IOBase):
+        raise TypeError(f"stream is a {type(stream).__name__}; expected an open file")
+    with stream:
+        yield from iter(lambda: stream.read(PIECE_BYTES), b"")
 
 
 def complete_arrow(pieces: Iterator[bytes]) -> Iterator[bytes]:

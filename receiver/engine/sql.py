@@ -6,7 +6,6 @@ engine.
 
 from __future__ import annotations
 
-import io
 import secrets
 import threading
 from abc import ABC, abstractmethod
@@ -22,7 +21,7 @@ from urllib3.exceptions import HTTPError
 from receiver.engine.advice import Login
 from receiver.engine.driver_errors import trouble_of
 from receiver.engine.driver_internals import is_supported_setting, quote_identifier
-from receiver.engine.pieces import complete_arrow, complete_lines
+from receiver.engine.pieces import complete_arrow, complete_lines, pieces_of
 from receiver.engine.store import (
     COMPANION,
     ROW_CHECKSUM,
@@ -74,9 +73,6 @@ CODEC_OF = {".lz4": "lz4", ".zst": "zstd"}
 
 TRIAL_STALE_S = 3_600
 """Age from which on a trial table is stale. A trial takes as long as an INSERT, so its receiver has died."""
-
-PIECE_BYTES = 1 << 18
-"""Number of bytes of a long answer that are read at a time."""
 
 PARQUET_MAGIC = b"PAR1"
 """First and last bytes of a Parquet file."""
@@ -349,13 +345,7 @@ class SqlStore(ABC):
 
     def _pieces(self, statement: str, parameters: Parameters | None, form: str) -> Iterator[bytes]:
         with self._client() as client:
-            stream = client.raw_stream(
-                statement, _bound(parameters), settings=self._mark_settings(), fmt=form
-            )
-            if not isinstance(stream, io.IOBase):
-                raise TypeError(f"stream is a {type(stream).__name__}; expected an open file")
-            with stream:
-                yield from iter(lambda: stream.read(PIECE_BYTES), b"")
+            yield from pieces_of(client, statement, _bound(parameters), self._mark_settings(), form)
 
     def close(self) -> None:
         """See `Store`."""

@@ -54,6 +54,16 @@ class RowLocation(NamedTuple):
     """Earliest and latest ReceivedAt of its rows, so that queries skip other parts and granules."""
 
 
+class ReadOnlyConnection(Protocol):
+    """A connection for untrusted statements. After an error it must not be used again."""
+
+    def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
+        """Run a query with a short answer."""
+
+    def lines(self, statement: str) -> Iterator[bytes]:
+        """Run a query with a long answer: see `Store.lines`."""
+
+
 class Store(Protocol):
     """A database that holds `otel_traces`."""
 
@@ -133,6 +143,9 @@ class Store(Protocol):
 
     def parquet(self, statement: str, parameters: Parameters | None = None) -> Iterator[bytes]:
         """Run a query whose answer is a Parquet file. Raises at the end of an incomplete file."""
+
+    def read_only(self, settings: Mapping[str, str]) -> AbstractContextManager[ReadOnlyConnection]:
+        """Open a connection with these settings on which no statement can change data or settings."""
 
     def close(self) -> None:
         """Cancel running statements and close the engine."""

@@ -166,7 +166,7 @@ class Verifier:
     def _readable(self, trace_id: str, until_s: float) -> dict[str, dict[str, Any]]:
         """Return the spans of a trace by id, once it can be read; none if it cannot until a time."""
         while True:
-            rows = self.query(f"/api/v1/traces/{trace_id}", {})
+            rows = list(self.query(f"/api/v1/traces/{trace_id}", {}))
             # The engine shows the rows of an INSERT before those of the companion table, which finds a trace.
             if rows or self.now() >= until_s:
                 return {row["SpanId"]: row for row in rows}

@@ -133,6 +133,7 @@ class StoreWork:
             stream_pool=self._stream_pool,
             space=self._spool_space(),
             hosts=self._settings.api_hosts,
+            allows_sql=self._settings.api.sql,
         )
         dead_letter_routes = DeadLetterRoutes(self._replays(), self._pool)
         rollup_routes = RollupRoutes(

@@ -26,6 +26,7 @@ from receiver.query.export import CONTENT_TYPES as EXPORT_TYPES
 from receiver.query.export import parse_export
 from receiver.query.question import Question
 from receiver.query.questions import QUESTIONS
+from receiver.query.raw_sql.statement import parse_sql
 from receiver.query.traces.otlp import CONTENT_TYPES as OTLP_TYPES
 from tests.support.fake_clickhouse import MemoryStore
 
@@ -129,6 +130,21 @@ def test_every_operation_describes_its_errors_as_problems() -> None:
     assert all(response["content"].keys() == {PROBLEM} for response in responses.values())
 
 
+def test_body_is_described_only_where_it_is_read() -> None:
+    bodies = {
+        operation["operationId"]: operation["requestBody"]
+        for method, _, operation in operations()
+        if method == "post"
+    }
+    statement = bodies.pop("postSql")
+
+    assert statement["required"]
+    assert statement["content"]["application/json"]["schema"]["required"] == ["query"]
+    assert not any(
+        body["required"] or body["content"]["application/json"]["schema"] for body in bodies.values()
+    )
+
+
 def test_export_and_traces_list_every_content_type() -> None:
     paths = openapi.document()["paths"]
 
@@ -187,6 +203,7 @@ def test_schemas_of_other_routes_agree_with_their_parsers() -> None:
     parsers: dict[str, Callable[[dict[str, str]], object]] = {
         "/api/v1/export": parse_export,
         "/api/v1/counts": lambda query: parse_counts({"trace_id": "ab", **query}),
+        "/api/v1/sql": lambda query: parse_sql({"query": "SELECT 1", **query}),
     }
     for path, parse in parsers.items():
         for parameter in ROUTES["get", path].parameters:

@@ -35,6 +35,7 @@ COMMANDS = [
     ["dead", "ls"],
     ["dead", "replay", "x"],
     ["dead", "drop", "x", "--yes"],
+    ["sql", "SELECT 1"],
     ["export", "-o", "-"],
     ["export", "-o", "-", "--format", "parquet"],
 ]

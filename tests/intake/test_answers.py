@@ -14,6 +14,7 @@ from receiver.errors import (
     ANSWER_OF,
     DeadLetterConflict,
     InvalidFilter,
+    InvalidStatement,
     LimitExceeded,
     MalformedBody,
     NoSuchDeadLetter,
@@ -35,7 +36,14 @@ def error_classes(root: type[ReceiverError]) -> list[type[ReceiverError]]:
     return leaves or [root]
 
 
-NEVER_SENT = {DeadLetterConflict, InvalidFilter, LimitExceeded, NoSuchDeadLetter, StaleSegment}
+NEVER_SENT = {
+    DeadLetterConflict,
+    InvalidFilter,
+    InvalidStatement,
+    LimitExceeded,
+    NoSuchDeadLetter,
+    StaleSegment,
+}
 VERDICTS = [
     leaf
     for leaf in error_classes(ReceiverError)

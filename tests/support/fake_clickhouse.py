@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from receiver.engine.schema import OUTDATED_SORTING_KEY
-from receiver.engine.store import DayRows, Parameters, RowLocation, RowSum, Version
+from receiver.engine.store import DayRows, Parameters, ReadOnlyConnection, RowLocation, RowSum, Version
 from receiver.errors import StoreTrouble
 from receiver.ledger.ledger import Ledger
 from receiver.model import Heading, SegmentId
@@ -366,6 +366,9 @@ class MemoryStore:
         """See `Store`."""
         raise AssertionError(statement, parameters)
 
+    def read_only(self, settings: Mapping[str, str]) -> AbstractContextManager[ReadOnlyConnection]:
+        raise AssertionError(settings)
+
     def lines(self, statement: str, parameters: Parameters | None = None) -> Iterator[bytes]:
         """See `Store`."""
         raise AssertionError(statement, parameters)
@@ -393,6 +396,5 @@ def _rows_in_file(path: Path) -> Rows:
     """Return the rows of a `FakeCore` segment file, whose name contains the segment's number, or its id."""
     epoch, _, seq = path.name.partition(".")[0].rpartition("-")
     segment = SegmentId(int(epoch or "7", 16), int(seq))
-    days = Counter(day for day in _rows(path.read_bytes()))
-    names = {day: datetime.fromtimestamp(day * DAY_S, UTC).strftime("%Y%m%d") for day in days}
-    return {names[day]: (segment, count) for day, count in days.items()}
+    days = Counter(_rows(path.read_bytes())).items()
+    return {datetime.fromtimestamp(day * DAY_S, UTC).strftime("%Y%m%d"): (segment, n) for day, n in days}

@@ -1,0 +1,71 @@
+"""SQL over HTTP: what a request asks, the limit of its wall-clock time, and its line in the log.
+
+GET  /api/v1/sql?query=SELECT …&limit=100
+POST /api/v1/sql                             {"query": "SELECT …", "limit": 100}
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+import structlog
+from aiohttp import web
+
+from receiver.api.dead_letters import require_json_content_type
+from receiver.api.query_queue import caller_of
+from receiver.errors import MalformedBody, NotAllowed, StoreTrouble
+from receiver.query.limits import SECONDS_MAX
+from receiver.query.question import reject_unknown_parameters
+from receiver.query.raw_sql.statement import SqlQuery, parse_sql
+
+WALL_SECONDS_MAX = SECONDS_MAX + 10
+"""Time until the first line, after which the request is answered although the engine does not stop."""
+
+
+async def statement_of(request: web.Request, *, is_allowed: bool) -> SqlQuery:
+    """Return the statement of a request. Raises `NotAllowed` if SQL is off."""
+    if not is_allowed:
+        raise NotAllowed("SQL is off; expected api.sql = true in the receiver's settings")
+    if request.method != "POST":
+        return parse_sql(request.query)
+    require_json_content_type(request)
+    reject_unknown_parameters(request.query)
+    try:
+        members = msgspec.json.decode(await request.read(), type=dict[str, str | int])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MalformedBody("expected a JSON object with query and limit", field="query") from error
+    return parse_sql({name: str(value) for name, value in members.items()})
+
+
+async def first_piece(pieces: AsyncIterator[bytes]) -> bytes:
+    """Wait for the beginning of an answer. Raises `StoreTrouble` after `WALL_SECONDS_MAX`."""
+    try:
+        async with asyncio.timeout(WALL_SECONDS_MAX):
+            return await anext(pieces, b"")
+    except TimeoutError as error:
+        text = f"the statement did not stop within {WALL_SECONDS_MAX} s"
+        raise StoreTrouble(text, code=159, name="TIMEOUT_EXCEEDED") from error
+
+
+@asynccontextmanager
+async def audited(request: web.Request, asked: SqlQuery) -> AsyncIterator[None]:
+    """Log who ran which statement, how long it took and how it ended. The text itself is not logged."""
+    began_s, failure = time.monotonic(), ""
+    try:
+        yield
+    # Not only `Exception`: the server cancels the handler of a client that disconnects.
+    except BaseException as error:
+        failure = type(error).__name__
+        raise
+    finally:
+        structlog.get_logger().info(
+            "SQL statement ended",
+            peer=caller_of(request.remote),
+            digest=asked.digest,
+            seconds=round(time.monotonic() - began_s, 3),
+            error=failure,
+        )

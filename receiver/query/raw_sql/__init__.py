@@ -1,0 +1,1 @@
+"""SQL of operators: a guard that accepts harmless SELECT statements only, and their execution."""

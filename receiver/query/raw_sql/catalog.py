@@ -1,0 +1,77 @@
+"""Names that the engine knows: functions, tables, databases, keywords. Read for each statement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from receiver.engine.store import ReadOnlyConnection
+from receiver.errors import InvalidStatement
+from receiver.query.raw_sql.allowed import TABLE_FUNCTIONS, TABLES, is_allowed_function
+
+_NAMES: Final = """
+SELECT if(origin = 'System', 'function', 'user function'), name FROM system.functions
+WHERE lower(name) IN {names:Array(String)}
+UNION ALL
+SELECT 'function', name FROM system.table_functions WHERE lower(name) IN {names:Array(String)}
+UNION ALL
+SELECT 'table', name FROM system.tables
+WHERE database = currentDatabase() AND lower(name) IN {names:Array(String)}
+UNION ALL
+SELECT 'column', name FROM system.columns
+WHERE database = currentDatabase() AND table IN {tables:Array(String)}
+UNION ALL
+SELECT 'database', name FROM system.databases WHERE name != currentDatabase()
+UNION ALL
+SELECT 'keyword', arrayJoin(splitByChar(' ', keyword)) FROM system.keywords
+UNION ALL
+SELECT 'own database', name FROM system.databases
+WHERE name = currentDatabase() AND engine IN {engines:Array(String)}
+"""
+_ENGINES: Final = ("Atomic", "Ordinary", "Replicated", "Shared")
+"""Engines of databases whose tables are listed. Other engines find files or remote tables by any name."""
+_HIDDEN_DATABASES: Final = frozenset(
+    {"system", "information_schema", "default", "_temporary_and_external_tables"}
+)
+
+
+class Catalog(NamedTuple):
+    """What the engine knows by the names of a statement, in lower case except for the database."""
+
+    keywords: frozenset[str]
+    reserved: frozenset[str]
+    """Names of tables, databases and functions that are not allowed. A column may have a function's name."""
+    user_functions: frozenset[str]
+    """Functions that an administrator of the server defined, perhaps under the name of an allowed one."""
+    database: str
+    """Our own database, whose name may precede that of an allowed table."""
+
+
+def read_catalog(connection: ReadOnlyConnection, names: Iterable[str]) -> Catalog:
+    """Return the catalog for names in lower case. Raises `InvalidStatement` for an unusual database."""
+    rows = connection.rows(
+        _NAMES,
+        {
+            "names": sorted(set(names)),
+            "tables": sorted(TABLES),
+            "engines": list(_ENGINES),
+        },
+    )
+
+    def named(kind: str) -> set[str]:
+        return {str(name) for found, name in rows if found == kind}
+
+    if not (own := named("own database")):
+        raise InvalidStatement("the database of the store finds tables under any name; SQL is not available")
+    # APPLY with the name of a column calls the function of that name, which the tree check refuses.
+    columns = {name.partition(".")[0].lower() for name in named("column")}
+    functions = {name.lower() for name in named("function") if not is_allowed_function(name)}
+    reserved = (named("table") - TABLES) | named("database") | named("user function")
+    return Catalog(
+        keywords=frozenset(name.lower() for name in named("keyword")),
+        reserved=frozenset(name.lower() for name in reserved)
+        | (functions - columns - TABLE_FUNCTIONS)
+        | (_HIDDEN_DATABASES - own),
+        user_functions=frozenset(name.lower() for name in named("user function")),
+        database=own.pop(),
+    )

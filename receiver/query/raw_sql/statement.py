@@ -1,0 +1,170 @@
+"""Execution of SQL statements of operators, once the guard has accepted them.
+
+format     the engine parses the text and returns its own spelling; several statements, or none, are refused
+check      tokens, then the query tree
+execute    `SELECT * FROM (…) LIMIT n`, on a connection of its own, with limits and `readonly = 1`
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+from receiver.engine.advice import Login, quoted
+from receiver.engine.store import ReadOnlyConnection, Store
+from receiver.errors import InvalidStatement, MalformedBody, StoreTrouble
+from receiver.query.limits import (
+    BYTES_READ_MAX,
+    MEMORY_BYTES_MAX,
+    ROWS_READ_MAX,
+    SECONDS_MAX,
+    LimitedLines,
+    parse_limit,
+    within_time,
+)
+from receiver.query.question import reject_unknown_parameters
+from receiver.query.raw_sql.catalog import read_catalog
+from receiver.query.raw_sql.guard import check_tokens, name_parts
+from receiver.query.raw_sql.query_tree import check_parsed, check_resolved
+from receiver.query.raw_sql.tokens import Kind, tokens_of
+
+QUERY_CHARS_MAX = 16_000
+"""Length of a statement."""
+LINES_DEFAULT = 1_000
+LINES_MAX = 100_000
+"""Maximum number of lines of an answer."""
+RESULT_BYTES_MAX = 512 << 20
+"""Maximum size of an answer in the engine."""
+SPILLED_BYTES_MAX = 2 << 30
+"""Disk that a statement may use for groups and sorted rows."""
+
+SETTINGS: Final[Mapping[str, str]] = {
+    "session_timezone": "UTC",
+    "output_format_json_quote_64bit_integers": "0",
+    "output_format_json_escape_forward_slashes": "0",
+    "max_execution_time": str(SECONDS_MAX),
+    "timeout_before_checking_execution_speed": "0",
+    "timeout_overflow_mode": "throw",
+    "max_memory_usage": str(MEMORY_BYTES_MAX),
+    "max_rows_to_read": str(ROWS_READ_MAX),
+    "max_bytes_to_read": str(BYTES_READ_MAX),
+    "read_overflow_mode": "throw",
+    # The LIMIT around the statement comes first: this is for a LIMIT that an engine ignores.
+    "max_result_rows": str(LINES_MAX + 1),
+    "max_result_bytes": str(RESULT_BYTES_MAX),
+    "result_overflow_mode": "throw",
+    "max_temporary_data_on_disk_size_for_query": str(SPILLED_BYTES_MAX),
+    "max_query_size": str(4 * QUERY_CHARS_MAX),
+    "max_ast_depth": "500",
+    "max_ast_elements": "20000",
+    "max_expanded_ast_elements": "100000",
+    "max_subquery_depth": "50",
+    "max_columns_to_read": "1000",
+    "max_recursive_cte_evaluation_depth": "1000",
+    "allow_introspection_functions": "0",
+    "use_query_cache": "0",
+}
+"""Settings of the connection that executes a statement. `readonly` follows, so that it cannot change them."""
+
+_FORMAT: Final = """
+SELECT formatQuerySingleLineOrNull({query:String}) AS once,
+       formatQuerySingleLineOrNull(ifNull(once, '')) AS twice,
+       formatQuerySingleLineOrNull(concat('SELECT * FROM (', ifNull(once, ''), ') LIMIT 1')) AS wrapped
+"""
+_EXPLAIN_SYNTAX: Final = "SELECT formatQuerySingleLine({query:String})"
+
+_SYNTAX_ERROR: Final = 62
+_ABOUT_THE_TEXT: Final = frozenset({_SYNTAX_ERROR, 42, 43, 46, 47, 179, 184, 206, 207, 215, 386})
+"""Errors that the engine finds before it reads a row, so that their texts contain no values of rows.
+
+SYNTAX_ERROR, NUMBER_OF_ARGUMENTS_DOESNT_MATCH, ILLEGAL_TYPE_OF_ARGUMENT, UNKNOWN_FUNCTION,
+UNKNOWN_IDENTIFIER, MULTIPLE_EXPRESSIONS_FOR_ALIAS, ILLEGAL_AGGREGATION, ALIAS_REQUIRED,
+AMBIGUOUS_IDENTIFIER, NOT_AN_AGGREGATE, NO_COMMON_TYPE.
+"""
+_ABOUT_THE_STORE: Final = frozenset({60, 81, 158, 159, 164, 192, 193, 194, 202, 241, 307, 394, 396, 497, 516})
+"""Errors that the API reports alike for all queries: limits, cancellation, missing tables and rights."""
+
+
+class SqlQuery(NamedTuple):
+    """A statement and the maximum number of lines of its answer."""
+
+    text: str
+    limit: int = LINES_DEFAULT
+
+    @property
+    def digest(self) -> str:
+        """Return a short hash, by which a log can name the statement without its text."""
+        return hashlib.sha256(self.text.encode(errors="surrogatepass")).hexdigest()[:16]
+
+
+def parse_sql(query: Mapping[str, str]) -> SqlQuery:
+    """Check the parameters of a call. Raises `MalformedBody`."""
+    reject_unknown_parameters(query, ("query", "limit"))
+    text = query.get("query", "")
+    if not text.strip():
+        raise MalformedBody("query is missing; expected a SELECT statement", field="query")
+    if len(text) > QUERY_CHARS_MAX:
+        raise MalformedBody(f"query: expected at most {QUERY_CHARS_MAX} characters", field="query")
+    if "\0" in text or _has_surrogates(text):
+        raise MalformedBody("query: expected text in UTF-8 without NUL", field="query")
+    return SqlQuery(text, parse_limit(query.get("limit", str(LINES_DEFAULT)), LINES_MAX))
+
+
+def _has_surrogates(text: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def sql(store: Store, asked: SqlQuery) -> LimitedLines:
+    """Answer a statement. The lines raise `InvalidStatement` unless the guard accepts it."""
+    return LimitedLines(within_time(_lines(store, asked)), asked.limit)
+
+
+def _lines(store: Store, asked: SqlQuery) -> Iterator[bytes]:
+    with _invalid_statements(), store.read_only(SETTINGS) as connection:
+        statement = guarded(connection, asked.text)
+        yield from connection.lines(f"SELECT * FROM ({statement}) LIMIT {asked.limit + 1}")  # noqa: S608 - checked
+
+
+def guarded(connection: ReadOnlyConnection, text: str) -> str:
+    """Return the engine's spelling of a statement that is safe to execute. Raises `InvalidStatement`."""
+    statement = _formatted(connection, text)
+    tokens = tokens_of(statement)
+    names = (part for token in tokens if token.kind is Kind.NAME for part in name_parts(token.text))
+    catalog = read_catalog(connection, names)
+    check_tokens(tokens, catalog)
+    check_parsed(_tree(connection, f"run_passes = 0 {statement}"), catalog)
+    check_resolved(_tree(connection, f"passes = 1 {statement}"), catalog)
+    return statement
+
+
+def _tree(connection: ReadOnlyConnection, explained: str) -> list[str]:
+    return [str(line) for (line,) in connection.rows(f"EXPLAIN QUERY TREE {explained}")]
+
+
+def _formatted(connection: ReadOnlyConnection, text: str) -> str:
+    """Return the engine's spelling of a single statement that can be the subquery of another one."""
+    [(once, twice, wrapped)] = connection.rows(_FORMAT, {"query": text})
+    if once is None:
+        # Raises with the engine's message.
+        connection.rows(_EXPLAIN_SYNTAX, {"query": text})
+    # A spelling that reads differently the second time would be executed as something else than was checked.
+    if once is None or once != twice or wrapped != f"SELECT * FROM ({once}) LIMIT 1":  # noqa: S608 - compared only
+        raise InvalidStatement("expected a single SELECT statement, without INTO, FORMAT and SETTINGS")
+    return str(once)
+
+
+@contextmanager
+def _invalid_statements() -> Iterator[None]:
+    """Raise `InvalidStatement` for an error about the statement, with text that contains no values."""
+    try:
+        yield
+    except StoreTrouble as trouble:
+        if trouble.code is None or trouble.code in _ABOUT_THE_STORE or trouble.advice:
+            raise
+        if trouble.code not in _ABOUT_THE_TEXT:
+            raise InvalidStatement(f"the store: {trouble.label}") from trouble
+        # What follows repeats the statement.
+        text = quoted(str(trouble).partition(" In scope ")[0], Login())
+        raise InvalidStatement(f"the store: {trouble.label}: {text}") from trouble
