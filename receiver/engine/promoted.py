@@ -37,6 +37,8 @@ class PromotedColumns(NamedTuple):
     """Scope and key → column."""
     elsewhere: frozenset[tuple[str, str]] = frozenset()
     """Scopes and keys that `PromotedElsewhere` contains."""
+    entries: str = ""
+    """The entries that define the columns, one a line."""
 
 
 class Definition(NamedTuple):
@@ -50,9 +52,11 @@ class Definition(NamedTuple):
 def promoted_columns(store: Store) -> PromotedColumns:
     """Return the promoted attributes of the table. A table without such columns has none."""
     comments = _comments(store)
+    attributes = _attributes_of(comments)
     return PromotedColumns(
-        {(attribute.scope, attribute.key): attribute.column for attribute in _attributes_of(comments)},
+        {(attribute.scope, attribute.key): attribute.column for attribute in attributes},
         frozenset(_place(text) for text in comments.get(ELSEWHERE, "").split()),
+        "\n".join(sorted(map(str, attributes))),
     )
 
 

@@ -40,7 +40,13 @@ VERSION_MIN = Version(24, 3)
 """The oldest version that was tested."""
 SINGLE_STREAM_SINCE = Version(25, 10)
 MERGE_BASE_SINCE = Version(24, 12)
-ROLLUP_TABLES = ("otel_red", "otel_red_deployment", "otel_rollup_slots")
+ROLLUP_TABLES = (
+    "otel_red",
+    "otel_red_deployment",
+    "otel_rollup_slots",
+    "otel_attribute_keys",
+    "otel_attribute_values",
+)
 """Tables whose rows expire a week after the spans that they were derived from."""
 OUTDATED_SORTING_KEY = "ProjectId, toStartOfFiveMinutes(Timestamp), TraceId"
 """Sorting key of the table before the first release. An ALTER cannot change a sorting key."""

@@ -1,21 +1,17 @@
-"""Names that occur in spans: services, operations of a service, attributes and their values, with counts."""
+"""Names that occur in spans: services, and operations of a service, with counts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple, NotRequired, TypedDict
+from typing import NamedTuple, TypedDict
 
-from receiver.engine.promoted import PromotedColumns, promoted_columns
 from receiver.engine.store import TABLE, Store
 from receiver.errors import StoreTrouble
 from receiver.logs import limited
-from receiver.query.filters.attribute_sql import Lookup, lookup
-from receiver.query.filters.filter import Scope
 from receiver.query.limits import NAMES_DEFAULT, SETTINGS, LimitedLines, within_time
 from receiver.query.red_source import RedSource, raw_source, red_source
 from receiver.query.time_range import TimeRange
 
-_SCOPES: Final[tuple[Scope, ...]] = ("span", "resource")
 _WHERE = """
 WHERE Timestamp >= fromUnixTimestamp64Nano({from_ns:Int64})
   AND Timestamp < fromUnixTimestamp64Nano({to_ns:Int64})
@@ -49,26 +45,6 @@ ORDER BY spans DESC, name, kind
 LIMIT {{limit:UInt64}}
 {SETTINGS}
 """  # noqa: S608 - as above
-# The subcolumn, because the engine reads the values, too, for arrayJoin(mapKeys(…)).
-_KEYS = f"""
-SELECT scope, key, spans
-FROM
-(
-    SELECT 'span' AS scope, arrayJoin(SpanAttributes.keys) AS key, count() AS spans
-    FROM {TABLE}
-    {_WHERE}
-    GROUP BY key
-    UNION ALL
-    SELECT 'resource' AS scope, arrayJoin(ResourceAttributes.keys) AS key, count() AS spans
-    FROM {TABLE}
-    {_WHERE}
-    GROUP BY key
-)
-ORDER BY spans DESC, scope, key
-LIMIT {{limit:UInt64}}
-{SETTINGS}
-"""  # noqa: S608 - as above
-
 
 class ServiceRow(TypedDict):
     """A service."""
@@ -91,15 +67,6 @@ class OperationRow(TypedDict):
     p99_ms: float
 
 
-class AttributeRow(TypedDict):
-    """The key of an attribute, or a value of it."""
-
-    scope: str
-    key: str
-    value: NotRequired[str]
-    spans: int
-
-
 class Bounds(NamedTuple):
     """Time range and limit of a list of names."""
 
@@ -116,37 +83,6 @@ def services(store: Store, bounds: Bounds, *, now_s: float) -> LimitedLines:
 def operations(store: Store, bounds: Bounds, service: str, *, now_s: float) -> LimitedLines:
     """Return the operations of a service with counts and percentiles of their duration."""
     return _listed(store, _OPERATIONS, {"service": service}, bounds, now_s)
-
-
-def attributes(store: Store, bounds: Bounds, key: str | None, *, now_s: float) -> LimitedLines:
-    """Return the attributes of spans and resources, or the values of an attribute, with counts of spans."""
-    if key is None:
-        return _listed(store, _KEYS, {}, bounds, now_s)
-    return _listed(store, _values(promoted_columns(store), key), {"key": key}, bounds, now_s)
-
-
-def _values(promoted: PromotedColumns, key: str) -> str:
-    """Return the statement that counts the values of an attribute."""
-    counted = " UNION ALL ".join(
-        _values_in(scope, lookup(promoted, scope, key, "{key:String}")) for scope in _SCOPES
-    )
-    return f"""
-SELECT scope, {{key:String}} AS key, assumeNotNull(value) AS value, spans
-FROM ({counted})
-ORDER BY spans DESC, scope, value
-LIMIT {{limit:UInt64}}
-{SETTINGS}
-"""  # noqa: S608 - constants, and names of promoted columns
-
-
-def _values_in(scope: Scope, found: Lookup) -> str:
-    return f"""
-SELECT '{scope}' AS scope, {found.value} AS value, count() AS spans
-FROM {TABLE}
-{_WHERE}
-  AND {found.is_present}
-GROUP BY value
-"""  # noqa: S608 - as above
 
 
 def _lines_of_rollup(store: Store, statement: str, bounds: Bounds, now_s: float) -> Iterator[bytes]:

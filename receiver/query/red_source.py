@@ -17,7 +17,7 @@ from typing import NamedTuple
 from receiver.engine.store import TABLE, Parameters, Store
 from receiver.errors import StoreTrouble
 from receiver.rollup.proof import Day, observe, table_id
-from receiver.rollup.ranges import Range, Values, condition, runs
+from receiver.rollup.ranges import Range, Values, condition, runs, uncovered
 from receiver.rollup.slots import Slot, read_slots
 from receiver.rollup.tables import HOUR, HOUR_NS, HOUR_S, HOURS_OF_DAY, MEASURES, ROLLUPS, Rollup
 
@@ -65,7 +65,7 @@ def red_source(store: Store, from_ns: int, to_ns: int, rollup: Rollup = ROLLUPS[
     }
     late = {hour for day in days for hour in day.late if hour in used}
     ranges = [
-        *_uncovered(used, from_ns, to_ns),
+        *uncovered(used, from_ns, to_ns),
         *(Range(hour * HOUR_NS, (hour + 1) * HOUR_NS, used[hour].received_to_ms) for hour in sorted(late)),
     ]
     # With so many gaps the rollup saves little, and each range makes the statement longer.
@@ -87,18 +87,6 @@ def _proven_days(store: Store, first_hour: int, end_hour: int, rollup: Rollup) -
     numbers = {hour // HOURS_OF_DAY for hour in slots}
     days = observe(store, table, slots, numbers, (rollup.table,))
     return [day for day in days if day.is_balanced and not day.differing((rollup.table,))]
-
-
-def _uncovered(used: dict[int, Slot], from_ns: int, to_ns: int) -> list[Range]:
-    """Return the parts of the range that no slot covers."""
-    ranges, at_ns = [], from_ns
-    for first, end in runs(sorted(used)):
-        if at_ns < first * HOUR_NS:
-            ranges.append(Range(at_ns, first * HOUR_NS))
-        at_ns = end * HOUR_NS
-    if at_ns < to_ns:
-        ranges.append(Range(at_ns, to_ns))
-    return ranges
 
 
 def _source(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from receiver.engine.store import TABLE, Parameters, Store
+from receiver.rollup.attributes import derive_attributes, hours_without_attributes
 from receiver.rollup.proof import Day, observe, table_id
 from receiver.rollup.slots import Slot, next_version, read_slots, write_slots
 from receiver.rollup.tables import (
@@ -21,28 +22,18 @@ from receiver.rollup.tables import (
     MEASURES,
     RED,
     ROLLUPS,
+    SETTINGS,
     Rollup,
 )
 
 BATCH_SPANS_MAX = 20_000_000
 """Maximum number of spans that are derived at once, in 10 to 20 s. A larger hour is derived alone."""
-SECONDS_MAX = 600
-"""Time limit of a statement; an hour of 100,000 spans/s takes about half of it."""
-MEMORY_BYTES_MAX = 1 << 30
-QUERY_ID = "trace-drain-rollup"
-"""Identifies the statements that a stop of the embedded store cancels."""
-SETTINGS = (
-    f"SETTINGS max_threads = 1, max_insert_threads = 1, max_execution_time = {SECONDS_MAX}, "
-    f"log_comment = '{QUERY_ID}', max_memory_usage = {MEMORY_BYTES_MAX}, "
-    f"max_bytes_before_external_group_by = {MEMORY_BYTES_MAX // 2}"
-)
-"""One thread: the writer's INSERTs and the intakes go first."""
 PROBE_DAY = 0
 """Day of the rows with which the writer tests the table; they expire at once."""
 # Each repetition reads the whole hour again, while queries only read the late spans beside the slot.
 REPEAT_S = 3_600
 """Interval at which an hour is derived again while late spans still arrive for it."""
-TABLES = tuple(rollup.table for rollup in ROLLUPS)
+RED_TABLES = tuple(rollup.table for rollup in ROLLUPS)
 Settled = dict[int, tuple[frozenset[str], int]]
 """Day → its parts, and the time in seconds since 1970 until which it is skipped while it has these parts."""
 SETTLED_S = 86_400
@@ -67,7 +58,7 @@ _SUMS = " UNION ALL ".join(
     f"SELECT '{table}', toInt64(intDiv(toUnixTimestamp(Hour), {HOUR_S})) AS hour, toUInt64(sum(Spans)) "  # noqa: S608 - as above
     f"FROM {table} WHERE Hour >= toDateTime({{from_s:UInt32}}, 'UTC') "
     "AND Hour < toDateTime({to_s:UInt32}, 'UTC') AND Version = {version:UInt64} GROUP BY hour"
-    for table in TABLES
+    for table in RED_TABLES
 )
 
 
@@ -162,13 +153,14 @@ def survey_day(store: Store, table: str, number: int, closing: Closing) -> DayRe
         return None
     slots = read_slots(store, first, first + HOURS_OF_DAY)
     # One day is always observed: 24 hours have fewer ranges than the limit of the statement.
-    (day,) = observe(store, table, slots, [number], TABLES)
+    (day,) = observe(store, table, slots, [number], RED_TABLES)
     return DayReport(day, due_hours(store, day, closing), closing.received_to_ms - SETTLED_S * 1_000)
 
 
 def due_hours(store: Store, day: Day, closing: Closing) -> list[int]:
     """Return the closed hours of a day that have to be derived."""
-    due = {hour for hour in day.hours if hour not in day.slots} | day.differing(TABLES)
+    due = {hour for hour in day.hours if hour not in day.slots} | day.differing(RED_TABLES)
+    due |= hours_without_attributes(store, day.slots)
     for hour, late in day.late.items():
         # Deriving while spans still arrive covers only some of them; hence once they stop, or now and then.
         is_quiet = late.newest_ms <= closing.received_to_ms
@@ -220,6 +212,7 @@ def derive(store: Store, hours: Sequence[int], closing: Closing) -> bool:
     # The batch may have gaps, so the statement also compares the hours and not only the first and the end.
     for rollup in ROLLUPS:
         store.rows(insert_statement(rollup), parameters)
+    derive_attributes(store, parameters)
     # Read back instead of counted among the spans: the slot then never claims rows that a rollup lacks.
     sums = {(table, hour): spans for table, hour, spans in store.rows(_SUMS, parameters)}
     # The slots stay incomplete, and queries read the spans of these hours.

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from receiver.engine.store import Store
-from receiver.rollup.tables import DEPLOYMENT, HOUR_S, RED, SLOTS
+from receiver.rollup.tables import HOUR_S, SLOTS, TABLES
 
 VERSION_STEP_MAX = 1 << 20
 """Maximum random step to the next version, so that two receivers on a server use different versions."""
@@ -41,7 +41,7 @@ FROM
 _NEWEST_VERSION = " UNION ALL ".join(
     f"SELECT max(Version) FROM {table} "  # noqa: S608 - as above
     "WHERE Hour >= toDateTime({from_s:UInt32}, 'UTC') AND Hour < toDateTime({to_s:UInt32}, 'UTC')"
-    for table in (SLOTS, RED, DEPLOYMENT)
+    for table in TABLES
 )
 _INVALIDATE = f"""
 INSERT INTO {SLOTS}
@@ -105,7 +105,7 @@ def invalidate(store: Store, from_hour: int | None) -> None:
         store.rows(_INVALIDATE, {"from_s": _seconds(from_hour)})
         return
     # The slots first: no query reads rows without a slot, while a slot without its rows would fail the proof.
-    for table in (SLOTS, RED, DEPLOYMENT):
+    for table in TABLES:
         store.command(f"TRUNCATE TABLE {table}")
 
 

@@ -9,7 +9,7 @@ import msgspec
 from receiver.engine.store import Store
 from receiver.rollup.derivation import Closing, DayReport, survey
 from receiver.rollup.proof import day_name
-from receiver.rollup.tables import DEPLOYMENT, RED, SLOTS
+from receiver.rollup.tables import DEPLOYMENT, RED, TABLES
 
 _SIZES = """
 SELECT name, toUInt64(ifNull(total_rows, 0)), toUInt64(ifNull(total_bytes, 0)) FROM system.tables
@@ -50,7 +50,7 @@ def days(store: Store, closing: Closing) -> Iterator[DayStatus]:
 
 def tables(store: Store) -> list[TableStatus]:
     """Return the size of each table of the rollups."""
-    return [TableStatus(*row) for row in store.rows(_SIZES, {"tables": [RED, DEPLOYMENT, SLOTS]})]
+    return [TableStatus(*row) for row in store.rows(_SIZES, {"tables": list(TABLES)})]
 
 
 def _status_of(report: DayReport) -> DayStatus:

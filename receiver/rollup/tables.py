@@ -7,9 +7,25 @@ from typing import NamedTuple
 RED = "otel_red"
 DEPLOYMENT = "otel_red_deployment"
 SLOTS = "otel_rollup_slots"
+ATTRIBUTE_KEYS = "otel_attribute_keys"
+ATTRIBUTE_VALUES = "otel_attribute_values"
+TABLES = (SLOTS, RED, DEPLOYMENT, ATTRIBUTE_KEYS, ATTRIBUTE_VALUES)
+"""All tables, the slots first."""
 HOUR_S = 3_600
 HOUR_NS = HOUR_S * 10**9
 HOURS_OF_DAY = 24
+
+SECONDS_MAX = 600
+"""Time limit of a statement; an hour of 100,000 spans/s takes about half of it."""
+MEMORY_BYTES_MAX = 1 << 30
+QUERY_ID = "trace-drain-rollup"
+"""Identifies the statements that a stop of the embedded store cancels."""
+SETTINGS = (
+    f"SETTINGS max_threads = 1, max_insert_threads = 1, max_execution_time = {SECONDS_MAX}, "
+    f"log_comment = '{QUERY_ID}', max_memory_usage = {MEMORY_BYTES_MAX}, "
+    f"max_bytes_before_external_group_by = {MEMORY_BYTES_MAX // 2}"
+)
+"""One thread: the writer's INSERTs and the intakes go first."""
 
 HOUR = f"intDiv(toUnixTimestamp64Nano(Timestamp), {HOUR_NS})"
 """Hour of a span, in hours since 1970."""

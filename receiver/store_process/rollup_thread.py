@@ -13,7 +13,8 @@ from collections.abc import Callable
 from receiver.engine.store import Store
 from receiver.errors import StoreTrouble
 from receiver.logs import limited
-from receiver.rollup.derivation import QUERY_ID, Closing, Settled, derive_due
+from receiver.rollup.derivation import Closing, Settled, derive_due
+from receiver.rollup.tables import QUERY_ID
 
 ROUND_S = 60.0
 """Interval between two rounds."""

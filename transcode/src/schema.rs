@@ -103,6 +103,8 @@ pub const SCHEMAS: &[(&str, &str)] = schemas! {
     "0004_otel_red.sql"
     "0005_otel_red_deployment.sql"
     "0006_otel_rollup_slots.sql"
+    "0009_otel_attribute_keys.sql"
+    "0010_otel_attribute_values.sql"
 };
 
 #[cfg(test)]

@@ -1,0 +1,163 @@
+"""Attributes of spans and resources, and the values of an attribute, with counts of spans.
+
+The rollups of attributes answer for the hours that they provably cover. The spans are read for the rest: hours
+that are not closed, late spans, hours with too many values of an attribute, and values of spans' attributes
+that are not promoted, in the hours that have the attribute. Filters by other fields than the project read the
+spans, as the rollups cannot tell these apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple, NotRequired, TypedDict
+
+from receiver.engine.promoted import PromotedColumns, promoted_columns
+from receiver.engine.store import TABLE, Store
+from receiver.errors import StoreTrouble
+from receiver.logs import limited
+from receiver.query.attribute_hours import Hours, proven_hours
+from receiver.query.filters.attribute_sql import lookup
+from receiver.query.filters.filter import Intrinsic, Scope, terms
+from receiver.query.filters.filter_sql import Condition, check_regexes, compiled
+from receiver.query.limits import SETTINGS, LimitedLines, within_time
+from receiver.query.question import Asked
+from receiver.rollup.attributes import RESOURCE_MAP, SPAN_MAP, complete_hours
+from receiver.rollup.ranges import Values, condition
+from receiver.rollup.tables import ATTRIBUTE_KEYS, ATTRIBUTE_VALUES
+
+_MAP_OF: Final[Mapping[Scope, str]] = {"span": SPAN_MAP, "resource": RESOURCE_MAP}
+_ATTRIBUTES = f"""
+SELECT {{columns}}, sum(counted) AS spans
+FROM ({{sources}})
+GROUP BY {{columns}}
+ORDER BY spans DESC, {{columns}}
+LIMIT {{{{limit:UInt64}}}}
+{SETTINGS}
+"""  # noqa: S608 - constants of this module
+# The subcolumn, because the engine reads the values, too, for arrayJoin(mapKeys(…)).
+_KEYS = f"""
+SELECT '{{scope}}' AS scope, arrayJoin({{attributes}}.keys) AS key, count() AS counted
+FROM {TABLE}
+WHERE {{rows}}
+GROUP BY key
+"""  # noqa: S608 - as above
+_LISTED_KEYS = f"""
+SELECT if(Source = '{SPAN_MAP}', 'span', 'resource') AS scope, Key AS key, sum(Spans) AS counted
+FROM {ATTRIBUTE_KEYS}
+WHERE {{rows}} AND Source != ''
+GROUP BY Source, Key
+"""  # noqa: S608 - as above
+_VALUES = f"""
+SELECT '{{scope}}' AS scope, {{{{key:String}}}} AS key, {{value}} AS value, count() AS counted
+FROM {TABLE}
+WHERE {{rows}} AND {{is_present}}
+GROUP BY value
+"""  # noqa: S608 - as above
+_LISTED_VALUES = f"""
+SELECT '{{scope}}' AS scope, {{{{key:String}}}} AS key, Value AS value, sum(Spans) AS counted
+FROM {ATTRIBUTE_VALUES}
+WHERE {{rows}} AND {{is_listed}}
+GROUP BY value
+"""  # noqa: S608 - as above
+
+
+class AttributeRow(TypedDict):
+    """The key of an attribute, or a value of it."""
+
+    scope: str
+    key: str
+    value: NotRequired[str]
+    spans: int
+
+
+class _Statement(NamedTuple):
+    sql: str
+    parameters: Values
+
+
+class _Listed(NamedTuple):
+    """How a rollup answers for an attribute."""
+
+    values: str
+    """Condition of the rows that list the values; empty: values are not listed."""
+    table: str
+    excluded: str
+    """Condition of a row whose hour the rollup does not answer."""
+
+
+def attributes(store: Store, asked: Asked, now_s: float) -> LimitedLines:
+    """Return the attributes of spans and resources, or the values of one, the most frequent first."""
+    check_regexes(store, asked.filter)
+    return LimitedLines(within_time(_lines(store, asked, now_s)), asked.limit)
+
+
+def _lines(store: Store, asked: Asked, now_s: float) -> Iterator[bytes]:
+    """Ask the rollups, or the spans alone if a rollup changed meanwhile or is unreadable."""
+    filtered, hours = compiled(store, asked.filter), Hours(*asked.range.bounds_ns(now_s))
+    try:
+        if _is_of_projects(asked):
+            hours = proven_hours(store, hours.from_ns, hours.to_ns)
+        if hours.slots:
+            # Held back until the slots are checked again: a line that was sent cannot be taken back.
+            lines = list(store.lines(*_statement(store, asked, filtered, hours)))
+            if hours.are_unchanged(store):
+                yield from lines
+                return
+    # The rollups only save time. Trouble with the spans themselves appears again below.
+    except StoreTrouble as trouble:
+        limited.warning("rollup", "rollup cannot be read", error=trouble.label)
+    yield from store.lines(*_statement(store, asked, filtered, hours.only(())))
+
+
+def _is_of_projects(asked: Asked) -> bool:
+    """Return whether the filter needs only what the rollups have of a span."""
+    return all(term.field == Intrinsic("project") for term in terms(asked.filter))
+
+
+def _statement(store: Store, asked: Asked, filtered: Condition, hours: Hours) -> _Statement:
+    values: Values = {**filtered.parameters, "limit": asked.limit + 1}
+    key = asked.texts.get("key")
+    if key is None:
+        columns, sources = "scope, key", _keys(store, filtered, hours, values)
+    else:
+        values["key"] = key
+        columns, sources = "scope, key, value", _values(store, filtered, hours, values)
+    return _Statement(_ATTRIBUTES.format(columns=columns, sources=" UNION ALL ".join(sources)), values)
+
+
+def _keys(store: Store, filtered: Condition, hours: Hours, values: Values) -> Iterator[str]:
+    """Yield the sources of the keys, and add their parameters."""
+    covered = hours.only(complete_hours(store, ATTRIBUTE_KEYS, hours.slots))
+    if covered.slots:
+        yield _LISTED_KEYS.format(rows=f"{covered.of_rollup(values, 'keys')} AND ({filtered.sql})")
+    rows = f"{condition(covered.of_spans(), values)} AND ({filtered.sql})"
+    for scope, column in _MAP_OF.items():
+        yield _KEYS.format(scope=scope, attributes=column, rows=rows)
+
+
+def _values(store: Store, filtered: Condition, hours: Hours, values: Values) -> Iterator[str]:
+    """Yield the sources of the values of an attribute, and add their parameters."""
+    promoted, key = promoted_columns(store), str(values["key"])
+    for scope in _MAP_OF:
+        listed = _listed(promoted, scope, key)
+        # Only rows that the filter selects: another project may have too many values.
+        excluded = f"{listed.excluded} AND ({filtered.sql})"
+        covered = hours.only(complete_hours(store, listed.table, hours.slots, excluded, values))
+        if covered.slots and listed.values:
+            rows = f"{covered.of_rollup(values, scope)} AND ({filtered.sql})"
+            yield _LISTED_VALUES.format(scope=scope, rows=rows, is_listed=listed.values)
+        found = lookup(promoted, scope, key, "{key:String}")
+        rows = f"{condition(covered.of_spans(), values, scope)} AND ({filtered.sql})"
+        value = f"assumeNotNull({found.value})" if found.is_nullable else found.value
+        yield _VALUES.format(scope=scope, value=value, rows=rows, is_present=found.is_present)
+
+
+def _listed(promoted: PromotedColumns, scope: Scope, key: str) -> _Listed:
+    if column := promoted.column_of.get((scope, key)):
+        of_attribute = f"Source = '{column}'"
+    elif scope == "resource":
+        of_attribute = f"Source = '{RESOURCE_MAP}' AND Key = {{key:String}}"
+    else:
+        # Only hours without the attribute are answered: by nothing.
+        return _Listed("", ATTRIBUTE_KEYS, f"Source = '{SPAN_MAP}' AND Key = {{key:String}}")
+    return _Listed(of_attribute, ATTRIBUTE_VALUES, f"IsOmitted AND {of_attribute}")
