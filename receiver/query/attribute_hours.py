@@ -39,9 +39,7 @@ class Hours(NamedTuple):
         late = (hour for hour in sorted(self.slots) if hour in self.late)
         return [
             *uncovered(self.slots, self.from_ns, self.to_ns),
-            *(
-                Range(hour * HOUR_NS, (hour + 1) * HOUR_NS, self.slots[hour].received_to_ms) for hour in late
-            ),
+            *(Range(hour * HOUR_NS, (hour + 1) * HOUR_NS, self.slots[hour].received_to_ms) for hour in late),
         ]
 
     def of_rollup(self, values: Values, name: str) -> str:

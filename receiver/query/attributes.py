@@ -1,9 +1,9 @@
 """Attributes of spans and resources, and the values of an attribute, with counts of spans.
 
-The rollups of attributes answer for the hours that they provably cover. The spans are read for the rest: hours
-that are not closed, late spans, hours with too many values of an attribute, and values of spans' attributes
-that are not promoted, in the hours that have the attribute. Filters by other fields than the project read the
-spans, as the rollups cannot tell these apart.
+The rollups of attributes answer for the hours that they provably cover. The spans are read for the rest:
+hours that are not closed, late spans, hours with too many values of the attribute, and, for attributes of
+spans that are not promoted, hours that have the attribute. Filters by other fields than the project read the
+spans, because the rollups have no other field.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from receiver.query.filters.filter import Intrinsic, Scope, terms
 from receiver.query.filters.filter_sql import Condition, check_regexes, compiled
 from receiver.query.limits import SETTINGS, LimitedLines, within_time
 from receiver.query.question import Asked
-from receiver.rollup.attributes import RESOURCE_MAP, SPAN_MAP, complete_hours
+from receiver.rollup.attributes import RESOURCE_MAP, SPAN_MAP, Check, complete_hours
 from receiver.rollup.ranges import Values, condition
 from receiver.rollup.tables import ATTRIBUTE_KEYS, ATTRIBUTE_VALUES
 
@@ -75,11 +75,19 @@ class _Statement(NamedTuple):
     parameters: Values
 
 
+class _Question(NamedTuple):
+    """A question, its filter as SQL, and the promoted attributes of the table."""
+
+    asked: Asked
+    filtered: Condition
+    promoted: PromotedColumns
+
+
 class _Listed(NamedTuple):
     """How a rollup answers for an attribute."""
 
     values: str
-    """Condition of the rows that list the values; empty: values are not listed."""
+    """Condition of the rows that list the values."""
     table: str
     excluded: str
     """Condition of a row whose hour the rollup does not answer."""
@@ -93,20 +101,21 @@ def attributes(store: Store, asked: Asked, now_s: float) -> LimitedLines:
 
 def _lines(store: Store, asked: Asked, now_s: float) -> Iterator[bytes]:
     """Ask the rollups, or the spans alone if a rollup changed meanwhile or is unreadable."""
-    filtered, hours = compiled(store, asked.filter), Hours(*asked.range.bounds_ns(now_s))
+    hours = Hours(*asked.range.bounds_ns(now_s))
+    question = _Question(asked, compiled(store, asked.filter), promoted_columns(store))
     try:
         if _is_of_projects(asked):
             hours = proven_hours(store, hours.from_ns, hours.to_ns)
         if hours.slots:
             # Held back until the slots are checked again: a line that was sent cannot be taken back.
-            lines = list(store.lines(*_statement(store, asked, filtered, hours)))
+            lines = list(store.lines(*_statement(store, question, hours)))
             if hours.are_unchanged(store):
                 yield from lines
                 return
     # The rollups only save time. Trouble with the spans themselves appears again below.
     except StoreTrouble as trouble:
         limited.warning("rollup", "rollup cannot be read", error=trouble.label)
-    yield from store.lines(*_statement(store, asked, filtered, hours.only(())))
+    yield from store.lines(*_statement(store, question, hours.only(())))
 
 
 def _is_of_projects(asked: Asked) -> bool:
@@ -114,42 +123,50 @@ def _is_of_projects(asked: Asked) -> bool:
     return all(term.field == Intrinsic("project") for term in terms(asked.filter))
 
 
-def _statement(store: Store, asked: Asked, filtered: Condition, hours: Hours) -> _Statement:
-    values: Values = {**filtered.parameters, "limit": asked.limit + 1}
-    key = asked.texts.get("key")
-    if key is None:
-        columns, sources = "scope, key", _keys(store, filtered, hours, values)
+def _statement(store: Store, question: _Question, hours: Hours) -> _Statement:
+    values: Values = {**question.filtered.parameters, "limit": question.asked.limit + 1}
+    if "key" in question.asked.texts:
+        values["key"] = question.asked.texts["key"]
+        columns, sources = "scope, key, value", [*_values(store, question, hours, values)]
     else:
-        values["key"] = key
-        columns, sources = "scope, key, value", _values(store, filtered, hours, values)
+        columns, sources = "scope, key", [*_keys(store, question, hours, values)]
     return _Statement(_ATTRIBUTES.format(columns=columns, sources=" UNION ALL ".join(sources)), values)
 
 
-def _keys(store: Store, filtered: Condition, hours: Hours, values: Values) -> Iterator[str]:
+def _keys(store: Store, question: _Question, hours: Hours, values: Values) -> Iterator[str]:
     """Yield the sources of the keys, and add their parameters."""
-    covered = hours.only(complete_hours(store, ATTRIBUTE_KEYS, hours.slots))
+    filtered = question.filtered.sql
+    (complete,) = complete_hours(store, hours.slots, question.promoted, [Check(ATTRIBUTE_KEYS)])
+    covered = hours.only(complete)
     if covered.slots:
-        yield _LISTED_KEYS.format(rows=f"{covered.of_rollup(values, 'keys')} AND ({filtered.sql})")
-    rows = f"{condition(covered.of_spans(), values)} AND ({filtered.sql})"
-    for scope, column in _MAP_OF.items():
-        yield _KEYS.format(scope=scope, attributes=column, rows=rows)
+        yield _LISTED_KEYS.format(rows=f"{covered.of_rollup(values, 'keys')} AND ({filtered})")
+    if not covered.slots or covered.of_spans():
+        rows = f"{condition(covered.of_spans(), values)} AND ({filtered})"
+        for scope, column in _MAP_OF.items():
+            yield _KEYS.format(scope=scope, attributes=column, rows=rows)
 
 
-def _values(store: Store, filtered: Condition, hours: Hours, values: Values) -> Iterator[str]:
+def _values(store: Store, question: _Question, hours: Hours, values: Values) -> Iterator[str]:
     """Yield the sources of the values of an attribute, and add their parameters."""
-    promoted, key = promoted_columns(store), str(values["key"])
-    for scope in _MAP_OF:
-        listed = _listed(promoted, scope, key)
-        # Only rows that the filter selects: another project may have too many values.
-        excluded = f"{listed.excluded} AND ({filtered.sql})"
-        covered = hours.only(complete_hours(store, listed.table, hours.slots, excluded, values))
-        if covered.slots and listed.values:
-            rows = f"{covered.of_rollup(values, scope)} AND ({filtered.sql})"
-            yield _LISTED_VALUES.format(scope=scope, rows=rows, is_listed=listed.values)
-        found = lookup(promoted, scope, key, "{key:String}")
-        rows = f"{condition(covered.of_spans(), values, scope)} AND ({filtered.sql})"
-        value = f"assumeNotNull({found.value})" if found.is_nullable else found.value
-        yield _VALUES.format(scope=scope, value=value, rows=rows, is_present=found.is_present)
+    filtered, key = question.filtered.sql, question.asked.texts["key"]
+    listed = [_listed(question.promoted, scope, key) for scope in _MAP_OF]
+    # Only rows that the filter selects: another project may have too many values.
+    checks = [Check(each.table, f"{each.excluded} AND ({filtered})") for each in listed]
+    complete = complete_hours(store, hours.slots, question.promoted, checks, values)
+    for scope, each, found in zip(_MAP_OF, listed, complete, strict=True):
+        covered = hours.only(found)
+        if covered.slots:
+            rows = f"{covered.of_rollup(values, scope)} AND ({filtered})"
+            yield _LISTED_VALUES.format(scope=scope, rows=rows, is_listed=each.values)
+        if not covered.slots or covered.of_spans():
+            attribute = lookup(question.promoted, scope, key, "{key:String}")
+            rows = f"{condition(covered.of_spans(), values, scope)} AND ({filtered})"
+            yield _VALUES.format(
+                scope=scope,
+                value=f"assumeNotNull({attribute.value})" if attribute.is_nullable else attribute.value,
+                rows=rows,
+                is_present=attribute.is_present,
+            )
 
 
 def _listed(promoted: PromotedColumns, scope: Scope, key: str) -> _Listed:
@@ -159,5 +176,5 @@ def _listed(promoted: PromotedColumns, scope: Scope, key: str) -> _Listed:
         of_attribute = f"Source = '{RESOURCE_MAP}' AND Key = {{key:String}}"
     else:
         # Only hours without the attribute are answered: by nothing.
-        return _Listed("", ATTRIBUTE_KEYS, f"Source = '{SPAN_MAP}' AND Key = {{key:String}}")
+        return _Listed("0", ATTRIBUTE_KEYS, f"Source = '{SPAN_MAP}' AND Key = {{key:String}}")
     return _Listed(of_attribute, ATTRIBUTE_VALUES, f"IsOmitted AND {of_attribute}")

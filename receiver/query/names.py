@@ -46,6 +46,7 @@ LIMIT {{limit:UInt64}}
 {SETTINGS}
 """  # noqa: S608 - as above
 
+
 class ServiceRow(TypedDict):
     """A service."""
 

@@ -14,7 +14,7 @@ missing rows are noticed, and the promoted attributes, whose change changes what
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from receiver.engine.promoted import PromotedColumns, promoted_columns
 from receiver.engine.store import TABLE, Parameters, Store
@@ -83,6 +83,7 @@ FROM
 ARRAY JOIN lists AS listed
 {SETTINGS}
 """  # noqa: S608 - as above
+_ROWS_IN_FORMAT = _ROWS_OF_VERSION.replace("{", "{{").replace("}", "}}")
 _TOTAL = f"""
 INSERT INTO {{table}} (Hour, Key, Version, Spans)
 SELECT hour, {{{{promoted:String}}}}, {{{{version:UInt64}}}}, sum(spans)
@@ -90,13 +91,13 @@ FROM
 (
     SELECT toDateTime(arrayJoin({{{{hours:Array(UInt32)}}}}) * {HOUR_S}, 'UTC') AS hour, toUInt64(0) AS spans
     UNION ALL
-    SELECT Hour AS hour, Spans AS spans FROM {{table}} WHERE {_ROWS_OF_VERSION.replace("{", "{{").replace("}", "}}")}
+    SELECT Hour AS hour, Spans AS spans FROM {{table}} WHERE {_ROWS_IN_FORMAT}
 )
 GROUP BY hour
 {SETTINGS}
 """  # noqa: S608 - as above
 _COMPLETE_HOURS = f"""
-SELECT toInt64(intDiv(toUnixTimestamp(Hour), {HOUR_S})), Version
+SELECT toInt64({{place}}) AS place, toInt64(intDiv(toUnixTimestamp(Hour), {HOUR_S})), Version
 FROM {{table}}
 WHERE Hour >= toDateTime({{{{from_s:UInt32}}}}, 'UTC') AND Hour < toDateTime({{{{to_s:UInt32}}}}, 'UTC')
 GROUP BY Hour, Version
@@ -105,7 +106,14 @@ HAVING sumIf(Spans, Source != '') = sumIf(Spans, Source = '')
 """  # noqa: S608 - as above
 
 
-def derive_attributes(store: Store, parameters: Mapping[str, str | int | Sequence[int]]) -> None:
+class Check(NamedTuple):
+    """A rollup whose rows are checked, and the condition of a row that excludes its hour."""
+
+    table: str
+    excluded: str = "0"
+
+
+def derive_attributes(store: Store, parameters: Parameters) -> None:
     """Derive the attributes of hours. `parameters`: as for the other rollups."""
     promoted = promoted_columns(store)
     values: Parameters = {**parameters, "promoted": promoted.entries}
@@ -115,33 +123,41 @@ def derive_attributes(store: Store, parameters: Mapping[str, str | int | Sequenc
 
 def hours_without_attributes(store: Store, slots: Mapping[int, Slot]) -> set[int]:
     """Return the hours of these slots whose attributes are incomplete, or have other promoted attributes."""
-    complete = [complete_hours(store, table, slots) for table in (ATTRIBUTE_KEYS, ATTRIBUTE_VALUES)]
-    return slots.keys() - (complete[0] & complete[1])
+    checks = [Check(ATTRIBUTE_KEYS), Check(ATTRIBUTE_VALUES)]
+    return slots.keys() - set.intersection(*complete_hours(store, slots, promoted_columns(store), checks))
 
 
 def complete_hours(
     store: Store,
-    table: str,
     slots: Mapping[int, Slot],
-    excluded: str = "0",
+    promoted: PromotedColumns,
+    checks: Sequence[Check],
     parameters: Parameters = _NO_PARAMETERS,
-) -> set[int]:
-    """Return the hours of these slots whose rows are complete, and none of which is excluded.
+) -> list[set[int]]:
+    """Return for each check the hours of these slots whose rows are complete and that it does not exclude.
 
-    `excluded`: condition on a row, with parameters.
+    `parameters`: those of the checks.
     """
+    complete: list[set[int]] = [set() for _ in checks]
     if not slots:
-        return set()
+        return complete
+    selects = (
+        _COMPLETE_HOURS.format(place=place, table=check.table, excluded=check.excluded)
+        for place, check in enumerate(checks)
+    )
     found = store.rows(
-        _COMPLETE_HOURS.format(table=table, excluded=excluded),
+        " UNION ALL ".join(selects),
         {
             **parameters,
             "from_s": min(slots) * HOUR_S,
             "to_s": (max(slots) + 1) * HOUR_S,
-            "promoted": promoted_columns(store).entries,
+            "promoted": promoted.entries,
         },
     )
-    return {hour for hour, version in found if hour in slots and slots[hour].version == version}
+    for place, hour, version in found:
+        if hour in slots and slots[hour].version == version:
+            complete[place].add(hour)
+    return complete
 
 
 def _statements(promoted: PromotedColumns) -> Iterator[str]:
@@ -153,9 +169,7 @@ def _statements(promoted: PromotedColumns) -> Iterator[str]:
     # The engine computes the columns from the map, so they are the same for all spans of a group.
     selected += [f"any({column}) AS {column}" for column in columns]
     items = f"arrayMap((key, value) -> ('{RESOURCE_MAP}', key, value), keys, values)"
-    yield _values(
-        selected, "keys, values", f"arrayConcat({items}, {_items(columns)})" if columns else items
-    )
+    yield _values(selected, "keys, values", f"arrayConcat({items}, {_items(columns)})" if columns else items)
     yield _RESOURCE_KEYS
     yield from (_TOTAL.format(table=table) for table in (ATTRIBUTE_KEYS, ATTRIBUTE_VALUES))
 

@@ -23,16 +23,18 @@ NAMES = [
     "0004_otel_red",
     "0005_otel_red_deployment",
     "0006_otel_rollup_slots",
+    "0009_otel_attribute_keys",
+    "0010_otel_attribute_values",
 ]
 LATER_SOURCES = [
-    ("0007_index.sql", "ALTER TABLE otel_traces ADD INDEX IF NOT EXISTS idx_later SpanId TYPE set(8)"),
+    ("0011_index.sql", "ALTER TABLE otel_traces ADD INDEX IF NOT EXISTS idx_later SpanId TYPE set(8)"),
     (
-        "0008_setting.sql",
+        "0012_setting.sql",
         "-- Comment.\nALTER TABLE otel_traces MODIFY SETTING merge_selector_base = 11 -- if merge_base",
     ),
 ]
 """Statements as a later release may add them."""
-LATER_NAMES = ["0007_index", "0008_setting"]
+LATER_NAMES = ["0011_index", "0012_setting"]
 COLLECTOR_TABLE = """
 CREATE TABLE otel_traces (Timestamp DateTime64(9), TraceId String, SpanAttributes Map(String, String))
 ENGINE = MergeTree ORDER BY Timestamp
