@@ -13,8 +13,8 @@ CREATE TABLE IF NOT EXISTS otel_attribute_keys
 )
 ENGINE = ReplacingMergeTree(Version)
 PARTITION BY toYYYYMM(Hour, 'UTC')
--- each derivation writes an hour, so parts overlap only where an hour was derived again
-ORDER BY (Hour, ProjectId, Source, Key)
+-- the rows of an attribute are adjacent
+ORDER BY (Source, Key, Hour, ProjectId)
 TTL Hour + INTERVAL {retention_days} DAY + INTERVAL 7 DAY -- if retention
 SETTINGS
     ttl_only_drop_parts = 1,

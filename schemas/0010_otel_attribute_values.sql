@@ -16,7 +16,8 @@ CREATE TABLE IF NOT EXISTS otel_attribute_values
 )
 ENGINE = ReplacingMergeTree(Version)
 PARTITION BY toYYYYMM(Hour, 'UTC')
-ORDER BY (Hour, ProjectId, Source, Key, Value, IsOmitted)
+-- the rows of an attribute are adjacent
+ORDER BY (Source, Key, Hour, ProjectId, Value, IsOmitted)
 TTL Hour + INTERVAL {retention_days} DAY + INTERVAL 7 DAY -- if retention
 SETTINGS
     ttl_only_drop_parts = 1,
