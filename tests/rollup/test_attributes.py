@@ -75,9 +75,14 @@ class ReadTables:
         self._store = store
         self.reads_spans = False
         self.reads_rollup = False
+        self.proofs = 0
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - every other method of the store
         return getattr(self._store, name)
+
+    def rows(self, statement: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
+        self.proofs += "'late'" in statement
+        return self._store.rows(statement, parameters)
 
     def lines(self, statement: str, parameters: Parameters | None = None) -> Iterator[bytes]:
         self.reads_spans |= "FROM otel_traces" in statement
@@ -168,6 +173,20 @@ def test_closed_hours_are_answered_without_spans(store: Store) -> None:
     # Spans have this attribute, and it is not promoted.
     assert tables_of(store, ODD_KEY) == {"rollup", "spans"}
     assert tables_of(store, "k", (DAY_NS[0] + 10**9, DAY_NS[1])) == {"rollup", "spans"}
+
+
+def test_proof_is_kept_until_a_rollup_of_attributes_changes(store: Store) -> None:
+    spans = random_spans(random.Random(12))
+    insert(store, spans)
+    derive_all(store)
+    recorded = ReadTables(store)
+    for key in (None, "k", "host"):
+        assert asked(recorded, key, DAY_NS) == expected(spans, key, DAY_NS)
+    assert recorded.proofs == 1
+    lose_values(store)
+
+    assert asked(recorded, "k", DAY_NS) == expected(spans, "k", DAY_NS)
+    assert (recorded.proofs, recorded.reads_spans) == (2, True)
 
 
 def test_filter_by_project_is_answered_by_the_rollup(store: Store) -> None:
@@ -319,6 +338,8 @@ def test_attributes_that_are_promoted_later_are_counted_by_their_columns(store: 
     spans = [attribute_span(hour, hour, "a", SpanAttributes={key: key}) for hour, key in enumerate(keys)]
     insert(store, spans)
     derive_all(store)
+    # Keeps a proof with the promoted attributes of now.
+    assert tables_of(store, None) == {"rollup"}
     # In both scopes, because the columns that exist would be computed again for one, which is a mutation.
     schema.apply(store, schema_sources(), 30, promoted_attributes(("span:host app", "resource:host")))
     counts = {("span", "host", "host"): 12, ("span", "host", "app"): 12, ("resource", "host", "a"): 24}
