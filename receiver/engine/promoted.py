@@ -38,6 +38,8 @@ class PromotedColumns(NamedTuple):
     """Scope and key → column."""
     elsewhere: frozenset[tuple[str, str]] = frozenset()
     """Scopes and keys that `PromotedElsewhere` contains."""
+    entries: str = ""
+    """The entries that define the columns, one a line."""
 
 
 _READ: WeakKeyDictionary[Store, tuple[int, PromotedColumns]] = WeakKeyDictionary()
@@ -66,9 +68,11 @@ def promoted_columns(store: Store) -> PromotedColumns:
 
 def _read(store: Store) -> PromotedColumns:
     comments = _comments(store)
+    attributes = _attributes_of(comments)
     return PromotedColumns(
-        {(attribute.scope, attribute.key): attribute.column for attribute in _attributes_of(comments)},
+        {(attribute.scope, attribute.key): attribute.column for attribute in attributes},
         frozenset(_place(text) for text in comments.get(ELSEWHERE, "").split()),
+        "\n".join(sorted(map(str, attributes))),
     )
 
 

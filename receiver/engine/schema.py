@@ -46,6 +46,8 @@ ROLLUP_TABLES = (
     "otel_red_deployment",
     "otel_red_deployment_day",
     "otel_rollup_slots",
+    "otel_attribute_keys",
+    "otel_attribute_values",
 )
 """Tables whose rows expire a week after the spans that they were derived from."""
 OUTDATED_SORTING_KEY = "ProjectId, toStartOfFiveMinutes(Timestamp), TraceId"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from receiver.engine.store import Store
-from receiver.query import arrivals, latency, names, red, requests
+from receiver.query import arrivals, attributes, latency, names, red, requests
 from receiver.query.comparison import compare
 from receiver.query.comparison.deployments import DeploymentRow, deployments
 from receiver.query.comparison.shifts import SHIFTS_DEFAULT, SHIFTS_MAX, ShiftRow, shifts
@@ -34,11 +34,6 @@ def _services(store: Store, asked: Asked, now_s: float) -> LimitedLines:
 def _operations(store: Store, asked: Asked, now_s: float) -> LimitedLines:
     bounds = names.Bounds(asked.range, asked.limit)
     return names.operations(store, bounds, asked.texts["service"], now_s=now_s)
-
-
-def _attributes(store: Store, asked: Asked, now_s: float) -> LimitedLines:
-    bounds = names.Bounds(asked.range, asked.limit)
-    return names.attributes(store, bounds, asked.texts.get("key"), now_s=now_s)
 
 
 def _search(store: Store, asked: Asked, now_s: float) -> LimitedLines:
@@ -98,13 +93,15 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     ),
     "attributes": Question(
         summary="List the attributes of spans and resources, or the values of the attribute KEY.",
-        row=names.AttributeRow,
-        ask=_attributes,
+        row=attributes.AttributeRow,
+        ask=attributes.attributes,
         noun="line",
         parameters=(Parameter("key", "the key of an attribute", is_positional=True),),
+        has_filter=True,
         examples=(
             "trace-drain attributes                        # the keys",
             "trace-drain attributes http.route --since 24h # the values of a key",
+            "trace-drain attributes --filter project=prj_1 # the keys of a project",
         ),
     ),
     "tail": Question(

@@ -11,21 +11,16 @@ by their version, and their number was proven, so FINAL is not needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from receiver.engine.store import TABLE, Parameters, Store
-from receiver.errors import StoreTrouble
-from receiver.rollup.proof import Day
-from receiver.rollup.proofs import Parts, is_unchanged, proven
-from receiver.rollup.ranges import Range, Values, condition, runs
+from receiver.query.proven_hours import ProvenHours, of_versions, proven_hours
+from receiver.rollup.proof import Checked
+from receiver.rollup.proofs import Parts, is_unchanged
+from receiver.rollup.ranges import Range, Values, condition
 from receiver.rollup.slots import Slot
-from receiver.rollup.tables import HOUR, HOUR_NS, HOUR_S, HOURS_OF_DAY, MEASURES, OPERATIONS, Rollup
-
-RANGES_MAX = 200
-"""Ranges of spans that a statement reads beside the slots."""
-NO_TABLE = 60
-"""ClickHouse's UNKNOWN_TABLE: the rollups were dropped."""
+from receiver.rollup.tables import HOUR, HOUR_S, HOURS_OF_DAY, MEASURES, OPERATIONS, Rollup
 
 
 class Wanted(NamedTuple):
@@ -80,7 +75,7 @@ class RedSource(NamedTuple):
 
     def is_unchanged(self, store: Store) -> bool:
         """Return whether the rollup still has the rows that were proven. Call it after the last row."""
-        if not self.slots or is_unchanged(store, self.wanted.rollup, self.parts):
+        if not self.slots or is_unchanged(store, Checked((self.wanted.rollup,)), self.parts):
             return True
         # A merge changes parts, but no rows. Versions are never used again, so rows that are proven again
         # with the same versions were there all the time.
@@ -96,67 +91,23 @@ def raw_source(wanted: Wanted) -> RedSource:
 
 def red_source(store: Store, wanted: Wanted) -> RedSource:
     """Return the expression over the rollup, and over the spans that it does not provably cover."""
-    try:
-        days, parts = _proven_days(store, wanted)
-    except StoreTrouble as trouble:
-        # An operator may drop the rollups at any time; the spans have every answer.
-        if trouble.code != NO_TABLE:
-            raise
-        return raw_source(wanted)
-    from_ns, to_ns = wanted.from_ns, wanted.to_ns
-    used = {
-        hour: slot
-        for day in days
-        for hour, slot in day.slots.items()
-        if from_ns <= hour * HOUR_NS and (hour + 1) * HOUR_NS <= to_ns
-    }
-    late = {hour for day in days for hour in day.late if hour in used}
-    ranges = [
-        *_uncovered(used, from_ns, to_ns),
-        *(Range(hour * HOUR_NS, (hour + 1) * HOUR_NS, used[hour].received_to_ms) for hour in sorted(late)),
-    ]
-    # With so many gaps the rollup saves little, and each range makes the statement longer.
-    if len(ranges) > RANGES_MAX:
-        return raw_source(wanted)
-    return _source(wanted, _covered(days, used, wanted), ranges)._replace(parts=parts)
+    hours = proven_hours(store, Checked((wanted.rollup,)), wanted.from_ns, wanted.to_ns)
+    return _source(wanted, _covered(hours, wanted), hours.of_spans())._replace(parts=hours.parts)
 
 
-def _proven_days(store: Store, wanted: Wanted) -> tuple[list[Day], Parts]:
-    """Return the days whose slots provably equal the spans, and the parts of the rollup."""
-    # Rounded inwards: an hour that is partly in the range is always read from its spans.
-    first_hour, end_hour = -(-wanted.from_ns // HOUR_NS), wanted.to_ns // HOUR_NS
-    if first_hour >= end_hour:
-        return [], frozenset()
-    # Whole days, because the proof compares with the rows of whole days.
-    return proven(store, wanted.rollup, first_hour // HOURS_OF_DAY, (end_hour - 1) // HOURS_OF_DAY)
-
-
-def _covered(days: Sequence[Day], used: dict[int, Slot], wanted: Wanted) -> Covered:
+def _covered(hours: ProvenHours, wanted: Wanted) -> Covered:
     versions = {
         day.number: version
-        for day in days
+        for day in hours.days
         if not wanted.by_hour
-        and day.hours.start in used
-        and day.hours.stop - 1 in used
+        and day.hours.start in hours.slots
+        and day.hours.stop - 1 in hours.slots
         and (version := day.version_of_rows(wanted.rollup)) is not None
     }
-    is_mixed = any(
-        day.has_other_versions or day.has_other_versions_than(wanted.rollup, versions.get(day.number))
-        for day in days
+    is_mixed = hours.is_mixed or any(
+        day.has_other_versions_than(wanted.rollup, versions.get(day.number)) for day in hours.days
     )
-    return Covered(used, versions, is_mixed)
-
-
-def _uncovered(used: dict[int, Slot], from_ns: int, to_ns: int) -> list[Range]:
-    """Return the parts of the range that no slot covers."""
-    ranges, at_ns = [], from_ns
-    for first, end in runs(sorted(used)):
-        if at_ns < first * HOUR_NS:
-            ranges.append(Range(at_ns, first * HOUR_NS))
-        at_ns = end * HOUR_NS
-    if at_ns < to_ns:
-        ranges.append(Range(at_ns, to_ns))
-    return ranges
+    return Covered(hours.slots, versions, is_mixed)
 
 
 def _source(wanted: Wanted, covered: Covered, ranges: Sequence[Range]) -> RedSource:
@@ -175,36 +126,9 @@ def _source(wanted: Wanted, covered: Covered, ranges: Sequence[Range]) -> RedSou
         (rollup.day_table, by_day, HOURS_OF_DAY),
     ):
         if versions:
-            of_slots = _versions(table, versions, length, values, is_mixed=covered.is_mixed)
+            of_slots = of_versions(table, versions, length, values, is_mixed=covered.is_mixed)
             selects.append(
                 f"SELECT Hour, {', '.join(rollup.keys)}, {', '.join(wanted.measures)} "  # noqa: S608 - as above
                 f"FROM {table} WHERE {of_slots} AND ({wanted.condition})"
             )
     return RedSource(f"({' UNION ALL '.join(selects)})", values, wanted, covered)
-
-
-def _versions(table: str, versions: Mapping[int, int], length: int, values: Values, *, is_mixed: bool) -> str:
-    """Return the condition for the rows of these versions, and add its parameters.
-
-    `versions`: first hour of the row → version. `length`: hours that a row covers.
-    """
-    alternatives = []
-    for place, (first, end) in enumerate(runs(_hours(versions, length))):
-        values |= {f"{table}_from{place}": first * HOUR_S, f"{table}_to{place}": end * HOUR_S}
-        alternatives.append(
-            f"(Hour >= toDateTime({{{table}_from{place}:UInt32}}, 'UTC') "
-            f"AND Hour < toDateTime({{{table}_to{place}:UInt32}}, 'UTC'))"
-        )
-    text = f"({' OR '.join(alternatives)})"
-    # Without other versions, the condition would only cost time: the proof has seen all rows.
-    if not is_mixed:
-        return text
-    values |= {f"{table}_hours": list(versions), f"{table}_versions": list(versions.values())}
-    return (
-        f"{text} AND Version = transform(toInt64(intDiv(toUnixTimestamp(Hour), {HOUR_S})), "
-        f"{{{table}_hours:Array(Int64)}}, {{{table}_versions:Array(UInt64)}}, toUInt64(0))"
-    )
-
-
-def _hours(firsts: Iterable[int], length: int) -> Iterable[int]:
-    return (hour for first in firsts for hour in range(first, first + length))

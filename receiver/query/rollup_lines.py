@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from receiver.engine.store import Store
+from receiver.engine.store import Parameters, Store
 from receiver.errors import StoreTrouble
 from receiver.logs import limited
 from receiver.query.red_source import Wanted, red_source
@@ -28,10 +28,24 @@ class Statement(NamedTuple):
     parameters: Mapping[str, str | int]
 
 
+def is_short(time_range: TimeRange, now_s: float) -> bool:
+    """Return whether a range reads only spans."""
+    begin_s, end_s = time_range.past_s(now_s)
+    return end_s - begin_s <= RANGE_S_MIN
+
+
+class Reading(NamedTuple):
+    """A statement over a rollup, and the spans beside it."""
+
+    sql: str
+    parameters: Parameters
+    is_unchanged: Callable[[Store], bool]
+    """Returns whether the rollup still has the rows that were proven. Called after the last line."""
+
+
 def wanted_in(time_range: TimeRange, now_s: float, wanted: Wanted) -> Wanted | None:
     """Return what to read of a rollup in this range; `None` if the range is short."""
-    begin_s, end_s = time_range.past_s(now_s)
-    if end_s - begin_s <= RANGE_S_MIN:
+    if is_short(time_range, now_s):
         return None
     from_ns, to_ns = time_range.bounds_ns(now_s)
     return wanted._replace(from_ns=from_ns, to_ns=to_ns)
@@ -39,25 +53,40 @@ def wanted_in(time_range: TimeRange, now_s: float, wanted: Wanted) -> Wanted | N
 
 def rollup_lines(store: Store, statement: Statement, wanted: Wanted | None) -> Iterator[bytes]:
     """Run the statement over the rollup; over the spans if no slot is proven or no rollup is wanted."""
+
+    def reading() -> Reading | None:
+        source = red_source(store, wanted) if wanted is not None else None
+        if source is None or not source.slots:
+            return None
+        sql = statement.of_rows.replace(SOURCE, source.sql)
+        return Reading(sql, {**statement.parameters, **source.parameters}, source.is_unchanged)
+
+    return lines_of_reading(store, reading, lambda: (statement.of_spans, statement.parameters))
+
+
+def lines_of_reading(
+    store: Store,
+    reading: Callable[[], Reading | None],
+    of_spans: Callable[[], tuple[str, Parameters]],
+) -> Iterator[bytes]:
+    """Run the statement over a rollup; over the spans if there is none, or it keeps changing."""
     lines = None
-    if wanted is not None:
-        try:
-            lines = _proven_lines(store, statement, wanted)
-        # The rollups only save time. Trouble with the spans themselves appears again below.
-        except StoreTrouble as trouble:
-            limited.warning("rollup", "rollup cannot be read", error=trouble.label)
-    yield from store.lines(statement.of_spans, statement.parameters) if lines is None else lines
+    try:
+        lines = _proven_lines(store, reading)
+    # The rollups only save time. Trouble with the spans themselves appears again below.
+    except StoreTrouble as trouble:
+        limited.warning("rollup", "rollup cannot be read", error=trouble.label)
+    yield from store.lines(*of_spans()) if lines is None else lines
 
 
-def _proven_lines(store: Store, statement: Statement, wanted: Wanted) -> list[bytes] | None:
+def _proven_lines(store: Store, reading: Callable[[], Reading | None]) -> list[bytes] | None:
     """Return the lines of the statement over the rollup; `None` if it cannot be used."""
     for _ in range(ATTEMPTS_MAX):
-        source = red_source(store, wanted)
-        if not source.slots:
+        found = reading()
+        if found is None:
             break
-        sql = statement.of_rows.replace(SOURCE, source.sql)
         # Held back until the rollup is checked again: a line that was sent cannot be taken back.
-        lines = list(store.lines(sql, {**statement.parameters, **source.parameters}))
-        if source.is_unchanged(store):
+        lines = list(store.lines(found.sql, found.parameters))
+        if found.is_unchanged(store):
             return lines
     return None

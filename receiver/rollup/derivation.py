@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from receiver.engine.promoted import promoted_columns
 from receiver.engine.store import TABLE, Parameters, Store
+from receiver.rollup.attributes import derive_attributes
 from receiver.rollup.days import add_up
-from receiver.rollup.proof import Day, observe, table_id
+from receiver.rollup.proof import Checked, Day, observe, table_id
 from receiver.rollup.slots import Slot, next_version, read_slots, write_slots
 from receiver.rollup.tables import (
+    ATTRIBUTE_TABLES,
     DEPLOYMENTS,
     HOUR,
     HOUR_NS,
@@ -152,13 +155,16 @@ def survey_day(store: Store, table: str, number: int, closing: Closing) -> DayRe
         return None
     slots = read_slots(store, first, first + HOURS_OF_DAY)
     # One day is always observed: 24 hours have fewer ranges than the limit of the statement.
-    (day,) = observe(store, table, slots, [number], ROLLUPS)
+    checked = Checked(ROLLUPS, promoted_columns(store).entries)
+    (day,) = observe(store, table, slots, [number], checked)
     return DayReport(day, due_hours(store, day, closing), closing.received_to_ms - SETTLED_S * 1_000)
 
 
 def due_hours(store: Store, day: Day, closing: Closing) -> list[int]:
     """Return the closed hours of a day that have to be derived."""
     due = {hour for hour in day.hours if hour not in day.slots} | day.differing(ROLLUPS)
+    for attribute_table in ATTRIBUTE_TABLES:
+        due |= day.slots.keys() - day.complete_hours(attribute_table)
     for hour, late in day.late.items():
         # Deriving while spans still arrive covers only some of them; hence once they stop, or now and then.
         is_quiet = late.newest_ms <= closing.received_to_ms
@@ -210,6 +216,7 @@ def derive(store: Store, hours: Sequence[int], closing: Closing) -> bool:
     # The batch may have gaps, so the statement also compares the hours and not only the first and the end.
     for rollup in ROLLUPS:
         store.rows(insert_statement(rollup), parameters)
+    derive_attributes(store, parameters)
     # Read back instead of counted among the spans: the slot then never claims rows that a rollup lacks.
     sums = {(table, hour): spans for table, hour, spans in store.rows(_SUMS, parameters)}
     # The slots stay incomplete, and queries read the spans of these hours.
@@ -271,7 +278,7 @@ def _settle(store: Store, report: DayReport, closing: Closing) -> None:
 
 def _source_of(store: Store, table: str, hour: int) -> str:
     # Without slots and tables: only the last mutation of the day's parts is needed.
-    (day,) = observe(store, table, {}, [hour // HOURS_OF_DAY], ())
+    (day,) = observe(store, table, {}, [hour // HOURS_OF_DAY], Checked())
     return day.source
 
 

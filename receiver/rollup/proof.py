@@ -8,6 +8,7 @@ the rows of the day's parts, and all slots were derived from this table and afte
     rows that arrive out of order       the counts do not add up: the day is read without its slots
     deleted rows and dropped parts      the counts do not add up, or the last mutation is another one
     lost or repeated rows of a rollup   the rows of the slot do not add up to its spans
+    lost or repeated rows of attributes they do not add up to the total row of the hour
 
 Rows by day are used only if they add up to the spans of all slots of the day, and their version was made of
 the versions of these slots, which grow with each derivation.
@@ -26,7 +27,16 @@ from typing import NamedTuple
 from receiver.engine.store import TABLE, Parameters, Store, Version
 from receiver.rollup.ranges import Range, Values, condition, runs
 from receiver.rollup.slots import DAY_VERSIONS, Slot
-from receiver.rollup.tables import HOUR, HOUR_NS, HOUR_S, HOURS_OF_DAY, OPERATIONS, Rollup
+from receiver.rollup.tables import (
+    ATTRIBUTE_TABLES,
+    HOUR,
+    HOUR_NS,
+    HOUR_S,
+    HOURS_OF_DAY,
+    OPERATIONS,
+    SLOTS,
+    Rollup,
+)
 
 SNAPSHOT_SINCE = Version(25, 6)
 """The first version whose statements read all parts of a table from one snapshot."""
@@ -59,11 +69,29 @@ GROUP BY hour
 """  # noqa: S608 - as above
 _SUMS = f"""
 SELECT
-    '{{table}}', '', toInt64(intDiv(toUnixTimestamp(Hour), {HOUR_S})), toUInt64(sum(Spans)), toInt64(Version)
+    '{{table}}', '', toInt64(intDiv(toUnixTimestamp(Hour), {HOUR_S})), toUInt64({{sum}}), toInt64(Version)
 FROM {{table}}
 WHERE Hour >= toDateTime({{{{from_s:UInt32}}}}, 'UTC') AND Hour < toDateTime({{{{to_s:UInt32}}}}, 'UTC')
 GROUP BY Hour, Version
 """  # noqa: S608 - as above
+_IS_COMPLETE = """
+sumIf(Spans, Source != '') = sumIf(Spans, Source = '') AND maxIf(Key = {promoted:String}, Source = '')
+"""
+"""Whether the rows of attributes are those of the total row, derived with the same promoted attributes."""
+
+
+class Checked(NamedTuple):
+    """Rollups whose rows are checked."""
+
+    rollups: tuple[Rollup, ...] = ()
+    promoted: str | None = None
+    """`PromotedColumns.entries`, to check the rollups of attributes; `None`: they are not checked."""
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Return the tables that the check reads beside the spans."""
+        of_rollups = (table for rollup in self.rollups for table in (rollup.table, rollup.day_table))
+        return (SLOTS, *of_rollups, *(() if self.promoted is None else ATTRIBUTE_TABLES))
 
 
 class Late(NamedTuple):
@@ -86,7 +114,10 @@ class Day:
     open_spans: dict[int, int] = field(default_factory=dict)
     late: dict[int, Late] = field(default_factory=dict)
     sums: dict[tuple[str, int], int] = field(default_factory=dict)
-    """Spans that the rows of a rollup add up to, by table and hour, in the version of the slot."""
+    """Spans that the rows of a rollup add up to, by table and hour, in the version of the slot.
+
+    Of a rollup of attributes: 1 if the rows are complete.
+    """
     sums_of_day: defaultdict[str, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
     """Spans that the rows by day add up to, by table and version."""
     has_other_versions: bool = False
@@ -135,6 +166,10 @@ class Day:
     def spans_of_slots(self, rollup: Rollup) -> int:
         """Return the number of spans that the slots count in this rollup."""
         return sum(expected_spans(slot, rollup) for slot in self.slots.values())
+
+    def complete_hours(self, table: str) -> set[int]:
+        """Return the hours whose rows in this rollup of attributes are complete."""
+        return {hour for hour in self.slots if self.sums.get((table, hour))}
 
     def record(self, kind: str, hour: int, rows: int, detail: int) -> None:
         """Record a count. `detail`: newest receive time of late spans, version of the rows of a rollup."""
@@ -190,9 +225,9 @@ def table_id(store: Store) -> str:
 
 
 def observe(
-    store: Store, table: str, slots: Mapping[int, Slot], days: Iterable[int], rollups: Sequence[Rollup]
+    store: Store, table: str, slots: Mapping[int, Slot], days: Iterable[int], checked: Checked
 ) -> list[Day]:
-    """Count the rows of these days. `table`: see `table_id`. `rollups`: rollups to count.
+    """Count the rows of these days, of the spans and of the checked rollups. `table`: see `table_id`.
 
     Days are left out, the oldest first, if the statement would list too many ranges.
     """
@@ -204,7 +239,7 @@ def observe(
         return []
     by_number = {day.number: day for day in observed}
     by_name = {day_name(day.number): day for day in observed}
-    for kind, part, hour, rows, detail in store.rows(*_statement(observed, rollups)):
+    for kind, part, hour, rows, detail in store.rows(*_statement(observed, checked)):
         if kind == "parts":
             # A part is named PARTITION_MIN_MAX_LEVEL, and has the version of its last mutation behind if
             # there was one.
@@ -255,7 +290,7 @@ def _late_ranges(slots_of_days: Iterable[Mapping[int, Slot]]) -> Iterator[Range]
         )
 
 
-def _statement(days: Sequence[Day], rollups: Sequence[Rollup]) -> tuple[str, Parameters]:
+def _statement(days: Sequence[Day], checked: Checked) -> tuple[str, Parameters]:
     hours = defaultdict(list)
     for day in sorted(days, key=lambda day: day.number):
         for hour in day.hours:
@@ -270,9 +305,12 @@ def _statement(days: Sequence[Day], rollups: Sequence[Rollup]) -> tuple[str, Par
         selects.append(_LATE.replace("{ranges}", condition(late_ranges, values, "late")))
         # One range, also over days in between that are not observed: `observe` ignores their rows.
         selects += [
-            _SUMS.format(table=table) for rollup in rollups for table in (rollup.table, rollup.day_table)
+            _SUMS.format(table=table, sum=_IS_COMPLETE if table in ATTRIBUTE_TABLES else "sum(Spans)")
+            for table in checked.tables
+            if table != SLOTS
         ]
         values |= {
+            "promoted": checked.promoted or "",
             "hours": [slot.hour for slot in slots],
             "received_to": [slot.received_to_ms for slot in slots],
             # Whole days, because rows by day have the first hour of the day.

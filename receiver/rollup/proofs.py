@@ -17,9 +17,9 @@ from weakref import WeakKeyDictionary
 
 from receiver.engine.store import TABLE, Parameters, Store
 from receiver.errors import StoreTrouble
-from receiver.rollup.proof import Day, day_name, day_number, observe, table_id
+from receiver.rollup.proof import Checked, Day, day_name, day_number, observe, table_id
 from receiver.rollup.slots import read_slots
-from receiver.rollup.tables import HOURS_OF_DAY, SLOTS, Rollup
+from receiver.rollup.tables import HOURS_OF_DAY
 
 Part = tuple[Any, ...]
 """Table, name, number of rows, size and time."""
@@ -37,46 +37,51 @@ WHERE active AND database = currentDatabase() AND table IN {{tables:Array(String
 
 
 class Proof(NamedTuple):
-    """Days of a rollup whose slots provably equal the spans."""
+    """Days of rollups whose slots provably equal the spans."""
 
+    checked: Checked = Checked()
     parts: Parts = frozenset()
-    """Parts of the rollup and of the slots."""
+    """Parts of the rollups and of the slots."""
     days: Mapping[int, tuple[Parts, Day | None]] = {}
     """Days since 1970 → the day's parts, and the day if its slots are proven."""
 
 
-_proofs: WeakKeyDictionary[Store, dict[str, Proof]] = WeakKeyDictionary()
-"""Store → table of a rollup → its proof. Replaced as a whole, because several threads ask at once."""
+_proofs: WeakKeyDictionary[Store, dict[tuple[str, ...], Proof]] = WeakKeyDictionary()
+"""Store → tables of rollups → their proof. Replaced as a whole, because several threads ask at once."""
 
 
-def proven(store: Store, rollup: Rollup, first_day: int, last_day: int) -> tuple[list[Day], Parts]:
-    """Return the days whose slots provably equal the spans, and the parts of the rollup."""
+def proven(store: Store, checked: Checked, first_day: int, last_day: int) -> tuple[list[Day], Parts]:
+    """Return the days whose slots provably equal the spans, and the parts of the rollups.
+
+    A day with an hour whose rows of attributes are incomplete is returned, too: see `Day.complete_hours`.
+    """
     try:
-        parts, parts_of_day = _parts(store, rollup, first_day, last_day)
+        parts, parts_of_day = _parts(store, checked, first_day, last_day)
     except StoreTrouble as trouble:
         if trouble.code != ACCESS_DENIED:
             raise
-        every_day = _prove(store, rollup, range(first_day, last_day + 1))
+        every_day = _prove(store, checked, range(first_day, last_day + 1))
         return [day for _, day in every_day if day is not None], NO_LIST
-    kept = _proofs.get(store, {}).get(rollup.table, Proof())
-    days = dict(kept.days) if kept.parts == parts else {}
+    kept = _proofs.get(store, {}).get(checked.tables, Proof())
+    # Promoted attributes change what the rows of attributes mean, but no parts.
+    days = dict(kept.days) if (kept.checked, kept.parts) == (checked, parts) else {}
     unknown = [number for number, found in parts_of_day.items() if days.get(number, (None,))[0] != found]
     if unknown:
-        days |= {number: (parts_of_day[number], day) for number, day in _prove(store, rollup, unknown)}
-        _proofs[store] = {**_proofs.get(store, {}), rollup.table: Proof(parts, days)}
+        days |= {number: (parts_of_day[number], day) for number, day in _prove(store, checked, unknown)}
+        _proofs[store] = {**_proofs.get(store, {}), checked.tables: Proof(checked, parts, days)}
     used = (days[number][1] for number in sorted(parts_of_day) if number in days)
     return [day for day in used if day is not None], parts
 
 
-def is_unchanged(store: Store, rollup: Rollup, parts: Parts) -> bool:
-    """Return whether a rollup still has these parts, and so the same rows."""
-    return parts != NO_LIST and parts == _parts(store, rollup, 0, 0)[0]
+def is_unchanged(store: Store, checked: Checked, parts: Parts) -> bool:
+    """Return whether the rollups still have these parts, and so the same rows."""
+    return parts != NO_LIST and parts == _parts(store, checked, 0, 0)[0]
 
 
-def _parts(store: Store, rollup: Rollup, first_day: int, last_day: int) -> tuple[Parts, dict[int, Parts]]:
-    """Return the parts of the rollup and of the slots, and the parts of each day that has spans."""
+def _parts(store: Store, checked: Checked, first_day: int, last_day: int) -> tuple[Parts, dict[int, Parts]]:
+    """Return the parts of the rollups and of the slots, and the parts of each day that has spans."""
     parameters: Parameters = {
-        "tables": [TABLE, SLOTS, rollup.table, rollup.day_table],
+        "tables": [TABLE, *checked.tables],
         "first_day": day_name(first_day),
         "last_day": day_name(last_day),
     }
@@ -88,11 +93,11 @@ def _parts(store: Store, rollup: Rollup, first_day: int, last_day: int) -> tuple
     return frozenset(parts), {day_number(name): frozenset(found) for name, found in parts_of_day.items()}
 
 
-def _prove(store: Store, rollup: Rollup, numbers: Sequence[int]) -> Iterator[tuple[int, Day | None]]:
+def _prove(store: Store, checked: Checked, numbers: Sequence[int]) -> Iterator[tuple[int, Day | None]]:
     """Yield each day with what was found, except for days that do not fit into one statement."""
     slots = read_slots(store, min(numbers) * HOURS_OF_DAY, (max(numbers) + 1) * HOURS_OF_DAY)
     with_slots = {hour // HOURS_OF_DAY for hour in slots}.intersection(numbers)
     yield from ((number, None) for number in numbers if number not in with_slots)
     if with_slots and (table := table_id(store)):
-        for day in observe(store, table, slots, with_slots, (rollup,)):
-            yield day.number, day if day.is_balanced and not day.differing((rollup,)) else None
+        for day in observe(store, table, slots, with_slots, checked):
+            yield day.number, day if day.is_balanced and not day.differing(checked.rollups) else None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from receiver.rollup.tables import HOUR_NS
+
 Values = dict[str, str | int | Sequence[int] | Sequence[str]]
 """Parameters of a statement that is being built."""
 
@@ -33,6 +35,18 @@ def condition(ranges: Sequence[Range], values: Values, name: str = "range") -> s
         alternatives.append(f"({text})")
     # No range means no span; an empty condition would select all.
     return f"({' OR '.join(alternatives) or '0'})"
+
+
+def uncovered(hours: Iterable[int], from_ns: int, to_ns: int) -> list[Range]:
+    """Return the parts of a range of time that are in none of these hours."""
+    ranges, at_ns = [], from_ns
+    for first, end in runs(sorted(hours)):
+        if at_ns < first * HOUR_NS:
+            ranges.append(Range(at_ns, first * HOUR_NS))
+        at_ns = end * HOUR_NS
+    if at_ns < to_ns:
+        ranges.append(Range(at_ns, to_ns))
+    return ranges
 
 
 def runs(hours: Iterable[int]) -> list[tuple[int, int]]:

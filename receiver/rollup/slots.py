@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from receiver.engine.store import Store
-from receiver.rollup.tables import HOUR_S, HOURS_OF_DAY, ROLLUPS, SLOTS, TABLES
+from receiver.rollup.tables import ATTRIBUTE_TABLES, HOUR_S, HOURS_OF_DAY, ROLLUPS, SLOTS, TABLES
 
 VERSION_STEP_MAX = 1 << 20
 """Maximum random step to the next version, so that two receivers on a server use different versions."""
@@ -47,6 +47,7 @@ _NEWEST_VERSION = " UNION ALL ".join(
         (SLOTS, 1, "from_s"),
         *((rollup.table, 1, "from_s") for rollup in ROLLUPS),
         *((rollup.day_table, HOURS_OF_DAY * DAY_VERSIONS, "day_s") for rollup in ROLLUPS),
+        *((table, 1, "from_s") for table in ATTRIBUTE_TABLES),
     )
 )
 _INVALIDATE = f"""

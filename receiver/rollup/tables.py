@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 SLOTS = "otel_rollup_slots"
+ATTRIBUTE_KEYS = "otel_attribute_keys"
+ATTRIBUTE_VALUES = "otel_attribute_values"
 HOUR_S = 3_600
 HOUR_NS = HOUR_S * 10**9
 HOURS_OF_DAY = 24
@@ -54,7 +56,12 @@ DEPLOYMENTS = Rollup(
     "otel_red_deployment", ("ProjectId", "DeploymentId", "ServiceName", "SpanKind"), IS_REQUEST
 )
 ROLLUPS = (OPERATIONS, DEPLOYMENTS)
-TABLES = (SLOTS, *(table for rollup in ROLLUPS for table in (rollup.table, rollup.day_table)))
+ATTRIBUTE_TABLES = (ATTRIBUTE_KEYS, ATTRIBUTE_VALUES)
+TABLES = (
+    SLOTS,
+    *(table for rollup in ROLLUPS for table in (rollup.table, rollup.day_table)),
+    *ATTRIBUTE_TABLES,
+)
 """All tables, the slots first."""
 
 

@@ -183,7 +183,7 @@ async def test_operations_and_attributes_are_answered(client: Client) -> None:
         "/api/v1/operations",
         "/api/v1/operations?service=a&limit=0",
         "/api/v1/attributes?since=soon",
-        "/api/v1/attributes?filter=root",
+        "/api/v1/services?filter=root",
     ],
 )
 async def test_invalid_request_for_names_is_refused(client: Client, path: str) -> None:

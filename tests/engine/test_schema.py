@@ -25,16 +25,18 @@ NAMES = [
     "0006_otel_rollup_slots",
     "0007_otel_red_day",
     "0008_otel_red_deployment_day",
+    "0009_otel_attribute_keys",
+    "0010_otel_attribute_values",
 ]
 LATER_SOURCES = [
-    ("0009_index.sql", "ALTER TABLE otel_traces ADD INDEX IF NOT EXISTS idx_later SpanId TYPE set(8)"),
+    ("0011_index.sql", "ALTER TABLE otel_traces ADD INDEX IF NOT EXISTS idx_later SpanId TYPE set(8)"),
     (
-        "0010_setting.sql",
+        "0012_setting.sql",
         "-- Comment.\nALTER TABLE otel_traces MODIFY SETTING merge_selector_base = 11 -- if merge_base",
     ),
 ]
 """Statements as a later release may add them."""
-LATER_NAMES = ["0009_index", "0010_setting"]
+LATER_NAMES = ["0011_index", "0012_setting"]
 COLLECTOR_TABLE = """
 CREATE TABLE otel_traces (Timestamp DateTime64(9), TraceId String, SpanAttributes Map(String, String))
 ENGINE = MergeTree ORDER BY Timestamp
@@ -162,7 +164,7 @@ def test_embedded_tables_sync_inserts_and_merges(store: Store) -> None:
     ]
 
     assert dict(status.settings)["fsync_after_insert"] == "1"
-    assert len(definitions) == 8
+    assert len(definitions) == 10
     for settings in (
         "fsync_after_insert = 1",
         "fsync_part_directory = 1",

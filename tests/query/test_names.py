@@ -11,9 +11,11 @@ from typing import Any, get_args
 import pytest
 
 from receiver.engine.store import Store
+from receiver.query.attributes import attributes
 from receiver.query.filters.filter_text import parse_filter
 from receiver.query.limits import TRACES_MAX, LimitedLines
-from receiver.query.names import Bounds, attributes, operations, services
+from receiver.query.names import Bounds, operations, services
+from receiver.query.question import Asked
 from receiver.query.search import SearchQuery, search
 from receiver.query.time_range import TimeRange
 from tests.support.random_filters import (
@@ -70,7 +72,7 @@ def test_operations_of_a_service_have_counts_and_percentiles(store: Store, spans
 
 
 def test_attributes_are_counted_by_scope(store: Store, spans: Sequence[Span]) -> None:
-    rows = rows_of(attributes(store, DAY, None, now_s=NOW_S))
+    rows = rows_of(attributes(store, Asked(range=DAY.range), NOW_S))
 
     expected = Counter(("span", key) for span in spans for key in span["SpanAttributes"])
     expected += Counter(("resource", key) for span in spans for key in span["ResourceAttributes"])
@@ -79,7 +81,7 @@ def test_attributes_are_counted_by_scope(store: Store, spans: Sequence[Span]) ->
 
 @pytest.mark.parametrize("key", ["http.route", "odd key'\"\\", "absent", "') OR 1=1 --", "{from_ns:String}"])
 def test_values_of_an_attribute_are_counted(store: Store, spans: Sequence[Span], key: str) -> None:
-    rows = rows_of(attributes(store, DAY, key, now_s=NOW_S))
+    rows = rows_of(attributes(store, Asked(range=DAY.range, texts={"key": key}), NOW_S))
 
     expected = Counter(
         (scope, span[column][key])

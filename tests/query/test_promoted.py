@@ -15,10 +15,11 @@ import pytest
 from receiver.config.promoted import promoted_attributes
 from receiver.engine import promoted, schema
 from receiver.engine.store import Store, Version
+from receiver.query.attributes import attributes
 from receiver.query.filters.filter_sql import compiled
 from receiver.query.filters.filter_text import parse_filter
 from receiver.query.limits import TRACES_MAX
-from receiver.query.names import Bounds, attributes
+from receiver.query.question import Asked
 from receiver.query.search import SearchQuery, search
 from receiver.query.time_range import TimeRange
 from tests.support import engines
@@ -162,7 +163,7 @@ def test_filters_give_the_same_result_without_columns(plain_store: Store, spans:
 
 @pytest.mark.parametrize("key", [*KEYS, "absent.key"])
 def test_values_are_counted_by_scope(store: Store, spans: Sequence[Span], key: str) -> None:
-    answer = attributes(store, Bounds(TimeRange(since_s=86_400)), key, now_s=NOW_S)
+    answer = attributes(store, Asked(range=TimeRange(since_s=86_400), texts={"key": key}), NOW_S)
     rows = [json.loads(line) for line in b"".join(answer.pieces()).splitlines()]
 
     expected = Counter(

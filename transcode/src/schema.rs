@@ -105,6 +105,8 @@ pub const SCHEMAS: &[(&str, &str)] = schemas! {
     "0006_otel_rollup_slots.sql"
     "0007_otel_red_day.sql"
     "0008_otel_red_deployment_day.sql"
+    "0009_otel_attribute_keys.sql"
+    "0010_otel_attribute_values.sql"
 };
 
 #[cfg(test)]

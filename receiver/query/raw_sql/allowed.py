@@ -24,6 +24,7 @@ TABLES: Final = frozenset(
     {
         *(TABLE, COMPANION, "trace_drain_migrations", "otel_rollup_slots"),
         *("otel_red", "otel_red_day", "otel_red_deployment", "otel_red_deployment_day"),
+        *("otel_attribute_keys", "otel_attribute_values"),
     }
 )
 """Tables that a statement may read."""
