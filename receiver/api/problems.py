@@ -41,6 +41,10 @@ class Unauthorized(ReceiverError):  # noqa: N818 - a verdict
     """The request has no token or a wrong token."""
 
 
+class Forbidden(ReceiverError):  # noqa: N818 - a verdict
+    """The role of the caller does not allow the request."""
+
+
 class NoSuchTrace(ReceiverError):  # noqa: N818 - a verdict
     """No span of the trace is stored."""
 
@@ -50,6 +54,7 @@ STATUS_OF: Mapping[type[ReceiverError], int] = {
     InvalidFilter: HTTPStatus.BAD_REQUEST,
     LimitExceeded: HTTPStatus.UNPROCESSABLE_ENTITY,
     Unauthorized: HTTPStatus.UNAUTHORIZED,
+    Forbidden: HTTPStatus.FORBIDDEN,
     NoSuchTrace: HTTPStatus.NOT_FOUND,
     NoSuchDeadLetter: HTTPStatus.NOT_FOUND,
     DeadLetterConflict: HTTPStatus.CONFLICT,
