@@ -49,9 +49,11 @@ class Login:
     @requires("public")
     async def _show(self, request: web.Request) -> web.Response:
         next_url, caller = local_url(request.query.get("next", "")), request.app[ACCESS].caller_of(request)
-        if caller is not None and caller.proof == "none":
+        if caller is not None and caller.proof in {"none", "session"}:
             return _go_to(next_url)
-        return self._page(HTTPStatus.OK, next_url)
+        # After a link of another site, browsers send the cookie only once a page of ours leads here again.
+        is_after_link = request.headers.get("Sec-Fetch-Site") == "cross-site"
+        return self._page(HTTPStatus.OK, next_url, again=is_after_link)
 
     @requires("public")
     async def _log_in(self, request: web.Request) -> web.Response:
@@ -94,8 +96,11 @@ class Login:
         answer.del_cookie(COOKIE, path="/", secure=_is_over_tls(request), httponly=True, samesite="Strict")
         return answer
 
-    def _page(self, status: HTTPStatus, next_url: str, trouble: str = "") -> web.Response:
-        text = render(self._templates, "login", {"next_url": next_url, "trouble": trouble})
+    def _page(
+        self, status: HTTPStatus, next_url: str, trouble: str = "", *, again: bool = False
+    ) -> web.Response:
+        variables = {"next_url": next_url, "trouble": trouble, "again": again}
+        text = render(self._templates, "login", variables)
         headers = {**HEADERS, hdrs.CONTENT_TYPE: "text/html; charset=utf-8"}
         return web.Response(status=status, body=text.encode(), headers=headers)
 

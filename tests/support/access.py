@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from aiohttp import ClientResponse, web
 from aiohttp.test_utils import TestClient, TestServer
@@ -43,6 +43,9 @@ class NoStore(MemoryStore):
 
     def lines(self, statement: str, _parameters: Parameters | None = None) -> Iterator[bytes]:
         raise StoreTrouble(f"no answer to {len(statement)} characters", code=210, name="NETWORK_ERROR")
+
+    def rows(self, statement: str, _parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
+        return [(line,) for line in self.lines(statement)]
 
 
 @asynccontextmanager

@@ -110,6 +110,27 @@ async def test_login_page_escapes_the_url(start: StartReceiver) -> None:
     assert not [tag for tag, _ in page.elements if tag == "script"]
 
 
+async def test_link_of_another_site_is_followed_again_from_the_login_page(start: StartReceiver) -> None:
+    client = await start()
+    url = f"{LOGIN}?next=/search%3Fq%3Da%2526b"
+
+    page = Document(
+        await (
+            await client.get(url, headers={"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"})
+        ).text()
+    )
+    with_session = await client.get(url, headers=session(VIEWER), allow_redirects=False)
+
+    refreshes = [
+        attributes["content"]
+        for tag, attributes in page.elements
+        if tag == "meta" and "http-equiv" in attributes
+    ]
+    assert refreshes == [f"0; url={url}"]
+    assert not [tag for tag, _ in page.elements if tag == "form"]
+    assert (with_session.status, with_session.headers["Location"]) == (303, "/search?q=a%26b")
+
+
 async def test_failed_logins_are_limited_even_with_a_valid_token(start: StartReceiver) -> None:
     client = await start()
     for _ in range(FAILURES_MAX):
