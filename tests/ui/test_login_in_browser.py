@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from axe_playwright_python.async_playwright import Axe  # type: ignore[import-untyped]  # has no types
 from playwright.async_api import Page, async_playwright
 
 from receiver.api.access import COOKIE, LOGIN
@@ -55,7 +56,7 @@ async def test_user_logs_in_returns_to_the_page_and_logs_out(start: StartReceive
     assert LOGIN in browser.url
 
 
-async def test_wrong_token_is_answered_on_the_page(start: StartReceiver, browser: Page) -> None:
+async def test_wrong_token_is_answered_on_an_accessible_page(start: StartReceiver, browser: Page) -> None:
     client = await start()
     await browser.goto(url_of(client, "/"))
 
@@ -63,6 +64,7 @@ async def test_wrong_token_is_answered_on_the_page(start: StartReceiver, browser
     await browser.press("#token", "Enter")
 
     await browser.wait_for_selector("text=This token is not valid.")
+    assert (await Axe().run(browser)).response["violations"] == []
 
 
 async def test_link_of_another_site_leads_to_the_page_of_a_session(
