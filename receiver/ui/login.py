@@ -51,7 +51,7 @@ class Login:
         next_url, caller = local_url(request.query.get("next", "")), request.app[ACCESS].caller_of(request)
         if caller is not None and caller.proof in {"none", "session"}:
             return _go_to(next_url)
-        # After a link of another site, browsers send the cookie only once a page of ours leads here again.
+        # After a link of another site, browsers send the cookie only when our page leads here again.
         is_after_link = request.headers.get("Sec-Fetch-Site") == "cross-site"
         return self._page(HTTPStatus.OK, next_url, again=is_after_link)
 
