@@ -49,7 +49,7 @@ def default_text(setting_key: SettingKey) -> str:
 
 
 def settings_rows(table: type[msgspec.Struct], prefix: str = "") -> list[str]:
-    """Return a row for each key. Keys in a list of tables begin with `drain.` or `sampling.rule.`."""
+    """Return a row for each key. Keys in a list of tables begin with the name of the list."""
     rows, docstrings = [], meanings()
     by_key = {plain_key(setting_key.path): setting_key for setting_key in setting_keys()}
     for field in msgspec.structs.fields(table):
@@ -70,8 +70,9 @@ def settings_page() -> str:
             "# Settings",
             "",
             "Written by `make docs` from `receiver/settings.py`. In the TOML file, `a.b` is key `b` of",
-            "table `[a]`; `drain.` and `sampling.rule.` are lists of tables. A secret can be in this file or",
-            "the environment (`token`, `password`, …); `config show` hides it. A separate file that only the",
+            "table `[a]`; `drain.`, `sampling.rule.` and `api.user.` are lists of tables.",
+            "A secret can be in this file or the environment (`token`, `password`, …);",
+            "`config show` hides it. A separate file that only the",
             "receiver can read is safer (`token_file`, `password_file`, …). A value outside its range is",
             "rejected at the start, on a reload, and by `trace-drain config check`. The range of a text is",
             "the range of its length.",

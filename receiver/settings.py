@@ -47,6 +47,8 @@ Seconds = Annotated[float, Range(0.1, 3_600)]
 Thousands = Annotated[int, Range(1, 1_000_000)]
 Millions = Annotated[int, Range(1, 1_000_000_000)]
 BodyBytes = Annotated[Bytes, Range(1 * KIB, 2 * GIB)]
+Role = Literal["viewer", "operator", "admin"]
+"""What a caller of the API may do; each role may also do what the roles before it may."""
 
 
 class Frozen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -254,13 +256,6 @@ class Limits(Frozen, frozen=True):
     """Size of a delivery as rows, each with its resource's attributes. Inserting needs 3 times as much."""
 
 
-class Api(Frozen, frozen=True):
-    """The API for operators."""
-
-    sql: bool = False
-    """Answer statements of SQL, read-only and with limits: docs/query.md says what is allowed."""
-
-
 class Drain(Frozen, frozen=True):
     """A configured sender."""
 
@@ -292,6 +287,40 @@ class Drain(Frozen, frozen=True):
     """Header that carries `verify_header`; the default is Vercel's."""
 
 
+class User(Frozen, frozen=True):
+    """A person or program that may use the API and the pages."""
+
+    name: Annotated[str, Range(1, 64)]
+    """Shown on the pages and in the log."""
+    token: Annotated[Secret, Range(16, 64 * KIB)]
+    """Secret (`token_file`) for the page `/login` and for `Authorization: Bearer TOKEN`."""
+    role: Role = "viewer"
+    """`viewer`: read; `operator`: also replay and drop dead letters, rebuild rollups; `admin`: everything."""
+
+
+class Proxy(Frozen, frozen=True):
+    """A proxy in front of the API that authenticates users."""
+
+    user_header: Header = ""
+    """Header with the name of the user, which the proxy must set or remove in every request. Empty: none."""
+    allowed_peers: Annotated[tuple[Annotated[str, Range(1, 64)], ...], Range(0, 64)] = ()
+    """Addresses of the proxy, like `10.0.0.7` or `10.0.0.0/24`; from others the header is ignored."""
+    role: Role = "viewer"
+    """Role of every user that the proxy names."""
+
+
+class Access(Frozen, frozen=True):
+    """Users of the API and the pages, besides the holder of `api_token`, and what they may do."""
+
+    sql: bool = False
+    """Answer statements of SQL, read-only and with limits: docs/query.md says what is allowed."""
+    session_s: Annotated[float, Range(60, 366 * DAY_S)] = 43_200.0
+    """Time from a login on the page `/login` to the next one."""
+    user: tuple[User, ...] = ()
+    """Users (`[[api.user]]`), at most 64."""
+    proxy: Proxy = Proxy()
+
+
 class Settings(Frozen, frozen=True):
     """The whole configuration."""
 
@@ -309,7 +338,10 @@ class Settings(Frozen, frozen=True):
     IP addresses, `localhost` and this machine's name need no entry.
     """
     api_token: Secret = ""
-    """Secret (`api_token_file`); required when `api_listen` is beyond loopback."""
+    """Secret (`api_token_file`) of the role `admin`, which the commands use too.
+
+    Required when `api_listen` is beyond loopback, unless `[[api.user]]` or `api.proxy.user_header` is set.
+    """
     intakes: Annotated[int, Range(1, 256)] = 1
     """Number of intake processes; about one per core."""
     insecure: bool = False
@@ -329,6 +361,6 @@ class Settings(Frozen, frozen=True):
     resolve: Resolve = Resolve()
     sampling: Sampling = Sampling()
     limits: Limits = Limits()
-    api: Api = Api()
+    api: Access = Access()
     drain: tuple[Drain, ...] = ()
     """`[[drain]]`. None: one drain without credentials, on loopback only."""

@@ -20,6 +20,7 @@ from typing import TypeVar
 import msgspec
 from aiohttp import web
 
+from receiver.api.access import requires
 from receiver.api.lines import JSON_LINES, end_line
 from receiver.dead_letters.listing import entry_of
 from receiver.dead_letters.replay import Replayer
@@ -44,22 +45,26 @@ class DeadLetterRoutes:
         router.add_post("/api/v1/dead/{id}/replay", self._replay)
         router.add_delete("/api/v1/dead/{id}", self._drop)
 
+    @requires("viewer")
     async def _list(self, request: web.Request) -> web.Response:
         reject_unknown_parameters(request.query)
         listed = await self._run_in_pool(self.replays.dead_letter_list.entries)
         lines = b"".join(map(_json_line, listed)) + end_line(len(listed))
         return web.Response(body=lines, headers={"Content-Type": JSON_LINES})
 
+    @requires("viewer")
     async def _show(self, request: web.Request) -> web.Response:
         name = _dead_letter_id(request)
         return _answer(await self._run_in_pool(lambda: entry_of(self.replays.dead_letter_list.find(name))))
 
+    @requires("operator")
     async def _replay(self, request: web.Request) -> web.Response:
         require_json_content_type(request)
         name = _dead_letter_id(request)
         replayed = await self._run_in_pool(lambda: self.replays.replay(name))
         return _answer(replayed._asdict())
 
+    @requires("operator")
     async def _drop(self, request: web.Request) -> web.Response:
         name = _dead_letter_id(request)
         await self._run_in_pool(lambda: self.replays.dead_letter_list.drop(name))

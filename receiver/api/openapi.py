@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from receiver import __version__
+from receiver.api.access import COOKIE
 from receiver.api.lines import ARROW, JSON_LINES
 from receiver.api.responses import JSON
 from receiver.api.route_table import BY_QUERY, FILTER, ROUTES, UNTIL, Route, since
@@ -31,8 +32,11 @@ _ABOUT: Final = (
 )
 _REASONS: Final[Mapping[HTTPStatus, str]] = {
     HTTPStatus.BAD_REQUEST: "A parameter is wrong; `parameter` names it.",
-    HTTPStatus.UNAUTHORIZED: "The token is missing or wrong.",
-    HTTPStatus.FORBIDDEN: "Another site's page sent the request, Host names another machine, or SQL is off.",
+    HTTPStatus.UNAUTHORIZED: "The token is missing or wrong, or the session has ended.",
+    HTTPStatus.FORBIDDEN: (
+        "The role of the user does not allow it, a page of another site sent the request, Host names "
+        "another machine, or SQL is off."
+    ),
     HTTPStatus.NOT_FOUND: "The trace or the dead letter does not exist.",
     HTTPStatus.NOT_ACCEPTABLE: "The question has no answer of the content type in Accept.",
     HTTPStatus.CONFLICT: "The action is impossible now.",
@@ -82,10 +86,16 @@ def document() -> dict[str, Any]:
             "schemas": {**components, "Problem": _PROBLEM_SCHEMA},
             "responses": {_name_of(status): _problem_response(status) for status in _REASONS},
             "securitySchemes": {
-                "token": {"type": "http", "scheme": "bearer", "description": "The setting api_token, if set."}
+                "token": {"type": "http", "scheme": "bearer", "description": "api_token, or a user's token."},
+                "session": {
+                    "type": "apiKey",
+                    "in": "cookie",
+                    "name": COOKIE,
+                    "description": "Set by /login.",
+                },
             },
         },
-        "security": [{}, {"token": []}],
+        "security": [{}, {"token": []}, {"session": []}],
     }
 
 

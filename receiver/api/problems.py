@@ -42,6 +42,10 @@ class Unauthorized(ReceiverError):  # noqa: N818 - a verdict
     """The request has no token or a wrong token."""
 
 
+class Forbidden(ReceiverError):  # noqa: N818 - a verdict
+    """The role of the caller does not allow the request."""
+
+
 class NoSuchTrace(ReceiverError):  # noqa: N818 - a verdict
     """No span of the trace is stored."""
 
@@ -52,6 +56,7 @@ STATUS_OF: Mapping[type[ReceiverError], int] = {
     InvalidStatement: HTTPStatus.BAD_REQUEST,
     LimitExceeded: HTTPStatus.UNPROCESSABLE_ENTITY,
     Unauthorized: HTTPStatus.UNAUTHORIZED,
+    Forbidden: HTTPStatus.FORBIDDEN,
     NoSuchTrace: HTTPStatus.NOT_FOUND,
     NoSuchDeadLetter: HTTPStatus.NOT_FOUND,
     DeadLetterConflict: HTTPStatus.CONFLICT,

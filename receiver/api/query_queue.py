@@ -10,12 +10,13 @@ Invariant: a query occupies its place until its thread has ended, also after its
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from collections import Counter, deque
 from collections.abc import Callable
+from ipaddress import IPv6Address, IPv6Network
 from typing import NamedTuple
 
 from receiver.errors import Unavailable
+from receiver.http.peer import peer_address
 
 IPV6_NETWORK_BITS = 64
 """A client has a whole IPv6 network of this size, and could use a new address for each query."""
@@ -179,12 +180,7 @@ def default_queues() -> Queues:
 
 def caller_of(peer: str | None) -> str:
     """Return the caller to which a peer address belongs; an IPv6 network counts as one."""
-    try:
-        # The zone of a link-local address names our interface, not the client.
-        address = ipaddress.IPv6Address((peer or "").partition("%")[0])
-    except ValueError:
-        return peer or ""
-    # A socket for both families shows IPv4 clients in ::ffff:0:0/96, where all would share one /64 network.
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(ipaddress.IPv6Network((address, IPV6_NETWORK_BITS), strict=False).network_address)
+    address = peer_address(peer)
+    if isinstance(address, IPv6Address):
+        return str(IPv6Network((address, IPV6_NETWORK_BITS), strict=False).network_address)
+    return peer or "" if address is None else str(address)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import msgspec
 from aiohttp import web
 
+from receiver.api.access import requires
 from receiver.api.dead_letters import require_json_content_type
 from receiver.api.lines import JSON_LINES, end_line
 from receiver.engine.store import Store
@@ -46,6 +47,7 @@ class RollupRoutes:
         router.add_get("/api/v1/rollup", self._status)
         router.add_post("/api/v1/rollup/rebuild", self._rebuild)
 
+    @requires("viewer")
     async def _status(self, request: web.Request) -> web.Response:
         reject_unknown_parameters(request.query)
         rows = await asyncio.get_running_loop().run_in_executor(self.pool, self._rows)
@@ -55,6 +57,7 @@ class RollupRoutes:
     def _rows(self) -> list[status.DayStatus | status.TableStatus]:
         return [*status.days(self.store, self.closing()), *status.tables(self.store)]
 
+    @requires("operator")
     async def _rebuild(self, request: web.Request) -> web.Response:
         require_json_content_type(request)
         reject_unknown_parameters(request.query, ("since",))

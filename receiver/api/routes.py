@@ -20,7 +20,6 @@ Invariant: client input reaches the store as a parameter only; an unknown parame
 from __future__ import annotations
 
 import asyncio
-import hmac
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
@@ -35,14 +34,14 @@ import msgspec
 from aiohttp import hdrs, web
 
 from receiver.api import openapi
+from receiver.api.access import ACCESS, Access, log_changes, requires
 from receiver.api.exports import export_answer
 from receiver.api.lines import ARROW, StreamedAnswer, limited_answer, no_end
 from receiver.api.page import page
-from receiver.api.problems import NoSuchTrace, Unauthorized, map_errors
+from receiver.api.problems import NoSuchTrace, map_errors
 from receiver.api.query_queue import QueryQueue, Queues, caller_of, default_queues
 from receiver.api.responses import (
     JSON,
-    Handler,
     add_security_headers,
     finish_whole_answers,
     head_of,
@@ -50,6 +49,7 @@ from receiver.api.responses import (
     send,
     whole_json,
 )
+from receiver.api.sessions import new_key
 from receiver.api.spool import SpoolSpace
 from receiver.api.sql import audited, first_piece, statement_of
 from receiver.api.streaming import stream_from_thread
@@ -60,6 +60,7 @@ from receiver.query.counts import counts, parse_counts
 from receiver.query.question import Asked, Question, reject_unknown_parameters
 from receiver.query.questions import QUESTIONS
 from receiver.query.raw_sql.statement import sql
+from receiver.settings import Access as AccessSettings
 
 REQUESTS_MAX = 4
 """Maximum number of concurrent requests that no queue admits: schema and dead letters."""
@@ -78,7 +79,7 @@ class Api:
 
     store: Store
     token: Callable[[], str]
-    """Returns the token that clients must send; empty if no token is required."""
+    """Returns the token of the role `admin`; empty if there is none."""
     health: Callable[[], dict[str, str]]
     schema: Callable[[], object]
     ledger: Callable[[Mapping[str, str]], object]
@@ -92,13 +93,18 @@ class Api:
     hosts: Collection[str] = ()
     """DNS names that clients may use."""
     allows_sql: bool = False
+    access: Callable[[], AccessSettings] = AccessSettings
+    """Returns the users besides the holder of the token."""
+    session_key: bytes = field(default_factory=new_key)
 
     def application(self, *more: Routes) -> web.Application:
         """Return the application with all routes. `more`: routes besides those of the queries."""
         origin = OriginCheck("api", self.hosts)
+        access = Access(self.token, self.access, self.session_key)
         application = web.Application(
-            middlewares=[origin.middleware, map_errors, self._require_token, finish_whole_answers]
+            middlewares=[origin.middleware, log_changes, map_errors, access.middleware, finish_whole_answers]
         )
+        application[ACCESS] = access
         application.router.add_get("/api/v1/traces/{id}", self._trace)
         application.router.add_get("/api/v1/traces/{id}/compare/{other}", self._comparison)
         for name in QUESTIONS:
@@ -117,22 +123,12 @@ class Api:
         application.on_response_prepare.append(add_security_headers)
         return application
 
-    @web.middleware
-    async def _require_token(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Reject a request without the configured token."""
-        # As bytes: `compare_digest` refuses a text that is not ASCII. aiohttp decodes with surrogates.
-        authorization = request.headers.get("Authorization", "").encode(errors="surrogateescape")
-        token = self.token()  # for each request: a reload may change it
-        if token and not hmac.compare_digest(authorization, f"Bearer {token}".encode()):
-            raise Unauthorized(
-                "token is missing or wrong; expected 'Authorization: Bearer TOKEN' (api_token)"
-            )
-        return await handler(request)
-
+    @requires("viewer")
     async def _trace(self, request: web.Request) -> web.StreamResponse:
         answer = trace_answer(self.store, request.match_info["id"], request.query)
         return await self._of_trace(request, answer)
 
+    @requires("viewer")
     async def _comparison(self, request: web.Request) -> web.StreamResponse:
         ids = request.match_info["id"], request.match_info["other"]
         return await self._of_trace(request, comparison_answer(self.store, *ids, request.query))
@@ -148,14 +144,17 @@ class Api:
             first, whole = await read_whole(first, pieces, answer)
             return whole or await send(request, first, pieces, answer)
 
+    @requires("viewer")
     async def _counts(self, request: web.Request) -> web.StreamResponse:
         counted = parse_counts(request.query)
         answer = limited_answer(lambda: counts(self.store, counted, now_s=time.time()))
         return await self._streamed(request, self.queues.heavy, answer)
 
+    @requires("viewer")
     async def _export(self, request: web.Request) -> web.StreamResponse:
         return await self._streamed(request, self.queues.heavy, export_answer(self.store, request.query))
 
+    @requires("operator")
     async def _sql(self, request: web.Request) -> web.StreamResponse:
         asked = await statement_of(request, is_allowed=self.allows_sql)
         answer = limited_answer(lambda: sql(self.store, asked))
@@ -164,6 +163,7 @@ class Api:
         async with audited(request, asked), self.stream(request, self.queues.sql, answer.pieces) as pieces:
             return await send(request, await first_piece(pieces), pieces, answer)
 
+    @requires("viewer")
     async def _question(self, request: web.Request) -> web.StreamResponse:
         question = QUESTIONS[request.path.rpartition("/")[2]]
         asked = question.parse(request.query)
@@ -229,6 +229,7 @@ class Api:
         ) as pieces:
             yield pieces
 
+    @requires("viewer")
     async def _ledger(self, request: web.Request) -> web.StreamResponse:
         reject_unknown_parameters(request.query, ("since", "project", "drain", "verify"))
         query = dict(request.query)
@@ -237,17 +238,20 @@ class Api:
             request, queue, lambda: iter((msgspec.json.encode(self.ledger(query)) + b"\n",))
         )
 
+    @requires("viewer")
     async def _schema(self, request: web.Request) -> web.StreamResponse:
         reject_unknown_parameters(request.query)
         answer = await asyncio.get_running_loop().run_in_executor(self.pool, self.schema)
         return whole_json(HTTPStatus.OK, answer)
 
+    @requires("viewer")
     async def _health(self, request: web.Request) -> web.StreamResponse:
         reject_unknown_parameters(request.query)
         checks = self.health()
         return whole_json(HTTPStatus.OK, {"ok": not any(checks.values()), "checks": checks})
 
 
+@requires("viewer")
 async def _describe(request: web.Request) -> web.Response:
     """Answer with the description of the API, for a program or for a reader."""
     reject_unknown_parameters(request.query)

@@ -104,6 +104,14 @@ def parse_store_url(text: str) -> StoreUrl | None:
     )
 
 
+def is_beyond_loopback(listen: str) -> bool:
+    """Whether other machines can connect to it. False for an invalid address, which the checks report."""
+    try:
+        return not parse_address(listen).is_loopback
+    except OperatorError:
+        return False
+
+
 def _database(path: str) -> str:
     name = path.strip("/")
     if name and not DATABASE.fullmatch(name):

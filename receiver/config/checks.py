@@ -19,20 +19,25 @@ from importlib.util import find_spec
 from itertools import combinations
 from pathlib import Path
 
-from receiver.config.addresses import DATABASE, Address, parse_address, parse_store_url
+from receiver.config.access import HEADER_NAME, api_exposure, api_hosts, proxy, token_problems, users
+from receiver.config.addresses import (
+    DATABASE,
+    Address,
+    is_beyond_loopback,
+    parse_address,
+    parse_store_url,
+)
 from receiver.config.pem import why_unusable
 from receiver.config.promoted import promoted_problems
 from receiver.errors import OperatorError
 from receiver.settings import Drain, Settings, Tls
 from receiver.sizes import size_text
 
-_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _DRAIN_NAME = re.compile(r"[\w.:/-]+(?: [\w.:/-]+)*")
 _ANSWER_HEADERS = re.compile(
     "accept-encoding|allow|connection|content-.+|date|retry-after|transfer-encoding|www-authenticate"
 )
 _PATH = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")
-_HOST_NAME = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.?")
 _ATTRIBUTE = re.compile(r"(resource|span):.+")
 _ADDRESSES = ("listen", "admin_listen", "api_listen")
 _TLS_FILES = ("cert_file", "key_file", "client_ca_file")
@@ -86,15 +91,7 @@ def unreadable_of(settings: Settings, origins: Mapping[str, str]) -> Iterator[st
 
 def exposure_of(settings: Settings) -> list[str]:
     """Return problems of settings that expose a port to other machines without credentials or TLS."""
-    return [*_exposure(settings), *_api(settings)]
-
-
-def is_beyond_loopback(listen: str) -> bool:
-    """Whether other machines can connect to it. False for an invalid address, which `_address` reports."""
-    try:
-        return not parse_address(listen).is_loopback
-    except OperatorError:
-        return False
+    return [*_exposure(settings), *api_exposure(settings)]
 
 
 def _disk_under(data_dir: str) -> os.statvfs_result:
@@ -150,18 +147,6 @@ def _exposure(settings: Settings) -> Iterator[str]:
                 f"{where} and drain '{drain.name}' requires no credentials; "
                 "expected token_file or signature_secret_file in a [[drain]], or --insecure"
             )
-
-
-def _api(settings: Settings) -> Iterator[str]:
-    if is_beyond_loopback(settings.api_listen) and not settings.api_token and not settings.insecure:
-        where = f"api_listen = '{settings.api_listen}' is beyond loopback"
-        yield f"{where} without a token; expected api_token_file"
-
-
-def _api_hosts(settings: Settings) -> Iterator[str]:
-    for name in settings.api_hosts:
-        if not _HOST_NAME.fullmatch(name):
-            yield f"api_hosts names '{name}'; expected a DNS name without scheme, port or path"
 
 
 def _tls(settings: Settings) -> Iterator[str]:
@@ -233,7 +218,7 @@ def _drain_headers(drain: Drain) -> Iterator[str]:
         "verify_header_name": drain.verify_header_name,
     }
     for key, header in headers.items():
-        if not _HEADER.fullmatch(header):
+        if not HEADER_NAME.fullmatch(header):
             yield f"{key} is {header!r}; expected the name of an HTTP header"
     if _ANSWER_HEADERS.fullmatch(drain.verify_header_name.lower()):
         yield f"verify_header_name is {drain.verify_header_name!r}, which HTTP uses; expected another name"
@@ -247,10 +232,7 @@ def _drain_signature(drain: Drain) -> Iterator[str]:
 
 
 def _drain_tokens(drain: Drain) -> Iterator[str]:
-    if not all(token.isascii() and token.isprintable() for token in drain.tokens):
-        yield "token contains characters that an HTTP header cannot carry; expected printable ASCII"
-    if any(token != token.strip() for token in drain.tokens):
-        yield "token begins or ends with white space, which HTTP strips from headers; expected none there"
+    yield from token_problems(drain.tokens)
 
 
 def _shared_paths(settings: Settings) -> Iterator[str]:
@@ -357,8 +339,10 @@ _CHECKS: tuple[tuple[Callable[[Settings], Iterator[str]], tuple[str, ...]], ...]
     *((partial(_address, key), (key,)) for key in _ADDRESSES),
     (_ports, _ADDRESSES),
     (_exposure, ("listen", "insecure", "behind_proxy", "tls", *_IDENTIFYING)),
-    (_api, ("api_listen", "api_token", "insecure")),
-    (_api_hosts, ("api_hosts",)),
+    (api_exposure, ("api_listen", "api_token", "insecure", "api")),
+    (api_hosts, ("api_hosts",)),
+    (users, ("api.user", "api_token")),
+    (proxy, ("api.proxy",)),
     (_tls, ("tls",)),
     (_drain_names, ("drain.name",)),
     (partial(_each_drain, _drain_name), ("drain.name",)),

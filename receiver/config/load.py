@@ -138,7 +138,7 @@ def _tables(values: Mapping[Key, object], problems: list[Problem]) -> dict[str, 
             assert isinstance(below, dict)  # noqa: S101 - no key is both a table and a value
             table = below
         table[key[-1]] = value
-    for path in (("drain",), ("sampling", "rule")):
+    for path in (("drain",), ("sampling", "rule"), ("api", "user")):
         _make_list(root, path, problems)
     return {str(name): value for name, value in root.items()}
 

@@ -24,6 +24,7 @@ from receiver.api.dead_letters import DeadLetterRoutes
 from receiver.api.query_queue import QUERIES_MAX
 from receiver.api.rollup import RollupRoutes
 from receiver.api.routes import REQUESTS_MAX, Api
+from receiver.api.sessions import load_key
 from receiver.api.spool import SpoolSpace
 from receiver.channel import Start
 from receiver.clock import NOTE_NAME
@@ -54,6 +55,7 @@ from receiver.store_process.rollup_thread import RollupThread
 from receiver.store_process.stop_signal import StopSignal
 from receiver.store_process.watchdog import MARGIN_S, Watchdog
 from receiver.ui.api_source import ApiSource
+from receiver.ui.login import Login
 from receiver.ui.site import Site
 from receiver.writer.backoff import SLOWER_CEILING_S, SLOWER_FIRST_S, Delays, backoff_s
 from receiver.writer.environment import Environment, Stopping
@@ -91,6 +93,7 @@ class StoreWork:
         data_dir = Path(settings.data_dir)
         self._settings = settings
         self._api_token = settings.api_token
+        self._access = settings.api
         self._metrics = metrics
         self._resources = resources
         self._journal = Journal(data_dir / "journal")
@@ -134,6 +137,8 @@ class StoreWork:
             space=self._spool_space(),
             hosts=self._settings.api_hosts,
             allows_sql=self._settings.api.sql,
+            access=lambda: self._access,
+            session_key=load_key(Path(self._settings.data_dir)),
         )
         dead_letter_routes = DeadLetterRoutes(self._replays(), self._pool)
         rollup_routes = RollupRoutes(
@@ -145,9 +150,8 @@ class StoreWork:
             Limits("api", limits.api_connections_max, limits.header_timeout_s, limits.write_timeout_s),
             self._metrics,
         )
-        await self._listener.open(
-            api.application(dead_letter_routes, rollup_routes, pages), socket.socket(fileno=listen_fd)
-        )
+        application = api.application(dead_letter_routes, rollup_routes, pages, Login())
+        await self._listener.open(application, socket.socket(fileno=listen_fd))
         # The API is served first, so that health checks work while the ledger is read.
         self._thread.start()
         self._rollup.start()
@@ -158,8 +162,9 @@ class StoreWork:
         )
 
     async def reload(self, settings: Settings) -> None:
-        """Apply the new token and each drain's `dedupe`. A new store, retention or window needs a restart."""
+        """Apply the users and each drain's `dedupe`. A new store, retention or window needs a restart."""
         self._api_token = settings.api_token
+        self._access = settings.api
         self._drains_without_dedupe = _drains_without_dedupe(settings)
         # Without a window the writer has not read it yet, and opens it with the drains stored above.
         if self._window is not None:

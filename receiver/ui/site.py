@@ -11,6 +11,7 @@ from typing import Final
 import orjson
 from aiohttp import hdrs, web
 
+from receiver.api.access import CALLER, requires
 from receiver.errors import InvalidFilter, LimitExceeded, MalformedBody, ReceiverError, StoreTrouble
 from receiver.logs import limited
 from receiver.query.limits import limit_exceeded
@@ -33,7 +34,7 @@ HEADERS: Final = {
         "require-trusted-types-for 'script'; trusted-types 'none'"
     ),
     "Cross-Origin-Opener-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # with no-referrer, browsers send forms with `Origin: null`
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
@@ -67,6 +68,7 @@ class Site:
         router.add_get(PREFIX + "/{digest}/{name}", _send_file)
 
     def _handler(self, page: Page) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        @requires("viewer")
         async def handle(request: web.Request) -> web.StreamResponse:
             return await self._page(request, page)
 
@@ -76,11 +78,12 @@ class Site:
         if request.method == hdrs.METH_HEAD:
             return _document(HTTPStatus.OK, "")
         now_s, source, parts = time.time(), self._source_for(request), request.match_info
+        caller = request.get(CALLER)
         try:
-            view = View(request.path, request.query, now_s, source, parts)
+            view = View(request.path, request.query, now_s, source, parts, caller=caller)
         except MalformedBody as error:
             # Without a time range there is no page; the frame has the default one.
-            view = View(request.path, {}, now_s, source, parts)
+            view = View(request.path, {}, now_s, source, parts, caller=caller)
             frame = self._render("frame", page, view, {})
             return _document(HTTPStatus.BAD_REQUEST, frame + self._trouble(page, view, error))
         build = asyncio.ensure_future(self._build(page, view))
@@ -100,6 +103,7 @@ class Site:
         finally:
             build.cancel()
 
+    @requires("viewer")
     async def _outline(self, request: web.Request) -> web.Response:
         """Answer with the spans of a trace for the script that draws them."""
         rows = await self._source_for(request).outline(request.match_info["id"])
@@ -108,6 +112,7 @@ class Site:
         # Seconds for the largest traces: other requests go on meanwhile.
         return _json(await asyncio.to_thread(_outline_of, rows))
 
+    @requires("viewer")
     async def _span(self, request: web.Request) -> web.Response:
         """Answer with one span in full."""
         row = await self._source_for(request).span(request.match_info["id"], request.match_info["span"])
@@ -165,6 +170,7 @@ def _json(body: bytes) -> web.Response:
     return web.Response(body=body, headers={**HEADERS, "Content-Type": "application/json"})
 
 
+@requires("public")
 async def _send_file(request: web.Request) -> web.Response:
     file = static_files().get(request.match_info["name"])
     if file is None or file.url != request.path:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
 
+from receiver.api.access import Caller
 from receiver.query.time_range import SINCE_DEFAULT, parse_range
 
 Row = dict[str, Any]
@@ -42,10 +43,18 @@ class Source(Protocol):
 class View:
     """Parameters of a page, and the questions that it asks about its time range."""
 
-    def __init__(
-        self, path: str, query: Mapping[str, str], now_s: float, source: Source, parts: Mapping[str, str]
+    def __init__(  # noqa: PLR0913 - each is a part of the request
+        self,
+        path: str,
+        query: Mapping[str, str],
+        now_s: float,
+        source: Source,
+        parts: Mapping[str, str],
+        *,
+        caller: Caller | None = None,
     ) -> None:
         """Raises `MalformedBody` for a time range that is not valid. `parts`: variable parts of the path."""
+        self.caller = caller
         self.path = path
         self.parts = parts
         self.query = query

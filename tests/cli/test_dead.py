@@ -14,6 +14,7 @@ from threading import Event, Thread
 import pytest
 from aiohttp import ClientSession, web
 from click.testing import CliRunner, Result
+from structlog.testing import capture_logs
 
 from receiver import transcode
 from receiver.api.dead_letters import DeadLetterRoutes
@@ -105,7 +106,9 @@ def running(harness: Harness) -> Iterator[Harness]:
         "pids": {"supervisor": os.getpid(), "intake": [], "store": 0},
     }
     (harness.directory / STATE_NAME).write_text(json.dumps(state))
-    yield harness
+    # The log of a receiver is not a part of what the commands print.
+    with capture_logs():
+        yield harness
     stop.set()
     thread.join(20)
 

@@ -86,7 +86,8 @@ class ReceiverProcess:
             state = self.state()
             return (
                 self._get(state["admin"], "/readyz").status == 200
-                and self._get(state["api"], "/api/v1/health").status == 200
+                # 401: it answers, and requires credentials.
+                and self._get(state["api"], "/api/v1/health").status in {200, 401}
             )
         except (OSError, ValueError, KeyError):
             return False

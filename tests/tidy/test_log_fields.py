@@ -16,7 +16,7 @@ COMMON = {"segment", "drain", "path", "error", "action", "exc_info"}
 VALUES = {
     *("answers", "at_next_start", "bytes", "bytes_max", "changed", "connections_max", "content_type"),
     *("cut_bytes", "deliveries", "descriptors_max", "digest", "grace_s", "lines", "name", "part", "peer"),
-    *("pid", "port", "reserve", "seconds", "silent_s", "spans", "status", "table"),
+    *("pid", "port", "reserve", "role", "seconds", "silent_s", "spans", "status", "table"),
     "cause",  # key of a connection error; docs/operations.md has the table
 }
 """The other values. Do not add another word for the cause: it is `error`."""

@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,13 +19,16 @@ from receiver.api.query_queue import QUERIES_MAX
 from receiver.api.routes import Api
 from receiver.api.spool import SpoolSpace
 from receiver.engine.store import Store
+from receiver.settings import Access
 from receiver.ui.api_source import ApiSource
 from receiver.ui.site import Site
 from receiver.ui.view import Row, Source
 from tests.support import engines
+from tests.support.access import USERS, receiver_with
 
 Client = TestClient[web.Request, web.Application]
 StartSite = Callable[[Source], Awaitable[Client]]
+StartReceiver = Callable[..., Awaitable[Client]]
 
 NOON_S = int(time.time()) // 86_400 * 86_400 - 43_200
 """Noon of yesterday."""
@@ -135,6 +139,17 @@ async def start_site() -> AsyncIterator[StartSite]:
     yield start
     for client in clients:
         await client.close()
+
+
+@pytest.fixture
+async def start(tmp_path: Path) -> AsyncIterator[StartReceiver]:
+    """Return a function that starts the API and the pages with users, over a store that is not reachable."""
+    async with AsyncExitStack() as stack:
+
+        async def enter(access: Access = USERS, token: str = "") -> Client:
+            return await stack.enter_async_context(receiver_with(tmp_path, access, token))
+
+        yield enter
 
 
 @pytest.fixture

@@ -1,0 +1,16 @@
+"""Address of the other end of a connection."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+
+def peer_address(peer: str | None) -> IPv4Address | IPv6Address | None:
+    """Return the address of a peer, as IPv4 where the peer uses IPv4; `None` if it is not known."""
+    try:
+        # The zone of a link-local address names our interface, not the client.
+        address = ip_address((peer or "").partition("%")[0])
+    except ValueError:
+        return None
+    # A socket for both families shows IPv4 clients in ::ffff:0:0/96.
+    return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address

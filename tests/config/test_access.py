@@ -1,0 +1,95 @@
+"""Settings of users and of a trusted proxy."""
+
+from __future__ import annotations
+
+import pytest
+
+from receiver.config.access import USERS_MAX
+from tests.support.config_files import ConfigDirectory
+
+TOKEN = "0123456789abcdef"
+
+
+def user(name: str, token: str = TOKEN, more: str = "") -> str:
+    return f"[[api.user]]\nname = '{name}'\ntoken = '{token}'\n{more}\n"
+
+
+def proxy(header: str, peer: str) -> str:
+    return f"api.proxy = {{user_header = '{header}', allowed_peers = ['{peer}']}}"
+
+
+def test_users_and_proxy_are_read(config_dir: ConfigDirectory) -> None:
+    config_dir.file("token", f"{TOKEN}\n")
+    toml = (
+        "[api]\nsession_s = 3600\n"
+        "[api.proxy]\nuser_header = 'x-user'\nallowed_peers = ['127.0.0.1', '10.0.0.0/8', 'fd00::/8']\n"
+        "[[api.user]]\nname = 'ann@example.org'\ntoken_file = 'token'\nrole = 'operator'\n"
+    )
+
+    access = config_dir.load(toml).settings.api
+
+    assert access.session_s == 3600
+    assert [(read.name, read.token, read.role) for read in access.user] == [
+        ("ann@example.org", TOKEN, "operator")
+    ]
+    assert access.proxy.allowed_peers == ("127.0.0.1", "10.0.0.0/8", "fd00::/8")
+    assert access.proxy.role == "viewer"
+
+
+def test_users_may_come_from_the_environment(config_dir: ConfigDirectory) -> None:
+    environ = {"TRACE_DRAIN_API__USER__0__NAME": "ann", "TRACE_DRAIN_API__USER__0__TOKEN": TOKEN}
+
+    (read,) = config_dir.load("", environ).settings.api.user
+
+    assert (read.name, read.role) == ("ann", "viewer")
+
+
+@pytest.mark.parametrize(
+    ("toml", "expected"),
+    [
+        pytest.param("[[api.user]]\nname = 'a'", "'api.user[0]' has no token", id="no token"),
+        pytest.param(f"[[api.user]]\ntoken = '{TOKEN}'", "'api.user[0]' has no name", id="no name"),
+        pytest.param(user("a", "short"), "expected 16 to 65536", id="short token"),
+        pytest.param(user("a", TOKEN + "é"), "api.user[0] token contains characters", id="not ASCII"),
+        pytest.param(user("(local)"), "name is '(local)'; expected letters", id="name"),
+        pytest.param(user("a") + user("a", "x" * 16), "'a' is configured more than once", id="same name"),
+        pytest.param(user("a") + user("b"), "api.user[1] has the token of another user", id="same token"),
+        pytest.param(
+            f"api_token = '{TOKEN}'\n{user('a')}", "api.user[0] has the token of another", id="api_token"
+        ),
+        pytest.param(user("a", more="role = 'root'"), "expected one of 'viewer'", id="role"),
+        pytest.param(
+            "".join(user(f"u{number}", f"{number:016}") for number in range(USERS_MAX + 1)),
+            f"api.user has {USERS_MAX + 1} entries; expected at most {USERS_MAX}",
+            id="too many users",
+        ),
+        pytest.param("api.proxy.user_header = 'x-user'", "only one of user_header", id="any peer"),
+        pytest.param("api.proxy.allowed_peers = ['::1']", "only one of user_header", id="no header"),
+        pytest.param(
+            "api.proxy = {user_header = 'x user', allowed_peers = ['::1']}",
+            "name of an HTTP header",
+            id="space",
+        ),
+        pytest.param(proxy("Cookie", "::1"), "which clients send", id="cookie"),
+        pytest.param(
+            "api.proxy = {user_header = 'x-user', allowed_peers = ['proxy']}",
+            "has 'proxy'",
+            id="name as peer",
+        ),
+        pytest.param(
+            "api.proxy = {user_header = 'x-user', allowed_peers = ['10.0.0.1/8']}",
+            "'10.0.0.1/8'",
+            id="host bits",
+        ),
+    ],
+)
+def test_wrong_access_settings_are_refused(config_dir: ConfigDirectory, toml: str, expected: str) -> None:
+    message = config_dir.problem(toml)
+
+    assert expected in message
+    assert TOKEN not in message
+
+
+@pytest.mark.parametrize("toml", [user("a"), proxy("x-user", "10.0.0.1")])
+def test_user_or_proxy_suffices_for_an_api_beyond_loopback(config_dir: ConfigDirectory, toml: str) -> None:
+    assert config_dir.load(f"api_listen = '0.0.0.0:8318'\n{toml}").settings.api_listen == "0.0.0.0:8318"

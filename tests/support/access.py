@@ -1,0 +1,85 @@
+"""Receiver whose API and pages have users of each role, over a store that is not reachable."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, get_args
+
+from aiohttp import ClientResponse, web
+from aiohttp.test_utils import TestClient, TestServer
+
+from receiver.api.access import COOKIE, LOGIN
+from receiver.api.dead_letters import DeadLetterRoutes
+from receiver.api.rollup import RollupRoutes
+from receiver.api.routes import Api
+from receiver.api.sessions import new_key, session_value
+from receiver.api.spool import SpoolSpace
+from receiver.engine.store import Parameters
+from receiver.errors import StoreTrouble
+from receiver.rollup.derivation import Closing
+from receiver.settings import Access, Role, User
+from receiver.ui.api_source import ApiSource
+from receiver.ui.login import Login
+from receiver.ui.site import Site
+from tests.support.fake_clickhouse import MemoryStore
+
+Client = TestClient[web.Request, web.Application]
+Headers = dict[str, str]
+
+KEY = new_key()
+VIEWER, OPERATOR, ADMIN = (
+    User(name=name, token=f"token of {name}".ljust(16, "."), role=role)
+    for name, role in zip(("vera", "otto", "ada"), get_args(Role), strict=True)
+)
+USERS = Access(user=(VIEWER, OPERATOR, ADMIN))
+
+
+class NoStore(MemoryStore):
+    """Store that is not reachable, so that each page shows an error in its frame."""
+
+    def lines(self, statement: str, _parameters: Parameters | None = None) -> Iterator[bytes]:
+        raise StoreTrouble(f"no answer to {len(statement)} characters", code=210, name="NETWORK_ERROR")
+
+    def rows(self, statement: str, _parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
+        return [(line,) for line in self.lines(statement)]
+
+
+@asynccontextmanager
+async def receiver_with(directory: Path, access: Access = USERS, token: str = "") -> AsyncIterator[Client]:
+    """Start the API and the pages with these users."""
+    with ThreadPoolExecutor(4) as pool:
+        api = Api(
+            NoStore(),
+            lambda: token,
+            dict,
+            dict,
+            dict,
+            pool,
+            pool,
+            SpoolSpace(directory, 0, lambda: 0),
+            access=lambda: access,
+            session_key=KEY,
+        )
+        letters = DeadLetterRoutes(None, pool)  # type: ignore[arg-type]  # its handlers then fail
+        rollup = RollupRoutes(NoStore(), lambda: Closing(0, 0), is_on=False, wake=lambda: None, pool=pool)
+        site = Site(lambda request: ApiSource(api, request))
+        application = api.application(letters, rollup, site, Login())
+        async with TestClient(TestServer(application)) as client:
+            yield client
+
+
+def bearer(user: User) -> Headers:
+    return {"Authorization": f"Bearer {user.token}"}
+
+
+def session(user: User, key: bytes = KEY, lifetime_s: int = 60) -> Headers:
+    return {"Cookie": f"{COOKIE}={session_value(key, user, int(time.time()) + lifetime_s)}"}
+
+
+async def log_in(client: Client, token: str, next_url: str = "/", **headers: str) -> ClientResponse:
+    form = {"token": token, "next": next_url}
+    return await client.post(LOGIN, data=form, headers=headers, allow_redirects=False)

@@ -1,0 +1,89 @@
+"""Login in a browser, which decides what `Origin`, `Sec-Fetch-Site` and the cookie are."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from axe_playwright_python.async_playwright import Axe  # type: ignore[import-untyped]  # has no types
+from playwright.async_api import Page, async_playwright
+
+from receiver.api.access import COOKIE, LOGIN
+from tests.support.access import VIEWER, Client
+from tests.ui.conftest import StartReceiver
+
+WAIT_MS = 15_000
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Page]:
+    async with async_playwright() as playwright:
+        chromium = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = await chromium.new_page()
+        page.set_default_timeout(WAIT_MS)
+        yield page
+        await chromium.close()
+
+
+def url_of(client: Client, path: str) -> str:
+    return f"http://127.0.0.1:{client.port}{path}"
+
+
+async def log_in(browser: Page, client: Client, path: str) -> None:
+    await browser.goto(url_of(client, path))
+    assert LOGIN in browser.url
+    await browser.fill("#token", VIEWER.token)
+    await browser.click("button")
+    await browser.wait_for_url("**/errors?**")
+
+
+async def test_user_logs_in_returns_to_the_page_and_logs_out(start: StartReceiver, browser: Page) -> None:
+    client = await start()
+
+    await log_in(browser, client, "/errors?since=6h")
+    (cookie,) = await browser.context.cookies()
+    await browser.click("text=Log out vera")
+    await browser.wait_for_url(f"**{LOGIN}")
+
+    assert (cookie["name"], cookie["httpOnly"], cookie["sameSite"]) == (COOKIE, True, "Strict")
+    assert await browser.context.cookies() == []
+    await browser.goto(url_of(client, "/errors"))
+    assert LOGIN in browser.url
+
+
+async def test_wrong_token_is_answered_on_an_accessible_page(start: StartReceiver, browser: Page) -> None:
+    client = await start()
+    await browser.goto(url_of(client, "/"))
+
+    await browser.fill("#token", "wrong")
+    await browser.press("#token", "Enter")
+
+    await browser.wait_for_selector("text=This token is not valid.")
+    assert (await Axe().run(browser)).response["violations"] == []
+
+
+async def test_link_of_another_site_leads_to_the_page_of_a_session(
+    start: StartReceiver, browser: Page
+) -> None:
+    client = await start()
+    await log_in(browser, client, "/errors?since=6h")
+    link = f'<a href="{url_of(client, "/errors?since=15m")}">link</a>'
+
+    async def linking(_request: web.Request) -> web.Response:
+        return web.Response(text=link, content_type="text/html")
+
+    other = web.Application()
+    other.router.add_get("/", linking)
+    # `localhost` and 127.0.0.1 are different sites.
+    async with TestServer(other, host="localhost") as server:
+        await browser.goto(f"http://localhost:{server.port}/")
+        await browser.click("a")
+        await browser.wait_for_selector("text=Log out vera")
+
+    assert "since=" in browser.url
+    assert LOGIN not in browser.url
