@@ -63,6 +63,7 @@ async def receiver_with(directory: Path, access: Access = USERS, token: str = ""
             SpoolSpace(directory, 0, lambda: 0),
             access=lambda: access,
             session_key=KEY,
+            allows_sql=True,
         )
         letters = DeadLetterRoutes(None, pool)  # type: ignore[arg-type]  # its handlers then fail
         rollup = RollupRoutes(NoStore(), lambda: Closing(0, 0), is_on=False, wake=lambda: None, pool=pool)
