@@ -15,6 +15,7 @@ from receiver.errors import InvalidFilter, LimitExceeded, MalformedBody, Receive
 from receiver.logs import limited
 from receiver.query.limits import limit_exceeded
 from receiver.query.traces.trace_model import trace_of
+from receiver.ui.facts import ReceiverFacts
 from receiver.ui.page import Context, Page
 from receiver.ui.pages import PAGES
 from receiver.ui.static import HEADERS as STATIC_HEADERS
@@ -54,8 +55,9 @@ SourceFor = Callable[[web.Request], Source]
 class Site:
     """The pages and their files."""
 
-    def __init__(self, source_for: SourceFor) -> None:
+    def __init__(self, source_for: SourceFor, facts: ReceiverFacts) -> None:
         self._source_for = source_for
+        self._facts = facts
         self._templates = environment()
 
     def add_to(self, router: web.UrlDispatcher) -> None:
@@ -77,10 +79,10 @@ class Site:
             return _document(HTTPStatus.OK, "")
         now_s, source, parts = time.time(), self._source_for(request), request.match_info
         try:
-            view = View(request.path, request.query, now_s, source, parts)
+            view = View(request.path, request.query, now_s, source, parts, facts=self._facts)
         except MalformedBody as error:
             # Without a time range there is no page; the frame has the default one.
-            view = View(request.path, {}, now_s, source, parts)
+            view = View(request.path, {}, now_s, source, parts, facts=self._facts)
             frame = self._render("frame", page, view, {})
             return _document(HTTPStatus.BAD_REQUEST, frame + self._trouble(page, view, error))
         build = asyncio.ensure_future(self._build(page, view))
@@ -126,7 +128,8 @@ class Site:
         return self._render("trouble", page, view, {"trouble": _text_of(error)})
 
     def _render(self, name: str, page: Page, view: View, context: Context) -> str:
-        frame = {"page": page, "pages": PAGES, "view": view, "ranges": RANGES}
+        state = self._facts.state(view.now_s)
+        frame = {"page": page, "pages": PAGES, "view": view, "ranges": RANGES, "state": state}
         return self._templates.get_template(f"{name}.html").render({**frame, **context})
 
 

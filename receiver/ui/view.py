@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
 
 from receiver.query.time_range import SINCE_DEFAULT, parse_range
+from receiver.ui.facts import ReceiverFacts
 
 Row = dict[str, Any]
 
@@ -42,8 +43,15 @@ class Source(Protocol):
 class View:
     """Parameters of a page, and the questions that it asks about its time range."""
 
-    def __init__(
-        self, path: str, query: Mapping[str, str], now_s: float, source: Source, parts: Mapping[str, str]
+    def __init__(  # noqa: PLR0913 - a request, and where its page reads
+        self,
+        path: str,
+        query: Mapping[str, str],
+        now_s: float,
+        source: Source,
+        parts: Mapping[str, str],
+        *,
+        facts: ReceiverFacts,
     ) -> None:
         """Raises `MalformedBody` for a time range that is not valid. `parts`: variable parts of the path."""
         self.path = path
@@ -57,11 +65,17 @@ class View:
         # A span that was stored in this second belongs to the page.
         self.end_s = end_s if self.until else float(math.ceil(now_s))
         self.source = source
+        self.facts = facts
 
     @property
     def times(self) -> dict[str, str]:
         """Return the time range as parameters with absolute times."""
         return {"since": instant(self.begin_s), "until": instant(self.end_s)}
+
+    @property
+    def now(self) -> str:
+        """Return the time of the request."""
+        return instant(self.now_s)
 
     @property
     def seconds(self) -> float:

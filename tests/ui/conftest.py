@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import orjson
 import pytest
 from aiohttp import web
@@ -17,10 +18,17 @@ from aiohttp.test_utils import TestClient, TestServer
 from receiver.api.query_queue import QUERIES_MAX
 from receiver.api.routes import Api
 from receiver.api.spool import SpoolSpace
+from receiver.config.load import DEFAULT_DRAIN
 from receiver.engine.store import Store
+from receiver.query.ledger import Answer as LedgerAnswer
+from receiver.query.ledger import Line
+from receiver.settings import Settings
 from receiver.ui.api_source import ApiSource
+from receiver.ui.facts import ReceiverFacts
+from receiver.ui.receiver import OUTCOMES
 from receiver.ui.site import Site
 from receiver.ui.view import Row, Source
+from receiver.writer.progress import Progress
 from tests.support import engines
 
 Client = TestClient[web.Request, web.Application]
@@ -119,14 +127,37 @@ def shop_store(engine_dir: Path) -> Iterator[Store]:
         yield store
 
 
+def ledger_of(*lines: Line, trouble: str = "") -> LedgerAnswer:
+    """Return an answer of the ledger."""
+    return LedgerAnswer("2027-01-15T08:00Z", "2027-01-14T08:00Z", "", trouble, list(lines), [])
+
+
+def ledger_line(drain: str, **spans: int) -> Line:
+    """Return a line of the ledger whose spans all have an outcome, unless `received` is given."""
+    outcomes = {**dict.fromkeys(OUTCOMES, 0), **spans}
+    outcomes.setdefault("received", sum(outcomes.values()))
+    fields = {"drain": drain, "project": "prj_1", "hour": "2027-01-15T07:00Z", "difference": 0, **outcomes}
+    return msgspec.convert(fields, Line)
+
+
 @pytest.fixture
-async def start_site() -> AsyncIterator[StartSite]:
+def facts(tmp_path: Path) -> Iterator[ReceiverFacts]:
+    """Yield facts about a receiver that has received nothing. Tests replace some of them."""
+    settings = Settings(data_dir=str(tmp_path), drain=(DEFAULT_DRAIN,))
+    with ThreadPoolExecutor(2) as pool:
+        yield ReceiverFacts(
+            settings, Progress(), dict, lambda: 0, lambda _query: ledger_of(), list, lambda: None, pool
+        )
+
+
+@pytest.fixture
+async def start_site(facts: ReceiverFacts) -> AsyncIterator[StartSite]:
     """Return a function that starts a site with a source of spans."""
     clients: list[Client] = []
 
     async def start(source: Source) -> Client:
         application = web.Application()
-        Site(lambda _request: source).add_to(application.router)
+        Site(lambda _request: source, facts).add_to(application.router)
         client = TestClient(TestServer(application))
         await client.start_server()
         clients.append(client)
@@ -138,11 +169,11 @@ async def start_site() -> AsyncIterator[StartSite]:
 
 
 @pytest.fixture
-async def site(shop_store: Store, tmp_path: Path) -> AsyncIterator[Client]:
+async def site(shop_store: Store, tmp_path: Path, facts: ReceiverFacts) -> AsyncIterator[Client]:
     """Return a client of the API and the pages over the shop's spans."""
     with ThreadPoolExecutor(2) as pool, ThreadPoolExecutor(QUERIES_MAX) as stream_pool:
         space = SpoolSpace(tmp_path, 0, lambda: 0)
         api = Api(shop_store, str, dict, dict, dict, pool, stream_pool, space)
-        pages = Site(lambda request: ApiSource(api, request))
+        pages = Site(lambda request: ApiSource(api, request), facts)
         async with TestClient(TestServer(api.application(pages))) as client:
             yield client
