@@ -15,6 +15,8 @@ from receiver.errors import InvalidFilter, LimitExceeded, MalformedBody, Receive
 from receiver.logs import limited
 from receiver.query.limits import limit_exceeded
 from receiver.query.traces.trace_model import trace_of
+from receiver.ui.connect import checks
+from receiver.ui.connect_checks import verdict
 from receiver.ui.facts import ReceiverFacts
 from receiver.ui.page import Context, Page
 from receiver.ui.pages import PAGES
@@ -64,6 +66,7 @@ class Site:
         """Add the routes of all pages and files."""
         for page in PAGES.values():
             router.add_get(page.path, self._handler(page))
+        router.add_get("/connect/checks", self._checks)
         router.add_get("/trace/{id}/outline", self._outline)
         router.add_get("/trace/{id}/span/{span}", self._span)
         router.add_get(PREFIX + "/{digest}/{name}", _send_file)
@@ -101,6 +104,15 @@ class Site:
             return response
         finally:
             build.cancel()
+
+    async def _checks(self, request: web.Request) -> web.Response:
+        """Answer with the check list of a drain for the script that shows it."""
+        source = self._source_for(request)
+        steps = await checks(
+            View(request.path, request.query, time.time(), source, request.match_info, facts=self._facts)
+        )
+        answer = {"verdict": verdict(steps)._asdict(), "checks": [step._asdict() for step in steps]}
+        return _json(orjson.dumps(answer))
 
     async def _outline(self, request: web.Request) -> web.Response:
         """Answer with the spans of a trace for the script that draws them."""
