@@ -15,6 +15,7 @@ from receiver.errors import InvalidFilter, LimitExceeded, MalformedBody, Receive
 from receiver.logs import limited
 from receiver.query.limits import limit_exceeded
 from receiver.query.traces.trace_model import trace_of
+from receiver.ui import tail
 from receiver.ui.connect import checks
 from receiver.ui.connect_checks import verdict
 from receiver.ui.facts import ReceiverFacts
@@ -67,6 +68,7 @@ class Site:
         for page in PAGES.values():
             router.add_get(page.path, self._handler(page))
         router.add_get("/connect/checks", self._checks)
+        router.add_get("/tail/rows", self._tail_rows)
         router.add_get("/trace/{id}/outline", self._outline)
         router.add_get("/trace/{id}/span/{span}", self._span)
         router.add_get(PREFIX + "/{digest}/{name}", _send_file)
@@ -107,12 +109,19 @@ class Site:
 
     async def _checks(self, request: web.Request) -> web.Response:
         """Answer with the check list of a drain for the script that shows it."""
-        source = self._source_for(request)
-        steps = await checks(
-            View(request.path, request.query, time.time(), source, request.match_info, facts=self._facts)
-        )
+        steps = await checks(self._view(request))
         answer = {"verdict": verdict(steps)._asdict(), "checks": [step._asdict() for step in steps]}
         return _json(orjson.dumps(answer))
+
+    async def _tail_rows(self, request: web.Request) -> web.Response:
+        """Answer with the spans received since a time for the script that adds them to the page."""
+        answer = await tail.ask(self._view(request))
+        rows = [tail.shown(row) for row in answer.rows]
+        return _json(orjson.dumps({"rows": rows, "is_cut": answer.is_cut}))
+
+    def _view(self, request: web.Request) -> View:
+        source, parts = self._source_for(request), request.match_info
+        return View(request.path, request.query, time.time(), source, parts, facts=self._facts)
 
     async def _outline(self, request: web.Request) -> web.Response:
         """Answer with the spans of a trace for the script that draws them."""
