@@ -54,7 +54,9 @@ from receiver.store_process.metrics import report
 from receiver.store_process.rollup_thread import RollupThread
 from receiver.store_process.stop_signal import StopSignal
 from receiver.store_process.watchdog import MARGIN_S, Watchdog
+from receiver.ui.admin_port import read_admin_port
 from receiver.ui.api_source import ApiSource
+from receiver.ui.facts import ReceiverFacts
 from receiver.ui.login import Login
 from receiver.ui.site import Site
 from receiver.writer.backoff import SLOWER_CEILING_S, SLOWER_FIRST_S, Delays, backoff_s
@@ -122,6 +124,16 @@ class StoreWork:
         # A daemon thread, so that a writer that hangs in the engine cannot prevent the exit.
         self._thread = threading.Thread(target=self._write, name="writer", daemon=True)
         self._listener: Listener | None = None
+        self._facts = ReceiverFacts(
+            settings,
+            self._progress,
+            self.health,
+            Journal(data_dir / "journal").bytes_total,
+            self._ledger_answer,
+            self._dead_letter_list.entries,
+            partial(read_admin_port, settings.admin_listen),
+            self._pool,
+        )
         self._rollup = RollupThread(self._store, self._closing, self._keeps_up, is_on=settings.store.rollup)
 
     async def serve(self, listen_fd: int) -> None:
@@ -144,7 +156,7 @@ class StoreWork:
         rollup_routes = RollupRoutes(
             self._store, self._closing, self._settings.store.rollup, self._rollup.wake, self._pool
         )
-        pages = Site(lambda request: ApiSource(api, request))
+        pages = Site(lambda request: ApiSource(api, request), self._facts)
         limits = self._settings.limits
         self._listener = Listener(
             Limits("api", limits.api_connections_max, limits.header_timeout_s, limits.write_timeout_s),
@@ -165,6 +177,7 @@ class StoreWork:
         """Apply the users and each drain's `dedupe`. A new store, retention or window needs a restart."""
         self._api_token = settings.api_token
         self._access = settings.api
+        self._facts.settings = settings
         self._drains_without_dedupe = _drains_without_dedupe(settings)
         # Without a window the writer has not read it yet, and opens it with the drains stored above.
         if self._window is not None:
@@ -196,7 +209,7 @@ class StoreWork:
             "journal": _newer_segments_text(len(self._journal.newer)),
         }
 
-    def _ledger_answer(self, query: Mapping[str, str]) -> object:
+    def _ledger_answer(self, query: Mapping[str, str]) -> ledger_query.Answer:
         """Answer a ledger query. Called in a thread of the pool."""
         balances = self._require_balances()
         row_lifetime_hours = ledger_query.row_lifetime_hours(self._settings.store)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from receiver.errors import MalformedBody
+from receiver.ui import connect
 from receiver.ui.page import Context
 from receiver.ui.timeline import Timeline
 from receiver.ui.view import Answer, Row, View, term
@@ -23,6 +24,8 @@ async def build(view: View) -> Context:
     red = {"by": "project", "filter": view.filter()}
     projects = await view.ask("red", **red, limit=str(PROJECTS_MAX))
     over_time = await view.ask("red", **red, every=timeline.every, limit=str(ROWS_MAX))
+    if not projects.rows and not await _has_spans(view):
+        return {"is_new": True, **await connect.build(view)}
     deployments = await view.ask("deployments", filter=view.filter(), limit=str(DEPLOYMENTS_MAX))
     of_project: dict[str, list[Row]] = defaultdict(list)
     for row in deployments.rows:
@@ -33,6 +36,7 @@ async def build(view: View) -> Context:
         if len(newest) == 2:  # noqa: PLR2004 - a deployment and the one before it
             verdicts[row["group"]] = await _compared(view, row["group"], *newest)
     return {
+        "is_new": False,
         "projects": projects.rows,
         "deployments": of_project,
         "verdicts": verdicts,
@@ -40,6 +44,11 @@ async def build(view: View) -> Context:
         "traffic": {row["group"]: _of_group(over_time, timeline, row["group"]) for row in projects.rows},
         "is_cut": projects.is_cut or over_time.is_cut,
     }
+
+
+async def _has_spans(view: View) -> bool:
+    """Return whether a span of the last 30 days is stored."""
+    return bool((await view.source.ask("services", {"since": "30d", "limit": "1"})).rows)
 
 
 async def _compared(view: View, project: str, newest: Row, before: Row) -> Row | None:

@@ -23,3 +23,5 @@ class Page(NamedTuple):
     build: Callable[[View], Awaitable[Context]]
     key: str = ""
     """Second key of the shortcut `g KEY`. A page without one is not in the navigation."""
+    is_live: bool = False
+    """Whether the page shows the present: it has no time range, and its address has no times."""

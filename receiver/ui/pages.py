@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from receiver.ui import compare, errors, overview, search, services, trace
+from receiver.ui import compare, connect, errors, overview, receiver, search, services, tail, trace
 from receiver.ui.page import Page
 
 _ALL: Final = (
@@ -14,6 +14,9 @@ _ALL: Final = (
     Page("services", "/services", "Services", "Which services are slow or fail?", services.build, "v"),
     Page("errors", "/errors", "Errors", "What fails?", errors.build, "e"),
     Page("compare", "/compare", "Compare", "Is B worse than A?", compare.build, "c"),
+    Page("tail", "/tail", "Tail", "What arrives now?", tail.build, "t", is_live=True),
+    Page("receiver", "/receiver", "Receiver", "Is anything missing?", receiver.build, "r", is_live=True),
+    Page("connect", "/connect", "Connect", "Is my drain connected?", connect.build, "n", is_live=True),
     Page("trace", "/trace/{id}", "Trace", "Why was this slow or wrong?", trace.build),
 )
 PAGES: Final[Mapping[str, Page]] = {page.name: page for page in _ALL}

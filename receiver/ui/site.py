@@ -16,6 +16,10 @@ from receiver.errors import InvalidFilter, LimitExceeded, MalformedBody, Receive
 from receiver.logs import limited
 from receiver.query.limits import limit_exceeded
 from receiver.query.traces.trace_model import trace_of
+from receiver.ui import tail
+from receiver.ui.connect import checks
+from receiver.ui.connect_checks import verdict
+from receiver.ui.facts import ReceiverFacts
 from receiver.ui.page import Context, Page
 from receiver.ui.pages import PAGES
 from receiver.ui.static import HEADERS as STATIC_HEADERS
@@ -55,14 +59,17 @@ SourceFor = Callable[[web.Request], Source]
 class Site:
     """The pages and their files."""
 
-    def __init__(self, source_for: SourceFor) -> None:
+    def __init__(self, source_for: SourceFor, facts: ReceiverFacts) -> None:
         self._source_for = source_for
+        self._facts = facts
         self._templates = environment()
 
     def add_to(self, router: web.UrlDispatcher) -> None:
         """Add the routes of all pages and files."""
         for page in PAGES.values():
             router.add_get(page.path, self._handler(page))
+        router.add_get("/connect/checks", self._checks)
+        router.add_get("/tail/rows", self._tail_rows)
         router.add_get("/trace/{id}/outline", self._outline)
         router.add_get("/trace/{id}/span/{span}", self._span)
         router.add_get(PREFIX + "/{digest}/{name}", _send_file)
@@ -80,10 +87,10 @@ class Site:
         now_s, source, parts = time.time(), self._source_for(request), request.match_info
         caller = request.get(CALLER)
         try:
-            view = View(request.path, request.query, now_s, source, parts, caller=caller)
+            view = View(request.path, request.query, now_s, source, parts, caller=caller, facts=self._facts)
         except MalformedBody as error:
             # Without a time range there is no page; the frame has the default one.
-            view = View(request.path, {}, now_s, source, parts, caller=caller)
+            view = View(request.path, {}, now_s, source, parts, caller=caller, facts=self._facts)
             frame = self._render("frame", page, view, {})
             return _document(HTTPStatus.BAD_REQUEST, frame + self._trouble(page, view, error))
         build = asyncio.ensure_future(self._build(page, view))
@@ -102,6 +109,24 @@ class Site:
             return response
         finally:
             build.cancel()
+
+    @requires("viewer")
+    async def _checks(self, request: web.Request) -> web.Response:
+        """Answer with the check list of a drain for the script that shows it."""
+        steps = await checks(self._view(request))
+        answer = {"verdict": verdict(steps)._asdict(), "checks": [step._asdict() for step in steps]}
+        return _json(orjson.dumps(answer))
+
+    @requires("viewer")
+    async def _tail_rows(self, request: web.Request) -> web.Response:
+        """Answer with the spans received since a time for the script that adds them to the page."""
+        answer = await tail.ask(self._view(request))
+        rows = [tail.shown(row) for row in answer.rows]
+        return _json(orjson.dumps({"rows": rows, "is_cut": answer.is_cut}))
+
+    def _view(self, request: web.Request) -> View:
+        source, parts = self._source_for(request), request.match_info
+        return View(request.path, request.query, time.time(), source, parts, facts=self._facts)
 
     @requires("viewer")
     async def _outline(self, request: web.Request) -> web.Response:
@@ -131,7 +156,8 @@ class Site:
         return self._render("trouble", page, view, {"trouble": _text_of(error)})
 
     def _render(self, name: str, page: Page, view: View, context: Context) -> str:
-        frame = {"page": page, "pages": PAGES, "view": view, "ranges": RANGES}
+        state = self._facts.state(view.now_s)
+        frame = {"page": page, "pages": PAGES, "view": view, "ranges": RANGES, "state": state}
         return self._templates.get_template(f"{name}.html").render({**frame, **context})
 
 

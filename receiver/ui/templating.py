@@ -10,6 +10,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from receiver.sizes import size_text
 from receiver.ui import numbers, svg
 from receiver.ui.static import url_of
 from receiver.ui.view import term
@@ -21,6 +22,7 @@ _FILTERS = {
     "duration": numbers.duration,
     "percent": numbers.percent,
     "short_id": numbers.short_id,
+    "size": size_text,
     "time": numbers.time_tag,
 }
 _FUNCTIONS = {

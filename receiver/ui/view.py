@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode
 
 from receiver.api.access import Caller
 from receiver.query.time_range import SINCE_DEFAULT, parse_range
+from receiver.ui.facts import ReceiverFacts
 
 Row = dict[str, Any]
 
@@ -43,7 +44,7 @@ class Source(Protocol):
 class View:
     """Parameters of a page, and the questions that it asks about its time range."""
 
-    def __init__(  # noqa: PLR0913 - each is a part of the request
+    def __init__(  # noqa: PLR0913 - a request, and where its page reads
         self,
         path: str,
         query: Mapping[str, str],
@@ -51,6 +52,7 @@ class View:
         source: Source,
         parts: Mapping[str, str],
         *,
+        facts: ReceiverFacts,
         caller: Caller | None = None,
     ) -> None:
         """Raises `MalformedBody` for a time range that is not valid. `parts`: variable parts of the path."""
@@ -66,11 +68,17 @@ class View:
         # A span that was stored in this second belongs to the page.
         self.end_s = end_s if self.until else float(math.ceil(now_s))
         self.source = source
+        self.facts = facts
 
     @property
     def times(self) -> dict[str, str]:
         """Return the time range as parameters with absolute times."""
         return {"since": instant(self.begin_s), "until": instant(self.end_s)}
+
+    @property
+    def now(self) -> str:
+        """Return the time of the request."""
+        return instant(self.now_s)
 
     @property
     def seconds(self) -> float:

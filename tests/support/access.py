@@ -26,6 +26,7 @@ from receiver.ui.api_source import ApiSource
 from receiver.ui.login import Login
 from receiver.ui.site import Site
 from tests.support.fake_clickhouse import MemoryStore
+from tests.support.receiver_facts import facts_of
 
 Client = TestClient[web.Request, web.Application]
 Headers = dict[str, str]
@@ -67,7 +68,7 @@ async def receiver_with(directory: Path, access: Access = USERS, token: str = ""
         )
         letters = DeadLetterRoutes(None, pool)  # type: ignore[arg-type]  # its handlers then fail
         rollup = RollupRoutes(NoStore(), lambda: Closing(0, 0), is_on=False, wake=lambda: None, pool=pool)
-        site = Site(lambda request: ApiSource(api, request))
+        site = Site(lambda request: ApiSource(api, request), facts_of(directory, pool))
         application = api.application(letters, rollup, site, Login())
         async with TestClient(TestServer(application)) as client:
             yield client

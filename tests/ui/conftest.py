@@ -21,10 +21,12 @@ from receiver.api.spool import SpoolSpace
 from receiver.engine.store import Store
 from receiver.settings import Access
 from receiver.ui.api_source import ApiSource
+from receiver.ui.facts import ReceiverFacts
 from receiver.ui.site import Site
 from receiver.ui.view import Row, Source
 from tests.support import engines
 from tests.support.access import USERS, receiver_with
+from tests.support.receiver_facts import facts_of
 
 Client = TestClient[web.Request, web.Application]
 StartSite = Callable[[Source], Awaitable[Client]]
@@ -124,13 +126,20 @@ def shop_store(engine_dir: Path) -> Iterator[Store]:
 
 
 @pytest.fixture
-async def start_site() -> AsyncIterator[StartSite]:
+def facts(tmp_path: Path) -> Iterator[ReceiverFacts]:
+    """Yield facts about a receiver that has received nothing. Tests replace some of them."""
+    with ThreadPoolExecutor(2) as pool:
+        yield facts_of(tmp_path, pool)
+
+
+@pytest.fixture
+async def start_site(facts: ReceiverFacts) -> AsyncIterator[StartSite]:
     """Return a function that starts a site with a source of spans."""
     clients: list[Client] = []
 
     async def start(source: Source) -> Client:
         application = web.Application()
-        Site(lambda _request: source).add_to(application.router)
+        Site(lambda _request: source, facts).add_to(application.router)
         client = TestClient(TestServer(application))
         await client.start_server()
         clients.append(client)
@@ -153,11 +162,11 @@ async def start(tmp_path: Path) -> AsyncIterator[StartReceiver]:
 
 
 @pytest.fixture
-async def site(shop_store: Store, tmp_path: Path) -> AsyncIterator[Client]:
+async def site(shop_store: Store, tmp_path: Path, facts: ReceiverFacts) -> AsyncIterator[Client]:
     """Return a client of the API and the pages over the shop's spans."""
     with ThreadPoolExecutor(2) as pool, ThreadPoolExecutor(QUERIES_MAX) as stream_pool:
         space = SpoolSpace(tmp_path, 0, lambda: 0)
         api = Api(shop_store, str, dict, dict, dict, pool, stream_pool, space)
-        pages = Site(lambda request: ApiSource(api, request))
+        pages = Site(lambda request: ApiSource(api, request), facts)
         async with TestClient(TestServer(api.application(pages))) as client:
             yield client

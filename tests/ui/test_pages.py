@@ -25,8 +25,12 @@ URLS = (
     "/errors",
     "/compare",
     "/compare?a=dpl_1&b=dpl_2",
+    "/tail",
+    "/receiver",
+    "/connect",
     f"/trace/{HOSTILE_TRACE}",
 )
+SCRIPTS = ("frame.js", "waterfall.js", "connect.js", "tail.js")
 VOID = {"br", "hr", "img", "input", "link", "meta", "option"}
 
 
@@ -69,7 +73,7 @@ async def test_hostile_text_creates_no_element_and_no_attribute(site: Client, ur
 
     assert {tag for tag, _ in page.elements} & {"img", "b", "style", "iframe"} <= {"b"}
     scripts = [attributes for tag, attributes in page.elements if tag == "script"]
-    assert {attributes["src"] for attributes in scripts} <= {url_of("frame.js"), url_of("waterfall.js")}
+    assert {attributes["src"] for attributes in scripts} <= {url_of(name) for name in SCRIPTS}
     for _, attributes in page.elements:
         assert not [name for name in attributes if name.startswith("on") or name == "style"]
         assert not (attributes.get("href") or "").startswith("javascript")

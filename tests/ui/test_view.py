@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from receiver.query.filters.filter import Comparison, Intrinsic
 from receiver.query.filters.filter_text import parse_filter
+from receiver.settings import Settings
+from receiver.ui.facts import ReceiverFacts
 from receiver.ui.view import Answer, Row, View, term
+from receiver.writer.progress import Progress
+from tests.support.receiver_facts import ledger_of
 
 
 class NoSource:
@@ -25,8 +30,13 @@ class NoSource:
         raise NotImplementedError
 
 
+FACTS = ReceiverFacts(
+    Settings(), Progress(), dict, int, lambda _query: ledger_of(), list, lambda: None, ThreadPoolExecutor(1)
+)
+
+
 def view(**query: str) -> View:
-    return View("/errors", query, 1_800_000_000.5, NoSource(), {})
+    return View("/errors", query, 1_800_000_000.5, NoSource(), {}, facts=FACTS)
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), max_size=40))

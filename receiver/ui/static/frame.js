@@ -56,6 +56,8 @@ function applyZone(zone) {
   button.hidden = false;
 }
 
+export const applyChosenZone = () => applyZone(remembered("zone"));
+
 function nextZone() {
   const zone = remembered("zone") === "local" ? "utc" : "local";
   remember("zone", zone);
@@ -131,7 +133,7 @@ function onKey(event) {
 }
 
 applyTheme(remembered("theme"));
-applyZone(remembered("zone"));
+applyChosenZone();
 document.getElementById("theme").addEventListener("click", nextTheme);
 document.getElementById("zone").addEventListener("click", nextZone);
 document.getElementById("keys").addEventListener("click", showShortcuts);

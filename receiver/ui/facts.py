@@ -1,0 +1,104 @@
+"""Facts about the receiver that pages show besides spans: settings, checks, journal, ledger, dead letters.
+
+Invariant: no fact contains a secret or waits for the store, so pages show them while the store is away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple, TypeVar
+
+from receiver.dead_letters.listing import DeadLetterEntry
+from receiver.query.ledger import Answer as LedgerAnswer
+from receiver.settings import Settings
+from receiver.ui.admin_port import AdminReport
+from receiver.ui.numbers import duration, percent
+from receiver.writer.progress import Progress
+
+T = TypeVar("T")
+
+BEHIND_FROM_S = 10.0
+"""Age of the oldest waiting segment from which the receiver counts as behind."""
+JOURNAL_FULL_FROM = 0.8
+"""Used share of the journal from which every page shows it."""
+
+
+class State(NamedTuple):
+    """State of the receiver in a few words, for the frame of every page."""
+
+    text: str
+    level: Literal["verified", "warning", "error"]
+
+
+class JournalRoom(NamedTuple):
+    """Size of the journal, and the room that is left for it."""
+
+    used_bytes: int
+    max_bytes: int
+    disk_free_bytes: int
+    room_bytes: int
+    """Bytes that the journal may still grow: up to its maximum, or until the disk is too full."""
+    full_in_s: float | None
+    """Time until it is full if nothing more is stored; `None` while the receiver keeps up."""
+
+    @property
+    def used_share(self) -> float:
+        """Return the used share of what the journal may occupy."""
+        return self.used_bytes / max(1, self.used_bytes + self.room_bytes)
+
+
+@dataclass(slots=True)
+class ReceiverFacts:
+    """Where pages read facts about the receiver."""
+
+    settings: Settings
+    """Settings in force; replaced at a reload."""
+    progress: Progress
+    health: Callable[[], dict[str, str]]
+    """Returns the problem of each check of the store process; empty if the check passes."""
+    journal_bytes: Callable[[], int]
+    ledger: Callable[[Mapping[str, str]], LedgerAnswer]
+    """Runs a ledger query; blocks."""
+    dead_letters: Callable[[], list[DeadLetterEntry]]
+    """Lists dead letters; blocks."""
+    admin: Callable[[], AdminReport | None]
+    """Reads metrics and checks of all processes from the admin port; blocks."""
+    pool: ThreadPoolExecutor
+    """Threads for the functions that block."""
+
+    async def in_pool(self, call: Callable[[], T]) -> T:
+        """Run a function that blocks."""
+        return await asyncio.get_running_loop().run_in_executor(self.pool, call)
+
+    def state(self, now_s: float) -> State:
+        """Return the state in a few words: that of the most urgent problem."""
+        checks = self.health()
+        share, behind_s = self.journal(now_s).used_share, self.progress.oldest_age_s(now_s)
+        if share >= JOURNAL_FULL_FROM:
+            return State(f"journal {percent(share)} full", "error")
+        if checks.get("store"):
+            return State("store away", "error")
+        if any(checks.values()):
+            return State("needs attention", "error")
+        if behind_s >= BEHIND_FROM_S:
+            return State(f"behind {duration(behind_s * 1_000)}", "warning")
+        return State("ok", "verified")
+
+    def journal(self, now_s: float) -> JournalRoom:
+        """Return the size of the journal and when it will be full."""
+        limits, used = self.settings.journal, self.journal_bytes()
+        free = _disk_free(Path(self.settings.data_dir))
+        room = max(0, min(limits.bytes_max - used, free - limits.disk_free_min))
+        age_s, waiting = self.progress.oldest_age_s(now_s), self.progress.backlog_bytes
+        # While segments wait, the journal grows by what arrives.
+        full_in_s = room * age_s / waiting if waiting and age_s >= BEHIND_FROM_S else None
+        return JournalRoom(used, limits.bytes_max, free, room, full_in_s)
+
+
+def _disk_free(directory: Path) -> int:
+    return shutil.disk_usage(directory).free

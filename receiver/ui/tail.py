@@ -1,0 +1,54 @@
+"""Page of the spans that arrive now. It has no time range: it shows the spans that were received last."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+from receiver.query.time_range import SINCE_DEFAULT
+from receiver.ui.numbers import duration
+from receiver.ui.page import Context
+from receiver.ui.view import Answer, Row, View, instant
+
+ROWS_MAX = 500
+"""Maximum number of spans that the page keeps; older ones leave it."""
+OVERLAP_MS = 60_000
+"""A span is shown if it becomes readable at most this long after a span that was received later."""
+
+
+async def build(view: View) -> Context:
+    """Return the spans that were received last."""
+    answer, text = await ask(view), view.query.get("q", "")
+    return {
+        "reload": f"{view.path}?{urlencode({**view.chosen, 'q': text})}",
+        "text": text,
+        "rows": [shown(row) for row in answer.rows],
+        "is_cut": answer.is_cut,
+        "rows_max": ROWS_MAX,
+        "overlap_ms": OVERLAP_MS,
+        "started_since": SINCE_DEFAULT,
+    }
+
+
+async def ask(view: View) -> Answer:
+    """Ask for the spans received since the parameter `after`, the last first."""
+    after = {"after": view.query["after"]} if view.query.get("after") else {}
+    filters = view.filter(view.query.get("q", ""))
+    # Relative to now, unlike the questions of other pages, so that spans of the next second are in it.
+    asked = {"filter": filters, "since": SINCE_DEFAULT, "limit": str(ROWS_MAX), **after}
+    return await view.source.ask("tail", asked)
+
+
+def shown(row: Row) -> Row:
+    """Return a span as the page shows it."""
+    return {
+        # With the segment: a span that was stored twice arrived twice.
+        "key": "/".join((row["segment"], row["trace_id"], row["span_id"], row["start"])),
+        "received_ms": row["received_ms"],
+        "received": instant(row["received_ms"] / 1_000),
+        "project": row["project"],
+        "service": row["service"] or "(no service)",
+        "name": row["name"] or "(no name)",
+        "duration": duration(row["duration_ms"]),
+        "error": row["status_message"] or "failed" if row["status"] == "Error" else "",
+        "trace_id": row["trace_id"],
+    }

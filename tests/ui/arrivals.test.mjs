@@ -1,0 +1,45 @@
+// Claims about which spans of repeated answers the page shows.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Arrivals } from "../../receiver/ui/static/arrivals.js";
+
+const row = (key, received_ms = 100_000) => ({ key, received_ms });
+const keys = (rows) => rows.map((each) => each.key);
+const made = (more = {}) => new Arrivals({ rowsMax: 3, overlapMs: 1_000, ...more });
+
+test("a row is shown once, whatever the overlap of the answers", () => {
+  const arrivals = made({ shown: [row("a")] });
+
+  assert.deepEqual(keys(arrivals.take([row("b"), row("a")])), ["b"]);
+  assert.deepEqual(keys(arrivals.take([row("c"), row("b"), row("a")])), ["c"]);
+});
+
+test("the next answer begins before the newest row, for rows that become readable late", () => {
+  const arrivals = made({ shown: [row("a", 50_000)] });
+
+  assert.equal(arrivals.afterMs, 49_000);
+  arrivals.take([row("b", 60_000)]);
+  assert.equal(arrivals.afterMs, 59_000);
+  arrivals.take([]);
+  assert.equal(arrivals.afterMs, 59_000);
+});
+
+test("rows that arrive during a pause are shown, newest first, when it ends", () => {
+  const arrivals = made();
+
+  assert.deepEqual(arrivals.toggle(), []);
+  assert.deepEqual(arrivals.take([row("a")]), []);
+  assert.deepEqual(arrivals.take([row("b"), row("a")]), []);
+  assert.deepEqual(keys(arrivals.toggle()), ["b", "a"]);
+  assert.deepEqual(arrivals.take([row("b"), row("a")]), []);
+});
+
+test("a long pause keeps no more rows than the page", () => {
+  const arrivals = made();
+  arrivals.toggle();
+
+  for (const key of "abcdef") arrivals.take([row(key)]);
+
+  assert.deepEqual(keys(arrivals.toggle()), ["f", "e", "d"]);
+});

@@ -1,0 +1,203 @@
+"""Page of the receiver, and its state in the frame of every page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from receiver.dead_letters.directory import DeadDelivery
+from receiver.dead_letters.listing import DeadLetterEntry
+from receiver.errors import DiskTrouble
+from receiver.model import SegmentId
+from receiver.settings import Drain, Journal, Settings, Store
+from receiver.ui.admin_port import AdminReport, Check, Sample
+from receiver.ui.facts import ReceiverFacts
+from receiver.ui.receiver import settings_of
+from tests.support.receiver_facts import ledger_line, ledger_of
+from tests.ui.conftest import HOSTILE, Client
+from tests.ui.test_pages import page_of
+
+NOW_S = 1_800_000_000.0
+
+
+def store_is_away(facts: ReceiverFacts) -> None:
+    segments_wait(facts)
+    facts.health = lambda: {"store": "retry: NETWORK_ERROR (210)", "clock": ""}
+
+
+def journal_is_full(facts: ReceiverFacts) -> None:
+    store_is_away(facts)
+    facts.journal_bytes = lambda: facts.settings.journal.bytes_max
+
+
+def window_is_short(facts: ReceiverFacts) -> None:
+    facts.health = lambda: {"store": "", "redelivery": "shorter than configured"}
+
+
+def segments_wait(facts: ReceiverFacts) -> None:
+    facts.progress.oldest_since_s = NOW_S - 40
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda _facts: None, "ok"),
+        (segments_wait, "behind 40 s"),
+        (window_is_short, "needs attention"),
+        (store_is_away, "store away"),
+        (journal_is_full, "journal 100 % full"),
+    ],
+)
+def test_state_is_the_most_urgent_problem(
+    facts: ReceiverFacts, change: Callable[[ReceiverFacts], None], text: str
+) -> None:
+    change(facts)
+
+    assert facts.state(NOW_S).text == text
+
+
+async def test_every_page_shows_the_state_of_the_receiver(site: Client, facts: ReceiverFacts) -> None:
+    store_is_away(facts)
+
+    page = await page_of(site, "/errors")
+
+    assert ("span", {"class": "state error"}) in page.elements
+    assert "store away" in page.text
+
+
+def test_journal_is_full_when_what_arrives_has_filled_the_smaller_of_maximum_and_disk(
+    facts: ReceiverFacts,
+) -> None:
+    facts.settings = Settings(
+        data_dir=facts.settings.data_dir, journal=Journal(bytes_max=1_000_000, disk_free_min=1)
+    )
+    facts.journal_bytes = lambda: 600_000
+    facts.progress.oldest_since_s, facts.progress.backlog_bytes = NOW_S - 60, 600_000
+
+    room = facts.journal(NOW_S)
+
+    assert room.room_bytes == 400_000
+    assert room.full_in_s == pytest.approx(40)
+    assert room.used_share == pytest.approx(0.6)
+
+
+async def test_ledger_is_one_equation_of_all_drains(site: Client, facts: ReceiverFacts) -> None:
+    facts.ledger = lambda _query: ledger_of(
+        ledger_line("a", stored=1_000, duplicate=200), ledger_line("b", stored=30, journal=4)
+    )
+
+    page = await page_of(site, "/receiver")
+
+    assert "every received span has an outcome" in page.text
+    assert "all drains 1,234 = 1,030 + 0 + 0 + 200 + 0 + 4 0" in " ".join(page.text.split())
+
+
+async def test_span_without_an_outcome_is_an_alarm(site: Client, facts: ReceiverFacts) -> None:
+    facts.ledger = lambda _query: ledger_of(ledger_line("a", received=12, stored=10))
+
+    page = await page_of(site, "/receiver")
+
+    assert "2 received spans have no outcome" in page.text
+    assert "every received span has an outcome" not in page.text
+
+
+async def test_page_is_shown_while_the_ledger_is_read(site: Client, facts: ReceiverFacts) -> None:
+    def is_read(_query: object) -> None:
+        raise DiskTrouble("ledger is still being read; retry in a few seconds")
+
+    facts.ledger = is_read  # type: ignore[assignment]  # it never returns
+
+    page = await page_of(site, "/receiver")
+
+    assert "ledger is still being read" in page.text
+    assert "Journal and backlog" in page.text
+
+
+async def test_period_of_the_ledger_is_that_of_the_address(site: Client, facts: ReceiverFacts) -> None:
+    asked: list[str] = []
+    facts.ledger = lambda query: asked.append(query["since"]) or ledger_of()  # type: ignore[func-returns-value]
+
+    for period in ("", "?period=7d", "?period=1000000000d"):
+        await site.get(f"/receiver{period}")
+
+    assert asked == ["24h", "7d", "24h"]
+
+
+async def test_answers_failed_checks_and_certificate_come_from_the_admin_port(
+    site: Client, facts: ReceiverFacts
+) -> None:
+    facts.admin = lambda: AdminReport(
+        (
+            Sample("deliveries_total", {"drain": "default", "status": "200"}, 1_200),
+            Sample("deliveries_total", {"drain": "default", "status": "401"}, 3),
+            Sample("deliveries_total", {"drain": "", "status": "404"}, 7),
+            Sample("certificate_expires_in_seconds", {"process": "intake-0"}, 86_400 * 30),
+            Sample("certificate_expires_in_seconds", {"process": "intake-1"}, 86_400 * 3),
+        ),
+        (Check("intake-1", "process", "not running"), Check("store", "store", "")),
+    )
+
+    page = await page_of(site, "/receiver")
+
+    for text in (
+        "1,200 × 200 OK",
+        "3 × 401 Unauthorized",
+        "7 × 404 Not Found",
+        "expires in 3.0 days: renew it",
+        "process: not running",
+    ):
+        assert text in page.text
+
+
+async def test_page_says_when_the_admin_port_does_not_answer(site: Client) -> None:
+    page = await page_of(site, "/receiver")
+
+    assert "the admin port did not answer" in page.text
+
+
+async def test_dead_letters_are_listed_with_reason_and_commands(site: Client, facts: ReceiverFacts) -> None:
+    facts.dead_letters = lambda: [
+        DeadLetterEntry(
+            id="00000000000000a1-7",
+            cause="refused",
+            rows=3,
+            bytes=4_096,
+            at="2027-01-15T07:00:00+00:00",
+            text=HOSTILE[0],
+            deliveries=(DeadDelivery(HOSTILE[1], (), 3, "d"),),
+            path="dead/x",
+        )
+    ]
+
+    page = await page_of(site, "/receiver")
+
+    assert HOSTILE[0] in page.text
+    assert HOSTILE[1] in page.text
+    for verb in ("show", "replay", "drop"):
+        assert f"trace-drain dead {verb} 00000000000000a1-7" in page.text
+
+
+async def test_page_shows_settings_and_no_secret(site: Client, facts: ReceiverFacts) -> None:
+    facts.settings = Settings(
+        data_dir=facts.settings.data_dir,
+        api_token="secret-1",
+        store=Store(password="secret-2", retention_days=7),
+        drain=(Drain(name="shop", tokens=("secret-3",), signature_secrets=("secret-4",)),),
+    )
+
+    page = await page_of(site, "/receiver")
+
+    assert "secret" not in page.text.replace("signature_secrets", "")
+    changed = {setting.key for setting in settings_of(facts.settings) if not setting.is_default}
+    assert changed == {
+        *("data_dir", "api_token", "store.password", "store.retention_days"),
+        *("drain[0].name", "drain[0].tokens", "drain[0].signature_secrets"),
+    }
+
+
+def test_segments_that_make_no_progress_need_attention(facts: ReceiverFacts) -> None:
+    facts.progress.stalled[SegmentId(1, 2)] = "refused"
+    facts.health = lambda: {"writer": facts.progress.stall_reason}
+
+    assert facts.state(NOW_S).text == "needs attention"
