@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from typing import Final
 
+from receiver.ui.filter_text import is_about_spans
 from receiver.ui.page import Context
-from receiver.ui.view import View
+from receiver.ui.view import View, instant
 
 TRACES_MAX = 100
 """Maximum number of traces on a page."""
 SORTS: Final = {"newest": "newest", "duration": "longest", "errors": "most errors", "spans": "most spans"}
 """Orders of the traces on a page: parameter → label."""
 _KEYS: Final = {"duration": "duration_ms", "errors": "errors", "spans": "spans"}
+WIDER_S = 86_400
+"""Length of the time range in which a search without a result counts the traces that match."""
 
 
 async def build(view: View) -> Context:
     """Return the traces that match the filter `q`."""
     text = view.query.get("q", "")
+    # First, so that an error has the column in this text, not in the text with the page's project.
+    is_about_spans(text)
     answer = await view.ask("search", filter=view.filter(text), limit=str(TRACES_MAX))
     sort = view.query.get("sort", "newest")
     traces = answer.rows
@@ -30,4 +35,14 @@ async def build(view: View) -> Context:
         "longest_ms": max((row["duration_ms"] for row in traces), default=0) or 1,
         "sort": sort if sort in SORTS else "newest",
         "sorts": SORTS,
+        "wider": None if traces else await _wider(view, text),
     }
+
+
+async def _wider(view: View, text: str) -> Context | None:
+    """Return how many traces match in the day before the page's end; `None` if the page has a day or more."""
+    if view.seconds >= WIDER_S:
+        return None
+    times = {**view.times, "since": instant(view.end_s - WIDER_S)}
+    answer = await view.source.ask("search", {**times, "filter": view.filter(text), "limit": str(TRACES_MAX)})
+    return {"traces": len(answer.rows), "is_cut": answer.is_cut, "times": times}

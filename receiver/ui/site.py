@@ -15,6 +15,7 @@ from receiver.errors import InvalidFilter, LimitExceeded, MalformedBody, Receive
 from receiver.logs import limited
 from receiver.query.limits import limit_exceeded
 from receiver.query.traces.trace_model import trace_of
+from receiver.ui.filter_text import error_column
 from receiver.ui.page import Context, Page
 from receiver.ui.pages import PAGES
 from receiver.ui.static import HEADERS as STATIC_HEADERS
@@ -123,7 +124,11 @@ class Site:
             return _status_of(error), self._trouble(page, view, error)
 
     def _trouble(self, page: Page, view: View, error: ReceiverError) -> str:
-        return self._render("trouble", page, view, {"trouble": _text_of(error)})
+        text = view.query.get("q", "")
+        column = error_column(text) if isinstance(error, InvalidFilter) else 0
+        return self._render(
+            "trouble", page, view, {"trouble": _text_of(error), "text": text, "column": column}
+        )
 
     def _render(self, name: str, page: Page, view: View, context: Context) -> str:
         frame = {"page": page, "pages": PAGES, "view": view, "ranges": RANGES}
