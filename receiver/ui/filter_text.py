@@ -36,10 +36,14 @@ def attribute(scope: str, key: str) -> str:
 
 def without_term(text: str, removed: str) -> str | None:
     """Return the filter without one of its terms; `None` if it does not have this term, or has OR or NOT."""
-    before, found, after = f" {text} ".partition(f" {removed} ")
-    if not found or _OR_NOT.search(text):
+    if _OR_NOT.search(text):
         return None
-    return f"{before.strip()} {after.strip()}".strip()
+    # A reader types most values without quotation marks.
+    for spelled in (removed, removed.replace('"', "")):
+        before, found, after = f" {text} ".partition(f" {spelled} ")
+        if found:
+            return f"{before.strip()} {after.strip()}".strip()
+    return None
 
 
 def is_about_spans(text: str) -> bool:

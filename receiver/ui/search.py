@@ -1,11 +1,16 @@
-"""Page of the search: the traces that match a filter."""
+"""Page of the search: the traces that match a filter, and their spans by time, duration and field."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from receiver.ui.differences import check, differences
+from receiver.ui.facets import KEYS, facets
 from receiver.ui.filter_text import is_about_spans
+from receiver.ui.heatmap import heatmap
+from receiver.ui.heatmap_chart import Chart
 from receiver.ui.page import Context
+from receiver.ui.timeline import Timeline
 from receiver.ui.view import View, instant
 
 TRACES_MAX = 100
@@ -18,17 +23,19 @@ WIDER_S = 86_400
 
 
 async def build(view: View) -> Context:
-    """Return the traces that match the filter `q`."""
-    text = view.query.get("q", "")
+    """Return the traces that match the filter `q` and the selection, and what is known about their spans."""
+    text, selection = view.query.get("q", ""), view.query.get("selection", "")
     # First, so that an error has the column in this text, not in the text with the page's project.
-    is_about_spans(text)
-    answer = await view.ask("search", filter=view.filter(text), limit=str(TRACES_MAX))
+    has_spans = is_about_spans(text)
+    check(selection)
+    answer = await view.ask("search", filter=view.filter(text, selection), limit=str(TRACES_MAX))
     sort = view.query.get("sort", "newest")
     traces = answer.rows
     if sort in _KEYS:
         traces = sorted(traces, key=lambda row: -row[_KEYS[sort]])
     return {
         "text": text,
+        "selection": selection,
         "traces": traces,
         "is_cut": answer.is_cut,
         "close_keys": answer.close_keys,
@@ -36,6 +43,23 @@ async def build(view: View) -> Context:
         "sort": sort if sort in SORTS else "newest",
         "sorts": SORTS,
         "wider": None if traces else await _wider(view, text),
+        "spans": await _spans(view, text, selection) if traces and has_spans else None,
+        "differences": await differences(view, text, selection) if traces and selection else None,
+    }
+
+
+async def _spans(view: View, text: str, selection: str) -> Context:
+    """Return the facets and the heatmap of the spans that match a filter, with and without the selection."""
+    timeline = Timeline(view)
+    found = await facets(view, text)
+    answer = await view.ask("latency", filter=view.filter(text), spans="all", every=timeline.every)
+    heat = heatmap(answer.rows, timeline, view) if answer.rows else None
+    return {
+        "found": found,
+        "offered": KEYS,
+        "heatmap": heat,
+        "chart": Chart(heat, view, text, selection).drawn() if heat else None,
+        "is_cut": answer.is_cut,
     }
 
 

@@ -21,12 +21,14 @@ URLS = (
     "/",
     "/search",
     "/search?q=status%3Derror",
+    "/search?facet=http.route&selection=status%3Derror",
     "/services",
     "/errors",
     "/compare",
     "/compare?a=dpl_1&b=dpl_2",
     f"/trace/{HOSTILE_TRACE}",
 )
+SCRIPTS = ("frame.js", "waterfall.js", "brush.js")
 VOID = {"br", "hr", "img", "input", "link", "meta", "option"}
 
 
@@ -69,7 +71,7 @@ async def test_hostile_text_creates_no_element_and_no_attribute(site: Client, ur
 
     assert {tag for tag, _ in page.elements} & {"img", "b", "style", "iframe"} <= {"b"}
     scripts = [attributes for tag, attributes in page.elements if tag == "script"]
-    assert {attributes["src"] for attributes in scripts} <= {url_of("frame.js"), url_of("waterfall.js")}
+    assert {attributes["src"] for attributes in scripts} <= {url_of(name) for name in SCRIPTS}
     for _, attributes in page.elements:
         assert not [name for name in attributes if name.startswith("on") or name == "style"]
         assert not (attributes.get("href") or "").startswith("javascript")

@@ -74,6 +74,7 @@ def test_attribute_is_named_whatever_characters_its_key_has(key: str) -> None:
 
 def test_term_is_removed_only_where_the_rest_keeps_its_meaning() -> None:
     assert without_term('root service="a" kind=server', 'service="a"') == "root kind=server"
+    assert without_term("service=a root", 'service="a"') == "root"
     assert without_term('root -service="a"', 'service="a"') is None
     assert without_term('root OR service="a"', 'service="a"') is None
 
