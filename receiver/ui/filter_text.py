@@ -6,12 +6,23 @@ import re
 from typing import Final
 
 from receiver.errors import InvalidFilter
+from receiver.query.filters.filter import ALIASES, INTRINSICS, WORDS
 from receiver.query.filters.filter_forms import parse_any_form
 from receiver.query.filters.filter_text import parse_filter
 
 _OR: Final = re.compile(r"\bOR\b", re.IGNORECASE)
 _OR_NOT: Final = re.compile(r"\b(OR|NOT)\b", re.IGNORECASE)
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z_][\w.:/-]*")
+_OPERATOR_OF: Final = {"flag": "", "duration": ">", "count": ">"}
+"""Type of a field → what usually follows its name; `=` for all others."""
+
+
+def known_terms() -> str:
+    """Return each field with its operator, and the values of fields that have few, for completion."""
+    kinds = {**INTRINSICS, "name": INTRINSICS[ALIASES["name"]]}
+    fields = [name + _OPERATOR_OF.get(kind, "=") for name, kind in kinds.items()]
+    values = [f"{name}={word}" for name in ("status", "kind") for word in WORDS[INTRINSICS[name]]]
+    return " ".join([*fields, *values])
 
 
 def all_of(*parts: str) -> str:

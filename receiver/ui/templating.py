@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from receiver.ui import numbers, svg
-from receiver.ui.filter_text import all_of
+from receiver.ui.filter_text import all_of, known_terms
 from receiver.ui.static import url_of
 from receiver.ui.view import term
 
@@ -26,6 +26,7 @@ _FILTERS = {
 }
 _FUNCTIONS = {
     "all_of": all_of,
+    "known_terms": known_terms,
     "per_minute": numbers.per_minute,
     "share_bar": svg.share_bar,
     "sparkline": svg.sparkline,

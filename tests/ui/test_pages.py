@@ -28,7 +28,7 @@ URLS = (
     "/compare?a=dpl_1&b=dpl_2",
     f"/trace/{HOSTILE_TRACE}",
 )
-SCRIPTS = ("frame.js", "waterfall.js", "brush.js")
+SCRIPTS = ("frame.js", "waterfall.js", "brush.js", "suggest.js", "saved.js")
 VOID = {"br", "hr", "img", "input", "link", "meta", "option"}
 
 
