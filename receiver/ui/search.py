@@ -1,33 +1,72 @@
-"""Page of the search: the traces that match a filter."""
+"""Page of the search: the traces that match a filter, and their spans by time, duration and field."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from receiver.ui.differences import check, differences
+from receiver.ui.facets import KEYS, facets
+from receiver.ui.filter_text import is_about_spans
+from receiver.ui.heatmap import heatmap
+from receiver.ui.heatmap_chart import Chart
 from receiver.ui.page import Context
-from receiver.ui.view import View
+from receiver.ui.timeline import Timeline
+from receiver.ui.view import View, instant
 
 TRACES_MAX = 100
 """Maximum number of traces on a page."""
 SORTS: Final = {"newest": "newest", "duration": "longest", "errors": "most errors", "spans": "most spans"}
 """Orders of the traces on a page: parameter → label."""
 _KEYS: Final = {"duration": "duration_ms", "errors": "errors", "spans": "spans"}
+WIDER_S = 86_400
+"""Length of the time range in which a search without a result counts the traces that match."""
 
 
 async def build(view: View) -> Context:
-    """Return the traces that match the filter `q`."""
-    text = view.query.get("q", "")
-    answer = await view.ask("search", filter=view.filter(text), limit=str(TRACES_MAX))
+    """Return the traces that match the filter `q` and the selection, and what is known about their spans."""
+    text, selection = view.query.get("q", ""), view.query.get("selection", "")
+    # First, so that an error has the column in this text, not in the text with the page's project.
+    has_spans = is_about_spans(text)
+    check(selection)
+    answer = await view.ask("search", filter=view.filter(text, selection), limit=str(TRACES_MAX))
     sort = view.query.get("sort", "newest")
     traces = answer.rows
     if sort in _KEYS:
         traces = sorted(traces, key=lambda row: -row[_KEYS[sort]])
     return {
         "text": text,
+        "selection": selection,
         "traces": traces,
         "is_cut": answer.is_cut,
         "close_keys": answer.close_keys,
         "longest_ms": max((row["duration_ms"] for row in traces), default=0) or 1,
         "sort": sort if sort in SORTS else "newest",
         "sorts": SORTS,
+        "wider": None if traces else await _wider(view, text),
+        "spans": await _spans(view, text, selection) if traces and has_spans else None,
+        "differences": await differences(view, text, selection) if traces and selection else None,
     }
+
+
+async def _spans(view: View, text: str, selection: str) -> Context:
+    """Return the facets and the heatmap of the spans that match a filter, with and without the selection."""
+    timeline = Timeline(view)
+    found = await facets(view, text)
+    answer = await view.ask("latency", filter=view.filter(text), spans="all", every=timeline.every)
+    heat = heatmap(answer.rows, timeline, view) if answer.rows else None
+    return {
+        "found": found,
+        "offered": KEYS,
+        "heatmap": heat,
+        "chart": Chart(heat, view, text, selection).drawn() if heat else None,
+        "is_cut": answer.is_cut,
+    }
+
+
+async def _wider(view: View, text: str) -> Context | None:
+    """Return how many traces match in the day before the page's end; `None` if the page has a day or more."""
+    if view.seconds >= WIDER_S:
+        return None
+    times = {**view.times, "since": instant(view.end_s - WIDER_S)}
+    answer = await view.source.ask("search", {**times, "filter": view.filter(text), "limit": str(TRACES_MAX)})
+    return {"traces": len(answer.rows), "is_cut": answer.is_cut, "times": times}

@@ -20,6 +20,7 @@ from receiver.ui import tail
 from receiver.ui.connect import checks
 from receiver.ui.connect_checks import verdict
 from receiver.ui.facts import ReceiverFacts
+from receiver.ui.filter_text import error_column
 from receiver.ui.page import Context, Page
 from receiver.ui.pages import PAGES
 from receiver.ui.static import HEADERS as STATIC_HEADERS
@@ -153,7 +154,11 @@ class Site:
             return _status_of(error), self._trouble(page, view, error)
 
     def _trouble(self, page: Page, view: View, error: ReceiverError) -> str:
-        return self._render("trouble", page, view, {"trouble": _text_of(error)})
+        text = view.query.get("q", "")
+        column = error_column(text) if isinstance(error, InvalidFilter) else 0
+        return self._render(
+            "trouble", page, view, {"trouble": _text_of(error), "text": text, "column": column}
+        )
 
     def _render(self, name: str, page: Page, view: View, context: Context) -> str:
         state = self._facts.state(view.now_s)

@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from receiver.sizes import size_text
 from receiver.ui import numbers, svg
+from receiver.ui.filter_text import all_of, known_terms
 from receiver.ui.static import url_of
 from receiver.ui.view import term
 
@@ -26,6 +27,8 @@ _FILTERS = {
     "time": numbers.time_tag,
 }
 _FUNCTIONS = {
+    "all_of": all_of,
+    "known_terms": known_terms,
     "per_minute": numbers.per_minute,
     "share_bar": svg.share_bar,
     "sparkline": svg.sparkline,

@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode
 from receiver.api.access import Caller
 from receiver.query.time_range import SINCE_DEFAULT, parse_range
 from receiver.ui.facts import ReceiverFacts
+from receiver.ui.filter_text import all_of, quoted
 
 Row = dict[str, Any]
 
@@ -92,12 +93,13 @@ class View:
 
     def filter(self, *terms: str) -> str:
         """Return a filter of the page's project and deployment and of more terms."""
-        return " ".join([*(term(name, value) for name, value in self.chosen.items()), *filter(None, terms)])
+        return all_of(*(term(name, value) for name, value in self.chosen.items()), *terms)
 
     def link(self, path: str, **parameters: str) -> str:
-        """Return a URL with the page's time range, project and deployment."""
+        """Return a URL with the page's project, deployment and time range, unless another range is given."""
         given = {name: value for name, value in parameters.items() if value}
-        return f"{quote(path)}?{urlencode({**self.chosen, **given, **self.times}, quote_via=quote)}"
+        query = {**self.chosen, **given, **self.times, **given}
+        return f"{quote(path)}?{urlencode(query, quote_via=quote)}"
 
     def api(self, name: str, **parameters: str) -> str:
         """Return the URL of the API that answers a question about the page's time range."""
@@ -125,8 +127,8 @@ class View:
 
 def term(field: str, value: str) -> str:
     """Return a filter for a field or attribute that equals a value, whatever characters the value has."""
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("*", "\\*")
-    return f'{field}="{escaped}"'
+    # A star without a backslash would stand for any text.
+    return f"{field}={quoted(value).replace('*', chr(92) + '*')}"
 
 
 def instant(at_s: float) -> str:

@@ -14,13 +14,14 @@ from receiver.errors import MalformedBody, StoreTrouble
 from receiver.ui.pages import PAGES
 from receiver.ui.site import RANGES
 from receiver.ui.static import url_of
-from receiver.ui.view import Answer, Row
-from tests.ui.conftest import HOSTILE, HOSTILE_TRACE, TIMES, Client, StartSite
+from receiver.ui.view import Answer, Row, instant
+from tests.ui.conftest import HOSTILE, HOSTILE_TRACE, NOON_S, TIMES, Client, StartSite
 
 URLS = (
     "/",
     "/search",
     "/search?q=status%3Derror",
+    "/search?facet=http.route&selection=status%3Derror",
     "/services",
     "/errors",
     "/compare",
@@ -30,7 +31,7 @@ URLS = (
     "/connect",
     f"/trace/{HOSTILE_TRACE}",
 )
-SCRIPTS = ("frame.js", "waterfall.js", "connect.js", "tail.js")
+SCRIPTS = ("frame.js", "waterfall.js", "brush.js", "suggest.js", "saved.js", "connect.js", "tail.js")
 VOID = {"br", "hr", "img", "input", "link", "meta", "option"}
 
 
@@ -137,6 +138,30 @@ async def test_error_in_a_filter_is_shown_in_the_frame_with_400(site: Client) ->
 
     assert "The page cannot be shown." in page.text
     assert "column 9" in page.text
+
+
+async def test_error_in_a_filter_is_marked_in_the_text_which_can_be_corrected(site: Client) -> None:
+    answer = await site.get("/search", params={**TIMES, "project": "prj_1", "q": "status=eror root"})
+
+    text = await answer.text()
+    assert answer.status == 400
+    assert "status=<mark>e</mark>ror root" in text
+    assert 'value="status=eror root"' in text
+
+
+async def test_empty_search_counts_the_traces_of_a_day(site: Client) -> None:
+    later = {"since": instant(NOON_S + 7_200), "until": instant(NOON_S + 10_800)}
+
+    found = await site.get("/search", params={**later, "q": "service=web status=error"})
+    absent = await site.get("/search", params={**later, "q": "service=none"})
+
+    page = Document(await found.text())
+    link = next(link for link in page.links if instant(NOON_S + 10_800 - 86_400).replace(":", "%3A") in link)
+    wider = await site.get(link)
+    count = re.search(r"(\d+) traces match in the 24 hours", page.text.replace("\n", " "))
+    assert count is not None
+    assert f"{count[1]} traces match." in Document(await wider.text()).text
+    assert "No trace matches in the 24 hours" in Document(await absent.text()).text
 
 
 async def test_wrong_time_range_is_shown_in_the_frame_with_400(site: Client) -> None:

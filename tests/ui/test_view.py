@@ -8,10 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.query.filters.filter import Comparison, Intrinsic
+from receiver.query.filters.filter import Attribute, Comparison, Intrinsic
 from receiver.query.filters.filter_text import parse_filter
 from receiver.settings import Settings
 from receiver.ui.facts import ReceiverFacts
+from receiver.ui.filter_text import all_of, attribute, error_column, without_term
 from receiver.ui.view import Answer, Row, View, term
 from receiver.writer.progress import Progress
 from tests.support.receiver_facts import ledger_of
@@ -68,3 +69,26 @@ def test_permalink_replaces_ages_with_absolute_times() -> None:
     assert view(since="1h", q="x").permalink == (
         "/errors?since=2027-01-15T07%3A00%3A00.000Z&q=x&until=2027-01-15T08%3A00%3A01.000Z"
     )
+
+
+def test_joined_filters_must_all_match() -> None:
+    joined = all_of('project="p"', "root OR status=error", "", "kind=server")
+
+    assert parse_filter(joined) == parse_filter('project="p" AND (root OR status=error) AND kind=server')
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), min_size=1, max_size=40))
+def test_attribute_is_named_whatever_characters_its_key_has(key: str) -> None:
+    assert parse_filter(term(attribute("span", key), "x")) == Comparison(Attribute("span", key), "=", "x")
+
+
+def test_term_is_removed_only_where_the_rest_keeps_its_meaning() -> None:
+    assert without_term('root service="a" kind=server', 'service="a"') == "root kind=server"
+    assert without_term("service=a root", 'service="a"') == "root"
+    assert without_term('root -service="a"', 'service="a"') is None
+    assert without_term('root OR service="a"', 'service="a"') is None
+
+
+def test_error_column_is_of_the_text_itself() -> None:
+    assert error_column("service=web status=eror") == 20
+    assert error_column("service=web") == 0

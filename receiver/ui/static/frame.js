@@ -98,7 +98,7 @@ function showShortcuts() {
 }
 
 function moveSelection(step) {
-  const rows = [...document.querySelectorAll("main tbody tr")];
+  const rows = [...document.querySelectorAll("main tbody tr")].filter((row) => row.checkVisibility());
   if (!rows.length) return;
   const current = rows.findIndex((row) => row.getAttribute("aria-selected") === "true");
   const next = Math.max(0, Math.min(rows.length - 1, current < 0 ? 0 : current + step));

@@ -1,0 +1,53 @@
+"""What is different about a selection: values that its spans have more or less often than the rest."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from receiver.errors import InvalidFilter, MalformedBody
+from receiver.query.filters.filter_text import parse_filter
+from receiver.ui.filter_text import all_of, attribute
+from receiver.ui.view import View, term
+
+DIFFERENCES_MAX: Final = 12
+"""Maximum number of values on the page, those with the strongest evidence."""
+
+
+class Difference(NamedTuple):
+    """A value with its shares of the selection and of the rest."""
+
+    name: str
+    selection_share: float
+    rest_share: float
+    link: str
+
+
+def check(selection: str) -> None:
+    """Raise `InvalidFilter` for a selection that is not a filter of spans."""
+    try:
+        parse_filter(selection)
+    except InvalidFilter as error:
+        raise error.named("selection") from error
+
+
+async def differences(view: View, text: str, selection: str) -> list[Difference] | None:
+    """Return what differs between a selection and the rest of a filter's spans; `None` without a rest."""
+    wanted, against = view.filter(text, selection), view.filter(text)
+    try:
+        answer = await view.ask("shifts", filter=wanted, against=against, limit=str(DIFFERENCES_MAX))
+    except MalformedBody:
+        # One of both sides has no span.
+        return None
+    found = []
+    for row in answer.rows:
+        is_field = row["scope"] == "intrinsic"
+        field = row["key"] if is_field else attribute(row["scope"], row["key"])
+        found.append(
+            Difference(
+                f"{row['key']}={row['value']}",
+                row["selection_share"],
+                row["rest_share"],
+                view.link("/search", q=all_of(text, term(field, row["value"])), selection=selection),
+            )
+        )
+    return found

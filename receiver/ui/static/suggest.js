@@ -1,0 +1,136 @@
+// Completion of a filter while it is typed: fields, keys of attributes and stored values, as a combobox with a list.
+
+import { keyTerms, lastTerm, matching, valueText, valuesQuestion } from "./terms.js";
+
+const SHOWN_MAX = 12;
+const LINES_MAX = 1000; // lines of an answer that are asked for
+const AFTER_MS = 120; // pause in typing after which the receiver is asked
+
+const answers = new Map();
+
+async function linesOf(path, parameters = {}) {
+  const form = document.getElementById("filter").form;
+  const url = `/api/v1/${path}?${new URLSearchParams({
+    ...parameters,
+    since: form.elements.since.value,
+    until: form.elements.until.value,
+    limit: LINES_MAX,
+  })}`;
+  if (!answers.has(url)) {
+    const answer = await fetch(url);
+    const lines = answer.ok ? (await answer.text()).trim().split("\n") : [];
+    // The last line is the mark of the end.
+    answers.set(url, lines.slice(0, -1).map((line) => JSON.parse(line)));
+  }
+  return answers.get(url);
+}
+
+async function candidatesFor(term, known) {
+  const fields = known.map((text) => text.replace(/[=>].*$/, ""));
+  if (!term.operator) {
+    const rows = term.field ? await linesOf("attributes") : [];
+    const names = known.filter((text) => !/=./.test(text));
+    return matching([...names, ...keyTerms(rows, term.field)], term.field, SHOWN_MAX);
+  }
+  const begin = term.field + term.operator;
+  const words = known.filter((text) => text.startsWith(`${term.field}=`) && text.length > term.field.length + 1);
+  let values = words.map((text) => text.slice(term.field.length + 1));
+  const question = words.length ? null : valuesQuestion(term.field, fields);
+  if (question) {
+    const rows = await linesOf(question.path, question.parameters);
+    const isQuoted = term.value.startsWith('"');
+    values = rows.map((row) => row[question.property]).filter(Boolean).map((value) => valueText(value, isQuoted));
+  }
+  return matching(values, term.value, SHOWN_MAX).map((value) => begin + value);
+}
+
+function combobox(input) {
+  const known = input.dataset.known.split(" ");
+  const list = document.createElement("ul");
+  list.id = "suggestions";
+  list.setAttribute("role", "listbox");
+  list.setAttribute("aria-label", "Completions of the filter");
+  list.hidden = true;
+  // Not inside the label, whose text is the name of the input.
+  input.form.append(list);
+  list.style.left = `${input.offsetLeft}px`;
+  input.setAttribute("role", "combobox");
+  input.setAttribute("aria-autocomplete", "list");
+  input.setAttribute("aria-controls", list.id);
+  input.setAttribute("aria-expanded", "false");
+
+  let active = -1;
+  let asked = 0;
+  let timer = 0;
+
+  const close = () => {
+    asked += 1;
+    clearTimeout(timer);
+    list.hidden = true;
+    list.replaceChildren();
+    input.setAttribute("aria-expanded", "false");
+    activate(-1);
+  };
+  const activate = (place) => {
+    active = place;
+    [...list.children].forEach((option, at) => option.setAttribute("aria-selected", String(at === place)));
+    if (place < 0) input.removeAttribute("aria-activedescendant");
+    else input.setAttribute("aria-activedescendant", list.children[place].id);
+    list.children[place]?.scrollIntoView({ block: "nearest" });
+  };
+  const accept = (text) => {
+    const typed = input.value.slice(0, input.selectionStart);
+    const rest = input.value.slice(input.selectionStart);
+    const term = lastTerm(typed);
+    close();
+    if (!term) return;
+    const isWhole = !/[=>]$/.test(text);
+    const begin = typed.slice(0, term.start) + text + (isWhole && !rest.startsWith(" ") ? " " : "");
+    input.value = begin + rest;
+    input.setSelectionRange(begin.length, begin.length);
+    if (!isWhole) suggest();
+  };
+  const option = (text, place) => {
+    const made = document.createElement("li");
+    made.id = `suggestion-${place}`;
+    made.setAttribute("role", "option");
+    made.setAttribute("aria-selected", "false");
+    made.textContent = text;
+    // Before the input loses the focus, which would close the list.
+    made.addEventListener("pointerdown", (event) => {
+      event.preventDefault();
+      accept(text);
+    });
+    return made;
+  };
+  const suggest = async () => {
+    const number = ++asked;
+    const term = lastTerm(input.value.slice(0, input.selectionStart));
+    const found = term ? await candidatesFor(term, known).catch(() => []) : [];
+    // The reader has typed more, or has left.
+    if (number !== asked || document.activeElement !== input) return;
+    list.replaceChildren(...found.map(option));
+    list.hidden = !found.length;
+    input.setAttribute("aria-expanded", String(found.length > 0));
+    activate(-1);
+  };
+
+  input.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(suggest, AFTER_MS);
+  });
+  input.addEventListener("blur", close);
+  input.addEventListener("keydown", (event) => {
+    const count = list.children.length;
+    if (event.key === "ArrowDown" && !count) suggest();
+    else if (event.key === "ArrowDown") activate((active + 1) % count);
+    else if (event.key === "ArrowUp" && count) activate((active <= 0 ? count : active) - 1);
+    else if (event.key === "Escape" && count) close();
+    else if ((event.key === "Enter" || event.key === "Tab") && active >= 0) accept(list.children[active].textContent);
+    else return;
+    event.preventDefault();
+  });
+}
+
+const filter = document.getElementById("filter");
+if (filter) combobox(filter);

@@ -1,0 +1,47 @@
+// The term of a filter that is being typed, and how it is completed. Pure functions, without the page.
+
+const LAST = /(?:^|(?<=[\s({-]))([A-Za-z_][\w.:/-]*|)(?:(!=|=)("(?:[^"\\]|\\.)*|[^\s()"{}]*))?$/;
+const PLAIN_KEY = /^[A-Za-z_][\w.:/-]*$/;
+const PLAIN_VALUE = /^[\w./:@,+%[\]-]+$/;
+
+// The term that ends at the end of the text: where it starts, and its parts; `operator` is empty while a field
+// is typed. `null` where no term can be, such as after a value in quotation marks.
+export function lastTerm(text) {
+  const match = LAST.exec(text);
+  if (!match) return null;
+  return { start: match.index, field: match[1], operator: match[2] ?? "", value: match[3] ?? "" };
+}
+
+// A value as a filter spells it: a star would stand for any text, and spaces need quotation marks.
+export function valueText(value, isQuoted) {
+  const escaped = value.replace(/[\\"*]/g, "\\$&");
+  return PLAIN_VALUE.test(value) && !isQuoted ? escaped : `"${escaped}"`;
+}
+
+// Attributes as terms that lack a value. A key with a dot needs no scope, unless the scope is typed.
+export function keyTerms(rows, typed) {
+  const isScoped = /^(span|resource)\./.test(typed);
+  const names = rows.map(({ scope, key }) => (key.includes(".") && !isScoped ? key : `${scope}.${key}`));
+  return [...new Set(names)].filter((name) => PLAIN_KEY.test(name)).map((name) => `${name}=`);
+}
+
+// The candidates that begin with what is typed, then those that contain it; not what is typed already.
+export function matching(candidates, typed, most) {
+  const wanted = typed.toLowerCase();
+  const found = [...new Set(candidates)].filter((text) => text !== typed);
+  const begins = found.filter((text) => text.toLowerCase().startsWith(wanted));
+  const contains = found.filter((text) => !begins.includes(text) && text.toLowerCase().includes(wanted));
+  return [...begins, ...contains].slice(0, most);
+}
+
+// The question that lists the values of a field: its parameters, and the property of its lines. `null`: no question.
+export function valuesQuestion(field, fields) {
+  if (field === "service" || field === "trace:service") return { path: "services", property: "service" };
+  if (field === "project" || field === "deployment") return { path: "deployments", property: field };
+  if (field === "operation" || field === "name") {
+    return { path: "red", parameters: { by: "operation", spans: "all" }, property: "group" };
+  }
+  if (fields.includes(field)) return null;
+  const key = field.replace(/^(span|resource)\./, "");
+  return { path: "attributes", parameters: { key }, property: "value" };
+}

@@ -1,0 +1,100 @@
+"""Search page in a browser: dragging in the heatmap, and completion of the filter by keyboard."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import pytest
+
+from tests.ui.conftest import TIMES, Client
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
+
+async_api = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
+CHROMIUM = Path("/usr/bin/chromium")
+pytestmark = pytest.mark.skipif(not CHROMIUM.exists(), reason="chromium is not installed")
+
+
+@pytest.fixture
+async def page() -> AsyncIterator[Page]:
+    """Yield a page of a browser. An error of a script fails the test."""
+    errors: list[str] = []
+    async with async_api.async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        page = await browser.new_page(viewport={"width": 1280, "height": 800})
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        yield page
+        await browser.close()
+    assert errors == []
+
+
+def url_of(site: Client, **parameters: str) -> str:
+    return f"{site.make_url('/search')}?{urlencode({**TIMES, **parameters})}"
+
+
+async def test_dragging_in_the_heatmap_selects_times_and_durations(site: Client, page: Page) -> None:
+    await page.goto(url_of(site, q="service=web"))
+    box = await page.locator("#heatmap").bounding_box()
+    assert box is not None
+
+    await page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 4)
+    await page.mouse.down()
+    await page.mouse.move(box["x"] + box["width"] * 0.7, box["y"] + 40, steps=4)
+    await page.mouse.up()
+    await page.wait_for_url("**selection=**")
+
+    query = {name: values[0] for name, values in parse_qs(urlsplit(page.url).query).items()}
+    assert query["q"] == "service=web"
+    assert query["selection"].startswith("duration>=")
+    assert query["since"] > TIMES["since"]
+    assert query["until"] < TIMES["until"].replace("T13", "T12:59")
+    await page.get_by_text("What is different about the selection?").wait_for()
+
+
+async def test_click_on_a_cell_follows_its_link(site: Client, page: Page) -> None:
+    await page.goto(url_of(site, q="service=web"))
+    cell = page.locator("#heatmap a[tabindex]").first
+    link = await cell.get_attribute("href")
+
+    await cell.click()
+    await page.wait_for_url("**selection=**")
+
+    assert link is not None
+    assert parse_qs(urlsplit(page.url).query) == parse_qs(urlsplit(link).query)
+
+
+async def test_filter_is_completed_by_keyboard(site: Client, page: Page) -> None:
+    await page.goto(url_of(site))
+    await page.press("body", "/")
+
+    for typed in ("service=", "http.ro"):
+        await page.keyboard.type(typed)
+        await page.locator("[role=option]").first.wait_for()
+        await page.keyboard.press("ArrowDown")
+        await page.keyboard.press("Enter")
+    # After a key, its values are next.
+    await page.locator("[role=option]", has_text="http.route=").first.wait_for()
+    await page.keyboard.press("Escape")
+
+    assert await page.input_value("#filter") == "service=db http.route="
+    assert await page.locator("[role=option]").count() == 0
+
+
+async def test_search_is_saved_and_deleted(site: Client, page: Page) -> None:
+    await page.goto(url_of(site, q="service=web"))
+    await page.click("#saved summary")
+    await page.click("text=Save this search")
+    await page.goto(url_of(site))
+
+    saved = page.locator("#saved a")
+    assert await saved.text_content() == "service=web"
+    link = await saved.get_attribute("href")
+    assert link is not None
+    assert parse_qs(urlsplit(link).query)["q"] == ["service=web"]
+    await page.click("#saved summary")
+    await page.click("#saved button:has-text('Delete')")
+    assert await saved.count() == 0
