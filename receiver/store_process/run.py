@@ -24,6 +24,7 @@ from receiver.api.dead_letters import DeadLetterRoutes
 from receiver.api.query_queue import QUERIES_MAX
 from receiver.api.rollup import RollupRoutes
 from receiver.api.routes import REQUESTS_MAX, Api
+from receiver.api.source import ApiSource
 from receiver.api.spool import SpoolSpace
 from receiver.channel import Start
 from receiver.clock import NOTE_NAME
@@ -53,7 +54,6 @@ from receiver.store_process.metrics import report
 from receiver.store_process.rollup_thread import RollupThread
 from receiver.store_process.stop_signal import StopSignal
 from receiver.store_process.watchdog import MARGIN_S, Watchdog
-from receiver.ui.api_source import ApiSource
 from receiver.ui.site import Site
 from receiver.writer.backoff import SLOWER_CEILING_S, SLOWER_FIRST_S, Delays, backoff_s
 from receiver.writer.environment import Environment, Stopping

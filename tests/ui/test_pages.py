@@ -10,11 +10,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from receiver.api.source import Answer, Row
 from receiver.errors import MalformedBody, StoreTrouble
 from receiver.ui.pages import PAGES
 from receiver.ui.site import RANGES
 from receiver.ui.static import url_of
-from receiver.ui.view import Answer, Row
 from tests.ui.conftest import HOSTILE, HOSTILE_TRACE, TIMES, Client, StartSite
 
 URLS = (

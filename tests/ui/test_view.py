@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
+from receiver.api.source import Answer, Row
 from receiver.query.filters.filter import Comparison, Intrinsic
 from receiver.query.filters.filter_text import parse_filter
-from receiver.ui.view import Answer, Row, View, term
+from receiver.ui.view import View, term
 
 
 class NoSource:
