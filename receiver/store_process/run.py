@@ -43,6 +43,7 @@ from receiver.journal.segments import Journal
 from receiver.ledger.balance import Backlog, LiveBalanceSource
 from receiver.ledger.ledger import Ledger, is_first_on
 from receiver.logs import limited
+from receiver.mcp.endpoint import McpRoutes
 from receiver.metrics import Metrics
 from receiver.model import SegmentId
 from receiver.query import ledger as ledger_query
@@ -139,13 +140,14 @@ class StoreWork:
             self._store, self._closing, self._settings.store.rollup, self._rollup.wake, self._pool
         )
         pages = Site(lambda request: ApiSource(api, request))
+        mcp = McpRoutes(lambda request: ApiSource(api, request))
         limits = self._settings.limits
         self._listener = Listener(
             Limits("api", limits.api_connections_max, limits.header_timeout_s, limits.write_timeout_s),
             self._metrics,
         )
         await self._listener.open(
-            api.application(dead_letter_routes, rollup_routes, pages), socket.socket(fileno=listen_fd)
+            api.application(dead_letter_routes, rollup_routes, pages, mcp), socket.socket(fileno=listen_fd)
         )
         # The API is served first, so that health checks work while the ledger is read.
         self._thread.start()
