@@ -93,6 +93,7 @@ class StoreWork:
         self._settings = settings
         self._api_token = settings.api_token
         self._metrics = metrics
+        metrics.set("backlog_bytes_max", settings.journal.bytes_max)
         self._resources = resources
         self._journal = Journal(data_dir / "journal")
         self._dead_letter_list = DeadLetterList(data_dir)
