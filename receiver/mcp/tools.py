@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
-from receiver.api.problems import NoSuchTrace
 from receiver.api.source import Answer, Row
+from receiver.errors import MalformedBody
 from receiver.mcp import trace_summary
 from receiver.mcp.result import CHARACTERS_PER_TOKEN, Found
 from receiver.mcp.tool import Arguments, Context, Tool, parameters_of
@@ -49,7 +49,9 @@ async def _get_trace(context: Context, arguments: Arguments) -> Found:
     trace_id = normalized_trace_id(arguments["trace_id"])
     stored = await context.source.outline(trace_id)
     if not stored:
-        raise NoSuchTrace("no span of this trace is stored; it has expired or has not arrived")
+        raise MalformedBody(
+            "no span of this trace is stored; it has expired or has not arrived", field="trace_id"
+        )
     # Seconds for the largest traces: other requests go on meanwhile.
     head, rows = await asyncio.to_thread(_summary, stored)
     first, rest = rows[:DETAILED_ERRORS_MAX], rows[DETAILED_ERRORS_MAX:]
