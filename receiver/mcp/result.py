@@ -11,6 +11,7 @@ import secrets
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -44,7 +45,7 @@ class Found(NamedTuple):
 
 def tool_result(found: Found) -> dict[str, Any]:
     """Return the result of a call."""
-    content = _fitted(found._replace(head=_shown(found.head), rows=[_shown(row) for row in found.rows]))
+    content = _fitted(found)
     lines = [content.head, *content.rows]
     return {
         "content": [{"type": "text", "text": fenced("\n".join(map(_json, lines)))}],
@@ -66,13 +67,14 @@ def fenced(content: str, nonce: Callable[[], str] = lambda: secrets.token_hex(8)
     return f"{NOTICE}\n<data {chosen}>\n{content}\n</data {chosen}>"
 
 
-def visible(text: str) -> str:
-    """Return the text with hidden characters as escape sequences, and without its end if it is too long."""
-    kept = text[:TEXT_CHARACTERS_MAX]
-    if not kept.isascii() or not kept.isprintable():
-        kept = "".join(map(_visible_character, kept))
-    left = len(text) - TEXT_CHARACTERS_MAX
-    return f"{kept} … ({left} more characters)" if left > 0 else kept
+def visible(text: str, characters_max: int = TEXT_CHARACTERS_MAX) -> str:
+    """Return the text with hidden characters as escape sequences, and without its end if that is too long."""
+    if len(text) <= characters_max and text.isascii() and text.isprintable():
+        return text
+    shown = list(map(_visible_character, text[:characters_max]))
+    kept = sum(end <= characters_max for end in accumulate(map(len, shown)))
+    left = len(text) - kept
+    return "".join(shown[:kept]) + (f" … ({left} more characters)" if left else "")
 
 
 def _visible_character(character: str) -> str:
@@ -80,28 +82,36 @@ def _visible_character(character: str) -> str:
     return character.encode("unicode_escape").decode() if is_hidden else character
 
 
-def _shown(value: Any) -> Any:  # noqa: ANN401 - any JSON
+def shown_value(value: Any) -> Any:  # noqa: ANN401 - any JSON
     """Return a value of a row with all its texts made visible."""
     if isinstance(value, str):
         return visible(value)
     if isinstance(value, dict):
-        return {visible(key): _shown(each) for key, each in value.items()}
+        return {visible(key): shown_value(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_shown(each) for each in value]
+        return [shown_value(each) for each in value]
     return value
 
 
 def _fitted(found: Found) -> Found:
     """Return the rows that fit into the maximum length; the head counts those that are left out."""
+    shown: Row = shown_value(found.head)
     # With room for the counts, which are added below.
-    head = {**found.head, "left_out": _counts(found.rows)}
-    left = found.characters_max - len(fenced(_json(head)))
-    for place, row in enumerate(found.rows):
+    left = found.characters_max - len(fenced(_json({**shown, "left_out": _counts(found.rows)})))
+    rows: list[Row] = []
+    # A row is made visible only when its turn comes: a trace may have a million.
+    for row in map(shown_value, found.rows):
         left -= len(_json(row)) + 1
         if left < 0:
-            counts = _counts(found.rows[place:])
-            return found._replace(head={**found.head, "left_out": counts}, rows=found.rows[:place])
-    return found
+            shown = {**shown, "left_out": _counts(found.rows[len(rows) :])}
+            break
+        rows.append(row)
+    return found._replace(head=shown, rows=rows)
+
+
+def length_of(row: Row) -> int:
+    """Return the length of a row in the text of a result."""
+    return len(_json(shown_value(row)))
 
 
 def _json(row: Row) -> str:

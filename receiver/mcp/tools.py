@@ -54,10 +54,13 @@ async def _get_trace(context: Context, arguments: Arguments) -> Found:
         )
     # Seconds for the largest traces: other requests go on meanwhile.
     head, rows = await asyncio.to_thread(_summary, stored)
+    characters_max = int(arguments["tokens"]) * CHARACTERS_PER_TOKEN
+    # Half of the budget for all details together.
+    for_details = characters_max // (2 * DETAILED_ERRORS_MAX)
     first, rest = rows[:DETAILED_ERRORS_MAX], rows[DETAILED_ERRORS_MAX:]
-    rows = [*[await _detailed(context, trace_id, row) for row in first], *rest]
+    rows = [*[await _detailed(context, trace_id, row, for_details) for row in first], *rest]
     head = {"trace_id": trace_id, "page": _trace_url(context, trace_id), **head}
-    return Found(head, "spans", rows, int(arguments["tokens"]) * CHARACTERS_PER_TOKEN)
+    return Found(head, "spans", rows, characters_max)
 
 
 def _summary(stored: list[Row]) -> tuple[Row, list[Row]]:
@@ -91,7 +94,7 @@ async def _attribute_values(context: Context, arguments: Arguments) -> Found:
     return Found(_rest(answer), "attributes", answer.rows)
 
 
-async def _detailed(context: Context, trace_id: str, row: Row) -> Row:
+async def _detailed(context: Context, trace_id: str, row: Row, characters_max: int) -> Row:
     """Return the row of a failed span with what its sender recorded about it."""
     if row["part"] != "error":
         return row
@@ -99,12 +102,7 @@ async def _detailed(context: Context, trace_id: str, row: Row) -> Row:
     # The span may expire between both queries.
     if stored is None:
         return row
-    events = zip(stored["Events.Name"], stored["Events.Attributes"], strict=True)
-    return {
-        **row,
-        "attributes": stored["SpanAttributes"],
-        "events": [{"name": name, "attributes": attributes} for name, attributes in events],
-    }
+    return {**row, **trace_summary.details(stored, characters_max)}
 
 
 def _trace_url(context: Context, trace_id: str) -> str:

@@ -7,31 +7,54 @@ from collections.abc import Iterator
 from typing import Final
 
 from receiver.api.source import Row
+from receiver.mcp.result import length_of, visible
 from receiver.query.traces.trace_model import Span, Trace
 
 SERVICES_MAX: Final = 5
-"""Maximum number of services in the head; the head is never left out, so it must be short."""
+NAME_CHARACTERS_MAX: Final = 60
+"""Limits of the services in the head, and of its names; the head is never left out, so it must be short."""
 _NS_PER_MS: Final = 1e6
 
 
 def head(trace: Trace) -> Row:
     """Return what is said about the trace as a whole."""
     services = Counter(span.row["ServiceName"] for span in trace.spans)
+    largest = services.most_common(SERVICES_MAX)
     return {
         "start": trace.root.row["Timestamp"],
         "duration_ms": (trace.end_ns - trace.start_ns) / _NS_PER_MS,
         "spans_stored": len(trace.spans),
         "errors": sum(span.is_error for span in trace.spans),
         "service_count": len(services),
-        "services": [{"service": name, "spans": count} for name, count in services.most_common(SERVICES_MAX)],
-        "project": trace.root.row.get("ProjectId", ""),
-        "deployment": trace.root.row.get("DeploymentId", ""),
+        "services": [{"service": _short(name), "spans": count} for name, count in largest],
+        "project": _short(trace.root.row.get("ProjectId", "")),
+        "deployment": _short(trace.root.row.get("DeploymentId", "")),
     }
 
 
 def rows(trace: Trace) -> list[Row]:
     """Return a row for each span: errors first, then the spans on the critical path, then the others."""
     return [_row(trace, span, part) for part, span in _by_importance(trace)]
+
+
+def details(stored: Row, characters_max: int) -> Row:
+    """Return the events and attributes of a span that fit, events first: exceptions explain a failure."""
+    events = zip(stored["Events.Name"], stored["Events.Attributes"], strict=True)
+    parts: list[tuple[str, Row]] = [
+        *(("events", {"name": name, "attributes": attributes}) for name, attributes in events),
+        *(("attributes", {key: value}) for key, value in stored["SpanAttributes"].items()),
+    ]
+    shown: dict[str, list[Row]] = {"events": [], "attributes": []}
+    for place, (kind, part) in enumerate(parts):
+        characters_max -= length_of(part)
+        if characters_max < 0:
+            return {**shown, "details_left_out": len(parts) - place}
+        shown[kind].append(part)
+    return dict(shown)
+
+
+def _short(name: str) -> str:
+    return visible(name, NAME_CHARACTERS_MAX)
 
 
 def _by_importance(trace: Trace) -> Iterator[tuple[str, Span]]:

@@ -144,14 +144,29 @@ async def test_trace_begins_with_the_origin_of_the_failure_then_the_critical_pat
 
 @pytest.mark.parametrize("tokens", [tools.TOKENS_MIN, tools.TOKENS_DEFAULT, tools.TOKENS_MAX])
 async def test_trace_keeps_its_budget_and_counts_what_is_left_out(start: Start, tokens: int) -> None:
-    long = {"ServiceName": "\x00" * 5_000, "SpanName": "n" * 5_000}
-    stored = [row | long for row in failing_trace(3_000)]
+    hostile = {"SpanName": '"' * 5_000, "ProjectId": '"' * 5_000, "DeploymentId": "\x00" * 5_000}
+    stored = [
+        row | hostile | {"ServiceName": f"{place % 9}" + "\x00" * 5_000}
+        for place, row in enumerate(failing_trace(3_000))
+    ]
 
     result = await called(await start(Spans(Answer([]), stored)), "get_trace", trace_id=TRACE, tokens=tokens)
 
     head, *shown = content_of(result)
     assert len(result["content"][0]["text"]) <= tokens * CHARACTERS_PER_TOKEN
     assert sum(head["left_out"].values()) == len(stored) - len(shown)
+
+
+async def test_many_attributes_do_not_displace_the_origin_of_the_failure(start: Start) -> None:
+    attributes = {f"key {place}": "v" * 300 for place in range(500)}
+    stored = [row | {"SpanAttributes": attributes} for row in failing_trace()]
+
+    result = await called(await start(Spans(Answer([]), stored)), "get_trace", trace_id=TRACE)
+
+    _, first, *others = content_of(result)
+    assert (first["span_id"], first["message"]) == ("query", "deadlock")
+    assert len(first["attributes"]) + first["details_left_out"] == 500
+    assert len(others) == 2
 
 
 async def test_unknown_trace_is_an_error(start: Start) -> None:
@@ -238,7 +253,7 @@ async def test_stored_trace_is_summarized(client: Client) -> None:
     head, row = content_of(await called(client, "get_trace", trace_id=f"{150:032x}"))
 
     assert (head["errors"], head["deployment"]) == (1, "dpl_2")
-    assert row["attributes"] == {"http.route": "/cart"}
+    assert row["attributes"] == [{"http.route": "/cart"}]
 
 
 @pytest.mark.parametrize(
