@@ -20,6 +20,7 @@ MetricName = Literal[
     "answer_seconds",
     "backlog_age_seconds",
     "backlog_bytes",
+    "backlog_bytes_max",
     "backlog_segments",
     "backlog_stalled_segments",
     "body_bytes",
@@ -87,6 +88,9 @@ METRICS: dict[MetricName, Spec] = {
         "gauge_sum", "Age of the oldest sealed segment. Rising steadily: the store is down or slow."
     ),
     "backlog_bytes": Spec("gauge_sum", "Size of the sealed segments that are not stored yet."),
+    "backlog_bytes_max": Spec(
+        "gauge_sum", "Size of the journal at which senders get 503: `journal.bytes_max`."
+    ),
     "backlog_segments": Spec("gauge_sum", "Number of sealed segments that are not stored yet."),
     "backlog_stalled_segments": Spec(
         "gauge_sum",

@@ -153,7 +153,9 @@ async def log_changes(request: web.Request, handler: Handler) -> web.StreamRespo
         return response
     finally:
         caller = request.get(CALLER)
-        if caller is not None and request.method not in {hdrs.METH_GET, hdrs.METH_HEAD}:
+        # A POST that viewers may send only asks a question.
+        is_change = request.method not in {hdrs.METH_GET, hdrs.METH_HEAD} and _needed(request) != "viewer"
+        if caller is not None and is_change:
             log.info(
                 "change requested",
                 action=request.method,

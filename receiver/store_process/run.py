@@ -51,14 +51,12 @@ from receiver.rollup.derivation import Closing
 from receiver.settings import Settings
 from receiver.store_process.ledger_metrics import LedgerMetrics
 from receiver.store_process.metrics import report
+from receiver.store_process.operator_routes import operator_routes
 from receiver.store_process.rollup_thread import RollupThread
 from receiver.store_process.stop_signal import StopSignal
 from receiver.store_process.watchdog import MARGIN_S, Watchdog
 from receiver.ui.admin_port import read_admin_port
-from receiver.ui.api_source import ApiSource
 from receiver.ui.facts import ReceiverFacts
-from receiver.ui.login import Login
-from receiver.ui.site import Site
 from receiver.writer.backoff import SLOWER_CEILING_S, SLOWER_FIRST_S, Delays, backoff_s
 from receiver.writer.environment import Environment, Stopping
 from receiver.writer.progress import Progress, WaitingUnits
@@ -93,10 +91,9 @@ class StoreWork:
 
     def __init__(self, settings: Settings, metrics: Metrics, resources: ExitStack) -> None:
         data_dir = Path(settings.data_dir)
-        self._settings = settings
-        self._api_token = settings.api_token
-        self._access = settings.api
+        self._settings, self._api_token, self._access = settings, settings.api_token, settings.api
         self._metrics = metrics
+        metrics.set("backlog_bytes_max", settings.journal.bytes_max)
         self._resources = resources
         self._journal = Journal(data_dir / "journal")
         self._dead_letter_list = DeadLetterList(data_dir)
@@ -156,13 +153,12 @@ class StoreWork:
         rollup_routes = RollupRoutes(
             self._store, self._closing, self._settings.store.rollup, self._rollup.wake, self._pool
         )
-        pages = Site(lambda request: ApiSource(api, request), self._facts)
         limits = self._settings.limits
         self._listener = Listener(
             Limits("api", limits.api_connections_max, limits.header_timeout_s, limits.write_timeout_s),
             self._metrics,
         )
-        application = api.application(dead_letter_routes, rollup_routes, pages, Login())
+        application = api.application(dead_letter_routes, rollup_routes, *operator_routes(api, self._facts))
         await self._listener.open(application, socket.socket(fileno=listen_fd))
         # The API is served first, so that health checks work while the ledger is read.
         self._thread.start()

@@ -11,13 +11,14 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
+from receiver.api.source import Row
 from receiver.errors import ReceiverError, StoreTrouble
 from receiver.settings import Drain, Settings
 from receiver.sizes import size_text
 from receiver.ui.admin_port import AdminReport
 from receiver.ui.numbers import ago, count
 from receiver.ui.receiver import OUTCOMES
-from receiver.ui.view import Row, View
+from receiver.ui.view import View
 
 SINCE = "24h"
 """Age of the oldest span that counts as a proof."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from receiver.api.source import Answer
 from receiver.ui.filter_text import all_of, without_term
-from receiver.ui.view import Answer, View, term
+from receiver.ui.view import View, term
 
 VALUES_MAX = 8
 """Maximum number of values that a facet shows."""

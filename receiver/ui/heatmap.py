@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Final, NamedTuple
 
+from receiver.api.source import Row
 from receiver.query.latency import BOUNDS_NS
 from receiver.ui.timeline import Timeline
-from receiver.ui.view import Row, View, instant
+from receiver.ui.view import View, instant
 
 ROWS_MAX = 16
 """Maximum number of rows; neighbouring durations are added up until they fit."""

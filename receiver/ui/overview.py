@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from receiver.api.source import Answer, Row
 from receiver.errors import MalformedBody
 from receiver.ui import connect
 from receiver.ui.page import Context
 from receiver.ui.timeline import Timeline
-from receiver.ui.view import Answer, Row, View, term
+from receiver.ui.view import View, term
 
 PROJECTS_MAX = 50
 """Maximum number of projects that the page shows."""

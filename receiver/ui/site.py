@@ -12,6 +12,7 @@ import orjson
 from aiohttp import hdrs, web
 
 from receiver.api.access import CALLER, requires
+from receiver.api.source import Row, error_text
 from receiver.errors import InvalidFilter, LimitExceeded, MalformedBody, ReceiverError, StoreTrouble
 from receiver.logs import limited
 from receiver.query.limits import limit_exceeded
@@ -27,7 +28,7 @@ from receiver.ui.static import HEADERS as STATIC_HEADERS
 from receiver.ui.static import PREFIX, static_files
 from receiver.ui.templating import environment
 from receiver.ui.trace import columns, details
-from receiver.ui.view import Row, Source, View
+from receiver.ui.view import Source, View
 
 FRAME_AFTER_S = 0.05
 """A page that takes longer than this is sent in two parts: first its frame, so that the reader sees it."""
@@ -157,7 +158,7 @@ class Site:
         text = view.query.get("q", "")
         column = error_column(text) if isinstance(error, InvalidFilter) else 0
         return self._render(
-            "trouble", page, view, {"trouble": _text_of(error), "text": text, "column": column}
+            "trouble", page, view, {"trouble": error_text(error), "text": text, "column": column}
         )
 
     def _render(self, name: str, page: Page, view: View, context: Context) -> str:
@@ -179,12 +180,6 @@ def _status_of(error: ReceiverError) -> HTTPStatus:
             )
         case _:
             return HTTPStatus.SERVICE_UNAVAILABLE
-
-
-def _text_of(error: ReceiverError) -> str:
-    if isinstance(error, StoreTrouble):
-        return str(limit_exceeded(error) or f"the store: {error.label}")
-    return str(error)
 
 
 def _document(status: HTTPStatus, text: str) -> web.Response:

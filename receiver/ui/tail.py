@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
+from receiver.api.source import Answer, Row
 from receiver.query.time_range import SINCE_DEFAULT
 from receiver.ui.numbers import duration
 from receiver.ui.page import Context
-from receiver.ui.view import Answer, Row, View, instant
+from receiver.ui.view import View, instant
 
 ROWS_MAX = 500
 """Maximum number of spans that the page keeps; older ones leave it."""

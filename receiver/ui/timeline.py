@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from receiver.api.source import Row
 from receiver.ui.numbers import parsed
 from receiver.ui.svg import Number
-from receiver.ui.view import Row, View
+from receiver.ui.view import View
 
 INTERVALS_MAX = 60
 """Maximum number of intervals of a chart or sparkline."""

@@ -9,12 +9,13 @@ from typing import Final, NamedTuple
 
 from markupsafe import Markup
 
+from receiver.api.source import Row
 from receiver.query.traces.trace_model import Span, Trace, start_ns_of, trace_of
 from receiver.query.traces.traces import normalized_trace_id
 from receiver.ui import numbers
 from receiver.ui.page import Context
 from receiver.ui.svg import tag
-from receiver.ui.view import Row, View
+from receiver.ui.view import View
 
 ROWS_MAX = 1_000
 """Maximum number of spans in the table of a page without its script; links lead to the others."""

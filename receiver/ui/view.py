@@ -6,27 +6,16 @@ Invariant: all questions of a page have the same time range, with absolute times
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, Protocol
+from typing import Protocol
 from urllib.parse import quote, urlencode
 
 from receiver.api.access import Caller
+from receiver.api.source import Answer, Row
 from receiver.query.time_range import SINCE_DEFAULT, parse_range
 from receiver.ui.facts import ReceiverFacts
 from receiver.ui.filter_text import all_of, quoted
-
-Row = dict[str, Any]
-
-
-class Answer(NamedTuple):
-    """The rows of an answer to a question."""
-
-    rows: list[Row]
-    is_cut: bool = False
-    """Whether more rows match than the limit."""
-    close_keys: Sequence[str] = ()
-    """Stored attributes whose keys are similar to those of a filter without a match."""
 
 
 class Source(Protocol):

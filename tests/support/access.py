@@ -22,9 +22,7 @@ from receiver.engine.store import Parameters
 from receiver.errors import StoreTrouble
 from receiver.rollup.derivation import Closing
 from receiver.settings import Access, Role, User
-from receiver.ui.api_source import ApiSource
-from receiver.ui.login import Login
-from receiver.ui.site import Site
+from receiver.store_process.operator_routes import operator_routes
 from tests.support.fake_clickhouse import MemoryStore
 from tests.support.receiver_facts import facts_of
 
@@ -68,8 +66,7 @@ async def receiver_with(directory: Path, access: Access = USERS, token: str = ""
         )
         letters = DeadLetterRoutes(None, pool)  # type: ignore[arg-type]  # its handlers then fail
         rollup = RollupRoutes(NoStore(), lambda: Closing(0, 0), is_on=False, wake=lambda: None, pool=pool)
-        site = Site(lambda request: ApiSource(api, request), facts_of(directory, pool))
-        application = api.application(letters, rollup, site, Login())
+        application = api.application(letters, rollup, *operator_routes(api, facts_of(directory, pool)))
         async with TestClient(TestServer(application)) as client:
             yield client
 

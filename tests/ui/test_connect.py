@@ -9,13 +9,13 @@ from collections.abc import Mapping
 
 import pytest
 
+from receiver.api.source import Answer, Row
 from receiver.errors import StoreTrouble
 from receiver.settings import Drain, Settings, Tls
 from receiver.ui.admin_port import AdminReport, Sample
 from receiver.ui.connect import endpoint_url
 from receiver.ui.connect_checks import Evidence, checks_of, verdict
 from receiver.ui.facts import ReceiverFacts
-from receiver.ui.view import Answer, Row
 from tests.support.receiver_facts import ledger_line, ledger_of
 from tests.ui.conftest import Client, StartSite
 from tests.ui.test_pages import Document, FakeSource, page_of

@@ -10,11 +10,12 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from receiver.api.source import Answer, Row
 from receiver.errors import MalformedBody, StoreTrouble
 from receiver.ui.pages import PAGES
 from receiver.ui.site import RANGES
 from receiver.ui.static import url_of
-from receiver.ui.view import Answer, Row, instant
+from receiver.ui.view import instant
 from tests.ui.conftest import HOSTILE, HOSTILE_TRACE, NOON_S, TIMES, Client, StartSite
 
 URLS = (

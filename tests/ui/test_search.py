@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import orjson
 import pytest
 
+from receiver.api.source import Row
 from receiver.query.filters.filter_text import parse_filter
 from receiver.query.latency import BOUNDS_NS
 from receiver.ui.heatmap import ROWS_MAX, Heatmap, heatmap
 from receiver.ui.static import url_of
 from receiver.ui.timeline import Timeline
-from receiver.ui.view import Row, View, instant
+from receiver.ui.view import View, instant
+from tests.support.receiver_facts import facts_of
 from tests.ui.conftest import NOON_S, TIMES, Client
 from tests.ui.test_pages import Document, FakeSource, page_of
 
@@ -127,9 +131,9 @@ async def test_error_in_the_selection_is_not_reported_as_one_of_the_filter(site:
 
 def of_durations(*durations_ns: int) -> Heatmap:
     """Return the heatmap of a span of each duration."""
-    view = View(
-        "/search", {"since": "2027-01-15T08:00Z", "until": "2027-01-15T09:00Z"}, 1.8e9, FakeSource(), {}
-    )
+    query = {"since": "2027-01-15T08:00Z", "until": "2027-01-15T09:00Z"}
+    facts = facts_of(Path("data"), ThreadPoolExecutor(1))
+    view = View("/search", query, 1.8e9, FakeSource(), {}, facts=facts)
     rows: list[Row] = []
     for duration_ns in durations_ns:
         place = max(index for index, bound in enumerate(BOUNDS_NS) if bound <= duration_ns)

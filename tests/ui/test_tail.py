@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from receiver.api.source import Answer, Row
 from receiver.query.questions import QUESTIONS
-from receiver.ui.view import Answer, Row, term
+from receiver.ui.view import term
 from tests.ui.conftest import HOSTILE, Client, StartSite
 from tests.ui.test_pages import Document, FakeSource
 

@@ -8,12 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from hypothesis import given
 from hypothesis import strategies as st
 
+from receiver.api.source import Answer, Row
 from receiver.query.filters.filter import Attribute, Comparison, Intrinsic
 from receiver.query.filters.filter_text import parse_filter
 from receiver.settings import Settings
 from receiver.ui.facts import ReceiverFacts
 from receiver.ui.filter_text import all_of, attribute, error_column, without_term
-from receiver.ui.view import Answer, Row, View, term
+from receiver.ui.view import View, term
 from receiver.writer.progress import Progress
 from tests.support.receiver_facts import ledger_of
 

@@ -1,19 +1,42 @@
-"""Source of spans for pages: asks through the queues and limits of the API, which cancels abandoned ones."""
+"""Source of spans for pages and tools: asks through the queues and limits of the API.
+
+The API cancels the queries of a client that has disconnected.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import orjson
 from aiohttp import web
 
 from receiver.api.query_queue import QueryQueue
 from receiver.api.routes import Api
-from receiver.query.limits import LimitedLines
+from receiver.errors import ReceiverError, StoreTrouble
+from receiver.query.limits import LimitedLines, limit_exceeded
 from receiver.query.questions import QUESTIONS
 from receiver.query.traces.traces import normalized_trace_id, outline, span
-from receiver.ui.view import Answer, Row
+
+Row = dict[str, Any]
+
+
+class Answer(NamedTuple):
+    """The rows of an answer to a question."""
+
+    rows: list[Row]
+    is_cut: bool = False
+    """Whether more rows match than the limit."""
+    close_keys: Sequence[str] = ()
+    """Stored attributes whose keys are similar to those of a filter without a match."""
+
+
+def error_text(error: ReceiverError) -> str:
+    """Return the text of an error for a reader, without values of rows."""
+    if isinstance(error, StoreTrouble):
+        return str(limit_exceeded(error) or f"the store: {error.label}")
+    return str(error)
 
 
 class ApiSource:

@@ -1,0 +1,1 @@
+"""Endpoint of the Model Context Protocol (MCP): questions about stored spans as tools of language models."""
