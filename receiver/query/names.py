@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple, NotRequired, TypedDict
 
 from receiver.engine.promoted import PromotedColumns, promoted_columns
-from receiver.engine.store import TABLE, Store
+from receiver.engine.store import TABLE, Parameters, Store
 from receiver.errors import StoreTrouble
 from receiver.logs import limited
 from receiver.query.filters.attribute_sql import Lookup, lookup
@@ -47,6 +47,15 @@ FROM {TABLE}
 GROUP BY name, kind
 ORDER BY spans DESC, name, kind
 LIMIT {{limit:UInt64}}
+{SETTINGS}
+"""  # noqa: S608 - as above
+_OPERATION_NAMES = f"""
+SELECT SpanName AS name, SpanKind AS kind
+FROM {{source}}
+WHERE ServiceName = {{{{service:String}}}}
+GROUP BY name, kind
+ORDER BY name, kind
+LIMIT {{{{limit:UInt64}}}}
 {SETTINGS}
 """  # noqa: S608 - as above
 # The subcolumn, because the engine reads the values, too, for arrayJoin(mapKeys(…)).
@@ -118,6 +127,12 @@ def operations(store: Store, bounds: Bounds, service: str, *, now_s: float) -> L
     return _listed(store, _OPERATIONS, {"service": service}, bounds, now_s)
 
 
+def operation_names(store: Store, bounds: Bounds, service: str, *, now_s: float) -> LimitedLines:
+    """Return the names and kinds of the operations of a service, by name."""
+    lines = _lines_of_rollup(store, _OPERATION_NAMES, bounds, now_s, {"service": service})
+    return LimitedLines(within_time(lines), bounds.limit)
+
+
 def attributes(store: Store, bounds: Bounds, key: str | None, *, now_s: float) -> LimitedLines:
     """Return the attributes of spans and resources, or the values of an attribute, with counts of spans."""
     if key is None:
@@ -149,14 +164,17 @@ GROUP BY value
 """  # noqa: S608 - as above
 
 
-def _lines_of_rollup(store: Store, statement: str, bounds: Bounds, now_s: float) -> Iterator[bytes]:
+def _lines_of_rollup(
+    store: Store, statement: str, bounds: Bounds, now_s: float, more: Parameters | None = None
+) -> Iterator[bytes]:
     """Run a statement over the rollup, or over the spans if the rollup changed meanwhile or is unreadable."""
     values = bounds.range.parameters(now_s)
     from_ns, to_ns = int(values["from_ns"]), int(values["to_ns"])
 
     def lines_of(source: RedSource) -> Iterator[bytes]:
         return store.lines(
-            statement.format(source=source.sql), {**source.parameters, "limit": bounds.limit + 1}
+            statement.format(source=source.sql),
+            {**source.parameters, **(more or {}), "limit": bounds.limit + 1},
         )
 
     try:

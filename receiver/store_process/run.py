@@ -37,6 +37,7 @@ from receiver.engine.opening import claimed, open_store
 from receiver.errors import DeadLetterConflict, DiskTrouble, OperatorError, StoreTrouble, place_and_reason
 from receiver.http.listener import Listener
 from receiver.http.protocol import Limits
+from receiver.jaeger.routes import JaegerRoutes
 from receiver.journal.digest_key import DigestKey
 from receiver.journal.segments import Journal
 from receiver.ledger.balance import Backlog, LiveBalanceSource
@@ -53,6 +54,7 @@ from receiver.store_process.metrics import report
 from receiver.store_process.rollup_thread import RollupThread
 from receiver.store_process.stop_signal import StopSignal
 from receiver.store_process.watchdog import MARGIN_S, Watchdog
+from receiver.tempo.routes import TempoRoutes
 from receiver.ui.api_source import ApiSource
 from receiver.ui.site import Site
 from receiver.writer.backoff import SLOWER_CEILING_S, SLOWER_FIRST_S, Delays, backoff_s
@@ -145,7 +147,8 @@ class StoreWork:
             self._metrics,
         )
         await self._listener.open(
-            api.application(dead_letter_routes, rollup_routes, pages), socket.socket(fileno=listen_fd)
+            api.application(dead_letter_routes, rollup_routes, pages, JaegerRoutes(api), TempoRoutes(api)),
+            socket.socket(fileno=listen_fd),
         )
         # The API is served first, so that health checks work while the ledger is read.
         self._thread.start()
