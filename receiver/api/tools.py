@@ -62,15 +62,14 @@ def time_range(
 
 
 def instant_s(query: Mapping[str, str], name: str, per_second: int) -> float | None:
-    """Return an instant that is a whole number of units since 1970; `None` if it is absent."""
-    text = query.get(name, "")
-    if not text:
-        return None
+    """Return an instant that is a whole number of units since 1970; `None` if it is absent or zero."""
+    text = query.get(name) or "0"
     if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
         raise MalformedBody(
             f"{name}: expected a whole number since 1970, as {_UNITS[per_second]}", field=name
         )
-    return int(text) / per_second
+    # Tools send zero for a time that is not set.
+    return int(text) / per_second or None
 
 
 def limit_of(query: Mapping[str, str], name: str, default: int, limit_max: int = NAMES_MAX) -> int:

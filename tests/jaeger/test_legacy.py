@@ -186,10 +186,18 @@ async def test_end_of_the_range_is_in_microseconds(client: Client) -> None:
     assert [trace["traceID"] for trace in body["data"]] == [CHECKOUT]
 
 
-async def test_search_without_times_reads_the_last_hour(client: Client) -> None:
-    body = await answer(client, "/traces", end=(START_S + 3_700) * 1_000_000)
+@pytest.mark.parametrize("times", [{"start": 0, "end": END_US}, {"start": BEGIN_US, "end": 0}])
+async def test_time_of_zero_is_not_set(client: Client, times: dict[str, Any]) -> None:
+    body = await answer(client, "/traces", **times)
 
-    assert body["data"] == []
+    assert [trace["traceID"] for trace in body["data"]] == [CART, CHECKOUT]
+
+
+@pytest.mark.parametrize(("end_s", "expected"), [(3_590, [CART, CHECKOUT]), (3_650, [CART]), (3_700, [])])
+async def test_search_without_a_start_reads_an_hour(client: Client, end_s: int, expected: list[str]) -> None:
+    body = await answer(client, "/traces", end=(START_S + end_s) * 1_000_000)
+
+    assert [trace["traceID"] for trace in body["data"]] == expected
 
 
 async def test_traces_can_be_listed_by_id(client: Client) -> None:
@@ -255,8 +263,8 @@ async def test_invalid_parameter_is_an_error_in_jaegers_form(
 
 
 def test_search_refuses_more_spans_than_it_can_answer_at_once(store: Store) -> None:
-    traces = whole_traces(store, [CHECKOUT, CART])
+    traces = whole_traces(store, [CHECKOUT, CART])  # six rows, of which two are copies
 
-    assert len(list(whole_spans(store, traces, 5))) == 5
-    with pytest.raises(LimitExceeded, match="over 4 spans"):
-        list(whole_spans(store, traces, 4))
+    assert len(list(whole_spans(store, traces, 6))) == 5
+    with pytest.raises(LimitExceeded, match="over 5 spans"):
+        list(whole_spans(store, traces, 5))
