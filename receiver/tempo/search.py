@@ -28,7 +28,7 @@ def search_answer(store: Store, wanted: SearchQuery, now_s: float, spans_max: in
     of_trace = matching_spans(store, wanted, found, now_s, spans_max)
     shown = compared_attributes(wanted)
     none = Matching(0, [])
-    traces = [_trace(row, of_trace.get(row["trace_id"], none), shown) for row in overviews(store, found)]
+    traces = [trace_item(row, of_trace.get(row["trace_id"], none), shown) for row in overviews(store, found)]
     return orjson.dumps({"traces": traces, "metrics": {}})
 
 
@@ -40,7 +40,8 @@ def compared_attributes(wanted: SearchQuery) -> list[Attribute]:
     return list(dict.fromkeys([_ALWAYS, *(field for field in compared if isinstance(field, Attribute))]))
 
 
-def _trace(row: Row, matching: Matching, shown: list[Attribute]) -> Json:
+def trace_item(row: Row, matching: Matching, shown: list[Attribute]) -> Json:
+    """Return a found trace. `shown`: attributes of its matching spans."""
     errors: Mapping[str, int] = row["service_errors"]
     return {
         "traceID": row["trace_id"],

@@ -10,8 +10,10 @@ from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 from receiver.api.tools import TRACES_MAX
 from receiver.query.filters.filter_values import CHARACTERS_MAX
+from receiver.query.tool_search import Matching
 from receiver.tempo import routes
 from receiver.tempo.routes import SPANS_MAX
+from receiver.tempo.search import trace_item
 from tests.support.hostile_filters import HOSTILE
 from tests.support.tool_api import (
     CART,
@@ -136,6 +138,20 @@ async def test_search_as_the_query_builder_writes_it(client: Client) -> None:
             "web": {"spanCount": 1, "errorCount": 0},
         },
     }
+
+
+def test_duration_fits_the_32_bits_of_its_field() -> None:
+    row = {
+        "trace_id": CART,
+        "service": "web",
+        "name": "GET /cart",
+        "start_ns": 0,
+        "duration_ns": str(2**63),
+        "service_spans": {},
+        "service_errors": {},
+    }
+
+    assert trace_item(row, Matching(0, []), [])["durationMs"] == 2**32 - 1
 
 
 async def test_matching_spans_are_counted_once_and_the_first_are_shown(client: Client) -> None:
