@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
+from typing import NamedTuple
 
 from aiohttp import web
 
@@ -66,32 +67,46 @@ STATUS_OF: Mapping[type[ReceiverError], int] = {
 }
 
 
+class ApiProblem(NamedTuple):
+    """What an answer says about an error."""
+
+    status: int
+    message: str
+    headers: Mapping[str, str] = {}
+    place: Mapping[str, str | int] = {}
+    """Which part of the request the error is about, as members of the problem details."""
+
+
 @web.middleware
 async def map_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Map every exception to a status."""
     try:
         return await handler(request)
     except web.HTTPException as refusal:
-        return _error(refusal.status, _routing_problem(request, refusal), refusal.headers)
-    except StoreTrouble as trouble:
-        return _store_error(trouble)
-    except InvalidFilter as error:
-        # Only a search takes `q`, and then no `filter`.
-        named = error.named("q") if "q" in request.query else error
-        return _error(STATUS_OF[InvalidFilter], str(named), None, **_place_of(named))
+        return _response(ApiProblem(refusal.status, _routing_problem(request, refusal), refusal.headers))
     except ReceiverError as error:
-        status = STATUS_OF.get(type(error), HTTPStatus.INTERNAL_SERVER_ERROR)
-        return _error(status, str(error), _headers_of(status), **_place_of(error))
+        # Only a search takes `q`, and then no `filter`.
+        return _response(problem_of(error, "q" if "q" in request.query else "filter"))
 
 
-def _store_error(trouble: StoreTrouble) -> web.Response:
+def problem_of(error: ReceiverError, filter_parameter: str) -> ApiProblem:
+    """Return the answer to an error. `filter_parameter`: the parameter that the filter was sent in."""
+    if isinstance(error, StoreTrouble):
+        return _store_problem(error)
+    if isinstance(error, InvalidFilter) and error.field == "filter":
+        error = error.named(filter_parameter)
+    status = STATUS_OF.get(type(error), HTTPStatus.INTERNAL_SERVER_ERROR)
+    return ApiProblem(status, str(error), _headers_of(status), _place_of(error))
+
+
+def _store_problem(trouble: StoreTrouble) -> ApiProblem:
     limited.warning(f"api: {trouble.label}", "query failed", error=trouble.label)
     if exceeded := limit_exceeded(trouble):
-        return _error(STATUS_OF[LimitExceeded], str(exceeded), None, **_place_of(exceeded))
+        return ApiProblem(STATUS_OF[LimitExceeded], str(exceeded), {}, _place_of(exceeded))
     status = STATUS_OF[StoreTrouble]
     if trouble.code in NO_TABLE_CODES:
-        return _error(status, NO_TABLES, _headers_of(status))
-    return _error(status, f"the store: {trouble.label}", _headers_of(status))
+        return ApiProblem(status, NO_TABLES, _headers_of(status))
+    return ApiProblem(status, f"the store: {trouble.label}", _headers_of(status))
 
 
 def _routing_problem(request: web.Request, refusal: web.HTTPException) -> str:
@@ -108,16 +123,18 @@ def _routing_problem(request: web.Request, refusal: web.HTTPException) -> str:
     return refusal.reason
 
 
-def _error(
-    status: int, message: str, headers: Mapping[str, str] | None = None, **more: str | int
-) -> web.Response:
+def _response(problem: ApiProblem) -> web.Response:
+    status, message, headers, place = problem
     response = web.Response(
-        status=status, body=problem_body(status, message, **more), headers={"Content-Type": PROBLEM}
+        status=status, body=problem_body(status, message, **place), headers={"Content-Type": PROBLEM}
     )
-    for name in ("Allow", "Retry-After", "WWW-Authenticate"):
-        if headers and name in headers:
-            response.headers[name] = headers[name]
+    response.headers.update(kept_headers(headers))
     return response
+
+
+def kept_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of an error that its answer has, in whatever form its body is."""
+    return {name: headers[name] for name in ("Allow", "Retry-After", "WWW-Authenticate") if name in headers}
 
 
 def _headers_of(status: int) -> dict[str, str]:

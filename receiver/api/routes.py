@@ -126,14 +126,14 @@ class Api:
     @requires("viewer")
     async def _trace(self, request: web.Request) -> web.StreamResponse:
         answer = trace_answer(self.store, request.match_info["id"], request.query)
-        return await self._of_trace(request, answer)
+        return await self.of_trace(request, answer)
 
     @requires("viewer")
     async def _comparison(self, request: web.Request) -> web.StreamResponse:
         ids = request.match_info["id"], request.match_info["other"]
-        return await self._of_trace(request, comparison_answer(self.store, *ids, request.query))
+        return await self.of_trace(request, comparison_answer(self.store, *ids, request.query))
 
-    async def _of_trace(self, request: web.Request, answer: StreamedAnswer) -> web.StreamResponse:
+    async def of_trace(self, request: web.Request, answer: StreamedAnswer) -> web.StreamResponse:
         """Answer with a trace, as a whole if it is small, so that it has an entity tag."""
         if request.method == hdrs.METH_HEAD:
             return head_of(answer)
@@ -172,7 +172,7 @@ class Api:
         answer = limited_answer(lambda: question.ask(self.store, asked, time.time()))
         queue = self.queues.short if question.is_short else self.queues.heavy
         if question.is_single:
-            return await self._document(request, queue, answer.pieces)
+            return await self.document(request, queue, answer.pieces)
         return await self._streamed(request, queue, answer)
 
     def _arrow(self, question: Question, asked: Asked) -> StreamedAnswer:
@@ -182,7 +182,7 @@ class Api:
             raise web.HTTPNotAcceptable
         return StreamedAnswer(ARROW, partial(ask_arrow, self.store, asked, time.time()), no_end)
 
-    async def _document(
+    async def document(
         self, request: web.Request, queue: QueryQueue, query: Callable[[], Iterator[bytes]]
     ) -> web.StreamResponse:
         """Answer with one JSON document."""
@@ -234,7 +234,7 @@ class Api:
         reject_unknown_parameters(request.query, ("since", "project", "drain", "verify"))
         query = dict(request.query)
         queue = self.queues.heavy if "verify" in query else self.queues.short
-        return await self._document(
+        return await self.document(
             request, queue, lambda: iter((msgspec.json.encode(self.ledger(query)) + b"\n",))
         )
 

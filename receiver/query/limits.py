@@ -83,13 +83,13 @@ def limit_exceeded(trouble: StoreTrouble) -> LimitExceeded | None:
             return None
 
 
-def parse_limit(text: str, limit_max: int = SPANS_MAX) -> int:
-    """Parse the maximum number of lines of an answer."""
+def parse_limit(text: str, limit_max: int = SPANS_MAX, name: str = "limit") -> int:
+    """Parse the maximum number of lines of an answer. `name`: of the parameter."""
     # `isdigit` alone accepts characters such as `²`, which `int` refuses. The length bounds the conversion.
     if not (text.isascii() and text.isdigit() and len(text) <= len(str(limit_max))) or not (
         1 <= int(text) <= limit_max
     ):
-        raise MalformedBody(f"limit: expected a whole number from 1 to {limit_max}", field="limit")
+        raise MalformedBody(f"{name}: expected a whole number from 1 to {limit_max}", field=name)
     return int(text)
 
 

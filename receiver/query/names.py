@@ -35,6 +35,14 @@ ORDER BY spans DESC, name, kind
 LIMIT {{limit:UInt64}}
 {settings}
 """
+_OPERATION_NAMES = """
+SELECT SpanName AS name, SpanKind AS kind
+FROM {source}
+GROUP BY name, kind
+ORDER BY name, kind
+LIMIT {{limit:UInt64}}
+{settings}
+"""
 _OF_SERVICE = "ServiceName = {service:String}"
 
 
@@ -86,6 +94,16 @@ def operations(store: Store, bounds: Bounds, service: str, *, now_s: float) -> L
 
     of_spans = statement(OF_SPANS, f"{TABLE} {_WHERE} AND {_OF_SERVICE}")
     of_rows = statement(OF_ROWS, SOURCE)
+    wanted = Wanted(condition=_OF_SERVICE, parameters={"service": service})
+    return _by_rollup(store, (of_spans, of_rows), wanted, bounds, now_s)
+
+
+def operation_names(store: Store, bounds: Bounds, service: str, *, now_s: float) -> LimitedLines:
+    """Return the names and kinds of the operations of a service, by name."""
+    of_spans, of_rows = (
+        _OPERATION_NAMES.format(source=source, settings=SETTINGS)
+        for source in (f"{TABLE} {_WHERE} AND {_OF_SERVICE}", SOURCE)
+    )
     wanted = Wanted(condition=_OF_SERVICE, parameters={"service": service})
     return _by_rollup(store, (of_spans, of_rows), wanted, bounds, now_s)
 

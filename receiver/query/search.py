@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypedDict
 import orjson
 from msgspec.structs import replace
 
-from receiver.engine.store import COMPANION, TABLE, Parameters, Store
+from receiver.engine.store import COMPANION, TABLE, Store
 from receiver.query.filters.close_keys import close_keys
 from receiver.query.filters.filter import (
     And,
@@ -118,6 +118,17 @@ class SearchQuery(NamedTuple):
     cursor: PageCursor | None = None
 
 
+class WholeTraces(NamedTuple):
+    """Ids of traces, and the first and the last time of all their spans: the parameters of a statement."""
+
+    ids: Sequence[str]
+    from_ns: int
+    to_ns: int
+
+
+NO_TRACES = WholeTraces((), 0, 0)
+
+
 def search(
     store: Store, wanted: SearchQuery, *, now_s: float, clock: Callable[[], float] = time.monotonic
 ) -> LimitedLines:
@@ -185,7 +196,7 @@ def _summaries(
         if clock() - began_s >= SECONDS_MAX:
             return  # the caller raises: see `within_time`
         batch = matched[place : place + BATCH_TRACES]
-        pieces = store.lines(_SUMMARIES, _parameters(store, batch))
+        pieces = store.lines(_SUMMARIES, _whole(store, batch)._asdict())
         lines = {
             orjson.loads(line)["trace_id"]: line
             for piece in pieces
@@ -271,22 +282,33 @@ def _selects_by_key(tree: Filter) -> bool:
             return False
 
 
+def found_traces(store: Store, wanted: SearchQuery, now_s: float) -> WholeTraces:
+    """Return the newest matching traces, those with the newest matching spans first."""
+    matched = _matched(store, wanted, now_s, None)[: wanted.limit]
+    return _whole(store, matched) if matched else NO_TRACES
+
+
+def whole_traces(store: Store, ids: Sequence[str]) -> WholeTraces:
+    """Return these traces; `NO_TRACES` if the companion table has none of them."""
+    bounds = _BOUNDS.format(table=COMPANION, ids="{ids:Array(String)}", settings=SHORT_SETTINGS)
+    found, from_ns, to_ns = store.rows(bounds, {"ids": ids})[0]
+    return WholeTraces(ids, from_ns, to_ns) if found else NO_TRACES
+
+
 def trace_filter_of(tree: Filter | TraceFilter) -> TraceFilter:
     """Return the condition on traces; a condition on spans means that a span of the trace matches."""
     return tree if isinstance(tree, HasSpan | TraceNot | TraceAnd | TraceOr) else HasSpan(tree)
 
 
-def _parameters(store: Store, matched: Sequence[Match]) -> Parameters:
-    """Return the ids and the time range of all their spans.
+def _whole(store: Store, matched: Sequence[Match]) -> WholeTraces:
+    """Return the matched traces.
 
     The companion may lack traces for a moment, so the range covers the matching spans in any case.
     """
     ids = [trace_id for trace_id, _, _ in matched]
-    bounds = _BOUNDS.format(table=COMPANION, ids="{ids:Array(String)}", settings=SHORT_SETTINGS)
-    found, start_ns, end_ns = store.rows(bounds, {"ids": ids})[0]
-    starts = [oldest for _, oldest, _ in matched]
-    ends = [newest for _, _, newest in matched]
-    if found:
-        starts.append(start_ns)
-        ends.append(end_ns)
-    return {"ids": ids, "from_ns": min(starts), "to_ns": max(ends)}
+    from_ns = min(oldest for _, oldest, _ in matched)
+    to_ns = max(newest for _, _, newest in matched)
+    whole = whole_traces(store, ids)
+    if whole.ids:
+        from_ns, to_ns = min(from_ns, whole.from_ns), max(to_ns, whole.to_ns)
+    return WholeTraces(ids, from_ns, to_ns)

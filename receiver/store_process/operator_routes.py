@@ -6,7 +6,9 @@ from aiohttp import web
 
 from receiver.api.routes import Api, Routes
 from receiver.api.source import ApiSource
+from receiver.jaeger.routes import JaegerRoutes
 from receiver.mcp.endpoint import McpRoutes
+from receiver.tempo.routes import TempoRoutes
 from receiver.ui.facts import ReceiverFacts
 from receiver.ui.login import Login
 from receiver.ui.site import Site
@@ -18,4 +20,4 @@ def operator_routes(api: Api, facts: ReceiverFacts) -> tuple[Routes, ...]:
     def source_for(request: web.Request) -> ApiSource:
         return ApiSource(api, request)
 
-    return Site(source_for, facts), Login(), McpRoutes(source_for)
+    return Site(source_for, facts), Login(), McpRoutes(source_for), JaegerRoutes(api), TempoRoutes(api)

@@ -22,6 +22,7 @@ INDEX_OF_TEXT = {
     "error_response": 1,
     "raw_error": 1,
     "_error": 1,
+    "ApiProblem": 1,
     "expect": 1,
     "invalid": 0,
 }

@@ -53,7 +53,7 @@ from receiver.query.filters.filter_values import (
     unusable_character,
 )
 
-_INTRINSICS: Final[Mapping[str, str]] = {
+FIELDS: Final[Mapping[str, str]] = {
     "name": "operation",
     "status": "status",
     "statusMessage": "status-message",
@@ -75,6 +75,7 @@ _INTRINSICS: Final[Mapping[str, str]] = {
     "instrumentation:name": "scope:name",
     "instrumentation:version": "scope:version",
 }
+"""Field of TraceQL → the intrinsic field of the tree."""
 _NOT_SUPPORTED_FIELDS: Final = (
     "childCount",
     "nestedSetLeft",
@@ -252,15 +253,15 @@ class _Parser(Cursor):
         name = self.take(_NAME)
         if name in ("true", "false"):
             return name == "true"
-        if name in _INTRINSICS:
-            return Intrinsic(_INTRINSICS[name])
+        if name in FIELDS:
+            return Intrinsic(FIELDS[name])
         if name in _NOT_SUPPORTED_FIELDS:
             raise place.invalid("this field of TraceQL is not supported")
         if not name:
             raise place.invalid(
                 "expected a field such as name or span.http.route, then an operator and a value"
             )
-        hint = meant(name, _INTRINSICS) or "expected a field such as name or status."
+        hint = meant(name, FIELDS) or "expected a field such as name or status."
         raise place.invalid(f"unknown field; {hint} An attribute is .KEY, span.KEY or resource.KEY")
 
     def _literal(self) -> _Literal:
@@ -332,7 +333,7 @@ def _mismatch(field: Intrinsic | Attribute, operator: Operator, literal: _Litera
     if operator in REGEX and literal.kind != "string":
         return "a regular expression is a quoted text"
     if isinstance(field, Intrinsic):
-        # `_INTRINSICS` names no field of another kind.
+        # `FIELDS` names no field of another kind.
         expected, problem = {
             "text": ("string", "expected a quoted text"),
             "duration": ("duration", "expected a duration with its unit, like 250ms"),

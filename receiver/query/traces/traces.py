@@ -90,7 +90,7 @@ def trace_otlp(store: Store, trace_id: str, form: OtlpFormat, spans_max: int = S
     Raises for a trace with more spans than the maximum, because OTLP cannot express that spans are missing.
     """
     # The first row is read before a byte is written: an unknown trace has to yield nothing.
-    rows = _rows(_lines(store, _GROUPED, trace_id, spans_max))
+    rows = rows_of(_lines(store, _GROUPED, trace_id, spans_max))
     first = next(rows, None)
     if first is not None:
         yield from encoded(_at_most(chain([first], rows), spans_max), form)
@@ -133,7 +133,8 @@ def _lines(
         yield from within_time(store.lines(statement, {**parameters, **bounds}))
 
 
-def _rows(pieces: Iterator[bytes]) -> Iterator[Row]:
+def rows_of(pieces: Iterator[bytes]) -> Iterator[Row]:
+    """Yield the objects of an answer in lines."""
     return (orjson.loads(line) for piece in pieces for line in piece.splitlines())
 
 
@@ -145,7 +146,7 @@ def _at_most(rows: Iterable[Row], spans_max: int) -> Iterator[Row]:
 
 
 def _outline_tree(store: Store, trace_id: str, spans_max: int) -> Trace | None:
-    rows = list(_rows(_lines(store, _OUTLINE, trace_id, spans_max)))
+    rows = list(rows_of(_lines(store, _OUTLINE, trace_id, spans_max)))
     if len(rows) > spans_max:
         raise MalformedBody(
             f"a trace has over {spans_max} spans; expected two smaller traces to compare", field="trace_id"

@@ -1,0 +1,1 @@
+"""Jaeger's HTTP API over the stored spans, for Jaeger UI and Grafana."""

@@ -1,0 +1,1 @@
+"""Grafana Tempo's HTTP API over the stored spans, for Grafana."""
