@@ -13,7 +13,7 @@ from receiver.durable.files import FILE_MODE
 from receiver.settings import User
 from tests.support.faulty_disk import WRITE_CALLS, DiskFault, process_with
 
-KEY = new_key()
+KEY = bytes(range(32))
 NOW_S = 1_800_000_000.0
 EXPIRY_S = int(NOW_S) + 60
 ANN = User(name="ann", token="a" * 16)

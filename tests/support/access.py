@@ -16,7 +16,7 @@ from receiver.api.access import COOKIE, LOGIN
 from receiver.api.dead_letters import DeadLetterRoutes
 from receiver.api.rollup import RollupRoutes
 from receiver.api.routes import Api
-from receiver.api.sessions import new_key, session_value
+from receiver.api.sessions import session_value
 from receiver.api.spool import SpoolSpace
 from receiver.engine.store import Parameters
 from receiver.errors import StoreTrouble
@@ -29,7 +29,7 @@ from tests.support.receiver_facts import facts_of
 Client = TestClient[web.Request, web.Application]
 Headers = dict[str, str]
 
-KEY = new_key()
+KEY = bytes(range(32))
 VIEWER, OPERATOR, ADMIN = (
     User(name=name, token=f"token of {name}".ljust(16, "."), role=role)
     for name, role in zip(("vera", "otto", "ada"), get_args(Role), strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -36,3 +37,12 @@ def test_scripts_contain_no_sink_that_would_create_markup() -> None:
             "new Function",
         ):
             assert sink not in script.read_text(), f"{script.name}: {sink}"
+
+
+def test_every_colour_that_is_used_is_defined() -> None:
+    static = HERE.parent.parent / "receiver/ui/static"
+    style = (static / "style.css").read_text()
+    scripts = "".join(path.read_text() for path in static.glob("*.js"))
+    used = set(re.findall(r"var\((--[\w-]+)\)", style)) | set(re.findall(r'"(--[\w-]+)"', scripts))
+
+    assert used <= set(re.findall(r"(--[\w-]+):", style))
