@@ -183,12 +183,16 @@ class Waterfall {
     overview.width = width;
     overview.height = OVERVIEW_PX;
     const pen = overview.getContext("2d");
-    const style = getComputedStyle(this.grid);
-    const colors = { span: style.getPropertyValue("--mark"), failed: style.getPropertyValue("--error-mark") };
+    // A canvas does not know the names of the style sheet, so the browser has to compute each colour.
+    const color = (name) => {
+      overview.style.color = `var(${name})`;
+      return getComputedStyle(overview).color;
+    };
+    const colors = { span: color("--mark"), failed: color("--error-mark") };
     const perRow = Math.max(1, this.shown.length / (OVERVIEW_PX / 2));
     const scale = width / Math.max(1, trace.duration);
-    const bar = (place, row, color) => {
-      pen.fillStyle = color;
+    const bar = (place, row, fill) => {
+      pen.fillStyle = fill;
       pen.fillRect(trace.start[place] * scale, Math.floor(row / perRow) * 2, Math.max(1, trace.took[place] * scale), 1);
     };
     pen.globalAlpha = 0.6;
