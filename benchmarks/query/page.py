@@ -33,7 +33,13 @@ new process after the engine's caches were dropped; the files stay in the operat
 engine's cache of query conditions is off, because it makes a repeated query cheaper than the first. Goals
 are CPU time, warm, at {GOAL_SPANS:,} spans. Smaller tables show the same goals, which they meet more
 easily. The load average shows how busy the machine was: above its number of cores, even CPU times rise by
-up to half, so compare the columns of a row."""
+up to half, so compare the columns of a row.
+
+What was tried to meet the goals, and what was not adopted, is in the decision notes
+[0028](../docs/decisions/0028-promoted-attributes.md) (promoted attributes),
+[0029](../docs/decisions/0029-rollups.md) and [0030](../docs/decisions/0030-attributes.md) (rollups),
+[0031](../docs/decisions/0031-search-speed.md) (search) and
+[0032](../docs/decisions/0032-service-map-join-and-weights.md) (service map, errors, comparison)."""
 
 
 def page(results: Results) -> str:
