@@ -190,6 +190,8 @@ class Killed(Exception):  # noqa: N818 - an event
 class KilledStore:
     """Store whose process is killed before or after a statement."""
 
+    definition_version = None
+
     def __init__(self, store: Store, statement: int, *, is_after: bool) -> None:
         self._store = store
         self._left = statement
@@ -306,6 +308,8 @@ def test_two_derivations_of_an_hour_at_once_leave_one_result(store: Store) -> No
 
     class Interleaved:
         """Store in which a second derivation runs before a statement of the first."""
+
+        definition_version = None
 
         def __init__(self, statement: int) -> None:
             self.left = statement

@@ -113,6 +113,7 @@ def test_stop_cancels_a_running_statement(store: EmbeddedStore) -> None:
         """Store whose derivations take minutes."""
 
         embedded = True
+        definition_version = None
 
         def rows(self, statement: str, parameters: dict[str, object] | None = None) -> object:
             if not statement.startswith("INSERT INTO otel_red"):

@@ -116,7 +116,7 @@ def _hostile() -> Iterator[Row]:
         )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shop_store(engine_dir: Path) -> Iterator[Store]:
     """Yield the embedded store with the shop's spans, and spans whose texts are all hostile."""
     with engines.embedded(engine_dir) as store:
