@@ -50,6 +50,7 @@ class Evidence(NamedTuple):
     is_admin_away: bool = False
     spans: Mapping[str, int] = {}
     """Spans of the last 24 hours by the fields of `OUTCOMES`, and `received`."""
+    ledger_trouble: str = ""
     store_trouble: str = ""
     newest: Row | None = None
     """The span that was received last."""
@@ -64,15 +65,16 @@ async def evidence_of(view: View, drain: Drain) -> Evidence:
     """Return what is known about the deliveries of a drain."""
     facts = view.facts
     admin = await facts.in_pool(facts.admin)
-    spans, trouble = await _ledger_spans(view, drain.name)
-    newest = None
+    spans, ledger_trouble = await _ledger_spans(view, drain.name)
+    newest, trouble = None, facts.health().get("store", "")
     try:
         if spans["stored"]:
             newest = await _newest(view)
     except StoreTrouble as error:
         trouble = error.label
-    trouble = trouble or facts.health().get("store", "")
-    return _requests(admin, drain.name)._replace(spans=spans, store_trouble=trouble, newest=newest)
+    return _requests(admin, drain.name)._replace(
+        spans=spans, ledger_trouble=ledger_trouble, store_trouble=trouble, newest=newest
+    )
 
 
 def _requests(admin: AdminReport | None, drain: str) -> Evidence:
@@ -222,7 +224,9 @@ def _stored(evidence: Evidence) -> Check:
     ):
         if spans.get(outcome):
             return Check(name, "failed", f"None yet; {_counted(spans[outcome], 'span')} {cause}")
-    return Check(name, "waiting", "")
+    # No failure: right after the start the ledger is still being read.
+    text = f"Stored spans are not counted: {evidence.ledger_trouble}." if evidence.ledger_trouble else ""
+    return Check(name, "waiting", text)
 
 
 def _readable(evidence: Evidence) -> Check:
