@@ -40,7 +40,7 @@ class QueueLimits(NamedTuple):
 
 HEAVY = QueueLimits(
     running_max=4,
-    # One place less than there are, so that a caller with slow queries does not stop all others.
+    # One less than `running_max`, so that a caller with slow queries does not stop all others.
     running_per_caller_max=3,
     waiting_per_caller_max=16,
     waiting_max=128,

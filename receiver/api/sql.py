@@ -1,4 +1,4 @@
-"""SQL over HTTP: what a request asks, the limit of its wall-clock time, and its line in the log.
+"""SQL over HTTP: the statement of a request, the limit of its wall-clock time, and its line in the log.
 
 GET  /api/v1/sql?query=SELECT …&limit=100
 POST /api/v1/sql                             {"query": "SELECT …", "limit": 100}

@@ -1,4 +1,4 @@
-"""What the routes for other tools share: errors in the form of the tool, limits, and numbers in a URL.
+"""Common parts of the routes for other tools: errors in the form of the tool, limits, numbers in a URL.
 
 Unlike the routes of the API, these ignore unknown parameters: each version of a tool sends more of them, and
 its user cannot change that.
@@ -53,7 +53,7 @@ def in_form(handler: Handler, form: Form, filter_parameter: str) -> Handler:
 def time_range(
     begin_s: float | None, end_s: float | None, now_s: float, default_s: float = RANGE_S_DEFAULT
 ) -> TimeRange:
-    """Return the range between two instants; without an end up to now, without a begin of the default length.
+    """Return the range between two instants; an absent end is now, an absent start `default_s` earlier.
 
     Raises `MalformedBody` if it ends before it begins.
     """

@@ -72,7 +72,7 @@ class NotOurAnswer(CommandFailed):
 
 
 class NotReady(CommandFailed):
-    """The receiver answered 503: it is starting, or its store is away."""
+    """The receiver answered 503: it is starting, or its store is unavailable."""
 
 
 class NotDone(CommandFailed):

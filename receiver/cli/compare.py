@@ -1,4 +1,4 @@
-"""`trace-drain compare A B`: the verdict, then what differs, the worst first."""
+"""`trace-drain compare A B`: the verdict, then the differences, the worst first."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class Poll:
 
 
 class Arrivals:
-    """Which spans were printed. Holds the keys of the last answer only, which has a limit."""
+    """Detects spans that were printed already. Holds the keys of the last answer only, which has a limit."""
 
     def __init__(self, after_ms: int) -> None:
         self.after_ms = after_ms

@@ -34,7 +34,7 @@ CRITICAL, OTHER = "█", "─"
 
 
 class View(NamedTuple):
-    """What to print of a trace, and how."""
+    """Options of the output: its width, and the spans that are printed."""
 
     columns: int = 100
     """Width of the terminal."""

@@ -37,7 +37,7 @@ class Source(Protocol):
 
 
 class Context(NamedTuple):
-    """What a tool needs besides the arguments of the call."""
+    """Environment of a call: the source of spans, and the address of the pages."""
 
     source: Source
     origin: str

@@ -27,7 +27,7 @@ AUTHENTICATED = frozenset({"200", "400", "415"})
 
 
 class Check(NamedTuple):
-    """A step of a delivery, and whether a delivery got there."""
+    """A step of a delivery, and whether any delivery has reached it."""
 
     name: str
     state: Literal["done", "failed", "waiting"]
@@ -46,8 +46,8 @@ class Evidence(NamedTuple):
     accepted: float = 0
     """Spans that will be stored, since the start."""
     unresolved: float = 0
-    """Those without a project."""
-    is_admin_away: bool = False
+    """Accepted spans without a project, since the start."""
+    is_admin_port_unavailable: bool = False
     spans: Mapping[str, int] = {}
     """Spans of the last 24 hours by the fields of `OUTCOMES`, and `received`."""
     ledger_trouble: str = ""
@@ -79,7 +79,7 @@ async def evidence_of(view: View, drain: Drain) -> Evidence:
 
 def _requests(admin: AdminReport | None, drain: str) -> Evidence:
     if admin is None:
-        return Evidence(is_admin_away=True)
+        return Evidence(is_admin_port_unavailable=True)
     return Evidence(
         statuses=admin.by("status", "deliveries_total", drain=drain),
         tests=admin.total("endpoint_tests_total", drain=drain),
@@ -137,7 +137,7 @@ def _reached(drain: Drain, evidence: Evidence) -> Check:
             f"{_counted(evidence.elsewhere, 'request')} had a path of no drain. The path of this "
             f"drain is {drain.path}: correct the address that the sender uses.",
         )
-    if evidence.is_admin_away:
+    if evidence.is_admin_port_unavailable:
         return Check("Reached", "waiting", "Not known: the admin port did not answer.")
     return Check(
         "Reached",

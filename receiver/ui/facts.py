@@ -1,6 +1,6 @@
 """Facts about the receiver that pages show besides spans: settings, checks, journal, ledger, dead letters.
 
-Invariant: no fact contains a secret or waits for the store, so pages show them while the store is away.
+Invariant: no fact contains a secret or waits for the store, so pages show them during its outage, too.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class JournalRoom(NamedTuple):
 
 @dataclass(slots=True)
 class ReceiverFacts:
-    """Where pages read facts about the receiver."""
+    """Source of facts about the receiver."""
 
     settings: Settings
     """Settings in force; replaced at a reload."""
@@ -82,7 +82,7 @@ class ReceiverFacts:
         if share >= JOURNAL_FULL_FROM:
             return State(f"journal {percent(share)} full", "error")
         if checks.get("store"):
-            return State("store away", "error")
+            return State("store unavailable", "error")
         if any(checks.values()):
             return State("needs attention", "error")
         if behind_s >= BEHIND_FROM_S:
@@ -95,7 +95,7 @@ class ReceiverFacts:
         free = _disk_free(Path(self.settings.data_dir))
         room = max(0, min(limits.bytes_max - used, free - limits.disk_free_min))
         age_s, waiting = self.progress.oldest_age_s(now_s), self.progress.backlog_bytes
-        # While segments wait, the journal grows by what arrives.
+        # While no segment is stored, the journal grows by every delivery that arrives.
         full_in_s = room * age_s / waiting if waiting and age_s >= BEHIND_FROM_S else None
         return JournalRoom(used, limits.bytes_max, free, room, full_in_s)
 

@@ -26,7 +26,7 @@ def known_terms() -> str:
 
 
 def all_of(*parts: str) -> str:
-    """Return a filter that matches what all these filters match. Empty ones match everything."""
+    """Return a filter that matches what all these filters match. Empty filters match everything."""
     given = [part for part in parts if part]
     if len(given) == 1:
         return given[0]

@@ -29,7 +29,7 @@ OUTCOMES: Final = {
     "dead": "dead letters",
     "journal": "in the journal",
 }
-"""What becomes of a received span: field of a ledger line → words."""
+"""Outcomes of received spans: field of a ledger line → label."""
 DEAD_LETTERS_MAX = 100
 """Maximum number of dead letters that the page lists."""
 CERTIFICATE_DAYS_MIN = 14
@@ -38,7 +38,7 @@ DAY_S = 86_400
 
 
 class Balance(NamedTuple):
-    """Received spans and what became of them."""
+    """Number of received spans, in total and by outcome."""
 
     received: int
     outcomes: dict[str, int]

@@ -32,7 +32,7 @@ class Timeline:
         return f"{self.step_s}s"
 
     def place(self, at: str) -> float:
-        """Return the place of a time, in intervals from the begin."""
+        """Return the position of a time: the number of intervals from the start of the range."""
         return (parsed(at).timestamp() - self.begin_s) / self.step_s
 
     def values(self, rows: Iterable[Row], field: str, missing: Number = 0.0) -> list[Number]:

@@ -21,13 +21,13 @@ from tests.ui.test_pages import page_of
 NOW_S = 1_800_000_000.0
 
 
-def store_is_away(facts: ReceiverFacts) -> None:
+def store_is_unavailable(facts: ReceiverFacts) -> None:
     segments_wait(facts)
     facts.health = lambda: {"store": "retry: NETWORK_ERROR (210)", "clock": ""}
 
 
 def journal_is_full(facts: ReceiverFacts) -> None:
-    store_is_away(facts)
+    store_is_unavailable(facts)
     facts.journal_bytes = lambda: facts.settings.journal.bytes_max
 
 
@@ -45,7 +45,7 @@ def segments_wait(facts: ReceiverFacts) -> None:
         (lambda _facts: None, "ok"),
         (segments_wait, "behind 40 s"),
         (window_is_short, "needs attention"),
-        (store_is_away, "store away"),
+        (store_is_unavailable, "store unavailable"),
         (journal_is_full, "journal 100 % full"),
     ],
 )
@@ -58,12 +58,12 @@ def test_state_is_the_most_urgent_problem(
 
 
 async def test_every_page_shows_the_state_of_the_receiver(site: Client, facts: ReceiverFacts) -> None:
-    store_is_away(facts)
+    store_is_unavailable(facts)
 
     page = await page_of(site, "/errors")
 
     assert ("span", {"class": "state error"}) in page.elements
-    assert "store away" in page.text
+    assert "store unavailable" in page.text
 
 
 def test_journal_is_full_when_what_arrives_has_filled_the_smaller_of_maximum_and_disk(
