@@ -1,4 +1,4 @@
-"""Pages: what they answer, how they show errors, and that texts of senders stay text."""
+"""Pages: their content, errors in their frame, and texts of senders that stay text."""
 
 from __future__ import annotations
 
