@@ -14,8 +14,7 @@ from aiohttp import web
 
 from receiver.api.query_queue import QueryQueue
 from receiver.api.routes import Api
-from receiver.errors import ReceiverError, StoreTrouble
-from receiver.query.limits import LimitedLines, limit_exceeded
+from receiver.query.limits import LimitedLines
 from receiver.query.questions import QUESTIONS
 from receiver.query.traces.traces import normalized_trace_id, outline, span
 
@@ -30,13 +29,6 @@ class Answer(NamedTuple):
     """Whether more rows match than the limit."""
     close_keys: Sequence[str] = ()
     """Stored attributes whose keys are similar to those of a filter without a match."""
-
-
-def error_text(error: ReceiverError) -> str:
-    """Return the text of an error for a reader, without values of rows."""
-    if isinstance(error, StoreTrouble):
-        return str(limit_exceeded(error) or f"the store: {error.label}")
-    return str(error)
 
 
 class ApiSource:

@@ -19,8 +19,8 @@ from aiohttp import web
 
 from receiver import __version__
 from receiver.api.access import requires
+from receiver.api.problems import problem_of
 from receiver.api.responses import JSON
-from receiver.api.source import error_text
 from receiver.errors import BodyTooLarge, MalformedBody, ReceiverError, UnsupportedMedia
 from receiver.mcp.messages import (
     INVALID_PARAMS,
@@ -144,7 +144,7 @@ async def _call_tool(context: Context, params: Json) -> Json:
     try:
         return tool_result(await tool.call(context, tool.arguments(given)))
     except ReceiverError as error:
-        return tool_error(error_text(error))
+        return tool_error(problem_of(error, "filter").message)
 
 
 def _revision_of(request: web.Request) -> str:

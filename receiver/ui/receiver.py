@@ -92,7 +92,7 @@ async def build(view: View) -> Context:
         "problems": _problems(admin, facts.health()),
         "certificate_days": _certificate_days(admin),
         "certificate_days_min": CERTIFICATE_DAYS_MIN,
-        "journal": facts.journal(view.now_s),
+        "journal": await facts.journal(view.now_s),
         "progress": facts.progress,
         "behind_s": facts.progress.oldest_age_s(view.now_s),
         "redelivery": facts.settings.redelivery,
