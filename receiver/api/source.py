@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import orjson
 from aiohttp import web
@@ -31,28 +31,45 @@ class Answer(NamedTuple):
     """Stored attributes whose keys are similar to those of a filter without a match."""
 
 
+class Source(Protocol):
+    """Source of spans for one request of a page or a tool."""
+
+    async def ask(self, name: str, query: Mapping[str, str]) -> Answer:
+        """Ask a question of the table in `receiver/query/questions.py`."""
+
+    async def outline(self, trace_id: str) -> list[Row]:
+        """Return the columns of each span of a trace that its place in a waterfall depends on."""
+
+    async def span(self, trace_id: str, span_id: str) -> Row | None:
+        """Return every stored column of a span; `None` if it is not stored."""
+
+
+SourceFor = Callable[[web.Request], Source]
+"""Returns the source of spans for a request. Its queries are cancelled if the client disconnects."""
+
+
 class ApiSource:
-    """Source of spans for one request."""
+    """`Source` with the queues and limits of the API."""
 
     def __init__(self, api: Api, request: web.Request) -> None:
         self._api = api
         self._request = request
 
     async def ask(self, name: str, query: Mapping[str, str]) -> Answer:
-        """Ask a question of the table in `receiver/query/questions.py`."""
+        """See `Source`."""
         question = QUESTIONS[name]
         asked = question.parse(query)
         queue = self._api.queues.short if question.is_short else self._api.queues.heavy
         return await self._answer(queue, lambda: question.ask(self._api.store, asked, time.time()))
 
     async def outline(self, trace_id: str) -> list[Row]:
-        """Return the columns of each span of a trace that its place in a waterfall depends on."""
+        """See `Source`."""
         plain = normalized_trace_id(trace_id)
         answer = await self._answer(self._api.queues.short, lambda: outline(self._api.store, plain))
         return answer.rows
 
     async def span(self, trace_id: str, span_id: str) -> Row | None:
-        """Return every stored column of a span; `None` if it is not stored."""
+        """See `Source`."""
         plain = normalized_trace_id(trace_id)
         answer = await self._answer(self._api.queues.short, lambda: span(self._api.store, plain, span_id))
         return answer.rows[0] if answer.rows else None

@@ -13,7 +13,7 @@ from aiohttp import hdrs, web
 
 from receiver.api.access import CALLER, requires
 from receiver.api.problems import problem_of
-from receiver.api.source import Row
+from receiver.api.source import Row, SourceFor
 from receiver.errors import InvalidFilter, MalformedBody, ReceiverError
 from receiver.query.traces.trace_model import trace_of
 from receiver.ui import tail
@@ -27,7 +27,7 @@ from receiver.ui.static import HEADERS as STATIC_HEADERS
 from receiver.ui.static import PREFIX, static_files
 from receiver.ui.templating import environment, render
 from receiver.ui.trace import columns, details
-from receiver.ui.view import Source, View
+from receiver.ui.view import View
 
 FRAME_AFTER_S = 0.05
 """A page that takes longer than this is sent in two parts: first its frame, so that the reader sees it."""
@@ -52,9 +52,6 @@ RANGES: Final = {
     "30d": "last 30 days",
 }
 """Time ranges of the menu: age → label."""
-
-SourceFor = Callable[[web.Request], Source]
-"""Returns where a request reads spans. Its queries end when its client disconnects."""
 
 
 class Site:

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from receiver.api.source import Answer, Row
 from receiver.query.filters.filter import Attribute, Comparison, Intrinsic
 from receiver.query.filters.filter_text import parse_filter
+from receiver.query.filters.filter_values import attribute_text
 from receiver.settings import Settings
 from receiver.ui.facts import ReceiverFacts
-from receiver.ui.filter_text import all_of, attribute, error_column, without_term
+from receiver.ui.filter_text import all_of, error_column, without_term
 from receiver.ui.view import View, term
 from receiver.writer.progress import Progress
 from tests.support.receiver_facts import ledger_of
@@ -80,7 +81,9 @@ def test_joined_filters_must_all_match() -> None:
 
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), min_size=1, max_size=40))
 def test_attribute_is_named_whatever_characters_its_key_has(key: str) -> None:
-    assert parse_filter(term(attribute("span", key), "x")) == Comparison(Attribute("span", key), "=", "x")
+    assert parse_filter(term(attribute_text("span", key), "x")) == Comparison(
+        Attribute("span", key), "=", "x"
+    )
 
 
 def test_term_is_removed_only_where_the_rest_keeps_its_meaning() -> None:
