@@ -17,7 +17,7 @@ from receiver.api.access import requires
 from receiver.api.problems import kept_headers, problem_of
 from receiver.api.responses import Handler
 from receiver.errors import MalformedBody, ReceiverError
-from receiver.query.limits import NAMES_MAX, parse_limit
+from receiver.query.limits import NAMES_MAX, decimal_number, parse_limit
 from receiver.query.search import BATCH_TRACES
 from receiver.query.time_range import TimeRange
 
@@ -66,13 +66,13 @@ def time_range(
 
 def instant_s(query: Mapping[str, str], name: str, per_second: int) -> float | None:
     """Return an instant that is a whole number of units since 1970; `None` if it is absent or zero."""
-    text = query.get(name) or "0"
-    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
+    units = decimal_number(query.get(name) or "0", _DIGITS_MAX)
+    if units is None:
         raise MalformedBody(
             f"{name}: expected a whole number since 1970, as {_UNITS[per_second]}", field=name
         )
     # Tools send zero for a time that is not set.
-    return int(text) / per_second or None
+    return units / per_second or None
 
 
 def limit_of(query: Mapping[str, str], name: str, default: int, limit_max: int = NAMES_MAX) -> int:

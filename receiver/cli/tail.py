@@ -19,14 +19,13 @@ from receiver.cli.table import duration_text, shown_text
 from receiver.cli.text_width import padded
 from receiver.errors import CommandFailed, OperatorError, Refused
 from receiver.logs import harmless_text
+from receiver.query.arrivals import OVERLAP_MS
 from receiver.query.limits import ARRIVALS_MAX
 from receiver.query.questions import QUESTIONS
 from receiver.query.time_range import SINCE_DEFAULT
 from receiver.settings import Settings
 
 POLL_S = 1.0
-OVERLAP_MS = 60_000
-"""A span is printed if it becomes readable at most this long after a span that was received later."""
 START_MS = 10_000
 """The first lines are the spans that were received so recently."""
 CUT_NOTE = (

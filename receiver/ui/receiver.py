@@ -13,7 +13,7 @@ from receiver.config.load import Loaded
 from receiver.config.show import shown
 from receiver.errors import ReceiverError
 from receiver.query.ledger import Answer as LedgerAnswer
-from receiver.settings import Settings
+from receiver.settings import CERTIFICATE_DAYS_MIN, Settings
 from receiver.ui.admin_port import AdminReport
 from receiver.ui.page import Context
 from receiver.ui.view import View
@@ -32,8 +32,6 @@ OUTCOMES: Final = {
 """Outcomes of received spans: field of a ledger line → label."""
 DEAD_LETTERS_MAX = 100
 """Maximum number of dead letters that the page lists."""
-CERTIFICATE_DAYS_MIN = 14
-"""Days until a certificate expires below which the page warns."""
 DAY_S = 86_400
 
 

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from markupsafe import Markup
 
 from receiver.api.source import Row
+from receiver.query.limits import decimal_number
 from receiver.query.traces.trace_model import Span, Trace, start_ns_of, trace_of
 from receiver.query.traces.traces import normalized_trace_id
 from receiver.ui import numbers
@@ -140,9 +141,8 @@ def columns(trace: Trace) -> dict[str, object]:
 
 
 def _first_row(view: View, row_count: int) -> int:
-    text = view.query.get("row", "0")
-    wanted = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(row_count)) else 0
-    return wanted if wanted < row_count else 0
+    wanted = decimal_number(view.query.get("row", ""), len(str(row_count)))
+    return wanted if wanted is not None and wanted < row_count else 0
 
 
 def _line(trace: Trace, span: Span) -> Line:
