@@ -15,7 +15,7 @@ from receiver.cli.filter_command import FilterCommand, filter_words
 from receiver.cli.group import examples
 from receiver.cli.options import config_option, data_option, loaded_with
 from receiver.cli.questions import Row, filter_errors_shown, json_lines
-from receiver.cli.table import duration_text, shown_text
+from receiver.cli.table import shown_text
 from receiver.cli.text_width import padded
 from receiver.errors import CommandFailed, OperatorError, Refused
 from receiver.logs import harmless_text
@@ -24,6 +24,7 @@ from receiver.query.limits import ARRIVALS_MAX
 from receiver.query.questions import QUESTIONS
 from receiver.query.time_range import SINCE_DEFAULT
 from receiver.settings import Settings
+from receiver.sizes import duration_text
 
 POLL_S = 1.0
 START_MS = 10_000

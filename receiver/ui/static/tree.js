@@ -83,5 +83,5 @@ export function durationText(nanoseconds) {
       return `${text} ${unit}`;
     }
   }
-  return nanoseconds ? `${Math.round(nanoseconds)} ns` : "0 ms";
+  return `${Math.round(nanoseconds)} ns`;
 }
