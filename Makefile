@@ -72,7 +72,7 @@ check-cargo:
 test: check ## every check and every test
 	$(CARGO) test $(MANIFEST) --quiet
 	$(BIN)/python benchmarks/core_instructions.py
-	$(BIN)/pytest -q -n 2 --dist loadfile --durations 20 tests
+	$(BIN)/pytest -q -n 2 --dist loadfile --durations 20 --ignore tests/tidy tests # `check` has run these
 
 .PHONY: audit
 audit: $(VENV)/.tools check-cargo ## known vulnerabilities, licences and sources of all locked dependencies (needs cargo-deny)
