@@ -32,7 +32,6 @@ from receiver.ui.view import View
 FRAME_AFTER_S = 0.05
 """A page that takes longer than this is sent in two parts: first its frame, so that the reader sees it."""
 HEADERS: Final = {
-    "Cache-Control": "no-store",  # pages contain data of customers
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
         "form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
@@ -40,9 +39,8 @@ HEADERS: Final = {
     ),
     "Cross-Origin-Opener-Policy": "same-origin",
     "Referrer-Policy": "same-origin",  # with no-referrer, browsers send forms with `Origin: null`
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
 }
+"""Headers in place of those, or in addition to those, that every answer of the API has."""
 RANGES: Final = {
     "15m": "last 15 minutes",
     "1h": "last hour",
