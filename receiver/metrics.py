@@ -202,7 +202,7 @@ METRICS: dict[MetricName, Spec] = {
         "store has no time to derive them, and queries over many hours read the spans.",
     ),
     "refused_credentials_past_hour": Spec(
-        "gauge_sum", "Answers 401 and 403 in the past hour: a wrong secret, or a stranger.", ("drain",)
+        "gauge_sum", "Answers 401 and 403 in the past hour: a wrong secret, or an unknown client.", ("drain",)
     ),
     "refusals": Spec("counter", "Requests refused or left without an answer, by reason.", ("reason",)),
     "span_notes": Spec("counter", "Spans accepted with a warning or rejected, by reason.", ("reason",)),

@@ -50,7 +50,7 @@ class Caller(NamedTuple):
     name: str
     role: Role
     proof: Literal["none", "token", "session", "proxy"]
-    """How the caller proved the name; `none`: no credentials are configured."""
+    """How the caller was authenticated; `none`: no credentials are configured."""
 
 
 CALLER: Final = web.RequestKey("caller", Caller)
