@@ -69,7 +69,7 @@ check-cargo:
 	@command -v cargo >/dev/null || { echo "cargo is missing: development needs a Rust toolchain with clippy and rustfmt (https://rustup.rs)"; exit 1; }
 
 .PHONY: test
-test: check ## every check and every test
+test: check ## every check (with tests/tidy) and every test
 	$(CARGO) test $(MANIFEST) --quiet
 	$(BIN)/python benchmarks/core_instructions.py
 	$(BIN)/pytest -q -n 2 --dist loadfile --durations 20 --ignore tests/tidy tests

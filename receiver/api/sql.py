@@ -1,4 +1,4 @@
-"""SQL over HTTP: what a request asks, the limit of its wall-clock time, and its line in the log.
+"""SQL over HTTP: the statement of a request, the limit of its wall-clock time, and its line in the log.
 
 GET  /api/v1/sql?query=SELECT …&limit=100
 POST /api/v1/sql                             {"query": "SELECT …", "limit": 100}
@@ -16,8 +16,8 @@ import structlog
 from aiohttp import web
 
 from receiver.api.dead_letters import require_json_content_type
-from receiver.api.query_queue import caller_of
 from receiver.errors import MalformedBody, NotAllowed, StoreTrouble
+from receiver.http.peer import network_of
 from receiver.query.limits import SECONDS_MAX
 from receiver.query.question import reject_unknown_parameters
 from receiver.query.raw_sql.statement import SqlQuery, parse_sql
@@ -64,7 +64,7 @@ async def audited(request: web.Request, asked: SqlQuery) -> AsyncIterator[None]:
     finally:
         structlog.get_logger().info(
             "SQL statement ended",
-            peer=caller_of(request.remote),
+            peer=network_of(request.remote),
             digest=asked.digest,
             seconds=round(time.monotonic() - began_s, 3),
             error=failure,

@@ -19,14 +19,10 @@ async def build(view: View) -> Context:
     services = await view.ask("red", by="service", filter=filters, limit=str(SERVICES_MAX))
     over_time = await view.ask("red", by="service", filter=filters, every=timeline.every, limit=str(ROWS_MAX))
     edges = await view.ask("service-map", filter=filters, limit=str(EDGES_MAX))
-    names = {row["group"] for row in services.rows}
     return {
         "services": services.rows,
         "edges": edges.rows,
-        "rates": {
-            name: timeline.values((row for row in over_time.rows if row["group"] == name), "spans")
-            for name in names
-        },
+        "rates": timeline.values_by_group(over_time.rows, "spans"),
         "is_cut": services.is_cut or over_time.is_cut,
         "are_edges_cut": edges.is_cut,
     }

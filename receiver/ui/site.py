@@ -12,10 +12,9 @@ import orjson
 from aiohttp import hdrs, web
 
 from receiver.api.access import CALLER, requires
-from receiver.api.source import Row, error_text
-from receiver.errors import InvalidFilter, LimitExceeded, MalformedBody, ReceiverError, StoreTrouble
-from receiver.logs import limited
-from receiver.query.limits import limit_exceeded
+from receiver.api.problems import problem_of
+from receiver.api.source import Row, SourceFor
+from receiver.errors import InvalidFilter, MalformedBody, ReceiverError
 from receiver.query.traces.trace_model import trace_of
 from receiver.ui import tail
 from receiver.ui.connect import checks
@@ -26,14 +25,13 @@ from receiver.ui.page import Context, Page
 from receiver.ui.pages import PAGES
 from receiver.ui.static import HEADERS as STATIC_HEADERS
 from receiver.ui.static import PREFIX, static_files
-from receiver.ui.templating import environment
+from receiver.ui.templating import environment, render
 from receiver.ui.trace import columns, details
-from receiver.ui.view import Source, View
+from receiver.ui.view import View
 
 FRAME_AFTER_S = 0.05
 """A page that takes longer than this is sent in two parts: first its frame, so that the reader sees it."""
 HEADERS: Final = {
-    "Cache-Control": "no-store",  # pages contain data of customers
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
         "form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
@@ -41,9 +39,8 @@ HEADERS: Final = {
     ),
     "Cross-Origin-Opener-Policy": "same-origin",
     "Referrer-Policy": "same-origin",  # with no-referrer, browsers send forms with `Origin: null`
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
 }
+"""Headers in place of those, or in addition to those, that every answer of the API has."""
 RANGES: Final = {
     "15m": "last 15 minutes",
     "1h": "last hour",
@@ -53,9 +50,6 @@ RANGES: Final = {
     "30d": "last 30 days",
 }
 """Time ranges of the menu: age → label."""
-
-SourceFor = Callable[[web.Request], Source]
-"""Returns where a request reads spans. Its queries end when its client disconnects."""
 
 
 class Site:
@@ -93,12 +87,13 @@ class Site:
         except MalformedBody as error:
             # Without a time range there is no page; the frame has the default one.
             view = View(request.path, {}, now_s, source, parts, caller=caller, facts=self._facts)
-            frame = self._render("frame", page, view, {})
-            return _document(HTTPStatus.BAD_REQUEST, frame + self._trouble(page, view, error))
+            frame = await self._frame(page, view)
+            status, rest = self._trouble(page, view, error)
+            return _document(status, frame + rest)
         build = asyncio.ensure_future(self._build(page, view))
         try:
             await asyncio.wait({build}, timeout=FRAME_AFTER_S)
-            frame = self._render("frame", page, view, {})
+            frame = await self._frame(page, view)
             if build.done():
                 status, rest = build.result()
                 return _document(status, frame + rest)
@@ -147,42 +142,28 @@ class Site:
             raise web.HTTPNotFound
         return _json(orjson.dumps(details(row)))
 
-    async def _build(self, page: Page, view: View) -> tuple[HTTPStatus, str]:
+    async def _build(self, page: Page, view: View) -> tuple[int, str]:
         """Return the status and the content of a page, or of the description of what failed."""
         try:
             return HTTPStatus.OK, self._render(page.name, page, view, await page.build(view))
-        except (ReceiverError, StoreTrouble) as error:
-            return _status_of(error), self._trouble(page, view, error)
+        except ReceiverError as error:
+            return self._trouble(page, view, error)
 
-    def _trouble(self, page: Page, view: View, error: ReceiverError) -> str:
-        text = view.query.get("q", "")
+    def _trouble(self, page: Page, view: View, error: ReceiverError) -> tuple[int, str]:
+        problem, text = problem_of(error, "filter"), view.query.get("q", "")
         column = error_column(text) if isinstance(error, InvalidFilter) else 0
-        return self._render(
-            "trouble", page, view, {"trouble": error_text(error), "text": text, "column": column}
-        )
+        context = {"trouble": problem.message, "text": text, "column": column}
+        return problem.status, self._render("trouble", page, view, context)
+
+    async def _frame(self, page: Page, view: View) -> str:
+        state = await self._facts.state(view.now_s)
+        return self._render("frame", page, view, {"pages": PAGES, "ranges": RANGES, "state": state})
 
     def _render(self, name: str, page: Page, view: View, context: Context) -> str:
-        state = self._facts.state(view.now_s)
-        frame = {"page": page, "pages": PAGES, "view": view, "ranges": RANGES, "state": state}
-        return self._templates.get_template(f"{name}.html").render({**frame, **context})
+        return render(self._templates, name, {"page": page, "view": view, **context})
 
 
-def _status_of(error: ReceiverError) -> HTTPStatus:
-    match error:
-        case InvalidFilter() | MalformedBody():
-            return HTTPStatus.BAD_REQUEST
-        case LimitExceeded():
-            return HTTPStatus.UNPROCESSABLE_ENTITY
-        case StoreTrouble():
-            limited.warning(f"pages: {error.label}", "query failed", error=error.label)
-            return (
-                HTTPStatus.UNPROCESSABLE_ENTITY if limit_exceeded(error) else HTTPStatus.SERVICE_UNAVAILABLE
-            )
-        case _:
-            return HTTPStatus.SERVICE_UNAVAILABLE
-
-
-def _document(status: HTTPStatus, text: str) -> web.Response:
+def _document(status: int, text: str) -> web.Response:
     return web.Response(
         status=status, body=text.encode(), headers={**HEADERS, "Content-Type": "text/html; charset=utf-8"}
     )

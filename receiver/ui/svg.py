@@ -101,7 +101,7 @@ class Marker(NamedTuple):
     """A vertical line in a chart over time, such as the beginning of a deployment."""
 
     place: float
-    """Between 0, the first point, and the number of points."""
+    """Position along the axis: 0 is the first point, 1 the second."""
     label: str
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlencode
 
 from receiver.api.source import Answer, Row
+from receiver.query.arrivals import OVERLAP_MS
 from receiver.query.time_range import SINCE_DEFAULT
 from receiver.ui.numbers import duration
 from receiver.ui.page import Context
@@ -12,8 +13,6 @@ from receiver.ui.view import View, instant
 
 ROWS_MAX = 500
 """Maximum number of spans that the page keeps; older ones leave it."""
-OVERLAP_MS = 60_000
-"""A span is shown if it becomes readable at most this long after a span that was received later."""
 
 
 async def build(view: View) -> Context:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
@@ -10,6 +11,7 @@ from typing import Final, NamedTuple
 from markupsafe import Markup
 
 from receiver.api.source import Row
+from receiver.query.limits import decimal_number
 from receiver.query.traces.trace_model import Span, Trace, start_ns_of, trace_of
 from receiver.query.traces.traces import normalized_trace_id
 from receiver.ui import numbers
@@ -41,20 +43,26 @@ async def build(view: View) -> Context:
     rows = await view.source.outline(trace_id)
     if not rows:
         return {"trace": None, "trace_id": trace_id}
+    # Seconds for the largest traces: other requests go on meanwhile.
+    context = await asyncio.to_thread(_overview, view, rows)
+    chosen = context["chosen"].row
+    stored = await view.source.span(trace_id, chosen["SpanId"])
+    # The span may expire between both queries.
+    return {"trace_id": trace_id, **context, "details": details(stored or chosen)}
+
+
+def _overview(view: View, rows: list[Row]) -> Context:
     trace = trace_of(rows)
     first = _first_row(view, len(trace.spans))
-    chosen = next((span for span in trace.spans if span.row["SpanId"] == view.query.get("span")), trace.root)
-    stored = await view.source.span(trace_id, chosen.row["SpanId"])
     return {
         "trace": trace,
-        "trace_id": trace_id,
         "sentence": sentence(trace),
         "lines": [_line(trace, span) for span in islice(trace.spans, first, first + ROWS_MAX)],
         "first": first,
         "rows_max": ROWS_MAX,
-        "chosen": chosen,
-        # The span may expire between both queries.
-        "details": details(stored or chosen.row),
+        "chosen": next(
+            (span for span in trace.spans if span.row["SpanId"] == view.query.get("span")), trace.root
+        ),
         "errors": sum(span.is_error for span in trace.spans),
     }
 
@@ -140,9 +148,8 @@ def columns(trace: Trace) -> dict[str, object]:
 
 
 def _first_row(view: View, row_count: int) -> int:
-    text = view.query.get("row", "0")
-    wanted = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(row_count)) else 0
-    return wanted if wanted < row_count else 0
+    wanted = decimal_number(view.query.get("row", ""), len(str(row_count)))
+    return wanted if wanted is not None and wanted < row_count else 0
 
 
 def _line(trace: Trace, span: Span) -> Line:

@@ -8,27 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Protocol
 from urllib.parse import quote, urlencode
 
 from receiver.api.access import Caller
-from receiver.api.source import Answer, Row
+from receiver.api.source import Answer, Source
+from receiver.query.filters.filter_values import quoted
 from receiver.query.time_range import SINCE_DEFAULT, parse_range
 from receiver.ui.facts import ReceiverFacts
-from receiver.ui.filter_text import all_of, quoted
-
-
-class Source(Protocol):
-    """Where pages read spans, with the limits and the queues of the API."""
-
-    async def ask(self, name: str, query: Mapping[str, str]) -> Answer:
-        """Ask a question of the table in `receiver/query/questions.py`."""
-
-    async def outline(self, trace_id: str) -> list[Row]:
-        """Return the columns of each span of a trace that its place in a waterfall depends on."""
-
-    async def span(self, trace_id: str, span_id: str) -> Row | None:
-        """Return every stored column of a span; `None` if it is not stored."""
+from receiver.ui.filter_text import all_of
 
 
 class View:

@@ -17,13 +17,12 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from receiver.api.query_queue import QUERIES_MAX
 from receiver.api.routes import Api
-from receiver.api.source import ApiSource, Row
+from receiver.api.source import ApiSource, Row, Source
 from receiver.api.spool import SpoolSpace
 from receiver.engine.store import Store
 from receiver.settings import Access
 from receiver.ui.facts import ReceiverFacts
 from receiver.ui.site import Site
-from receiver.ui.view import Source
 from tests.support import engines
 from tests.support.access import USERS, receiver_with
 from tests.support.receiver_facts import facts_of

@@ -136,7 +136,7 @@ async def test_ledger_that_is_still_read_fails_no_step(start_site: StartSite, fa
     assert checks["checks"][4]["text"] == "Stored spans are not counted: ledger is still being read."
 
 
-async def test_store_that_is_away_fails_the_last_step_and_not_the_page(
+async def test_unavailable_store_fails_the_last_step_and_not_the_page(
     start_site: StartSite, facts: ReceiverFacts
 ) -> None:
     facts.ledger = lambda _query: ledger_of(ledger_line("default", stored=5))

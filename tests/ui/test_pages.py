@@ -1,4 +1,4 @@
-"""Pages: what they answer, how they show errors, and that texts of senders stay text."""
+"""Pages: their content, errors in their frame, and texts of senders that stay text."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from receiver.api.query_queue import CallerBusy
 from receiver.api.source import Answer, Row
 from receiver.errors import MalformedBody, StoreTrouble
 from receiver.ui.pages import PAGES
@@ -219,7 +220,9 @@ async def test_frame_of_a_slow_page_is_sent_before_its_answer(start_site: StartS
     [
         (StoreTrouble("secret of a row", code=210, name="NETWORK_ERROR"), 503, "NETWORK_ERROR (210)"),
         (StoreTrouble("secret of a row", code=241, name="MEMORY"), 422, "GiB of memory"),
+        (StoreTrouble("secret of a row", code=60, name="UNKNOWN_TABLE"), 503, "the store has no tables"),
         (MalformedBody("filter, column 3: what is wrong", field="filter"), 400, "column 3"),
+        (CallerBusy("too many queries wait"), 429, "too many queries wait"),
     ],
 )
 async def test_failed_query_is_explained_in_the_frame(

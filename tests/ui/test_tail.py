@@ -34,7 +34,7 @@ def row_of(name: str, **more: object) -> Row:
 
 
 class TailSource(FakeSource):
-    """Source that answers with these spans, and keeps what it was asked."""
+    """Source that answers with these spans, and keeps the parameters of each question."""
 
     def __init__(self, *rows: Row) -> None:
         super().__init__()

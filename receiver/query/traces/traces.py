@@ -133,7 +133,7 @@ def _lines(
         yield from within_time(store.lines(statement, {**parameters, **bounds}))
 
 
-def rows_of(pieces: Iterator[bytes]) -> Iterator[Row]:
+def rows_of(pieces: Iterable[bytes]) -> Iterator[Row]:
     """Yield the objects of an answer in lines."""
     return (orjson.loads(line) for piece in pieces for line in piece.splitlines())
 

@@ -57,7 +57,7 @@ function show(rows) {
   pause.textContent = arrivals.isPaused ? (count ? `Resume: ${count} new` : "Resume") : "Pause";
 }
 
-function say(text) {
+function announce(text) {
   if (state.textContent !== text) state.textContent = text;
 }
 
@@ -74,14 +74,14 @@ async function poll() {
       if (!answer.ok) throw new Error(String(answer.status));
       const { rows, is_cut: isCut } = await answer.json();
       show(arrivals.take(rows));
-      say(
+      announce(
         isCut
           ? "More spans arrive than are shown here: use a narrower filter."
           : `${arrivals.isPaused ? "Paused" : "Live"}, asked every second. Space pauses and resumes.`,
       );
     }
   } catch {
-    say("The receiver does not answer. Asking again.");
+    announce("The receiver does not answer. Asking again.");
   }
   setTimeout(poll, POLL_MS);
 }

@@ -1,6 +1,7 @@
 // Which spans of a trace are visible: pure functions over columns, without the page.
 //
-// A trace is an object of columns in the order of its tree: every span stands before its children.
+// A trace is an object of columns in the order of its tree: every span stands before its children. The place of
+// a span is its index in the columns.
 
 // The level of each span; the top has level 1.
 export function levelsOf(parent) {
@@ -82,5 +83,5 @@ export function durationText(nanoseconds) {
       return `${text} ${unit}`;
     }
   }
-  return nanoseconds ? `${Math.round(nanoseconds)} ns` : "0 ms";
+  return `${Math.round(nanoseconds)} ns`;
 }

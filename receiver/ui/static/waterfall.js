@@ -91,7 +91,7 @@ class Waterfall {
     });
   }
 
-  // Compute the visible rows anew after what is shown has changed.
+  // Compute the visible rows after a change of the filter, the focus or the collapsed spans.
   update() {
     this.shown = visiblePlaces(this.trace, this);
     this.rowOf = new Map(this.shown.map((place, row) => [place, row]));
