@@ -57,14 +57,14 @@ class DeadLetterRoutes:
         name = _dead_letter_id(request)
         return _answer(await self._run_in_pool(lambda: entry_of(self.replays.dead_letter_list.find(name))))
 
-    @requires("operator")
+    @requires("operator", changes=True)
     async def _replay(self, request: web.Request) -> web.Response:
         require_json_content_type(request)
         name = _dead_letter_id(request)
         replayed = await self._run_in_pool(lambda: self.replays.replay(name))
         return _answer(replayed._asdict())
 
-    @requires("operator")
+    @requires("operator", changes=True)
     async def _drop(self, request: web.Request) -> web.Response:
         name = _dead_letter_id(request)
         await self._run_in_pool(lambda: self.replays.dead_letter_list.drop(name))
