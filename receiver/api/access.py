@@ -106,7 +106,7 @@ class Access:
             return await handler(request)
         caller = self.caller_of(request)
         if caller is None:
-            if _is_from_reader(request):
+            if request.method == hdrs.METH_GET and is_for_reader(request):
                 return _to_login(request)
             raise Unauthorized(
                 "token is missing or wrong; expected 'Authorization: Bearer TOKEN' (api_token)"
@@ -179,10 +179,9 @@ def _needed(request: web.Request) -> Requirement:
     return declared(request.match_info.handler) or "admin"
 
 
-def _is_from_reader(request: web.Request) -> bool:
+def is_for_reader(request: web.Request) -> bool:
     """Return whether a browser shows the answer as a page."""
-    is_page = request.method == hdrs.METH_GET and not request.path.startswith(PREFIX)
-    return is_page and "text/html" in request.headers.get(hdrs.ACCEPT, "")
+    return not request.path.startswith(PREFIX) and "text/html" in request.headers.get(hdrs.ACCEPT, "")
 
 
 def _to_login(request: web.Request) -> web.Response:

@@ -51,7 +51,7 @@ from receiver.rollup.derivation import Closing
 from receiver.settings import Settings
 from receiver.store_process.ledger_metrics import LedgerMetrics
 from receiver.store_process.metrics import report
-from receiver.store_process.operator_routes import operator_routes
+from receiver.store_process.operator_routes import operator_application
 from receiver.store_process.rollup_thread import RollupThread
 from receiver.store_process.stop_signal import StopSignal
 from receiver.store_process.watchdog import MARGIN_S, Watchdog
@@ -158,7 +158,7 @@ class StoreWork:
             Limits("api", limits.api_connections_max, limits.header_timeout_s, limits.write_timeout_s),
             self._metrics,
         )
-        application = api.application(dead_letter_routes, rollup_routes, *operator_routes(api, self._facts))
+        application = operator_application(api, dead_letter_routes, rollup_routes, self._facts)
         await self._listener.open(application, socket.socket(fileno=listen_fd))
         # The API is served first, so that health checks work while the ledger is read.
         self._thread.start()

@@ -22,7 +22,7 @@ from receiver.engine.store import Parameters
 from receiver.errors import StoreTrouble
 from receiver.rollup.derivation import Closing
 from receiver.settings import Access, Role, User
-from receiver.store_process.operator_routes import operator_routes
+from receiver.store_process.operator_routes import operator_application
 from tests.support.fake_clickhouse import MemoryStore
 from tests.support.receiver_facts import facts_of
 
@@ -66,7 +66,7 @@ async def receiver_with(directory: Path, access: Access = USERS, token: str = ""
         )
         letters = DeadLetterRoutes(None, pool)  # type: ignore[arg-type]  # its handlers then fail
         rollup = RollupRoutes(NoStore(), lambda: Closing(0, 0), is_on=False, wake=lambda: None, pool=pool)
-        application = api.application(letters, rollup, *operator_routes(api, facts_of(directory, pool)))
+        application = operator_application(api, letters, rollup, facts_of(directory, pool))
         async with TestClient(TestServer(application)) as client:
             yield client
 
