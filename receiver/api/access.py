@@ -54,6 +54,10 @@ class Caller(NamedTuple):
     proof: Literal["none", "token", "session", "proxy"]
     """How the caller proved the name; `none`: no credentials are configured."""
 
+    def may(self, needed: Role) -> bool:
+        """Return whether the role of the caller includes the role that a route requires."""
+        return _ROLES.index(self.role) >= _ROLES.index(needed)
+
 
 CALLER: Final = web.RequestKey("caller", Caller)
 ACCESS: Final[web.AppKey[Access]] = web.AppKey("access")
@@ -112,7 +116,7 @@ class Access:
                 "token is missing or wrong; expected 'Authorization: Bearer TOKEN' (api_token)"
             )
         request[CALLER] = caller
-        if _ROLES.index(caller.role) < _ROLES.index(needed):
+        if not caller.may(needed):
             raise Forbidden(f"the role '{caller.role}' does not allow this; expected the role '{needed}'")
         return await handler(request)
 

@@ -11,6 +11,7 @@ from receiver.api.source import ApiSource
 from receiver.jaeger.routes import JaegerRoutes
 from receiver.mcp.endpoint import McpRoutes
 from receiver.tempo.routes import TempoRoutes
+from receiver.ui.dead_letter_forms import DeadLetterForms
 from receiver.ui.error_pages import ErrorPages
 from receiver.ui.facts import ReceiverFacts
 from receiver.ui.login import Login
@@ -29,6 +30,7 @@ def operator_application(
         dead_letters,
         rollup,
         Site(source_for, facts),
+        DeadLetterForms(dead_letters, facts.results),
         Login(),
         McpRoutes(source_for),
         JaegerRoutes(api),

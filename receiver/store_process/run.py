@@ -128,6 +128,7 @@ class StoreWork:
             Journal(data_dir / "journal").bytes_total,
             self._ledger_answer,
             self._dead_letter_list.entries,
+            self._dead_letter_list.find,
             partial(read_admin_port, settings.admin_listen),
             self._pool,
         )

@@ -19,15 +19,14 @@ from receiver.http.protocol import PROBLEM
 from receiver.ui.site import HEADERS
 from receiver.ui.templating import environment, render
 
-_NO_PAGE: Final = "This page does not exist"
 TITLES: Final = {
     HTTPStatus.UNAUTHORIZED: "You are not logged in",
     HTTPStatus.FORBIDDEN: "This is not allowed",
-    HTTPStatus.NOT_FOUND: _NO_PAGE,
-    HTTPStatus.METHOD_NOT_ALLOWED: _NO_PAGE,
+    HTTPStatus.NOT_FOUND: "This does not exist",
+    HTTPStatus.CONFLICT: "This is not possible now",
 }
 """Headings by status."""
-TITLE = "The page cannot be shown"
+TITLE = "This did not work"
 """Heading for every other status."""
 
 
@@ -53,11 +52,12 @@ class ErrorPages:
         ):
             return response
         status = HTTPStatus(response.status)
-        title = TITLES.get(status, TITLE)
+        unknown = request.match_info.http_exception
+        has_route = unknown is None or unknown.status != status
         variables = {
-            "title": title,
+            "title": TITLES.get(status, TITLE) if has_route else "This page does not exist",
             # The details of an unknown path are about routes of the API.
-            "problem": None if title == _NO_PAGE else _problem_of(response),
+            "problem": _problem_of(response) if has_route else None,
             "login": LOGIN if status == HTTPStatus.UNAUTHORIZED else "",
         }
         text = render(self._templates, "error", variables)

@@ -13,7 +13,14 @@ from aiohttp import hdrs, web
 
 from receiver.api.access import CALLER, requires
 from receiver.api.source import Row, error_text
-from receiver.errors import InvalidFilter, LimitExceeded, MalformedBody, ReceiverError, StoreTrouble
+from receiver.errors import (
+    InvalidFilter,
+    LimitExceeded,
+    MalformedBody,
+    NoSuchDeadLetter,
+    ReceiverError,
+    StoreTrouble,
+)
 from receiver.logs import limited
 from receiver.query.limits import limit_exceeded
 from receiver.query.traces.trace_model import trace_of
@@ -171,6 +178,8 @@ def _status_of(error: ReceiverError) -> HTTPStatus:
     match error:
         case InvalidFilter() | MalformedBody():
             return HTTPStatus.BAD_REQUEST
+        case NoSuchDeadLetter():
+            return HTTPStatus.NOT_FOUND
         case LimitExceeded():
             return HTTPStatus.UNPROCESSABLE_ENTITY
         case StoreTrouble():

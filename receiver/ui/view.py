@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode
 from receiver.api.access import Caller
 from receiver.api.source import Answer, Row
 from receiver.query.time_range import SINCE_DEFAULT, parse_range
+from receiver.settings import Role
 from receiver.ui.facts import ReceiverFacts
 from receiver.ui.filter_text import all_of, quoted
 
@@ -59,6 +60,10 @@ class View:
         self.end_s = end_s if self.until else float(math.ceil(now_s))
         self.source = source
         self.facts = facts
+
+    def may(self, needed: Role) -> bool:
+        """Return whether the caller may use what requires this role."""
+        return self.caller is None or self.caller.may(needed)
 
     @property
     def times(self) -> dict[str, str]:

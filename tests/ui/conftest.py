@@ -19,6 +19,7 @@ from receiver.api.query_queue import QUERIES_MAX
 from receiver.api.routes import Api
 from receiver.api.source import ApiSource, Row
 from receiver.api.spool import SpoolSpace
+from receiver.dead_letters.replay import Replayer
 from receiver.engine.store import Store
 from receiver.settings import Access
 from receiver.ui.facts import ReceiverFacts
@@ -155,8 +156,8 @@ async def start(tmp_path: Path) -> AsyncIterator[StartReceiver]:
     """Return a function that starts the API and the pages with users, over a store that is not reachable."""
     async with AsyncExitStack() as stack:
 
-        async def enter(access: Access = USERS, token: str = "") -> Client:
-            return await stack.enter_async_context(receiver_with(tmp_path, access, token))
+        async def enter(access: Access = USERS, token: str = "", replayer: Replayer | None = None) -> Client:
+            return await stack.enter_async_context(receiver_with(tmp_path, access, token, replayer))
 
         yield enter
 

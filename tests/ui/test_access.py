@@ -38,6 +38,8 @@ CHANGES = {
     ("POST", "/api/v1/dead/{id}/replay"),
     ("DELETE", "/api/v1/dead/{id}"),
     ("POST", "/api/v1/rollup/rebuild"),
+    ("POST", "/receiver/dead/{id}/replay"),
+    ("POST", "/receiver/dead/{id}/drop"),
 }
 FOR_OPERATORS = CHANGES | {("GET", "/api/v1/sql"), ("HEAD", "/api/v1/sql"), ("POST", "/api/v1/sql")}
 PUBLIC = {

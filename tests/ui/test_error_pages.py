@@ -10,11 +10,10 @@ from tests.ui.conftest import StartReceiver
 from tests.ui.test_pages import Document
 
 HTML = {"Accept": "text/html,*/*;q=0.8"}
-BROWSER = {**HTML, **session(VIEWER)}
 
 
 async def shown(client: Client, method: str, path: str, status: int, **headers: str) -> Document:
-    answer = await client.request(method, path, headers={**BROWSER, **headers})
+    answer = await client.request(method, path, headers={**HTML, **session(VIEWER), **headers})
     assert (answer.status, answer.content_type) == (status, "text/html")
     assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
     return Document(await answer.text())
@@ -42,7 +41,7 @@ async def test_unknown_page_is_explained_with_links(
 
 
 async def test_method_that_a_page_does_not_have_keeps_its_header(start: StartReceiver) -> None:
-    answer = await (await start()).get("/logout", headers=BROWSER)
+    answer = await (await start()).get("/logout", headers={**HTML, **session(VIEWER)})
 
     assert answer.headers["Allow"] == "POST"
 

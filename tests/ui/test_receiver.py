@@ -156,7 +156,7 @@ async def test_page_says_when_the_admin_port_does_not_answer(site: Client) -> No
     assert "the admin port did not answer" in page.text
 
 
-async def test_dead_letters_are_listed_with_reason_and_commands(site: Client, facts: ReceiverFacts) -> None:
+async def test_dead_letters_are_listed_with_reason_and_actions(site: Client, facts: ReceiverFacts) -> None:
     facts.dead_letters = lambda: [
         DeadLetterEntry(
             id="00000000000000a1-7",
@@ -174,8 +174,9 @@ async def test_dead_letters_are_listed_with_reason_and_commands(site: Client, fa
 
     assert HOSTILE[0] in page.text
     assert HOSTILE[1] in page.text
-    for verb in ("show", "replay", "drop"):
-        assert f"trace-drain dead {verb} 00000000000000a1-7" in page.text
+    path = "/receiver/dead/00000000000000a1-7"
+    assert {path, f"{path}?confirm=drop"} <= set(page.links)
+    assert ("form", {"method": "post", "action": f"{path}/replay", "class": "actions"}) in page.elements
 
 
 async def test_page_shows_settings_and_no_secret(site: Client, facts: ReceiverFacts) -> None:

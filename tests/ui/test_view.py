@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,12 +12,9 @@ from hypothesis import strategies as st
 from receiver.api.source import Answer, Row
 from receiver.query.filters.filter import Attribute, Comparison, Intrinsic
 from receiver.query.filters.filter_text import parse_filter
-from receiver.settings import Settings
-from receiver.ui.facts import ReceiverFacts
 from receiver.ui.filter_text import all_of, attribute, error_column, without_term
 from receiver.ui.view import View, term
-from receiver.writer.progress import Progress
-from tests.support.receiver_facts import ledger_of
+from tests.support.receiver_facts import facts_of
 
 
 class NoSource:
@@ -32,9 +30,7 @@ class NoSource:
         raise NotImplementedError
 
 
-FACTS = ReceiverFacts(
-    Settings(), Progress(), dict, int, lambda _query: ledger_of(), list, lambda: None, ThreadPoolExecutor(1)
-)
+FACTS = facts_of(Path(), ThreadPoolExecutor(1))
 
 
 def view(**query: str) -> View:
