@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
 
+from receiver.config.load import Loaded
 from receiver.dead_letters.directory import DeadLetter
 from receiver.dead_letters.listing import DeadLetterEntry
 from receiver.journal.quarantine import Body
@@ -59,8 +60,8 @@ class JournalRoom(NamedTuple):
 class ReceiverFacts:
     """Where pages read facts about the receiver."""
 
-    settings: Settings
-    """Settings in force; replaced at a reload."""
+    loaded: Loaded
+    """Settings in force with their origins; replaced at a reload."""
     progress: Progress
     health: Callable[[], dict[str, str]]
     """Returns the problem of each check of the store process; empty if the check passes."""
@@ -76,6 +77,11 @@ class ReceiverFacts:
     pool: ThreadPoolExecutor
     """Threads for the functions that block."""
     results: Results = field(default_factory=Results)
+
+    @property
+    def settings(self) -> Settings:
+        """Return the settings in force."""
+        return self.loaded.settings
 
     async def in_pool(self, call: Callable[[], T]) -> T:
         """Run a function that blocks."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from receiver.config.load import DEFAULT_DRAIN
+from receiver.config.load import DEFAULT_DRAIN, Loaded
 from receiver.dead_letters.listing import DeadLetterList
 from receiver.query.ledger import Answer as LedgerAnswer
 from receiver.query.ledger import Line
@@ -35,7 +35,7 @@ def facts_of(directory: Path, pool: ThreadPoolExecutor) -> ReceiverFacts:
     dead_letters = DeadLetterList(directory)
     settings = Settings(data_dir=str(directory), drain=(DEFAULT_DRAIN,))
     return ReceiverFacts(
-        settings,
+        Loaded(settings, {}, ()),
         Progress(),
         dict,
         lambda: 0,
