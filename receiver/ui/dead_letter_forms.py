@@ -10,7 +10,8 @@ from aiohttp import web
 
 from receiver.api.access import requires
 from receiver.api.dead_letters import DeadLetterRoutes
-from receiver.ui.forms import form_of, go_to
+from receiver.ui.document import go_to
+from receiver.ui.forms import form_of
 from receiver.ui.numbers import count
 from receiver.ui.results import Results
 

@@ -10,13 +10,13 @@ from http import HTTPStatus
 from typing import Final
 
 import msgspec
-from aiohttp import hdrs, web
+from aiohttp import web
 
 from receiver.api.access import LOGIN, is_for_reader
 from receiver.api.problems import kept_headers
 from receiver.api.responses import Handler
 from receiver.http.protocol import PROBLEM
-from receiver.ui.site import HEADERS
+from receiver.ui.document import document
 from receiver.ui.templating import environment, render
 
 TITLES: Final = {
@@ -61,8 +61,7 @@ class ErrorPages:
             "login": LOGIN if status == HTTPStatus.UNAUTHORIZED else "",
         }
         text = render(self._templates, "error", variables)
-        headers = {**HEADERS, **kept_headers(response.headers), hdrs.CONTENT_TYPE: "text/html; charset=utf-8"}
-        return web.Response(status=status, body=text.encode(), headers=headers)
+        return document(status, text, kept_headers(response.headers))
 
 
 def _problem_of(response: web.Response) -> _Problem:

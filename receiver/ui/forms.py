@@ -1,4 +1,4 @@
-"""Forms of the pages: their fields, and the redirect after them.
+"""Forms of the pages: their fields, within limits.
 
 Against requests of other sites: the check of Host and Origin covers every request, and browsers do not add
 the session cookie to them (`SameSite=Strict`).
@@ -7,14 +7,12 @@ the session cookie to them (`SameSite=Strict`).
 from __future__ import annotations
 
 import asyncio
-from http import HTTPStatus
 from typing import Final
 from urllib.parse import parse_qs
 
-from aiohttp import hdrs, web
+from aiohttp import web
 
 from receiver.errors import MalformedBody, UnsupportedMedia
-from receiver.ui.site import HEADERS
 
 FORM: Final = "application/x-www-form-urlencoded"
 FORM_BYTES_MAX = 256 * 1024
@@ -22,11 +20,6 @@ FORM_BYTES_MAX = 256 * 1024
 FORM_FIELDS_MAX = 8
 FORM_TIMEOUT_S = 10.0
 """Time for the client to send a form."""
-
-
-def go_to(url: str) -> web.Response:
-    """Return a redirect after a form, so that the browser does not send the form again."""
-    return web.Response(status=HTTPStatus.SEE_OTHER, headers={**HEADERS, hdrs.LOCATION: url})
 
 
 async def form_of(request: web.Request) -> dict[str, str]:

@@ -16,8 +16,8 @@ from aiohttp import hdrs, web
 from receiver.api.access import ACCESS, COOKIE, LOGIN, requires
 from receiver.api.query_queue import caller_of
 from receiver.logs import limited
-from receiver.ui.forms import form_of, go_to
-from receiver.ui.site import HEADERS
+from receiver.ui.document import document, go_to
+from receiver.ui.forms import form_of
 from receiver.ui.templating import environment, render
 
 _LOCAL_URL = re.compile(r"/(?!/)[!-\[\]-~]*")
@@ -91,9 +91,7 @@ class Login:
         self, status: HTTPStatus, next_url: str, trouble: str = "", *, again: bool = False
     ) -> web.Response:
         variables = {"next_url": next_url, "trouble": trouble, "again": again}
-        text = render(self._templates, "login", variables)
-        headers = {**HEADERS, hdrs.CONTENT_TYPE: "text/html; charset=utf-8"}
-        return web.Response(status=status, body=text.encode(), headers=headers)
+        return document(status, render(self._templates, "login", variables))
 
 
 def local_url(text: str) -> str:

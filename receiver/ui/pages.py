@@ -14,6 +14,7 @@ from receiver.ui import (
     receiver,
     search,
     services,
+    sql,
     tail,
     trace,
 )
@@ -26,6 +27,7 @@ _ALL: Final = (
     Page("errors", "/errors", "Errors", "What fails?", errors.build, "e"),
     Page("compare", "/compare", "Compare", "Is B worse than A?", compare.build, "c"),
     Page("tail", "/tail", "Tail", "What arrives now?", tail.build, "t", is_live=True),
+    Page("sql", "/sql", "SQL", "What do the tables hold?", sql.build, "q", is_live=True, role="operator"),
     Page("receiver", "/receiver", "Receiver", "Is anything missing?", receiver.build, "r", is_live=True),
     Page("connect", "/connect", "Connect", "Is my drain connected?", connect.build, "n", is_live=True),
     Page(

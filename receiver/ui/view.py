@@ -12,7 +12,8 @@ from typing import Protocol
 from urllib.parse import quote, urlencode
 
 from receiver.api.access import Caller
-from receiver.api.source import Answer, Row
+from receiver.api.source import Answer, Row, SqlAnswer
+from receiver.query.raw_sql.statement import SqlQuery
 from receiver.query.time_range import SINCE_DEFAULT, parse_range
 from receiver.settings import Role
 from receiver.ui.facts import ReceiverFacts
@@ -30,6 +31,16 @@ class Source(Protocol):
 
     async def span(self, trace_id: str, span_id: str) -> Row | None:
         """Return every stored column of a span; `None` if it is not stored."""
+
+    @property
+    def allows_sql(self) -> bool:
+        """Return whether the receiver answers SQL statements."""
+
+    async def sql(self, asked: SqlQuery) -> SqlAnswer:
+        """Answer a SQL statement."""
+
+    async def sql_columns(self) -> list[Row]:
+        """Return table, name and type of each column that a SQL statement may read."""
 
 
 class View:

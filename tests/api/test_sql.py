@@ -75,9 +75,7 @@ async def test_lines_of_an_answer_are_counted_and_cut(store: Store, tmp_path: Pa
         assert await posted.text() == await read.text()
 
 
-NUMBERS = (
-    "SELECT number AS a, if(a = 0, NULL, '=1') AS b, toInt128(18446744073709551616) AS c FROM numbers({})"
-)
+NUMBERS = "SELECT number a, if(a = 0, NULL, '=1') b, toInt128(18446744073709551616) c FROM numbers({})"
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])

@@ -167,7 +167,7 @@ async def site(shop_store: Store, tmp_path: Path, facts: ReceiverFacts) -> Async
     """Return a client of the API and the pages over the shop's spans."""
     with ThreadPoolExecutor(2) as pool, ThreadPoolExecutor(QUERIES_MAX) as stream_pool:
         space = SpoolSpace(tmp_path, 0, lambda: 0)
-        api = Api(shop_store, str, dict, dict, dict, pool, stream_pool, space)
+        api = Api(shop_store, str, dict, dict, dict, pool, stream_pool, space, allows_sql=True)
         pages = Site(lambda request: ApiSource(api, request), facts)
         async with TestClient(TestServer(api.application(pages))) as client:
             yield client

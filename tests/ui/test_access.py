@@ -41,7 +41,9 @@ CHANGES = {
     ("POST", "/receiver/dead/{id}/replay"),
     ("POST", "/receiver/dead/{id}/drop"),
 }
-FOR_OPERATORS = CHANGES | {("GET", "/api/v1/sql"), ("HEAD", "/api/v1/sql"), ("POST", "/api/v1/sql")}
+FOR_OPERATORS = CHANGES | {
+    (method, path) for method in ("GET", "HEAD", "POST") for path in ("/api/v1/sql", "/sql")
+}
 PUBLIC = {
     ("GET", "/login"),
     ("HEAD", "/login"),
@@ -52,7 +54,7 @@ PUBLIC = {
 }
 
 
-READS_BY_POST = {("POST", "/api/v1/sql"), ("POST", "/mcp")}
+READS_BY_POST = {("POST", "/api/v1/sql"), ("POST", "/sql"), ("POST", "/mcp")}
 SESSIONS = {("POST", "/login"), ("POST", "/logout")}
 """Routes that log a line of their own."""
 
@@ -90,7 +92,7 @@ async def test_every_route_that_changes_something_declares_it(start: StartReceiv
     assert declared_changes == CHANGES == by_other_methods - READS_BY_POST - SESSIONS
 
 
-@pytest.mark.parametrize("path", ["/api/v1/sql", "/mcp", "/api/v1/nothing", "/api/v1/spans"])
+@pytest.mark.parametrize("path", ["/api/v1/sql", "/sql", "/mcp", "/api/v1/nothing", "/api/v1/spans"])
 async def test_request_that_changes_nothing_is_not_logged_as_a_change(
     start: StartReceiver, path: str
 ) -> None:

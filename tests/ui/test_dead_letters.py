@@ -13,6 +13,7 @@ from receiver.dead_letters.directory import DeadLetters, Reason
 from receiver.dead_letters.listing import DeadLetterList
 from receiver.journal.quarantine import Note, QuarantineFiles
 from receiver.model import ContentKind, Delivery
+from receiver.ui import site
 from receiver.ui.results import RESULTS_MAX, Results
 from tests.dead_letters.test_replay import POISON_ID, Workspace
 from tests.support.access import OPERATOR, VIEWER, Client, session
@@ -136,7 +137,11 @@ async def test_viewer_sees_a_dead_letter_without_actions(workspace: Workspace, s
         assert set(forms_of(page)) <= {"/logout"}
 
 
-async def test_unknown_dead_letter_is_answered_404_in_the_frame(start: StartReceiver) -> None:
+async def test_unknown_dead_letter_is_answered_404_in_the_frame(
+    start: StartReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A page that takes longer has the status of its frame.
+    monkeypatch.setattr(site, "FRAME_AFTER_S", 60)
     page = await document(await (await start()).get("/receiver/dead/x", headers=session(VIEWER)), 404)
 
     assert "no dead letter or quarantined body has this id" in page.text

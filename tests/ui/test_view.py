@@ -9,9 +9,10 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.api.source import Answer, Row
+from receiver.api.source import Answer, Row, SqlAnswer
 from receiver.query.filters.filter import Attribute, Comparison, Intrinsic
 from receiver.query.filters.filter_text import parse_filter
+from receiver.query.raw_sql.statement import SqlQuery
 from receiver.ui.filter_text import all_of, attribute, error_column, without_term
 from receiver.ui.view import View, term
 from tests.support.receiver_facts import facts_of
@@ -27,6 +28,14 @@ class NoSource:
         raise NotImplementedError
 
     async def span(self, _trace_id: str, _span_id: str) -> Row | None:
+        raise NotImplementedError
+
+    allows_sql = False
+
+    async def sql(self, _asked: SqlQuery) -> SqlAnswer:
+        raise NotImplementedError
+
+    async def sql_columns(self) -> list[Row]:
         raise NotImplementedError
 
 
