@@ -85,16 +85,17 @@ class Scale(NamedTuple):
         """Return the distance of a value from the top."""
         return self.box.height - _PADDING - (self.box.height - 2 * _PADDING) * value / self.largest
 
-    def paths(self, values: Sequence[Number]) -> Iterable[str]:
-        """Return a path for each run of values without a gap."""
-        for is_gap, run in groupby(enumerate(values), key=lambda point: point[1] is None):
+    def paths(self, values: Sequence[Number], places: Sequence[float] = ()) -> Iterable[str]:
+        """Return a path for each run of values without a gap. `places`: of the values, unless one apart."""
+        points = zip(places or range(len(values)), values, strict=True)
+        for is_gap, run in groupby(points, key=lambda point: point[1] is None):
             if is_gap:
                 continue
-            points = [(self.x(place), self.y(value)) for place, value in run if value is not None]
-            if len(points) == 1:
+            drawn = [(self.x(place), self.y(value)) for place, value in run if value is not None]
+            if len(drawn) == 1:
                 # A line of length zero is drawn as a dot by its round ends.
-                points *= 2
-            yield "M" + "L".join(f"{_text(x)} {_text(y)}" for x, y in points)
+                drawn *= 2
+            yield "M" + "L".join(f"{_text(x)} {_text(y)}" for x, y in drawn)
 
 
 class Marker(NamedTuple):
@@ -116,6 +117,8 @@ class Series(NamedTuple):
     values: Sequence[Number]
     kind: str = ""
     """Class of the line in the style sheet."""
+    places: Sequence[float] = ()
+    """Places of the values, between 0 and one less than their number; by default each is one apart."""
 
 
 class Axes(NamedTuple):
@@ -140,7 +143,7 @@ def line_chart(
     drawn = [
         tag("path", tag("title", line.name), d=path, class_=f"line {line.kind}".strip())
         for line in series
-        for path in scale.paths(line.values)
+        for path in scale.paths(line.values, line.places)
     ]
     lines = [
         tag("g", tag("title", marker.label), _vertical(scale.x(marker.place), box), class_="marker")

@@ -17,8 +17,9 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from receiver.api.query_queue import QUERIES_MAX
 from receiver.api.routes import Api
-from receiver.api.source import ApiSource, Row, Source
+from receiver.api.source import ApiSource, Row, SourceWithSql
 from receiver.api.spool import SpoolSpace
+from receiver.dead_letters.replay import Replayer
 from receiver.engine.store import Store
 from receiver.settings import Access
 from receiver.ui.facts import ReceiverFacts
@@ -28,7 +29,7 @@ from tests.support.access import USERS, receiver_with
 from tests.support.receiver_facts import facts_of
 
 Client = TestClient[web.Request, web.Application]
-StartSite = Callable[[Source], Awaitable[Client]]
+StartSite = Callable[[SourceWithSql], Awaitable[Client]]
 StartReceiver = Callable[..., Awaitable[Client]]
 
 NOON_S = int(time.time()) // 86_400 * 86_400 - 43_200
@@ -136,7 +137,7 @@ async def start_site(facts: ReceiverFacts) -> AsyncIterator[StartSite]:
     """Return a function that starts a site with a source of spans."""
     clients: list[Client] = []
 
-    async def start(source: Source) -> Client:
+    async def start(source: SourceWithSql) -> Client:
         application = web.Application()
         Site(lambda _request: source, facts).add_to(application.router)
         client = TestClient(TestServer(application))
@@ -154,8 +155,8 @@ async def start(tmp_path: Path) -> AsyncIterator[StartReceiver]:
     """Return a function that starts the API and the pages with users, over a store that is not reachable."""
     async with AsyncExitStack() as stack:
 
-        async def enter(access: Access = USERS, token: str = "") -> Client:
-            return await stack.enter_async_context(receiver_with(tmp_path, access, token))
+        async def enter(access: Access = USERS, token: str = "", replayer: Replayer | None = None) -> Client:
+            return await stack.enter_async_context(receiver_with(tmp_path, access, token, replayer))
 
         yield enter
 
@@ -165,7 +166,7 @@ async def site(shop_store: Store, tmp_path: Path, facts: ReceiverFacts) -> Async
     """Return a client of the API and the pages over the shop's spans."""
     with ThreadPoolExecutor(2) as pool, ThreadPoolExecutor(QUERIES_MAX) as stream_pool:
         space = SpoolSpace(tmp_path, 0, lambda: 0)
-        api = Api(shop_store, str, dict, dict, dict, pool, stream_pool, space)
+        api = Api(shop_store, str, dict, dict, dict, pool, stream_pool, space, allows_sql=True)
         pages = Site(lambda request: ApiSource(api, request), facts)
         async with TestClient(TestServer(api.application(pages))) as client:
             yield client

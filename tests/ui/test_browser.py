@@ -1,4 +1,4 @@
-"""Search page in a browser: dragging in the heatmap, and completion of the filter by keyboard."""
+"""Search page and SQL page in a browser: dragging in the heatmap, completion and statements by keyboard."""
 
 from __future__ import annotations
 
@@ -98,3 +98,15 @@ async def test_search_is_saved_and_deleted(site: Client, page: Page) -> None:
     await page.click("#saved summary")
     await page.click("#saved button:has-text('Delete')")
     assert await saved.count() == 0
+
+
+@pytest.mark.parametrize("key", ["Control+Enter", "Meta+Enter"])
+async def test_statement_is_run_by_keyboard(site: Client, page: Page, key: str) -> None:
+    await page.goto(str(site.make_url("/sql")))
+    await page.press("body", "/")
+    await page.keyboard.type("SELECT 40 + 2 AS x")
+
+    await page.keyboard.press(key)
+
+    await page.wait_for_url("**/sql?q=SELECT%2040*")
+    assert await page.locator(".result td").all_inner_texts() == ["42"]

@@ -11,8 +11,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from receiver.api.query_queue import CallerBusy
-from receiver.api.source import Answer, Row
+from receiver.api.source import Answer, Row, SqlAnswer
 from receiver.errors import MalformedBody, StoreTrouble
+from receiver.query.raw_sql.statement import SqlQuery
 from receiver.ui.pages import PAGES
 from receiver.ui.site import RANGES
 from receiver.ui.static import url_of
@@ -29,11 +30,23 @@ URLS = (
     "/compare",
     "/compare?a=dpl_1&b=dpl_2",
     "/tail",
+    "/sql",
+    "/sql?q=SELECT+*+FROM+otel_traces+WHERE+TraceId+LIKE+%27ff%25%27",
+    "/sql?q=SELECT+SpanName,+count()+FROM+otel_traces+GROUP+BY+1+ORDER+BY+2",
     "/receiver",
     "/connect",
     f"/trace/{HOSTILE_TRACE}",
 )
-SCRIPTS = ("frame.js", "waterfall.js", "brush.js", "suggest.js", "saved.js", "connect.js", "tail.js")
+SCRIPTS = (
+    "frame.js",
+    "waterfall.js",
+    "brush.js",
+    "suggest.js",
+    "saved.js",
+    "connect.js",
+    "tail.js",
+    "sql.js",
+)
 VOID = {"br", "hr", "img", "input", "link", "meta", "option"}
 
 
@@ -203,6 +216,14 @@ class FakeSource:
 
     async def span(self, _trace_id: str, _span_id: str) -> Row | None:
         return None
+
+    allows_sql = False
+
+    async def sql(self, _asked: SqlQuery) -> SqlAnswer:
+        raise NotImplementedError
+
+    async def sql_columns(self) -> list[Row]:
+        return []
 
 
 async def test_frame_of_a_slow_page_is_sent_before_its_answer(start_site: StartSite) -> None:

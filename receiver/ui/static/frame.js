@@ -121,7 +121,7 @@ function onKey(event) {
   }
   const actions = {
     "?": showShortcuts,
-    "/": () => document.querySelector("main input:not([type=hidden]), main select")?.focus(),
+    "/": () => document.querySelector("main :is(input:not([type=hidden]), select, textarea)")?.focus(),
     j: () => moveSelection(1),
     k: () => moveSelection(-1),
     t: () => document.querySelectorAll("details.numbers").forEach((part) => (part.open = !part.open)),
