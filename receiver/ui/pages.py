@@ -5,13 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from receiver.ui import compare, connect, errors, overview, receiver, search, services, tail, trace
+from receiver.ui import (
+    compare,
+    connect,
+    errors,
+    overview,
+    receiver,
+    search,
+    service_map,
+    services,
+    tail,
+    trace,
+)
 from receiver.ui.page import Page
 
 _ALL: Final = (
     Page("overview", "/", "Overview", "What got worse?", overview.build, "o"),
     Page("search", "/search", "Search", "Which traces?", search.build, "s"),
     Page("services", "/services", "Services", "Which services are slow or fail?", services.build, "v"),
+    Page("map", "/map", "Map", "Which services call each other, and how well?", service_map.build, "m"),
     Page("errors", "/errors", "Errors", "What fails?", errors.build, "e"),
     Page("compare", "/compare", "Compare", "Is B worse than A?", compare.build, "c"),
     Page("tail", "/tail", "Tail", "What arrives now?", tail.build, "t", is_live=True),

@@ -24,6 +24,8 @@ URLS = (
     "/search?q=status%3Derror",
     "/search?facet=http.route&selection=status%3Derror",
     "/services",
+    "/map",
+    "/map?focus=web&levels=2",
     "/errors",
     "/compare",
     "/compare?a=dpl_1&b=dpl_2",
