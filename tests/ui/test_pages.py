@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Mapping
 from html.parser import HTMLParser
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 
@@ -24,6 +24,8 @@ URLS = (
     "/search?q=status%3Derror",
     "/search?facet=http.route&selection=status%3Derror",
     "/services",
+    "/services?service=web",
+    f"/services?service={quote(HOSTILE[0])}&operation={quote(HOSTILE[0])}",
     "/map",
     "/map?focus=web&levels=2",
     "/errors",
