@@ -58,13 +58,16 @@ async def _service(view: View) -> Context:
         red = {"by": "operation", "spans": "all"}
     else:
         red = {"by": "service"}
-    summary = await view.ask("red", **red, filter=view.filter(text), limit="1")
+    # Not asked again: a rollup that is derived meanwhile has slightly different percentiles.
+    found = [row for row in operations.rows if operation and row["group"] == operation]
+    if not found:
+        found = (await view.ask("red", **red, filter=view.filter(text), limit="1")).rows
     errors = await view.ask("errors", filter=view.filter(text), limit=str(ERRORS_MAX))
     return {
         "service": service,
         "operation": operation,
         "chosen": text,
-        "summary": summary.rows[0] if summary.rows else None,
+        "summary": found[0] if found else None,
         # All spans of a service would hide the durations of its requests.
         "durations": await durations(view, text if operation else all_of(text, _REQUESTS)),
         "errors": errors.rows,

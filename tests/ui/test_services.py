@@ -93,6 +93,13 @@ async def test_unknown_service_is_explained_and_offers_other_time_ranges(site: C
     assert "Show the last 24 hours" in page.text
 
 
+async def test_unknown_operation_is_explained_above_the_operations(site: Client) -> None:
+    page = await page_of(site, "/services?service=db&operation=absent")
+
+    assert "No span of absent from " in page.text
+    assert "Operations of db" in page.text
+
+
 @pytest.mark.parametrize("query", ["", "service=web", "service=web&operation=x"])
 async def test_page_of_an_empty_store_is_shown(start_site: StartSite, query: str) -> None:
     client = await start_site(FakeSource())
