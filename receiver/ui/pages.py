@@ -16,6 +16,7 @@ from receiver.ui import (
     services,
     tail,
     trace,
+    trace_comparison,
 )
 from receiver.ui.page import Page
 
@@ -30,6 +31,13 @@ _ALL: Final = (
     Page("receiver", "/receiver", "Receiver", "Is anything missing?", receiver.build, "r", is_live=True),
     Page("connect", "/connect", "Connect", "Is my drain connected?", connect.build, "n", is_live=True),
     Page("trace", "/trace/{id}", "Trace", "Why was this slow or wrong?", trace.build),
+    Page(
+        "trace_comparison",
+        "/trace/{id}/with/{other}",
+        "Two traces",
+        "What differs between these traces?",
+        trace_comparison.build,
+    ),
 )
 PAGES: Final[Mapping[str, Page]] = {page.name: page for page in _ALL}
 """Name → page, in the order of the navigation."""

@@ -42,7 +42,7 @@ async def build(view: View) -> Context:
     if not rows:
         return {"trace": None, "trace_id": trace_id}
     trace = trace_of(rows)
-    first = _first_row(view, len(trace.spans))
+    first = first_row(view, len(trace.spans))
     chosen = next((span for span in trace.spans if span.row["SpanId"] == view.query.get("span")), trace.root)
     stored = await view.source.span(trace_id, chosen.row["SpanId"])
     return {
@@ -104,6 +104,13 @@ def details(row: Row) -> Context:
     }
 
 
+def first_row(view: View, row_count: int) -> int:
+    """Return the place of the first row of a table that the page's parameter `row` asks for."""
+    text = view.query.get("row", "0")
+    wanted = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(row_count)) else 0
+    return wanted if wanted < row_count else 0
+
+
 def _events(row: Row) -> Iterator[Row]:
     start_ns = start_ns_of(row["Timestamp"])
     columns = (row.get(f"Events.{column}", ()) for column in ("Timestamp", "Name", "Attributes"))
@@ -139,14 +146,13 @@ def columns(trace: Trace) -> dict[str, object]:
     }
 
 
-def _first_row(view: View, row_count: int) -> int:
-    text = view.query.get("row", "0")
-    wanted = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(row_count)) else 0
-    return wanted if wanted < row_count else 0
+def indentation(depth: int) -> str:
+    """Return the space before the name of a span."""
+    return "\u2003" * min(depth, DEPTH_SHOWN_MAX)
 
 
 def _line(trace: Trace, span: Span) -> Line:
-    return Line(span, "\u2003" * min(span.depth, DEPTH_SHOWN_MAX), _bar(trace, span), _notes(trace, span))
+    return Line(span, indentation(span.depth), _bar(trace, span), _notes(trace, span))
 
 
 def _bar(trace: Trace, span: Span) -> Markup:

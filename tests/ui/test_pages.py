@@ -35,6 +35,7 @@ URLS = (
     "/receiver",
     "/connect",
     f"/trace/{HOSTILE_TRACE}",
+    f"/trace/{HOSTILE_TRACE}/with/{1:032x}",
 )
 SCRIPTS = ("frame.js", "waterfall.js", "brush.js", "suggest.js", "saved.js", "connect.js", "tail.js")
 VOID = {"br", "hr", "img", "input", "link", "meta", "option"}
@@ -106,7 +107,7 @@ async def test_links_to_pages_have_absolute_times(site: Client, url: str) -> Non
 
 @pytest.mark.parametrize("name", sorted(PAGES))
 async def test_every_page_forbids_scripts_and_frames_of_others(site: Client, name: str) -> None:
-    path = PAGES[name].path.replace("{id}", HOSTILE_TRACE)
+    path = PAGES[name].path.format(id=HOSTILE_TRACE, other=HOSTILE_TRACE)
 
     answer = await site.get(path)
 
