@@ -55,26 +55,24 @@ async def build(view: View) -> Context:
     """Return the sentence about both traces, their rows from row `row` on, and the spans `a` and `b`."""
     ids = normalized_trace_id(view.parts["id"]), normalized_trace_id(view.parts["other"])
     outlines = [await view.source.outline(trace_id) for trace_id in ids]
-    first, second = [await asyncio.to_thread(compared_trace, rows) for rows in outlines]
-    if first is None or second is None:
-        missing = [trace_id for trace_id, rows in zip(ids, outlines, strict=True) if not rows]
+    if missing := [trace_id for trace_id, rows in zip(ids, outlines, strict=True) if not rows]:
         return {"ids": ids, "missing": missing}
     # Seconds for the largest traces: other requests go on meanwhile.
-    rows = await asyncio.to_thread(lambda: list(differences(first, second)))
-    begin = first_row(view, len(rows))
-    chosen = _chosen(view, rows)
-    axis = _Axis(rows)
-    root_ms = _milliseconds(first)
+    found = await asyncio.to_thread(_compared, view, outlines)
+    return {"ids": ids, "missing": [], **found, **await _details(view, ids, found["chosen"])}
+
+
+def _compared(view: View, outlines: Sequence[Sequence[Row]]) -> Context:
+    first, second = map(compared_trace, outlines)
+    rows = list(differences(first, second))
+    begin, axis, root_ms = first_row(view, len(rows)), _Axis(rows), _milliseconds(first)
     return {
-        "ids": ids,
-        "missing": [],
         "sentence": sentence(first, second, rows),
         "lines": [_line(row, axis, root_ms) for row in rows[begin : begin + ROWS_MAX]],
         "row_count": len(rows),
         "first": begin,
         "rows_max": ROWS_MAX,
-        "chosen": chosen,
-        **await _details(view, ids, chosen),
+        "chosen": _chosen(view, rows),
     }
 
 

@@ -106,13 +106,13 @@ def comparison(
             yield orjson.dumps(difference) + b"\n"
 
 
-def compared_trace(rows: Sequence[Row], spans_max: int = COMPARED_SPANS_MAX) -> Trace | None:
-    """Return the trace of the rows of `outline`; `None` without rows. Raises for too many to compare."""
+def compared_trace(rows: Sequence[Row], spans_max: int = COMPARED_SPANS_MAX) -> Trace:
+    """Return the trace of at least one row of `outline`. Raises for too many to compare."""
     if len(rows) > spans_max:
         raise MalformedBody(
             f"a trace has over {spans_max} spans; expected two smaller traces to compare", field="trace_id"
         )
-    return trace_of(rows) if rows else None
+    return trace_of(rows)
 
 
 def group_of(row: Row) -> list[str]:
@@ -155,4 +155,5 @@ def _at_most(rows: Iterable[Row], spans_max: int) -> Iterator[Row]:
 
 
 def _outline_tree(store: Store, trace_id: str, spans_max: int) -> Trace | None:
-    return compared_trace(list(rows_of(_lines(store, _OUTLINE, trace_id, spans_max))), spans_max)
+    rows = list(rows_of(_lines(store, _OUTLINE, trace_id, spans_max)))
+    return compared_trace(rows, spans_max) if rows else None
