@@ -7,7 +7,8 @@ calls are the client, producer and consumer spans that name a system, counted by
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from itertools import product
 from typing import Final, Literal, NamedTuple
 
 from receiver.api.source import Row
@@ -44,18 +45,8 @@ class Node(NamedTuple):
         return self.name or "(no service)"
 
 
-class _SpansOfSystems(NamedTuple):
-    """Spans that are calls of systems of a kind."""
-
-    span_kind: str
-    node_kind: Kind
-
-
-_SPANS_OF_SYSTEMS: Final = (
-    _SpansOfSystems("client", "database"),
-    _SpansOfSystems("producer", "queue"),
-    _SpansOfSystems("consumer", "queue"),
-)
+_SPAN_KINDS: Final[dict[Kind, Sequence[str]]] = {"database": ("client",), "queue": ("producer", "consumer")}
+"""Kind of a system → kinds of the spans that are its calls."""
 
 
 class Call(NamedTuple):
@@ -83,37 +74,38 @@ class Calls(NamedTuple):
     is_cut: bool
     """Whether more are stored than a page reads."""
 
-    @property
-    def nodes(self) -> list[Node]:
-        """Return the ends of the calls, each once."""
-        return list(dict.fromkeys(node for call in self.calls for node in (call.client, call.server)))
-
 
 async def calls(view: View, filters: str) -> Calls:
-    """Return the calls of the spans that match a filter. Asks a question for each system, and four more."""
+    """Return the calls of the spans that match a filter. Asks up to two questions a system, and three."""
     answer = await view.ask("service-map", filter=filters, limit=str(EDGES_READ_MAX))
     found = [_between_services(row) for row in answer.rows]
     is_cut = answer.is_cut
-    for spans in _SPANS_OF_SYSTEMS:
-        read = await _of_systems(view, filters, spans)
+    for kind in _SPAN_KINDS:
+        read = await _of_systems(view, filters, kind)
         found.extend(read.calls)
         is_cut |= read.is_cut
     found.sort(key=lambda call: (-call.calls, call.client, call.server))
     return Calls(found, is_cut)
 
 
-async def _of_systems(view: View, filters: str, spans: _SpansOfSystems) -> Calls:
-    key, kind = _FIELDS[spans.node_kind], f"kind={spans.span_kind}"
-    wanted = all_of(filters, f"{kind} {key} exists")
+async def _of_systems(view: View, filters: str, kind: Kind) -> Calls:
+    key, span_kinds = _FIELDS[kind], _SPAN_KINDS[kind]
+    any_kind = " OR ".join(f"kind={span_kind}" for span_kind in span_kinds)
+    wanted = all_of(filters, any_kind, f"{key} exists")
     systems = await view.ask("red", by=key, spans="all", filter=wanted, limit=str(SYSTEMS_MAX))
     found, is_cut = [], systems.is_cut
-    for name in (row["group"] for row in systems.rows):
-        condition = f"{kind} {term(key, name)}"
+    for name, span_kind in product((row["group"] for row in systems.rows), span_kinds):
+        condition = f"kind={span_kind} {term(key, name)}"
         wanted = all_of(filters, condition)
         callers = await view.ask("red", by="service", spans="all", filter=wanted, limit=str(CALLERS_MAX))
-        found += [_of_system(Node(spans.node_kind, name), row, spans, condition) for row in callers.rows]
+        found += [_of_system(Node(kind, name), row, span_kind, condition) for row in callers.rows]
         is_cut |= callers.is_cut
     return Calls(found, is_cut)
+
+
+def nodes_of(found: Sequence[Call]) -> list[Node]:
+    """Return the ends of calls, each once."""
+    return list(dict.fromkeys(node for call in found for node in (call.client, call.server)))
 
 
 def node_filter(node: Node) -> str:
@@ -121,23 +113,25 @@ def node_filter(node: Node) -> str:
     return term(_FIELDS[node.kind], node.name)
 
 
-def busiest(found: Iterable[Call], nodes_max: int, calls_max: int) -> list[Call]:
-    """Return the calls between the nodes with the most calls, at most `calls_max` of them."""
+def busiest(found: Sequence[Call], focus: Node, nodes_max: int, calls_max: int) -> list[Call]:
+    """Return the calls between the nodes with the most calls and `focus`, at most `calls_max` of them."""
     counts: Counter[Node] = Counter()
     for call in found:
         counts[call.client] += call.calls
         counts[call.server] += call.calls
-    kept = {node for node, _ in counts.most_common(nodes_max)}
+    # A chosen service with few calls stays on a map with busier neighbours.
+    others = [node for node, _ in counts.most_common() if node != focus]
+    kept = {focus, *others[: nodes_max - (focus in counts)]}
     return [call for call in found if call.client in kept and call.server in kept][:calls_max]
 
 
-def around(found: Iterable[Call], focus: Node, levels: int) -> list[Call]:
+def around(found: Sequence[Call], focus: Node, levels: int) -> list[Call]:
     """Return the calls between a node, its callers and the nodes that it calls, up to a number of levels."""
     kept = {focus} | _reached(found, focus, levels, up=True) | _reached(found, focus, levels, up=False)
     return [call for call in found if call.client in kept and call.server in kept]
 
 
-def _reached(found: Iterable[Call], focus: Node, levels: int, *, up: bool) -> set[Node]:
+def _reached(found: Sequence[Call], focus: Node, levels: int, *, up: bool) -> set[Node]:
     edges = [(call.server, call.client) if up else (call.client, call.server) for call in found]
     reached = {focus}
     for _ in range(levels):
@@ -159,9 +153,9 @@ def _between_services(row: Row) -> Call:
     )
 
 
-def _of_system(system: Node, row: Row, spans: _SpansOfSystems, condition: str) -> Call:
+def _of_system(system: Node, row: Row, span_kind: str, condition: str) -> Call:
     service = Node("service", row["group"])
     # A consumer gets messages from the queue; all others call the system.
-    ends = (system, service) if spans.span_kind == "consumer" else (service, system)
+    ends = (system, service) if span_kind == "consumer" else (service, system)
     numbers = row["spans"], row["errors"], row["p50_ms"], row["p95_ms"]
     return Call(*ends, *numbers, all_of(term("service", service.name), condition))

@@ -9,7 +9,7 @@ from typing import Final
 from markupsafe import Markup
 
 from receiver.api.source import Row
-from receiver.ui.calls import Call, Calls, Node, around, busiest, calls
+from receiver.ui.calls import Call, Calls, Node, around, busiest, calls, nodes_of
 from receiver.ui.page import Context
 from receiver.ui.service_map_chart import Chart
 from receiver.ui.view import View
@@ -36,15 +36,16 @@ async def build(view: View) -> Context:
     requests = {row["group"]: row for row in services.rows}
     focus, levels = view.query.get("focus", ""), view.query.get("levels", "")
     levels = levels if levels in LEVELS else "1"
-    near = around(found.calls, Node("service", focus), int(levels)) if focus else found.calls
-    shown = Calls(busiest(near, NODES_MAX, CALLS_MAX), is_cut=False)
-    names = sorted({*requests, *(node.name for node in found.nodes if node.kind == "service")})
+    chosen = Node("service", focus)
+    near = around(found.calls, chosen, int(levels)) if focus else found.calls
+    shown = busiest(near, chosen, NODES_MAX, CALLS_MAX)
+    names = sorted({*requests, *(node.name for node in nodes_of(found.calls) if node.kind == "service")})
     return {
         # Up to 100 ms for a large map: other requests go on meanwhile.
-        "chart": await asyncio.to_thread(_chart, shown.calls, requests, view) if shown.calls else None,
-        "calls": shown.calls,
-        "nodes_shown": shown.nodes,
-        "node_count": len(Calls(near, is_cut=False).nodes),
+        "chart": await asyncio.to_thread(_chart, shown, requests, view) if shown else None,
+        "calls": shown,
+        "nodes_shown": nodes_of(shown),
+        "node_count": len(nodes_of(near)),
         "call_count": len(near),
         "is_read_cut": found.is_cut,
         "focus": focus,
@@ -53,7 +54,7 @@ async def build(view: View) -> Context:
         "services": names,
         "alone_max": ALONE_MAX,
         "alone": [] if focus else _without_calls(requests, found),
-        "worst": _worst(shown.calls),
+        "worst": _worst(shown),
     }
 
 
@@ -62,7 +63,7 @@ def _chart(shown: Sequence[Call], requests: Mapping[str, Row], view: View) -> Ma
 
 
 def _without_calls(requests: Mapping[str, Row], found: Calls) -> list[str]:
-    connected = {node.name for node in found.nodes if node.kind == "service"}
+    connected = {node.name for node in nodes_of(found.calls) if node.kind == "service"}
     return sorted(requests.keys() - connected)
 
 

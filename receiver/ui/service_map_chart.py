@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from receiver.api.source import Row
 from receiver.ui import numbers
-from receiver.ui.calls import Call, Calls, Node, node_filter
+from receiver.ui.calls import Call, Node, node_filter, nodes_of
 from receiver.ui.layered_layout import NODE_HEIGHT
 from receiver.ui.map_geometry import MapGeometry, Point
 from receiver.ui.svg import tag, text_of
@@ -38,7 +38,7 @@ class Chart:
         self._calls = shown
         self._requests = requests
         self._view = view
-        self._nodes = Calls(shown, is_cut=False).nodes
+        self._nodes = nodes_of(shown)
         number_of = {node: number for number, node in enumerate(self._nodes)}
         edges = [(number_of[call.client], number_of[call.server]) for call in shown]
         self._geometry = MapGeometry(len(self._nodes), edges)

@@ -66,9 +66,9 @@ class GraphSource:
         return Answer(rows[:limit], len(rows) > limit)
 
     def _systems_of(self, query: Mapping[str, str]) -> Mapping[str, Sequence[Row]]:
-        kind = re.search(r"kind=(\w+)", query["filter"])
-        assert kind is not None
-        return self.systems.get(kind[1], {})
+        kinds = re.findall(r"kind=(\w+)", query["filter"])
+        assert kinds
+        return {system: rows for kind in kinds for system, rows in self.systems.get(kind, {}).items()}
 
     async def outline(self, _trace_id: str) -> list[Row]:
         return []
@@ -276,8 +276,15 @@ def graph(*edges: tuple[str, str, int]) -> list[Call]:
 def test_busiest_calls_are_those_between_the_busiest_nodes() -> None:
     found = graph(("a", "b", 100), ("b", "c", 50), ("c", "d", 5), ("d", "a", 4))
 
-    assert busiest(found, 3, 10) == found[:2]
-    assert busiest(found, 4, 3) == found[:3]
+    none = Node("service", "")
+    assert busiest(found, none, 3, 10) == found[:2]
+    assert busiest(found, none, 4, 3) == found[:3]
+
+
+def test_chosen_service_stays_though_its_neighbours_are_busier() -> None:
+    found = graph(("a", "b", 100), ("b", "c", 50), ("c", "d", 5), ("d", "a", 4))
+
+    assert busiest(found, Node("service", "d"), 3, 10) == [found[0], found[3]]
 
 
 def test_neighbours_of_a_cycle_end() -> None:
