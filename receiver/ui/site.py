@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Final
+from urllib.parse import quote
 
 import orjson
 from aiohttp import hdrs, web
@@ -58,6 +59,7 @@ class Site:
         for page in PAGES.values():
             router.add_get(page.path, self._handler(page))
         router.add_post(PAGES["sql"].path, self._statement)
+        router.add_get("/traces/compare", self._compare_traces)
         router.add_get("/connect/checks", self._checks)
         router.add_get("/tail/rows", self._tail_rows)
         router.add_get("/trace/{id}/outline", self._outline)
@@ -82,16 +84,10 @@ class Site:
     async def _page(self, request: web.Request, page: Page, query: Mapping[str, str]) -> web.StreamResponse:
         if request.method == hdrs.METH_HEAD:
             return document(HTTPStatus.OK, "")
-        now_s, source, parts = time.time(), self._source_for(request), request.match_info
-        caller = request.get(CALLER)
         try:
-            view = View(request.path, query, now_s, source, parts, caller=caller, facts=self._facts)
+            view = self._view(request, query)
         except MalformedBody as error:
-            # Without a time range there is no page; the frame has the default one.
-            view = View(request.path, {}, now_s, source, parts, caller=caller, facts=self._facts)
-            frame = await self._frame(page, view)
-            status, rest = self._trouble(page, view, error)
-            return document(status, frame + rest)
+            return await self._refusal(request, page, error)
         build = asyncio.ensure_future(self._build(page, view))
         try:
             await asyncio.wait({build}, timeout=FRAME_AFTER_S)
@@ -123,9 +119,32 @@ class Site:
         rows = [tail.shown(row) for row in answer.rows]
         return _json(orjson.dumps({"rows": rows, "is_cut": answer.is_cut}))
 
-    def _view(self, request: web.Request) -> View:
-        source, parts = self._source_for(request), request.match_info
-        return View(request.path, request.query, time.time(), source, parts, facts=self._facts)
+    @requires("viewer")
+    async def _compare_traces(self, request: web.Request) -> web.Response:
+        """Lead to the comparison of the two traces `id` of a form."""
+        ids = [quote(trace_id, safe="") for trace_id in request.query.getall("id", [])]
+        if len(ids) != 2:  # noqa: PLR2004 - A and B
+            error = MalformedBody(f"selected traces: {len(ids)}; expected two to compare", field="id")
+            return await self._refusal(request, PAGES["trace_comparison"], error)
+        return go_to(f"/trace/{ids[0]}/with/{ids[1]}")
+
+    async def _refusal(self, request: web.Request, page: Page, error: MalformedBody) -> web.Response:
+        """Return the description of an error of the parameters. The frame has the default time range."""
+        view = self._view(request, {})
+        frame = await self._frame(page, view)
+        status, rest = self._trouble(page, view, error)
+        return document(status, frame + rest)
+
+    def _view(self, request: web.Request, query: Mapping[str, str] | None = None) -> View:
+        return View(
+            request.path,
+            request.query if query is None else query,
+            time.time(),
+            self._source_for(request),
+            request.match_info,
+            caller=request.get(CALLER),
+            facts=self._facts,
+        )
 
     @requires("viewer")
     async def _outline(self, request: web.Request) -> web.Response:

@@ -53,7 +53,7 @@ async def build(view: View) -> Context:
 
 def _overview(view: View, rows: list[Row]) -> Context:
     trace = trace_of(rows)
-    first = _first_row(view, len(trace.spans))
+    first = first_row(view, len(trace.spans))
     return {
         "trace": trace,
         "sentence": sentence(trace),
@@ -112,6 +112,12 @@ def details(row: Row) -> Context:
     }
 
 
+def first_row(view: View, row_count: int) -> int:
+    """Return the place of the first row of a table that the page's parameter `row` asks for."""
+    wanted = decimal_number(view.query.get("row", ""), len(str(row_count)))
+    return wanted if wanted is not None and wanted < row_count else 0
+
+
 def _events(row: Row) -> Iterator[Row]:
     start_ns = start_ns_of(row["Timestamp"])
     columns = (row.get(f"Events.{column}", ()) for column in ("Timestamp", "Name", "Attributes"))
@@ -147,13 +153,13 @@ def columns(trace: Trace) -> dict[str, object]:
     }
 
 
-def _first_row(view: View, row_count: int) -> int:
-    wanted = decimal_number(view.query.get("row", ""), len(str(row_count)))
-    return wanted if wanted is not None and wanted < row_count else 0
+def indentation(depth: int) -> str:
+    """Return the space before the name of a span."""
+    return "\u2003" * min(depth, DEPTH_SHOWN_MAX)
 
 
 def _line(trace: Trace, span: Span) -> Line:
-    return Line(span, "\u2003" * min(span.depth, DEPTH_SHOWN_MAX), _bar(trace, span), _notes(trace, span))
+    return Line(span, indentation(span.depth), _bar(trace, span), _notes(trace, span))
 
 
 def _bar(trace: Trace, span: Span) -> Markup:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import orjson
 import pytest
@@ -28,6 +30,10 @@ from tests.support import engines
 from tests.support.access import USERS, receiver_with
 from tests.support.receiver_facts import facts_of
 
+if TYPE_CHECKING:
+    from playwright.async_api import Page
+
+CHROMIUM = shutil.which("chromium")
 Client = TestClient[web.Request, web.Application]
 StartSite = Callable[[SourceWithSql], Awaitable[Client]]
 StartReceiver = Callable[..., Awaitable[Client]]
@@ -170,3 +176,19 @@ async def site(shop_store: Store, tmp_path: Path, facts: ReceiverFacts) -> Async
         pages = Site(lambda request: ApiSource(api, request), facts)
         async with TestClient(TestServer(api.application(pages))) as client:
             yield client
+
+
+@pytest.fixture
+async def page() -> AsyncIterator[Page]:
+    """Yield a page of a browser. An error of a script fails the test."""
+    playwright_api = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
+    if CHROMIUM is None:
+        pytest.skip("chromium is not installed")
+    errors: list[str] = []
+    async with playwright_api.async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = await browser.new_page(viewport={"width": 1280, "height": 800})
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        yield page
+        await browser.close()
+    assert errors == []

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Mapping
 from html.parser import HTMLParser
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 
@@ -26,6 +26,10 @@ URLS = (
     "/search?q=status%3Derror",
     "/search?facet=http.route&selection=status%3Derror",
     "/services",
+    "/services?service=web",
+    f"/services?service={quote(HOSTILE[0])}&operation={quote(HOSTILE[0])}",
+    "/map",
+    "/map?focus=web&levels=2",
     "/errors",
     "/compare",
     "/compare?a=dpl_1&b=dpl_2",
@@ -36,6 +40,7 @@ URLS = (
     "/receiver",
     "/connect",
     f"/trace/{HOSTILE_TRACE}",
+    f"/trace/{HOSTILE_TRACE}/with/{1:032x}",
 )
 SCRIPTS = (
     "frame.js",
@@ -116,7 +121,7 @@ async def test_links_to_pages_have_absolute_times(site: Client, url: str) -> Non
 
 @pytest.mark.parametrize("name", sorted(PAGES))
 async def test_every_page_forbids_scripts_and_frames_of_others(site: Client, name: str) -> None:
-    path = PAGES[name].path.replace("{id}", HOSTILE_TRACE)
+    path = PAGES[name].path.format(id=HOSTILE_TRACE, other=HOSTILE_TRACE)
 
     answer = await site.get(path)
 
