@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from receiver.api.spool import SpoolSpace
 from receiver.engine.store import Store
 from receiver.settings import Access
 from receiver.ui.facts import ReceiverFacts
+from receiver.ui.pages import PAGES
 from receiver.ui.site import Site
 from receiver.ui.view import Source
 from tests.support import engines
@@ -53,6 +55,13 @@ HOSTILE = (
 )
 """Texts of senders that must stay text."""
 HOSTILE_TRACE = "f" * 32
+URLS = (
+    *(re.sub(r"\{\w+\}", HOSTILE_TRACE, page.path) for page in PAGES.values()),
+    "/search?q=status%3Derror",
+    "/search?facet=http.route&selection=status%3Derror",
+    "/compare?a=dpl_1&b=dpl_2",
+)
+"""Every page, and pages whose parameters make them show more."""
 
 
 def _span(number: int, name: str, service: str, **more: object) -> Row:
@@ -161,12 +170,19 @@ async def start(tmp_path: Path) -> AsyncIterator[StartReceiver]:
         yield enter
 
 
-@pytest.fixture
-async def site(shop_store: Store, tmp_path: Path, facts: ReceiverFacts) -> AsyncIterator[Client]:
-    """Return a client of the API and the pages over the shop's spans."""
+@asynccontextmanager
+async def site_over(store: Store, directory: Path, facts: ReceiverFacts) -> AsyncIterator[Client]:
+    """Start the API and the pages over a store."""
     with ThreadPoolExecutor(2) as pool, ThreadPoolExecutor(QUERIES_MAX) as stream_pool:
-        space = SpoolSpace(tmp_path, 0, lambda: 0)
-        api = Api(shop_store, str, dict, dict, dict, pool, stream_pool, space)
+        space = SpoolSpace(directory, 0, lambda: 0)
+        api = Api(store, str, dict, dict, dict, pool, stream_pool, space)
         pages = Site(lambda request: ApiSource(api, request), facts)
         async with TestClient(TestServer(api.application(pages))) as client:
             yield client
+
+
+@pytest.fixture
+async def site(shop_store: Store, tmp_path: Path, facts: ReceiverFacts) -> AsyncIterator[Client]:
+    """Return a client of the API and the pages over the shop's spans."""
+    async with site_over(shop_store, tmp_path, facts) as client:
+        yield client

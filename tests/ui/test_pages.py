@@ -16,22 +16,8 @@ from receiver.ui.pages import PAGES
 from receiver.ui.site import RANGES
 from receiver.ui.static import url_of
 from receiver.ui.view import instant
-from tests.ui.conftest import HOSTILE, HOSTILE_TRACE, NOON_S, TIMES, Client, StartSite
+from tests.ui.conftest import HOSTILE, HOSTILE_TRACE, NOON_S, TIMES, URLS, Client, StartSite
 
-URLS = (
-    "/",
-    "/search",
-    "/search?q=status%3Derror",
-    "/search?facet=http.route&selection=status%3Derror",
-    "/services",
-    "/errors",
-    "/compare",
-    "/compare?a=dpl_1&b=dpl_2",
-    "/tail",
-    "/receiver",
-    "/connect",
-    f"/trace/{HOSTILE_TRACE}",
-)
 SCRIPTS = ("frame.js", "waterfall.js", "brush.js", "suggest.js", "saved.js", "connect.js", "tail.js")
 VOID = {"br", "hr", "img", "input", "link", "meta", "option"}
 

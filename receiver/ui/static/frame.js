@@ -108,6 +108,15 @@ function moveSelection(step) {
   rows[next].scrollIntoView({ block: "nearest" });
 }
 
+// A table that scrolls sideways and has no link takes the focus, because keys scroll only what has the focus.
+function focusWideTables() {
+  for (const table of document.querySelectorAll("table")) {
+    const isScrolled = table.scrollWidth > table.clientWidth && !table.querySelector("a, button");
+    if (isScrolled) table.tabIndex = 0;
+    else table.removeAttribute("tabindex");
+  }
+}
+
 let prefixAt = -PREFIX_MS;
 
 function onKey(event) {
@@ -139,6 +148,8 @@ document.getElementById("zone").addEventListener("click", nextZone);
 document.getElementById("keys").addEventListener("click", showShortcuts);
 document.getElementById("keys").hidden = false;
 document.addEventListener("keydown", onKey);
+focusWideTables();
+addEventListener("resize", focusWideTables);
 // The address bar shows absolute times, so that a copied address shows the same spans to others.
 const permalink = document.querySelector("link[rel=canonical]");
 if (permalink) history.replaceState(null, "", permalink.href);
