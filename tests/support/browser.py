@@ -59,7 +59,7 @@ async def faultless_page(browser: Browser, origin: str, **options: Any) -> Async
     page.on("request", on_request)
     yield page
     await context.close()
-    assert faults == []
+    assert not faults, faults
 
 
 async def accessibility_violations(page: Page) -> list[str]:

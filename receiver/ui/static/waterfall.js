@@ -1,5 +1,6 @@
 // Waterfall of a trace: a treegrid with only the visible rows in the page, and an overview of all spans.
 
+import { addShortcuts, opensPage } from "./frame.js";
 import { collapsedBelow, durationText, endsOf, levelsOf, search, visiblePlaces } from "./tree.js";
 
 const ROW_PX = 28;
@@ -9,6 +10,13 @@ const COLLAPSE_ABOVE = 100_000; // larger traces begin with three levels
 const LEVELS_SHOWN = 3;
 const INDENT_LEVELS_MAX = 30;
 const HUES = 12;
+const SHORTCUTS = [
+  ["← →", "collapse or expand the selected span, or go to its parent or first child"],
+  ["e", "select the next error"],
+  ["c", "show or hide the critical path"],
+  ["f", "show only the selected span and those below it, or all"],
+  [".", "copy the id of the selected span"],
+];
 
 const element = (name, className, ...children) => {
   const made = document.createElement(name);
@@ -78,7 +86,9 @@ class Waterfall {
     this.grid.append(this.space);
     document.getElementById("rows").replaceChildren(tools, this.overview, this.grid);
     this.grid.addEventListener("scroll", () => this.schedule());
-    this.grid.addEventListener("keydown", (event) => this.onKey(event));
+    // In the capturing phase, so that a key of the trace is not taken as one of every page.
+    document.addEventListener("keydown", (event) => this.onKey(event), { capture: true });
+    addShortcuts(...SHORTCUTS);
     this.grid.addEventListener("click", (event) => this.onClick(event));
     this.filter.addEventListener("input", () => this.setFilter(this.filter.value));
     addEventListener("resize", () => this.schedule());
@@ -303,12 +313,21 @@ class Waterfall {
   }
 
   onKey(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || opensPage(event)) return;
+    if (event.target.closest("input, textarea, select, dialog")) return;
     const page = Math.max(1, Math.floor(this.grid.clientHeight / ROW_PX) - 1);
-    const actions = {
+    const ofTrace = {
       j: () => this.move(1),
-      ArrowDown: () => this.move(1),
       k: () => this.move(-1),
+      e: () => this.nextError(),
+      c: () => this.toggleCritical(),
+      f: () => this.setFocus(this.focus === this.chosen ? -1 : this.chosen),
+      "/": () => this.filter.focus(),
+      ".": () => navigator.clipboard?.writeText(this.trace.id[this.chosen]),
+    };
+    // Elsewhere these keys scroll the page.
+    const ofGrid = {
+      ArrowDown: () => this.move(1),
       ArrowUp: () => this.move(-1),
       PageDown: () => this.move(page),
       PageUp: () => this.move(-page),
@@ -316,15 +335,11 @@ class Waterfall {
       End: () => this.move(this.shown.length),
       ArrowLeft: () => this.collapseOrGoUp(),
       ArrowRight: () => this.expandOrGoDown(),
-      e: () => this.nextError(),
-      c: () => this.toggleCritical(),
-      f: () => this.setFocus(this.focus === this.chosen ? -1 : this.chosen),
-      "/": () => this.filter.focus(),
-      ".": () => navigator.clipboard?.writeText(this.trace.id[this.chosen]),
     };
-    if (!(event.key in actions)) return;
+    const action = ofTrace[event.key] ?? (event.target === this.grid ? ofGrid[event.key] : undefined);
+    if (!action) return;
     event.preventDefault();
-    actions[event.key]();
+    action();
   }
 }
 
