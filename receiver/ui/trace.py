@@ -13,6 +13,7 @@ from receiver.api.source import Row
 from receiver.query.traces.trace_model import Span, Trace, start_ns_of, trace_of
 from receiver.query.traces.traces import normalized_trace_id
 from receiver.ui import numbers
+from receiver.ui.long_texts import cut, with_cut_texts
 from receiver.ui.page import Context
 from receiver.ui.svg import tag
 from receiver.ui.view import View
@@ -54,7 +55,7 @@ async def build(view: View) -> Context:
         "rows_max": ROWS_MAX,
         "chosen": chosen,
         # The span may expire between both queries.
-        "details": details(stored or chosen.row),
+        "details": details(with_cut_texts(stored or chosen.row)),
         "errors": sum(span.is_error for span in trace.spans),
     }
 
@@ -68,10 +69,10 @@ def sentence(trace: Trace) -> str:
     text = f"{_duration(trace.end_ns - trace.start_ns)} in {numbers.count(len(trace.spans))} spans"
     if longest_ns:
         share = numbers.percent(longest_ns / times.total())
-        text += f"; {_duration(longest_ns)} of it in {service} {name} ({share})"
+        text += f"; {_duration(longest_ns)} of it in {cut(service)} {cut(name)} ({share})"
     failed = [span for span in trace.spans if span.is_error]
     if failed:
-        messages = dict.fromkeys(span.row["StatusMessage"] or "no message" for span in failed)
+        messages = dict.fromkeys(cut(span.row["StatusMessage"]) or "no message" for span in failed)
         noun = "error" if len(failed) == 1 else "errors"
         text += f"; {numbers.count(len(failed))} {noun}: {', '.join(islice(messages, MESSAGES_MAX))}"
     return text
@@ -127,8 +128,8 @@ def columns(trace: Trace) -> dict[str, object]:
         "self": [span.self_ns for span in trace.spans],
         "service": [services.setdefault(row["ServiceName"], len(services)) for row in rows],
         "name": [names.setdefault(row["SpanName"], len(names)) for row in rows],
-        "services": list(services),
-        "names": list(names),
+        "services": [cut(service) for service in services],
+        "names": [cut(name) for name in names],
         "errors": [place for place, span in enumerate(trace.spans) if span.is_error],
         "critical": {
             place: [[start - trace.start_ns, end - start] for start, end in span.critical]

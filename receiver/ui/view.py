@@ -16,6 +16,7 @@ from receiver.api.source import Answer, Row
 from receiver.query.time_range import SINCE_DEFAULT, parse_range
 from receiver.ui.facts import ReceiverFacts
 from receiver.ui.filter_text import all_of, quoted
+from receiver.ui.long_texts import with_cut_texts
 
 
 class Source(Protocol):
@@ -110,8 +111,9 @@ class View:
         return f"{quote(self.path)}?{urlencode({**kept, 'since': since}, quote_via=quote)}"
 
     async def ask(self, name: str, **parameters: str) -> Answer:
-        """Ask a question about the time range of the page."""
-        return await self.source.ask(name, {**self.times, **parameters})
+        """Ask a question about the time range of the page. Long texts of the answer are cut."""
+        answer = await self.source.ask(name, {**self.times, **parameters})
+        return answer._replace(rows=with_cut_texts(answer.rows))
 
 
 def term(field: str, value: str) -> str:

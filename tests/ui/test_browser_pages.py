@@ -21,6 +21,7 @@ pytestmark = [needs_chromium, pytest.mark.asyncio(loop_scope="module")]
 WIDE = ViewportSize(width=1280, height=800)
 NARROW = ViewportSize(width=320, height=640)
 TABS_MAX = 200
+RTL = "\u202egnp.exe"
 CONTENT = "main :is(tbody tr, li, dd, textarea, #nothing)"
 """Elements with answers; the last is the page of arriving spans before the first one."""
 FOCUS_IS_IN_SIGHT = """() => {
@@ -178,3 +179,17 @@ async def test_span_is_found_without_scripts(shop: Client, browser: Browser) -> 
         await page.click(".waterfall a:text('SELECT cart')")
 
         assert await page.text_content("#span h2") == "SELECT cart"
+
+
+async def test_text_that_reverses_the_direction_ends_with_its_element(shop: Client, browser: Browser) -> None:
+    async with faultless_page(browser, origin_of(shop), viewport=WIDE) as page:
+        await show(page, shop, f"/trace/{HOSTILE_TRACE}")
+        row = page.locator("[role=row]", has_text=RTL)
+
+        service = await row.locator(".service").bounding_box()
+        name = await row.locator(".name").bounding_box()
+
+        # Both have the text that reverses; the service is still at the left of the name.
+        assert service is not None
+        assert name is not None
+        assert service["x"] < name["x"]
