@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import orjson
-import pyarrow.parquet
+import pyarrow.parquet  # type: ignore[import-untyped]  # it has no types
 import pytest
 
 from receiver.query.csv_text import FORMULA_BEGINNINGS
