@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -42,21 +43,24 @@ async def build(view: View) -> Context:
     rows = await view.source.outline(trace_id)
     if not rows:
         return {"trace": None, "trace_id": trace_id}
+    # Seconds for the largest traces: other requests go on meanwhile.
+    shown = await asyncio.to_thread(_shown, rows, view.query)
+    chosen = shown["chosen"].row
+    stored = await view.source.span(trace_id, chosen["SpanId"])
+    # The span may expire between both queries.
+    return {**shown, "trace_id": trace_id, "details": details(with_cut_texts(stored or chosen))}
+
+
+def _shown(rows: list[Row], query: Mapping[str, str]) -> Context:
     trace = trace_of(rows)
-    first = _first_row(view, len(trace.spans))
-    chosen = next((span for span in trace.spans if span.row["SpanId"] == view.query.get("span")), trace.root)
-    stored = await view.source.span(trace_id, chosen.row["SpanId"])
+    first = _first_row(query, len(trace.spans))
     return {
         "trace": trace,
-        "trace_id": trace_id,
         "sentence": sentence(trace),
         "lines": [_line(trace, span) for span in islice(trace.spans, first, first + ROWS_MAX)],
         "first": first,
         "rows_max": ROWS_MAX,
-        "chosen": chosen,
-        # The span may expire between both queries.
-        "details": details(with_cut_texts(stored or chosen.row)),
-        "errors": sum(span.is_error for span in trace.spans),
+        "chosen": next((span for span in trace.spans if span.row["SpanId"] == query.get("span")), trace.root),
     }
 
 
@@ -64,7 +68,10 @@ def sentence(trace: Trace) -> str:
     """Return where the time of the trace went, and what failed."""
     times: Counter[tuple[str, str]] = Counter()
     for span in trace.spans:
-        times[span.row["ServiceName"], span.row["SpanName"]] += span.critical_ns
+        if span.critical:
+            times[span.row["ServiceName"], span.row["SpanName"]] += span.critical_ns
+    # The root may have no duration.
+    times.setdefault((trace.root.row["ServiceName"], trace.root.row["SpanName"]), 0)
     (service, name), longest_ns = times.most_common(1)[0]
     text = f"{_duration(trace.end_ns - trace.start_ns)} in {numbers.count(len(trace.spans))} spans"
     if longest_ns:
@@ -140,8 +147,8 @@ def columns(trace: Trace) -> dict[str, object]:
     }
 
 
-def _first_row(view: View, row_count: int) -> int:
-    text = view.query.get("row", "0")
+def _first_row(query: Mapping[str, str], row_count: int) -> int:
+    text = query.get("row", "0")
     wanted = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(row_count)) else 0
     return wanted if wanted < row_count else 0
 
