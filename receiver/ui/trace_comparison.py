@@ -65,7 +65,7 @@ async def build(view: View) -> Context:
 def _compared(view: View, outlines: Sequence[Sequence[Row]]) -> Context:
     first, second = map(compared_trace, outlines)
     rows = list(differences(first, second))
-    begin, axis, root_ms = first_row(view, len(rows)), _Axis(rows), _milliseconds(first)
+    begin, axis, root_ms = first_row(view.query, len(rows)), _Axis(rows), _milliseconds(first)
     return {
         "sentence": sentence(first, second, rows),
         "lines": [_line(row, axis, root_ms) for row in rows[begin : begin + ROWS_MAX]],

@@ -17,6 +17,7 @@ from receiver.query.time_range import SINCE_DEFAULT, parse_range
 from receiver.settings import Role
 from receiver.ui.facts import ReceiverFacts
 from receiver.ui.filter_text import all_of
+from receiver.ui.long_texts import with_cut_texts
 
 
 class View:
@@ -102,8 +103,9 @@ class View:
         return f"{quote(self.path)}?{urlencode({**kept, 'since': since}, quote_via=quote)}"
 
     async def ask(self, name: str, **parameters: str) -> Answer:
-        """Ask a question about the time range of the page."""
-        return await self.source.ask(name, {**self.times, **parameters})
+        """Ask a question about the time range of the page. Long texts of the answer are cut."""
+        answer = await self.source.ask(name, {**self.times, **parameters})
+        return answer._replace(rows=with_cut_texts(answer.rows))
 
 
 def term(field: str, value: str) -> str:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
+from playwright.async_api import Page
 
 from tests.ui.conftest import TIMES, Client
-
-if TYPE_CHECKING:
-    from playwright.async_api import Page
 
 
 def url_of(site: Client, **parameters: str) -> str:

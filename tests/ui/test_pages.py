@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Mapping
 from html.parser import HTMLParser
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -18,30 +18,8 @@ from receiver.ui.pages import PAGES
 from receiver.ui.site import RANGES
 from receiver.ui.static import url_of
 from receiver.ui.view import instant
-from tests.ui.conftest import HOSTILE, HOSTILE_TRACE, NOON_S, TIMES, Client, StartSite
+from tests.ui.conftest import HOSTILE, HOSTILE_TRACE, NOON_S, TIMES, URLS, Client, StartSite
 
-URLS = (
-    "/",
-    "/search",
-    "/search?q=status%3Derror",
-    "/search?facet=http.route&selection=status%3Derror",
-    "/services",
-    "/services?service=web",
-    f"/services?service={quote(HOSTILE[0])}&operation={quote(HOSTILE[0])}",
-    "/map",
-    "/map?focus=web&levels=2",
-    "/errors",
-    "/compare",
-    "/compare?a=dpl_1&b=dpl_2",
-    "/tail",
-    "/sql",
-    "/sql?q=SELECT+*+FROM+otel_traces+WHERE+TraceId+LIKE+%27ff%25%27",
-    "/sql?q=SELECT+SpanName,+count()+FROM+otel_traces+GROUP+BY+1+ORDER+BY+2",
-    "/receiver",
-    "/connect",
-    f"/trace/{HOSTILE_TRACE}",
-    f"/trace/{HOSTILE_TRACE}/with/{1:032x}",
-)
 SCRIPTS = (
     "frame.js",
     "waterfall.js",
