@@ -48,12 +48,15 @@ class Start(msgspec.Struct, frozen=True, tag=True):
     """Number of earlier starts of this process."""
     last_good: Pems | None = None
     """Last usable certificate, for an intake that uses TLS."""
+    origins: dict[str, str] = {}
+    """Origin of each setting: see `receiver.config.load.Loaded`."""
 
 
 class Reload(msgspec.Struct, frozen=True, tag=True):
     """New settings. Those that can change at run time take effect at once."""
 
     settings: Settings
+    origins: dict[str, str] = {}
 
 
 class AcceptFor(msgspec.Struct, frozen=True, tag=True):

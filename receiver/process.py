@@ -47,7 +47,6 @@ from receiver.channel import (
 )
 from receiver.errors import OperatorError, ReceiverError
 from receiver.metrics import Metrics
-from receiver.settings import Settings
 
 REPORT_S = 1.0
 ORPHAN_GRACE_S = 8.0
@@ -63,7 +62,7 @@ class Unfinished(ReceiverError):  # noqa: N818 - a verdict, not an accident
 class Work(Protocol):
     """The work of a process between its start and its stop."""
 
-    async def reload(self, settings: Settings) -> None:
+    async def reload(self, message: Reload) -> None:
         """Apply the settings that can change at run time. Keeps the old value of an unusable setting."""
 
     def accept_for(self, listen_fds: tuple[int, ...]) -> None:
@@ -177,7 +176,7 @@ class _ChildProcess:
 
     async def _follow(self, work: Work, message: ToChild) -> None:
         if isinstance(message, Reload):
-            await work.reload(message.settings)
+            await work.reload(message)
         elif isinstance(message, AcceptFor):
             work.accept_for(message.listen_fds)
         elif isinstance(message, Seal):

@@ -4,6 +4,7 @@ A caller proves its name by a bearer token, a session cookie or the header of a 
 the request has counts. Without configured credentials, every caller is the administrator of this machine.
 
 Invariant: each handler declares the role that it requires; a handler without a declaration requires `admin`.
+    A handler that changes something declares that too, and each request for it is logged.
 Never: logs a token or a cookie.
 """
 
@@ -37,7 +38,8 @@ NEXT_CHARS_MAX = 2_000
 """Length of a URL up to which a login returns to it; percent-encoding triples it, and URLs have a limit."""
 _TOKEN_OWNER: Final = "(api_token)"  # noqa: S105 - a name. Names in the settings have no parentheses
 _ROLES: Final[tuple[Role, ...]] = get_args(Role)
-_DECLARATION: Final = "requires"
+_REQUIREMENT: Final = "requires"
+_CHANGES: Final = "changes"
 
 Requirement = Role | Literal["public"]
 AnyHandler = TypeVar("AnyHandler", bound=Callable[..., Any])
@@ -52,17 +54,21 @@ class Caller(NamedTuple):
     proof: Literal["none", "token", "session", "proxy"]
     """How the caller was authenticated; `none`: no credentials are configured."""
 
+    def may(self, needed: Role) -> bool:
+        """Return whether the role of the caller includes the role that a route requires."""
+        return _ROLES.index(self.role) >= _ROLES.index(needed)
+
 
 CALLER: Final = web.RequestKey("caller", Caller)
 ACCESS: Final[web.AppKey[Access]] = web.AppKey("access")
 _LOCAL: Final = Caller("(local)", "admin", "none")
 
 
-def requires(needed: Requirement) -> Callable[[AnyHandler], AnyHandler]:
-    """Declare the role that a handler requires."""
+def requires(needed: Requirement, *, changes: bool = False) -> Callable[[AnyHandler], AnyHandler]:
+    """Declare the role that a handler requires, and whether the handler changes the state of the receiver."""
 
     def declare(handler: AnyHandler) -> AnyHandler:
-        vars(handler)[_DECLARATION] = needed
+        vars(handler).update({_REQUIREMENT: needed, _CHANGES: changes})
         return handler
 
     return declare
@@ -70,8 +76,13 @@ def requires(needed: Requirement) -> Callable[[AnyHandler], AnyHandler]:
 
 def declared(handler: object) -> Requirement | None:
     """Return the role that a handler requires; `None` if it declares none."""
-    needed: Requirement | None = getattr(handler, _DECLARATION, None)
+    needed: Requirement | None = getattr(handler, _REQUIREMENT, None)
     return needed
+
+
+def is_change(handler: object) -> bool:
+    """Return whether a handler declares that it changes the state of the receiver."""
+    return bool(getattr(handler, _CHANGES, False))
 
 
 class Access:
@@ -99,13 +110,13 @@ class Access:
             return await handler(request)
         caller = self.caller_of(request)
         if caller is None:
-            if _is_from_reader(request):
+            if request.method == hdrs.METH_GET and is_for_reader(request):
                 return _to_login(request)
             raise Unauthorized(
                 "token is missing or wrong; expected 'Authorization: Bearer TOKEN' (api_token)"
             )
         request[CALLER] = caller
-        if _ROLES.index(caller.role) < _ROLES.index(needed):
+        if not caller.may(needed):
             raise Forbidden(f"the role '{caller.role}' does not allow this; expected the role '{needed}'")
         return await handler(request)
 
@@ -145,7 +156,7 @@ class Access:
 
 @web.middleware
 async def log_changes(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Log each request of a known caller that is meant to change something, with its result."""
+    """Log each request of a known caller whose handler changes something, with its result."""
     status = int(HTTPStatus.INTERNAL_SERVER_ERROR)
     try:
         response = await handler(request)
@@ -153,9 +164,7 @@ async def log_changes(request: web.Request, handler: Handler) -> web.StreamRespo
         return response
     finally:
         caller = request.get(CALLER)
-        # A POST that viewers may send only asks a question.
-        is_change = request.method not in {hdrs.METH_GET, hdrs.METH_HEAD} and _needed(request) != "viewer"
-        if caller is not None and is_change:
+        if caller is not None and is_change(request.match_info.handler):
             log.info(
                 "change requested",
                 action=request.method,
@@ -174,10 +183,9 @@ def _needed(request: web.Request) -> Requirement:
     return declared(request.match_info.handler) or "admin"
 
 
-def _is_from_reader(request: web.Request) -> bool:
+def is_for_reader(request: web.Request) -> bool:
     """Return whether a browser shows the answer as a page."""
-    is_page = request.method == hdrs.METH_GET and not request.path.startswith(PREFIX)
-    return is_page and "text/html" in request.headers.get(hdrs.ACCEPT, "")
+    return not request.path.startswith(PREFIX) and "text/html" in request.headers.get(hdrs.ACCEPT, "")
 
 
 def _to_login(request: web.Request) -> web.Response:

@@ -23,7 +23,7 @@ from aiohttp import web
 from receiver.api.access import requires
 from receiver.api.lines import JSON_LINES, end_line
 from receiver.dead_letters.listing import entry_of
-from receiver.dead_letters.replay import Replayer
+from receiver.dead_letters.replay import Replayed, Replayer
 from receiver.errors import UnsupportedMedia
 from receiver.query.question import reject_unknown_parameters
 
@@ -57,18 +57,24 @@ class DeadLetterRoutes:
         name = _dead_letter_id(request)
         return _answer(await self._run_in_pool(lambda: entry_of(self.replays.dead_letter_list.find(name))))
 
-    @requires("operator")
+    @requires("operator", changes=True)
     async def _replay(self, request: web.Request) -> web.Response:
         require_json_content_type(request)
-        name = _dead_letter_id(request)
-        replayed = await self._run_in_pool(lambda: self.replays.replay(name))
-        return _answer(replayed._asdict())
+        return _answer((await self.replay(_dead_letter_id(request)))._asdict())
 
-    @requires("operator")
+    @requires("operator", changes=True)
     async def _drop(self, request: web.Request) -> web.Response:
         name = _dead_letter_id(request)
-        await self._run_in_pool(lambda: self.replays.dead_letter_list.drop(name))
+        await self.drop(name)
         return _answer({"id": name})
+
+    async def replay(self, name: str) -> Replayed:
+        """Move a dead letter back into the journal. Raises if it stays a dead letter."""
+        return await self._run_in_pool(lambda: self.replays.replay(name))
+
+    async def drop(self, name: str) -> None:
+        """Delete a dead letter permanently. Raises if it is kept."""
+        await self._run_in_pool(lambda: self.replays.dead_letter_list.drop(name))
 
     async def _run_in_pool(self, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self.pool, call)

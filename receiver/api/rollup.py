@@ -57,7 +57,7 @@ class RollupRoutes:
     def _rows(self) -> list[status.DayStatus | status.TableStatus]:
         return [*status.days(self.store, self.closing()), *status.tables(self.store)]
 
-    @requires("operator")
+    @requires("operator", changes=True)
     async def _rebuild(self, request: web.Request) -> web.Response:
         require_json_content_type(request)
         reject_unknown_parameters(request.query, ("since",))

@@ -15,6 +15,7 @@ from receiver.query.export import FORMATS, ExportFormat
 from receiver.query.ledger import SINCE as LEDGER_SINCE
 from receiver.query.parameter_types import TIME, TRACE_ID, Schema, choice, whole_number, with_default
 from receiver.query.question import Parameter
+from receiver.query.raw_sql.statement import FORMATS as SQL_FORMATS
 from receiver.query.raw_sql.statement import LINES_DEFAULT, LINES_MAX, QUERY_CHARS_MAX
 from receiver.query.time_range import SINCE_DEFAULT
 from receiver.query.traces.otlp import CONTENT_TYPES as OTLP_TYPES
@@ -61,7 +62,9 @@ _SQL: Final = (
         schema={"type": "string", "minLength": 1, "maxLength": QUERY_CHARS_MAX},
     ),
     Parameter("limit", "maximum number of lines", schema=whole_number(1, LINES_MAX, LINES_DEFAULT)),
+    Parameter("format", "format of the lines", schema=choice(SQL_FORMATS, ExportFormat.JSONL)),
 )
+_SQL_TYPES: Final = tuple(EXPORT_TYPES[form] for form in SQL_FORMATS)
 ROUTES: Final[Mapping[tuple[str, str], Route]] = {
     ("get", "/api/v1/traces/{id}"): Route(
         "trace",
@@ -107,13 +110,13 @@ ROUTES: Final[Mapping[tuple[str, str], Route]] = {
         "sql",
         "The rows of a SELECT statement, if the setting api.sql allows it.",
         _SQL,
-        (JSON_LINES,),
+        _SQL_TYPES,
         BY_QUERY,
     ),
     ("post", "/api/v1/sql"): Route(
         "postSql",
         "The same, with the statement in the body, which may be longer than a URL.",
-        content_types=(JSON_LINES,),
+        content_types=_SQL_TYPES,
         errors=(*BY_QUERY, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
         body=_SQL,
     ),

@@ -4,7 +4,7 @@
     GET /api/v1/traces/{id}/compare/{other}                   differences of two traces
     GET /api/v1/search, spans, services, operations …         the questions of `receiver.query.questions`
     GET /api/v1/export?filter=&since=&until=&format=csv       every span that matches: see `query.export`
-    GET /api/v1/sql?query=&limit=, or POST                    a SELECT statement: see `sql`
+    GET /api/v1/sql?query=&limit=&format=, or POST            a SELECT statement: see `sql`
     GET /api/v1/ledger?since=24h&project=&drain=&verify=1     received spans by outcome
     GET /api/v1/counts?trace_id=ab12&digits=16&since=15m      spans by prefix of their trace id
     GET /api/v1/schema                                        state of the tables
@@ -51,7 +51,7 @@ from receiver.api.responses import (
 )
 from receiver.api.sessions import new_key
 from receiver.api.spool import SpoolSpace
-from receiver.api.sql import audited, first_piece, statement_of
+from receiver.api.sql import audited, first_piece, sql_answer, statement_of
 from receiver.api.streaming import stream_from_thread
 from receiver.api.traces import comparison_answer, trace_answer
 from receiver.engine.store import Store
@@ -60,7 +60,6 @@ from receiver.http.peer import network_of
 from receiver.query.counts import counts, parse_counts
 from receiver.query.question import Asked, Question, reject_unknown_parameters
 from receiver.query.questions import QUESTIONS
-from receiver.query.raw_sql.statement import sql
 from receiver.settings import Access as AccessSettings
 
 REQUESTS_MAX = 4
@@ -158,7 +157,7 @@ class Api:
     @requires("operator")
     async def _sql(self, request: web.Request) -> web.StreamResponse:
         asked = await statement_of(request, is_allowed=self.allows_sql)
-        answer = limited_answer(lambda: sql(self.store, asked))
+        answer = sql_answer(self.store, asked)
         if request.method == hdrs.METH_HEAD:
             return head_of(answer)
         async with audited(request, asked), self.stream(request, self.queues.sql, answer.pieces) as pieces:

@@ -6,6 +6,7 @@ The API cancels the queries of a client that has disconnected.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -14,11 +15,19 @@ from aiohttp import web
 
 from receiver.api.query_queue import QueryQueue
 from receiver.api.routes import Api
+from receiver.api.sql import audited, first_piece
+from receiver.errors import LimitExceeded
 from receiver.query.limits import LimitedLines
 from receiver.query.questions import QUESTIONS
+from receiver.query.raw_sql.catalog import columns_by_table
+from receiver.query.raw_sql.statement import Column, SqlQuery, sql
 from receiver.query.traces.traces import normalized_trace_id, outline, rows_of, span
 
 Row = dict[str, Any]
+SQL_BYTES_MAX = 8 << 20
+"""Maximum size of an answer to a SQL statement on a page."""
+SQL_COLUMNS_MAX = 2_000
+"""Maximum number of columns that are listed."""
 
 
 class Answer(NamedTuple):
@@ -29,6 +38,18 @@ class Answer(NamedTuple):
     """Whether more rows match than the limit."""
     close_keys: Sequence[str] = ()
     """Stored attributes whose keys are similar to those of a filter without a match."""
+
+
+class SqlAnswer(NamedTuple):
+    """The rows of an answer to a SQL statement."""
+
+    columns: list[Column]
+    rows: list[Row]
+    """Values by the names of the columns. Integers have all their digits."""
+    is_cut: bool
+    """Whether the statement has more rows than the limit."""
+    seconds: float
+    """Time since the request was received, with the wait for other statements."""
 
 
 class Source(Protocol):
@@ -42,6 +63,20 @@ class Source(Protocol):
 
     async def span(self, trace_id: str, span_id: str) -> Row | None:
         """Return every stored column of a span; `None` if it is not stored."""
+
+
+class SourceWithSql(Source, Protocol):
+    """Source of a page, which may also show answers to SQL statements."""
+
+    @property
+    def allows_sql(self) -> bool:
+        """Return whether the receiver answers SQL statements."""
+
+    async def sql(self, asked: SqlQuery) -> SqlAnswer:
+        """Answer a SQL statement."""
+
+    async def sql_columns(self) -> list[Row]:
+        """Return table, name and type of each column that a SQL statement may read."""
 
 
 SourceFor = Callable[[web.Request], Source]
@@ -73,6 +108,41 @@ class ApiSource:
         plain = normalized_trace_id(trace_id)
         answer = await self._answer(self._api.queues.short, lambda: span(self._api.store, plain, span_id))
         return answer.rows[0] if answer.rows else None
+
+    @property
+    def allows_sql(self) -> bool:
+        """Return whether the receiver answers SQL statements."""
+        return self._api.allows_sql
+
+    async def sql(self, asked: SqlQuery) -> SqlAnswer:
+        """Answer a SQL statement, with the limits and the line in the log that it has over HTTP."""
+        columns: list[Column] = []
+        asked_lines: list[LimitedLines] = []
+
+        def pieces() -> Iterator[bytes]:
+            asked_lines.append(sql(self._api.store, asked, columns.extend))
+            yield from asked_lines[0].pieces()
+
+        began_s, body = time.monotonic(), b""
+        async with (
+            audited(self._request, asked),
+            self._api.stream(self._request, self._api.queues.sql, pieces) as found,
+        ):
+            while piece := await first_piece(found):
+                body += piece
+                if len(body) > SQL_BYTES_MAX:
+                    text = f"the answer is larger than {SQL_BYTES_MAX} bytes; expected fewer rows or columns"
+                    raise LimitExceeded(text, field="bytes")
+        # Not orjson, which reads integers of more than 64 bits as floats, and refuses what is not UTF-8.
+        rows = [json.loads(line.decode(errors="replace")) for line in body.splitlines()]
+        return SqlAnswer(columns, rows, asked_lines[0].is_cut, time.monotonic() - began_s)
+
+    async def sql_columns(self) -> list[Row]:
+        """Return table, name and type of each column that a SQL statement may read."""
+        answer = await self._answer(
+            self._api.queues.short, lambda: LimitedLines(columns_by_table(self._api.store), SQL_COLUMNS_MAX)
+        )
+        return answer.rows
 
     async def _answer(self, queue: QueryQueue, ask: Callable[[], LimitedLines]) -> Answer:
         asked: list[LimitedLines] = []

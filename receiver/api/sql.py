@@ -1,7 +1,7 @@
 """SQL over HTTP: the statement of a request, the limit of its wall-clock time, and its line in the log.
 
-GET  /api/v1/sql?query=SELECT …&limit=100
-POST /api/v1/sql                             {"query": "SELECT …", "limit": 100}
+GET  /api/v1/sql?query=SELECT …&limit=100&format=csv
+POST /api/v1/sql                                        {"query": "SELECT …", "limit": 100, "format": "csv"}
 """
 
 from __future__ import annotations
@@ -10,17 +10,22 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import msgspec
 import structlog
 from aiohttp import web
 
 from receiver.api.dead_letters import require_json_content_type
+from receiver.api.exports import ENDINGS
+from receiver.api.lines import StreamedAnswer, limited_answer, no_end
+from receiver.engine.store import Store
 from receiver.errors import MalformedBody, NotAllowed, StoreTrouble
 from receiver.http.peer import network_of
+from receiver.query.export import CONTENT_TYPES, ExportFormat
 from receiver.query.limits import SECONDS_MAX
 from receiver.query.question import reject_unknown_parameters
-from receiver.query.raw_sql.statement import SqlQuery, parse_sql
+from receiver.query.raw_sql.statement import SqlQuery, parse_sql, sql, sql_csv, sql_parquet
 
 WALL_SECONDS_MAX = SECONDS_MAX + 10
 """Time until the first line, after which the request is answered although the engine does not stop."""
@@ -37,8 +42,17 @@ async def statement_of(request: web.Request, *, is_allowed: bool) -> SqlQuery:
     try:
         members = msgspec.json.decode(await request.read(), type=dict[str, str | int])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise MalformedBody("expected a JSON object with query and limit", field="query") from error
+        raise MalformedBody("expected a JSON object with query, limit and format", field="query") from error
     return parse_sql({name: str(value) for name, value in members.items()})
+
+
+def sql_answer(store: Store, asked: SqlQuery) -> StreamedAnswer:
+    """Return the answer to a statement. Only lines of JSON end with their count and whether they are cut."""
+    if asked.form == ExportFormat.JSONL:
+        return limited_answer(lambda: sql(store, asked))
+    pieces = {ExportFormat.CSV: sql_csv, ExportFormat.PARQUET: sql_parquet}[asked.form]
+    headers = {"Content-Disposition": f'attachment; filename="rows.{ENDINGS[asked.form]}"'}
+    return StreamedAnswer(CONTENT_TYPES[asked.form], partial(pieces, store, asked), no_end, headers)
 
 
 async def first_piece(pieces: AsyncIterator[bytes]) -> bytes:

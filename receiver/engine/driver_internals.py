@@ -10,13 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import BinaryIO, cast
+from types import SimpleNamespace
+from typing import Any, BinaryIO, cast
 from urllib.parse import urlencode
 
 from clickhouse_connect.driver.binding import quote_identifier
 from clickhouse_connect.driver.client import Client
+from clickhouse_connect.driver.ctypes import RespBuffCls
+from clickhouse_connect.driver.exceptions import ClickHouseError
 from clickhouse_connect.driver.httpclient import HttpClient
 from clickhouse_connect.driver.httputil import check_env_proxy, get_pool_manager
+from clickhouse_connect.driver.query import QueryContext, QueryResult
+from clickhouse_connect.driver.transform import NativeTransform
 from urllib3 import BaseHTTPResponse, PoolManager, Timeout
 
 __all__ = [
@@ -26,6 +31,7 @@ __all__ = [
     "pool_without_redirects",
     "post",
     "quote_identifier",
+    "rows_of_native",
 ]
 
 FOREIGN_STATUS_TEXT = "HTTP driver received HTTP status "
@@ -68,3 +74,15 @@ def post(
         timeout=timeout,
         retries=False,
     )
+
+
+def rows_of_native(block: bytes) -> list[dict[str, Any]]:
+    """Return the rows of a block in the Native format by column, without an engine. Raises `ValueError`."""
+    # Texts of senders need not be UTF-8 in a fixed length; the driver then returns their digits.
+    context = QueryContext(query_formats={"FixedString": "string"})
+    source = RespBuffCls(SimpleNamespace(gen=iter([block]), close=lambda: None))  # type: ignore[no-untyped-call]  # has no types
+    try:
+        result = cast("QueryResult", NativeTransform.parse_response(source, context))
+        return [dict(row) for row in result.named_results()]
+    except ClickHouseError as error:
+        raise ValueError("the block is not in the Native format") from error

@@ -14,6 +14,8 @@ PIECE_BYTES = 1 << 18
 """Number of bytes that are read at a time."""
 ARROW_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 """Last bytes of a complete Arrow stream."""
+PARQUET_MAGIC = b"PAR1"
+"""First and last bytes of a Parquet file."""
 
 
 def pieces_of(
@@ -39,6 +41,17 @@ def complete_arrow(pieces: Iterator[bytes]) -> Iterator[bytes]:
     if held != ARROW_END:
         raise StoreTrouble("the store's answer ended without the end mark of an Arrow stream")
     yield held
+
+
+def complete_parquet(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield a Parquet file. Raises at its end if it lacks its magic number, as after a failed statement."""
+    end = b""
+    for piece in pieces:
+        # A piece may be shorter than the magic number.
+        end = (end + piece)[-len(PARQUET_MAGIC) :]
+        yield piece
+    if end != PARQUET_MAGIC:
+        raise StoreTrouble("the store's answer ended before the end of the Parquet file")
 
 
 def complete_lines(pieces: Iterator[bytes]) -> Iterator[bytes]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from clickhouse_connect.driver.client import Client
 
-from receiver.engine.pieces import complete_lines, pieces_of
+from receiver.engine.pieces import complete_lines, complete_parquet, pieces_of
 from receiver.engine.store import Parameters
 
 
@@ -27,3 +27,7 @@ class ReadOnlyClient:
     def lines(self, statement: str) -> Iterator[bytes]:
         """See `ReadOnlyConnection`."""
         yield from complete_lines(pieces_of(self._client, statement, None, self._settings, "JSONEachRow"))
+
+    def parquet(self, statement: str) -> Iterator[bytes]:
+        """See `ReadOnlyConnection`."""
+        yield from complete_parquet(pieces_of(self._client, statement, None, self._settings, "Parquet"))

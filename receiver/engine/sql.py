@@ -21,7 +21,7 @@ from urllib3.exceptions import HTTPError
 from receiver.engine.advice import Login
 from receiver.engine.driver_errors import trouble_of
 from receiver.engine.driver_internals import is_supported_setting, quote_identifier
-from receiver.engine.pieces import complete_arrow, complete_lines, pieces_of
+from receiver.engine.pieces import complete_arrow, complete_lines, complete_parquet, pieces_of
 from receiver.engine.store import (
     COMPANION,
     ROW_CHECKSUM,
@@ -73,9 +73,6 @@ CODEC_OF = {".lz4": "lz4", ".zst": "zstd"}
 
 TRIAL_STALE_S = 3_600
 """Age from which on a trial table is stale. A trial takes as long as an INSERT, so its receiver has died."""
-
-PARQUET_MAGIC = b"PAR1"
-"""First and last bytes of a Parquet file."""
 
 _COUNT = f"""
 SELECT groupArray((SegmentEpoch, SegmentSeq, day, spans))
@@ -334,14 +331,8 @@ class SqlStore(ABC):
         yield from complete_arrow(self._pieces(statement, parameters, "ArrowStream"))
 
     def parquet(self, statement: str, parameters: Parameters | None = None) -> Iterator[bytes]:
-        """See `Store`. A Parquet file ends with its magic number, an answer with an error text does not."""
-        end = b""
-        for piece in self._pieces(statement, parameters, "Parquet"):
-            # A piece may be shorter than the magic number.
-            end = (end + piece)[-len(PARQUET_MAGIC) :]
-            yield piece
-        if end != PARQUET_MAGIC:
-            raise StoreTrouble("the store's answer ended before the end of the Parquet file")
+        """See `Store`. A failed statement ends the file without the mark of its end."""
+        yield from complete_parquet(self._pieces(statement, parameters, "Parquet"))
 
     def _pieces(self, statement: str, parameters: Parameters | None, form: str) -> Iterator[bytes]:
         with self._client() as client:

@@ -63,6 +63,9 @@ class ReadOnlyConnection(Protocol):
     def lines(self, statement: str) -> Iterator[bytes]:
         """Run a query with a long answer: see `Store.lines`."""
 
+    def parquet(self, statement: str) -> Iterator[bytes]:
+        """Run a query whose answer is a Parquet file: see `Store.parquet`."""
+
 
 class Store(Protocol):
     """A database that holds `otel_traces`."""

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from receiver import process, transcode
-from receiver.channel import Pems, Start
+from receiver.channel import Pems, Reload, Start
 from receiver.clock import NOTE_NAME, Now
 from receiver.errors import OperatorError, place_and_reason
 from receiver.intake.admission import Admission, budget
@@ -91,9 +91,9 @@ class Intake:
         if self._certificates is not None:
             self._certificate_poll = asyncio.create_task(self._poll_certificates(self._certificates))
 
-    async def reload(self, settings: Settings) -> None:
+    async def reload(self, message: Reload) -> None:
         """Apply new drains, secrets, limits, policy and certificates. Keeps the old settings on an error."""
-        settings = with_descriptors(settings)
+        settings = with_descriptors(message.settings)
         limits = settings.limits
         try:
             # Both calls that can fail come before the first change: settings must not apply in part.

@@ -1,23 +1,41 @@
-"""Routes of the API's listener besides the queries: pages, login, and the APIs of other tools."""
+"""Application of the API's listener: the API, the pages with their login, and the APIs of other tools."""
 
 from __future__ import annotations
 
 from aiohttp import web
 
-from receiver.api.routes import Api, Routes
+from receiver.api.dead_letters import DeadLetterRoutes
+from receiver.api.rollup import RollupRoutes
+from receiver.api.routes import Api
 from receiver.api.source import ApiSource
 from receiver.jaeger.routes import JaegerRoutes
 from receiver.mcp.endpoint import McpRoutes
 from receiver.tempo.routes import TempoRoutes
+from receiver.ui.dead_letter_forms import DeadLetterForms
+from receiver.ui.error_pages import ErrorPages
 from receiver.ui.facts import ReceiverFacts
 from receiver.ui.login import Login
 from receiver.ui.site import Site
 
 
-def operator_routes(api: Api, facts: ReceiverFacts) -> tuple[Routes, ...]:
-    """Return all routes that read spans through the queues of the API."""
+def operator_application(
+    api: Api, dead_letters: DeadLetterRoutes, rollup: RollupRoutes, facts: ReceiverFacts
+) -> web.Application:
+    """Return the application with all routes. Spans are read through the queues of the API."""
 
     def source_for(request: web.Request) -> ApiSource:
         return ApiSource(api, request)
 
-    return Site(source_for, facts), Login(), McpRoutes(source_for), JaegerRoutes(api), TempoRoutes(api)
+    application = api.application(
+        dead_letters,
+        rollup,
+        Site(source_for, facts),
+        DeadLetterForms(dead_letters, facts.results),
+        Login(),
+        McpRoutes(source_for),
+        JaegerRoutes(api),
+        TempoRoutes(api),
+    )
+    # The outermost, so that it also sees the errors of the other middlewares.
+    application.middlewares.insert(0, ErrorPages().middleware)
+    return application

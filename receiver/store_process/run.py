@@ -26,8 +26,9 @@ from receiver.api.rollup import RollupRoutes
 from receiver.api.routes import REQUESTS_MAX, Api
 from receiver.api.sessions import load_key
 from receiver.api.spool import SpoolSpace
-from receiver.channel import Start
+from receiver.channel import Reload, Start
 from receiver.clock import NOTE_NAME
+from receiver.config.load import Loaded
 from receiver.dead_letters.listing import DeadLetterList
 from receiver.dead_letters.replay import Replayer
 from receiver.engine import schema
@@ -51,7 +52,7 @@ from receiver.rollup.derivation import Closing
 from receiver.settings import Settings
 from receiver.store_process.ledger_metrics import LedgerMetrics
 from receiver.store_process.metrics import report
-from receiver.store_process.operator_routes import operator_routes
+from receiver.store_process.operator_routes import operator_application
 from receiver.store_process.rollup_thread import RollupThread
 from receiver.store_process.stop_signal import StopSignal
 from receiver.store_process.watchdog import MARGIN_S, Watchdog
@@ -77,7 +78,7 @@ async def start_store_process(start: Start, metrics: Metrics) -> StoreWork:
         # Entered first, so closed last: the lock is held until the engine is closed.
         resources.enter_context(claimed(Path(start.settings.data_dir)))
         # In a thread: opening the engine may take long, and the process sends reports meanwhile.
-        work = await asyncio.to_thread(StoreWork, start.settings, metrics, resources)
+        work = await asyncio.to_thread(StoreWork, start, metrics, resources)
         await work.serve(start.listen_fd)
     # Also when cancelled: the next process waits for the lock.
     except BaseException:
@@ -89,12 +90,11 @@ async def start_store_process(start: Start, metrics: Metrics) -> StoreWork:
 class StoreWork:
     """The store, its writer and its API."""
 
-    def __init__(self, settings: Settings, metrics: Metrics, resources: ExitStack) -> None:
-        data_dir = Path(settings.data_dir)
+    def __init__(self, start: Start, metrics: Metrics, resources: ExitStack) -> None:
+        settings, data_dir = start.settings, Path(start.settings.data_dir)
         self._settings, self._api_token, self._access = settings, settings.api_token, settings.api
-        self._metrics = metrics
+        self._metrics, self._resources = metrics, resources
         metrics.set("backlog_bytes_max", settings.journal.bytes_max)
-        self._resources = resources
         self._journal = Journal(data_dir / "journal")
         self._dead_letter_list = DeadLetterList(data_dir)
         self._dead_letters = self._dead_letter_list.dead
@@ -122,12 +122,13 @@ class StoreWork:
         self._thread = threading.Thread(target=self._write, name="writer", daemon=True)
         self._listener: Listener | None = None
         self._facts = ReceiverFacts(
-            settings,
+            Loaded(settings, start.origins, ()),
             self._progress,
             self.health,
             Journal(data_dir / "journal").bytes_total,
             self._ledger_answer,
             self._dead_letter_list.entries,
+            self._dead_letter_list.find,
             partial(read_admin_port, settings.admin_listen),
             self._pool,
         )
@@ -158,7 +159,7 @@ class StoreWork:
             Limits("api", limits.api_connections_max, limits.header_timeout_s, limits.write_timeout_s),
             self._metrics,
         )
-        application = api.application(dead_letter_routes, rollup_routes, *operator_routes(api, self._facts))
+        application = operator_application(api, dead_letter_routes, rollup_routes, self._facts)
         await self._listener.open(application, socket.socket(fileno=listen_fd))
         # The API is served first, so that health checks work while the ledger is read.
         self._thread.start()
@@ -169,11 +170,11 @@ class StoreWork:
             Path(self._settings.data_dir), self._settings.limits.api_spool_bytes_max, self._disk_free_min
         )
 
-    async def reload(self, settings: Settings) -> None:
+    async def reload(self, message: Reload) -> None:
         """Apply the users and each drain's `dedupe`. A new store, retention or window needs a restart."""
-        self._api_token = settings.api_token
-        self._access = settings.api
-        self._facts.settings = settings
+        settings = message.settings
+        self._api_token, self._access = settings.api_token, settings.api
+        self._facts.loaded = Loaded(settings, message.origins, ())
         self._drains_without_dedupe = _drains_without_dedupe(settings)
         # Without a window the writer has not read it yet, and opens it with the drains stored above.
         if self._window is not None:

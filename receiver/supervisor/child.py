@@ -110,12 +110,13 @@ class Child:
         patience: Patience | None = None,
         *,
         reserve: DescriptorReserve | None = None,
+        origins: Mapping[str, str] | None = None,
     ) -> None:
         self.name = role.name
         self.pid = 0
         self.is_ready = False
         self._role = role
-        self._settings = settings
+        self._settings, self._origins = settings, dict(origins or {})
         self._metrics = metrics
         self._on_change = on_change
         self._patience = patience or Patience()
@@ -162,11 +163,11 @@ class Child:
         self._running = asyncio.create_task(self._run())
         return self._running
 
-    async def reload(self, settings: Settings) -> None:
+    async def reload(self, message: Reload) -> None:
         """Send new settings to the process and use them for its replacements."""
-        self._settings = settings
+        self._settings, self._origins = message.settings, message.origins
         if self._channel:
-            await self._channel.send(Reload(settings))
+            await self._channel.send(message)
 
     async def accept_for(self, listen_fds: frozenset[int]) -> None:
         """Make the process accept from these sockets in addition to its own."""
@@ -296,7 +297,10 @@ class Child:
                     raise
         channel = await ChildChannel.from_socket(ours)
         # After the block: nothing may await while the reserve is free.
-        await channel.send(Start(self.name, self._settings, role.listen_fd, ordinal, role.last_good()))
+        start = Start(
+            self.name, self._settings, role.listen_fd, ordinal, role.last_good(), origins=self._origins
+        )
+        await channel.send(start)
         return process, channel
 
     def _popen(self, channel_fd: int) -> subprocess.Popen[bytes]:

@@ -5,6 +5,7 @@ Invariant: the settings in force after a reload pass the same exposure checks as
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -39,6 +40,11 @@ class ReloadResult:
     waiting: tuple[str, ...]
     """Top-level keys whose new values apply after the next start."""
 
+    def origins(self, running: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
+        """Return the origins of the settings in force: those of the running values where a new one waits."""
+        applied = {key: origin for key, origin in new.items() if _top(key) not in self.waiting}
+        return applied | {key: origin for key, origin in running.items() if _top(key) in self.waiting}
+
 
 def applicable_settings(running: Settings, new: Settings) -> ReloadResult:
     """Return the part of `new` that a running receiver can apply. Raises `OperatorError` if unsafe."""
@@ -55,6 +61,11 @@ def applicable_settings(running: Settings, new: Settings) -> ReloadResult:
         changed=tuple(key for key in keys if key not in waiting),
         waiting=tuple(key for key in keys if key in waiting),
     )
+
+
+def _top(key: str) -> str:
+    """Return the top-level key of `store.url` or `drain[0].name`."""
+    return key.partition(".")[0].partition("[")[0]
 
 
 def _have_same_mode(running: Tls, new: Tls) -> bool:

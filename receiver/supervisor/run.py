@@ -25,6 +25,7 @@ import msgspec
 import structlog
 
 from receiver import __version__, logs, transcode
+from receiver.channel import Reload
 from receiver.config.addresses import parse_address
 from receiver.config.checks import problems_of
 from receiver.config.load import Loaded, Sources
@@ -105,7 +106,7 @@ class Supervisor:
 
     def __init__(self, plan: Plan, settings: Settings, directory: DataDir, sockets: Sockets) -> None:
         self._plan = plan
-        self._settings = settings
+        self._settings, self._origins = settings, plan.loaded.origins
         self._directory = directory
         self._sockets = sockets
         self._metrics = Metrics("supervisor")
@@ -203,6 +204,7 @@ class Supervisor:
             self._on_child_change,
             self._plan.patience,
             reserve=self._reserve,
+            origins=self._origins,
         )
 
     def _handle_signals(self) -> None:
@@ -265,9 +267,11 @@ class Supervisor:
         else:
             self._metrics.add("reloads", outcome="taken")
             self._settings = new.settings
+            self._origins = new.origins(self._origins, loaded.origins)
             # New drains get counters at 0, so that `rate()` shows their first delivery.
             self._metrics.begin([drain.name for drain in new.settings.drain])
-            await asyncio.gather(*(child.reload(new.settings) for child in self._children))
+            message = Reload(self._settings, self._origins)
+            await asyncio.gather(*(child.reload(message) for child in self._children))
             log.info("configuration reloaded", changed=new.changed, at_next_start=new.waiting)
         notify(self._plan.environ, "READY=1")
 

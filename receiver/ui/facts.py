@@ -9,14 +9,18 @@ import asyncio
 import shutil
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeVar
 
+from receiver.config.load import Loaded
+from receiver.dead_letters.directory import DeadLetter
 from receiver.dead_letters.listing import DeadLetterEntry
+from receiver.journal.quarantine import Body
 from receiver.query.ledger import Answer as LedgerAnswer
 from receiver.settings import Settings
 from receiver.ui.admin_port import AdminReport
 from receiver.ui.numbers import duration, percent
+from receiver.ui.results import Results
 from receiver.writer.progress import Progress
 
 T = TypeVar("T")
@@ -55,8 +59,8 @@ class JournalRoom(NamedTuple):
 class ReceiverFacts:
     """Source of facts about the receiver."""
 
-    settings: Settings
-    """Settings in force; replaced at a reload."""
+    loaded: Loaded
+    """Settings in force with their origins; replaced at a reload."""
     progress: Progress
     health: Callable[[], dict[str, str]]
     """Returns the problem of each check of the store process; empty if the check passes."""
@@ -66,10 +70,18 @@ class ReceiverFacts:
     """Runs a ledger query; blocks."""
     dead_letters: Callable[[], list[DeadLetterEntry]]
     """Lists dead letters; blocks."""
+    find_dead_letter: Callable[[str], DeadLetter | Body]
+    """Returns the dead letter with an id; blocks. Raises `NoSuchDeadLetter`."""
     admin: Callable[[], AdminReport | None]
     """Reads metrics and checks of all processes from the admin port; blocks."""
     pool: ThreadPoolExecutor
     """Threads for the functions that block."""
+    results: Results = field(default_factory=Results)
+
+    @property
+    def settings(self) -> Settings:
+        """Return the settings in force."""
+        return self.loaded.settings
 
     async def in_pool(self, call: Callable[[], T]) -> T:
         """Run a function that blocks."""

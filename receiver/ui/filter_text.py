@@ -8,6 +8,7 @@ from typing import Final
 from receiver.errors import InvalidFilter
 from receiver.query.filters.filter import FIELD_COMPLETIONS, INTRINSICS, WORDS
 from receiver.query.filters.filter_forms import parse_any_form
+from receiver.query.filters.filter_json import is_json
 from receiver.query.filters.filter_text import parse_filter
 
 _OR: Final = re.compile(r"\bOR\b", re.IGNORECASE)
@@ -25,8 +26,14 @@ def all_of(*parts: str) -> str:
     given = [part for part in parts if part]
     if len(given) == 1:
         return given[0]
+    if any(_has_spansets(part) for part in given):
+        return " && ".join(f"({part})" if _has_spansets(part) else f"{{{part}}}" for part in given)
     # Terms side by side bind more tightly than OR.
     return " ".join(f"({part})" if _OR.search(part) else part for part in given)
+
+
+def _has_spansets(text: str) -> bool:
+    return text.lstrip("-( ").startswith("{") and not is_json(text)
 
 
 def without_term(text: str, removed: str) -> str | None:

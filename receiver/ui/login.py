@@ -6,29 +6,20 @@ the cookie to them (`SameSite=Strict`); and a login leads only to paths of this 
 
 from __future__ import annotations
 
-import asyncio
 import math
 import re
 from http import HTTPStatus
-from typing import Final
-from urllib.parse import parse_qs
 
 import structlog
 from aiohttp import hdrs, web
 
 from receiver.api.access import ACCESS, COOKIE, LOGIN, requires
-from receiver.errors import MalformedBody, UnsupportedMedia
 from receiver.http.peer import network_of
 from receiver.logs import limited
-from receiver.ui.site import HEADERS
+from receiver.ui.document import document, go_to
+from receiver.ui.forms import form_of
 from receiver.ui.templating import environment, render
 
-FORM: Final = "application/x-www-form-urlencoded"
-FORM_BYTES_MAX = 256 * 1024
-"""Maximum size of the login form: a token of 64 KiB, percent-encoded."""
-FORM_FIELDS_MAX = 8
-FORM_TIMEOUT_S = 10.0
-"""Time for the client to send the form."""
 _LOCAL_URL = re.compile(r"/(?!/)[!-\[\]-~]*")
 """Printable ASCII without a backslash, which browsers read as a slash. `//HOST/` is another site."""
 log = structlog.get_logger()
@@ -50,14 +41,14 @@ class Login:
     async def _show(self, request: web.Request) -> web.Response:
         next_url, caller = local_url(request.query.get("next", "")), request.app[ACCESS].caller_of(request)
         if caller is not None and caller.proof in {"none", "session"}:
-            return _go_to(next_url)
+            return go_to(next_url)
         # After a link of another site, browsers send the cookie only when our page leads here again.
         is_after_link = request.headers.get("Sec-Fetch-Site") == "cross-site"
         return self._page(HTTPStatus.OK, next_url, again=is_after_link)
 
     @requires("public")
     async def _log_in(self, request: web.Request) -> web.Response:
-        form = await _form_of(request)
+        form = await form_of(request)
         next_url, access = local_url(form.get("next", "")), request.app[ACCESS]
         # From here on nothing waits, so that concurrent logins cannot exceed the limit.
         address = network_of(request.remote)
@@ -75,7 +66,7 @@ class Login:
             limited.warning(f"login: {address}", "login refused", peer=request.remote)
             return self._page(HTTPStatus.FORBIDDEN, next_url, "This token is not valid.")
         log.info("user logged in", name=user.name, role=user.role, peer=request.remote)
-        answer, (value, lifetime_s) = _go_to(next_url), access.cookie_of(user)
+        answer, (value, lifetime_s) = go_to(next_url), access.cookie_of(user)
         answer.set_cookie(
             COOKIE,
             value,
@@ -92,7 +83,7 @@ class Login:
         caller = request.app[ACCESS].caller_of(request)
         if caller is not None and caller.proof == "session":
             log.info("user logged out", name=caller.name, role=caller.role, peer=request.remote)
-        answer = _go_to(LOGIN)
+        answer = go_to(LOGIN)
         answer.del_cookie(COOKIE, path="/", secure=_is_over_tls(request), httponly=True, samesite="Strict")
         return answer
 
@@ -100,41 +91,12 @@ class Login:
         self, status: HTTPStatus, next_url: str, trouble: str = "", *, again: bool = False
     ) -> web.Response:
         variables = {"next_url": next_url, "trouble": trouble, "again": again}
-        text = render(self._templates, "login", variables)
-        headers = {**HEADERS, hdrs.CONTENT_TYPE: "text/html; charset=utf-8"}
-        return web.Response(status=status, body=text.encode(), headers=headers)
+        return document(status, render(self._templates, "login", variables))
 
 
 def local_url(text: str) -> str:
     """Return the URL if it is a path of this site, otherwise the first page."""
     return text if _LOCAL_URL.fullmatch(text) else "/"
-
-
-def _go_to(url: str) -> web.Response:
-    return web.Response(status=HTTPStatus.SEE_OTHER, headers={**HEADERS, hdrs.LOCATION: url})
-
-
-async def _form_of(request: web.Request) -> dict[str, str]:
-    """Return the fields of the form."""
-    if request.content_type != FORM:
-        raise UnsupportedMedia(f"content type is not supported; expected '{FORM}'")
-    if request.content_length is None:
-        raise web.HTTPLengthRequired
-    if request.content_length > FORM_BYTES_MAX:
-        raise web.HTTPRequestEntityTooLarge(max_size=FORM_BYTES_MAX, actual_size=request.content_length)
-    try:
-        # A connection whose request is not answered yet is never evicted.
-        async with asyncio.timeout(FORM_TIMEOUT_S):
-            body = await request.read()
-    except TimeoutError as error:
-        raise web.HTTPRequestTimeout from error
-    try:
-        fields = parse_qs(
-            body.decode(errors="replace"), keep_blank_values=True, max_num_fields=FORM_FIELDS_MAX
-        )
-    except ValueError as error:
-        raise MalformedBody("the form has too many fields; expected token and next") from error
-    return {name: values[0] for name, values in fields.items()}
 
 
 def _is_over_tls(request: web.Request) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
+from receiver.settings import Role
 from receiver.ui.view import View
 
 Context = dict[str, Any]
@@ -25,3 +26,5 @@ class Page(NamedTuple):
     """Second key of the shortcut `g KEY`. A page without one is not in the navigation."""
     is_live: bool = False
     """Whether the page shows the present: it has no time range, and its address has no times."""
+    role: Role = "viewer"
+    """Role that the page requires. Others do not see it in the navigation."""

@@ -5,19 +5,50 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from receiver.ui import compare, connect, errors, overview, receiver, search, services, tail, trace
+from receiver.ui import (
+    compare,
+    connect,
+    dead_letter,
+    errors,
+    overview,
+    receiver,
+    search,
+    service_map,
+    services,
+    sql,
+    tail,
+    trace,
+    trace_comparison,
+)
 from receiver.ui.page import Page
 
 _ALL: Final = (
     Page("overview", "/", "Overview", "What got worse?", overview.build, "o"),
     Page("search", "/search", "Search", "Which traces?", search.build, "s"),
     Page("services", "/services", "Services", "Which services are slow or fail?", services.build, "v"),
+    Page("map", "/map", "Map", "Which services call each other, and how well?", service_map.build, "m"),
     Page("errors", "/errors", "Errors", "What fails?", errors.build, "e"),
     Page("compare", "/compare", "Compare", "Is B worse than A?", compare.build, "c"),
     Page("tail", "/tail", "Tail", "What arrives now?", tail.build, "t", is_live=True),
+    Page("sql", "/sql", "SQL", "What do the tables hold?", sql.build, "q", is_live=True, role="operator"),
     Page("receiver", "/receiver", "Receiver", "Is anything missing?", receiver.build, "r", is_live=True),
     Page("connect", "/connect", "Connect", "Is my drain connected?", connect.build, "n", is_live=True),
+    Page(
+        "dead-letter",
+        "/receiver/dead/{id}",
+        "Dead letter",
+        "Why is this not stored?",
+        dead_letter.build,
+        is_live=True,
+    ),
     Page("trace", "/trace/{id}", "Trace", "Why was this slow or wrong?", trace.build),
+    Page(
+        "trace_comparison",
+        "/trace/{id}/with/{other}",
+        "Two traces",
+        "What differs between these traces?",
+        trace_comparison.build,
+    ),
 )
 PAGES: Final[Mapping[str, Page]] = {page.name: page for page in _ALL}
 """Name → page, in the order of the navigation."""

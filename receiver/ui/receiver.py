@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from receiver import __version__, transcode
 from receiver.config.keys import INDEX, Key, key_text, setting_keys
 from receiver.config.load import Loaded
-from receiver.config.show import shown
+from receiver.config.show import DEFAULT_ORIGIN, Shown, shown
 from receiver.errors import ReceiverError
 from receiver.query.ledger import Answer as LedgerAnswer
 from receiver.settings import CERTIFICATE_DAYS_MIN, Settings
@@ -53,7 +53,13 @@ class Setting(NamedTuple):
 
     key: str
     text: str
-    is_default: bool
+    origin: str
+    """File, environment variable or flag; `derived`: chosen by the receiver instead of the default."""
+
+    @property
+    def is_default(self) -> bool:
+        """Return whether the setting has its default value because nothing sets it."""
+        return self.origin == DEFAULT_ORIGIN
 
 
 class Answered(NamedTuple):
@@ -96,7 +102,8 @@ async def build(view: View) -> Context:
         "redelivery": facts.settings.redelivery,
         "dead_letters": dead_letters[:DEAD_LETTERS_MAX],
         "dead_letter_count": len(dead_letters),
-        "settings": settings_of(facts.settings),
+        "result": facts.results.text_of(view.query.get("result", "")),
+        "settings": settings_of(facts.loaded),
         "versions": {
             "trace-drain": __version__,
             "core": f"{transcode.VERSION} ({transcode.BUILD_PROFILE})",
@@ -159,13 +166,19 @@ def _certificate_days(admin: AdminReport | None) -> float | None:
     return min(seconds) / DAY_S if seconds else None
 
 
-def settings_of(settings: Settings) -> list[Setting]:
-    """Return every setting; of a secret only whether it is set."""
+def settings_of(loaded: Loaded) -> list[Setting]:
+    """Return every setting with its origin; of a secret only whether it is set."""
     defaults = {key.path: key.default for key in setting_keys()}
     return [
-        Setting(key_text(line.key), _text(line.value), _is_same(line.value, defaults[_pattern(line.key)]))
-        for line in shown(Loaded(settings, {}, ()))
+        Setting(key_text(line.key), _text(line.value), _origin(line, defaults[_pattern(line.key)]))
+        for line in shown(loaded)
     ]
+
+
+def _origin(line: Shown, default: object) -> str:
+    # Bound ports, the generated certificate and the default drain have no source.
+    is_derived = line.origin == DEFAULT_ORIGIN and not _is_same(line.value, default)
+    return "derived" if is_derived else line.origin
 
 
 def _is_same(value: object, default: object) -> bool:

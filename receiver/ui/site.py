@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Final
+from urllib.parse import quote
 
 import orjson
 from aiohttp import hdrs, web
 
 from receiver.api.access import CALLER, requires
 from receiver.api.problems import problem_of
-from receiver.api.source import Row, SourceFor
+from receiver.api.source import Row, SourceWithSql
 from receiver.errors import InvalidFilter, MalformedBody, ReceiverError
 from receiver.query.traces.trace_model import trace_of
 from receiver.ui import tail
 from receiver.ui.connect import checks
 from receiver.ui.connect_checks import verdict
+from receiver.ui.document import HEADERS, document, go_to
 from receiver.ui.facts import ReceiverFacts
 from receiver.ui.filter_text import error_column
+from receiver.ui.forms import form_of
 from receiver.ui.page import Context, Page
 from receiver.ui.pages import PAGES
+from receiver.ui.sql import link_of
 from receiver.ui.static import HEADERS as STATIC_HEADERS
 from receiver.ui.static import PREFIX, static_files
 from receiver.ui.templating import environment, render
@@ -31,16 +35,6 @@ from receiver.ui.view import View
 
 FRAME_AFTER_S = 0.05
 """A page that takes longer than this is sent in two parts: first its frame, so that the reader sees it."""
-HEADERS: Final = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
-        "require-trusted-types-for 'script'; trusted-types 'none'"
-    ),
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Referrer-Policy": "same-origin",  # with no-referrer, browsers send forms with `Origin: null`
-}
-"""Headers in place of those, or in addition to those, that every answer of the API has."""
 RANGES: Final = {
     "15m": "last 15 minutes",
     "1h": "last hour",
@@ -55,7 +49,7 @@ RANGES: Final = {
 class Site:
     """The pages and their files."""
 
-    def __init__(self, source_for: SourceFor, facts: ReceiverFacts) -> None:
+    def __init__(self, source_for: Callable[[web.Request], SourceWithSql], facts: ReceiverFacts) -> None:
         self._source_for = source_for
         self._facts = facts
         self._templates = environment()
@@ -64,6 +58,8 @@ class Site:
         """Add the routes of all pages and files."""
         for page in PAGES.values():
             router.add_get(page.path, self._handler(page))
+        router.add_post(PAGES["sql"].path, self._statement)
+        router.add_get("/traces/compare", self._compare_traces)
         router.add_get("/connect/checks", self._checks)
         router.add_get("/tail/rows", self._tail_rows)
         router.add_get("/trace/{id}/outline", self._outline)
@@ -71,32 +67,34 @@ class Site:
         router.add_get(PREFIX + "/{digest}/{name}", _send_file)
 
     def _handler(self, page: Page) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        @requires("viewer")
+        @requires(page.role)
         async def handle(request: web.Request) -> web.StreamResponse:
-            return await self._page(request, page)
+            return await self._page(request, page, request.query)
 
         return handle
 
-    async def _page(self, request: web.Request, page: Page) -> web.StreamResponse:
+    @requires("operator")
+    async def _statement(self, request: web.Request) -> web.StreamResponse:
+        """Lead to the page of a SQL statement, or answer with it if the statement is too long for a URL."""
+        form = await form_of(request)
+        if url := link_of(form):
+            return go_to(url)
+        return await self._page(request, PAGES["sql"], form)
+
+    async def _page(self, request: web.Request, page: Page, query: Mapping[str, str]) -> web.StreamResponse:
         if request.method == hdrs.METH_HEAD:
-            return _document(HTTPStatus.OK, "")
-        now_s, source, parts = time.time(), self._source_for(request), request.match_info
-        caller = request.get(CALLER)
+            return document(HTTPStatus.OK, "")
         try:
-            view = View(request.path, request.query, now_s, source, parts, caller=caller, facts=self._facts)
+            view = self._view(request, query)
         except MalformedBody as error:
-            # Without a time range there is no page; the frame has the default one.
-            view = View(request.path, {}, now_s, source, parts, caller=caller, facts=self._facts)
-            frame = await self._frame(page, view)
-            status, rest = self._trouble(page, view, error)
-            return _document(status, frame + rest)
+            return await self._refusal(request, page, error)
         build = asyncio.ensure_future(self._build(page, view))
         try:
             await asyncio.wait({build}, timeout=FRAME_AFTER_S)
             frame = await self._frame(page, view)
             if build.done():
                 status, rest = build.result()
-                return _document(status, frame + rest)
+                return document(status, frame + rest)
             response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/html; charset=utf-8"})
             # Not compressed: a compressor would keep the frame until the rest is there.
             await response.prepare(request)
@@ -121,9 +119,32 @@ class Site:
         rows = [tail.shown(row) for row in answer.rows]
         return _json(orjson.dumps({"rows": rows, "is_cut": answer.is_cut}))
 
-    def _view(self, request: web.Request) -> View:
-        source, parts = self._source_for(request), request.match_info
-        return View(request.path, request.query, time.time(), source, parts, facts=self._facts)
+    @requires("viewer")
+    async def _compare_traces(self, request: web.Request) -> web.Response:
+        """Lead to the comparison of the two traces `id` of a form."""
+        ids = [quote(trace_id, safe="") for trace_id in request.query.getall("id", [])]
+        if len(ids) != 2:  # noqa: PLR2004 - A and B
+            error = MalformedBody(f"selected traces: {len(ids)}; expected two to compare", field="id")
+            return await self._refusal(request, PAGES["trace_comparison"], error)
+        return go_to(f"/trace/{ids[0]}/with/{ids[1]}")
+
+    async def _refusal(self, request: web.Request, page: Page, error: MalformedBody) -> web.Response:
+        """Return the description of an error of the parameters. The frame has the default time range."""
+        view = self._view(request, {})
+        frame = await self._frame(page, view)
+        status, rest = self._trouble(page, view, error)
+        return document(status, frame + rest)
+
+    def _view(self, request: web.Request, query: Mapping[str, str] | None = None) -> View:
+        return View(
+            request.path,
+            request.query if query is None else query,
+            time.time(),
+            self._source_for(request),
+            request.match_info,
+            caller=request.get(CALLER),
+            facts=self._facts,
+        )
 
     @requires("viewer")
     async def _outline(self, request: web.Request) -> web.Response:
@@ -145,7 +166,9 @@ class Site:
     async def _build(self, page: Page, view: View) -> tuple[int, str]:
         """Return the status and the content of a page, or of the description of what failed."""
         try:
-            return HTTPStatus.OK, self._render(page.name, page, view, await page.build(view))
+            context = await page.build(view)
+            status = context.get("status", HTTPStatus.OK)
+            return status, self._render(page.name, page, view, context)
         except ReceiverError as error:
             return self._trouble(page, view, error)
 
@@ -161,12 +184,6 @@ class Site:
 
     def _render(self, name: str, page: Page, view: View, context: Context) -> str:
         return render(self._templates, name, {"page": page, "view": view, **context})
-
-
-def _document(status: int, text: str) -> web.Response:
-    return web.Response(
-        status=status, body=text.encode(), headers={**HEADERS, "Content-Type": "text/html; charset=utf-8"}
-    )
 
 
 def _outline_of(rows: list[Row]) -> bytes:

@@ -23,7 +23,7 @@ def tag(name: str, *children: str | Markup, **attributes: str | float) -> Markup
     """Return an element. Attributes and children that are not markup are escaped; `_` becomes `-`."""
     # `class` and `for` are keywords of Python, so callers write `class_`.
     pairs = Markup("").join(
-        Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), _text(value))
+        Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), text_of(value))
         for key, value in attributes.items()
     )
     return Markup("<{}{}>{}</{}>").format(
@@ -85,16 +85,17 @@ class Scale(NamedTuple):
         """Return the distance of a value from the top."""
         return self.box.height - _PADDING - (self.box.height - 2 * _PADDING) * value / self.largest
 
-    def paths(self, values: Sequence[Number]) -> Iterable[str]:
-        """Return a path for each run of values without a gap."""
-        for is_gap, run in groupby(enumerate(values), key=lambda point: point[1] is None):
+    def paths(self, values: Sequence[Number], places: Sequence[float] = ()) -> Iterable[str]:
+        """Return a path for each run of values without a gap. `places`: of the values, unless one apart."""
+        points = zip(places or range(len(values)), values, strict=True)
+        for is_gap, run in groupby(points, key=lambda point: point[1] is None):
             if is_gap:
                 continue
-            points = [(self.x(place), self.y(value)) for place, value in run if value is not None]
-            if len(points) == 1:
+            drawn = [(self.x(place), self.y(value)) for place, value in run if value is not None]
+            if len(drawn) == 1:
                 # A line of length zero is drawn as a dot by its round ends.
-                points *= 2
-            yield "M" + "L".join(f"{_text(x)} {_text(y)}" for x, y in points)
+                drawn *= 2
+            yield "M" + "L".join(f"{text_of(x)} {text_of(y)}" for x, y in drawn)
 
 
 class Marker(NamedTuple):
@@ -116,6 +117,8 @@ class Series(NamedTuple):
     values: Sequence[Number]
     kind: str = ""
     """Class of the line in the style sheet."""
+    places: Sequence[float] = ()
+    """Places of the values, between 0 and one less than their number; by default each is one apart."""
 
 
 class Axes(NamedTuple):
@@ -140,7 +143,7 @@ def line_chart(
     drawn = [
         tag("path", tag("title", line.name), d=path, class_=f"line {line.kind}".strip())
         for line in series
-        for path in scale.paths(line.values)
+        for path in scale.paths(line.values, line.places)
     ]
     lines = [
         tag("g", tag("title", marker.label), _vertical(scale.x(marker.place), box), class_="marker")
@@ -151,8 +154,8 @@ def line_chart(
         tag("text", axes.first, x=4, y=box.height + 14, class_="axis"),
         tag("text", axes.last, x=box.width - 4, y=box.height + 14, class_="axis end"),
     ]
-    frame = tag("path", d=f"M0 {_text(box.height)}H{_text(box.width)}", class_="grid")
-    top = tag("path", d=f"M0 {_PADDING}H{_text(box.width)}", class_="grid")
+    frame = tag("path", d=f"M0 {text_of(box.height)}H{text_of(box.width)}", class_="grid")
+    top = tag("path", d=f"M0 {_PADDING}H{text_of(box.width)}", class_="grid")
     return tag(
         "svg",
         tag("title", title),
@@ -163,15 +166,15 @@ def line_chart(
         *labels,
         class_="chart",
         role="img",
-        viewBox=f"0 0 {_text(box.width)} {_text(box.height + 20)}",
+        viewBox=f"0 0 {text_of(box.width)} {text_of(box.height + 20)}",
         aria_label=title,
     )
 
 
 def _vertical(x: float, box: Box) -> Markup:
-    return tag("path", d=f"M{_text(x)} 0V{_text(box.height)}")
+    return tag("path", d=f"M{text_of(x)} 0V{text_of(box.height)}")
 
 
-def _text(value: str | float) -> str:
+def text_of(value: str | float) -> str:
     """Return an attribute's text; numbers with at most two decimals."""
     return value if isinstance(value, str) else f"{value:.2f}".rstrip("0").rstrip(".")

@@ -11,11 +11,13 @@ from datetime import UTC, datetime
 from urllib.parse import quote, urlencode
 
 from receiver.api.access import Caller
-from receiver.api.source import Answer, Source
+from receiver.api.source import Answer, SourceWithSql
 from receiver.query.filters.filter_values import quoted
 from receiver.query.time_range import SINCE_DEFAULT, parse_range
+from receiver.settings import Role
 from receiver.ui.facts import ReceiverFacts
 from receiver.ui.filter_text import all_of
+from receiver.ui.long_texts import with_cut_texts
 
 
 class View:
@@ -26,7 +28,7 @@ class View:
         path: str,
         query: Mapping[str, str],
         now_s: float,
-        source: Source,
+        source: SourceWithSql,
         parts: Mapping[str, str],
         *,
         facts: ReceiverFacts,
@@ -46,6 +48,10 @@ class View:
         self.end_s = end_s if self.until else float(math.ceil(now_s))
         self.source = source
         self.facts = facts
+
+    def may(self, needed: Role) -> bool:
+        """Return whether the caller may use what requires this role."""
+        return self.caller is None or self.caller.may(needed)
 
     @property
     def times(self) -> dict[str, str]:
@@ -97,8 +103,9 @@ class View:
         return f"{quote(self.path)}?{urlencode({**kept, 'since': since}, quote_via=quote)}"
 
     async def ask(self, name: str, **parameters: str) -> Answer:
-        """Ask a question about the time range of the page."""
-        return await self.source.ask(name, {**self.times, **parameters})
+        """Ask a question about the time range of the page. Long texts of the answer are cut."""
+        answer = await self.source.ask(name, {**self.times, **parameters})
+        return answer._replace(rows=with_cut_texts(answer.rows))
 
 
 def term(field: str, value: str) -> str:

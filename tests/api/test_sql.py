@@ -75,6 +75,43 @@ async def test_lines_of_an_answer_are_counted_and_cut(store: Store, tmp_path: Pa
         assert await posted.text() == await read.text()
 
 
+NUMBERS = "SELECT number a, if(a = 0, NULL, '=1') b, toInt128(18446744073709551616) c FROM numbers({})"
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_answer_as_csv_has_names_and_no_formulas(store: Store, tmp_path: Path, method: str) -> None:
+    query = {"query": NUMBERS.format(3), "limit": "2", "format": "csv"}
+    async with client_of(store, tmp_path) as client:
+        answer = await (client.get(PATH, params=query) if method == "GET" else client.post(PATH, json=query))
+        empty = await client.get(PATH, params={**query, "query": NUMBERS.format(0)})
+
+        assert await answer.text() == ("a,b,c\n0,,18446744073709551616\n1,'=1,18446744073709551616\n")
+        assert answer.content_type == "text/csv"
+        assert answer.headers["Content-Disposition"] == 'attachment; filename="rows.csv"'
+        assert await empty.text() == "a,b,c\n"
+
+
+async def test_answer_as_parquet_has_the_rows_and_types(store: Store, tmp_path: Path) -> None:
+    query = {"query": "SELECT number AS a, 'x' AS b FROM numbers(9)", "limit": "2", "format": "parquet"}
+    async with client_of(store, tmp_path) as client:
+        answer = await client.get(PATH, params=query)
+        file = tmp_path / "rows.parquet"
+        file.write_bytes(await answer.read())
+
+    rows = store.rows("SELECT a, b, toTypeName(a) FROM file({path:String}, Parquet)", {"path": str(file)})
+    assert rows == [(0, "x", "UInt64"), (1, "x", "UInt64")]
+    assert answer.content_type == "application/vnd.apache.parquet"
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+async def test_statement_that_is_refused_is_no_file(store: Store, tmp_path: Path, form: str) -> None:
+    async with client_of(store, tmp_path) as client:
+        refused = await client.get(PATH, params={"query": "SELECT file('a')", "format": form})
+        unknown = await client.get(PATH, params={"query": "SELECT 1", "format": "xml"})
+
+    assert (refused.status, unknown.status) == (400, 400)
+
+
 @pytest.mark.parametrize(
     ("body", "status"),
     [

@@ -14,10 +14,9 @@ import time
 from pathlib import Path
 
 from receiver import process
-from receiver.channel import Start
+from receiver.channel import Reload, Start
 from receiver.errors import OperatorError
 from receiver.metrics import Metrics
-from receiver.settings import Settings
 
 
 class FakeWork:
@@ -54,8 +53,8 @@ class FakeWork:
         await writer.drain()
         writer.close()
 
-    async def reload(self, settings: Settings) -> None:
-        self.record_event(f"reload {settings.post_root}")
+    async def reload(self, message: Reload) -> None:
+        self.record_event(f"reload {message.settings.post_root}")
 
     def accept_for(self, listen_fds: tuple[int, ...]) -> None:
         for fd in self._borrowed.keys() - set(listen_fds):

@@ -14,6 +14,8 @@ from clickhouse_connect.driver import binding, httputil
 from clickhouse_connect.driver._backend import httpcommon, orchestration
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.httpclient import HttpClient
+from clickhouse_connect.driver.query import QueryContext, QueryResult
+from clickhouse_connect.driver.transform import NativeTransform
 
 from receiver.engine.driver_internals import FOREIGN_STATUS_TEXT, NO_VERSION_TEXT
 from tests.tidy.test_tidy import ROOT, tracked
@@ -26,17 +28,25 @@ DOCUMENTED = {
 }
 UNDOCUMENTED = {
     "clickhouse_connect.driver.binding.quote_identifier",
+    "clickhouse_connect.driver.ctypes.RespBuffCls",
     "clickhouse_connect.driver.httpclient.HttpClient",
     "clickhouse_connect.driver.httputil.check_env_proxy",
     "clickhouse_connect.driver.httputil.get_pool_manager",
+    "clickhouse_connect.driver.query.QueryContext",
+    "clickhouse_connect.driver.query.QueryResult",
+    "clickhouse_connect.driver.transform.NativeTransform",
 }
 PARAMETERS: dict[Callable[..., object], set[str]] = {
     binding.quote_identifier: {"identifier"},
     httputil.check_env_proxy: {"scheme", "host", "port"},
     httputil.get_pool_manager: {"http_proxy", "https_proxy"},
+    QueryContext: {"query_formats"},
+    NativeTransform.parse_response: {"source", "context"},
 }
 ATTRIBUTES = {(HttpClient, name) for name in ("headers", "http", "params", "url")} | {
-    (Client, "server_settings")
+    (Client, "server_settings"),
+    (QueryResult, "named_results"),
+    (NativeTransform, "parse_response"),
 }
 
 

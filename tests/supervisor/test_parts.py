@@ -207,6 +207,21 @@ def test_reload_applies_drains_and_sampling_but_not_sockets_and_store() -> None:
     assert result.waiting == ("intakes", "store")
 
 
+def test_setting_that_waits_for_the_next_start_keeps_its_origin() -> None:
+    running = Settings(intakes=1, drain=(Drain(name="b"),))
+    new = Settings(intakes=4, drain=(Drain(name="a"),), sampling=Sampling(rate=0.5))
+    before = {"intakes": "flag --intakes", "data_dir": "flag --data", "drain[0].name": "file a.toml"}
+    after = {"intakes": "file a.toml", "data_dir": "file a.toml", "sampling.rate": "file a.toml"}
+
+    origins = applicable_settings(running, new).origins(before, after)
+
+    assert origins == {
+        "intakes": "flag --intakes",
+        "data_dir": "file a.toml",
+        "sampling.rate": "file a.toml",
+    }
+
+
 def test_banner_commands_send_a_current_trace_and_query_it() -> None:
     settings = Settings(data_dir="the data", drain=(Drain(name="a", tokens=("canary",)),))
 

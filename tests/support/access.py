@@ -18,11 +18,12 @@ from receiver.api.rollup import RollupRoutes
 from receiver.api.routes import Api
 from receiver.api.sessions import session_value
 from receiver.api.spool import SpoolSpace
+from receiver.dead_letters.replay import Replayer
 from receiver.engine.store import Parameters
 from receiver.errors import StoreTrouble
 from receiver.rollup.derivation import Closing
 from receiver.settings import Access, Role, User
-from receiver.store_process.operator_routes import operator_routes
+from receiver.store_process.operator_routes import operator_application
 from tests.support.fake_clickhouse import MemoryStore
 from tests.support.receiver_facts import facts_of
 
@@ -48,8 +49,10 @@ class NoStore(MemoryStore):
 
 
 @asynccontextmanager
-async def receiver_with(directory: Path, access: Access = USERS, token: str = "") -> AsyncIterator[Client]:
-    """Start the API and the pages with these users."""
+async def receiver_with(
+    directory: Path, access: Access = USERS, token: str = "", replayer: Replayer | None = None
+) -> AsyncIterator[Client]:
+    """Start the API and the pages with these users. Without a replayer, dead letters cannot be replayed."""
     with ThreadPoolExecutor(4) as pool:
         api = Api(
             NoStore(),
@@ -64,9 +67,9 @@ async def receiver_with(directory: Path, access: Access = USERS, token: str = ""
             session_key=KEY,
             allows_sql=True,
         )
-        letters = DeadLetterRoutes(None, pool)  # type: ignore[arg-type]  # its handlers then fail
+        letters = DeadLetterRoutes(replayer, pool)  # type: ignore[arg-type]  # without it, its handlers fail
         rollup = RollupRoutes(NoStore(), lambda: Closing(0, 0), is_on=False, wake=lambda: None, pool=pool)
-        application = api.application(letters, rollup, *operator_routes(api, facts_of(directory, pool)))
+        application = operator_application(api, letters, rollup, facts_of(directory, pool))
         async with TestClient(TestServer(application)) as client:
             yield client
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from receiver.config.load import DEFAULT_DRAIN
+from receiver.config.load import DEFAULT_DRAIN, Loaded
+from receiver.dead_letters.listing import DeadLetterList
 from receiver.query.ledger import Answer as LedgerAnswer
 from receiver.query.ledger import Line
 from receiver.settings import Settings
@@ -31,7 +32,16 @@ def ledger_line(drain: str, **spans: int) -> Line:
 
 def facts_of(directory: Path, pool: ThreadPoolExecutor) -> ReceiverFacts:
     """Return facts about a receiver that has received nothing."""
+    dead_letters = DeadLetterList(directory)
     settings = Settings(data_dir=str(directory), drain=(DEFAULT_DRAIN,))
     return ReceiverFacts(
-        settings, Progress(), dict, lambda: 0, lambda _query: ledger_of(), list, lambda: None, pool
+        Loaded(settings, {}, ()),
+        Progress(),
+        dict,
+        lambda: 0,
+        lambda _query: ledger_of(),
+        dead_letters.entries,
+        dead_letters.find,
+        lambda: None,
+        pool,
     )

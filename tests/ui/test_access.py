@@ -13,7 +13,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from structlog.testing import capture_logs
 
-from receiver.api.access import COOKIE, declared
+from receiver.api.access import COOKIE, declared, is_change
 from receiver.api.routes import Api
 from receiver.api.sessions import new_key
 from receiver.api.spool import SpoolSpace
@@ -34,13 +34,15 @@ from tests.support.access import (
 from tests.support.fake_clickhouse import MemoryStore
 from tests.ui.conftest import StartReceiver
 
-FOR_OPERATORS = {
+CHANGES = {
     ("POST", "/api/v1/dead/{id}/replay"),
     ("DELETE", "/api/v1/dead/{id}"),
     ("POST", "/api/v1/rollup/rebuild"),
-    ("GET", "/api/v1/sql"),
-    ("HEAD", "/api/v1/sql"),
-    ("POST", "/api/v1/sql"),
+    ("POST", "/receiver/dead/{id}/replay"),
+    ("POST", "/receiver/dead/{id}/drop"),
+}
+FOR_OPERATORS = CHANGES | {
+    (method, path) for method in ("GET", "HEAD", "POST") for path in ("/api/v1/sql", "/sql")
 }
 PUBLIC = {
     ("GET", "/login"),
@@ -50,6 +52,11 @@ PUBLIC = {
     ("GET", "/static/{digest}/{name}"),
     ("HEAD", "/static/{digest}/{name}"),
 }
+
+
+READS_BY_POST = {("POST", "/api/v1/sql"), ("POST", "/sql"), ("POST", "/mcp")}
+SESSIONS = {("POST", "/login"), ("POST", "/logout")}
+"""Routes that log a line of their own."""
 
 
 def routes_of(client: Client) -> list[tuple[str, str, Any]]:
@@ -75,7 +82,25 @@ async def test_every_route_declares_the_role_that_it_requires(start: StartReceiv
     assert {(method, path) for method, path, _ in routes} >= FOR_OPERATORS | PUBLIC
     for method, path, handler in routes:
         assert declared(handler) == required(method, path), f"{method} {path}"
-        assert method in {"GET", "HEAD"} or (method, path) in FOR_OPERATORS | PUBLIC | {("POST", "/mcp")}
+
+
+async def test_every_route_that_changes_something_declares_it(start: StartReceiver) -> None:
+    routes = routes_of(await start())
+
+    declared_changes = {(method, path) for method, path, handler in routes if is_change(handler)}
+    by_other_methods = {(method, path) for method, path, _ in routes if method not in {"GET", "HEAD"}}
+    assert declared_changes == CHANGES == by_other_methods - READS_BY_POST - SESSIONS
+
+
+@pytest.mark.parametrize("path", ["/api/v1/sql", "/sql", "/mcp", "/api/v1/nothing", "/api/v1/spans"])
+async def test_request_that_changes_nothing_is_not_logged_as_a_change(
+    start: StartReceiver, path: str
+) -> None:
+    client = await start()
+    with capture_logs() as logged:
+        await client.post(path, headers=bearer(OPERATOR), json={"query": "SELECT 1"})
+
+    assert "change requested" not in [line["event"] for line in logged]
 
 
 @pytest.mark.parametrize("proof", [bearer, session])

@@ -1,35 +1,13 @@
-"""Search page in a browser: dragging in the heatmap, and completion of the filter by keyboard."""
+"""Search page and SQL page in a browser: dragging in the heatmap, completion and statements by keyboard."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
+from playwright.async_api import Page
 
 from tests.ui.conftest import TIMES, Client
-
-if TYPE_CHECKING:
-    from playwright.async_api import Page
-
-async_api = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-CHROMIUM = Path("/usr/bin/chromium")
-pytestmark = pytest.mark.skipif(not CHROMIUM.exists(), reason="chromium is not installed")
-
-
-@pytest.fixture
-async def page() -> AsyncIterator[Page]:
-    """Yield a page of a browser. An error of a script fails the test."""
-    errors: list[str] = []
-    async with async_api.async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
-        page = await browser.new_page(viewport={"width": 1280, "height": 800})
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        yield page
-        await browser.close()
-    assert errors == []
 
 
 def url_of(site: Client, **parameters: str) -> str:
@@ -98,3 +76,15 @@ async def test_search_is_saved_and_deleted(site: Client, page: Page) -> None:
     await page.click("#saved summary")
     await page.click("#saved button:has-text('Delete')")
     assert await saved.count() == 0
+
+
+@pytest.mark.parametrize("key", ["Control+Enter", "Meta+Enter"])
+async def test_statement_is_run_by_keyboard(site: Client, page: Page, key: str) -> None:
+    await page.goto(str(site.make_url("/sql")))
+    await page.press("body", "/")
+    await page.keyboard.type("SELECT 40 + 2 AS x")
+
+    await page.keyboard.press(key)
+
+    await page.wait_for_url("**/sql?q=SELECT%2040*")
+    assert await page.locator(".result td").all_inner_texts() == ["42"]

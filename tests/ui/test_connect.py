@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import pytest
 
 from receiver.api.source import Answer, Row
+from receiver.config.load import Loaded
 from receiver.errors import DiskTrouble, StoreTrouble
 from receiver.query.ledger import Answer as LedgerAnswer
 from receiver.settings import Drain, Settings, Tls
@@ -99,7 +100,7 @@ class StoredSource(FakeSource):
 
 
 def with_drains(facts: ReceiverFacts, *drains: Drain) -> None:
-    facts.settings = Settings(data_dir=facts.settings.data_dir, drain=drains)
+    facts.loaded = Loaded(Settings(data_dir=facts.settings.data_dir, drain=drains), {}, ())
 
 
 async def test_check_list_turns_done_as_the_first_delivery_arrives(

@@ -9,7 +9,8 @@ import pytest
 from receiver.api.access import COOKIE, LOGIN, NEXT_CHARS_MAX
 from receiver.api.login_limit import FAILURES_MAX
 from receiver.settings import Access
-from receiver.ui.login import FORM_BYTES_MAX, local_url
+from receiver.ui.forms import FORM_BYTES_MAX
+from receiver.ui.login import local_url
 from tests.support.access import ADMIN, VIEWER, Headers, bearer, log_in, session
 from tests.ui.conftest import StartReceiver
 from tests.ui.test_pages import Document

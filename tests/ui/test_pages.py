@@ -11,29 +11,25 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from receiver.api.query_queue import CallerBusy
-from receiver.api.source import Answer, Row
+from receiver.api.source import Answer, Row, SqlAnswer
 from receiver.errors import MalformedBody, StoreTrouble
+from receiver.query.raw_sql.statement import SqlQuery
 from receiver.ui.pages import PAGES
 from receiver.ui.site import RANGES
 from receiver.ui.static import url_of
 from receiver.ui.view import instant
-from tests.ui.conftest import HOSTILE, HOSTILE_TRACE, NOON_S, TIMES, Client, StartSite
+from tests.ui.conftest import HOSTILE, HOSTILE_TRACE, NOON_S, TIMES, URLS, Client, StartSite
 
-URLS = (
-    "/",
-    "/search",
-    "/search?q=status%3Derror",
-    "/search?facet=http.route&selection=status%3Derror",
-    "/services",
-    "/errors",
-    "/compare",
-    "/compare?a=dpl_1&b=dpl_2",
-    "/tail",
-    "/receiver",
-    "/connect",
-    f"/trace/{HOSTILE_TRACE}",
+SCRIPTS = (
+    "frame.js",
+    "waterfall.js",
+    "brush.js",
+    "suggest.js",
+    "saved.js",
+    "connect.js",
+    "tail.js",
+    "sql.js",
 )
-SCRIPTS = ("frame.js", "waterfall.js", "brush.js", "suggest.js", "saved.js", "connect.js", "tail.js")
 VOID = {"br", "hr", "img", "input", "link", "meta", "option"}
 
 
@@ -103,7 +99,7 @@ async def test_links_to_pages_have_absolute_times(site: Client, url: str) -> Non
 
 @pytest.mark.parametrize("name", sorted(PAGES))
 async def test_every_page_forbids_scripts_and_frames_of_others(site: Client, name: str) -> None:
-    path = PAGES[name].path.replace("{id}", HOSTILE_TRACE)
+    path = PAGES[name].path.format(id=HOSTILE_TRACE, other=HOSTILE_TRACE)
 
     answer = await site.get(path)
 
@@ -203,6 +199,14 @@ class FakeSource:
 
     async def span(self, _trace_id: str, _span_id: str) -> Row | None:
         return None
+
+    allows_sql = False
+
+    async def sql(self, _asked: SqlQuery) -> SqlAnswer:
+        raise NotImplementedError
+
+    async def sql_columns(self) -> list[Row]:
+        return []
 
 
 async def test_frame_of_a_slow_page_is_sent_before_its_answer(start_site: StartSite) -> None:

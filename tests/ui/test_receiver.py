@@ -7,6 +7,7 @@ from threading import current_thread
 
 import pytest
 
+from receiver.config.load import Loaded
 from receiver.dead_letters.directory import DeadDelivery
 from receiver.dead_letters.listing import DeadLetterEntry
 from receiver.errors import DiskTrouble
@@ -87,9 +88,8 @@ async def test_journal_is_measured_once_per_page_and_not_on_the_event_loop(
 async def test_journal_is_full_when_what_arrives_has_filled_the_smaller_of_maximum_and_disk(
     facts: ReceiverFacts,
 ) -> None:
-    facts.settings = Settings(
-        data_dir=facts.settings.data_dir, journal=Journal(bytes_max=1_000_000, disk_free_min=1)
-    )
+    journal = Journal(bytes_max=1_000_000, disk_free_min=1)
+    facts.loaded = Loaded(Settings(data_dir=facts.settings.data_dir, journal=journal), {}, ())
     facts.journal_bytes = lambda: 600_000
     facts.progress.oldest_since_s, facts.progress.backlog_bytes = NOW_S - 60, 600_000
 
@@ -174,7 +174,7 @@ async def test_page_says_when_the_admin_port_does_not_answer(site: Client) -> No
     assert "the admin port did not answer" in page.text
 
 
-async def test_dead_letters_are_listed_with_reason_and_commands(site: Client, facts: ReceiverFacts) -> None:
+async def test_dead_letters_are_listed_with_reason_and_actions(site: Client, facts: ReceiverFacts) -> None:
     facts.dead_letters = lambda: [
         DeadLetterEntry(
             id="00000000000000a1-7",
@@ -192,26 +192,39 @@ async def test_dead_letters_are_listed_with_reason_and_commands(site: Client, fa
 
     assert HOSTILE[0] in page.text
     assert HOSTILE[1] in page.text
-    for verb in ("show", "replay", "drop"):
-        assert f"trace-drain dead {verb} 00000000000000a1-7" in page.text
+    path = "/receiver/dead/00000000000000a1-7"
+    assert {path, f"{path}?confirm=drop"} <= set(page.links)
+    assert ("form", {"method": "post", "action": f"{path}/replay", "class": "actions"}) in page.elements
 
 
-async def test_page_shows_settings_and_no_secret(site: Client, facts: ReceiverFacts) -> None:
-    facts.settings = Settings(
+async def test_settings_are_shown_with_origins_and_without_secrets(
+    site: Client, facts: ReceiverFacts
+) -> None:
+    settings = Settings(
         data_dir=facts.settings.data_dir,
         api_token="secret-1",
         store=Store(password="secret-2", retention_days=7),
         drain=(Drain(name="shop", tokens=("secret-3",), signature_secrets=("secret-4",)),),
     )
+    origins = {
+        "data_dir": "flag --data",
+        "api_token": "environment TRACE_DRAIN_API_TOKEN",
+        "store.password": "file /etc/trace-drain.toml",
+        "store.retention_days": "file /etc/trace-drain.toml",
+        "store.rollup": "file /etc/trace-drain.toml",
+        "drain[0].tokens": "file /etc/trace-drain.toml",
+    }
+    facts.loaded = Loaded(settings, origins, ())
 
     page = await page_of(site, "/receiver")
 
-    assert "secret" not in page.text.replace("signature_secrets", "")
-    changed = {setting.key for setting in settings_of(facts.settings) if not setting.is_default}
-    assert changed == {
-        *("data_dir", "api_token", "store.password", "store.retention_days"),
-        *("drain[0].name", "drain[0].tokens", "drain[0].signature_secrets"),
-    }
+    text = " ".join(page.text.split())
+    assert "secret" not in text.replace("signature_secrets", "").replace("secrets are not shown", "")
+    assert "api_token (set) environment TRACE_DRAIN_API_TOKEN" in text
+    assert "store.retention_days 7 file /etc/trace-drain.toml" in text
+    shown = {setting.key: setting.origin for setting in settings_of(facts.loaded)}
+    derived = {"drain[0].name": "derived", "drain[0].signature_secrets": "derived"}
+    assert {key: origin for key, origin in shown.items() if origin != "default"} == origins | derived
 
 
 async def test_segments_that_make_no_progress_need_attention(facts: ReceiverFacts) -> None:

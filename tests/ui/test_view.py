@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.api.source import Answer, Row
+from receiver.api.source import Answer, Row, SqlAnswer
 from receiver.query.filters.filter import Attribute, Comparison, Intrinsic
 from receiver.query.filters.filter_text import parse_filter
 from receiver.query.filters.filter_values import attribute_text
-from receiver.settings import Settings
-from receiver.ui.facts import ReceiverFacts
+from receiver.query.raw_sql.statement import SqlQuery
 from receiver.ui.filter_text import all_of, error_column, without_term
 from receiver.ui.timeline import Timeline
 from receiver.ui.view import View, term
-from receiver.writer.progress import Progress
-from tests.support.receiver_facts import ledger_of
+from tests.support.receiver_facts import facts_of
 
 
 class NoSource:
@@ -33,10 +32,16 @@ class NoSource:
     async def span(self, _trace_id: str, _span_id: str) -> Row | None:
         raise NotImplementedError
 
+    allows_sql = False
 
-FACTS = ReceiverFacts(
-    Settings(), Progress(), dict, int, lambda _query: ledger_of(), list, lambda: None, ThreadPoolExecutor(1)
-)
+    async def sql(self, _asked: SqlQuery) -> SqlAnswer:
+        raise NotImplementedError
+
+    async def sql_columns(self) -> list[Row]:
+        raise NotImplementedError
+
+
+FACTS = facts_of(Path(), ThreadPoolExecutor(1))
 
 
 def view(**query: str) -> View:

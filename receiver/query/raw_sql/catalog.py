@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from receiver.engine.store import ReadOnlyConnection
+from receiver.engine.store import ReadOnlyConnection, Store
 from receiver.errors import InvalidStatement
+from receiver.query.limits import SHORT_SETTINGS
 from receiver.query.raw_sql.allowed import TABLE_FUNCTIONS, TABLES, is_allowed_function
 
 _NAMES: Final = """
@@ -28,6 +29,11 @@ UNION ALL
 SELECT 'own database', name FROM system.databases
 WHERE name = currentDatabase() AND engine IN {engines:Array(String)}
 """
+_COLUMNS: Final = f"""
+SELECT table, name, type FROM system.columns
+WHERE database = currentDatabase() AND table IN {{tables:Array(String)}} ORDER BY table, position
+{SHORT_SETTINGS}
+"""  # noqa: S608 - the settings are constants
 _ENGINES: Final = ("Atomic", "Ordinary", "Replicated", "Shared")
 """Engines of databases whose tables are listed. Other engines find files or remote tables by any name."""
 _HIDDEN_DATABASES: Final = frozenset(
@@ -45,6 +51,11 @@ class Catalog(NamedTuple):
     """Functions that an administrator of the server defined, perhaps under the name of an allowed one."""
     database: str
     """Our own database, whose name may precede that of an allowed table."""
+
+
+def columns_by_table(store: Store) -> Iterator[bytes]:
+    """Yield a line for each column of the tables that a statement may read: table, name and type."""
+    return store.lines(_COLUMNS, {"tables": sorted(TABLES)})
 
 
 def read_catalog(connection: ReadOnlyConnection, names: Iterable[str]) -> Catalog:

@@ -8,13 +8,17 @@ execute    `SELECT * FROM (…) LIMIT n`, on a connection of its own, with limit
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from typing import Final, NamedTuple
 
 from receiver.engine.advice import Login, quoted
 from receiver.engine.store import ReadOnlyConnection, Store
 from receiver.errors import InvalidStatement, MalformedBody, StoreTrouble
+from receiver.query.csv_text import csv_head, csv_line
+from receiver.query.export import ExportFormat
 from receiver.query.limits import (
     BYTES_READ_MAX,
     MEMORY_BYTES_MAX,
@@ -39,6 +43,9 @@ RESULT_BYTES_MAX = 512 << 20
 """Maximum size of an answer in the engine."""
 SPILLED_BYTES_MAX = 2 << 30
 """Disk that a statement may use for groups and sorted rows."""
+
+FORMATS: Final = (ExportFormat.JSONL, ExportFormat.CSV, ExportFormat.PARQUET)
+"""Formats of an answer."""
 
 SETTINGS: Final[Mapping[str, str]] = {
     "session_timezone": "UTC",
@@ -87,11 +94,19 @@ _ABOUT_THE_STORE: Final = frozenset({60, 81, 158, 159, 164, 192, 193, 194, 202, 
 """Errors that the API reports alike for all queries: limits, cancellation, missing tables and rights."""
 
 
+class Column(NamedTuple):
+    """A column of an answer; `type` is in the engine's spelling."""
+
+    name: str
+    type: str
+
+
 class SqlQuery(NamedTuple):
-    """A statement and the maximum number of lines of its answer."""
+    """A statement, the maximum number of lines of its answer, and their format."""
 
     text: str
     limit: int = LINES_DEFAULT
+    form: ExportFormat = ExportFormat.JSONL
 
     @property
     def digest(self) -> str:
@@ -101,7 +116,7 @@ class SqlQuery(NamedTuple):
 
 def parse_sql(query: Mapping[str, str]) -> SqlQuery:
     """Check the parameters of a call. Raises `MalformedBody`."""
-    reject_unknown_parameters(query, ("query", "limit"))
+    reject_unknown_parameters(query, ("query", "limit", "format"))
     text = query.get("query", "")
     if not text.strip():
         raise MalformedBody("query is missing; expected a SELECT statement", field="query")
@@ -109,22 +124,60 @@ def parse_sql(query: Mapping[str, str]) -> SqlQuery:
         raise MalformedBody(f"query: expected at most {QUERY_CHARS_MAX} characters", field="query")
     if "\0" in text or _has_surrogates(text):
         raise MalformedBody("query: expected text in UTF-8 without NUL", field="query")
-    return SqlQuery(text, parse_limit(query.get("limit", str(LINES_DEFAULT)), LINES_MAX))
+    form = query.get("format", ExportFormat.JSONL)
+    if form not in FORMATS:
+        raise MalformedBody(f"format: expected one of {', '.join(FORMATS)}", field="format")
+    return SqlQuery(text, parse_limit(query.get("limit", str(LINES_DEFAULT)), LINES_MAX), ExportFormat(form))
 
 
 def _has_surrogates(text: str) -> bool:
     return any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def sql(store: Store, asked: SqlQuery) -> LimitedLines:
-    """Answer a statement. The lines raise `InvalidStatement` unless the guard accepts it."""
-    return LimitedLines(within_time(_lines(store, asked)), asked.limit)
+def sql(
+    store: Store, asked: SqlQuery, on_columns: Callable[[list[Column]], object] | None = None
+) -> LimitedLines:
+    """Answer a statement. The lines raise `InvalidStatement` unless the guard accepts it.
+
+    `on_columns`: called with the columns before the first line, also if there is none.
+    """
+    return LimitedLines(within_time(_lines(store, asked, on_columns)), asked.limit)
 
 
-def _lines(store: Store, asked: SqlQuery) -> Iterator[bytes]:
-    with _invalid_statements(), store.read_only(SETTINGS) as connection:
-        statement = guarded(connection, asked.text)
+def sql_parquet(store: Store, asked: SqlQuery) -> Iterator[bytes]:
+    """Yield the answer to a statement as a Parquet file. Raises as the lines of `sql` do."""
+    with _checked(store, asked) as (connection, statement):
+        yield from within_time(connection.parquet(f"SELECT * FROM ({statement}) LIMIT {asked.limit}"))  # noqa: S608 - checked
+
+
+def sql_csv(store: Store, asked: SqlQuery) -> Iterator[bytes]:
+    """Yield the answer to a statement as CSV with a line of names. Raises as the lines of `sql` do."""
+    columns: list[Column] = []
+    lines = sql(store, asked, columns.extend).pieces()
+    # The first piece, because the columns are known only then.
+    first = next(lines, b"")
+    yield f"{csv_head(column.name for column in columns)}\n".encode()
+    for piece in chain((first,), lines):
+        # Not orjson, which reads integers of more than 64 bits as floats.
+        rows = map(json.loads, piece.splitlines())
+        yield "".join(f"{csv_line(row.values())}\n" for row in rows).encode()
+
+
+def _lines(
+    store: Store, asked: SqlQuery, on_columns: Callable[[list[Column]], object] | None
+) -> Iterator[bytes]:
+    with _checked(store, asked) as (connection, statement):
+        if on_columns is not None:
+            found = connection.rows(f"DESCRIBE TABLE ({statement})")
+            on_columns([Column(str(name), str(kind)) for name, kind, *_ in found])
         yield from connection.lines(f"SELECT * FROM ({statement}) LIMIT {asked.limit + 1}")  # noqa: S608 - checked
+
+
+@contextmanager
+def _checked(store: Store, asked: SqlQuery) -> Iterator[tuple[ReadOnlyConnection, str]]:
+    """Open a connection, and return it with the engine's spelling of the statement."""
+    with _invalid_statements(), store.read_only(SETTINGS) as connection:
+        yield connection, guarded(connection, asked.text)
 
 
 def guarded(connection: ReadOnlyConnection, text: str) -> str:

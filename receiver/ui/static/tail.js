@@ -1,13 +1,15 @@
 // Spans that arrive: asks every second for those received since the last answer; Space pauses.
 
 import { Arrivals } from "./arrivals.js";
-import { applyChosenZone } from "./frame.js";
+import { addShortcuts, applyChosenZone } from "./frame.js";
 
 const POLL_MS = 1000;
 const body = document.getElementById("arrivals");
 const state = document.getElementById("tail-state");
 const pause = document.getElementById("pause");
 const nothing = document.getElementById("nothing");
+
+addShortcuts(["Space", "pause or resume"]);
 
 const arrivals = new Arrivals({
   rowsMax: Number(body.dataset.rowsMax),

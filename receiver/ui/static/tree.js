@@ -33,6 +33,13 @@ export function visiblePlaces(trace, { collapsed, focus, matches }) {
   return shown;
 }
 
+// The row of each place; -1 if it is not shown.
+export function rowsOf(shown, total) {
+  const rows = new Int32Array(total).fill(-1);
+  shown.forEach((place, row) => (rows[place] = row));
+  return rows;
+}
+
 function withAncestors(parent, matches) {
   const wanted = new Uint8Array(parent.length);
   for (let place = parent.length - 1; place >= 0; place--) {

@@ -1,0 +1,45 @@
+"""Forms of the pages: their fields, within limits.
+
+Against requests of other sites: the check of Host and Origin covers every request, and browsers do not add
+the session cookie to them (`SameSite=Strict`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+from urllib.parse import parse_qs
+
+from aiohttp import web
+
+from receiver.errors import MalformedBody, UnsupportedMedia
+
+FORM: Final = "application/x-www-form-urlencoded"
+FORM_BYTES_MAX = 256 * 1024
+"""Maximum size of a form: a token of 64 KiB, percent-encoded, or the longest SQL statement."""
+FORM_FIELDS_MAX = 8
+FORM_TIMEOUT_S = 10.0
+"""Time for the client to send a form."""
+
+
+async def form_of(request: web.Request) -> dict[str, str]:
+    """Return the fields of a form. Raises if it is too large, too slow or no form."""
+    if request.content_type != FORM:
+        raise UnsupportedMedia(f"content type is not supported; expected '{FORM}'")
+    if request.content_length is None:
+        raise web.HTTPLengthRequired
+    if request.content_length > FORM_BYTES_MAX:
+        raise web.HTTPRequestEntityTooLarge(max_size=FORM_BYTES_MAX, actual_size=request.content_length)
+    try:
+        # A connection whose request is not answered yet is never evicted.
+        async with asyncio.timeout(FORM_TIMEOUT_S):
+            body = await request.read()
+    except TimeoutError as error:
+        raise web.HTTPRequestTimeout from error
+    try:
+        fields = parse_qs(
+            body.decode(errors="replace"), keep_blank_values=True, max_num_fields=FORM_FIELDS_MAX
+        )
+    except ValueError as error:
+        raise MalformedBody(f"the form has too many fields; expected at most {FORM_FIELDS_MAX}") from error
+    return {name: values[0] for name, values in fields.items()}
