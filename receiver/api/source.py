@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 import orjson
 from aiohttp import web
 
+from receiver.api.access import CALLER
 from receiver.api.query_queue import QueryQueue
 from receiver.api.routes import Api
 from receiver.errors import ReceiverError, StoreTrouble
 from receiver.query.limits import LimitedLines, limit_exceeded
 from receiver.query.questions import QUESTIONS
-from receiver.query.traces.traces import normalized_trace_id, outline, span
+from receiver.query.traces.traces import hides_spans, normalized_trace_id, outline, span
 
 Row = dict[str, Any]
 
@@ -58,6 +59,21 @@ class ApiSource:
         plain = normalized_trace_id(trace_id)
         answer = await self._answer(self._api.queues.short, lambda: outline(self._api.store, plain))
         return answer.rows
+
+    async def hides_spans(self, trace_id: str) -> bool:
+        """Return whether the trace has spans of projects that the caller may not see."""
+        plain, projects = normalized_trace_id(trace_id), self._request[CALLER].projects
+        if not projects:
+            return False
+        api, found = self._api, list[bool]()
+
+        def pieces() -> Iterator[bytes]:
+            found.append(hides_spans(api.store, plain, projects))
+            yield b""
+
+        async with api.stream(self._request, api.queues.short, pieces) as answer:
+            await anext(answer, b"")
+        return found[0]
 
     async def span(self, trace_id: str, span_id: str) -> Row | None:
         """Return every stored column of a span; `None` if it is not stored."""

@@ -7,6 +7,7 @@ from typing import Final
 
 from receiver.ui import compare, connect, errors, overview, receiver, search, services, tail, trace
 from receiver.ui.page import Page
+from receiver.ui.view import View
 
 _ALL: Final = (
     Page("overview", "/", "Overview", "What got worse?", overview.build, "o"),
@@ -19,5 +20,14 @@ _ALL: Final = (
     Page("connect", "/connect", "Connect", "Is my drain connected?", connect.build, "n", is_live=True),
     Page("trace", "/trace/{id}", "Trace", "Why was this slow or wrong?", trace.build),
 )
-PAGES: Final[Mapping[str, Page]] = {page.name: page for page in _ALL}
+_WITHIN_PROJECTS: Final = frozenset({"overview", "search", "services", "errors", "compare", "tail", "trace"})
+"""Pages that show only what they read with `View.ask` and `View.source`."""
+PAGES: Final[Mapping[str, Page]] = {
+    page.name: page._replace(within_projects=page.name in _WITHIN_PROJECTS) for page in _ALL
+}
 """Name → page, in the order of the navigation."""
+
+
+def pages_for(view: View) -> dict[str, Page]:
+    """Return the pages that the caller may open."""
+    return {name: page for name, page in PAGES.items() if page.within_projects or not view.projects}

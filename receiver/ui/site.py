@@ -23,7 +23,7 @@ from receiver.ui.connect_checks import verdict
 from receiver.ui.facts import ReceiverFacts
 from receiver.ui.filter_text import error_column
 from receiver.ui.page import Context, Page
-from receiver.ui.pages import PAGES
+from receiver.ui.pages import PAGES, pages_for
 from receiver.ui.static import HEADERS as STATIC_HEADERS
 from receiver.ui.static import PREFIX, static_files
 from receiver.ui.templating import environment
@@ -77,7 +77,7 @@ class Site:
         router.add_get(PREFIX + "/{digest}/{name}", _send_file)
 
     def _handler(self, page: Page) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        @requires("viewer")
+        @requires("viewer", within_projects=page.within_projects)
         async def handle(request: web.Request) -> web.StreamResponse:
             return await self._page(request, page)
 
@@ -119,7 +119,7 @@ class Site:
         answer = {"verdict": verdict(steps)._asdict(), "checks": [step._asdict() for step in steps]}
         return _json(orjson.dumps(answer))
 
-    @requires("viewer")
+    @requires("viewer", within_projects=True)
     async def _tail_rows(self, request: web.Request) -> web.Response:
         """Answer with the spans received since a time for the script that adds them to the page."""
         answer = await tail.ask(self._view(request))
@@ -130,7 +130,7 @@ class Site:
         source, parts = self._source_for(request), request.match_info
         return View(request.path, request.query, time.time(), source, parts, facts=self._facts)
 
-    @requires("viewer")
+    @requires("viewer", within_projects=True)
     async def _outline(self, request: web.Request) -> web.Response:
         """Answer with the spans of a trace for the script that draws them."""
         rows = await self._source_for(request).outline(request.match_info["id"])
@@ -139,7 +139,7 @@ class Site:
         # Seconds for the largest traces: other requests go on meanwhile.
         return _json(await asyncio.to_thread(_outline_of, rows))
 
-    @requires("viewer")
+    @requires("viewer", within_projects=True)
     async def _span(self, request: web.Request) -> web.Response:
         """Answer with one span in full."""
         row = await self._source_for(request).span(request.match_info["id"], request.match_info["span"])
@@ -163,7 +163,7 @@ class Site:
 
     def _render(self, name: str, page: Page, view: View, context: Context) -> str:
         state = self._facts.state(view.now_s)
-        frame = {"page": page, "pages": PAGES, "view": view, "ranges": RANGES, "state": state}
+        frame = {"page": page, "pages": pages_for(view), "view": view, "ranges": RANGES, "state": state}
         return self._templates.get_template(f"{name}.html").render({**frame, **context})
 
 

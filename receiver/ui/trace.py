@@ -55,6 +55,7 @@ async def build(view: View) -> Context:
         "chosen": chosen,
         # The span may expire between both queries.
         "details": details(stored or chosen.row),
+        "hides_spans": await view.source.hides_spans(trace_id),
         "errors": sum(span.is_error for span in trace.spans),
     }
 

@@ -27,6 +27,9 @@ class Source(Protocol):
     async def outline(self, trace_id: str) -> list[Row]:
         """Return the columns of each span of a trace that its place in a waterfall depends on."""
 
+    async def hides_spans(self, trace_id: str) -> bool:
+        """Return whether the trace has spans of projects that the caller may not see."""
+
     async def span(self, trace_id: str, span_id: str) -> Row | None:
         """Return every stored column of a span; `None` if it is not stored."""
 
@@ -59,6 +62,11 @@ class View:
         self.end_s = end_s if self.until else float(math.ceil(now_s))
         self.source = source
         self.facts = facts
+
+    @property
+    def projects(self) -> tuple[str, ...]:
+        """Return the only projects whose spans the caller may see; none: all."""
+        return self.caller.projects if self.caller else ()
 
     @property
     def times(self) -> dict[str, str]:

@@ -18,7 +18,7 @@ from receiver.api.rollup import RollupRoutes
 from receiver.api.routes import Api
 from receiver.api.sessions import session_value
 from receiver.api.spool import SpoolSpace
-from receiver.engine.store import Parameters
+from receiver.engine.store import Parameters, Store
 from receiver.errors import StoreTrouble
 from receiver.rollup.derivation import Closing
 from receiver.settings import Access, Role, User
@@ -48,11 +48,14 @@ class NoStore(MemoryStore):
 
 
 @asynccontextmanager
-async def receiver_with(directory: Path, access: Access = USERS, token: str = "") -> AsyncIterator[Client]:
-    """Start the API and the pages with these users."""
+async def receiver_with(
+    directory: Path, access: Access = USERS, token: str = "", store: Store | None = None
+) -> AsyncIterator[Client]:
+    """Start the API and the pages with these users. `store`: in place of one that is not reachable."""
+    store = store or NoStore()
     with ThreadPoolExecutor(4) as pool:
         api = Api(
-            NoStore(),
+            store,
             lambda: token,
             dict,
             dict,
@@ -65,7 +68,7 @@ async def receiver_with(directory: Path, access: Access = USERS, token: str = ""
             allows_sql=True,
         )
         letters = DeadLetterRoutes(None, pool)  # type: ignore[arg-type]  # its handlers then fail
-        rollup = RollupRoutes(NoStore(), lambda: Closing(0, 0), is_on=False, wake=lambda: None, pool=pool)
+        rollup = RollupRoutes(store, lambda: Closing(0, 0), is_on=False, wake=lambda: None, pool=pool)
         application = api.application(letters, rollup, *operator_routes(api, facts_of(directory, pool)))
         async with TestClient(TestServer(application)) as client:
             yield client

@@ -197,6 +197,9 @@ class FakeSource:
             raise self.error
         return Answer([])
 
+    async def hides_spans(self, _trace_id: str) -> bool:
+        return False
+
     async def outline(self, _trace_id: str) -> list[Row]:
         return []
 
