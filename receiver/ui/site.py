@@ -18,6 +18,7 @@ from receiver.logs import limited
 from receiver.query.limits import limit_exceeded
 from receiver.query.traces.trace_model import trace_of
 from receiver.ui import tail
+from receiver.ui.choices import Choices
 from receiver.ui.connect import checks
 from receiver.ui.connect_checks import verdict
 from receiver.ui.facts import ReceiverFacts
@@ -65,11 +66,13 @@ class Site:
         self._source_for = source_for
         self._facts = facts
         self._templates = environment()
+        self._choices = Choices()
 
     def add_to(self, router: web.UrlDispatcher) -> None:
         """Add the routes of all pages and files."""
         for page in PAGES.values():
             router.add_get(page.path, self._handler(page))
+        router.add_get("/choices", self._offered)
         router.add_get("/connect/checks", self._checks)
         router.add_get("/tail/rows", self._tail_rows)
         router.add_get("/trace/{id}/outline", self._outline)
@@ -96,8 +99,10 @@ class Site:
             frame = self._render("frame", page, view, {})
             return _document(HTTPStatus.BAD_REQUEST, frame + self._trouble(page, view, error))
         build = asyncio.ensure_future(self._build(page, view))
+        choices = asyncio.ensure_future(self._choices.load(view))
         try:
-            await asyncio.wait({build}, timeout=FRAME_AFTER_S)
+            # Both: a frame that is sent without choices gets them from its script.
+            await asyncio.wait({build, choices}, timeout=FRAME_AFTER_S)
             frame = self._render("frame", page, view, {})
             if build.done():
                 status, rest = build.result()
@@ -111,6 +116,15 @@ class Site:
             return response
         finally:
             build.cancel()
+            choices.cancel()
+
+    @requires("viewer", within_projects=True)
+    async def _offered(self, request: web.Request) -> web.Response:
+        """Answer with the projects and deployments for the script that offers them in the frame."""
+        view = self._view(request)
+        await self._choices.load(view)
+        lists = self._choices.of(view).items()
+        return _json(orjson.dumps({name: [each._asdict() for each in offered] for name, offered in lists}))
 
     @requires("viewer")
     async def _checks(self, request: web.Request) -> web.Response:
@@ -127,8 +141,8 @@ class Site:
         return _json(orjson.dumps({"rows": rows, "is_cut": answer.is_cut}))
 
     def _view(self, request: web.Request) -> View:
-        source, parts = self._source_for(request), request.match_info
-        return View(request.path, request.query, time.time(), source, parts, facts=self._facts)
+        source, parts, caller = self._source_for(request), request.match_info, request.get(CALLER)
+        return View(request.path, request.query, time.time(), source, parts, caller=caller, facts=self._facts)
 
     @requires("viewer", within_projects=True)
     async def _outline(self, request: web.Request) -> web.Response:
@@ -163,7 +177,14 @@ class Site:
 
     def _render(self, name: str, page: Page, view: View, context: Context) -> str:
         state = self._facts.state(view.now_s)
-        frame = {"page": page, "pages": pages_for(view), "view": view, "ranges": RANGES, "state": state}
+        frame = {
+            "page": page,
+            "pages": pages_for(view),
+            "view": view,
+            "ranges": RANGES,
+            "state": state,
+            "choices": self._choices.of(view),
+        }
         return self._templates.get_template(f"{name}.html").render({**frame, **context})
 
 

@@ -118,6 +118,7 @@ CALLS: Final[Mapping[str, tuple[Call, ...]]] = {
     "/services": (_SINCE, Call({**TIMES, "service": "web"})),
     "/errors": (_SINCE,),
     "/compare": (Call({**TIMES, "a": "dpl_1", "b": "dpl_2"}),),
+    "/choices": (Call(),),
     "/trace/{id}": (_OF_SHARED,),
     "/trace/{id}/outline": (_OF_SHARED,),
     "/jaeger/api/services": (Call(),),

@@ -32,7 +32,10 @@ URLS = (
     "/connect",
     f"/trace/{HOSTILE_TRACE}",
 )
-SCRIPTS = ("frame.js", "waterfall.js", "brush.js", "suggest.js", "saved.js", "connect.js", "tail.js")
+SCRIPTS = (
+    *("frame.js", "pickers.js", "palette.js"),
+    *("waterfall.js", "brush.js", "suggest.js", "saved.js", "connect.js", "tail.js"),
+)
 VOID = {"br", "hr", "img", "input", "link", "meta", "option"}
 
 
