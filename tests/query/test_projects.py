@@ -62,6 +62,7 @@ def _tool(name: str, **arguments: str) -> Call:
 _SINCE: Final = Call(TIMES)
 _OF_SHARED: Final = Call(parts={"id": SHARED})
 _MAP: Final = Call({"endTs": NOW_S * 1_000, "lookback": 72 * 3_600_000})
+_METRICS: Final = {**_MAP.query, "service": "web", "groupByOperation": "true", "step": 3_600_000}
 _TEMPO: Final = {"start": NOW_S - 72 * 3_600, "end": NOW_S}
 _JAEGER: Final = {"service": "web", "start": (NOW_S - 72 * 3_600) * 10**6, "end": NOW_S * 10**6}
 _V3: Final = {
@@ -127,6 +128,9 @@ CALLS: Final[Mapping[str, tuple[Call, ...]]] = {
     "/jaeger/api/traces": (Call(_JAEGER), Call({"traceID": [SHARED, OTHERS]})),
     "/jaeger/api/traces/{id}": (_OF_SHARED,),
     "/jaeger/api/dependencies": (_MAP,),
+    "/jaeger/api/metrics/latencies": (Call({**_METRICS, "quantile": 0.5}),),
+    "/jaeger/api/metrics/calls": (Call(_METRICS),),
+    "/jaeger/api/metrics/errors": (Call(_METRICS),),
     "/jaeger/api/v3/services": (Call(),),
     "/jaeger/api/v3/operations": (Call({"service": "web"}),),
     "/jaeger/api/v3/trace-summaries": (Call(_V3),),
@@ -156,6 +160,7 @@ OF_NOW: Final[Mapping[str, tuple[Call, ...]]] = {"/tail": (Call(),), "/tail/rows
 WITHOUT_SPANS: Final = {
     *("/api/v1/health", "/api/v1/openapi.json", "/docs"),
     *("/login", "/logout", "/static/{digest}/{name}"),
+    "/jaeger/api/metrics/minstep",
     *("/tempo/api/echo", "/tempo/api/status/buildinfo"),
 }
 REFUSED: Final = {
