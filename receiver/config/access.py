@@ -44,7 +44,6 @@ def users(settings: Settings) -> Iterator[str]:
         if names.index(user.name) != index:
             yield f"api.user '{user.name}' is configured more than once; expected different names"
         yield from (f"api.user[{index}] {problem}" for problem in token_problems([user.token]))
-        yield from (f"api.user[{index}] {problem}" for problem in _project_problems(user.projects))
         if user.token in {settings.api_token, *(other.token for other in settings.api.user[:index])}:
             yield f"api.user[{index}] has the token of another user or of api_token; expected another token"
 
@@ -56,7 +55,6 @@ def proxy(settings: Settings) -> Iterator[str]:
         yield f"api.proxy.user_header is {trusted.user_header!r}; expected the name of an HTTP header"
     if trusted.user_header.lower() in _OTHER_MEANING:
         yield f"api.proxy.user_header is {trusted.user_header!r}, which clients send; expected another name"
-    yield from (f"api.proxy {problem}" for problem in _project_problems(trusted.projects))
     if bool(trusted.user_header) != bool(trusted.allowed_peers):
         yield "api.proxy has only one of user_header and allowed_peers; expected both, or neither"
     for peers in trusted.allowed_peers:
@@ -64,13 +62,6 @@ def proxy(settings: Settings) -> Iterator[str]:
             ipaddress.ip_network(peers)
         except ValueError:
             yield f"api.proxy.allowed_peers has {peers!r}; expected an address or a network like 10.0.0.0/24"
-
-
-def _project_problems(projects: Collection[str]) -> Iterator[str]:
-    """Yield the ids of projects that no span can have."""
-    for project in projects:
-        if not project.isprintable():
-            yield f"projects has {project!r}; expected the id of a project, without control characters"
 
 
 def token_problems(tokens: Collection[str]) -> Iterator[str]:
